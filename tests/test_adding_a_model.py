@@ -1,4 +1,4 @@
-"""docs/adding-a-model.md: a stranger's package, built from the page, installed, trained and put to the contract."""
+"""docs/adding-a-model.md: build the package from the page, install it, test it and train it."""
 
 import os
 import re
@@ -33,15 +33,19 @@ def _forgotten() -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
-def test_the_package_on_the_page_is_listed_trains_and_keeps_the_contract(tmp_path, monkeypatch):
+def test_model_package_of_the_page_is_listed_passes_self_tests_and_trains(tmp_path, monkeypatch):
     page = PAGE.read_text(encoding="utf-8")
     files = re.findall(r"`(bag/\S+)`:\n\n```\w+\n(.*?)```", page, flags=re.DOTALL)
-    assert [name for name, _ in files] == ["bag/pyproject.toml", "bag/bag_model.py", "bag/bag_network.py"]
+    assert [name for name, _ in files] == [
+        "bag/pyproject.toml",
+        "bag/bag_model.py",
+        "bag/bag_network.py",
+        "bag/test_bag.py",
+    ]
     (tmp_path / "bag").mkdir()
     for name, text in files:
         (tmp_path / name).write_text(text)
-    for folder in ("recipes", "tests"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": f"{tmp_path / 'site'}:{ROOT}",
@@ -68,7 +72,7 @@ def test_the_package_on_the_page_is_listed_trains_and_keeps_the_contract(tmp_pat
         if program == "pip":
             monkeypatch.syspath_prepend(tmp_path / "site")
             models.cache_clear()
-    assert list(outputs) == ["pip", "models", "train", "pytest"]
+    assert list(outputs) == ["pip", "models", "pytest", "train"]
     assert re.search(r"^bag +bag-model +A bag of words in", outputs["models"], flags=re.MULTILINE)
     assert "update 6: validation" in outputs["train"]
-    assert int(re.findall(r"(\d+) passed", outputs["pytest"])[0]) >= 10
+    assert "1 passed" in outputs["pytest"]

@@ -5,7 +5,7 @@ look up where one was.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from s2s.data.encoding import Encoded
-from s2s.data.examples import Collated, Examples, Plan, batches_for, widened
+from s2s.data.examples import Collated, Examples, Plan, batches_for
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
 from s2s.recipe.pairs import BatchSettings
@@ -48,12 +48,6 @@ class Batch(Collated):
     target_in: Int[Tensor, "batch target"]
     target_out: Int[Tensor, "batch target"]
     target_valid: Bool[Tensor, "batch target"]
-
-    def padded(self, columns: int) -> "Batch":
-        """On both sides; of sources that are images, on the target's."""
-        targets = ("target_in", "target_out", "target_valid")
-        names = ("source", "source_valid", *targets) if self.source.dim() == 2 else targets
-        return replace(self, **{name: widened(getattr(self, name), columns) for name in names})
 
 
 def plan(source_lengths: Lengths, target_lengths: Lengths, budget: int, seed: int, epoch: int) -> Plan:

@@ -12,13 +12,10 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
-from s2s.data.tokenizers import SPECIALS
 from s2s.errors import UserError
 
 Plan = list[np.ndarray]
 C = TypeVar("C", bound="Collated")
-# a piece like any other: what stands in the padding must not matter, and `PAD` itself might be treated apart
-_ORDINARY = len(SPECIALS)
 
 
 @dataclass(frozen=True)
@@ -46,23 +43,10 @@ class Collated:
         """The batch in memory that a CUDA device reads by itself."""
         return self._each(torch.Tensor.pin_memory)
 
-    def padded(self: C, columns: int) -> C | None:
-        """The same examples with so many more positions, none of them real and none of them empty.
-
-        None where all examples have the same positions, so that there is no padding.
-        """
-        return None
-
     def _each(self: C, change: Callable[[Tensor], Tensor]) -> C:
         tensors = {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}
         del tensors["indices"]
         return replace(self, **{name: change(tensor) for name, tensor in tensors.items()})
-
-
-def widened(tensor: Shaped[Tensor, "batch positions"], columns: int) -> Shaped[Tensor, "batch wider"]:
-    """A batch's rows with so many more positions: `False` where they say what is real, and else an ordinary piece."""
-    added = tensor.new_full((len(tensor), columns), 0 if tensor.dtype == torch.bool else _ORDINARY)
-    return torch.cat((tensor, added), dim=1)
 
 
 def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
@@ -155,13 +139,6 @@ class LabelledBatch(Collated):
     source: Shaped[Tensor, "batch ..."]
     source_valid: Bool[Tensor, "batch source"]
     labels: Int[Tensor, " batch"]
-
-    def padded(self, columns: int) -> "LabelledBatch | None":
-        """Texts; images have none."""
-        if self.source.dim() != 2:
-            return None
-        source, valid = (widened(tensor, columns) for tensor in (self.source, self.source_valid))
-        return replace(self, source=source, source_valid=valid)
 
 
 class LabelledExamples(Examples[LabelledBatch]):

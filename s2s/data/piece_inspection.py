@@ -8,7 +8,7 @@ import numpy as np
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError
 
-# as many strange pieces as `s2s explain` takes for a sign
+# the threshold of the sign in `s2s diagnose`
 _STRANGE = 0.01
 
 

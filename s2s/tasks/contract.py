@@ -345,15 +345,12 @@ class Task(ABC, Generic[R, D, M]):
     def log_probabilities(self, model: M, batch: Any) -> Float[Tensor, "items choices"] | None:
         """The log probability of each choice at each item of a batch, row after row.
 
-        None where a task chooses nothing: then `s2s doctor` looks at the loss.
+        None where a task chooses nothing: then `s2s diagnose` compares the loss.
         """
         return None
 
-    def stepped(self, model: M, batch: Any, turned: bool) -> Float[Tensor, "items choices"] | None:
-        """The same as `log_probabilities`, but each item is fed by itself; None where nothing is written.
-
-        With `turned`, the rows of the decoder's state change places before each step, as in a search.
-        """
+    def stepped(self, model: M, batch: Any) -> Float[Tensor, "items choices"] | None:
+        """Log-probabilities with one token fed per step and permuted rows; None if the task generates no text."""
         return None
 
     def rescored(self, run: Loaded[R, M], batch: Any) -> "Rescored | None":

@@ -53,7 +53,7 @@ def classification_loss(smoothing: float) -> Loss[Classifier, LabelledBatch]:
     def loss(model: Classifier, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
         """The smoothed sum and the plain one, in nats."""
         scores = model(batch.source, batch.source_valid)
-        # in fp64, for `s2s doctor`, too
+        # in fp64, for `s2s diagnose`, too
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         plain = functional.cross_entropy(scores, batch.labels, reduction="sum")
         if not smoothing:

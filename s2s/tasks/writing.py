@@ -41,8 +41,8 @@ class WritingTask(Task[R, D, Seq2Seq]):
         logits = model.logits(batch.source, batch.source_valid, batch.target_in)
         return logits.log_softmax(-1)[batch.target_valid]
 
-    def stepped(self, model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
-        """The same, each place fed by itself; see `by_steps`."""
+    def stepped(self, model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:
+        """The same as `log_probabilities`, fed token by token; see `by_steps`."""
         memory = model.encoder(batch.source, batch.source_valid)
         begin = _Fed(*model.decoder.start(memory, batch.target_in.shape[1]))
 
@@ -51,7 +51,7 @@ class WritingTask(Task[R, D, Seq2Seq]):
             states, state = model.decoder(fed.context, fed.state, tokens)
             return states, _Fed(fed.context, state)
 
-        states = by_steps(feed, begin, batch.target_in, turned)
+        states = by_steps(feed, begin, batch.target_in)
         return model.projection(states).log_softmax(-1)[batch.target_valid]
 
     def rescored(self, run: Loaded[R, Seq2Seq], batch: Batch) -> Rescored:
@@ -71,18 +71,15 @@ class _Fed(Rows):
     state: Rows
 
 
-def by_steps(
-    feed: Callable[[State, Tokens], tuple[Vectors, State]], state: State, tokens: Tokens, turned: bool
-) -> Vectors:
-    """The decoder's state after each given piece, before the projection, the pieces fed one after the other.
+def by_steps(feed: Callable[[State, Tokens], tuple[Vectors, State]], state: State, tokens: Tokens) -> Vectors:
+    """Decoder states before the projection, one token fed per step.
 
-    With `turned`, the rows of the state are turned round before each step, as a search exchanges them.
+    The rows of the state are reversed before each step, as a beam search reorders them.
     """
     rows, found = torch.arange(len(tokens), device=tokens.device), []
     turn = rows.flip(0)
     for place in range(tokens.shape[1]):
-        if turned:
-            rows, state = rows[turn], state.select(turn)
+        rows, state = rows[turn], state.select(turn)
         states, state = feed(state, tokens[rows, place : place + 1])
         # turned round twice is as it was
         found.append(states[rows, 0])

@@ -54,11 +54,6 @@ def test_a_batch_holds_the_captions_of_its_rows_and_the_images_that_they_are_of(
     # "one bird", "a dog" and "two cats", an end each
     assert (batch.count, batch.indices.tolist()) == (9, [5, 0, 2])
     assert batch.real_share == 1
-    wider = batch.padded(2)
-    assert torch.equal(wider.source, batch.source)
-    assert wider.target_in.shape == wider.target_valid.shape == (3, 5)
-    assert torch.equal(wider.target_valid[:, :3], batch.target_valid)
-    assert not wider.target_valid[:, 3:].any()
     alone = examples.collate(rows[1:2], 0)
     assert torch.equal(alone.source, batch.source[1:2])
 

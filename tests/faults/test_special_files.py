@@ -23,7 +23,7 @@ FILES = (
 COMMANDS = {
     "translate": ("translate", "run", "--input", "lines"),
     "evaluate": ("evaluate", "run"),
-    "explain": ("explain", "run"),
+    "diagnose": ("diagnose", "run"),
     "resume": ("train", "run", "--resume", "training.updates=2"),
     "export": ("export", "run", "--to", "hub", "--output", "out"),
 }
@@ -71,7 +71,7 @@ def _answered(*words: str) -> str:
 
 
 def _matrix() -> Iterator[object]:
-    fast = {("translate", "checkpoints/0000001/state.json"), ("resume", ".lock"), ("explain", "metrics.jsonl")}
+    fast = {("translate", "checkpoints/0000001/state.json"), ("resume", ".lock"), ("diagnose", "metrics.jsonl")}
     for command in COMMANDS:
         for file in FILES:
             for make in (fifo, zero):
@@ -131,7 +131,7 @@ def test_a_damaged_log_is_named_by_its_line(here):
     first = log.read_bytes().splitlines(keepends=True)[0]
     for line in DAMAGED:
         log.write_bytes(first + line + b"\n" + first)
-        message = _answered("explain", "run")
+        message = _answered("diagnose", "run", "--only", "signs")
         assert "run/metrics.jsonl:2: " in message
         assert "→" in message
     log.write_bytes(b'{"update": 1, "loss": 1.0}\n')

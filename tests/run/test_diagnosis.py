@@ -1,4 +1,4 @@
-"""`s2s doctor` and `s2s explain` on real runs: sound ones pass, and each check fails on what is broken for it."""
+"""`s2s diagnose` on real runs: a sound run passes, and each self-test fails on a model that is broken for it."""
 
 import json
 import random
@@ -6,17 +6,20 @@ import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 from click.testing import CliRunner
 
 from s2s.cli.main import commands
-from s2s.run import doctor
-from s2s.run.doctor import gradients, keeping
-from s2s.run.doctor.findings import held
+from s2s.diagnosis.report import self_test
+from s2s.diagnosis.self_tests import RESUME, run_self_tests
+from s2s.nn.precision import PrecisionError
 from s2s.run.folder import opened
+from s2s.run.loaded import load
 from s2s.tasks.translation.task import Translation
+from s2s.training.trainer import Trainer
 
 PAIRS = """
 name: pairs
@@ -29,7 +32,14 @@ validation: {every: 60, metric: loss, sentences: 10}
 decoding: {beam: 3}
 device: {kind: cpu, precision: fp32, threads: 1}
 """
-WRITING = {"stepping = teacher forcing", "a selected state goes on", "search score = rescoring"}
+INCREMENTAL, SEARCH = "incremental decoding = teacher forcing", "beam search scores = teacher forcing"
+BATCH, GRADIENT, CHECKPOINT = (
+    "a batch = its examples alone",
+    "gradient = finite differences",
+    "the checkpoint is the whole model",
+)
+SELF_TESTS = ("--only", "self-tests")
+SIGNS = ("--only", "signs")
 
 
 def _s2s(*words: str):
@@ -67,28 +77,33 @@ def _files(run: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()}
 
 
-def test_a_sound_run_passes_and_is_left_as_it_is(run, tmp_path):
+def test_diagnose_passes_a_sound_run_and_changes_no_file(run, tmp_path):
     before = _files(run)
-    done = _s2s("doctor", str(run), "--json", str(tmp_path / "found.json"))
+    done = _s2s("diagnose", str(run), "--json", str(tmp_path / "found.json"))
     assert done.exit_code == 0, done.output
     assert _files(run) == before
     found = json.loads((tmp_path / "found.json").read_text())
-    assert found["sound"]
-    assert {finding["status"] for finding in found["findings"]} == {"pass"}
-    assert len(found["findings"]) == 10
-    assert done.output.endswith("10 pass\n")
-    # a training that moves nothing would end in the same bits, whatever is saved
-    moved = next(finding for finding in found["findings"] if finding["name"] == "resume = never stopped")["computed"]
-    assert "weights moved by up to 0 " not in moved
+    assert found["passed"]
+    results = found["self_tests"]["results"]
+    assert {result["status"] for result in results} == {"pass"}
+    assert len(results) == 7
+    assert "self-tests: 7 pass (24 examples of the test set)\n" in done.output
+    # a training without movement would pass whatever is saved
+    assert "weights moved by up to 0 " not in results[-1]["detail"]
+    assert found["found"] == []
+    assert len(found["signs"]["signs"]) == 14
+    assert len(found["signs"]["worst"]) == 10
+    assert "signs: 0 of 14 found" in done.output
+
+
+def _self_test(run: Path, names=None):
+    found = opened(run)
+    return self_test(found, load(found), "test", names=names)
 
 
 def _failed(run: Path) -> set[str]:
-    """What the doctor finds broken in the run, as it now is built."""
-    return _failed_of(doctor.examined(opened(run), None))
-
-
-def _failed_of(found) -> set[str]:
-    return {each.name for each in found.findings if each.status == "FAIL"}
+    """The self-tests that fail on the run, as models are built now."""
+    return {result.name for result in _self_test(run).results if result.status == "fail"}
 
 
 @pytest.fixture
@@ -113,35 +128,33 @@ def _on_memory(change):
     return lambda model: model.encoder.register_forward_hook(lambda module, given, memory: change(memory))
 
 
-def test_a_decoder_that_looks_ahead_is_found(run, broken):
+def test_self_tests_find_a_decoder_that_looks_ahead(run, broken):
     def look_ahead(module, given, out):
         return out[0] + 0.1 * out[0].flip(1), out[1]
 
     broken(lambda model: model.decoder.register_forward_hook(look_ahead))
-    assert _failed(run) >= WRITING
+    assert _failed(run) >= {INCREMENTAL, SEARCH}
 
 
-def test_padding_that_leaks_is_found(run, broken):
+def test_self_tests_find_padding_that_leaks(run, broken):
     broken(_on_memory(lambda memory: replace(memory, states=memory.states + memory.states.mean(1, keepdim=True))))
-    # pairs of one length have no padding beside each other
-    assert _failed(run) == {"padding changes nothing", "a batch = its rows"}
+    assert _failed(run) == {BATCH}
 
 
-def test_a_state_that_is_not_selected_is_found(run, broken):
+def test_self_tests_find_a_state_that_ignores_select(run, broken):
     def stuck(module, given, out):
         there = type(out[1])
         kind = type("Stuck", (there,), {"select": lambda state, rows: state})
         return out[0], kind(**{f.name: getattr(out[1], f.name) for f in fields(there)})
 
     broken(lambda model: model.decoder.register_forward_hook(stuck))
-    found = doctor.examined(opened(run), None)
-    assert _failed_of(found) == {"a selected state goes on", "search score = rescoring"}
-    assert "FAIL  search score = rescoring          RuntimeError: Sizes of tensors must match" in str(found)
+    assert _failed(run) == {INCREMENTAL, SEARCH}
+    assert f"fail: {SEARCH}: RuntimeError: Sizes of tensors must match" in str(_self_test(run))
 
 
-def test_a_layer_that_mixes_the_examples_of_a_batch_is_found(run, broken):
+def test_self_tests_find_a_layer_that_mixes_examples(run, broken):
     broken(_on_memory(lambda memory: replace(memory, states=memory.states + memory.summary.mean(0))))
-    assert "a batch = its rows" in _failed(run)
+    assert BATCH in _failed(run)
 
 
 class _WrongBackward(torch.autograd.Function):
@@ -154,9 +167,9 @@ class _WrongBackward(torch.autograd.Function):
         return 1.1 * gradient
 
 
-def test_a_wrong_backward_is_found(run, broken):
+def test_self_tests_find_a_wrong_backward(run, broken):
     broken(_on_memory(lambda memory: replace(memory, states=_WrongBackward.apply(memory.states))))
-    assert _failed(run) == {"gradients = finite differences"}
+    assert _failed(run) == {GRADIENT}
 
 
 class _Batch:
@@ -170,7 +183,7 @@ class _Batch:
 
 
 @pytest.mark.parametrize("seed", [5, 6])
-def test_the_kinks_of_many_relus_are_not_taken_for_a_wrong_gradient(seed):
+def test_gradient_self_test_tolerates_the_kinks_of_many_relus(seed):
     torch.manual_seed(seed)
     layers = [torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256), torch.nn.ReLU()]
     model = torch.nn.Sequential(*layers, torch.nn.Linear(256, 10))
@@ -179,22 +192,23 @@ def test_the_kinks_of_many_relus_are_not_taken_for_a_wrong_gradient(seed):
         return model(batch.vectors).logsumexp(dim=1).sum(), None
 
     run = SimpleNamespace(computer=SimpleNamespace(device=torch.device("cpu")), model=model, recipe=None)
-    patient = SimpleNamespace(
-        run=run, rows=range(3), batch=lambda rows: _Batch(seed), task=SimpleNamespace(loss=lambda recipe: loss)
+    tested = SimpleNamespace(
+        run=run, rows=range(3), batch_of=lambda rows: _Batch(seed), task=SimpleNamespace(loss=lambda recipe: loss)
     )
-    assert gradients.slopes("gradients", patient).number < 1e-6
+    (found,) = run_self_tests(cast(Any, tested), [GRADIENT])
+    assert found.value < 1e-6
 
 
-def test_weights_that_no_checkpoint_keeps_are_found(run, broken):
+def test_self_tests_find_weights_that_no_checkpoint_keeps(run, broken):
     def forget(model):
         drawn = torch.randn(32, dtype=torch.float32)
         _on_memory(lambda memory: replace(memory, states=memory.states + drawn.to(memory.states)))(model)
 
     broken(forget)
-    assert _failed(run) == {"a checkpoint is the whole model"}
+    assert _failed(run) == {CHECKPOINT}
 
 
-def test_a_training_that_remembers_what_no_checkpoint_keeps_is_found(run, broken):
+def test_self_tests_find_training_state_that_no_checkpoint_keeps(run, broken):
     def count(model):
         seen = []
 
@@ -205,63 +219,68 @@ def test_a_training_that_remembers_what_no_checkpoint_keeps_is_found(run, broken
         _on_memory(grow)(model)
 
     broken(count)
-    assert _failed(run) == {"resume = never stopped"}
+    assert _failed(run) == {RESUME}
 
 
-def test_saving_that_loses_digits_is_found(run, monkeypatch):
-    save = keeping.save_weights
+def test_resume_self_test_finds_saving_that_loses_digits(run, monkeypatch):
+    load_state = Trainer.load_state
 
-    def rounded(model, path):
-        with torch.no_grad():
-            for p in model.parameters():
-                p.copy_(p.bfloat16())
-        save(model, path)
+    def rounded(trainer, tensors, place, where):
+        if where.parent.parent != run:
+            tensors = {name: tensor.bfloat16().to(tensor.dtype) for name, tensor in tensors.items()}
+        load_state(trainer, tensors, place, where)
 
-    monkeypatch.setattr(keeping, "save_weights", rounded)
-    assert "saving = loading" in _failed(run)
+    monkeypatch.setattr(Trainer, "load_state", rounded)
+    assert _failed(run) == {RESUME}
+
+
+def test_resume_self_test_is_not_applicable_where_the_device_lacks_the_precision(run, monkeypatch):
+    def updates(trainer, until):
+        raise PrecisionError(RuntimeError("could not create a primitive"), torch.device("cpu"))
+
+    monkeypatch.setattr(Trainer, "updates", updates)
+    done = _s2s("diagnose", str(run), *SELF_TESTS)
+    assert done.exit_code == 0
+    assert f"not applicable: {RESUME}: cpu: this model cannot be computed in bf16 on this device" in done.output
 
 
 @pytest.mark.parametrize("weight", [float("nan"), float("inf"), 1e5])
-def test_a_weight_that_went_astray_is_found(weight):
+def test_self_tests_find_a_weight_that_is_not_finite_or_too_large(weight):
     model = torch.nn.Linear(2, 2)
-    patient = SimpleNamespace(run=SimpleNamespace(model=model))
-    assert keeping.finite("weights", patient).status == "pass"
+    tested = cast(Any, SimpleNamespace(run=SimpleNamespace(model=model)))
+    assert run_self_tests(tested, ["weights are finite"])[0].status == "pass"
     with torch.no_grad():
         model.weight[0, 0] = weight
-    found = keeping.finite("weights", patient)
-    assert found.status == "FAIL"
-    assert "(weight)" in found.computed
+    (found,) = run_self_tests(tested, ["weights are finite"])
+    assert found.status == "fail"
+    assert "(weight)" in found.detail
 
 
-def test_what_is_no_number_fails():
-    assert held("name", "computed", float("nan"), 1.0, "reason").status == "FAIL"
-
-
-def test_the_command_ends_with_1_where_something_fails(run, broken):
+def test_diagnose_exits_with_status_1_where_a_self_test_fails(run, broken):
     broken(_on_memory(lambda memory: replace(memory, states=_WrongBackward.apply(memory.states))))
-    done = _s2s("doctor", str(run))
+    done = _s2s("diagnose", str(run), *SELF_TESTS)
     assert done.exit_code == 1
-    assert "FAIL  gradients" in done.output
+    assert f"fail: {GRADIENT}: " in done.output
 
 
-def test_a_run_of_another_device_is_examined_on_what_is_here_and_that_is_said(run, tmp_path, monkeypatch):
+def test_diagnose_reports_the_device_of_the_training_where_it_differs(run, tmp_path):
     shutil.copytree(run, tmp_path / "moved")
     for path in (tmp_path / "moved").rglob("recipe.yaml"):
         path.write_text(path.read_text().replace("kind: cpu", "kind: mps"))
     for file in (tmp_path / "moved/manifest.json", *(tmp_path / "moved").rglob("device.txt")):
         file.write_text(file.read_text().replace("cpu, 1 threads", "mps"))
-    resuming = {"resume = never stopped": keeping.resuming}
-    monkeypatch.setattr(doctor, "CHECKS", resuming)
-    found = doctor.examined(opened(tmp_path / "moved"), None)
-    assert [finding.status for finding in found.findings] == ["pass"]
-    assert found.computer == "cpu, 1 threads, fp32, trained on mps"
+    done = _s2s("diagnose", str(tmp_path / "moved"), *SELF_TESTS)
+    assert done.output.startswith(f"{tmp_path / 'moved'}, checkpoint ")
+    assert ", cpu, 1 threads, fp32, trained on mps\n" in done.output
+    assert f"pass: {RESUME}" in done.output
 
 
-def test_without_training_data_a_resumption_is_told_not_to_apply(run, tmp_path):
+def test_resume_self_test_is_not_applicable_without_training_data(run, tmp_path):
     shutil.copytree(run, tmp_path / "alone")
-    done = _s2s("doctor", str(tmp_path / "alone"), "data.train=nowhere.tsv", "data.validation=test.tsv")
+    words = ("data.train=nowhere.tsv", "data.validation=test.tsv")
+    done = _s2s("diagnose", str(tmp_path / "alone"), *words, *SELF_TESTS)
     assert done.exit_code == 0, done.output
-    assert "resume = never stopped            does not apply: the training data cannot be read" in done.output
+    assert f"not applicable: {RESUME}: the training data cannot be read" in done.output
 
 
 CLASSES = """
@@ -278,38 +297,25 @@ device: {{kind: cpu, precision: fp32, threads: 1}}
 
 
 @pytest.mark.parametrize(("task", "label"), [("classification", "label: parity, "), ("masked-lm", "")])
-def test_tasks_that_write_nothing_are_examined_too(task, label, trained, tmp_path, monkeypatch):
+def test_diagnose_tests_tasks_without_generated_text(task, label, trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [line.split("\t")[0] for line in _table(300, 3).splitlines()[1:]]
     table = [f"{row}\t{'even' if int(row.split()[0][1:]) % 2 else 'odd'}" for row in rows]
     (tmp_path / "labelled.tsv").write_text("en\tparity\n" + "\n".join(table) + "\n")
     (tmp_path / "classes.yaml").write_text(CLASSES.format(task=task, label=label))
     _s2s("train", "classes.yaml")
-    done = _s2s("doctor", "runs/classes")
+    done = _s2s("diagnose", "runs/classes")
     assert done.exit_code == 0, done.output
-    assert done.output.endswith("7 pass · 3 do not apply\n")
-    done = _s2s("explain", "runs/classes")
-    assert done.exit_code == 0
-    assert "found\n  " in done.output
-    assert "the 10 worst" in done.output
-
-
-def test_a_run_that_has_learned_shows_no_sign(run, tmp_path):
-    before = _files(run)
-    done = _s2s("explain", str(run), "--json", str(tmp_path / "found.json"))
-    assert "no sign found" in done.output, done.output
-    assert _files(run) == before
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert found["found"] == []
-    assert len(found["signs"]) == 14
-    assert len(found["worst"]) == 10
+    assert "self-tests: 5 pass, 2 not applicable" in done.output
+    assert "found (test set" in done.output
+    assert "the 10 worst answers" in done.output
 
 
 def _signs(run: Path, tmp_path: Path, *overrides: str) -> dict[str, dict]:
-    done = _s2s("explain", str(run), *overrides, "--json", str(tmp_path / "found.json"))
+    done = _s2s("diagnose", str(run), *overrides, *SIGNS, "--json", str(tmp_path / "found.json"))
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "found.json").read_text())
-    return {sign["name"]: sign for sign in found["signs"] if sign["found"]}
+    return {sign["name"]: sign for sign in found["signs"]["signs"] if sign["found"]}
 
 
 def test_a_model_that_cannot_see_its_source_is_told_to_ignore_it(run, tmp_path, broken):

@@ -18,10 +18,10 @@ from s2s.data.encoding import encode_texts
 from s2s.data.phrasebook import phrases
 from s2s.data.tokenizers import BOS, EOS, PAD, UNK
 from s2s.data.tokenizers import train as train_pieces
+from s2s.diagnosis.report import self_test
 from s2s.errors import UserError
 from s2s.models.language_model import LanguageModel
 from s2s.recipe.schema import DeviceSettings, PieceSettings
-from s2s.run import doctor
 from s2s.run.folder import opened
 from s2s.run.inspection import inspected
 from s2s.run.loaded import evaluate, load
@@ -322,15 +322,16 @@ def test_data_are_inspected(run):
     assert "bytes" in found
 
 
-STEPS = ["stepping = teacher forcing", "a selected state goes on"]
+INCREMENTAL = "incremental decoding = teacher forcing"
 
 
-def _examined(run: Path) -> dict[str, str]:
-    return {each.name: each.status for each in doctor.examined(opened(run), None).findings}
+def _self_test(run: Path, overrides=(), names=None):
+    found = opened(run, overrides)
+    return {result.name: result for result in self_test(found, load(found), "test", names=names).results}
 
 
 @pytest.mark.parametrize("kind", ["transformer", "lstm", "mingru"])
-def test_reading_step_by_step_is_examined(run, kind, tmp_path, monkeypatch):
+def test_self_tests_pass_for_language_models(run, kind, tmp_path, monkeypatch):
     # texts of more than a window are read through several, the later ones from within the text
     changes = ["scoring.context=24", "scoring.stride=16"]
     if kind != "transformer":
@@ -339,11 +340,10 @@ def test_reading_step_by_step_is_examined(run, kind, tmp_path, monkeypatch):
         train(read(run.parent / "tiny.yaml", [*sizes, f"run.dir={folder}"]), Console(quiet=True))
     else:
         folder = run
-    found = {each.name: each for each in doctor.examined(opened(folder, changes), None).findings}
-    assert [found[name].status for name in STEPS] == ["pass", "pass"]
-    assert "log-probabilities" in found[STEPS[0]].computed
-    assert "hypotheses" not in str(found["search score = rescoring"])
-    assert {each.status for each in found.values()} == {"pass", "does not apply"}
+    found = _self_test(folder, changes)
+    assert "log-probabilities" in found[INCREMENTAL].detail
+    assert found.pop("beam search scores = teacher forcing").status == "not applicable"
+    assert {result.status for result in found.values()} == {"pass"}
 
 
 def _broken(monkeypatch, hook) -> None:
@@ -357,18 +357,16 @@ def _broken(monkeypatch, hook) -> None:
     monkeypatch.setattr(LanguageModelling, "build", built)
 
 
-def test_a_reader_that_looks_ahead_is_found(run, monkeypatch):
+def test_self_tests_find_a_language_model_that_looks_ahead(run, monkeypatch):
     _broken(monkeypatch, lambda module, given, out: (out[0] + 0.1 * out[0].flip(1), out[1]))
-    found = _examined(run)
-    assert [found[name] for name in STEPS] == ["FAIL", "FAIL"]
+    assert _self_test(run, names=[INCREMENTAL])[INCREMENTAL].status == "fail"
 
 
-def test_a_reader_whose_state_is_not_selected_is_found(run, monkeypatch):
+def test_self_tests_find_a_language_model_state_that_ignores_select(run, monkeypatch):
     def stuck(module, given, out):
         there = type(out[1])
         kind = type("Stuck", (there,), {"select": lambda state, rows: state})
         return out[0], kind(**{field.name: getattr(out[1], field.name) for field in fields(there)})
 
     _broken(monkeypatch, stuck)
-    found = _examined(run)
-    assert [found[name] for name in STEPS] == ["pass", "FAIL"]
+    assert _self_test(run, names=[INCREMENTAL])[INCREMENTAL].status == "fail"

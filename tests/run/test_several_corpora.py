@@ -13,6 +13,7 @@ from datasets import config
 from s2s.cli.main import commands
 from s2s.data.mixing import FixedPairs, Mixed, counts, rates
 from s2s.data.tokenizers import train, train_pair
+from s2s.diagnosis.self_tests import RESUME, ModelUnderTest, run_self_tests
 from s2s.errors import UserError
 from s2s.interpretability.alignment import links, pharaoh
 from s2s.interpretability.words import words_of
@@ -21,8 +22,6 @@ from s2s.recipe.reading import missing_files
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
 from s2s.run import back_translation
 from s2s.run.back_translation import with_back_translations
-from s2s.run.doctor.equalities import Patient
-from s2s.run.doctor.keeping import resuming
 from s2s.run.loaded import load
 from s2s.run.tasks import read, task_of
 from s2s.tasks.seq2seq import translator_of
@@ -156,7 +155,8 @@ def test_back_translations_are_what_the_run_writes_and_a_resumed_run_has_the_sam
     assert _weights("both") == _weights("again")
     assert "── data.more.back" in _s2s("data", "check", "runs/again")
     run = load(Path("runs/again"))
-    assert resuming("", Patient(task_of(run.recipe), run, cast(Any, None), np.arange(0))).status == "pass"
+    tested = ModelUnderTest(task_of(run.recipe), run, cast(Any, None), np.arange(0))
+    assert run_self_tests(tested, [RESUME])[0].status == "pass"
     (folder / "runs/again/back_translations.json").write_text("[]")
     with pytest.raises(UserError, match=r"back_translations.json: input should be an object"):
         _s2s("train", "runs/again", "--resume")

@@ -1,4 +1,4 @@
-"""`s2s explain` of captions, documents and mixtures: each sign computed in another way, or a fault that it shows."""
+"""Signs of `s2s diagnose` for captions, documents and mixtures, each computed in another way or after a fault."""
 
 import json
 from dataclasses import replace
@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from s2s.cli.main import commands
 from s2s.data.tokenizers import EOS
+from s2s.diagnosis.report import held_out
 from s2s.errors import UserError
 from s2s.evaluation.signs.pieces import entropy
 from s2s.interpretability.inspection import Focus
-from s2s.run import doctor
 from s2s.run.folder import opened
 from s2s.run.loaded import evaluate, load, look_into, part_to_score
 from s2s.run.tasks import task_of
@@ -54,11 +54,11 @@ def _s2s(*words: object) -> str:
     return done.output
 
 
-def _explained(run: Path, tmp_path: Path) -> dict:
+def _signs(run: Path, tmp_path: Path) -> dict:
     before = {path: path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()}
-    _s2s("explain", run, "--json", tmp_path / "found.json")
+    _s2s("diagnose", run, "--only", "signs", "--json", tmp_path / "found.json")
     assert {path: path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()} == before
-    return json.loads((tmp_path / "found.json").read_text())
+    return json.loads((tmp_path / "found.json").read_text())["signs"]
 
 
 def _sign(found: dict, name: str) -> dict:
@@ -76,9 +76,9 @@ def _symptoms(run: Path, change=None):
     return {sign.name: sign for sign in found.signs}, found
 
 
-def test_a_language_model_is_explained_by_what_evaluation_measures(runs, tmp_path):
+def test_signs_of_a_language_model_agree_with_its_evaluation(runs, tmp_path):
     run = runs / "lm_builtin"
-    found = _explained(run, tmp_path)
+    found = _signs(run, tmp_path)
     scored = evaluate(run, keep=False)
     assert f"{scored.main_scores()['bits_per_byte']:.4f} bits per byte" in found["summary"]
     # with two pieces in sight, as evaluation has it with a context of two
@@ -132,7 +132,7 @@ def test_a_language_model_that_knows_nothing_but_its_ends_shows_it(runs):
 
 def test_a_captioner_that_cannot_see_is_told_to_ignore_images(runs, tmp_path):
     run = runs / "captioning"
-    found = _explained(run, tmp_path)
+    found = _signs(run, tmp_path)
     exact = evaluate(run, keep=False).main_scores()
     assert f"CIDEr-D {exact['cider']:.2f}, BLEU {exact['bleu']:.2f}" in found["summary"]
     assert len(found["worst"]) == 10
@@ -161,9 +161,9 @@ def test_wrong_facts_are_counted_by_their_kind(runs):
     assert [name for name, sign in found.items() if sign.found] == ["wrong size"]
 
 
-def test_each_task_of_a_mixture_is_explained_as_evaluation_scores_it(runs, tmp_path):
+def test_signs_of_a_mixture_agree_with_its_evaluation(runs, tmp_path):
     run = runs / "text_to_text"
-    found = _explained(run, tmp_path)
+    found = _signs(run, tmp_path)
     scored = {task.task: task for task in evaluate(run, keep=False).tasks}
     for name in ("en-de", "de-en", "plural", "cases"):
         texts = scored[name].texts
@@ -183,8 +183,7 @@ def test_a_task_of_which_no_example_is_drawn_is_left_out(runs):
     """Of 610 examples, 24 are looked at, and none of the few of some tasks."""
     run = opened(runs / "text_to_text", ["data.corpora.en-de.test=600", "data.corpora.words.test=2"])
     loaded = load(run)
-    split, examples = doctor.held_out(run, loaded)
-    assert (split, len(examples)) == ("test", 24)
+    assert len(held_out(run, loaded, "test")) == 24
     part = part_to_score(run, loaded.recipe, "test").select(np.array([0, 300, 599]))
     assert list(part.parts) == ["en-de"]
     found = task_of(loaded.recipe).symptoms(loaded, part, np.array([0, 300, 599]), silent)

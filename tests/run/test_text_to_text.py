@@ -332,10 +332,10 @@ def evaluated(folder, written, wanted):
         return TextToText().evaluate(run, part, Scoring("test"), silent).tasks
 
 
-def test_a_run_is_examined_with_its_search(run):
-    done = s2s("doctor", run)
-    assert "hypotheses: as searched, and by teacher forcing" in done
-    assert done.endswith("10 pass\n")
+def test_diagnose_tests_the_beam_search_of_text_to_text(run):
+    done = s2s("diagnose", run, "--only", "self-tests")
+    assert "hypotheses: of the search, and by teacher forcing" in done
+    assert "self-tests: 7 pass" in done
 
 
 @pytest.mark.parametrize(

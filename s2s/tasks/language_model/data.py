@@ -6,7 +6,7 @@ scoring, each is read alone, through windows that move on.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -20,7 +20,7 @@ from s2s.data.batches import cut_off
 from s2s.data.caching import cached
 from s2s.data.compression import COMPRESSIONS, LARGEST_WHOLE
 from s2s.data.encoding import Pieces
-from s2s.data.examples import Collated, Examples, Plan, batches_for, widened
+from s2s.data.examples import Collated, Examples, Plan, batches_for
 from s2s.data.phrasebook import phrases
 from s2s.data.text_files import check_there, lines, table_kind
 from s2s.data.tokenizers import BOS, EOS, PAD
@@ -122,11 +122,6 @@ class TextBatch(Collated):
     following: Int[Tensor, "batch steps"]
     valid: Bool[Tensor, "batch steps"]
     places: Int[Tensor, "batch steps"]
-
-    def padded(self, columns: int) -> "TextBatch":
-        """The batch with so many columns of padding more."""
-        wide = {name: widened(getattr(self, name), columns) for name in ("read", "following", "valid", "places")}
-        return replace(self, **wide)
 
 
 Stretch = tuple[int, int, int]

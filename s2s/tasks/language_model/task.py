@@ -151,8 +151,8 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
         """Of the piece that follows each place: those of all pieces would not fit into memory at many places."""
         return -nats_of(model, model(batch.read)[batch.valid], batch.following[batch.valid])[:, None]
 
-    def stepped(self, model: LanguageModel, batch: TextBatch, turned: bool) -> Float[Tensor, "places one"]:
-        states = by_steps(model.decoder, model.decoder.start(len(batch.read), apart=True), batch.read, turned)
+    def stepped(self, model: LanguageModel, batch: TextBatch) -> Float[Tensor, "places one"]:
+        states = by_steps(model.decoder, model.decoder.start(len(batch.read), apart=True), batch.read)
         return -nats_of(model, states[batch.valid], batch.following[batch.valid])[:, None]
 
     def symptoms(

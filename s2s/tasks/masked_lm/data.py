@@ -6,7 +6,7 @@ as the mask piece, 10 % as a random piece, and 10 % as they are. Each epoch choo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from s2s.data.batches import accumulated, collate_sources, plan, widths_for, windows
 from s2s.data.encoding import Pieces
-from s2s.data.examples import Collated, Examples, Plan, widened
+from s2s.data.examples import Collated, Examples, Plan
 from s2s.data.tokenizers import SPECIALS
 from s2s.tasks.masked_lm.recipe import MaskingSettings, WindowSettings
 
@@ -38,12 +38,6 @@ class MaskedBatch(Collated):
     source_valid: Bool[Tensor, "batch source"]
     chosen: Int[Tensor, " chosen"]
     targets: Int[Tensor, " chosen"]
-
-    def padded(self, columns: int) -> "MaskedBatch":
-        """The places of the chosen pieces move with their rows."""
-        source, valid = (widened(tensor, columns) for tensor in (self.source, self.source_valid))
-        rows = self.chosen // self.source.shape[1]
-        return replace(self, source=source, source_valid=valid, chosen=self.chosen + rows * columns)
 
 
 def chosen_counts(lengths: Int[np.ndarray, " rows"], share: float) -> Int[np.ndarray, " rows"]:

@@ -1,0 +1,203 @@
+"""The report of `s2s diagnose`: numerical self-tests, then signs of a bad run."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from s2s.data.examples import Examples
+from s2s.diagnosis.self_tests import ModelUnderTest, SelfTest, Status, run_self_tests
+from s2s.errors import UserError
+from s2s.evaluation.signs import Sign, Worst
+from s2s.evaluation.signs.learning import Learning, learning_signs
+from s2s.run.folder import Opened
+from s2s.run.loaded import evenly, part_to_score, ready, usual_split
+from s2s.run.manifest import trained_on
+from s2s.run.tasks import task_of
+from s2s.tasks.contract import Loaded, Say
+from s2s.training.logger import METRICS, read_metrics
+from s2s.training.progress import Meter, silent
+
+_SELF_TEST_EXAMPLES = 24
+"""Enough for several lengths, few enough to take seconds."""
+
+Section = Literal["self-tests", "signs"]
+
+
+@dataclass(frozen=True)
+class SelfTestReport:
+    """Results of all self-tests.
+
+    Attributes:
+        examples: The examples that were used.
+        results: One result per self-test.
+    """
+
+    examples: str
+    results: Sequence[SelfTest]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no self-test failed."""
+        return all(result.status != "fail" for result in self.results)
+
+    def __str__(self) -> str:
+        counts = Counter(result.status for result in self.results)
+        summary = ", ".join(f"{counts[status]} {status}" for status in get_args(Status) if counts[status])
+        return "\n".join([f"self-tests: {summary} ({self.examples})", *map(str, self.results)])
+
+
+@dataclass(frozen=True)
+class SignReport:
+    """Signs of a bad run.
+
+    Attributes:
+        split: The split whose examples the model answered.
+        summary: Number of examples and the quality of the answers.
+        signs: All signs, found or not.
+        worst: The worst answers, worst first.
+    """
+
+    split: str
+    summary: str
+    signs: Sequence[Sign]
+    worst: Sequence[Worst]
+
+    @property
+    def found(self) -> list[Sign]:
+        """The signs that were found."""
+        return [sign for sign in self.signs if sign.found]
+
+    def __str__(self) -> str:
+        found = self.found
+        count = f"signs: {len(found)} of {len(self.signs)} found ({self.split} set; 95 % intervals in brackets)"
+        lines = [count, f"  {self.summary}", *map(str, found)]
+        # one measurement may have several signs, such as too short and too long
+        others: dict[str, list[str]] = {}
+        for sign in self.signs:
+            if not sign.found:
+                others.setdefault(sign.measured, []).append(sign.name)
+        if others:
+            lines += ["", "not found", *(f"  {', '.join(names)}: {text}" for text, names in others.items())]
+        if self.worst:
+            lines += ["", f"the {len(self.worst)} worst answers", *map(str, self.worst)]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The report on a run.
+
+    Attributes:
+        run: Folder of the run.
+        checkpoint: Name of the checkpoint.
+        device: Device and precision; the device of the training, too, if it differs.
+        self_tests: Results of the self-tests; None if they were not run.
+        signs: Signs of a bad run; None if they were not looked for.
+    """
+
+    run: str
+    checkpoint: str
+    device: str
+    self_tests: SelfTestReport | None
+    signs: SignReport | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether no self-test failed; signs do not count."""
+        return self.self_tests is None or self.self_tests.passed
+
+    def __str__(self) -> str:
+        sections = [str(section) for section in (self.self_tests, self.signs) if section is not None]
+        return "\n\n".join([f"{self.run}, checkpoint {self.checkpoint}, {self.device}", *sections])
+
+    def to_json(self) -> str:
+        """Return the report as JSON: the attributes, `passed`, and the names of the signs that were found."""
+        found = {} if self.signs is None else {"found": [sign.name for sign in self.signs.found]}
+        report = {"passed": self.passed, **found, **asdict(self)}
+        return json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def diagnose(
+    run: Opened,
+    checkpoint: str | None = None,
+    split: str | None = None,
+    examples: int = 500,
+    only: Section | None = None,
+    say: Say = lambda line: None,
+    meter: Meter = silent,
+) -> Diagnosis:
+    """Run self-tests on a trained model and look for signs of a bad run. The run is only read.
+
+    Args:
+        run: The run.
+        checkpoint: `best`, `last`, `average` or a number; None for the average if there is one, else the best.
+        split: Split of the examples; None for the test set, or the validation set if there is no test set.
+        examples: Maximum number of answers to look at for signs.
+        only: Restrict the report to one section.
+        say: Prints a line.
+        meter: Progress bar.
+
+    Returns:
+        The report.
+
+    Raises:
+        UserError: the run has no checkpoint, or the split is missing or empty.
+    """
+    loaded = ready(run, checkpoint)
+    split = split or usual_split(loaded)
+    tests = None if only == "signs" else self_test(run, loaded, split, say)
+    signs = None if only == "self-tests" else find_signs(run, loaded, split, examples, meter)
+    here, trained = str(loaded.computer), trained_on(loaded.path).partition(",")[0]
+    moved = f", trained on {trained}" if trained not in ("", here.partition(",")[0]) else ""
+    return Diagnosis(str(run.path), loaded.checkpoint.name, f"{here}{moved}", tests, signs)
+
+
+def self_test(
+    run: Opened, loaded: Loaded[Any, Any], split: str, say: Say = lambda line: None, names: Sequence[str] | None = None
+) -> SelfTestReport:
+    """Run self-tests, all by default, on examples of a split."""
+    examples = held_out(run, loaded, split)
+    # a long document has several windows; a plan leaves out what is too long for the model
+    rows = np.unique(np.concatenate(examples.plan(0, 0)))
+    rows = rows[evenly(len(rows), _SELF_TEST_EXAMPLES)]
+    results = run_self_tests(ModelUnderTest(task_of(loaded.recipe), loaded, examples, rows, say), names)
+    return SelfTestReport(f"{len(rows)} examples of the {split} set", results)
+
+
+def held_out(run: Opened, loaded: Loaded[Any, Any], split: str) -> Examples[Any]:
+    """Read some examples of a split, evenly spaced.
+
+    Raises:
+        UserError: the split is missing or empty.
+    """
+    part = part_to_score(run, loaded.recipe, split)
+    if not len(part):
+        raise UserError(f"the {split} set is empty", where=str(run.path), remedy=f"name another one: data.{split}=NAME")
+    return task_of(loaded.recipe).read(loaded, part.select(evenly(len(part), _SELF_TEST_EXAMPLES)))
+
+
+def find_signs(run: Opened, loaded: Loaded[Any, Any], split: str, examples: int, meter: Meter = silent) -> SignReport:
+    """Look for signs in a model's answers to examples of a split, and in the log of its training.
+
+    Raises:
+        UserError: the split is missing or empty.
+    """
+    part = part_to_score(run, loaded.recipe, split)
+    if not len(part):
+        raise UserError(f"the {split} set is empty", where=str(run.path), remedy="name another one with --split")
+    rows = evenly(len(part), examples)
+    found = task_of(loaded.recipe).symptoms(loaded, part.select(rows), rows, meter)
+    signs = [*found.signs, *learning_signs(Learning.of(_log(loaded.path)), found.ignorant)]
+    return SignReport(split, found.summary, signs, found.worst)
+
+
+def _log(folder: Path) -> list[dict[str, object]]:
+    # a checkpoint alone has no log
+    if not (folder / METRICS).exists():
+        return []
+    return [entry.model_dump(exclude_none=True) for entry in read_metrics(folder)]

@@ -1,0 +1,80 @@
+"""Tests for authors of model plug-ins."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from s2s.data.batches import Pairs
+from s2s.data.encoding import Encoded, Lists
+from s2s.data.tokenizers import SPECIALS, Tokenizer
+from s2s.diagnosis.report import SelfTestReport
+from s2s.diagnosis.self_tests import RESUME, SELF_TESTS, ModelUnderTest, run_self_tests
+from s2s.models.language_model import LanguageModel
+from s2s.recipe.installed import language_settings, module_of
+from s2s.run.tasks import schemas, task_of
+from s2s.tasks.contract import Loaded
+from s2s.tasks.language_model.data import windows_of
+from s2s.training.devices import choose
+from s2s.training.tensor_files import save_weights
+
+__all__ = ["check_model"]
+
+_LENGTHS = (7, 4, 1, 6, 7, 3)
+
+
+def check_model(kind: str, settings: Mapping[str, object] | None = None) -> Sequence[SelfTestReport]:
+    """Run the numerical self-tests of `s2s diagnose` on an installed model with random weights, on the CPU.
+
+    The model is tested as a translation model and, if it has `build_language_model`, as a language model. Call this
+    function in a test of your package.
+
+    Args:
+        kind: Name of the model, as in `model.kind`.
+        settings: Settings of its recipe section, such as `{"width": 16}`; defaults otherwise. Settings that the
+            section of the language model does not have are left out there.
+
+    Returns:
+        One report per task. Print it to see the differences and tolerances.
+
+    Raises:
+        AssertionError: a self-test failed; the message is the report.
+        UserError: no such model is installed, or it lacks a part.
+    """
+    settings = dict(settings or {})
+    tasks = {"translation": settings}
+    if callable(getattr(module_of(kind), "build_language_model", None)):
+        known = language_settings(kind).model_fields
+        tasks["language-model"] = {key: value for key, value in settings.items() if key in known}
+    reports = [_check(task, kind, own) for task, own in tasks.items()]
+    failed = "\n\n".join(str(report) for report in reports if not report.passed)
+    if failed:
+        raise AssertionError(failed)
+    return reports
+
+
+def _check(name: str, kind: str, settings: Mapping[str, object]) -> SelfTestReport:
+    schema = schemas()[name]
+    section = {"kind": kind, **settings}
+    recipe: Any = schema.whole(schema.settings(kind)).model_validate(
+        {"task": name, "name": "check", "model": section, "device": {"kind": "cpu"}}
+    )
+    task, tokenizer = task_of(recipe), Tokenizer(b"", "bytes", "identity", lowercase=False)
+    with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as folder:
+        model = task.build(recipe, (tokenizer, tokenizer)).eval()
+        save_weights(model, Path(folder) / "model.safetensors")
+        run = Loaded(Path(folder), Path(folder), recipe, model, (tokenizer, tokenizer), choose(recipe.device))
+        draw = np.random.default_rng(1)
+        texts = [draw.integers(len(SPECIALS), tokenizer.size, length) for length in _LENGTHS]
+        if isinstance(model, LanguageModel):
+            examples = windows_of(recipe, Lists.of(texts))
+        else:
+            # a model that labels each token needs targets as long as their sources
+            targets = texts[:: 1 if model.decoder.one_to_one else -1]
+            examples = Pairs(Encoded.of(texts, targets), recipe.batches)
+        tests = [test for test in SELF_TESTS if test != RESUME]
+        results = run_self_tests(ModelUnderTest(task, run, examples, np.arange(len(texts))), tests)
+    return SelfTestReport(f"model {kind}, task {name}, {len(texts)} random examples", results)
