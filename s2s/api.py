@@ -70,7 +70,7 @@ def score(
     metrics: Sequence[str] = (),
     tokenizer: BleuTokenizer = "auto",
 ) -> "dict[str, Score]":
-    """Score translations as `s2s score` does.
+    """Score translations as `s2s evaluate --hypotheses` does.
 
     Args:
         translations: The lines to score.
@@ -302,7 +302,7 @@ def compare(
     """Compares models as `s2s compare` does, and returns when all is measured.
 
     Args:
-        models: two and more, as `s2s models` lists them, or with settings, as in `transformer:norm=post`.
+        models: two and more, as `s2s recipe models` lists them, or with settings, as in `transformer:norm=post`.
         recipe: the task, of translation or classification; the profile's own when None.
         overrides: for the task, by `section.key`; or for a model, by `lstm.bidirectional`.
         profile: `quick`, `lecture` or `definitive`; for translation.

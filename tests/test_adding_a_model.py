@@ -72,7 +72,7 @@ def test_model_package_of_the_page_is_listed_passes_self_tests_and_trains(tmp_pa
         if program == "pip":
             monkeypatch.syspath_prepend(tmp_path / "site")
             models.cache_clear()
-    assert list(outputs) == ["pip", "models", "pytest", "train"]
-    assert re.search(r"^bag +bag-model +A bag of words in", outputs["models"], flags=re.MULTILINE)
+    assert list(outputs) == ["pip", "recipe", "pytest", "train"]
+    assert re.search(r"^bag +bag-model +A bag of words in", outputs["recipe"], flags=re.MULTILINE)
     assert "update 6: validation" in outputs["train"]
     assert "1 passed" in outputs["pytest"]

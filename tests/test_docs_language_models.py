@@ -59,8 +59,6 @@ def test_every_command_of_the_page_works(folder):
         if words[0] == "train":
             recurrent = any("kind: lstm" in word for word in words)
             small = [*SMALL, *OF_RECIPE[words[1]], *(["model.width=16"] if recurrent else TRANSFORMER)]
-        elif words[:2] == ["probe", "induction"]:
-            small = ["--sequences", "2"]
         elif words[0] == "generate" and "--max-tokens" not in words:
             small = ["--max-tokens", "8"]
         done = CliRunner().invoke(commands, [*words, *small], standalone_mode=False, catch_exceptions=False)

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from s2s.cli.main import commands
 from s2s.data.phrasebook import phrases
-from s2s.errors import UserError
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("masked-lm", "bias-probe")
@@ -64,9 +63,3 @@ def test_every_command_of_both_pages_works(folder):
     assert {f"probe-bias.{kind}" for kind in ("json", "csv", "png")} <= {
         p.name for p in Path("runs/mlm_imdb").iterdir()
     }
-
-
-def test_a_probe_needs_pairs_or_words_and_a_blank(folder):
-    for words in (["runs/a"], ["runs/a", "--text", "The ___."], ["runs/a", "--words", "his/her"]):
-        with pytest.raises(UserError, match="--pairs FILE"):
-            CliRunner().invoke(commands, ["probe", "bias", *words], standalone_mode=False, catch_exceptions=False)

@@ -98,7 +98,7 @@ def test_installed_elsewhere_it_finds_its_recipes_and_models_and_trains(wheel, t
     assert all(place.startswith(str(packages)) for place in places)
     listed = s2s("recipe", "list")
     assert all(recipe.stem in listed for recipe in (ROOT / "recipes").glob("*.yaml"))
-    assert all(kind in s2s("models") for kind in ("transformer", "lstm-attention", "mingru", "conv"))
+    assert all(kind in s2s("recipe", "models") for kind in ("transformer", "lstm-attention", "mingru", "conv"))
     small = "data.train=300 data.validation=8 data.test=8 tokenizer.size=450 model.width=16 training.updates=4"
     small += " training.warmup=2 validation.every=4 decoding.max_ratio=0.5 device.precision=fp32 device.threads=1"
     s2s("train", "translate", *small.split())

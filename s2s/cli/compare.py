@@ -87,7 +87,7 @@ def compare(
 ) -> None:
     """Compare models: `s2s compare rnn transformer` measures what 15 minutes can settle of the classroom table.
 
-    MODEL is an installed model (`s2s models`), or one with settings, as in `transformer:norm=post,activation=gelu`.
+    MODEL is an installed model (`s2s recipe models`), or one with settings: `transformer:norm=post,activation=gelu`.
     `section.key=value` changes the task that all share, and `MODEL.key=value` a setting of all contenders of that
     model. With --task, the models name classes of texts instead of translating.
     What is found is in DIR/report.html.

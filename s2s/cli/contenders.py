@@ -45,7 +45,7 @@ def contenders(words: Sequence[str]) -> list[str]:
     if len(words) < 2:
         raise UserError(
             f"a comparison needs two different models or more; given: {', '.join(words) or 'none'}",
-            remedy="s2s compare rnn transformer; `s2s models` lists what is installed",
+            remedy="s2s compare rnn transformer; `s2s recipe models` lists what is installed",
         )
     if len(different) < len(words):
         raise UserError(

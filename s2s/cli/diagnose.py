@@ -13,7 +13,7 @@ from s2s.errors import printable
 from s2s.files import write_atomically
 
 
-@options.command()
+@options.command(epilog=options.examples("s2s diagnose runs/translate", "s2s diagnose runs/translate --only signs"))
 @options.run
 @options.overrides
 @click.option("--only", type=click.Choice(["self-tests", "signs"]), help="Run only this section of the report.")

@@ -1,4 +1,4 @@
-"""`s2s export`: a run as other engines and other people's hands take it."""
+"""`s2s export`."""
 
 from pathlib import Path
 from typing import cast
@@ -10,17 +10,26 @@ from s2s.cli import options
 _QUANTIZATIONS = ("int8", "int8_float32", "int16", "float16", "bfloat16", "float32")
 
 
-@options.command()
-@options.run
-@click.option("--to", "to", type=click.Choice(["ctranslate2", "onnx", "hub"]), required=True, help="What to write for.")
-@click.option("--output", type=options.FILE, required=True, help="Folder to make.")
-@click.option(
-    "--quantization", type=click.Choice(_QUANTIZATIONS), help="Number type for CTranslate2; float32 if absent."
+@options.command(
+    epilog=options.examples(
+        "s2s export runs/translate --to ctranslate2 --quantization int8 --output translate-int8",
+        "s2s export runs/translate --to hub --output translate-hub",
+    )
 )
-@click.option("--overwrite", is_flag=True, help="Replace an export, and what was edited in it.")
+@options.run
+@click.option("--to", "to", type=click.Choice(["ctranslate2", "onnx", "hub"]), required=True, help="Format.")
+@click.option("--output", type=options.FILE, required=True, help="Folder to create.")
+@click.option(
+    "--quantization", type=click.Choice(_QUANTIZATIONS), help="Number type for CTranslate2; default: float32."
+)
+@click.option("--overwrite", is_flag=True, help="Replace an existing export, including your edits.")
 @options.checkpoint
 def export(run: Path, to: str, output: Path, quantization: str | None, overwrite: bool, checkpoint: str | None) -> None:
-    """Write the model in RUN for CTranslate2, for ONNX, or as a folder for the Hugging Face hub."""
+    """Export the model in RUN to CTranslate2, to ONNX, or to a folder for the Hugging Face hub.
+
+    The export is checked: ONNX graphs must compute what the model computes, within 10⁻⁴. docs/export.md shows how to
+    load it.
+    """
     from s2s.export.exportable import Format
     from s2s.export.folder import export as write
     from s2s.run.folder import opened

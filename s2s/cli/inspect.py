@@ -1,12 +1,12 @@
-"""What goes on in a trained model: `inspect` shows one input or two, `align` the words of whole files."""
+"""`s2s inspect`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import click
 
 from s2s.cli import options
-from s2s.cli.lines import BadLines, check_output, chunks, lines_to, told_to_wait
+from s2s.cli.lines import BadLines, check_output, chunks, told_to_wait, write_all
 from s2s.errors import UserError, printable
 from s2s.files import write_atomically
 
@@ -15,28 +15,47 @@ if TYPE_CHECKING:
 
 _PICTURES = (".png", ".svg", ".pdf")
 _LINES_AT_ONCE = 64
-_layer = click.option("--layer", type=click.IntRange(0), help="From 0; the last if absent.")
+_DEFAULT = click.core.ParameterSource.DEFAULT
 
 
-@options.command()
+@options.command(
+    epilog=options.examples(
+        "s2s inspect runs/translate 'The dog sleeps.' --output page.html",
+        "s2s inspect runs/translate --align --input lines.txt --reference reference.txt",
+    )
+)
 @options.run
 @click.argument("inputs", type=options.TEXT, nargs=-1, metavar="[INPUT] [INPUT]")
 @click.option(
-    "--output", type=options.FILE, help="A page (.html), a picture (.png, .svg, .pdf) or all numbers (.json)."
+    "--output",
+    type=options.FILE,
+    help="Write a page (.html), a picture (.png, .svg, .pdf) or all numbers (.json); with --align, the alignments.",
 )
-@_layer
-@click.option("--head", type=click.IntRange(0), default=0, show_default=True, help="Whose q, k and v are shown.")
+@click.option("--layer", type=click.IntRange(0), help="Layer, from 0; default: the last.")
+@click.option(
+    "--head",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Head whose queries, keys and values are shown.",
+)
 @click.option(
     "--word",
-    help="Whose q, k and v are shown; a patch of an image: row,column. The longest or most ambiguous if absent.",
+    help="Word whose query, key and value are shown, or a patch of an image: row,column; default: the longest or most "
+    "ambiguous word.",
 )
+@click.option("--translation", type=options.TEXT, help="Translation to inspect; default: the model's own.")
+@click.option("--task", help="Task of a text-to-text RUN.")
+@click.option("--row", type=click.IntRange(1), help="Without INPUT: example of the test set, from 1; default: 1.")
 @click.option(
-    "--translation",
-    type=options.TEXT,
-    help="A translation to look into; the model's own if absent.",
+    "--align", is_flag=True, help="Print word alignments of --input by attention instead: 0-0 1-2 (Pharaoh format)."
 )
-@click.option("--task", help="Which task a text-to-text run shall do.")
-@click.option("--row", type=click.IntRange(1), help="Example of the test set, without INPUT; the first if absent.")
+@options.source(help="With --align: file with one sentence per line; default: standard input.")
+@click.option(
+    "--reference",
+    type=options.FILE,
+    help="With --align: translations of --input, line by line; default: the model's own.",
+)
 @options.checkpoint
 def inspect(
     run: Path,
@@ -48,12 +67,28 @@ def inspect(
     translation: str | None,
     task: str | None,
     row: int | None,
+    align: bool,
+    source: IO[bytes],
+    reference: Path | None,
     checkpoint: str | None,
 ) -> None:
-    """Look into the model in RUN while it reads INPUT, or an example of its test set: where it looks, and why.
+    """Show attention, queries, keys, values and saliency of the model in RUN for INPUT or an example of its test set.
 
-    INPUT is a text or, where RUN reads images, a file. Two texts with a word in common show how it differs in them.
+    INPUT is a text or, if RUN reads images, a file. Two texts with a word in common show how its vectors differ. With
+    --align, print one line per sentence: 0-0 2-1 aligns target word 0 with source word 0, and target word 1 with source
+    word 2.
     """
+    check_output(output)
+    context = click.get_current_context()
+    given = {name for name in context.params if context.get_parameter_source(name) is not _DEFAULT}
+    used = {"run", "output", "layer", "checkpoint", "align", "source", "reference"}
+    if wrong := sorted(given - used if align else given & {"source", "reference"}):
+        names = {"inputs": "INPUT", "source": "--input"}
+        listed = ", ".join(names.get(name, f"--{name}") for name in wrong)
+        raise UserError(f"has no effect {'with' if align else 'without'} --align", listed, "leave it out")
+    if align:
+        _align(run, source, reference, output, layer, checkpoint)
+        return
     _check(output, inputs, translation, row)
     from s2s.run.folder import opened
 
@@ -73,8 +108,28 @@ def inspect(
     click.echo(printable(str(found)))
 
 
+def _align(
+    run: Path, source: IO[bytes], reference: Path | None, output: Path | None, layer: int | None, checkpoint: str | None
+) -> None:
+    from s2s.run.folder import opened
+
+    translator = opened(run, tasks=["translation"])
+    targets = None
+    if reference is not None:
+        from s2s.data.text_files import check_there, lines
+
+        check_there(reference)
+        targets = lines(reference)
+    prompt = told_to_wait(run, source)
+    from s2s.run.loaded import ready
+    from s2s.tasks.translation.attention import aligned
+
+    bad = BadLines()
+    arriving, loaded = chunks(source, _LINES_AT_ONCE, bad, prompt), ready(translator, checkpoint)
+    write_all(aligned(loaded, arriving, bad.refuse, targets, -1 if layer is None else layer), output, bad)
+
+
 def _as_file(found: "Inspection", focus: "Focus", ending: str) -> str | bytes:
-    """What a file of that ending holds."""
     if ending == ".html":
         from s2s.interpretability.page import page
 
@@ -88,7 +143,6 @@ def _as_file(found: "Inspection", focus: "Focus", ending: str) -> str | bytes:
 
 
 def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None, row: int | None) -> None:
-    check_output(output)
     known = (".html", *_PICTURES, ".json")
     if output is not None and output.suffix not in known:
         raise UserError(
@@ -100,38 +154,3 @@ def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None
         raise UserError("is of one sentence", "--translation", "give one INPUT")
     if row is not None and inputs:
         raise UserError("is of the test set, but there is an INPUT", f"--row {row}", "leave one of them out")
-
-
-@options.command()
-@options.run
-@options.source(help="A sentence a line; standard input if absent.")
-@click.option(
-    "--reference", type=options.FILE, help="Translations of the sentences, line by line; the model's own if absent."
-)
-@options.output
-@_layer
-@options.checkpoint
-def align(
-    run: Path, source, reference: Path | None, output: Path | None, layer: int | None, checkpoint: str | None
-) -> None:
-    """Say which source word each target word comes from, by attention: 0-0 1-2, a line each (Pharaoh's format)."""
-    from s2s.run.folder import opened
-
-    translator = opened(run, tasks=["translation"])
-    check_output(output)
-    targets = None
-    if reference is not None:
-        from s2s.data.text_files import check_there, lines
-
-        check_there(reference)
-        targets = lines(reference)
-    prompt = told_to_wait(run, source)
-    from s2s.run.loaded import ready
-    from s2s.tasks.translation.attention import aligned
-
-    bad = BadLines()
-    arriving, loaded = chunks(source, _LINES_AT_ONCE, bad, prompt), ready(translator, checkpoint)
-    with lines_to(output) as write:
-        for line in aligned(loaded, arriving, bad.refuse, targets, -1 if layer is None else layer):
-            write(line)
-    bad.exit()

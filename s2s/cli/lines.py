@@ -178,3 +178,11 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], None]]:
         return
     with whole(path, follow=True) as place, place.open("w", encoding="utf-8", newline="\n") as file:
         yield lambda line: print(line, file=file)
+
+
+def write_all(lines: Iterable[str], output: Path | None, bad: BadLines) -> None:
+    """Write lines to a file, or to standard output; exit with status 1 if a line could not be read."""
+    with lines_to(output) as write:
+        for line in lines:
+            write(line)
+    bad.exit()

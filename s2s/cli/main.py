@@ -1,4 +1,4 @@
-"""The command `s2s`: a lazy group, so that help and mistakes are answered before anything heavy is imported."""
+"""The command `s2s`: a lazy group, so that help and usage errors need no heavy imports."""
 
 import codecs
 import difflib
@@ -11,35 +11,32 @@ from pathlib import Path
 import click
 
 import s2s
-from s2s.cli.options import Command
+from s2s.cli.options import REPLACED, Command
 from s2s.errors import Stopped, UserError, told
 from s2s.files import explained
 from s2s.launch import check_alone, launched
 
-# name: (module here, what `s2s --help` says of it)
+# the help of each command; its module here has the same name, but for report
 _COMMANDS = {
-    "train": ("train", "Train a model by a recipe, or go on with a run."),
-    "translate": ("use", "Translate lines with a trained model."),
-    "classify": ("use", "Name the class of each line with a trained model."),
-    "caption": ("use", "Write a caption for each image with a trained model."),
-    "evaluate": ("use", "Score a run on its test set, or compare runs."),
-    "score": ("use", "Score any file of translations against a reference."),
-    "inspect": ("inspect", "Look into a model: attention, q, k and v, saliency, positions."),
-    "align": ("inspect", "Align the words of sentences and their translations."),
-    "fill": ("use", "Fill a blank with what a masked-language model expects there."),
-    "generate": ("write", "Continue a text with a language model."),
-    "probe": ("probe", "Ask a trained model what it expects, and what it repeats."),
-    "export": ("export", "Write a run for CTranslate2, ONNX or the Hugging Face hub."),
-    "diagnose": ("diagnose", "Run self-tests on a trained model and look for signs of a bad run."),
-    "serve": ("serve", "Answer requests with trained models; with a page to try them."),
-    "compare": ("compare", "Compare models: every cell of the classroom table, measured."),
-    "reproduce": ("reproduce", "Measure a published finding again."),
-    "report": ("compare", "Draw a comparison's report again."),
-    "recipe": ("recipe", "Validate, show, list and copy recipes."),
-    "data": ("data", "Look at a corpus before training."),
-    "new": ("data", "Write a recipe for your own files."),
-    "models": ("recipe", "List the installed models."),
+    "train": "Train a model from a recipe, or resume a run.",
+    "translate": "Translate lines of text.",
+    "classify": "Classify lines of text, or images.",
+    "caption": "Caption images.",
+    "generate": "Continue a text with a language model.",
+    "fill": "Fill a blank with a masked-language model.",
+    "evaluate": "Score runs on their test sets, or score files of translations.",
+    "inspect": "Show attention, queries, keys, values, saliency and alignments.",
+    "diagnose": "Run numerical self-tests and look for signs of a bad run.",
+    "compare": "Compare models with every question of the classroom table.",
+    "report": "Render the report of a comparison again.",
+    "reproduce": "Reproduce a published result.",
+    "export": "Export a run to CTranslate2, ONNX or the Hugging Face hub.",
+    "serve": "Serve trained models over HTTP.",
+    "recipe": "Validate, show, list and copy recipes; list models.",
+    "data": "Check a corpus before training.",
+    "new": "Write a recipe for your own files.",
 }
+_MODULES = {"report": "compare"}
 
 
 _SMALLER = (
@@ -53,52 +50,57 @@ _NO_ROOM_FOR_LIBRARIES = ("failed to map segment", "annot allocate memory")
 
 
 class Group(click.Group):
-    """A group whose unknown commands are told with what was probably meant."""
+    """A group that suggests a command for an unknown name."""
 
     command_class = Command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names, or a `UsageError`."""
+        """Return the command that the first word names, or raise a `UsageError`."""
         known = self.list_commands(ctx)
         word = click.utils.make_str(args[0])
         if word not in known and not word.startswith("-"):
             near = difflib.get_close_matches(word, known, n=1)
             meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
-            ctx.fail(f"No such command {word[:60]!r}; {meant}")
+            instead = REPLACED.get(word) if ctx.parent is None else None
+            ctx.fail(
+                f"No such command {word[:60]!r}; {meant}"
+                if instead is None
+                else f"No such command {word!r}.\n{instead}"
+            )
         return super().resolve_command(ctx, args)
 
 
 class LazyGroup(Group):
-    """A group whose commands are imported when they are called."""
+    """A group that imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands, in the order of a newcomer's way."""
+        """Return all commands, in the order of the help page."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports a command."""
+        """Import a command."""
         if cmd_name not in _COMMANDS:
             return None
         if cmd_name != "train":
             check_alone(cmd_name)
-        return getattr(importlib.import_module(f"s2s.cli.{_COMMANDS[cmd_name][0]}"), cmd_name)
+        return getattr(importlib.import_module(f"s2s.cli.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Lists the commands without importing them."""
+        """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, words) for name, (_, words) in _COMMANDS.items()])
+            formatter.write_dl(list(_COMMANDS.items()))
 
 
 @click.group(cls=LazyGroup)
 @click.version_option(s2s.__version__, prog_name="s2s")
 def commands() -> None:
-    """Sequence-to-sequence models, trained, evaluated and compared honestly."""
+    """Train, evaluate and compare sequence-to-sequence models."""
 
 
 def main() -> None:
-    """Runs the command line; a user's mistake is one clear message and exit status 2."""
+    """Run the command line. A user error is one message and exit status 2."""
     # Before torch loads OpenMP: threads that wait for each other should soon sleep, not spin. When another program has
     # one of two cores, training is measured 2 to 10 times as fast with this; alone, as fast as without.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")

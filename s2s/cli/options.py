@@ -1,9 +1,12 @@
-"""Arguments and options that several commands have."""
+"""Arguments, options and checks that several commands share."""
 
+import math
 import os
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,17 +14,23 @@ from s2s.errors import UserError
 
 FILE = click.Path(path_type=Path)
 
-_REMOVED = {
-    ("translate", "--engine"): "s2s computes with torch; docs/export.md shows how to run an export elsewhere",
+REPLACED = {
+    "align": "use `s2s inspect RUN --align`",
+    "doctor": "use `s2s diagnose RUN`",
+    "explain": "use `s2s diagnose RUN`",
+    "models": "use `s2s recipe models`",
+    "probe": "use `s2s evaluate RUN --bias FILE`, `s2s evaluate RUN --induction LENGTH` or `s2s fill RUN TEXT --words`",
+    "score": "use `s2s evaluate --hypotheses FILE --reference FILE`",
+    "translate --engine": "s2s computes with torch; docs/export.md shows how to run an export elsewhere",
 }
-"""Options that are gone, and what to use instead, by command and option."""
+"""Commands and options that are gone, and what to use instead."""
 
 
 class Command(click.Command):
-    """A command that refuses an option given twice, of which click would silently forget the first value."""
+    """A command that refuses an option given twice; click would silently use the last value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parses the words of the command line.
+        """Parse the command line.
 
         Raises:
             UserError: an option that takes one value, or none, is given more than once.
@@ -29,7 +38,7 @@ class Command(click.Command):
         try:
             _, _, given = self.make_parser(ctx).parse_args(list(args))
         except click.NoSuchOption as error:
-            if instead := _REMOVED.get((str(self.name), error.option_name)):
+            if instead := REPLACED.get(f"{self.name} {error.option_name}"):
                 raise click.UsageError(f"{error.format_message()}\n{instead}", ctx) from None
             raise
         for option in given:
@@ -43,8 +52,24 @@ class Command(click.Command):
 command = partial(click.command, cls=Command)
 
 
+def examples(*lines: str) -> str:
+    """Return the epilog of a command: command lines that tests execute."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+class Number(click.FloatRange):
+    """A finite number within bounds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number, or raise a `UsageError`."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is no finite number.", param, ctx)
+        return found
+
+
 class _Text(click.ParamType):
-    """Text of a person: what a terminal gives that is not UTF-8 is none, unless it names a file."""
+    """Text in UTF-8, or the name of an existing file in any encoding."""
 
     name = "text"
 
@@ -58,20 +83,44 @@ class _Text(click.ParamType):
         return value
 
 
+def check_overrides(overrides: Sequence[str]) -> None:
+    """Refuse overrides that set the same key twice.
+
+    Raises:
+        UserError: a key occurs more than once.
+    """
+    counts = Counter(override.partition("=")[0].strip() for override in overrides)
+    if twice := [key for key, count in counts.items() if count > 1]:
+        raise UserError(
+            f"{', '.join(twice)} is set twice, and only the last value would count", "command line", "set it once"
+        )
+
+
+def _overrides(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    check_overrides(value)
+    return value
+
+
 def paths_and_overrides(words: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Words that name files or folders, and those that are `section.key=value`: what is there is a path."""
+    """Split words into paths and overrides (`section.key=value`); an existing file is a path.
+
+    Raises:
+        UserError: an override is given twice.
+    """
     # `Path.exists` raises where a word is too long for a name
     paths = [word for word in words if "=" not in word or os.access(word, os.F_OK)]
-    return list(map(Path, paths)), [word for word in words if word not in paths]
+    overrides = [word for word in words if word not in paths]
+    check_overrides(overrides)
+    return list(map(Path, paths)), overrides
 
 
 TEXT = _Text()
 run = click.argument("run", type=FILE)
-overrides = click.argument("overrides", nargs=-1, metavar="[section.key=value]...")
+overrides = click.argument("overrides", nargs=-1, metavar="[section.key=value]...", callback=_overrides)
 checkpoint = click.option(
-    "--checkpoint", help="best, last, average or a number; the average if there is one, else the best."
+    "--checkpoint", help="Checkpoint: best, last, average or a number; default: average if there is one, else best."
 )
 source = partial(click.option, "--input", "source", type=click.File("rb"), default="-")
-output = click.option("--output", type=FILE, help="File to write; standard output if absent.")
-beam = click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
-json = click.option("--json", "file", type=FILE, help="Write everything to this file, too.")
+output = click.option("--output", type=FILE, help="Write to this file; default: standard output.")
+beam = click.option("--beam", type=click.IntRange(1), help="Beam size, in hypotheses; default: the recipe's.")
+json = click.option("--json", "file", type=FILE, help="Also write the full results to this file, as JSON.")

@@ -1,4 +1,4 @@
-"""`s2s recipe`: validate, show, list, copy, schema, reference; and `s2s models`, of which recipes name one."""
+"""`s2s recipe`."""
 
 from pathlib import Path
 
@@ -14,15 +14,15 @@ from s2s.run.tasks import read, schemas
 
 @click.group(cls=Group)
 def recipe() -> None:
-    """Validate, show, list and copy recipes."""
+    """Validate, show, list and copy recipes; list models."""
 
 
-@recipe.command()
+@recipe.command(epilog=options.examples("s2s recipe validate translate training.updates=500"))
 @click.argument("words", nargs=-1, required=True, metavar="RECIPE... [section.key=value]...")
 def validate(words: tuple[str, ...]) -> None:
-    """Check recipes; every mistake is listed with its line, and every file that is missing.
+    """Check recipes and list all mistakes with their lines, and all missing files.
 
-    Of a good recipe, it says which engines can run the trained model: see `s2s export`.
+    For a valid recipe, list the formats that `s2s export` can write.
     """
     paths, overrides = options.paths_and_overrides(words)
     if not paths:
@@ -45,52 +45,52 @@ def _mistakes(path: Path, overrides: list[str]) -> str:
     return ""
 
 
-@recipe.command()
+@recipe.command(epilog=options.examples("s2s recipe show translate"))
 @click.argument("path", type=options.FILE, metavar="RECIPE")
 @options.overrides
 def show(path: Path, overrides: tuple[str, ...]) -> None:
-    """Print a recipe with every key that it leaves to the defaults."""
+    """Print a recipe with all keys, including defaults."""
     show_text([dump(read(recipe_path(path), overrides))])
 
 
-@recipe.command("list")
+@recipe.command("list", epilog=options.examples("s2s recipe list"))
 def list_() -> None:
     """List the recipes that come with s2s."""
     for name, path in shipped().items():
         click.echo(f"{name:20} {read(path).description}")
 
 
-@recipe.command()
+@recipe.command(epilog=options.examples("s2s recipe copy translate my.yaml"))
 @click.argument("name")
 @click.argument("destination", type=options.FILE, default=".")
-@click.option("--overwrite", is_flag=True, help="Replace a file of that name.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def copy(name: str, destination: Path, overwrite: bool) -> None:
-    """Copy a recipe that comes with s2s, to change it."""
+    """Copy a recipe that comes with s2s, so that you can change it."""
     click.echo(f"{copy_shipped(name, destination, overwrite)}: edit it, then `s2s train` it")
 
 
-@recipe.command()
+@recipe.command(epilog=options.examples("s2s recipe schema --model transformer"))
 @click.option(
-    "--model", "kinds", multiple=True, metavar="KIND", help="Only this model's keys; all installed ones if absent."
+    "--model", "kinds", multiple=True, metavar="KIND", help="Include the keys of this model only; may be repeated."
 )
 def schema(kinds: tuple[str, ...]) -> None:
-    """Print the JSON schema, for completion in editors."""
+    """Print the JSON schema of recipes, for completion in editors."""
     from s2s.recipe.reference import json_schema
 
     show_text([json_schema(schemas(), list(kinds) or None), "\n"])
 
 
-@recipe.command()
+@recipe.command(epilog=options.examples("s2s recipe reference"))
 def reference() -> None:
-    """Print the page of all keys (docs/recipe.md)."""
+    """Print the reference of all recipe keys (docs/recipe.md)."""
     from s2s.recipe.reference import reference as page
 
     show_text([page(schemas())])
 
 
-@options.command()
+@recipe.command(epilog=options.examples("s2s recipe models"))
 def models() -> None:
-    """List the installed models: what `model.kind` may be."""
+    """List the installed models, the values of `model.kind`."""
     from s2s.recipe.installed import models as installed
     from s2s.recipe.installed import module_of, package_of
 

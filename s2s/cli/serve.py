@@ -7,47 +7,74 @@ from pathlib import Path
 import click
 
 from s2s.cli import options
-from s2s.cli.numbers import Number
 from s2s.errors import UserError
 
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 
 
-@options.command()
+@options.command(epilog=options.examples("s2s serve runs/translate runs/classes --port 8080"))
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN [RUN]...")
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="0.0.0.0 for everybody who can reach this machine."
+    "--host", default="127.0.0.1", show_default=True, help="Interface to bind; 0.0.0.0 listens on all interfaces."
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 for any that is free.")
-@click.option("--lines", type=click.IntRange(1), default=64, show_default=True, help="Texts of a request, at most.")
 @click.option(
-    "--characters", type=click.IntRange(1), default=2000, show_default=True, help="Characters of a text, at most."
+    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 chooses a free one."
 )
-@click.option("--tokens", type=click.IntRange(1), default=1024, show_default=True, help="Tokens of a text, at most.")
+@click.option(
+    "--lines", type=click.IntRange(1), default=64, show_default=True, help="Maximum number of texts per request."
+)
+@click.option(
+    "--characters",
+    type=click.IntRange(1),
+    default=2000,
+    show_default=True,
+    help="Maximum number of characters per text.",
+)
+@click.option(
+    "--tokens", type=click.IntRange(1), default=1024, show_default=True, help="Maximum number of tokens per text."
+)
 @click.option(
     "--positions",
     type=click.IntRange(1),
     default=65536,
     show_default=True,
-    help="Texts of a request × tokens of the longest × beam, at most.",
-)
-@click.option("--beam", type=click.IntRange(1), default=16, show_default=True, help="Largest beam, also of recipes.")
-@click.option("--body", type=click.IntRange(1), default=256, show_default=True, help="KiB of a request, at most.")
-@click.option(
-    "--seconds", type=Number(0, min_open=True), default=30, show_default=True, help="Seconds to an answer, at most."
-)
-@click.option("--waiting", type=click.IntRange(1), default=256, show_default=True, help="Requests that wait, at most.")
-@click.option(
-    "--headers", type=Number(0, min_open=True), default=10, show_default=True, help="Seconds to a request's headers."
+    help="Maximum of texts × tokens of the longest text × beam size per request.",
 )
 @click.option(
-    "--connections", type=click.IntRange(1), default=1000, show_default=True, help="Connections at once, at most."
+    "--beam",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="Maximum beam size, also for the recipes' own.",
+)
+@click.option(
+    "--body", type=click.IntRange(1), default=256, show_default=True, help="Maximum size of a request, in KiB."
+)
+@click.option(
+    "--seconds",
+    type=options.Number(0, min_open=True),
+    default=30,
+    show_default=True,
+    help="Time limit of an answer, in seconds.",
+)
+@click.option(
+    "--waiting", type=click.IntRange(1), default=256, show_default=True, help="Maximum number of waiting requests."
+)
+@click.option(
+    "--headers",
+    type=options.Number(0, min_open=True),
+    default=10,
+    show_default=True,
+    help="Time limit for a request's headers, in seconds.",
+)
+@click.option(
+    "--connections", type=click.IntRange(1), default=1000, show_default=True, help="Maximum number of open connections."
 )
 @click.option(
     "--allow-host",
     multiple=True,
     metavar="NAME",
-    help="Accept requests addressed to this name, too, such as that of a proxy; may be given several times.",
+    help="Accept requests for this host name, such as that of a proxy; may be repeated.",
 )
 def serve(
     runs: tuple[Path, ...],
@@ -65,9 +92,9 @@ def serve(
     connections: int,
     allow_host: tuple[str, ...],
 ) -> None:
-    """Answer requests with the models in RUN: POST /translate, /classify, and a page at / to try them.
+    """Serve the models in RUN over HTTP: POST /translate, POST /classify, and a page at / to try them.
 
-    Requests that come together are computed together. On SIGTERM the server answers what it has accepted, and ends.
+    Concurrent requests are batched. On SIGTERM the server answers all accepted requests and exits.
     """
     from s2s.run.folder import opened
 

@@ -10,18 +10,23 @@ from s2s.errors import quoted
 from s2s.launch import Launch, launched
 
 
-@options.command()
+@options.command(
+    epilog=options.examples(
+        "s2s train translate run.dir=runs/new training.updates=500",
+        "s2s train runs/translate --resume",
+        "s2s train translate --overfit",
+    )
+)
 @click.argument("recipe", type=options.FILE)
 @options.overrides
-@click.option("--resume", "resuming", is_flag=True, help="Continue the run in the folder RECIPE.")
-@click.option("--overwrite", is_flag=True, help="Replace a run of the same name.")
-@click.option("--overfit", "overfitting", is_flag=True, help="Only see whether 16 pairs can be learned by heart.")
+@click.option("--resume", "resuming", is_flag=True, help="Resume the run in the folder RECIPE.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing run of the same name.")
+@click.option("--overfit", "overfitting", is_flag=True, help="Sanity check: overfit 16 training pairs; keep no run.")
 def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: bool, overfitting: bool) -> None:
-    """Train RECIPE: `s2s train recipes/translate.yaml training.updates=500`.
+    """Train a model from RECIPE, or resume a run.
 
-    With --resume, RECIPE is the folder of a run, which continues as if it had never stopped; data.* and device.* may
-    say where its data lies now and what computes, and training.updates how long it is now. With --overfit, nothing is
-    kept.
+    With --resume, RECIPE is the folder of a run; the result is the same as without the stop. Then data.* and device.*
+    can name a new place of the data and another device, and training.updates a new number of steps.
     """
     launch = launched()
     if launch and not launch.leads:

@@ -338,7 +338,7 @@ class AnyRecipe(Section, Generic[Model]):
     run: RunSettings = RunSettings()
     """Where the run is kept."""
     model: Model
-    """What learns: `kind` names an installed model (`s2s models`), which brings its own keys."""
+    """What learns: `kind` names an installed model (`s2s recipe models`), which brings its own keys."""
     seeds: SeedSettings = SeedSettings()
     """Sources of chance."""
     device: DeviceSettings = DeviceSettings()

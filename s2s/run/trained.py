@@ -262,7 +262,7 @@ class Run:
     ) -> tuple[list[str], list[str], list[Link]]:
         """The words of a line and of a target given by its pieces, and which source word each target word looked at.
 
-        Links are pairs of places from 0 on, as `s2s align` writes them; see `looks` for errors.
+        Links are pairs of places from 0 on, as `s2s inspect --align` prints them; see `looks` for errors.
         """
         read, (source, *_, into) = self._read(line, task), (*self.loaded.tokenizers, self.loaded.tokenizers[-1])
         looked = self.looks(line, pieces, task).weights[-1].mean(axis=0)

@@ -11,17 +11,19 @@ from pathlib import Path
 from types import FrameType
 
 import h11
+import torch
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from s2s.errors import UserError
+from s2s.nn.precision import fp32_layers
 from s2s.run.folder import Opened
 from s2s.run.trained import Run
 from s2s.serving.app import application
 from s2s.serving.guard import Hosts
 from s2s.serving.messages import Limits
-from s2s.training.devices import prepare_process
+from s2s.training.devices import NAMES, prepare_process
 
 Say = Callable[[str], object]
 
@@ -191,6 +193,16 @@ def server_of(app: FastAPI, limits: Limits) -> Listening:
     return Listening(config, patience)
 
 
+def _precision(run: Run) -> str:
+    """Return device and precision of a run's answers, and the layers that run in fp32 within bf16."""
+    loaded = run.loaded
+    decoding = dict(loaded.recipe).get("decoding")
+    precision = torch.bfloat16 if decoding is not None and decoding.precision == "bf16" else torch.float32
+    device = loaded.computer.device
+    note = fp32_layers(loaded.model, {precision}, device)
+    return "; ".join([f"{device}, {NAMES[precision]}", *([note] if note else [])])
+
+
 def serve(
     runs: Mapping[str, Opened], place: socket.socket, limits: Limits, say: Say, hosts: Hosts | None = None
 ) -> None:
@@ -207,6 +219,8 @@ def serve(
     server = server_of(application(loaded, limits, ended, hosts), limits)
     host, port = place.getsockname()[:2]
     listed = ", ".join(f"{name} ({run.task})" for name, run in loaded.items())
+    for name, run in loaded.items():
+        say(f"{name}: {_precision(run)}")
     say(f"serving {listed} on http://{f'[{host}]' if ':' in host else host}:{port}; Ctrl-C stops it")
     with place:
         server.run(sockets=[place])

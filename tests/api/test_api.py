@@ -127,7 +127,9 @@ def test_an_alignment_is_that_of_the_command(small_world, tmp_path):
     _, _, links = run.alignment("A dog.", pieces)
     (tmp_path / "a").write_text("A dog.\n")
     (tmp_path / "b").write_text("Ein Hund.\n")
-    (line,) = _command("align", small_world / "runs/t", "--input", tmp_path / "a", "--reference", tmp_path / "b")
+    (line,) = _command(
+        "inspect", small_world / "runs/t", "--align", "--input", tmp_path / "a", "--reference", tmp_path / "b"
+    )
     assert " ".join(f"{s}-{t}" for s, t in links) == line
 
 

@@ -51,7 +51,7 @@ def test_bad_images_are_reported_and_the_others_classified(world, s2s):
     [
         (("translate", "runs/t"), ""),
         (("translate", "runs/t", "--nbest", "2", "--beam", "2"), "2\t\t"),
-        (("align", "runs/t"), ""),
+        (("inspect", "runs/t", "--align"), ""),
         (("generate", "runs/l", "--max-tokens", "3"), ""),
     ],
 )

@@ -190,7 +190,7 @@ def test_attention_is_told_drawn_and_written_in_the_shapes_of_bertviz(folder):
 def test_alignments_are_a_line_each_and_those_of_the_weights(folder):
     (folder / "aligned.en").write_text("The dog sleeps.\n\nA cat.\n")
     (folder / "aligned.de").write_text("Der Hund schläft.\n\nEine Katze.\n")
-    words = ["align", "runs/tiny", "--input", "aligned.en"]
+    words = ["inspect", "runs/tiny", "--align", "--input", "aligned.en"]
     done = _here(folder, *words, "--reference", "aligned.de")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.split("\n")[:-1]
@@ -263,6 +263,16 @@ MISTAKES = [
         "writes one piece for each that it reads",
     ),
     (["fly"], "fly"),
+    (["doctor", "runs/tiny"], "No such command 'doctor'.\nuse `s2s diagnose RUN`"),
+    (["translate", "runs/tiny", "--engine", "onnx"], "No such option '--engine'.\ns2s computes with torch"),
+    (["evaluate", "runs/tiny", "decoding.beam=1", "decoding.beam=2"], "decoding.beam is set twice"),
+    (["evaluate", "runs/tiny", "decoding.beam=1", "--beam", "2"], "decoding.beam is set twice"),
+    (["train", "tiny.yaml", "run.dir=x", "model.width=8", "model.width=16"], "model.width is set twice"),
+    (["inspect", "runs/tiny", "A cat.", "--reference", "a.de"], "--reference: has no effect without --align"),
+    (["inspect", "runs/tiny", "A cat.", "--align"], "INPUT: has no effect with --align"),
+    (["evaluate", "runs/tiny", "--hypotheses", "tiny.yaml"], "RUN cannot be combined with --hypotheses"),
+    (["evaluate", "runs/tiny", "--metric", "bleu"], "--metric: has an effect with --hypotheses only"),
+    (["evaluate", "runs/tiny", "--bias", "p.csv", "--beam", "2"], "--beam cannot be combined with a probe"),
     (["serve", "runs/none", "--seconds", "inf"], "'--seconds': 'inf' is no finite number"),
     (["translate", "runs/tiny", "--length-penalty", "nan"], "'--length-penalty': 'nan' is no finite number"),
     (["generate", "runs/tiny", "--temperature", "nan"], "'--temperature': 'nan' is no finite number"),

@@ -29,7 +29,7 @@ def test_ctrl_c_within_the_imports_is_one_line_whatever_libraries_make_of_it(tmp
         "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n"
         "except KeyboardInterrupt:\n    raise ImportError('numpy is broken')\n"
     )
-    done = _s2s("models", PYTHONPATH=str(tmp_path))
+    done = _s2s("recipe", "models", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stderr) == (130, "stopped\n")
 
 
@@ -85,7 +85,7 @@ def test_a_line_end_in_a_name_does_not_break_a_message_in_two():
 def test_a_current_folder_that_was_removed_is_one_message(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()
-    monkeypatch.setattr(sys, "argv", ["s2s", "models"])
+    monkeypatch.setattr(sys, "argv", ["s2s", "recipe", "models"])
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == 2
@@ -143,7 +143,7 @@ def test_streams_that_are_closed_are_empty_and_take_everything():
         "import os; [os.close(n) for n in (0, 1)]; os.execv(os.sys.executable, [os.sys.executable, *os.sys.argv[1:]])"
     )
     there = "import sys; from s2s.cli import main as m; m._open_what_is_closed(); assert sys.stdin.buffer.read() == b''"
-    for words in (["-m", "s2s", "models"], ["-c", f"{there}; print(5)"]):
+    for words in (["-m", "s2s", "recipe", "models"], ["-c", f"{there}; print(5)"]):
         done = subprocess.run([sys.executable, "-c", closed, *words], stderr=subprocess.PIPE, text=True, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
 

@@ -75,7 +75,7 @@ def test_only_a_run_that_this_torchrun_has_begun_goes_on_by_itself(told):
 
 
 def test_commands_for_one_process_say_so(told):
-    for words in (["models"], ["recipe", "list"], ["translate", "runs/x"]):
+    for words in (["recipe", "models"], ["recipe", "list"], ["translate", "runs/x"]):
         with pytest.raises(UserError, match=f"`s2s {words[0]}` is one process"):
             CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False)
     with pytest.raises(UserError, match="--overfit is for one process"):
@@ -221,7 +221,7 @@ def test_started_again_by_torchrun_the_run_goes_on_without_being_asked(straight,
     [
         (["train", "tiny.yaml", "model.widht=3"], "did you mean width?"),
         (["train", "gone.yaml"], "no such recipe"),
-        (["models"], "`s2s models` is one process"),
+        (["recipe", "models"], "`s2s recipe` is one process"),
         (["train", "tiny.yaml", "batches.tokens=125", "training.tokens_per_update=60"], "processes share an update"),
         (["train", "tiny.yaml", "training.learning_rate=1e30", "training.clip=null"], "not finite"),
     ],

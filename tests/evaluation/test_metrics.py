@@ -7,7 +7,7 @@ import pytest
 import sacrebleu
 from sacrebleu.metrics import ter
 
-from s2s.cli.use import _METRICS
+from s2s.cli.evaluate import _METRICS
 from s2s.errors import UserError
 from s2s.evaluation.metrics import (
     bootstrap_interval,

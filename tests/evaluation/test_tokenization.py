@@ -205,10 +205,12 @@ def test_the_tokenizer_is_said_unless_it_is_the_usual_one(tmp_path):
     assert len(said) == 1
 
 
-def _score(folder, *words: str) -> tuple[int, str, str]:
-    """The status, output and errors of `s2s score`."""
-    status = 0
-    with contextlib.chdir(folder), mock.patch.object(sys, "argv", ["s2s", "score", *words]):
+def _score(folder, hypotheses: str, *words: str) -> tuple[int, str, str]:
+    """The status, output and errors of `s2s evaluate --hypotheses`; words before the options are references."""
+    status, first = 0, next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
+    references = [word for reference in words[:first] for word in ("--reference", reference)]
+    command = ["s2s", "evaluate", "--hypotheses", hypotheses, *references, *words[first:]]
+    with contextlib.chdir(folder), mock.patch.object(sys, "argv", command):
         with CliRunner().isolation() as (out, err, _):
             try:
                 main()
@@ -232,7 +234,7 @@ def test_the_command_scores_several_references_and_says_the_tokenizer(tmp_path):
     for words, message in {
         ("hyp", "one", "short"): "short has 2",
         ("hyp", "one", "one"): "named twice",
-        ("hyp",): "REF",
+        ("hyp",): "--reference FILE",
         ("hyp", "one", "--against", "hyp"): "named twice",
         ("hyp", "one", "--tokenize", "flores"): "flores200",
     }.items():

@@ -67,7 +67,8 @@ def test_scores_are_the_same_and_nothing_is_written_into_what_was_fetched(small,
 
 
 def test_other_commands_take_it_too(small, hub, lines):
-    assert _s2s("align", "hf:somebody/small", "--input", lines) == _s2s("align", small, "--input", lines)
+    words = ("--align", "--input", lines)
+    assert _s2s("inspect", "hf:somebody/small", *words) == _s2s("inspect", small, *words)
     _s2s("inspect", "hf:somebody/small", "The dog sleeps.", "--output", lines.with_name("page.html"))
     assert lines.with_name("page.html").exists()
 

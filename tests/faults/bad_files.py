@@ -275,7 +275,7 @@ def cases() -> Iterator[Case]:
         words = ("train", "x.yaml", "data.train=[x.idx,y.idx]")
         yield Case(f"idx: {name}", words, told, {"x.yaml": IMAGES, "x.idx": images, "y.idx": labels})
     for name, (table, told) in PAIRS.items():
-        yield Case(f"pairs: {name}", ("probe", "bias", "{world}/runs/m", "--pairs", "p.csv"), told, {"p.csv": table})
+        yield Case(f"pairs: {name}", ("evaluate", "{world}/runs/m", "--bias", "p.csv"), told, {"p.csv": table})
     for name, (files, told) in OWN.items():
         yield Case(f"new: {name}", ("new", "translate", "--source", "a.en", "--target", "a.de"), told, files)
     yield Case(

@@ -174,7 +174,7 @@ def test_another_package_of_the_same_name_is_named_with_its_place(other, tmp_pat
     if subprocess.run(found, cwd=tmp_path, capture_output=True, check=False).returncode == 0:
         pytest.skip("the other is not in the way of this installation")
     code = "from s2s.__main__ import main; main()"
-    for words in (["recipe", "validate", "multi30k_lstm"], ["models"]):
+    for words in (["recipe", "validate", "multi30k_lstm"], ["recipe", "models"]):
         command = [sys.executable, "-c", code, *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stdout + done.stderr

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from rich.console import Console
 from scipy.stats import chisquare
 
-from s2s.cli.probe import probe
-from s2s.cli.write import generate
+from s2s.cli.evaluate import evaluate as evaluate_command
+from s2s.cli.generate import generate
 from s2s.data.encoding import encode_texts
 from s2s.data.phrasebook import phrases
 from s2s.data.tokenizers import BOS, EOS, PAD, UNK
@@ -271,27 +271,27 @@ def test_commands_write_and_ask(run, tmp_path):
     assert one.output.startswith("The man")
     assert many.output.startswith(one.output)
     assert many.output != one.output
-    asked = call.invoke(probe, ["induction", str(run), "--length", "6", "--sequences", "2"])
+    asked = call.invoke(evaluate_command, [str(run), "--induction", "6"])
     assert asked.exception is None
     assert "each twice" in asked.output
     assert "not kept" not in asked.output
     assert (run / "probe-induction.json").exists()
     assert (run / "probe-induction.png").exists()
-    too_long = call.invoke(probe, ["induction", str(run), "--length", "5000"])
-    assert "set --length 256" in str(too_long.exception)
+    too_long = call.invoke(evaluate_command, [str(run), "--induction", "5000"])
+    assert "set --induction 256" in str(too_long.exception)
 
 
 def test_a_probe_that_cannot_be_kept_or_is_of_what_was_fetched_is_shown_all_the_same(run, tmp_path, monkeypatch):
     def refuse(path: Path, text: str) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    asked = ["--length", "6", "--sequences", "2"]
+    asked = ["--induction", "6"]
     shutil.copytree(run, tmp_path / "fetched", ignore=shutil.ignore_patterns("probe-*"))
     with monkeypatch.context() as patch:
         patch.setattr("s2s.tasks.language_model.induction.write_atomically", refuse)
-        locked = CliRunner().invoke(probe, ["induction", str(run), *asked]).output
+        locked = CliRunner().invoke(evaluate_command, [str(run), *asked]).output
     monkeypatch.setattr("s2s.run.folder.located", lambda path: tmp_path / "fetched")
-    fetched = CliRunner().invoke(probe, ["induction", "hf:somebody/lm", *asked]).output
+    fetched = CliRunner().invoke(evaluate_command, ["hf:somebody/lm", *asked]).output
     whys = f"{run}/probe-induction.json: Permission denied", f"{tmp_path}/fetched is the copy in the cache"
     for shown, why in zip((locked, fetched), whys, strict=True):
         assert "each twice" in shown

@@ -35,6 +35,8 @@ decoding: {beam: 1, max_ratio: 1.2}
 device: {threads: 1}
 """
 
+_SCORE = ("evaluate", "--hypotheses")
+
 
 def _s2s(folder: Path, *words: str) -> tuple[int, str, str]:
     status = 0
@@ -146,7 +148,7 @@ def test_any_pair_of_files_is_a_test_set_and_scored_as_any_file_is(folder):
     assert found["references"] == [f"{phones} " for _, phones in rows]
     # the same once more, by the files alone
     assert _s2s(folder, "translate", "runs/phones", "--input", "words.txt", "--output", "out.txt")[0] == 0
-    status, out, err = _s2s(folder, "score", "out.txt", "phones.txt", "--json", "scores.json")
+    status, out, err = _s2s(folder, *_SCORE, "out.txt", "--reference", "phones.txt", "--json", "scores.json")
     kept = json.loads((folder / "scores.json").read_text())["scores"][0]
     assert kept["scores"] == found["scores"]
     lines = (folder / "out.txt").read_text().splitlines()
@@ -172,7 +174,7 @@ def test_several_files_are_tested_against_the_first(folder):
     (folder / "ref").write_text("a b c\nd e\n" * 20)
     (folder / "good").write_text("a b c\nd e\n" * 19 + "x\ny\n")
     (folder / "bad").write_text("a x c\nd x\n" * 20)
-    status, out, _ = _s2s(folder, "score", "good", "ref", "--against", "bad", "--metric", "wer")
+    status, out, _ = _s2s(folder, *_SCORE, "good", "--reference", "ref", "--against", "bad", "--metric", "wer")
     assert status == 0
     assert "against the first" in out
     assert "BLEU" not in out
@@ -182,12 +184,12 @@ def test_several_files_are_tested_against_the_first(folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["score", "ref"], "Missing argument 'REF"),
-        (["score", "nothere", "ref"], "no such file"),
-        (["score", "ref", "empty"], "ref has 2 lines, empty has 0"),
-        (["score", "empty", "empty2"], "has no lines"),
-        (["score", "ref", "ref", "ref"], "named twice"),
-        (["score", "ref", "ref", "--json", "no/where.json"], "there is no folder no"),
+        ([*_SCORE, "ref"], "--reference FILE"),
+        ([*_SCORE, "nothere", "--reference", "ref"], "no such file"),
+        ([*_SCORE, "ref", "--reference", "empty"], "ref has 2 lines, empty has 0"),
+        ([*_SCORE, "empty", "--reference", "empty2"], "has no lines"),
+        ([*_SCORE, "ref", "--reference", "ref"], "named twice"),
+        ([*_SCORE, "ref", "--reference", "ref", "--json", "no/where.json"], "there is no folder no"),
         (["evaluate", "runs/phones", "--source", "ref"], "--reference FILE"),
         (["evaluate", "runs/phones", "--source", "ref", "--reference", "nothere"], "no such file"),
         (["evaluate", "runs/phones", "--source", "ref", "--reference", "empty"], "empty has 0"),

@@ -240,7 +240,7 @@ def test_a_prefix_stands_before_each_line_wherever_it_comes_from(folder):
         _s2s("evaluate", "runs/bare", "runs/small")
     assert "against the first" in _s2s("evaluate", "runs/bare", "runs/small", "--lowercase")
     assert not (folder / "runs/small/evaluation-test-lowercase.json").exists()
-    links = _s2s("align", run, "--input", "in.en").split("\n")
+    links = _s2s("inspect", run, "--align", "--input", "in.en").split("\n")
     assert {link.split("-")[0] for link in links[0].split()} <= {"0", "1"}
 
 

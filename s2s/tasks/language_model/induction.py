@@ -79,7 +79,7 @@ def recall(model: LanguageModel, size: int, length: int, sequences: int, seed: i
     return Recall(length, sequences, len(pieces), losses[:length], losses[length:])
 
 
-def probe(run: LanguageRun, length: int, sequences: int, seed: int) -> Recall:
+def probe(run: LanguageRun, length: int, sequences: int = 64, seed: int = 1) -> Recall:
     """How well a run's model repeats; kept in its folder as JSON and PNG, if that may be written.
 
     Raises:
@@ -91,8 +91,8 @@ def probe(run: LanguageRun, length: int, sequences: int, seed: int) -> Recall:
         raise UserError(
             f"{length} random pieces, twice, do not fit: the model knows {size - len(SPECIALS):,} pieces"
             + ("" if longest is None else f" and has learned {longest:,} positions"),
-            where=f"{run.path}: --length",
-            remedy=f"set --length {most} or lower",
+            where=f"{run.path}: --induction",
+            remedy=f"set --induction {most} or lower",
         )
     found = recall(run.model, size, length, sequences, seed, run.computer)
     kept = {"run": str(run.path), "checkpoint": run.checkpoint.name, "seed": seed, "difference": found.difference}

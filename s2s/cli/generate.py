@@ -1,43 +1,54 @@
-"""What a language model writes: `generate`."""
+"""`s2s generate`."""
 
 import itertools
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 import click
 
 from s2s.cli import options
 from s2s.cli.lines import BadLines, check_output, chunks, lines_to, show_text, told_to_wait
-from s2s.cli.numbers import Number
 from s2s.errors import UserError
 
 _BY_DEFAULT = click.core.ParameterSource.DEFAULT
 
 
-@options.command()
+@options.command(
+    epilog=options.examples(
+        "s2s generate runs/language 'The dog' --max-tokens 20",
+        "s2s generate runs/language 'The dog' --temperature 0.8 --top-p 0.9 --count 3 --max-tokens 20",
+    )
+)
 @options.run
 @click.argument("prompt", type=options.TEXT, required=False)
-@options.source(help="Without PROMPT: a prompt a line; standard input if absent.")
+@options.source(help="Without PROMPT: file with one prompt per line; default: standard input.")
 @options.output
 @click.option(
-    "--temperature", type=Number(0, 100), default=1.0, show_default=True, help="0: always the most probable piece."
-)
-@click.option("--top-k", type=click.IntRange(1), help="Draw from so many of the most probable pieces.")
-@click.option(
-    "--top-p",
-    type=Number(0, 1, min_open=True),
+    "--temperature",
+    type=options.Number(0, 100),
     default=1.0,
     show_default=True,
-    help="Draw from the most probable pieces that together have so much of the probability.",
+    help="Sampling temperature; 0 is greedy search.",
 )
-@click.option("--max-tokens", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="Pieces at most.")
-@click.option("--count", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Texts for each prompt.")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Seed of the drawing.")
+@click.option("--top-k", type=click.IntRange(1), help="Sample from the K most probable tokens.")
+@click.option(
+    "--top-p",
+    type=options.Number(0, 1, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Sample from the most probable tokens with this total probability (nucleus sampling).",
+)
+@click.option(
+    "--max-tokens", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="Maximum number of tokens."
+)
+@click.option("--count", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Texts per prompt.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Seed of the sampling.")
 @options.checkpoint
 def generate(
     run: Path,
     prompt: str | None,
-    source,
+    source: IO[bytes],
     output: Path | None,
     temperature: float,
     top_k: int | None,
@@ -47,10 +58,10 @@ def generate(
     seed: int,
     checkpoint: str | None,
 ) -> None:
-    """Continue PROMPT with the language model in RUN, to the end of the document; '' begins a document.
+    """Continue PROMPT with the language model in RUN, up to the end of the document; '' starts a document.
 
-    Without PROMPT, each line of the input is continued; an empty line begins a document. Text appears as it is written.
-    With several texts, each is a line, in which spaces stand for line ends.
+    Without PROMPT, continue each line of the input; an empty line starts a document. Text is printed while it is
+    generated. With several texts per prompt, each is one line, with spaces instead of line breaks.
     """
     from s2s.run.folder import opened
 

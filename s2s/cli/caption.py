@@ -1,0 +1,51 @@
+"""`s2s caption`."""
+
+from pathlib import Path
+
+import click
+
+from s2s.cli import options
+from s2s.cli.lines import BadLines, check_output, write_all
+
+
+@options.command(
+    epilog=options.examples(
+        "s2s caption runs/captioning image.png", "s2s caption runs/captioning image.png --attention words.png"
+    )
+)
+@options.run
+@click.argument("images", nargs=-1, required=True, type=options.FILE, metavar="IMAGE...")
+@options.output
+@options.beam
+@click.option("--attention", type=options.FILE, help="Draw the attention of each word to this file: .png or .html.")
+@options.checkpoint
+def caption(
+    run: Path,
+    images: tuple[Path, ...],
+    output: Path | None,
+    beam: int | None,
+    attention: Path | None,
+    checkpoint: str | None,
+) -> None:
+    """Caption each IMAGE with the model in RUN, one line each; with several images, after the path and a tab."""
+    from s2s.run.folder import opened
+
+    captioner = opened(run, [f"decoding.beam={beam}"] if beam else [], ["captioning"])
+    check_output(output)
+    check_output(attention, "--attention")
+    from s2s.run.loaded import ready
+    from s2s.tasks.captioning.files import captioned, check_ending
+
+    if attention:
+        check_ending(attention)
+    from s2s.decoding.translator import one_line
+
+    bad = BadLines("image")
+    found = captioned(ready(captioner, checkpoint), images, attention is not None, bad.refuse)
+    if attention and len(found.refused) < len(images):
+        found.save(attention)
+    if found.length_limited:
+        click.echo(str(found.length_limited), err=True)
+    several = len(images) > 1
+    lines = zip(map(str, images), found.captions, strict=True)
+    write_all((one_line(f"{name}\t{text}" if several else text) for name, text in lines), output, bad)

@@ -1,0 +1,41 @@
+"""`s2s classify`."""
+
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, cast
+
+import click
+
+from s2s.cli import options
+from s2s.cli.lines import BadLines, check_output, chunks, told_to_wait, write_all
+
+_LINES_AT_ONCE = 10_000
+
+
+@options.command(epilog=options.examples("s2s classify runs/classes --input lines.txt --probabilities"))
+@options.run
+@options.source(help="File with one text or image path per line; default: standard input.")
+@options.output
+@click.option("--probabilities", is_flag=True, help="Print the probability of each class, too: TAB name=0.1234.")
+@options.checkpoint
+def classify(run: Path, source: IO[bytes], output: Path | None, probabilities: bool, checkpoint: str | None) -> None:
+    """Classify lines with the model in RUN, in order. Empty lines stay empty.
+
+    A line is a text or, if RUN was trained on images, the path of an image. One that cannot be read has an empty answer
+    and a message; the exit status is then 1.
+    """
+    from s2s.run.folder import opened
+
+    classifier = opened(run, tasks=["classification", "images"])
+    check_output(output)
+    prompt = told_to_wait(run, source)
+    from s2s.run.loaded import ready
+    from s2s.run.tasks import task_of
+    from s2s.tasks.classify_lines import classified
+    from s2s.tasks.labelled import Labelling
+
+    loaded, task = ready(classifier, checkpoint), cast(Labelling[Any, Any], task_of(classifier.recipe))
+    bad, tell = BadLines(), partial(click.echo, err=True)
+    arriving = chunks(source, _LINES_AT_ONCE, bad, prompt)
+    found = classified(task, loaded, arriving, probabilities, bad.refuse, source.isatty(), tell)
+    write_all(found, output, bad)

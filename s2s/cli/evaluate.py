@@ -1,0 +1,194 @@
+"""`s2s evaluate`."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from s2s.cli import options
+from s2s.cli.lines import check_output, show_all
+from s2s.errors import UserError
+from s2s.recipe.schema import BleuTokenizer
+
+_METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
+
+
+@options.command(
+    epilog=options.examples(
+        "s2s evaluate runs/translate",
+        "s2s evaluate runs/translate runs/other --json scores.json",
+        "s2s evaluate runs/translate --source lines.txt --reference reference.txt",
+        "s2s evaluate --hypotheses one.txt --reference reference.txt --against other.txt --metric bleu",
+    )
+)
+@click.argument("words", nargs=-1, metavar="[RUN]... [section.key=value]...")
+@click.option("--split", type=click.Choice(["test", "validation"]), help="Split of the run's corpus; default: test.")
+@click.option(
+    "--source", type=options.FILE, help="Translate and score these lines instead of a split; with --reference."
+)
+@click.option(
+    "--reference",
+    "references",
+    multiple=True,
+    type=options.FILE,
+    help="Reference translations, line by line; repeat it to score against several references together.",
+)
+@click.option("--hypotheses", type=options.FILE, help="Score these translations, without a RUN; with --reference.")
+@click.option(
+    "--against",
+    "others",
+    multiple=True,
+    type=options.FILE,
+    help="Translations of another system, to score and to test against --hypotheses; may be repeated.",
+)
+@click.option(
+    "--metric",
+    "names",
+    multiple=True,
+    type=click.Choice(_METRICS),
+    help="Compute only this metric of --hypotheses; may be repeated.",
+)
+@click.option(
+    "--bias", type=options.FILE, help="Run the bias probe on a masked-language model: a table of sentence pairs."
+)
+@click.option(
+    "--induction",
+    type=click.IntRange(2, 10_000),
+    metavar="LENGTH",
+    help="Run the induction probe on a language model: repeat sequences of LENGTH random tokens.",
+)
+@click.option("--lowercase", is_flag=True, help="Score without regard to case.")
+@click.option(
+    "--tokenize",
+    "tokenizer",
+    type=click.Choice(get_args(BleuTokenizer)),
+    help="Tokenizer of sacreBLEU for BLEU and TER; default: auto, by the script of the references.",
+)
+@options.beam
+@options.checkpoint
+@options.json
+def evaluate(
+    words: tuple[str, ...],
+    split: str | None,
+    source: Path | None,
+    references: tuple[Path, ...],
+    hypotheses: Path | None,
+    others: tuple[Path, ...],
+    names: tuple[str, ...],
+    bias: Path | None,
+    induction: int | None,
+    lowercase: bool,
+    tokenizer: BleuTokenizer | None,
+    beam: int | None,
+    checkpoint: str | None,
+    file: Path | None,
+) -> None:
+    """Score RUN on a split of its corpus or on files, or score files of translations.
+
+    With several RUNs, test each against the first; with --against, each file against --hypotheses (paired tests). For
+    lines of phones separated by spaces, wer is the phone error rate; in scripts without spaces, it is the character
+    error rate. --bias and --induction print a probe instead (docs/bias-probe.md, docs/language-models.md).
+    """
+    check_output(file, "--json")
+    if tokenizer is not None:
+        from s2s.evaluation.tokenization import check_tokenizer
+
+        check_tokenizer(tokenizer, f"--tokenize {tokenizer}")
+    scoring = {"--split": split, "--source": source, "--beam": beam}
+    if hypotheses is not None:
+        _refuse("--hypotheses", {"RUN": words, "--checkpoint": checkpoint, "--bias": bias, "--induction": induction})
+        _refuse("--hypotheses", scoring)
+        _score_files((hypotheses, *others), references, lowercase, names or _METRICS, tokenizer, file)
+        return
+    for option, value in (("--against", others), ("--metric", names)):
+        if value:
+            raise UserError("has an effect with --hypotheses only", option, "leave it out, or name --hypotheses FILE")
+    if bias is not None or induction is not None:
+        both = {"--bias": bias if induction is not None else None, "--reference": references, "--json": file}
+        more = {"--lowercase": lowercase, "--tokenize": tokenizer}
+        _refuse("a probe", both | scoring | more)
+        _probe(words, bias, induction, checkpoint)
+        return
+    files = _source_and_references(source, references)
+    if files and split:
+        raise UserError(f"{split} is not scored: --source takes its place", "--split", "leave out one of them")
+    from s2s.run.folder import opened_together
+
+    paths, overrides = options.paths_and_overrides(words)
+    overrides += [f"decoding.beam={beam}"] if beam else []
+    options.check_overrides(overrides)
+    given = {"--beam": beam, "--lowercase": lowercase, "--source": files, "--tokenize": tokenizer}
+    runs = opened_together(paths, overrides, given)
+    from s2s.run.loaded import score_together
+    from s2s.tasks.contract import Scoring
+
+    evaluations, comparisons = score_together(
+        runs, Scoring(split or "test", lowercase, files, tokenizer), checkpoint, partial(click.echo, err=True)
+    )
+    show_all(file, {"evaluations": evaluations, "comparisons": comparisons})
+
+
+def _refuse(chosen: str, given: Mapping[str, object]) -> None:
+    """Refuse options, or a RUN, that have no effect with what was chosen."""
+    if wrong := [name for name, value in given.items() if value not in (None, (), False)]:
+        raise UserError(f"{', '.join(wrong)} cannot be combined with {chosen}", remedy="leave one of them out")
+
+
+def _score_files(
+    systems: Sequence[Path],
+    references: Sequence[Path],
+    lowercase: bool,
+    names: Sequence[str],
+    tokenizer: BleuTokenizer | None,
+    file: Path | None,
+) -> None:
+    if not references:
+        raise UserError("needs a reference", "--hypotheses", "name it with --reference FILE")
+    from s2s.data.text_files import check_there
+    from s2s.tasks.translation.evaluation import score_files
+
+    check_there(*systems, *references)
+    _check_different([*systems, *references])
+    say = partial(click.echo, err=True)
+    scores, comparisons = score_files(systems, references, lowercase, names, tokenizer or "auto", say)
+    show_all(file, {"scores": scores, "comparisons": comparisons})
+
+
+def _probe(words: Sequence[str], bias: Path | None, induction: int | None, checkpoint: str | None) -> None:
+    from s2s.run.folder import opened
+
+    paths, overrides = options.paths_and_overrides(words)
+    if len(paths) != 1 or overrides:
+        raise UserError("a probe takes one RUN and no overrides", remedy="s2s evaluate RUN --bias FILE")
+    model = opened(paths[0], tasks=["masked-lm" if bias else "language-model"])
+    from s2s.run.loaded import ready
+
+    if bias is not None:
+        from s2s.tasks.masked_lm.bias import probe as probe_bias
+
+        click.echo(str(probe_bias(ready(model, checkpoint), bias)))
+    elif induction is not None:
+        from s2s.tasks.language_model.induction import probe as probe_induction
+
+        click.echo(str(probe_induction(ready(model, checkpoint), induction)))
+
+
+def _source_and_references(source: Path | None, references: tuple[Path, ...]) -> tuple[Path, ...] | None:
+    if source and references:
+        from s2s.data.text_files import check_there
+
+        check_there(source, *references)
+        _check_different(references)
+        return source, *references
+    if source or references:
+        missing = "--reference" if source else "--source"
+        one = source or references[0]
+        raise UserError(f"{one} is one of two files", remedy=f"name the other one with {missing} FILE")
+    return None
+
+
+def _check_different(files: Sequence[Path]) -> None:
+    if len({file.resolve() for file in files}) < len(files):
+        raise UserError("the same file is named twice", remedy="name each file once")

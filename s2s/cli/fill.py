@@ -1,0 +1,39 @@
+"""`s2s fill`."""
+
+from functools import partial
+from pathlib import Path
+
+import click
+
+from s2s.cli import options
+from s2s.errors import UserError, printable
+
+
+@options.command(
+    epilog=options.examples(
+        "s2s fill runs/masked 'A ___ sleeps.' --best 5", "s2s fill runs/masked 'A ___ sleeps.' --words dog/cat"
+    )
+)
+@options.run
+@click.argument("text", type=options.TEXT)
+@click.option(
+    "--pieces", type=click.IntRange(1, 8), default=1, show_default=True, help="Number of tokens in the blank."
+)
+@click.option("--best", type=click.IntRange(1, 1000), default=10, show_default=True, help="Number of fillers to print.")
+@click.option("--words", help="Compare the probabilities of these words instead: her/his")
+@options.checkpoint
+def fill(run: Path, text: str, pieces: int, best: int, words: str | None, checkpoint: str | None) -> None:
+    """Fill the blank ___ in TEXT with the masked-language model in RUN."""
+    choices = words.split("/") if words is not None else []
+    if words is not None and len(choices) < 2:
+        raise UserError("has fewer than two words", f"--words {words}", "separate words by /, as in her/his")
+    from s2s.run.folder import opened
+
+    model = opened(run, tasks=["masked-lm"])
+    from s2s.run.loaded import ready
+    from s2s.tasks.lines import TooLong
+    from s2s.tasks.masked_lm.filling import fill_blank, weigh
+
+    loaded, tell = ready(model, checkpoint), partial(click.echo, err=True)
+    click.echo(printable(str(weigh(loaded, text, choices) if choices else fill_blank(loaded, text, pieces, best))))
+    TooLong(loaded.recipe.batches.max_length, tell, True, "shorten {}").add(len(loaded.tokenizers[0].encode(text)))

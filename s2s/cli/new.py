@@ -1,0 +1,152 @@
+"""`s2s new`: write a recipe for your own files."""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from s2s.cli import options
+from s2s.cli.main import Group
+from s2s.errors import UserError
+
+_output = click.option("--output", type=options.FILE, default="mine.yaml", show_default=True, help="Recipe to write.")
+_overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing recipe.")
+_TABLE = "tsv, csv, jsonl, parquet, or a txt with tabs or `IN: … OUT: …` lines; plain, .gz or .xz"
+
+
+@click.group(cls=Group)
+def new() -> None:
+    """Write a recipe for your own files."""
+
+
+@new.command(epilog=options.examples("s2s new translate --data pairs.tsv --source en --target de"))
+@click.option("--data", type=options.FILE, help=f"Table of pairs: {_TABLE}.")
+@click.option("--source", help="Source column of --data; without --data, a file with one sentence per line.")
+@click.option("--target", help="Target column of --data; without --data, a file with one sentence per line.")
+@click.option("--validation", type=options.FILE, help="Table of the validation set; default: held out of --data.")
+@click.option("--test", type=options.FILE, help="Table of the test set; default: held out of --data.")
+@click.option(
+    "--validation-source", type=options.FILE, help="Source lines of the validation set; default: held out of --source."
+)
+@click.option("--validation-target", type=options.FILE, help="Target lines of the validation set.")
+@click.option("--test-source", type=options.FILE, help="Source lines of the test set; default: held out of --source.")
+@click.option("--test-target", type=options.FILE, help="Target lines of the test set.")
+@_output
+@_overwrite
+def translate(
+    data: Path | None,
+    source: str | None,
+    target: str | None,
+    validation: Path | None,
+    test: Path | None,
+    validation_source: Path | None,
+    validation_target: Path | None,
+    test_source: Path | None,
+    test_target: Path | None,
+    output: Path,
+    overwrite: bool,
+) -> None:
+    """Write a translation recipe for a table of pairs, or for two line-aligned files."""
+    held_out = (
+        _given("validation", validation, validation_source, validation_target),
+        _given("test", test, test_source, test_target),
+    )
+    if not data and not (source and target):
+        raise UserError(
+            "no data is named", remedy="s2s new translate --data TABLE, or --source LINES --target LINES: two files"
+        )
+    if data and any(isinstance(pair, tuple) for pair in held_out):
+        raise UserError(
+            "--validation-source and the like go with two files of lines", remedy="use --validation, --test"
+        )
+    from s2s.tasks.fitting import Splits
+    from s2s.tasks.translation.fitting import fitted_translation
+
+    if data:
+        _write(output, overwrite, lambda: fitted_translation(output.stem, Splits(data, *held_out), source, target))
+    else:
+        lines = Path(source or ""), Path(target or "")
+        _write(output, overwrite, lambda: fitted_translation(output.stem, Splits(lines, *held_out)))
+
+
+@new.command(epilog=options.examples("s2s new classify --data labelled.tsv --text en --label kind --output k.yaml"))
+@click.option("--data", type=options.FILE, required=True, help=f"Table of labelled texts: {_TABLE}.")
+@click.option("--text", multiple=True, help="Text column; repeat it to join several by a space.")
+@click.option("--label", help="Class column.")
+@click.option("--validation", type=options.FILE, help="Table of the validation set; default: held out of --data.")
+@click.option("--test", type=options.FILE, help="Table of the test set; default: held out of --data.")
+@_output
+@_overwrite
+def classify(
+    data: Path,
+    text: tuple[str, ...],
+    label: str | None,
+    validation: Path | None,
+    test: Path | None,
+    output: Path,
+    overwrite: bool,
+) -> None:
+    """Write a classification recipe for a table of labelled texts."""
+    from s2s.tasks.classification.fitting import fitted_classification
+    from s2s.tasks.fitting import Splits
+
+    _write(output, overwrite, lambda: fitted_classification(output.stem, Splits(data, validation, test), text, label))
+
+
+@new.command()
+@click.option("--data", type=options.FILE, required=True, help="Folder with one folder per class, or with IDX files.")
+@click.option("--validation", type=options.FILE, help="The same for the validation set; default: held out of --data.")
+@click.option("--test", type=options.FILE, help="The same for the test set; default: held out of --data.")
+@_output
+@_overwrite
+def images(data: Path, validation: Path | None, test: Path | None, output: Path, overwrite: bool) -> None:
+    """Write an image classification recipe for `cat/1.png`, `train/cat/1.png`, or IDX files as of MNIST."""
+    from s2s.tasks.fitting import Splits
+    from s2s.tasks.images.fitting import fitted_images
+
+    _write(output, overwrite, lambda: fitted_images(output.stem, Splits(data, validation, test)))
+
+
+@new.command()
+@click.option(
+    "--data", type=options.FILE, required=True, help="Plain text, a folder of .txt files, or a table of texts."
+)
+@click.option("--text", help="Text column, if --data is a table.")
+@click.option("--validation", type=options.FILE, help="The same for the validation set; default: held out of --data.")
+@click.option("--test", type=options.FILE, help="The same for the test set; default: held out of --data.")
+@_output
+@_overwrite
+def text(
+    data: Path, text: str | None, validation: Path | None, test: Path | None, output: Path, overwrite: bool
+) -> None:
+    """Write a language-model recipe for texts without labels."""
+    from s2s.tasks.fitting import Splits
+    from s2s.tasks.language_model.fitting import fitted_language_model
+
+    _write(output, overwrite, lambda: fitted_language_model(output.stem, Splits(data, validation, test), text))
+
+
+def _given(split: str, table: Path | None, source: Path | None, target: Path | None) -> Path | tuple[Path, Path] | None:
+    if table and (source or target):
+        raise UserError(f"two {split} sets", remedy=f"give --{split}, or --{split}-source and --{split}-target")
+    if source and target:
+        return source, target
+    if source or target:
+        raise UserError(
+            f"{source or target} is one side of the {split} pairs",
+            remedy=f"give --{split}-source and --{split}-target, or neither",
+        )
+    return table
+
+
+def _write(output: Path, overwrite: bool, fitted: Callable[[], str]) -> None:
+    from s2s.recipe.reading import check_new, write_new
+
+    check_new(output, overwrite)
+    text = fitted()
+    write_new(output, text, overwrite)
+    name = shlex.quote(str(output))
+    # the comments give the reasons for the choices
+    click.echo("\n".join(line for line in text.splitlines() if "#" in line))
+    click.echo(f"\nwrote {name}\nlook:   s2s data check {name}\ntrain:  s2s train {name}")

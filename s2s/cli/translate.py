@@ -1,0 +1,104 @@
+"""`s2s translate`."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
+
+import click
+
+from s2s.cli import options
+from s2s.cli.lines import BadLines, check_output, chunks, told_to_wait, write_all
+from s2s.errors import UserError
+
+if TYPE_CHECKING:
+    from s2s.run.folder import Opened
+
+_BATCHES = 50  # read ahead
+
+
+@options.command(
+    epilog=options.examples(
+        "s2s translate runs/translate --input lines.txt",
+        "s2s translate runs/translate --input lines.txt --beam 4 --nbest 3 --output best.txt",
+    )
+)
+@options.run
+@options.source(help="File with one text per line; default: standard input.")
+@options.output
+@options.beam
+@click.option(
+    "--nbest", type=click.IntRange(1), default=1, help="Translations per line, each with line number and score."
+)
+@click.option("--length-penalty", type=options.Number(0), help="Exponent of the length penalty; default: the recipe's.")
+@click.option(
+    "--precision", type=click.Choice(["fp32", "bf16"]), help="Precision of matrix products; default: the recipe's."
+)
+@click.option("--task", "name", help="Task of a text-to-text RUN; required if it has several.")
+@click.option(
+    "--prefix", "before", type=options.TEXT, help="Text before each line, such as '<2de> '; default: data.prefix."
+)
+@options.checkpoint
+def translate(
+    run: Path,
+    source: IO[bytes],
+    output: Path | None,
+    beam: int | None,
+    nbest: int,
+    length_penalty: float | None,
+    precision: Literal["fp32", "bf16"] | None,
+    name: str | None,
+    before: str | None,
+    checkpoint: str | None,
+) -> None:
+    """Translate lines with the model in RUN, in order. Empty lines stay empty.
+
+    A line that cannot be read has an empty translation and a message; the exit status is then 1.
+    """
+    from s2s.run.folder import opened
+
+    changes = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
+    changes = {key: value for key, value in changes.items() if value is not None}
+    overrides = [f"decoding.{key}={value}" for key, value in changes.items()]
+    translator = opened(run, overrides, ["translation", "text-to-text"])
+    _check_use(translator, name, before)
+    if translator.recipe.task == "text-to-text":
+        _check_answers(translator, name, nbest, changes)
+    check_output(output)
+    prompt, tell = told_to_wait(run, source), partial(click.echo, err=True)
+    recipe = cast(Any, translator.recipe)
+    bad = BadLines()
+    arriving = chunks(source, recipe.decoding.batch * _BATCHES, bad, prompt)
+    if recipe.task == "text-to-text":
+        from s2s.run.loaded import ready
+        from s2s.tasks.text_to_text.use import written
+
+        loaded = ready(translator, checkpoint)
+        write_all(written(loaded, name, arriving, nbest, source.isatty(), tell, bad.refuse), output, bad)
+        return
+    from s2s.run.loaded import line_translator
+    from s2s.tasks.lines import translated
+
+    prefix = recipe.data.prefix if before is None else before
+    found, seen = line_translator(translator, nbest, checkpoint)
+    if note := found.precision_note():
+        tell(note)
+    write_all(translated(found, seen, arriving, source.isatty(), tell, prefix, bad.refuse), output, bad)
+
+
+def _check_use(run: "Opened", name: str | None, before: str | None) -> None:
+    """Refuse options without effect before anything heavy is imported."""
+    several = run.recipe.task == "text-to-text"
+    if name is not None and not several:
+        raise UserError("says nothing to runs of translation", where=f"--task {name}", remedy="leave it out")
+    if before is not None and several:
+        raise UserError("says nothing to runs of text-to-text", where=f"--prefix {before}", remedy="use --task")
+
+
+def _check_answers(run: "Opened", name: str | None, nbest: int, changes: Mapping[str, object]) -> None:
+    """Refuse an unknown task of a text-to-text run, and options without effect on tasks with fixed answers."""
+    from s2s.tasks.text_to_text.use import check_chosen, task_named
+
+    task = task_named(cast(Any, run.recipe), name)
+    if task.answers is not None:
+        check_chosen(task.answers, nbest, [f"--{key.replace('_', '-')} {value}" for key, value in changes.items()])

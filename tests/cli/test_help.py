@@ -1,0 +1,80 @@
+"""The help of every command: its voice, its options, and its examples, which are executed."""
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from s2s.cli.main import commands
+from tests.faults.world import make_world
+
+# of the comparison: their examples would measure for minutes
+WITHOUT_EXAMPLES = ("compare", "report", "reproduce", "new images", "new text")
+# tests/serving, tests/run/test_captioning.py, tests/run/test_overfitting.py, tests/test_docs_masked_lm.py
+ELSEWHERE = re.compile("s2s serve|s2s caption|--overfit|s2s fill")
+BRIEF = ["training.updates=2", "training.warmup=1", "validation.every=2", "data.train=300", "data.validation=8",
+         "data.test=8", "tokenizer.size=450", "model.width=16", "model.heads=2", "model.feedforward=16",
+         "decoding.max_ratio=0.5", "device.precision=fp32", "validation.sentences=2"]  # fmt: skip
+
+
+def _leaves(group: click.Group, *names: str) -> Iterator[tuple[str, click.Command]]:
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command
+        if isinstance(command, click.Group):
+            yield from _leaves(command, *names, name)
+        else:
+            yield " ".join([*names, name]), command
+
+
+COMMANDS = dict(_leaves(commands))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_documents_every_option_and_starts_with_a_verb(name):
+    command = COMMANDS[name]
+    assert [p.name for p in command.params if isinstance(p, click.Option) and not p.help] == []
+    verb = (command.help or "").split(maxsplit=1)[0]
+    assert re.fullmatch("[A-Z][a-z]+", verb)
+    assert not verb.endswith("s")
+    assert name in WITHOUT_EXAMPLES or "Examples:" in (command.epilog or "")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    """A folder with what the examples name."""
+    folder = tmp_path_factory.mktemp("help")
+    world = make_world(folder / "world", "tcml")
+    (folder / "runs").mkdir()
+    for name, run in {"translate": "t", "other": "t", "classes": "c", "masked": "m", "language": "l"}.items():
+        shutil.copytree(world / "runs" / run, folder / "runs" / name)
+    for name in ("lines", "reference", "one", "other"):
+        (folder / f"{name}.txt").write_text(f"A dog sleeps.\nThe {name} cat.\n")
+    rows = [f"a {n} b\tc {n}\t{'even' if n % 2 else 'odd'}" for n in range(200)]
+    (folder / "pairs.tsv").write_text("en\tde\tkind\n" + "\n".join(rows) + "\n")
+    shutil.copy(folder / "pairs.tsv", folder / "labelled.tsv")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "line",
+    [
+        line.strip()
+        for command in COMMANDS.values()
+        for line in (command.epilog or "").splitlines()
+        if line.startswith("  s2s ") and not ELSEWHERE.search(line)
+    ],
+)
+def test_help_example_runs(line, world, monkeypatch):
+    monkeypatch.chdir(world)
+    _, *words = shlex.split(line)
+    if words[0] == "train" and "--resume" not in words:
+        words += [word for word in BRIEF if word.partition("=")[0] not in {w.partition("=")[0] for w in words}]
+    done = CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
