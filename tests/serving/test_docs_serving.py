@@ -33,6 +33,7 @@ def test_the_command_listens_where_it_says_and_limits_as_it_says(small_runs, tmp
     (server, address), told = begun[0], done.stderr.splitlines()
     assert address[0] == "127.0.0.1"
     assert told[-1] == f"serving translate (translation) on http://127.0.0.1:{address[1]}; Ctrl-C stops it"
+    assert told[-2].startswith("translate: cpu, ")
     limits = server.config.app.user_middleware[0].kwargs["limits"]
     assert limits == Limits(lines=7)
     defaults = {each.name: each.default for each in fields(Limits)}
