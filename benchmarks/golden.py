@@ -11,7 +11,7 @@ Groups: trainings, models, optimizers, translations, errors, schema, comparisons
 whose s2s is tested (default: this one). `--jobs REGEX` selects single jobs by `group/job`, as `--list` prints them.
 
 Only stable surfaces are used: command lines, recipe keys, files in run folders and the kept comparisons in
-docs/comparison-*; nothing of s2s is imported, except by `fault_cases`. Bits depend on the processor and the version of
+docs/comparison-*; nothing of s2s is imported, except by the job `errors`. Bits depend on the processor and the version of
 torch, so compare on the machine that recorded. A command runs in a fork of a process that has loaded third-party
 libraries: that is `python -m s2s …` without their loading time.
 """

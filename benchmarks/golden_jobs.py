@@ -5,6 +5,7 @@ import hashlib
 import importlib
 import json
 import os
+import pkgutil
 import re
 import runpy
 import shutil
@@ -180,8 +181,9 @@ def run_files(run: Path) -> Record:
         -1
     ]
     for path in sorted(run.glob("evaluation-*.json")):
-        scores = without_clock(json.loads(path.read_text()))
-        found[path.name] = {"all": digest(scores), "scores": scores.get("scores") if isinstance(scores, dict) else None}
+        leaves = dict(flat(without_clock(json.loads(path.read_text()))))
+        found[path.name] = digest(leaves)
+        found |= {key: value for key, value in leaves.items() if re.fullmatch(r"scores/\w+(/value)?", key)}
     return found
 
 
@@ -320,33 +322,31 @@ def answers(lab: Lab, task: str) -> Record:
     return found
 
 
-def fault_cases(folder: Path) -> tuple[Path, list[tuple[str, tuple[str, ...], Callable[[Path], None], bytes]]]:
-    """The bad inputs of tests/faults: the folder of good things, and each input's name, words, files and stdin.
+def errors(lab: Lab, table: str) -> Record:
+    """Exit status and message of every bad input in a table of tests/faults (`bad_TABLE.py`).
 
-    The only place that imports from the checkout. It loads s2s into this process.
+    The only job that imports from the checkout: the table, and all modules of s2s, so that the hundreds of forks need
+    not. What the inputs are given to is made in another process, as a training may leave threads, whose locks a fork
+    would wait for.
     """
-    bad = [importlib.import_module(f"tests.faults.bad_{name}") for name in ("recipes", "commands", "files")]
-    world = importlib.import_module("tests.faults.world").make_world(folder / "world")
-    cases = [case for module in bad for case in module.cases()]
-    return world, [(case.name, case.command, case.lay_out, case.text) for case in cases]
-
-
-def errors(lab: Lab) -> Record:
-    """Exit status and message of every bad input in tests/faults."""
     folder, found = lab.folder(), dict[str, object]()
     os.environ["HF_DATASETS_CACHE"] = str(folder / "cache")
-    sys.path.insert(0, str(lab.source))
-    with (folder / "log.txt").open("w") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-        world, cases = fault_cases(folder)
-    for name, words, lay_out, text in cases:
+    world = folder / "world"
+    make = f"from pathlib import Path; from tests.faults.world import make_world; make_world(Path({str(world)!r}))"
+    subprocess.run([sys.executable, "-c", make], cwd=lab.source, stdout=subprocess.DEVNULL, check=True)
+    package = importlib.import_module("s2s")
+    for module in pkgutil.walk_packages(package.__path__, "s2s.", lambda _: None):
+        if not module.name.endswith("__main__"):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module.name)
+    for case in importlib.import_module(f"tests.faults.bad_{table}").cases():
         here = folder / "here"
         shutil.rmtree(here, ignore_errors=True)
-        lay_out(here)
-        command = [word.replace("{world}", str(world)) for word in words]
-        process = start(folder, *command, text=text, inside="here")
-        done = finish(folder, process)
+        case.lay_out(here)
+        words = [word.replace("{world}", str(world)) for word in case.command]
+        done = finish(folder, start(folder, *words, text=case.text, inside="here"))
         message = done.err.replace(str(world), "{world}").replace(str(here), "{here}")
-        found[name[:200]] = {"status": done.status, "message": lab.plain(message)[:6000]}
+        found[case.name[:200]] = {"status": done.status, "message": lab.plain(message)[:6000]}
     return found
 
 
@@ -354,15 +354,33 @@ def schema(lab: Lab) -> Record:
     """The JSON schema of recipes, and the help of every command."""
     folder = lab.folder()
     done = s2s(folder, "recipe", "schema")
-    found: dict[str, object] = {"recipe": json.loads(done.out) if done.status == 0 else [done.status, done.err]}
+    whole = json.loads(done.out) if done.status == 0 else {}
+    found: dict[str, object] = {"status": done.status, "recipe": _resolved(whole, whole.get("$defs", {}))}
     helps, groups = dict[str, object](), [()]
     while groups:
         words = groups.pop(0)
         text = s2s(folder, *words, "--help").out
-        helps[" ".join(("s2s", *words))] = lab.plain(text).splitlines()
+        helps[" ".join(("s2s", *words))] = lab.plain(text)
         _, _, listed = text.partition("Commands:\n")
         groups += [(*words, name) for name in re.findall(r"^  ([a-z][\w-]*)", listed, re.MULTILINE)]
     return found | {"help": helps}
+
+
+def _resolved(value: object, definitions: Mapping[str, object]) -> object:
+    """A schema with its references replaced by what they name, and without the names of classes."""
+    if isinstance(value, list):
+        return [_resolved(each, definitions) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    named = definitions.get(str(value.get("$ref", "")).rpartition("/")[2], {})
+    whole = {**named, **value} if isinstance(named, Mapping) else value
+    dropped = ("$ref", "$defs", "title", "discriminator")
+    # a property may be called title, too: its value is a mapping
+    return {
+        k: _resolved(v, definitions)
+        for k, v in whole.items()
+        if k not in dropped or (k == "title" and isinstance(v, Mapping))
+    }
 
 
 def comparison(lab: Lab, name: str) -> Record:
@@ -401,7 +419,8 @@ def jobs(lab: Lab) -> dict[str, Job]:
     found: dict[str, Job] = {}
     for name in ("lecture", "scaling", "definitive"):
         found[f"comparisons/{name}"] = comparison, (lab, name)
-    found["errors/all"] = errors, (lab,)
+    for table in ("commands", "files", "recipes"):
+        found[f"errors/{table}"] = errors, (lab, table)
     found["translations/translation"] = translations, (lab,)
     tasks = [task for task in RECIPES if task != "cases"]
     for task in tasks[1:]:
