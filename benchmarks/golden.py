@@ -27,6 +27,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib.metadata import version
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -80,13 +81,10 @@ def record(
 
 
 def machine() -> dict[str, str]:
-    """What the bits depend on, beside s2s."""
-    import torch
-
-    cpu = (
-        re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()) if Path("/proc/cpuinfo").exists() else None
-    )
-    return {"processor": cpu[1] if cpu else platform.processor(), "torch": torch.__version__}
+    """What the bits depend on, beside s2s. Loads no torch, which must find the environment of a recording."""
+    about = Path("/proc/cpuinfo")
+    cpu = re.search(r"model name\s*: (.*)", about.read_text()) if about.exists() else None
+    return {"processor": cpu[1] if cpu else platform.processor(), "torch": version("torch")}
 
 
 def is_text(value: object) -> bool:
@@ -145,7 +143,12 @@ def main() -> int:
         return 0
     if kept["machine"] != machine():
         print(f"recorded on {kept['machine']}, this is {machine()}: bits may differ", file=sys.stderr)
-    found = record(given.source.resolve(), wanted, tuple(given.override))
+    if given.action == "compare" and not any(map(wanted, kept["jobs"])):
+        parser.error(f"{given.file} has no job that was asked for")
+        known = set(kept["jobs"])
+    else:
+        known = set(jobs(Lab(given.source, Path())))
+    found = record(given.source.resolve(), lambda name: wanted(name) and name in known, tuple(given.override))
     if given.action == "record":
         kept["jobs"] |= found
         given.file.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
@@ -164,6 +167,8 @@ def main() -> int:
                     f"    new: {shown(after, before)}",
                     sep="\n",
                 )
+    for name in sorted(name for name in known - set(found) if wanted(name)):
+        print(f"{name}: was recorded, and is no job any more")
     for name, count in counts.items():
         print(f"{name}: {count} differences")
     print(f"{len(found)} jobs compared, {sum(counts.values())} differences, s2s of {given.source.resolve()}")
