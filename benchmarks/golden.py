@@ -11,8 +11,8 @@ Groups: trainings, models, optimizers, translations, errors, schema, comparisons
 whose s2s is tested (default: this one). `--jobs REGEX` selects single jobs by `group/job`, as `--list` prints them.
 
 Only stable surfaces are used: command lines, recipe keys, files in run folders and the kept comparisons in
-docs/comparison-*; nothing of s2s is imported, except by the job `errors`. Bits depend on the processor and the version of
-torch, so compare on the machine that recorded. A command runs in a fork of a process that has loaded third-party
+docs/comparison-*; nothing of s2s is imported, except by the group `errors`. Bits depend on the processor and torch,
+so compare on the machine that recorded. A command runs in a fork of a process that has loaded third-party
 libraries: that is `python -m s2s …` without their loading time.
 """
 
@@ -32,7 +32,8 @@ from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.golden_jobs import Lab, flat, jobs
+from benchmarks.golden_files import flat
+from benchmarks.golden_jobs import Lab, jobs
 
 ENVIRONMENT = {
     **{"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
@@ -57,27 +58,25 @@ QUICK = (
 
 def record(
     source: Path, wanted: Callable[[str], bool], overrides: tuple[str, ...] = ()
-) -> dict[str, dict[str, object]]:
-    """Runs the jobs that are wanted, two at a time; returns the leaves of each one's record by their paths."""
+) -> Iterator[tuple[str, dict[str, object]]]:
+    """Runs the jobs that are wanted, two at a time; yields each one's name and the leaves of its record by path."""
     os.environ.update(ENVIRONMENT | {"PYTHONPATH": str(source)})
-    # not the folder of this file, whose scripts are called as libraries are
-    sys.path[0] = str(source)
+    sys.path.insert(0, str(source))
     place = find_spec("s2s")
     print(f"s2s under test: {place.origin if place else 'none'}", file=sys.stderr)
     for name in LIBRARIES:
         importlib.import_module(name)
-    found: dict[str, dict[str, object]] = {}
     with tempfile.TemporaryDirectory(prefix="golden-") as work:
         chosen = {name: job for name, job in jobs(Lab(source, Path(work).resolve(), overrides)).items() if wanted(name)}
         with ProcessPoolExecutor(2, mp_context=get_context("fork")) as pool:
             futures = {pool.submit(function, *given): name for name, (function, given) in chosen.items()}
             for number, future in enumerate(as_completed(futures), 1):
-                name = futures[future]
-                found[name] = dict(flat(future.result()))
-                print(f"{number} of {len(futures)}: {name}", file=sys.stderr)
-                if failed := found[name].get("status"):
-                    print(f"    status {failed}: {found[name].get('error', '')}", file=sys.stderr)
-    return json.loads(json.dumps({name: found[name] for name in sorted(found)}))
+                # as it will be read again
+                leaves = json.loads(json.dumps(dict(flat(future.result()))))
+                print(f"{number} of {len(futures)}: {futures[future]}", file=sys.stderr)
+                if failed := leaves.get("status"):
+                    print(f"    status {failed}: {leaves.get('error', '')}", file=sys.stderr)
+                yield futures[future], leaves
 
 
 def machine() -> dict[str, str]:
@@ -143,17 +142,17 @@ def main() -> int:
         return 0
     if kept["machine"] != machine():
         print(f"recorded on {kept['machine']}, this is {machine()}: bits may differ", file=sys.stderr)
-    if given.action == "compare" and not any(map(wanted, kept["jobs"])):
+    known = set(kept["jobs"] if given.action == "compare" else jobs(Lab(given.source, Path())))
+    if not any(map(wanted, known)):
         parser.error(f"{given.file} has no job that was asked for")
-        known = set(kept["jobs"])
-    else:
-        known = set(jobs(Lab(given.source, Path())))
-    found = record(given.source.resolve(), lambda name: wanted(name) and name in known, tuple(given.override))
+    ran = record(given.source.resolve(), lambda name: wanted(name) and name in known, tuple(given.override))
     if given.action == "record":
-        kept["jobs"] |= found
-        given.file.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
-        print(f"{len(found)} jobs recorded in {given.file}")
+        for name, leaves in ran:
+            kept["jobs"][name] = leaves
+            # a recording that is interrupted keeps what it has
+            given.file.write_text(json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
         return 0
+    found = dict(ran)
     counts: dict[str, int] = {}
     for name, new in found.items():
         for kind, path, before, after in differences(kept["jobs"].get(name, {}), new):

@@ -8,7 +8,7 @@ from PIL import Image
 COMMON = """
 training: {updates: 20, warmup: 4, learning_rate: 0.003}
 device: {kind: cpu, precision: fp32, threads: 1, deterministic: true}
-run: {dir: run, save_minutes: 0.0001}
+run: {dir: run}
 """
 MODEL = "model: {kind: transformer, width: 16, heads: 2, feedforward: 32, dropout: 0.1, "
 BOTH = MODEL + "encoder_layers: 1, decoder_layers: 1}\n"
