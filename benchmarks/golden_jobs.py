@@ -305,9 +305,9 @@ def comparison(lab: Lab, name: str) -> Record:
     results = sorted((folder / name).glob("*/result.json"))
     for path in results:
         path.unlink()
-    kept = {str(path.relative_to(folder)) for path in folder.glob(f"{name}/cells/**/*.json")}
+    kept = {str(path.relative_to(folder)) for path in folder.glob(f"{name}/cells/*/*.json")}
     done = s2s(folder, "compare", "--resume", name)
-    measured = sorted({str(path.relative_to(folder)) for path in folder.glob(f"{name}/cells/**/*.json")} - kept)
+    measured = sorted({str(path.relative_to(folder)) for path in folder.glob(f"{name}/cells/*/*.json")} - kept)
     found: dict[str, object] = {"status": done.status, "measured anew": measured}
     if done.status:
         found["error"] = lab.plain(done.err)[-1500:]
