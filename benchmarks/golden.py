@@ -3,7 +3,7 @@
     python -m benchmarks.golden record OUT.json                   # every group, about 10 minutes on two cores
     python -m benchmarks.golden compare OUT.json                  # record again; list the differences, status 1 if any
     python -m benchmarks.golden compare OUT.json --report         # the same with old and new values
-    python -m benchmarks.golden compare OUT.json --numbers        # ignore reworded texts, compare numbers and hashes
+    python -m benchmarks.golden compare OUT.json --values         # ignore reworded texts and renamed tensors
     python -m benchmarks.golden compare OUT.json --quick          # a subset, under 2 minutes
     python -m benchmarks.golden compare OUT.json --only trainings models --source DIR
 
@@ -54,6 +54,11 @@ QUICK = (
     r"trainings/.*/alone|trainings/translation|optimizers/(sgd|ema|accumulation|everything)$|schema|"
     r"models/(translation (lstm-attention|conv|mingru)|classification gru|language-model lstm)$"
 )
+PROSE = re.compile(
+    r"^errors/.*/message$|^schema/.*(/description|/help/[^/]*)$|^translations/.*/evaluate/|/error$|"
+    r"^comparisons/.*/(method|limits|question|verdict|caption|title|quantity|recipe)$"
+)
+ABSENT = "(absent)"
 
 
 def record(
@@ -86,28 +91,28 @@ def machine() -> dict[str, str]:
     return {"processor": cpu[1] if cpu else platform.processor(), "torch": version("torch")}
 
 
-def is_text(value: object) -> bool:
-    """Whether a leaf is text, not a number or a hash."""
-    return isinstance(value, str) and not re.match(r"[0-9a-f]{64}\b", value)
+def differences(
+    job: str, old: Mapping[str, object], new: Mapping[str, object]
+) -> Iterator[tuple[str, str, object, object]]:
+    """Yields kind, path, old and new value of each difference between two records of a job.
 
-
-def differences(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[tuple[str, str, object, object]]:
-    """The kind of each difference between two records of a job (text, number, renamed), its path, old and new value.
-
-    A tensor that has another name and the same bits is `renamed`.
+    The kind is `prose` where only the wording of a text differs, `renamed` for a tensor that has another name and the
+    same bits, and `value` for everything else: a number, a hash, a translation, an outcome.
     """
     gone = {path: value for path, value in old.items() if path not in new}
     come = {path: value for path, value in new.items() if path not in old}
-    for path, value in list(gone.items()):
-        same = next((p for p, v in come.items() if v == value and not is_text(v) and isinstance(v, str)), None)
-        if same:
-            yield "renamed", path, path, same
-            del gone[path], come[same]
+    by_hash: dict[object, list[str]] = {}
+    for path, value in come.items():
+        if re.match(r"[0-9a-f]{64}\b", str(value)):
+            by_hash.setdefault(value, []).append(path)
+    renamed = {path: by_hash[value].pop(0) for path, value in gone.items() if by_hash.get(value)}
+    yield from (("renamed", path, path, other) for path, other in renamed.items())
+    same_bits = {*renamed, *renamed.values()}
     for path in dict.fromkeys([*old, *new]):
-        before, after = old.get(path, "(absent)"), new.get(path, "(absent)")
-        if path in gone or path in come or (path in old and path in new and before != after):
-            present = [value for value in (before, after) if value != "(absent)"]
-            yield "text" if all(map(is_text, present)) else "number", path, before, after
+        before, after = old.get(path, ABSENT), new.get(path, ABSENT)
+        # NaN differs from itself
+        if path not in same_bits and repr(before) != repr(after):
+            yield "prose" if PROSE.search(f"{job}/{path}") else "value", path, before, after
 
 
 def shown(value: object, other: object) -> str:
@@ -128,7 +133,7 @@ def main() -> int:
     parser.add_argument("--source", type=Path, default=Path(__file__).parents[1])
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--report", action="store_true")
-    parser.add_argument("--numbers", action="store_true")
+    parser.add_argument("--values", action="store_true")
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
     pattern = re.compile(given.jobs or (QUICK if given.quick else ""))
@@ -155,8 +160,8 @@ def main() -> int:
     found = dict(ran)
     counts: dict[str, int] = {}
     for name, new in found.items():
-        for kind, path, before, after in differences(kept["jobs"].get(name, {}), new):
-            if given.numbers and kind != "number":
+        for kind, path, before, after in differences(name, kept["jobs"].get(name, {}), new):
+            if given.values and kind != "value":
                 continue
             counts[f"{name} {kind}"] = counts.get(f"{name} {kind}", 0) + 1
             if given.report:

@@ -25,7 +25,7 @@ def test_golden_compare_reports_a_changed_seed_and_nothing_else(tmp_path: Path):
     assert (same.returncode, "1 jobs compared, 0 differences" in same.stdout) == (0, True), same.stdout + same.stderr
     changed = _golden("compare", file, "--report", "--override", "seeds.data=2")
     assert changed.returncode == 1
-    assert "number: metrics.jsonl" in changed.stdout
+    assert "value: metrics.jsonl" in changed.stdout
     assert "apart)" in changed.stdout
 
 
@@ -36,13 +36,17 @@ def test_golden_compare_without_a_common_job_fails(tmp_path: Path):
     assert "no job" in done.stderr
 
 
-def test_differences_tell_numbers_texts_and_renamed_tensors_apart():
-    old = {"a": HASHES[0], "loss": 1.0, "help": "Old text.", "same": 3, "gone": 2}
-    new = {"b": HASHES[0], "loss": 1.5, "help": "New text.", "same": 3}
-    assert sorted(differences(old, new)) == [
-        ("number", "gone", 2, "(absent)"),
-        ("number", "loss", 1.0, 1.5),
+def test_golden_differences_tell_values_prose_and_renamed_tensors_apart():
+    old = {"a": HASHES[0], "loss": 1.0, "x/message": "Old text.", "same": 3, "gone": 2, "nan": float("nan")}
+    new = {"b": HASHES[0], "loss": 1.5, "x/message": "New text.", "same": 3, "nan": float("nan")}
+    assert sorted(differences("errors/files", old, new)) == [
+        ("prose", "x/message", "Old text.", "New text."),
         ("renamed", "a", "a", "b"),
-        ("text", "help", "Old text.", "New text."),
+        ("value", "gone", 2, "(absent)"),
+        ("value", "loss", 1.0, 1.5),
     ]
-    assert [kind for kind, *_ in differences({"a": HASHES[0]}, {"a": HASHES[1]})] == ["number"]
+    # translations are values
+    assert [kind for kind, *_ in differences("translations/x", {"beam 1/0": "Ein Hund."}, {"beam 1/0": "Hund."})] == [
+        "value"
+    ]
+    assert [kind for kind, *_ in differences("trainings/x", {"a": HASHES[0]}, {"a": HASHES[1]})] == ["value"]
