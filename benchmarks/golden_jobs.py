@@ -20,7 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.golden_files import Record, run_files, without_clock
-from benchmarks.golden_recipes import OPTIMIZERS, POOLINGS, RECIPES, TRANSLATORS, VARIANTS, write_corpora, write_recipe
+from benchmarks.golden_recipes import (
+    OPTIMIZERS,
+    POOLINGS,
+    RECIPES,
+    TRANSLATORS,
+    VARIANTS,
+    WITHOUT_ATTENTION,
+    write_corpora,
+    write_recipe,
+)
 
 SECONDS = 1500  # a command that takes longer is stopped: a comparison has begun to measure anew
 
@@ -356,7 +365,11 @@ def jobs(lab: Lab) -> dict[str, Job]:
         found[f"models/translation {text}"] = train, (lab, "translation", *words)
     for cell in ("rnn", "gru", "lstm"):
         found[f"models/tagger {cell}"] = train, (lab, "cases", f"model.cell={cell}")
-    others = {"classification": TRANSLATORS, "language-model": TRANSLATORS, "captioning": ("lstm-attention", "conv")}
+    others = {
+        "classification": TRANSLATORS,
+        "language-model": (*WITHOUT_ATTENTION, "transformer"),
+        "captioning": ("lstm-attention", "conv"),
+    }
     others |= {"masked-lm": ("lstm", "conv"), "images": ("gru", "minlstm"), "text-to-text": ("gru-attention",)}
     for task, kinds in others.items():
         for kind in kinds:
