@@ -81,7 +81,7 @@ OPTIMIZERS = {
     "average": "average_last=2",
     "smoothing": "label_smoothing=0.3",
     "accumulation": "tokens_per_update=1600 noise_scale=true",
-    "freeze": "freeze=[encoder.layers.0,*.bias]",
+    "freeze": 'freeze=[encoder.layers.0,"*.bias"]',
     "everything": "optimizer=adamw weight_decay=0.1 clip=0.1 ema=0.9 label_smoothing=0.2 tokens_per_update=1600",
 }
 
