@@ -13,8 +13,6 @@ from torch.overrides import TorchFunctionMode
 
 from s2s.errors import UserError
 
-# others, such as what a split model has, know what to do themselves
-_PLAIN = {Tensor, nn.Parameter}
 # oneDNN, torch's own kernels (two wordings), cuDNN and cuBLAS
 _UNSUPPORTED = ("primitive", "bfloat16", "bf16", "not_supported")
 
@@ -127,7 +125,7 @@ class ByOneDNN(TorchFunctionMode):
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """What torch would do, but for `functional.linear`."""
-        if func is functional.linear and len(args) == 3 and {type(each) for each in args[:2]} <= _PLAIN:
+        if func is functional.linear and len(args) == 3:
             x, weight, bias = args
             if x.dtype == weight.dtype == torch.float32:
                 return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")

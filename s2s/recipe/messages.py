@@ -16,6 +16,10 @@ SettingsOf = Callable[[str], type[Section]]
 Tasks = Mapping[str, TaskSchema]
 TASK = "task"
 _NAMED = "NAME"
+REMOVED = {
+    ("device", "shard"): "is no longer a key: a model must fit one device; several processes share its batches",
+}
+"""Removed keys, and what to do instead; `NAME` stands for a name that the recipe gives."""
 
 
 def explain(
@@ -33,7 +37,11 @@ def explain(
     for error in errors:
         key, field = _field_at(tuple(str(part) for part in error["loc"]), schema)
         unknown = bool(key) and field is None and error["type"] != "value_error"
-        words = f"unknown key; {_meant(key, schema, settings, tasks)}" if unknown else _what(error, key, field, tree)
+        if unknown:
+            removed = next((what for known, what in REMOVED.items() if _alike(known, key)), None)
+            words = removed or f"unknown key; {_meant(key, schema, settings, tasks)}"
+        else:
+            words = _what(error, key, field, tree)
         found.setdefault(key, words)
     return found
 

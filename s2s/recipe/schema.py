@@ -314,15 +314,13 @@ class DeviceSettings(Section):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of matrix products in training; weights are kept in fp32. `auto` takes what is measured to be the faster one for
     the model; on a GPU bf16 where fp32 takes more than half of the memory, and without measuring where the model is
-    split or compiled; a run that is resumed keeps what it took."""
+    compiled; a run that is resumed keeps what it took."""
     threads: Threads | None = None
     """Processor threads; all cores when null."""
     compile: bool = False
     """Compile the model with torch.compile: slow to start."""
     deterministic: bool = False
     """Whether a GPU computes the same bits each time, by slower algorithms; a processor does so anyway."""
-    shard: bool = False
-    """Whether torchrun's processes split weights, gradients and moments, for models that do not fit one device."""
 
 
 Model = TypeVar("Model", bound=Section)

@@ -42,7 +42,6 @@ def follow(ranks: Ranks) -> None:
         _pause(task, course, validated=True)
     if not ranks.led(False):
         _train(task, course, ranks, folder)
-    trainer.optimization.gather()
 
 
 class _Unwritten(RunLog):

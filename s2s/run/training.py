@@ -103,7 +103,6 @@ class Running(Generic[R, D, M]):
         if not self.progress.update:
             self.task.begin(self.course, self.folder, log)
         yield from self._train(log)
-        self.trainer.optimization.gather()
         memory = self.trainer.computer.peak_memory() / 2**30
         log.say(f"trained in {self.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
         if noise := log.noise():
@@ -251,8 +250,7 @@ class Running(Generic[R, D, M]):
             # before it takes its time: this is the process that can tell how to go on
             if launch := self.trainer.computer.ranks.launch:
                 launch.speaks()
-            # of a sharded model a part is lost with it
-            if self.trainer.update > self.progress.update and not self.trainer.computer.shard:
+            if self.trainer.update > self.progress.update:
                 self._save(started, None)
             raise
 
@@ -363,8 +361,6 @@ def training(
         ranks.led(sent(recipe))
         computer = choose(recipe.device, ranks)
         say(f"{recipe.name} on {computer}")
-        if recipe.device.shard and not computer.shard:
-            say("device.shard: one process has nobody to share with, so nothing is sharded; torchrun starts several")
 
         source = open_source(recipe) if folder is None else None
         recipe = source.adapt(recipe) if source else recipe
@@ -404,6 +400,6 @@ def trainer_of(
     """
     model, settings = task.build(recipe, data.tokenizers), dict(recipe)
     beginning = begin_with(model, recipe, *origin)
-    examples, loss = task.examples(recipe, data, model.to(computer.begins_on)), task.loss(recipe)
+    examples, loss = task.examples(recipe, data, model.to(computer.device)), task.loss(recipe)
     trainer = Trainer(model, examples, loss, settings["training"], recipe.seeds, computer, beginning.scales)
     return trainer, beginning

@@ -37,7 +37,6 @@ class Computer:
         undecided: whether the precision is to be found by measuring (`s2s.training.precision`); until then it is fp32
             on a processor and bf16 on a GPU.
         ranks: the processes that train together, each on a device of its own.
-        shard: whether they split the model among them.
     """
 
     device: torch.device
@@ -45,12 +44,6 @@ class Computer:
     compile: bool = False
     undecided: bool = False
     ranks: Ranks = ALONE
-    shard: bool = False
-
-    @property
-    def begins_on(self) -> torch.device:
-        """Where the model is made: on the processor where it is to be split, as it need not fit on the device."""
-        return torch.device("cpu") if self.shard else self.device
 
     def mixed_precision(self) -> AbstractContextManager[None]:
         """Within it, matrix products run in the chosen precision."""
@@ -68,7 +61,6 @@ class Computer:
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
         precision = "" if self.undecided else f", {NAMES[self.precision]}"
         processes = f", {self.ranks.size} processes" if self.ranks.size > 1 else ""
-        processes += ", sharded" if self.shard else ""
         return f"{name}{threads}{processes}{precision}"
 
 
@@ -118,22 +110,15 @@ def choose(settings: DeviceSettings, ranks: Ranks = ALONE) -> Computer:
     in_bf16 = torch.cuda.is_bf16_supported(including_emulation=False) if auto and kind == "cuda" else False
     precision = torch.bfloat16 if in_bf16 or settings.precision == "bf16" else torch.float32
     device = _own_device(kind, ranks.launch) if ranks.launch and ranks.size > 1 else torch.device(kind)
-    shard = settings.shard and ranks.size > 1
-    if shard and settings.compile:
-        raise UserError(
-            "is true, and so is device.shard: what is gathered while it is computed is not compiled here",
-            where="device.compile",
-            remedy="set device.compile=false or device.shard=false",
-        )
     if settings.compile and kind == "cpu" and not _has_compiler():
         raise UserError(
             "is true, but no C++ compiler is installed (CXX, g++ or clang++)",
             where="device.compile",
             remedy="install g++, name a compiler in the variable CXX, or set device.compile=false",
         )
-    # a model that is split, or compiled, is not measured on a GPU: it need not fit there, and is another one
-    measured = kind == "cpu" or (in_bf16 and not shard and not settings.compile)
-    return Computer(device, precision, settings.compile, auto and measured, ranks, shard)
+    # a compiled model is not measured on a GPU: it is another one
+    measured = kind == "cpu" or (in_bf16 and not settings.compile)
+    return Computer(device, precision, settings.compile, auto and measured, ranks)
 
 
 def _has_compiler() -> bool:

@@ -11,7 +11,6 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from s2s.recipe.schema import OptimizationSettings
 from s2s.training.optimizers import Group, optimizer_of
-from s2s.training.ranks import Ranks
 
 
 def learning_rate(update: int, settings: OptimizationSettings) -> float:
@@ -97,18 +96,6 @@ class Optimization:
         for p in self.parameters:
             p.grad = None
 
-    def add_over(self, ranks: Ranks, loss: Tensor) -> Tensor:
-        """Gives each process the sum of all gradients, and that of the losses."""
-        return ranks.add_gradients(self.parameters, loss)
-
-    def backward(self, loss: Tensor) -> None:
-        """Adds the gradient of a loss."""
-        loss.backward()
-
-    def idle(self, batches: int) -> int:
-        """How often this process, with so many batches, has to compute for others alone: never, without shards."""
-        return 0
-
     def apart(self, losses: Iterable[Tensor], norms: list[Tensor]) -> Iterator[Tensor]:
         """The losses, each of which adds to the gradient as it comes; notes the norm of what each gave."""
         whole = list[Tensor | None]()
@@ -121,14 +108,6 @@ class Optimization:
             yield loss
         for p, gradient in zip(self.parameters, whole, strict=True):
             p.grad = gradient
-
-    @contextmanager
-    def whole(self) -> Iterator[None]:
-        """Within it, the model has its parameters: always, where they are not sharded."""
-        yield
-
-    def gather(self) -> None:
-        """The model has its parameters from here on."""
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

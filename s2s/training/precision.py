@@ -95,7 +95,7 @@ def measure(trainer: Trainer[Any, Any]) -> GradientTimes:
 def check_precision(trainer: Trainer[Any, Any], decoding: torch.dtype = torch.float32) -> None:
     """Compute one gradient in the trainer's precision, and one loss in that of decoding, if these are bf16.
 
-    The trainer's state stays as it was. A sharded model, which may not fit on one device, is not tried.
+    The trainer's state stays as it was.
 
     Args:
         trainer: with a precision that is decided.
@@ -105,7 +105,7 @@ def check_precision(trainer: Trainer[Any, Any], decoding: torch.dtype = torch.fl
         PrecisionError: this device cannot compute the model in bf16.
     """
     computer = trainer.computer
-    if computer.shard or torch.bfloat16 not in (computer.precision, decoding):
+    if torch.bfloat16 not in (computer.precision, decoding):
         return
     with _unchanged(trainer):
         batch = trainer.examples.collate(trainer.groups[0][0], 0).to(computer.device)
@@ -170,7 +170,7 @@ def _seconds(trainer: Trainer[Any, Any], batch: Any, dtype: torch.dtype) -> floa
     started = clock()
     with replace(trainer.computer, precision=dtype).mixed_precision():
         wanted, _ = trainer.loss(trainer.model, batch)
-    trainer.optimization.backward(wanted / max(1, batch.count))
+    (wanted / max(1, batch.count)).backward()
     _wait(device)
     seconds = clock() - started
     trainer.optimization.forget_gradients()

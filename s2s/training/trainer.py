@@ -3,7 +3,6 @@
 Whoever iterates decides when to validate, save, log or stop.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +22,6 @@ from s2s.training.freezing import freeze
 from s2s.training.noise import check_several
 from s2s.training.optimization import Optimization, learning_rate
 from s2s.training.ranks import check_shared
-from s2s.training.sharding import Computed, Sharded
 from s2s.training.tensor_files import check_fit
 from s2s.training.update import Measured, Update
 
@@ -75,7 +73,7 @@ class Trainer(Generic[Whole, Batch]):
         self.seeds = seeds
         self.computer = computer
         self.ranks = computer.ranks
-        self.optimization: Optimization = Optimization(model, training, scales)
+        self.optimization = Optimization(model, training, scales)
         self.update = 0
         # plans of epochs differ, and so may their batches' mean size: what an update is must not
         self.micro_batches = examples.together(examples.plan(seeds.data, 0))
@@ -87,7 +85,7 @@ class Trainer(Generic[Whole, Batch]):
         self._unproven: _Unproven[Batch] | None = None
         # what torch.compile gives calls like the model and has its attributes
         called = cast(Whole, torch.compile(model, dynamic=True)) if computer.compile else model
-        self._compute: Callable[[Batch], Computed] = partial(loss, called)
+        self._compute = partial(loss, called)
 
     def updates(self, until: int) -> Iterator[Update]:
         """Updates the model until it has had that many updates in its life, yielding after each.
@@ -111,9 +109,8 @@ class Trainer(Generic[Whole, Batch]):
             UserError: the last update, or a weight after it, is not finite.
         """
         self._prove()
-        with self.optimization.whole():
-            check_weights(self.model, self.update)
-            weights = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
+        check_weights(self.model, self.update)
+        weights = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
         place = {"update": self.update, "epoch": self.epoch, "position": self.position}
         return weights | self.optimization.state(), place
 
@@ -140,20 +137,17 @@ class Trainer(Generic[Whole, Batch]):
             )
 
     def follow(self) -> None:
-        """Goes where the first of the processes is, with its weights and in its precision; each calls this once.
+        """Broadcasts the state and the precision of rank 0; each rank calls this once, before the first update.
 
         Raises:
             UserError: a weight is not finite.
         """
-        if self.ranks.size > 1:
-            precision = self.ranks.led(self.computer.precision)
-            self.computer = replace(self.computer, precision=precision, undecided=False)
-            tensors, place = self.state()
-            self.load_state(self.ranks.give(tensors), self.ranks.led(place))
-        if self.computer.shard:
-            trial = partial(self.loss, self.model.train(), self.examples.collate(self.groups[0][0][:8], 0))
-            sharded = Sharded(self.optimization, self.model, self.loss, trial, self.computer.device, self.ranks)
-            self.optimization, self._compute = sharded, sharded.compute
+        if self.ranks.size == 1:
+            return
+        precision = self.ranks.led(self.computer.precision)
+        self.computer = replace(self.computer, precision=precision, undecided=False)
+        tensors, place = self.state()
+        self.load_state(self.ranks.give(tensors), self.ranks.led(place))
 
     def _go_to(self, epoch: int, position: int) -> None:
         """Plans the updates of an epoch; the next one is at that position of it."""
@@ -173,7 +167,7 @@ class Trainer(Generic[Whole, Batch]):
         self._seed_dropout(number)
         self.model.train()
         loss, part_norms = self._add_gradients(batches, count)
-        loss = self.optimization.add_over(self.ranks, loss)
+        loss = self.ranks.add_gradients(self.optimization.parameters, loss)
         # a GPU still has the gradient to compute: it does not stand still while the last update's numbers are read
         self._prove()
         norm, layer_norms = self.optimization.gradient_norms()
@@ -214,21 +208,19 @@ class Trainer(Generic[Whole, Batch]):
 
         Where noise is measured, also the norm of what each of several batches gave.
         """
-        norms, idle = [], self.optimization.idle(len(batches))
+        norms: list[Tensor] = []
         losses = (self._add_gradient(self._compute, count, batch) for batch in batches)
         if self.settings.noise_scale and len(batches) > 1:
             losses = self.optimization.apart(losses, norms)
         found = list(losses)
-        for _ in range(idle):
-            self._add_gradient(self._compute, math.inf, self.examples.collate(self.groups[self.position][0][:1], 0))
         # of several processes, one may have none of the batches
         return torch.stack(found or [torch.zeros((), device=self.computer.device)]).sum(), norms
 
-    def _add_gradient(self, compute: Callable[[Batch], Computed], count: int | float, batch: Batch) -> Tensor:
+    def _add_gradient(self, compute: Callable[[Batch], tuple[Tensor, Tensor]], count: int, batch: Batch) -> Tensor:
         """Adds a batch's part to the gradient of the mean over `count` items; its plain loss, summed."""
         with self.computer.mixed_precision():
             wanted, plain = compute(batch.to(self.computer.device))
-        self.optimization.backward(wanted / count)
+        (wanted / count).backward()
         return plain.detach()
 
     def _prove(self) -> None:
@@ -242,8 +234,7 @@ class Trainer(Generic[Whole, Batch]):
         self.optimization.forget_gradients()
         self._seed_dropout(last.number)
         again = partial(self._add_gradient, partial(self.loss, self.model), last.count)
-        with self.optimization.whole():
-            raise explain(self.model, again, last.batches, last.number, self.examples.noun, self.ranks)
+        raise explain(self.model, again, last.batches, last.number, self.examples.noun, self.ranks)
 
 
 def mean_loss(model: Whole, examples: Examples[Batch], loss: Loss[Whole, Batch], computer: Computer) -> float:

@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from s2s.errors import UserError
+from s2s.recipe.messages import REMOVED
 from s2s.recipe.reading import dump, recipe_path, shipped, write
 from s2s.run.tasks import read
 
@@ -394,3 +395,9 @@ def test_a_resolved_recipe_means_the_same_from_anywhere(tmp_path, monkeypatch):
     write(recipe, tmp_path / "far" / "away" / "recipe.yaml")
     monkeypatch.chdir(tmp_path / "far")
     assert read(Path("away/recipe.yaml")) == recipe
+
+
+@pytest.mark.parametrize("key", REMOVED)
+def test_removed_keys_are_refused_with_what_to_do_instead(good, key):
+    name = ".".join(key)
+    assert _mistakes(good, f"{name}=x") == [f"command line: {name}=x: {name}: {REMOVED[key]}"]

@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -144,7 +144,6 @@ def learned(ranks: Ranks, tasks: dict[str, tuple[Task, Any, Prepared]], updates:
     """Of each task: what each update and a validation tell, how many examples this process had, and the weights."""
     found = {}
     for name, (task, recipe, prepared) in tasks.items():
-        before = _held(torch.nn.Module())
         trainer, _ = trainer_of(task, recipe, prepared, choose(recipe.device, ranks), (None, None))
         trainer.follow()
         told, own, collate = [], [], trainer.examples.collate
@@ -159,27 +158,11 @@ def learned(ranks: Ranks, tasks: dict[str, tuple[Task, Any, Prepared]], updates:
             told.append([update.count, update.tokens, update.loss, update.gradient_norm])
             had.append(sum(own))
             own.clear()
-        held = _held(trainer.model) - before
         with trainer.optimization.averaged():
             weights = sum(float(p.detach().double().abs().sum()) for p in trainer.model.parameters())
             validated, done = _validated(task, Course(recipe, prepared, trainer))
         found[name] = {"told": told, "had": had, "weights": weights, "validated": validated, "done": done}
-        found[name]["held"] = held
     return found
-
-
-def _held(model: torch.nn.Module) -> int:
-    """Bytes of all numbers that this process has made and holds between two updates, but for buffers.
-
-    They are parameters, moments and averages.
-    """
-    gc.collect()
-    tensors = [t for t in gc.get_objects() if issubclass(type(t), torch.Tensor)]
-    # a split tensor names the size of the whole; its part is among the others
-    whole = [t for t in tensors if not hasattr(t, "placements")]
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in whole if t.is_floating_point()}
-    buffers = {b.untyped_storage().data_ptr() for b in model.buffers()}
-    return sum(size for place, size in storages.items() if place not in buffers)
 
 
 class _Noted(_Unwritten):
@@ -218,9 +201,7 @@ def added(ranks: Ranks) -> list[list[float] | None]:
     return [p.grad if p.grad is None else p.grad.flatten().tolist() for p in parameters] + [[float(loss)]]
 
 
-def ran(
-    ranks: Ranks, run: Path, updates: int, happens: dict[int, Callable[[], object]], more: Sequence[str] = ()
-) -> tuple[list, str]:
+def ran(ranks: Ranks, run: Path, updates: int, happens: dict[int, Callable[[], object]]) -> tuple[list, str]:
     """Trains `translation.yaml` or goes on with it; which rows this process learned from, and what ended it.
 
     Something may happen to each process, by its number, while it begins the eighth update of the run.
@@ -240,9 +221,9 @@ def ran(
         if not ranks.leads:
             follow(ranks)
         elif run.exists():
-            resume(run, Console(quiet=True), [f"training.updates={updates}", *more], None, ranks)
+            resume(run, Console(quiet=True), [f"training.updates={updates}"], None, ranks)
         else:
-            overrides = [f"training.updates={updates}", f"run.dir={run}", "validation.every=6", *_BRIEF, *more]
+            overrides = [f"training.updates={updates}", f"run.dir={run}", "validation.every=6", *_BRIEF]
             train(read(run.parent / "translation.yaml", overrides), Console(quiet=True), ranks=ranks)
     except (UserError, Stopped) as error:
         return order, str(error)
