@@ -32,7 +32,8 @@ def test_every_command_of_the_page_works(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     monkeypatch.chdir(tmp_path)
     lines = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.strip().split("\n")]
-    assert len(lines) == 8
+    Path("mono.de").write_text("".join(f"Der alte Mann schläft {word}.\n" for word in ("hier", "dort", "heute", "nie")))
+    assert len(lines) == 9
     for line in lines:
         found = re.fullmatch(r"(?:echo '(?P<echoed>.*)' \| )?s2s (?P<words>.*)", line)
         assert found
@@ -44,4 +45,5 @@ def test_every_command_of_the_page_works(tmp_path, monkeypatch):
             words += ["--input", "echoed.txt"]
         done = CliRunner().invoke(commands, words, standalone_mode=False)
         assert done.exception is None, f"{line}\n{done.output}"
-        assert done.stdout.strip(), line
+        written = Path(words[words.index("--output") + 1]).read_text() if "--output" in words else done.stdout
+        assert written.strip(), line

@@ -1,6 +1,5 @@
 """`s2s data`: look at a corpus before training."""
 
-from functools import partial
 from pathlib import Path
 
 import click
@@ -23,6 +22,4 @@ def check(recipe: Path, overrides: tuple[str, ...]) -> None:
     from s2s.run.inspection import inspected
     from s2s.run.tasks import read
 
-    # what a run has learned from, unless other data are asked for
-    folder = recipe if recipe.is_dir() and not overrides else None
-    click.echo(inspected(read(recipe_path(recipe), overrides), partial(click.echo, err=True), folder))
+    click.echo(inspected(read(recipe_path(recipe), overrides)))

@@ -31,7 +31,6 @@ from s2s.data.text_files import (
     Columns,
     check_there,
     line_pairs,
-    lines,
     place,
     table_cells,
     table_kind,
@@ -215,29 +214,6 @@ def pairs(dataset: "datasets.Dataset") -> Iterator[tuple[str, str]]:
     for first in range(0, len(dataset), 10_000):
         rows = dataset[first : first + 10_000]
         yield from zip(rows["source"], rows["target"], strict=True)
-
-
-def target_texts(settings: LearnedPairs) -> list[str]:
-    """The target side of training pairs, alone: of a corpus, of a table's column, or the lines of any other file.
-
-    Raises:
-        UserError: it cannot be read, or is empty.
-    """
-    split = settings.train
-    if settings.corpus == "files" and isinstance(split, str) and table_kind(Path(split)) in (None, ".txt"):
-        path = Path(settings.root or "") / split
-        check_there(path)
-        found = list(lines(path))
-    else:
-        # a corpus with this side alone: the other one need not be there
-        alone = settings.model_copy(update={"source": settings.target})
-        if isinstance(split, tuple):
-            alone = alone.model_copy(update={"train": (split[1], split[1])})
-        part = PairSource(alone).part("train")
-        found = list(part["target"]) if part else []
-    if not found:
-        raise UserError("has no lines", where=f"train: {split}", remedy="name a file with a sentence a line")
-    return found
 
 
 def with_prefix(prefix: str, text: str) -> str:

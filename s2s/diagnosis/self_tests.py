@@ -23,7 +23,6 @@ from s2s.errors import UserError
 from s2s.nn.precision import PrecisionError
 from s2s.run import folder as folders
 from s2s.run import manifest
-from s2s.run.back_translation import with_back_translations
 from s2s.run.loaded import load_tokenizers
 from s2s.run.training import trainer_of
 from s2s.tasks.contract import Loaded, Say, Task
@@ -287,7 +286,7 @@ def _resume(name: str, model: ModelUnderTest) -> SelfTest:
         return _not_applicable(name, "the run has no checkpoint to resume from")
     try:
         tokenizers = load_tokenizers(folder, recipe)
-        data = task.prepare(with_back_translations(recipe, model.say, folder), tokenizers, lambda line: None)
+        data = task.prepare(recipe, tokenizers, lambda line: None)
     except (UserError, OSError) as error:
         return _not_applicable(name, f"the training data cannot be read: {str(error).splitlines()[0]}")
     starts = manifest.read(folder / folders.MANIFEST)

@@ -162,10 +162,9 @@ def _further(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _named(further: tuple[str, dict[str, Any]]) -> str:
-    """A further corpus by its name in the recipe, where it is from, and who wrote its sources."""
+    """A further corpus by its name in the recipe, and where it is from."""
     name, each = further
-    run = each.get("back_translated_by")
-    return f"{name} ({each['corpus']}{f', back-translated by {_last(run)}' if run else ''})"
+    return f"{name} ({each['corpus']})"
 
 
 def _last(run: str) -> str:

@@ -18,6 +18,10 @@ TASK = "task"
 _NAMED = "NAME"
 REMOVED = {
     ("device", "shard"): "is no longer a key: a model must fit one device; several processes share its batches",
+    ("data", "more", _NAMED, "back_translated_by"): (
+        "is no longer a key: write the sources with `s2s translate` and name both files in train "
+        "(docs/several-corpora.md)"
+    ),
 }
 """Removed keys, and what to do instead; `NAME` stands for a name that the recipe gives."""
 

@@ -324,13 +324,10 @@ def _corpora(data: Section) -> Iterator[tuple[Location, Section]]:
 
 
 def _paths(section: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The keys of a section that name folders, runs and files on this machine, and what they name; its root first."""
+    """The keys of a section that name folders and files on this machine, and what they name; its root first."""
     values = dict(section)
     if values["root"] is not None:
         yield "root", (values["root"],)
-    run = values.get("back_translated_by")
-    if run is not None and not run.startswith(_ON_HUB):
-        yield "back_translated_by", (run,)
     for key in _SPLITS if values["corpus"] == "files" else ():
         split = values.get(key)
         if isinstance(split, str | tuple):

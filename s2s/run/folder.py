@@ -28,7 +28,7 @@ LOCK = ".lock"
 # what a training writes, and TensorBoard, evaluations and probes beside it; of a comparison's runs their cost, too
 _OURS = (
     *(RECIPE, TOKENIZER, MANIFEST, LOCK, f"{UNFINISHED}*", "checkpoints", "metrics.jsonl", "events.out.tfevents.*"),
-    *("init_from.json", "back_translations.json", "figures", "lengths.png", "evaluation-*.json", "scores.json"),
+    *("init_from.json", "figures", "lengths.png", "evaluation-*.json", "scores.json"),
     *("probe-bias.*", "probe-induction.*", "cost.json"),
 )
 _LENGTH = "training.updates"

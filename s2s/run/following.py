@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from s2s.run.back_translation import with_back_translations
 from s2s.run.folder import folder_of
 from s2s.run.loaded import hashes_of
 from s2s.run.room import room_to_train, updates
@@ -32,8 +31,7 @@ def follow(ranks: Ranks) -> None:
     told, tokenizers, folder = ranks.led((("", "", ""), (), Path()))
     recipe = received(told)
     with room_to_train(task, recipe):
-        asked = with_back_translations(recipe, lambda text: None, folder)
-        prepared = task.prepare(asked, tokenizers, lambda text: None)
+        prepared = task.prepare(recipe, tokenizers, lambda text: None)
         trainer, _ = trainer_of(task, recipe, prepared, computer, (None, folder))
     ranks.check_same(lambda: hashes_of(task, recipe, prepared) | {"device.kind": computer.device.type})
     trainer.follow()

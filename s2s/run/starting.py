@@ -63,12 +63,11 @@ def carried_out(start: Start, launch: Launch | None, say: Callable[[str], None])
     recipe = start.recipe
     prepare_process(recipe.device)
     if start.overfit and recipe.task == "translation":
-        from s2s.run.back_translation import with_back_translations
         from s2s.run.room import room_to_train
         from s2s.tasks.translation.task import TASK, overfit
 
         with room_to_train(TASK, recipe):
-            overfit(with_back_translations(recipe, say), say)
+            overfit(recipe, say)
         return None
     with joined(launch) as ranks:
         if start.folder:

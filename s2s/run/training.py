@@ -17,7 +17,6 @@ from s2s.models.contract import parameter_count
 from s2s.nn.precision import fp32_layers
 from s2s.run import folder as folders
 from s2s.run import manifest
-from s2s.run.back_translation import note, with_back_translations
 from s2s.run.loaded import evaluate, hashes_of, load_tokenizers
 from s2s.run.pretrained import Beginning, Source, begin_with, open_source
 from s2s.run.room import room_to_train, room_to_update, updates
@@ -367,8 +366,7 @@ def training(
         if folder is None:
             task.check(recipe)
         tokenizers = load_tokenizers(folder, recipe) if folder else source.tokenizers if source else ()
-        asked = recipe if data else with_back_translations(recipe, say, folder)
-        prepared = data or task.prepare(asked, tokenizers, say)
+        prepared = data or task.prepare(recipe, tokenizers, say)
         recipe = task.resolved(recipe, prepared)
         ranks.led((sent(recipe), prepared.tokenizers, folder and folder.resolve()))
 
@@ -384,7 +382,6 @@ def training(
             launch.begins(folder)
         stack.enter_context(resumable(folder, launch.command(again) if launch else ["s2s", *again], run.stands))
         with run.begin() as log:
-            note(asked, folder)
             yield from run.train(log)
             run.test(log, folders.of_now(overrides))
         check_sound(folder, trainer.model, task.guessing(prepared))

@@ -176,13 +176,11 @@ def test_the_card_names_all_that_was_learned_from_and_no_folder(small, monkeypat
     card_of = partial(card, starts=[{"counts": {"train": 310}}])
     assert told.startswith(".,")
     assert f"```text\nsmall{told[1:]}\n```" in card_of(run)
-    back = "back: {train: mono.de, back_translated_by: /home/me/runs/de_en}"
+    back = "back: {train: [/home/me/back.en, mono.de]}"
     more = f"data.more={{news: {{corpus: someone/news, target: fr}}, {back}}}"
     both = read(Path("recipe.yaml"), [more]).model_copy(update={"init_from": "/home/me/runs/first"})
     text = card_of(replace(run, recipe=both))
-    assert (
-        "310 examples of built-in, news (someone/news), back (files, back-translated by de_en), and from what first had"
-    ) in text
+    assert ("310 examples of built-in, news (someone/news), back (files), and from what first had") in text
     head = YAML(typ="safe").load(text.split("---\n")[1])
     assert (head["language"], head["datasets"]) == (["en", "de", "fr"], ["someone/news"])
 

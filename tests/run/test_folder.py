@@ -184,7 +184,7 @@ def test_learned_positions_end_a_translation_in_time(folder, capfd):
         (["checkpoints/a.en"], ["data={corpus: files, root: runs/tiny/checkpoints, train: a.en}"], "data.root: "),
         ([], ["init_from=runs/tiny"], "init_from: runs/tiny: lies in runs/tiny, which --overwrite would empty"),
         ([], ["init_from=runs/tiny/checkpoints/0000004"], "init_from: .*0000004: lies in"),
-        ([], ["data.more={back: {train: a.de, back_translated_by: runs/tiny}}"], "data.more.back.back_translated_by: "),
+        ([], ["data.more={back: {train: [runs/tiny/a.en, a.de]}}"], "data.more.back.train: "),
     ],
 )
 def test_what_is_not_a_runs_or_what_the_new_one_learns_from_is_not_removed(folder, there, words, message):

@@ -5,7 +5,6 @@ import io
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sentencepiece
@@ -17,7 +16,6 @@ from s2s.cli.main import commands
 from s2s.data.phrasebook import phrases
 from s2s.data.tokenizers import BOS, EOS, UNK
 from s2s.errors import UserError
-from s2s.run.back_translation import with_back_translations
 from s2s.run.folder import opened
 from s2s.run.loaded import load
 from s2s.run.tasks import read
@@ -112,16 +110,6 @@ def test_text_is_cut_as_marians_own_tokenizer_cuts_it(marian):
         written = reference.decode(reference(text_target=text).input_ids, skip_special_tokens=True)
         # what is unknown is shown here, and left out there
         assert ours[1].decode(ids).replace("⁇", "") == written
-
-
-def test_published_weights_back_translate_whatever_the_languages_are_called(marian, tmp_path):
-    (tmp_path / "mono.de").write_text("A dog.\nA cat sleeps.\n")
-    more = f"{{back: {{train: mono.de, back_translated_by: {marian}}}}}"
-    (tmp_path / "en_de.yaml").write_text(f"name: en_de\ndata: {{more: {more}}}\nmodel: {{kind: transformer}}\n")
-    found: Any = with_back_translations(read(tmp_path / "en_de.yaml"), print)
-    written = [each.text for each in translator_of(load(marian)).translate_chunk(["A dog.", "A cat sleeps."])]
-    rows = Path(found.data.more["back"].train).read_text(encoding="utf-8").splitlines()
-    assert [json.loads(row)["source"] for row in rows] == written
 
 
 def test_logits_are_marians(marian, theirs):

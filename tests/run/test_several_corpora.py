@@ -1,4 +1,4 @@
-"""Translation from several corpora, by the real commands: drawn as asked, back-translated, resumed to the same bits."""
+"""Translation from several corpora, by the real commands: drawn as asked."""
 
 import json
 import random
@@ -8,20 +8,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from datasets import config
 
 from s2s.cli.main import commands
 from s2s.data.mixing import FixedPairs, Mixed, counts, rates
 from s2s.data.tokenizers import train, train_pair
-from s2s.diagnosis.self_tests import RESUME, ModelUnderTest, run_self_tests
 from s2s.errors import UserError
 from s2s.interpretability.alignment import links, pharaoh
 from s2s.interpretability.words import words_of
 from s2s.recipe.pairs import BatchSettings
 from s2s.recipe.reading import missing_files
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
-from s2s.run import back_translation
-from s2s.run.back_translation import with_back_translations
 from s2s.run.loaded import load
 from s2s.run.tasks import read, task_of
 from s2s.tasks.seq2seq import translator_of
@@ -83,7 +79,7 @@ def _weights(run: str) -> bytes:
 
 def _prepared(recipe: Path, *overrides: str) -> tuple[Any, Prepared, list[str]]:
     asked, said = cast(Any, read(recipe, overrides)), list[str]()
-    return asked, task_of(asked).prepare(with_back_translations(asked, said.append), (), said.append), said
+    return asked, task_of(asked).prepare(asked, (), said.append), said
 
 
 def test_two_corpora_of_weight_1_are_one_corpus(folder):
@@ -119,88 +115,6 @@ def test_corpora_are_drawn_as_often_as_asked(folder, mixing, weights):
 
 def test_weights_of_1_change_no_share():
     assert counts([9, 4, 2], 2.0, [1, 1, 1]).tolist() == counts([9, 4, 2], 2.0).tolist()
-
-
-def _trained_back(folder: Path, *overrides: str) -> None:
-    _s2s("train", _recipe(folder, "back", "whole.tsv", source="de", target="en"), *overrides)
-
-
-BACK = (
-    'more: {back: {train: mono.de, back_translated_by: runs/back, prefix: "<bt> ", weight: 2, '
-    "filters: {max_ratio: null}}}"
-)
-
-
-def test_back_translations_are_what_the_run_writes_and_a_resumed_run_has_the_same_bits(folder):
-    _trained_back(folder)
-    recipe = _recipe(folder, "both", "whole.tsv", BACK)
-    written = _translated("runs/back", "mono.de")
-    _, data, said = _prepared(recipe)
-    assert any("back-translating 30 lines by" in line for line in said)
-    pairs = [(f"<bt> {s}", t) for s, t in zip(written, (folder / "mono.de").read_text().splitlines(), strict=True)]
-    rows = data.corpus.train[120:]
-    kept = [(s, t) for s, t in pairs if s.removeprefix("<bt> ").strip()]
-    assert list(zip(rows["source"], rows["target"], strict=True)) == kept
-    # once: what was written is found again, and another search is another text
-    assert any("back-translated before" in line for line in _prepared(recipe)[2])
-    assert data.source_tokenizer.pieces(data.source_tokenizer.encode("<bt> w1")) == ["▁<bt>", "▁w1"]
-    _s2s("train", recipe)
-    _s2s("train", recipe, "training.updates=3", "run.dir=runs/again")
-    _, other, said = _prepared(recipe, "seeds.data=2")
-    assert other.hashes() == data.hashes()
-    # what a run has begun with it goes on with, whatever became of lines and run
-    _s2s("train", "runs/back", "--resume", "training.updates=7")
-    (folder / "mono.de").unlink()
-    _s2s("train", "runs/again", "--resume", "training.updates=6")
-    assert _weights("both") == _weights("again")
-    assert "── data.more.back" in _s2s("data", "check", "runs/again")
-    run = load(Path("runs/again"))
-    tested = ModelUnderTest(task_of(run.recipe), run, cast(Any, None), np.arange(0))
-    assert run_self_tests(tested, [RESUME])[0].status == "pass"
-    (folder / "runs/again/back_translations.json").write_text("[]")
-    with pytest.raises(UserError, match=r"back_translations.json: input should be an object"):
-        _s2s("train", "runs/again", "--resume")
-
-
-def test_an_interrupted_back_translation_goes_on_and_says_how_far_it_is(folder, monkeypatch):
-    _trained_back(folder)
-    monkeypatch.setattr(config, "HF_DATASETS_CACHE", folder / "cache")
-    monkeypatch.setattr(back_translation, "_LINES_AT_ONCE", 12)
-    monkeypatch.setattr(back_translation, "_PAUSE", 0.0)
-    recipe, called, write = read(_recipe(folder, "both", "whole.tsv", BACK)), list[int](), back_translation.translated
-
-    def counted(translator: Any, seen: None, chunks: list[list[str]], *rest: Any) -> Any:
-        """Stopped at the third part, once."""
-        called.append(len(chunks[0]))
-        if len(called) == 3:
-            raise KeyboardInterrupt
-        return write(translator, seen, chunks, *rest)
-
-    monkeypatch.setattr(back_translation, "translated", counted)
-    with pytest.raises(KeyboardInterrupt):
-        with_back_translations(recipe, print)
-    said = list[str]()
-    table = Path(cast(Any, with_back_translations(recipe, said.append)).data.more["back"].train)
-    assert called == [12, 12, 6, 6]
-    assert "data.more.back: 30 of 30 lines are back-translated" in said
-    written = _translated("runs/back", "mono.de")
-    rows = [json.loads(line) for line in table.read_text(encoding="utf-8").splitlines()]
-    assert [row["source"] for row in rows] == written
-    assert [row["target"] for row in rows] == (folder / "mono.de").read_text().splitlines()
-    assert not table.with_suffix(".parts").exists()
-
-
-def test_a_line_that_is_too_long_is_left_out_or_told_before_the_first_is_translated(folder, monkeypatch):
-    _trained_back(folder, "model.encoder_positions=learned", "model.max_positions=40", "batches.max_length=40")
-    (folder / "mono.de").write_text("v1\n" + "v2 " * 50 + "\nv3\n")
-    recipe = _recipe(folder, "both", "whole.tsv", BACK.replace("max_ratio: null", "max_ratio: null, max_words: 45"))
-    _, data, said = _prepared(recipe)
-    assert "data.more.back: lines of more than 45 words (filters.max_words), which are left out: 1" in said
-    assert set(data.corpus.train[120:]["target"]) <= {"v1", "v3"}
-    monkeypatch.setattr(back_translation, "_LINES_AT_ONCE", 1)
-    monkeypatch.setattr(back_translation, "translated", None)
-    with pytest.raises(UserError, match=r"line 2 has 50 pieces, and the run reads 39 at most \(data.more.back\)"):
-        _prepared(recipe, "data.more.back.filters.max_words=60")
 
 
 def test_a_prefix_that_a_taken_over_tokenizer_does_not_know_is_refused(folder):
@@ -283,26 +197,21 @@ def test_what_is_scored_is_not_learned_from_elsewhere(folder):
 
 
 def test_the_check_tells_of_each_corpus_and_of_shares(folder):
-    _trained_back(folder)
     (folder / "two.tsv").write_text((folder / "two.tsv").read_text() + "\tempty\n")
-    more = BACK.replace("more: {", "more: {two: {train: two.tsv}, ")
-    told = _s2s("data", "check", _recipe(folder, "both", "one.tsv", more))
+    told = _s2s("data", "check", _recipe(folder, "both", "one.tsv", "more: {two: {train: two.tsv}}"))
     assert "two: 1 pair of train with an empty side (row 51)" in told
-    assert "── data.more.back" in told
-    # what may take hours is said
-    assert "data.more.back: 30 lines, back-translated" in told or "data.more.back: back-translating 30 lines" in told
     assert "  two: 50 examples, drawn" in told
 
 
 def test_paths_start_from_the_recipe_and_what_is_missing_is_told(folder, monkeypatch):
-    recipe = _recipe(folder, "both", "whole.tsv", BACK)
+    recipe = _recipe(folder, "both", "whole.tsv", "more: {two: {train: [gone.en, gone.de]}}")
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    back = cast(Any, read(recipe, ["data.more.back.target=xx"])).data.more["back"]
-    assert (back.source, back.target) == ("en", "xx")
-    assert (back.train, back.back_translated_by) == (str(folder / "mono.de"), str(folder / "runs/back"))
-    assert any("data.more.back.back_translated_by" in line for line in missing_files(read(recipe)))
+    two = cast(Any, read(recipe, ["data.more.two.target=xx"])).data.more["two"]
+    assert (two.source, two.target) == ("en", "xx")
+    assert two.train == (str(folder / "gone.en"), str(folder / "gone.de"))
+    assert any("data.more.two.train" in line for line in missing_files(read(recipe)))
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word", "bytes"])
@@ -334,26 +243,12 @@ def test_marks_are_pieces_and_without_them_nothing_changes(kind):
             "more: {two: {train: two.tsv, filters: {max_words: 1}}}",
             r"no training pair is left of it \(data\.more\.two",
         ),
-        ("more: {back: {train: mono.de, back_translated_by: runs/none}}", r"not a run.*\(data\.more\.back\)"),
-        ("more: {back: {train: gone.de, back_translated_by: runs/none}}", r"\(data\.more\.back\)"),
     ],
 )
 def test_mistakes_are_one_message_and_leave_nothing(folder, more, said):
     with pytest.raises(UserError, match=said):
         _s2s("train", _recipe(folder, "bad", "one.tsv", more))
     assert not (folder / "runs").exists()
-
-
-def test_a_run_that_translates_the_wrong_way_is_refused(folder):
-    _s2s("train", _recipe(folder, "forth", "whole.tsv"))
-    (folder / "empty.de").write_text("")
-    for lines, run, said in (
-        ("mono.de", "runs/forth", "translates from en to de, and the lines are de"),
-        ("empty.de", "runs/forth", r"\(data.more.back\)"),
-    ):
-        recipe = _recipe(folder, "bad", "one.tsv", f"more: {{back: {{train: {lines}, back_translated_by: {run}}}}}")
-        with pytest.raises(UserError, match=said):
-            _s2s("train", recipe)
 
 
 def test_a_span_of_pairs_is_these_pairs():

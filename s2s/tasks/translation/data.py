@@ -59,7 +59,7 @@ def further(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -> dict[str,
     """The further corpora that a recipe names; the corpus has the validation and the test set.
 
     Raises:
-        UserError: one cannot be read, nothing is left of it, or its sources have not been written yet.
+        UserError: one cannot be read, or nothing is left of it.
     """
     if not data.more:
         return {}
@@ -73,8 +73,6 @@ def further(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -> dict[str,
 
 
 def _further(settings: FurtherPairs, held: set[str]) -> Further:
-    if settings.back_translated_by is not None:
-        raise UserError("has sources that no run has written yet", remedy="use `s2s train`, which asks the run")
     read = PairSource(settings).part("train")
     if read is None:
         raise UserError("data.train is needed", remedy="name a file or a split")

@@ -17,12 +17,8 @@ class FurtherPairs(LearnedPairs):
     weight: Weight = 1.0
     """As `data.weight`."""
     prefix: Prefix = ""
-    """As `data.prefix`: another one says into which language is translated, or that sources are back-translations."""
-    back_translated_by: schema.Word | None = None
-    """A run of task `translation` that translates from `target` to `source`: only the target side of `train` is read,
-    a corpus' or a plain file of lines, and each source is what the run writes for its line (Sennrich et al. 2016).
-    Translations are kept in the cache of data sets, and made anew when the lines or the run change. With a prefix such
-    as `"<bt> "`, the model can tell them from sources that people wrote (Caswell et al. 2019)."""
+    """As `data.prefix`: another one says into which language is translated, or that sources are
+    back-translations."""
 
 
 class DataSettings(PairSettings):
