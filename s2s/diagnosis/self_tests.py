@@ -340,7 +340,7 @@ def _save(trainer: Trainer[Any, Any], folder: Path, like: Path) -> Path:
     tensors, place = trainer.state()
     progress = Progress(place["update"], place["epoch"], place["position"])
     with trainer.optimization.averaged():
-        return Checkpoints(folder).save(trainer.model, tensors, progress)
+        return Checkpoints(folder).save(trainer.model, tensors, progress, str(trainer.computer))
 
 
 RESUME = "resuming = never stopping"

@@ -46,9 +46,7 @@ def save(run: Loaded[Any, Any], folder: Path) -> None:
     save_weights(run.model, folder / "model.safetensors")
     if (run.checkpoint / POOLER).exists():
         save_tensors(read_weights(run.checkpoint / POOLER), folder / POOLER)
-    starts = [
-        {key: start[key] for key in _KEPT if key in start} for start in manifest.read(home_of(run.path) / MANIFEST)
-    ]
+    starts = [{key: start[key] for key in _KEPT} for start in manifest.read(home_of(run.path) / MANIFEST)]
     if starts:
         (folder / MANIFEST).write_text(json.dumps(starts, indent=1) + "\n", encoding="utf-8")
     (folder / CARD).write_text(card(run, starts), encoding="utf-8")
@@ -105,7 +103,7 @@ class _Kept(BaseModel):
 
     run: str
     checkpoint: str
-    weights: str | None = None
+    weights: str
     summary: _Summary
 
 
@@ -139,7 +137,7 @@ def _head(recipe: Any, scores: dict[str, Any]) -> dict[str, Any]:
 def _limits(recipe: Any, starts: list[dict[str, Any]]) -> list[str]:
     """What the recipe itself says of where the model ends."""
     data, model = recipe.data.model_dump(), recipe.model.model_dump()
-    count = starts[-1].get("counts", {}).get("train") if starts else None
+    count = starts[-1]["counts"].get("train") if starts else None
     learned = f"{count:,} examples" if count else "the training part"
     names = [data["corpus"]] if data.get("corpus") else []
     names += map(_named, _further(data).items())

@@ -226,9 +226,7 @@ def part_to_score(run: Opened, recipe: "AnyTask", split: str) -> Rows:
         then: dict[str, str] = starts[0]["hashes"] if starts else {}
         known = {name: digest for name, digest in then.items() if name.startswith(f"held_out_{split}")}
         then_source, then_part = _as_trained(run, recipe, split) or (source, part)
-        # runs of mixtures that were begun earlier have one digest of all their corpora
         same = then_source.held_out(split, then_part).items() <= known.items()
-        same = same or then_source.digest(then_part) in known.values()
         # a run that held nothing out for this split has learned from all that could be drawn now
         held_out = isinstance(getattr(run.kept.data, split), int)
         if not held_out or (known and not same):

@@ -111,11 +111,17 @@ def train_overlap(path: Path, split: str, digest: Callable[[], str]) -> TrainOve
 
 
 class Start(BaseModel):
-    """The parts of a start that are read again: a run goes on with the same data, and a card tells of them."""
+    """The parts of a start that are read again, when a run is resumed or exported."""
 
+    started: str
+    python: str
+    packages: dict[str, str]
+    git: dict[str, str | bool] | None
+    device: str
+    seeds: dict[str, Any]
+    parameters: int
     hashes: dict[str, str]
-    device: str | None = None
-    counts: dict[str, int] = {}
+    counts: dict[str, int]
 
     @field_validator("hashes")
     @classmethod
@@ -126,7 +132,7 @@ class Start(BaseModel):
 
 
 def trained_on(folder: Path) -> str:
-    """What a run was trained with last, in words; empty where nobody knows.
+    """Device, threads and precision that a run was trained with last; empty for published weights and a new run.
 
     The newest checkpoint notes it. Of an export, it was the last start; of a run without a checkpoint, the first one.
     """
@@ -134,7 +140,7 @@ def trained_on(folder: Path) -> str:
         return noted
     starts = read(folder / MANIFEST)
     start = -1 if (folder / EXPORTED).exists() else 0
-    return str(starts[start].get("device") or "") if starts else ""
+    return str(starts[start]["device"]) if starts else ""
 
 
 def processor() -> str:

@@ -289,7 +289,7 @@ class Running(Generic[R, D, M]):
 
 
 def _changed(now: Mapping[str, str], then: Mapping[str, str]) -> str:
-    return ", ".join(name for name in now if now[name] != then.get(name, now[name]))
+    return ", ".join(name for name in now if now[name] != then.get(name))
 
 
 def resume(

@@ -57,7 +57,7 @@ class Seen:
         new_pieces: share of pieces that are new in all but the strangest hundredth of the validation texts.
         new_words: the same of words; 1 where each text is a word of its own, so that words say nothing.
         longest: Tokens of the longest text that was trained on.
-        sentences: Most sentences of a text that was trained on; None if unknown.
+        sentences: Most sentences of a text that was trained on.
     """
 
     pieces: frozenset[int]
@@ -65,7 +65,7 @@ class Seen:
     longest: int
     new_pieces: float = 0.0
     new_words: float = 0.0
-    sentences: int | None = None
+    sentences: int = 1
 
     def far(self, text: str, tokenizer: Tokenizer) -> str | None:
         """What is new in a text, not empty, that is far from what was seen; None for one that is not."""

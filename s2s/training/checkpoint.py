@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +81,14 @@ class Checkpoints:
         self.keep_last = max(1, keep_last)
         self.every = every
 
-    def save(self, model: nn.Module, training: dict[str, Tensor], progress: Progress, device: str = "") -> Path:
-        """Writes a checkpoint of the weights that shall decode, under its update's number; removes those not kept.
+    def save(self, model: nn.Module, training: dict[str, Tensor], progress: Progress, device: str) -> Path:
+        """Write a checkpoint under the number of its update; remove those that are not kept.
 
-        What has trained it is noted in words, where it is named.
+        Args:
+            model: with the weights that decode.
+            training: tensors that resuming needs.
+            progress: place in the data, and validation scores.
+            device: device, threads and precision, in words.
         """
         path = self._write(f"{progress.update:07d}", model, progress, training, device)
         self.prune()
@@ -92,10 +96,10 @@ class Checkpoints:
 
     def save_average(self, model: nn.Module, progress: Progress) -> Path:
         """Writes a model that only decodes, under the name `average`."""
-        return self._write("average", model, progress, None)
+        return self._write("average", model, progress, None, None)
 
     def _write(
-        self, name: str, model: nn.Module, progress: Progress, training: dict[str, Tensor] | None, device: str = ""
+        self, name: str, model: nn.Module, progress: Progress, training: dict[str, Tensor] | None, device: str | None
     ) -> Path:
         path = self.folder / name
         make_folder(self.folder)
@@ -106,7 +110,7 @@ class Checkpoints:
                 save_tensors({n: t.detach() for n, t in training.items()}, place / _TRAINING)
             weights = _digest_of(place / _WEIGHTS)
             (place / _STATE).write_text(_described(progress, place / _TRAINING, weights), encoding="utf-8")
-            if device:
+            if device is not None:
                 (place / _DEVICE).write_text(f"{device}\n", encoding="utf-8")
             (place / "recipe.yaml").write_bytes(read_file(self.run / "recipe.yaml"))
             copy_files(self.run / "tokenizer", place / "tokenizer")
@@ -139,10 +143,18 @@ class Checkpoints:
         return self.numbered()[-1] if self.numbered() else None
 
     def device(self) -> str:
-        """What trained the newest one, in words; empty where that was not noted."""
+        """Device, threads and precision of the newest checkpoint, in words; empty if there is no checkpoint.
+
+        Raises:
+            UserError: the file is missing or damaged.
+        """
         last = self.last()
-        path = last / _DEVICE if last else None
-        return read_file(path).decode("utf-8", errors="replace").strip() if path and path.exists() else ""
+        if last is None:
+            return ""
+        try:
+            return read_file(last / _DEVICE, _RESTORE).decode("utf-8", errors="replace").strip()
+        except FileNotFoundError:
+            raise UserError("is missing", str(last / _DEVICE), _RESTORE) from None
 
     def best(self) -> Path | None:
         """The one with the best validation score; the newest when none was validated.
@@ -242,6 +254,8 @@ def read_progress(checkpoint: Path) -> Progress:
         written = read_json(checkpoint / _STATE, dict[str, Any], _RESTORE)
         for key in (_DIGEST, _WEIGHTS_DIGEST):
             written.pop(key, None)
+        if missing := {field.name for field in fields(Progress)} - written.keys():
+            raise KeyError(min(missing))
         progress = Progress(**{**written, "scores": [(u, score, loss) for u, score, loss in written["scores"]]})
     except UserError as error:
         wrong = error.what

@@ -219,7 +219,7 @@ def test_lines_far_from_the_training_text_are_told_once_for_a_file(folder):
     kept = [place.rename(f"{place}.away") for place in (folder / "runs/phones/checkpoints").glob(f"*/tokenizer/{FILE}")]
     assert kept
     try:
-        # as a run of an earlier version is
+        # as with published weights
         status, again, err = _s2s(folder, "translate", "runs/phones", "--input", "mixed.txt")
         assert (status, again, err) == (0, out, "")
     finally:

@@ -289,7 +289,7 @@ def test_rubbish_of_killed_processes_is_swept(folder):
 
 
 LAST = "checkpoints/0000005"
-STATE = {"update": 5, "epoch": 0, "position": 5, "score": -1.0, "scores": [[5, -1.0, 2.0]], "seconds": 1.0}
+STATE = {"update": 5, "epoch": 0, "position": 5, "score": -1.0, "loss": 2.0, "scores": [[5, -1.0, 2.0]], "seconds": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -199,7 +200,7 @@ def test_a_start_that_saved_nothing_changes_no_precision(tmp_path, monkeypatch, 
     # and one that saved something does
     assert _here("stopped", "--resume", "training.updates=12", "device.precision=bf16").exception is None
     assert "now this run computed in bf16" in _here("stopped", "--resume", "device.precision=fp32").output
-    # of what an older version saved, its last start decides
     for note in (tmp_path / "stopped").rglob("device.txt"):
         note.unlink()
-    assert "now this run computed in fp32" in _here("stopped", "--resume", "device.precision=bf16").output
+    missing = _here("stopped", "--resume", "device.precision=bf16").exception
+    assert re.search(r"device\.txt: is missing\n  → restore the file", str(missing))

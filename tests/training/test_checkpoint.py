@@ -29,7 +29,7 @@ def _model(value: float) -> nn.Module:
 
 def _save(checkpoints: Checkpoints, update: int, score: float | None, loss: float = 1.0) -> Path:
     progress = Progress(update, 0, update, score, None if score is None else loss)
-    return checkpoints.save(_model(update), {"x": torch.ones(2)}, progress)
+    return checkpoints.save(_model(update), {"x": torch.ones(2)}, progress, "cpu, fp32")
 
 
 def test_a_checkpoint_gives_back_what_was_saved(tmp_path):
@@ -180,5 +180,15 @@ def test_checkpoints_are_not_written_through_a_link(tmp_path):
     _run(tmp_path / "run")
     (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError, match="checkpoints: is a symbolic link"):
-        Checkpoints(tmp_path / "run").save(_model(1.0), {}, Progress(1, 0, 1))
+        Checkpoints(tmp_path / "run").save(_model(1.0), {}, Progress(1, 0, 1), "cpu, fp32")
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("key", ["update", "loss", "scores", "seconds"])
+def test_a_checkpoint_that_lacks_a_field_is_refused(tmp_path, key):
+    path = _save(Checkpoints(_run(tmp_path)), 1, None)
+    state = json.loads((path / "state.json").read_text())
+    del state[key]
+    (path / "state.json").write_text(json.dumps(state))
+    with pytest.raises(UserError, match=rf"not a whole checkpoint: state\.json: has no '{key}'"):
+        read_progress(path)
