@@ -7,7 +7,7 @@ written nowhere else: validation, `docs/recipe.md`, completion and every run's r
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -131,14 +131,33 @@ class TokenizerSettings(PieceSettings):
         return self.of("source").size, self.of("target").size
 
 
+# what torch.optim has, but for those that need sparse gradients (SparseAdam) or several losses a step (LBFGS)
+# fmt: off
+OptimizerName = Literal[
+    "adam", "adamw", "sgd", "muon", "adadelta", "adafactor", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop",
+    "rprop",
+]
+# fmt: on
+_ADAM_LIKE = ("adam", "adamw", "muon", "nadam", "radam", "adamax")
+# which optimizers read a key
+_READERS = {
+    "betas": _ADAM_LIKE,
+    "epsilon": (*_ADAM_LIKE, "rmsprop", "adagrad", "adadelta"),
+    "momentum": ("sgd", "muon", "rmsprop"),
+    "nesterov": ("sgd", "muon"),
+    "weight_decay": tuple(name for name in get_args(OptimizerName) if name != "rprop"),
+}
+
+
 class OptimizationSettings(Section):
     """The optimisation, as far as it is the same for all tasks."""
 
     updates: Updates = 3000
     """Number of parameter updates."""
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    """Adam (Kingma & Ba 2015), Adam with weight decay decoupled from the gradient (Loshchilov & Hutter 2019), or
-    stochastic gradient descent."""
+    optimizer: OptimizerName = "adam"
+    """A class of torch.optim: `adam` (Kingma & Ba 2015), `adamw` with decoupled weight decay (Loshchilov & Hutter
+    2019), `sgd`, and others. `muon` (Jordan et al. 2024) moves the matrices of hidden layers, and AdamW the embeddings,
+    the output layer and all vectors, both at `learning_rate` (updates are scaled as in Liu et al. 2025)."""
     learning_rate: PositiveFloat = 1e-3
     """Peak rate, reached at the end of the warm-up."""
     schedule: Literal["inverse-sqrt", "cosine", "linear", "constant"] = "inverse-sqrt"
@@ -147,11 +166,12 @@ class OptimizationSettings(Section):
     """Updates during which the rate rises linearly from zero; a number below 1 is a share of `updates`, and the number
     of updates that it makes is what a run keeps."""
     betas: tuple[Probability, Probability] = (0.9, 0.98)
-    """Decay of Adam's two moment averages."""
+    """Decay of the two moment averages of `adam` and its like; for `muon`, those of its AdamW part."""
     epsilon: PositiveFloat = 1e-9
-    """Adam's guard against division by zero."""
+    """Guard against division by zero."""
     momentum: Probability = 0.0
-    """Share of its last move that SGD keeps (Polyak 1964)."""
+    """Share of its last move that `sgd` or `rmsprop` keeps (Polyak 1964); with `muon` it is 0.95 by default, and
+    `nesterov` is true."""
     nesterov: bool = False
     """Nesterov's form of momentum (Sutskever et al. 2013)."""
     weight_decay: NonNegativeFloat = 0.0
@@ -188,13 +208,17 @@ class OptimizationSettings(Section):
 
     @model_validator(mode="after")
     def _each_optimizer_has_its_own(self) -> "OptimizationSettings":
-        fields = type(self).model_fields
-        for key in ("betas", "epsilon"):
+        if self.optimizer == "muon":
+            # written down with the run, like a warm-up
+            if "momentum" not in self.model_fields_set:
+                object.__setattr__(self, "momentum", 0.95)
+            if "nesterov" not in self.model_fields_set:
+                object.__setattr__(self, "nesterov", self.momentum > 0)
+        for key, readers in _READERS.items():
             # a recipe that was written down has all keys, with the defaults of those that were left out
-            if self.optimizer == "sgd" and getattr(self, key) != fields[key].default:
-                raise ValueError(f"{key} is Adam's, and sgd does not read it; set optimizer: adam, or leave {key} out")
-        if self.momentum and self.optimizer != "sgd":
-            raise ValueError(f"momentum is SGD's, and {self.optimizer} has betas; set optimizer: sgd, or momentum: 0")
+            if self.optimizer not in readers and getattr(self, key) != type(self).model_fields[key].default:
+                remedy = f"leave {key} out, or set optimizer: {readers[0]}"
+                raise ValueError(f"{self.optimizer} does not read {key}; {remedy}")
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov is a form of momentum, which is 0; set momentum: 0.9, or nesterov: false")
         return self

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from s2s.recipe.schema import OptimizationSettings
-from s2s.training.optimizers import Group, optimizer_of
+from s2s.training.optimizers import SavedState, build_optimizers, skips_on_device, step
 
 
 def learning_rate(update: int, settings: OptimizationSettings) -> float:
@@ -36,6 +36,10 @@ def group_of(name: str) -> str:
     return numbered[1] if numbered else ".".join(name.split(".")[:2])
 
 
+# names of the output layers of all models: Muon leaves them, as it leaves embeddings, to AdamW
+_OUTPUT_LAYERS = ("projection.weight", "head.weight")
+
+
 class Optimization:
     """An optimiser over a model's parameters, with everything that happens between gradient and new weights.
 
@@ -49,11 +53,25 @@ class Optimization:
         self.names = [name for name, p in model.named_parameters() if p.requires_grad]
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-        self._groups: dict[tuple[bool, float], list[tuple[str, Tensor]]] = {}
+        groups: dict[tuple[bool, float], list[tuple[str, nn.Parameter]]] = {}
         for name, p in zip(self.names, self.parameters, strict=True):
             shrinks = bool(settings.weight_decay or settings.l1) and p.dim() > 1 and id(p) not in embeddings
-            self._groups.setdefault((shrinks, (scales or {}).get(name, 1.0)), []).append((name, p))
-        self._optimizer = optimizer_of(settings)
+            groups.setdefault((shrinks, (scales or {}).get(name, 1.0)), []).append((name, p))
+        matrices = {
+            id(p)
+            for name, p in zip(self.names, self.parameters, strict=True)
+            if p.dim() == 2 and id(p) not in embeddings and name not in _OUTPUT_LAYERS
+        }
+        decay, l1 = settings.weight_decay, settings.l1
+        self.optimizers = build_optimizers(
+            settings,
+            [
+                {"params": named, "scale": scale, "weight_decay": decay * shrinks, "l1": l1 * shrinks}
+                for (shrinks, scale), named in groups.items()
+            ],
+            matrices,
+        )
+        self._saved = SavedState(self.optimizers)
         self._recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema else None
 
@@ -71,20 +89,32 @@ class Optimization:
         )
         return whole, dict(zip(groups, norms.unbind(), strict=True))
 
-    def step(self, update: int, norm: Tensor, broken: Tensor | None = None) -> None:
-        """Clips the gradient of this norm, moves the weights unless `broken` is 1, forgets the gradient."""
+    @property
+    def skips_on_device(self) -> bool:
+        """Return whether `step` can leave the weights unchanged without waiting for the device; see `found_inf`."""
+        return all(map(skips_on_device, self.optimizers))
+
+    def step(self, update: int, norm: Tensor, found_inf: Tensor | None = None) -> None:
+        """Clip the gradient, move the weights, drop the gradient, and update the EMA weights.
+
+        Args:
+            update: number of this step, from 1 on.
+            norm: of the whole gradient, before clipping.
+            found_inf: 1 where the gradient is not finite: the weights then stay; only if `skips_on_device`.
+        """
         clip = self.settings.clip
         if clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, clip, norm)
-        for (shrinks, scale), group in self._groups.items():
-            rate = scale * learning_rate(update, self.settings)
-            decay, l1 = (self.settings.weight_decay, self.settings.l1) if shrinks else (0.0, 0.0)
-            decoupled = self.settings.optimizer == "adamw"
-            if l1 and not decoupled:
-                _add_signs(group, l1)
-            self._optimizer.move(group, rate, decay, broken)
-            if l1 and decoupled:
-                _shrink(group, rate * l1, broken)
+        decoupled = self.settings.optimizer in ("adamw", "muon")
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["scale"] * learning_rate(update, self.settings)
+                if group["l1"] and not decoupled:
+                    _add_signs(group["params"], group["l1"])
+            step(optimizer, found_inf)
+            for group in optimizer.param_groups:
+                if group["l1"] and decoupled:
+                    _shrink(group["params"], group["lr"] * group["l1"], found_inf)
         self.forget_gradients()
         if self.average is not None and self.settings.ema:
             # a young average trusts the newest weights more: without this it would remember the initial ones
@@ -129,25 +159,21 @@ class Optimization:
             layer.flatten_parameters()
 
     def state(self) -> dict[str, Tensor]:
-        """What the optimiser keeps and the average, by parameter name."""
-        return self._optimizer.state(self.names) | self._averages()
+        """State of the optimizers and EMA weights, by parameter name."""
+        return self._saved.tensors() | self._averages()
 
     def _averages(self) -> dict[str, Tensor]:
         # detached: within `averaged`, what is told here stays the average
         return {f"average.{name}": a.detach() for name, a in zip(self.names, self.average or [], strict=False)}
 
-    @property
-    def _named(self) -> Group:
-        return list(zip(self.names, self.parameters, strict=True))
-
     def expected(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], set[str]]:
         """What `state` gives, in shapes and kinds, and which names may be missing: of what never had a gradient."""
-        wanted, may = self._optimizer.expected(self._named, tensors)
+        wanted, may = self._saved.expected(set(tensors))
         return wanted | self._averages(), may
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Takes over what `state` gave."""
-        self._optimizer.load(self._named, tensors)
+        self._saved.load(dict(tensors))
         for name, a in self._averages().items():
             a.copy_(tensors[name])
 
@@ -157,17 +183,17 @@ def _sum(before: Tensor | None, part: Tensor | None) -> Tensor | None:
 
 
 @torch.no_grad()
-def _add_signs(group: Group, l1: float) -> None:
+def _add_signs(parameters: Iterable[Tensor], l1: float) -> None:
     """Adds to each gradient that of `l1` times the sum of the absolute values."""
-    for _, p in group:
+    for p in parameters:
         if p.grad is not None:
             p.grad.add_(p.sign(), alpha=l1)
 
 
 @torch.no_grad()
-def _shrink(group: Group, limit: float, broken: Tensor | None) -> None:
-    """Brings each number nearer to zero by the limit, and to zero where it is less, unless `broken` is 1."""
-    for _, p in group:
+def _shrink(parameters: Iterable[Tensor], limit: float, found_inf: Tensor | None) -> None:
+    """Brings each number nearer to zero by the limit, and to zero where it is less, unless `found_inf` is 1."""
+    for p in parameters:
         if p.grad is not None:
-            least = p.new_tensor(limit) if broken is None else limit * (1 - broken)
+            least = p.new_tensor(limit) if found_inf is None else limit * (1 - found_inf)
             p.copy_(p.sign() * (p.abs() - least).clamp(min=0))

@@ -1,143 +1,171 @@
-"""Adam and SGD as functions of torch's: what moves parameters by their gradients, and what it keeps of each.
+"""Optimizers of torch.optim, built from a recipe."""
 
-The functions and not torch's classes: those import a compiler, which takes as long as importing torch.
-"""
-
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import ClassVar
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
-from torch.optim.adam import adam
-from torch.optim.sgd import sgd
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from s2s.recipe.schema import OptimizationSettings
 
-Group = Sequence[tuple[str, Tensor]]
-"""Parameters that move alike, with their names."""
+_CLASSES = {
+    name.lower(): found
+    for name, found in vars(torch.optim).items()
+    if isinstance(found, type) and issubclass(found, Optimizer)
+}
+# with a kernel that leaves all tensors alone where `found_inf` is 1; others are told by the processor
+_FUSED = ("adam", "adamw", "sgd")
+# recipe key: what torch calls it
+_ARGUMENTS = {"betas": "betas", "epsilon": "eps", "momentum": "momentum", "nesterov": "nesterov"}
+
+Named = tuple[str, nn.Parameter]
+Group = dict[str, Any]
 
 
-class Optimizer(ABC):
-    """Moves parameters that have gradients, and keeps tensors of them by name.
+def _skip_compiler() -> None:
+    """Keep `Optimizer.add_param_group` from importing torch._dynamo, which takes as long as importing torch."""
+    added = inspect.unwrap(Optimizer.add_param_group)
+    vars(added).setdefault("__dynamo_disable", added)
 
-    Attributes:
-        name: what its tensors are called by in a checkpoint.
+
+def build_optimizers(settings: OptimizationSettings, groups: Sequence[Group], matrices: set[int]) -> list[Optimizer]:
+    """Build the optimizer that a recipe names; for Muon, a second one for the parameters that Muon is not for.
+
+    Args:
+        settings: of the recipe; the learning rate of each step is set by the caller.
+        groups: parameter groups of torch.optim, with named parameters.
+        matrices: `id` of each parameter that Muon orthogonalizes; used by Muon alone.
+
+    Returns:
+        One optimizer, or two. Groups keep their further keys.
     """
-
-    name: ClassVar[str]
-
-    def __init__(self, settings: OptimizationSettings) -> None:
-        self.settings = settings
-        self.kept: dict[str, dict[str, Tensor]] = {}
-
-    @abstractmethod
-    def begun(self, p: Tensor) -> dict[str, Tensor]:
-        """What is kept of a parameter that has its first gradient."""
-
-    @abstractmethod
-    def moving(self, kept: Sequence[Mapping[str, Tensor]]) -> Callable[..., object]:
-        """What of torch moves parameters of which this is kept, as the settings say; what all take is left open."""
-
-    @torch.no_grad()
-    def move(self, group: Group, rate: float, decay: float, broken: Tensor | None) -> None:
-        """Moves those of a group that have a gradient, unless `broken` is 1."""
-        there = [(name, p, p.grad) for name, p in group if p.grad is not None]
-        for name, p, _ in there:
-            if not self.kept.get(name):
-                self.kept[name] = self.begun(p)
-        if there:
-            self.moving([self.kept[name] for name, _, _ in there])(
-                [p for _, p, _ in there],
-                [gradient for _, _, gradient in there],
-                lr=rate,
-                weight_decay=decay,
-                fused=True,
-                found_inf=broken,
-                maximize=False,
-            )
-
-    def _likes(self, p: Tensor) -> dict[str, Tensor]:
-        """What is kept of a parameter, in shapes and kinds alone."""
-        return self.begun(p.detach().to("meta"))
-
-    def key(self, part: str, name: str) -> str:
-        """What a tensor that is kept of a parameter is called in a checkpoint."""
-        return f"{self.name}.{part}.{name}"
-
-    def state(self, names: Sequence[str]) -> dict[str, Tensor]:
-        """What is kept of these parameters."""
-        return {self.key(part, name): t for name in names for part, t in self.kept.get(name, {}).items()}
-
-    def expected(self, group: Group, there: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], set[str]]:
-        """What `state` gives, in shapes and kinds, and which names may be missing: of what never had a gradient."""
-        wanted, may = {}, set()
-        for name, p in group:
-            own = {self.key(part, name): like for part, like in self._likes(p).items()}
-            may |= set() if own.keys() & there.keys() else own.keys()
-            wanted |= own
-        return wanted, may
-
-    def load(self, group: Group, tensors: Mapping[str, Tensor]) -> None:
-        """Takes over what `state` gave."""
-        for name, p in group:
-            saved = {part: tensors.get(self.key(part, name)) for part in self._likes(p)}
-            self.kept[name] = {part: tensor.to(p.device) for part, tensor in saved.items() if tensor is not None}
+    if settings.optimizer != "muon":
+        return [_build(settings.optimizer, settings, groups)]
+    hidden = [_select(group, lambda p: id(p) in matrices) for group in groups]
+    others = [_select(group, lambda p: id(p) not in matrices) for group in groups]
+    parts = (("muon", hidden), ("adamw", others))
+    return [_build(name, settings, filled) for name, part in parts if (filled := [g for g in part if g["params"]])]
 
 
-class Adam(Optimizer):
-    """Adam (Kingma & Ba 2015), or with weight decay decoupled from the gradient (Loshchilov & Hutter 2019)."""
+def _select(group: Group, wanted: Callable[[nn.Parameter], bool]) -> Group:
+    return group | {"params": [(name, p) for name, p in group["params"] if wanted(p)]}
 
-    name = "adam"
 
-    def begun(self, p: Tensor) -> dict[str, Tensor]:
-        """How many gradients it had, their mean and that of their squares."""
+def _build(name: str, settings: OptimizationSettings, groups: Sequence[Group]) -> Optimizer:
+    _skip_compiler()
+    known = inspect.signature(_CLASSES[name]).parameters
+    arguments: dict[str, Any] = {
+        theirs: getattr(settings, ours)
+        for ours, theirs in _ARGUMENTS.items()
+        # Adafactor has two numbers of that name, and Muon's guard is of another quantity than Adam's
+        if theirs in known and not (theirs == "eps" and name in ("adafactor", "muon"))
+    }
+    if name in _FUSED:
+        arguments["fused"] = True
+    if name == "muon":
+        # updates as large as AdamW's, so that both parts take the same learning rate (Liu et al. 2025)
+        arguments["adjust_lr_fn"] = "match_rms_adamw"
+    return _CLASSES[name](list(groups), lr=settings.learning_rate, **arguments)
+
+
+def skips_on_device(optimizer: Optimizer) -> bool:
+    """Return whether the optimizer leaves all tensors unchanged where its `found_inf` is 1, without a host sync."""
+    return bool(optimizer.defaults.get("fused"))
+
+
+@torch.no_grad()
+def step(optimizer: Optimizer, found_inf: Tensor | None = None) -> None:
+    """Move all parameters that have a gradient.
+
+    Args:
+        optimizer: with the learning rate of this step in its groups.
+        found_inf: 1 where the gradient is not finite, 0 otherwise, on the device; only if `skips_on_device`.
+    """
+    if isinstance(optimizer, torch.optim.SGD) and optimizer.defaults["momentum"]:
+        # torch's fused SGD cannot begin the momentum of some parameters later than that of others
+        for _, p in named_parameters(optimizer):
+            if p.grad is not None and p not in optimizer.state:
+                optimizer.state[p] = {"momentum_buffer": torch.zeros_like(p)}
+    optimizer.found_inf = found_inf  # type: ignore[attr-defined]
+    # the wrappers around it are for compiled optimizers, and import torch._dynamo
+    inspect.unwrap(type(optimizer).step)(optimizer)
+
+
+def named_parameters(optimizer: Optimizer) -> Iterator[Named]:
+    """The parameters of all groups, with their names."""
+    for group in optimizer.param_groups:
+        yield from zip(group["param_names"], group["params"], strict=True)
+
+
+class SavedState:
+    """Tensors that optimizers keep for each parameter, as a checkpoint holds them: `adam.exp_avg.NAME`."""
+
+    def __init__(self, optimizers: Sequence[Optimizer]) -> None:
+        self._optimizers = optimizers
+        self._initial: dict[tuple[str, torch.Size, torch.dtype], dict[str, Tensor]] = {}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The state of all parameters that have one."""
         return {
-            "step": p.new_zeros((), dtype=torch.float32),
-            "exp_avg": torch.zeros_like(p),
-            "exp_avg_sq": torch.zeros_like(p),
+            key(optimizer, part, name): tensor
+            for optimizer in self._optimizers
+            for name, p in named_parameters(optimizer)
+            for part, tensor in optimizer.state.get(p, {}).items()
+            if isinstance(tensor, Tensor)
         }
 
-    def moving(self, kept: Sequence[Mapping[str, Tensor]]) -> Callable[..., object]:
-        """By the mean over the root of the mean square."""
-        return partial(
-            adam,
-            exp_avgs=[moments["exp_avg"] for moments in kept],
-            exp_avg_sqs=[moments["exp_avg_sq"] for moments in kept],
-            max_exp_avg_sqs=[],
-            state_steps=[moments["step"] for moments in kept],
-            decoupled_weight_decay=self.settings.optimizer == "adamw",
-            amsgrad=False,
-            beta1=self.settings.betas[0],
-            beta2=self.settings.betas[1],
-            eps=self.settings.epsilon,
-        )
+    def expected(self, saved: set[str]) -> tuple[dict[str, Tensor], set[str]]:
+        """Describe the state that a checkpoint must hold.
+
+        Args:
+            saved: names of the tensors that it holds.
+
+        Returns:
+            Tensors with the right names, shapes and dtypes; and the names that may be missing, because their
+            parameter never had a gradient.
+        """
+        wanted: dict[str, Tensor] = {}
+        optional: set[str] = set()
+        for optimizer in self._optimizers:
+            for name, p in named_parameters(optimizer):
+                own = {key(optimizer, part, name): like for part, like in self._initial_state(optimizer, p).items()}
+                optional |= set() if own.keys() & saved else own.keys()
+                wanted |= own
+        return wanted, optional
+
+    def load(self, saved: dict[str, Tensor]) -> None:
+        """Replace the state by that of a checkpoint, on the device of each parameter."""
+        for optimizer in self._optimizers:
+            optimizer.state.clear()
+            for name, p in named_parameters(optimizer):
+                parts = {part: key(optimizer, part, name) for part in self._initial_state(optimizer, p)}
+                if found := {part: saved[k].to(p.device) for part, k in parts.items() if k in saved}:
+                    optimizer.state[p] = found
+
+    def _initial_state(self, optimizer: Optimizer, p: Tensor) -> dict[str, Tensor]:
+        """The state of a parameter after a first step, in shapes and dtypes: that of a parameter of zeros."""
+        place = (type(optimizer).__name__, p.shape, p.dtype)
+        if place not in self._initial:
+            like = nn.Parameter(torch.zeros(p.shape, dtype=p.dtype))
+            like.grad = torch.zeros_like(like)
+            defaults = {name: value for name, value in optimizer.defaults.items() if name in _arguments(optimizer)}
+            alone = type(optimizer)([("", like)], **defaults)
+            step(alone)
+            self._initial[place] = {part: t.to("meta") for part, t in alone.state[like].items() if _is_tensor(t)}
+        return self._initial[place]
 
 
-class Sgd(Optimizer):
-    """Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al. 2013).
-
-    Momentum v becomes μ v + g, and the parameter moves by rate · v; Nesterov's by rate · (g + μ v).
-    """
-
-    name = "sgd"
-
-    def begun(self, p: Tensor) -> dict[str, Tensor]:
-        """The momentum, zero before the first gradient; nothing where there is none."""
-        return {"momentum": torch.zeros_like(p)} if self.settings.momentum else {}
-
-    def moving(self, kept: Sequence[Mapping[str, Tensor]]) -> Callable[..., object]:
-        """By the gradient, or by the momentum."""
-        return partial(
-            sgd,
-            momentum_buffer_list=[moments.get("momentum") for moments in kept],
-            momentum=self.settings.momentum,
-            dampening=0.0,
-            nesterov=self.settings.nesterov,
-        )
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, Tensor)
 
 
-def optimizer_of(settings: OptimizationSettings) -> Optimizer:
-    """The optimiser that a recipe names."""
-    return Sgd(settings) if settings.optimizer == "sgd" else Adam(settings)
+def _arguments(optimizer: Optimizer) -> list[str]:
+    return list(inspect.signature(type(optimizer)).parameters)
+
+
+def key(optimizer: Optimizer, part: str, name: str) -> str:
+    """The name of a tensor of the state in a checkpoint; AdamW keeps what Adam keeps."""
+    kind = "adam" if isinstance(optimizer, torch.optim.Adam) else type(optimizer).__name__.lower()
+    return f"{kind}.{part}.{name}"

@@ -173,8 +173,8 @@ class Trainer(Generic[Whole, Batch]):
         norm, layer_norms = self.optimization.gradient_norms()
         measured = Measured(loss, layer_norms, part_norms)
         self._unproven = _Unproven(number, (self.epoch, self.position), batches, count, measured)
-        if runs_ahead(self.computer.device):
-            self.optimization.step(number, norm, measured.broken)
+        if runs_ahead(self.computer.device) and self.optimization.skips_on_device:
+            self.optimization.step(number, norm, measured.found_inf)
         else:
             self._prove()
             self.optimization.step(number, norm)

@@ -29,8 +29,8 @@ class Measured:
             self._sent.record()
 
     @property
-    def broken(self) -> Tensor:
-        """1 where one of them is not finite, 0 otherwise, on the device: what Adam leaves the weights alone for."""
+    def found_inf(self) -> Tensor:
+        """1 where one of them is not finite, 0 otherwise, on the device; named as in torch.optim."""
         return (~self._on_device.isfinite()).any().float()
 
     @property
