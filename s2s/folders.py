@@ -5,8 +5,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from s2s.errors import quoted
-from s2s.reproduced import ASKED
-from s2s.results import COMPARISON
+
+COMPARISON = "comparison.json"
+"""The plan of a comparison, in its folder."""
+ASKED = "asked.json"
+"""The settings of a reproduction, in its folder."""
 
 
 def is_comparison(folder: Path) -> bool:

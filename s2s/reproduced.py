@@ -10,8 +10,6 @@ from s2s import results
 from s2s.results import Failure, Figure, Part
 
 RESULT = "reproduction.json"
-# what the measurements of a folder were asked with
-ASKED = "asked.json"
 FORMAT = 1
 
 

@@ -240,8 +240,7 @@ def without_precision(machine: str) -> str:
     return re.sub(r" \((?:fp|bf|tf)\d+\)$", "", machine)
 
 
-# The file of a comparison's `Summary`, and that of each experiment's `Result` in a folder of its name.
-COMPARISON = "comparison.json"
+# the file of each experiment's `Result`, in a folder of its name
 RESULT = "result.json"
 # what measured, where older measurements do not say so
 UNNOTED = "an s2s that was not noted"

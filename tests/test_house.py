@@ -39,10 +39,6 @@ def test_the_page_on_the_house_has_every_room_and_every_task():
     assert rooms - set(re.findall(r"\w+", page)) == set()
 
 
-def test_there_are_files_to_look_at():
-    assert len(FILES) > 40
-
-
 def test_no_signature_swallows_keywords():
     assert [name for name, node in _functions() if node.args.kwarg and not name.startswith("tests")] == []
 
@@ -74,17 +70,6 @@ def test_every_public_name_says_what_it_is():
         bare += [f"{path.name}:{n.name}" for n in named if n not in known and not ast.get_docstring(n)]
         bare += [] if ast.get_docstring(tree) else [path.name]
     assert bare == []
-
-
-def test_assert_stays_in_tests():
-    found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in FILES
-        if path.relative_to(ROOT).parts[0] in OURS
-        for node in _nodes(path)
-        if isinstance(node, ast.Assert)
-    ]
-    assert found == []
 
 
 @pytest.mark.parametrize("module", ["s2s.cli.main", "s2s.run.folder", "s2s.errors", "s2s.models.transformer"])

@@ -17,11 +17,11 @@ from s2s.experiments.contenders import check_kinds, entries_of
 from s2s.experiments.contest import CELLS, ComparedRecipe, NotForThisModel, comparable
 from s2s.experiments.disciplines import discipline_of
 from s2s.files import make_folder, read_file, write_atomically
-from s2s.folders import taken_for
+from s2s.folders import COMPARISON, taken_for
 from s2s.json_files import read_json
 from s2s.nn.precision import PrecisionError
 from s2s.recipe.reading import dump, write
-from s2s.results import COMPARISON, Summary, read_summary
+from s2s.results import Summary, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import MEASURED, RECIPE, alone, changed, untouched
 from s2s.run.tasks import read

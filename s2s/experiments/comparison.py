@@ -34,8 +34,9 @@ from s2s.experiments.measuring import AnyWorkers, all_kept
 from s2s.experiments.running import Kept, Late, Watch, Workers, number_for
 from s2s.experiments.tuning import TUNING
 from s2s.files import check_unlinked, make_folder, sweep
+from s2s.folders import COMPARISON
 from s2s.questions import TABLES, plan_of, settling
-from s2s.results import COMPARISON, RESULT, Summary, read_result, read_summary
+from s2s.results import RESULT, Summary, read_result, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import MEASURED, alone
 from s2s.run.manifest import code, processor

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from s2s.experiments.contest import MACHINE, Cell, Contest, Experiment, Measured
 from s2s.experiments.running import Kept
 from s2s.files import write_atomically
-from s2s.results import COMPARISON, Failure, Finding, Result, read_summary
+from s2s.folders import COMPARISON
+from s2s.results import Failure, Finding, Result, read_summary
 
 CONCLUSION, TRACE = "conclusion", "conclusion.txt"
 """What a result calls a conclusion that failed, and the file among the measurements that has its trace."""

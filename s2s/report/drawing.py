@@ -11,13 +11,13 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from s2s.errors import UserError
 from s2s.files import check_unlinked, write_atomically
-from s2s.folders import taken_for
+from s2s.folders import COMPARISON, taken_for
 from s2s.report.figures import Drawing, drawn
 from s2s.report.matrix import matrix
 from s2s.report.numbers import csv_name, figure_csv, table_csv
 from s2s.report.page import Pictures, page
 from s2s.report.papers import CSV, TEX, table_as_csv, table_as_latex
-from s2s.results import COMPARISON, RESULT, Figure, Result, Summary, read_result, read_summary
+from s2s.results import RESULT, Figure, Result, Summary, read_result, read_summary
 
 PAGE = "report.html"
 BOARD = "tensorboard"

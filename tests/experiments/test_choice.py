@@ -10,8 +10,9 @@ from rich.console import Console
 from s2s.experiments import choice, comparison
 from s2s.experiments.beginning import begun
 from s2s.experiments.running import Watch, Workers
+from s2s.folders import COMPARISON
 from s2s.report.drawing import draw
-from s2s.results import COMPARISON, Contender, read_summary, write
+from s2s.results import Contender, read_summary, write
 from tests.experiments.counting import begin
 
 

@@ -12,8 +12,9 @@ from s2s.cli.compare import Order, extended, order
 from s2s.errors import Stopped, UserError
 from s2s.experiments import beginning, comparison, cost, measuring, running, trials
 from s2s.experiments.beginning import begun
+from s2s.folders import COMPARISON
 from s2s.report.drawing import draw
-from s2s.results import COMPARISON, RESULT, Failure, read_result, read_summary
+from s2s.results import RESULT, Failure, read_result, read_summary
 from tests.experiments.counting import TINY, Asked, begin
 
 

@@ -15,9 +15,10 @@ from s2s.experiments.reproduce.catalogue import REPRODUCTIONS
 from s2s.experiments.reproduce.contract import Reproduction
 from s2s.experiments.running import Kept, Workers, keep, number_for
 from s2s.files import make_folder, read_file, write_atomically
+from s2s.folders import ASKED
 from s2s.recipe.schema import DeviceSettings
 from s2s.recipe.wording import suggestion
-from s2s.reproduced import ASKED, RESULT, Check, Reproduced
+from s2s.reproduced import RESULT, Check, Reproduced
 from s2s.results import Failure
 from s2s.run.folder import MEASURED, alone, untouched
 from s2s.run.stopping import resumable, stopping_at_once
