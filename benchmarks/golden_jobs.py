@@ -352,7 +352,6 @@ def jobs(lab: Lab) -> dict[str, Job]:
         found[f"trainings/{task}/killed"] = train_killed, (lab, task)
     for task in ("translation", "classification", "language-model"):
         found[f"trainings/{task}/two processes"] = train_together, (lab, task)
-    found["trainings/translation/sharded"] = train_together, (lab, "translation", "device.shard=true")
     found["trainings/translation/bf16"] = train, (lab, "translation", "device.precision=bf16")
     found["trainings/translation/early stopping"] = (
         train,
