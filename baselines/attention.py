@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s2s.errors import UserError
-from s2s.nn.attention import fused_is_faster
-from s2s.nn.layers import States, Valid
+from s2s.nn.attention import is_fused_faster
+from s2s.nn.layers import PaddingMask, States
 
 Queries = Float[Tensor, "batch target width"]
 Keys = Float[Tensor, "batch source width"]
@@ -142,18 +142,20 @@ class Attention(nn.Module):
         super().__init__()
         self.score = score
 
-    def forward(self, queries: Queries, states: States, keys: Keys, valid: Valid) -> tuple[ContextVectors, Scores]:
+    def forward(
+        self, queries: Queries, states: States, keys: Keys, valid: PaddingMask
+    ) -> tuple[ContextVectors, Scores]:
         """The context vector of each query, and its weights."""
         return _weighted(self.score(queries, keys), states, valid)
 
-    def context_vectors(self, queries: Queries, states: States, keys: Keys, valid: Valid) -> ContextVectors:
+    def context_vectors(self, queries: Queries, states: States, keys: Keys, valid: PaddingMask) -> ContextVectors:
         """The same without the weights: as one kernel, where the score is a product and the kernel is no slower.
 
         The kernel never holds the weights of all queries, so memory grows with the length, not its square. Scores with
         a hidden layer, tanh(W h + U s), have no such kernel in torch. In bf16, products in plain sight round the scores
         to it before the softmax; the kernel does not.
         """
-        if not self.score.is_product or not fused_is_faster(queries, keys.shape[1]):
+        if not self.score.is_product or not is_fused_faster(queries, keys.shape[1]):
             return self(queries, states, keys, valid)[0]
         # a single head, whose scores are not scaled
         one_head = (x.unsqueeze(1) for x in (queries, keys, states))
@@ -174,12 +176,12 @@ class CoverageAttention(Attention):
         # beside the score, not in it: checkpoints call it by this name
         self.coverage = nn.Linear(1, width, bias=False)
 
-    def after(
+    def update_coverage(
         self,
         queries: Float[Tensor, "batch 1 width"],
         states: States,
         keys: Keys,
-        valid: Valid,
+        valid: PaddingMask,
         coverage: Float[Tensor, "batch source"],
     ) -> tuple[ContextVectors, Scores]:
         """The context vector of a single step, and its weights; `coverage` is the sum of all earlier ones."""
@@ -187,7 +189,7 @@ class CoverageAttention(Attention):
         return _weighted(self.score.of_hidden(hidden), states, valid)
 
 
-def _weighted(scores: Scores, states: States, valid: Valid) -> tuple[ContextVectors, Scores]:
+def _weighted(scores: Scores, states: States, valid: PaddingMask) -> tuple[ContextVectors, Scores]:
     weights = scores.masked_fill(~valid.unsqueeze(1), float("-inf")).softmax(dim=2)
     return weights.to(states.dtype) @ states, weights
 

@@ -8,18 +8,18 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from baselines.cells import CellState, Stack
-from s2s.models.contract import Rows
-from s2s.models.language_model import CausalDecoder, begins
+from s2s.models.base import BatchedState
+from s2s.models.language_model import CausalDecoder, document_starts
 from s2s.nn.embeddings import Embedding
 from s2s.nn.layers import Dropout, Tokens, Vectors
 
 
 @dataclass(frozen=True)
-class CausalState(Rows):
+class CausalState(BatchedState):
     """The states of the recurrent layers, and whether a `BOS` makes what they hold forgotten."""
 
     layers: tuple[CellState, ...]
-    apart: bool
+    separate_documents: bool
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Documents:
         return int(self.document.max()) + 1
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """Pieces of the longest."""
         return int(self.place.max()) + 1
 
@@ -62,9 +62,9 @@ def documents_by_length(begin: Bool[Tensor, "batch steps"]) -> Iterator[Document
     group = lengths.float().log2().floor().long()
     for each in group.unique().tolist():
         member = group == each
-        pieces = member[number].nonzero().squeeze(1)
-        document = (member.cumsum(0) - 1)[number[pieces]]
-        yield Documents(pieces, document, place[pieces])
+        tokens = member[number].nonzero().squeeze(1)
+        document = (member.cumsum(0) - 1)[number[tokens]]
+        yield Documents(tokens, document, place[tokens])
 
 
 class CausalRecurrent(CausalDecoder[CausalState]):
@@ -76,33 +76,33 @@ class CausalRecurrent(CausalDecoder[CausalState]):
         self.dropout = Dropout(dropout)
         self.stack = stack
 
-    def start(self, rows: int, apart: bool) -> CausalState:
+    def start(self, rows: int, separate_documents: bool) -> CausalState:
         """Zeros."""
-        return CausalState(self._zeros(rows), apart)
+        return CausalState(self._zeros(rows), separate_documents)
 
     def forward(self, state: CausalState, tokens: Tokens) -> tuple[Vectors, CausalState]:
         """The state after each piece; in as many passes as there are steps at which a document begins."""
         x = self.dropout(self.embedding(tokens))
         layers, outputs = state.layers, []
-        begin = begins(tokens) if state.apart else torch.zeros_like(tokens, dtype=torch.bool)
-        inner = begin.any(dim=0).nonzero().flatten().tolist() if state.apart else []
+        begin = document_starts(tokens) if state.separate_documents else torch.zeros_like(tokens, dtype=torch.bool)
+        inner = begin.any(dim=0).nonzero().flatten().tolist() if state.separate_documents else []
         first = [0, *(step for step in inner if step)]
         for step, following in zip(first, [*first[1:], tokens.shape[1]], strict=True):
             kept = ~begin[:, step].unsqueeze(1)
             layers = tuple(tuple(part * kept for part in layer) for layer in layers)
             read, layers = self.stack(x[:, step:following], layers)
             outputs.append(read)
-        return self.dropout(torch.cat(outputs, dim=1)), CausalState(layers, state.apart)
+        return self.dropout(torch.cat(outputs, dim=1)), CausalState(layers, state.separate_documents)
 
-    def read(self, tokens: Tokens, apart: bool) -> Vectors:
+    def read(self, tokens: Tokens, separate_documents: bool) -> Vectors:
         """As elsewhere; each document of a row is read as a row of its own, those of similar length together."""
-        begin = begins(tokens)
-        if not apart or not bool(begin[:, 1:].any()):
-            return super().read(tokens, apart)
+        begin = document_starts(tokens)
+        if not separate_documents or not bool(begin[:, 1:].any()):
+            return super().read(tokens, separate_documents)
         x = self.dropout(self.embedding(tokens)).flatten(0, 1)
         outputs = torch.zeros_like(x)
         for group in documents_by_length(begin):
-            padded = x.new_zeros(group.documents, group.longest, x.shape[1])
+            padded = x.new_zeros(group.documents, group.max_length, x.shape[1])
             padded = padded.index_put((group.document, group.place), x[group.pieces])
             states, _ = self.stack(padded, self._zeros(group.documents))
             outputs = outputs.index_copy(0, group.pieces, states[group.document, group.place])

@@ -43,7 +43,7 @@ class Cell(nn.Module, ABC):
 
     parts: int = 1
 
-    def memory_biases(self) -> tuple[tuple[Tensor, float], ...]:
+    def forget_gate_biases(self) -> tuple[tuple[Tensor, float], ...]:
         """The biases that decide how much of the state is kept with each token, each with the sign in which it keeps.
 
         A kept state is worth σ(b) of itself where all of them are b times their sign. None without such a gate.
@@ -113,7 +113,7 @@ class GRU(Cell):
         outputs, hidden = self.gru(x, state[0].to(x.dtype).unsqueeze(0))
         return outputs, (hidden[0],)
 
-    def memory_biases(self) -> tuple[tuple[Tensor, float], ...]:
+    def forget_gate_biases(self) -> tuple[tuple[Tensor, float], ...]:
         """Of the gate z; torch's order of gates is r, z, n."""
         return ((_second_gate(self.gru), 1.0),)
 
@@ -150,9 +150,9 @@ class LSTM(Cell):
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
         self.lstm = _initialized(nn.LSTM(inputs, width, batch_first=True))
-        remember(self, 1.0)
+        init_forget_bias(self, 1.0)
 
-    def memory_biases(self) -> tuple[tuple[Tensor, float], ...]:
+    def forget_gate_biases(self) -> tuple[tuple[Tensor, float], ...]:
         """Of the forget gate; torch's order of gates is i, f, g, o."""
         return ((_second_gate(self.lstm), 1.0),)
 
@@ -169,9 +169,9 @@ class MinGRU(Cell):
         super().__init__()
         self.gates = nn.Linear(inputs, 2 * width)
         initialize_parts(self.gates, width)
-        remember(self, _REMEMBER)
+        init_forget_bias(self, _REMEMBER)
 
-    def memory_biases(self) -> tuple[tuple[Tensor, float], ...]:
+    def forget_gate_biases(self) -> tuple[tuple[Tensor, float], ...]:
         """Of the gate z, which overwrites."""
         return ((self.gates.bias.detach().chunk(2)[0], -1.0),)
 
@@ -189,9 +189,9 @@ class MinLSTM(Cell):
         super().__init__()
         self.gates = nn.Linear(inputs, 3 * width)
         initialize_parts(self.gates, width)
-        remember(self, _REMEMBER)
+        init_forget_bias(self, _REMEMBER)
 
-    def memory_biases(self) -> tuple[tuple[Tensor, float], ...]:
+    def forget_gate_biases(self) -> tuple[tuple[Tensor, float], ...]:
         """Of the gates f, which keeps, and i, which writes."""
         forget, put, _ = self.gates.bias.detach().chunk(3)
         return ((forget, 1.0), (put, -1.0))
@@ -207,9 +207,9 @@ class MinLSTM(Cell):
 CELLS: dict[str, type[Cell]] = {"rnn": Elman, "gru": GRU, "lstm": LSTM, "mingru": MinGRU, "minlstm": MinLSTM}
 
 
-def remember(cell: Cell, bias: float) -> None:
+def init_forget_bias(cell: Cell, bias: float) -> None:
     """Sets the biases of the gate that keeps the state; without such a gate, nothing is done."""
-    for each, sign in cell.memory_biases():
+    for each, sign in cell.forget_gate_biases():
         each.fill_(sign * bias)
 
 

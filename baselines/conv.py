@@ -9,7 +9,7 @@ from s2s.recipe.schema import Layers, Length, Probability, Section, Width
 if TYPE_CHECKING:
     from torch import nn
 
-    from s2s.models.contract import Encoder, Seq2Seq
+    from s2s.models.base import Encoder, Seq2Seq
 
 
 class EncoderSettings(Section):
@@ -56,10 +56,10 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
         UserError: all embeddings shall be tied, but the vocabularies differ in size.
     """
     from baselines.convolution import ConvDecoder
-    from s2s.models.contract import Seq2Seq
-    from s2s.nn.embeddings import Embedding, tables
+    from s2s.models.base import Seq2Seq
+    from s2s.nn.embeddings import Embedding, build_embeddings
 
-    source, target, projection = tables(settings.tie, settings.width, source_size, target_size)
+    source, target, projection = build_embeddings(settings.tie, settings.width, source_size, target_size)
     encoder = _encoder(settings, source)
     placed = Embedding(target, settings.decoder_positions, settings.max_positions)
     decoder = ConvDecoder(placed, settings.decoder_layers, settings.kernel, settings.dropout)
@@ -68,9 +68,9 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
 
 def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder, int]":
     """The encoder alone and the width of its summary, for classification."""
-    from s2s.nn.embeddings import table
+    from s2s.nn.embeddings import build_embedding_table
 
-    return _encoder(settings, table(source_size, settings.width)), settings.width
+    return _encoder(settings, build_embedding_table(source_size, settings.width)), settings.width
 
 
 def _encoder(settings: EncoderSettings, tokens: "nn.Embedding") -> "Encoder":

@@ -13,10 +13,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from s2s.models.contract import Decoder, Encoder, Memory, Rows, mean_over_valid
-from s2s.nn.attention import fused_is_faster
+from s2s.models.base import BatchedState, Decoder, Encoder, EncoderOutput, mean_over_valid
+from s2s.nn.attention import is_fused_faster
 from s2s.nn.embeddings import Embedding
-from s2s.nn.layers import Dropout, Looks, States, Tokens, Valid, Vectors
+from s2s.nn.layers import AttentionWeights, Dropout, PaddingMask, States, Tokens, Vectors
 
 # a sum of two parts of variance 1 has variance 1 again (Gehring et al. 2017, section 3.5)
 _HALF = math.sqrt(0.5)
@@ -44,7 +44,7 @@ class GatedConvolution(nn.Module):
 
 
 @dataclass(frozen=True)
-class ConvMemory(Memory):
+class ConvMemory(EncoderOutput):
     """What the encoder leaves: beside its states, what attention reads, where the words themselves are mixed in."""
 
     values: States
@@ -57,7 +57,7 @@ class Convolutions(nn.Module):
         super().__init__()
         self.kernel = kernel
         self.embedding = embedding
-        self.longest = embedding.longest
+        self.longest = embedding.max_positions
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList([GatedConvolution(embedding.width, kernel, dropout) for _ in range(layers)])
 
@@ -65,7 +65,7 @@ class Convolutions(nn.Module):
 class ConvEncoder(Convolutions, Encoder):
     """Reads the source with centred windows; beyond its ends stand zeros."""
 
-    def read(self, vectors: States, valid: Valid) -> ConvMemory:
+    def read(self, vectors: States, valid: PaddingMask) -> ConvMemory:
         """One state for each source position."""
         real, before = valid.unsqueeze(2), (self.kernel - 1) // 2
         embedded = self.dropout(vectors) * real
@@ -77,16 +77,16 @@ class ConvEncoder(Convolutions, Encoder):
 
 
 @dataclass(frozen=True)
-class ConvContext(Rows):
+class ConvContext(BatchedState):
     """What attention compares with, what it reads, and which positions are real."""
 
     keys: States
     values: States
-    valid: Valid
+    valid: PaddingMask
 
 
 @dataclass(frozen=True)
-class ConvState(Rows):
+class ConvState(BatchedState):
     """Of each layer, the last `kernel` − 1 inputs: all that a window can still see; and how many came before."""
 
     windows: tuple[Float[Tensor, "batch past width"], ...]
@@ -106,7 +106,7 @@ class ConvDecoder(Convolutions, Decoder[ConvContext, ConvState]):
         self.queries = nn.ModuleList([nn.Linear(width, width) for _ in range(layers)])
         self.outputs = nn.ModuleList([nn.Linear(width, width) for _ in range(layers)])
 
-    def start(self, memory: Memory, limit: int) -> tuple[ConvContext, ConvState]:
+    def start(self, memory: EncoderOutput, limit: int) -> tuple[ConvContext, ConvState]:
         """Before the first token stand zeros."""
         values = memory.values if isinstance(memory, ConvMemory) else memory.states
         zeros = memory.states.new_zeros(len(memory.states), self.kernel - 1, memory.states.shape[2])
@@ -114,28 +114,28 @@ class ConvDecoder(Convolutions, Decoder[ConvContext, ConvState]):
 
     def forward(self, context: ConvContext, state: ConvState, tokens: Tokens) -> tuple[Vectors, ConvState]:
         """The state after each token."""
-        return self._feed(context, state, tokens, self._read)
+        return self._feed(context, state, tokens, self._attend)
 
-    def attention_weights(self, memory: Memory, tokens: Tokens) -> Looks:
+    def attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
         """Where each layer looks; one head each."""
         context, state = self.start(memory, tokens.shape[1])
         looks: list[Tensor] = []
 
         def _seen(asked: Tensor, context: ConvContext) -> Tensor:
-            looks.append(self._looks(asked, context))
+            looks.append(self._attention_weights(asked, context))
             return looks[-1].to(context.values.dtype) @ context.values
 
         self._feed(context, state, tokens, _seen)
         return torch.stack(looks, dim=1).unsqueeze(2)
 
-    def _looks(self, asked: Vectors, context: ConvContext) -> Float[Tensor, "batch target source"]:
+    def _attention_weights(self, asked: Vectors, context: ConvContext) -> Float[Tensor, "batch target source"]:
         scores = asked @ context.keys.transpose(1, 2).to(asked.dtype) / math.sqrt(asked.shape[2])
         return scores.masked_fill(~context.valid.unsqueeze(1), float("-inf")).softmax(dim=2)
 
-    def _read(self, asked: Vectors, context: ConvContext) -> Vectors:
+    def _attend(self, asked: Vectors, context: ConvContext) -> Vectors:
         """What is read where the weights are not asked for; a kernel that never holds all of them, where one helps."""
-        if not fused_is_faster(asked, context.keys.shape[1]):
-            return self._looks(asked, context).to(context.values.dtype) @ context.values
+        if not is_fused_faster(asked, context.keys.shape[1]):
+            return self._attention_weights(asked, context).to(context.values.dtype) @ context.values
         one_head = (x.to(asked.dtype).unsqueeze(1) for x in (asked, context.keys, context.values))
         mask = context.valid[:, None, None]
         return functional.scaled_dot_product_attention(*one_head, attn_mask=mask).squeeze(1)

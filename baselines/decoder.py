@@ -9,9 +9,9 @@ from torch.nn import functional
 
 from baselines.attention import Attention, CoverageAttention, Keys
 from baselines.cells import CellState, Stack, initialize_parts
-from s2s.models.contract import Context, Decoder, Memory, Rows, State
+from s2s.models.base import BatchedState, Context, Decoder, EncoderOutput, State
 from s2s.nn.embeddings import Embedding
-from s2s.nn.layers import Dropout, Looks, States, Summary, Tokens, Valid, Vectors
+from s2s.nn.layers import AttentionWeights, Dropout, PaddingMask, States, Summary, Tokens, Vectors
 
 
 class Bridge(nn.Module):
@@ -31,12 +31,12 @@ class Bridge(nn.Module):
 
 
 @dataclass(frozen=True)
-class NoContext(Rows):
+class NoContext(BatchedState):
     """A decoder without attention reads nothing but its own state."""
 
 
 @dataclass(frozen=True)
-class RecurrentState(Rows):
+class RecurrentState(BatchedState):
     """The states of the recurrent layers."""
 
     layers: tuple[CellState, ...]
@@ -56,7 +56,7 @@ class RecurrentDecoder(Decoder[Context, State]):
 class SummaryDecoder(RecurrentDecoder[NoContext, RecurrentState]):
     """Writes from its state alone: all that it knows of the source went through the summary (Sutskever et al. 2014)."""
 
-    def start(self, memory: Memory, limit: int) -> tuple[NoContext, RecurrentState]:
+    def start(self, memory: EncoderOutput, limit: int) -> tuple[NoContext, RecurrentState]:
         """The summary becomes the first state."""
         return NoContext(), RecurrentState(self.bridge(memory.summary))
 
@@ -67,7 +67,7 @@ class SummaryDecoder(RecurrentDecoder[NoContext, RecurrentState]):
 
 
 @dataclass(frozen=True)
-class AttentionContext(Rows):
+class AttentionContext(BatchedState):
     """What every step may look at; the context *vector* is what one step makes of it.
 
     Attributes:
@@ -78,11 +78,11 @@ class AttentionContext(Rows):
 
     states: States
     keys: Keys
-    valid: Valid
+    valid: PaddingMask
 
 
 @dataclass(frozen=True)
-class AttentionState(Rows):
+class AttentionState(BatchedState):
     """What each step changes.
 
     Attributes:
@@ -127,7 +127,7 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
         self.combine = nn.Linear(2 * stack.width, stack.width, bias=False)
         nn.init.xavier_uniform_(self.combine.weight)
 
-    def start(self, memory: Memory, limit: int) -> tuple[AttentionContext, AttentionState]:
+    def start(self, memory: EncoderOutput, limit: int) -> tuple[AttentionContext, AttentionState]:
         """The keys, once for all steps; nothing is written or looked at yet."""
         context = AttentionContext(memory.states, self.attention.score.keys(memory.states), memory.valid)
         last_output = torch.zeros_like(memory.summary) if self.input_feeding else None
@@ -140,7 +140,7 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
         """The output of each step."""
         return self._steps(context, state, tokens)
 
-    def attention_weights(self, memory: Memory, tokens: Tokens) -> Looks:
+    def attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
         """Where each step looks; one layer with one head."""
         context, state = self.start(memory, tokens.shape[1])
         all_weights: list[Tensor] = []
@@ -176,7 +176,7 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
         coverage = state.coverage
         weights = None
         if isinstance(self.attention, CoverageAttention) and coverage is not None:
-            context_vectors, weights = self.attention.after(hidden, *source, coverage)
+            context_vectors, weights = self.attention.update_coverage(hidden, *source, coverage)
             coverage = coverage + weights.sum(dim=1)
         elif all_weights is not None:
             context_vectors, weights = self.attention(hidden, *source)
@@ -190,14 +190,14 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
 
 
 @dataclass(frozen=True)
-class TimeSyncedContext(Rows):
+class TimeSyncedContext(BatchedState):
     """One state of the encoder for each source position; zeros where there is padding."""
 
     states: States
 
 
 @dataclass(frozen=True)
-class TimeSyncedState(Rows):
+class TimeSyncedState(BatchedState):
     """How many outputs have been given."""
 
     step: int
@@ -212,9 +212,9 @@ class TimeSyncedDecoder(Decoder[TimeSyncedContext, TimeSyncedState]):
     def __init__(self, dropout: float) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.one_to_one = True
+        self.is_one_to_one = True
 
-    def start(self, memory: Memory, limit: int) -> tuple[TimeSyncedContext, TimeSyncedState]:
+    def start(self, memory: EncoderOutput, limit: int) -> tuple[TimeSyncedContext, TimeSyncedState]:
         """Nothing is given yet; after the source's end there are zeros."""
         states = memory.states * memory.valid.unsqueeze(2)
         padded = functional.pad(states, (0, 0, 0, max(0, limit - states.shape[1])))

@@ -5,9 +5,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from baselines.cells import CELLS
-from s2s.models.contract import Encoder, Memory
+from s2s.models.base import Encoder, EncoderOutput
 from s2s.nn.embeddings import Embedding
-from s2s.nn.layers import Dropout, States, Summary, Valid, Vectors
+from s2s.nn.layers import Dropout, PaddingMask, States, Summary, Vectors
 
 
 class Layer(nn.Module):
@@ -26,9 +26,9 @@ class Layer(nn.Module):
         count, width = self.part
         states, ends = [], []
         for cell, turned in zip(self.cells, self.turned, strict=True):
-            read, _ = cell(turn_round(x, lengths) if turned else x, (x.new_zeros(len(x), width),) * count)
+            read, _ = cell(reverse_sequences(x, lengths) if turned else x, (x.new_zeros(len(x), width),) * count)
             ends.append(_at(read, lengths - 1))
-            states.append(turn_round(read, lengths) if turned else read)
+            states.append(reverse_sequences(read, lengths) if turned else read)
         return torch.cat(states, dim=2), torch.cat(ends, dim=1)
 
 
@@ -60,7 +60,7 @@ class RecurrentEncoder(Encoder):
         width = tokens.embedding_dim
         self.layers = nn.ModuleList([Layer(cell, width, width, turned) for _ in range(layers)])
 
-    def read(self, vectors: States, valid: Valid) -> Memory:
+    def read(self, vectors: States, valid: PaddingMask) -> EncoderOutput:
         """One state for each source position."""
         x = self.dropout(vectors)
         lengths = valid.sum(dim=1)
@@ -69,10 +69,10 @@ class RecurrentEncoder(Encoder):
             y, ends = layer(self.dropout(x) if i else x, lengths)
             deeper = self.residual and i > 0
             x, summary = (x + y, summary + ends) if deeper else (y, ends)
-        return Memory(x, valid, summary)
+        return EncoderOutput(x, valid, summary)
 
 
-def turn_round(x: Vectors, lengths: Int[Tensor, " batch"]) -> Vectors:
+def reverse_sequences(x: Vectors, lengths: Int[Tensor, " batch"]) -> Vectors:
     """Each row from its end to its beginning; what lies beyond its length stays where it is."""
     places = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
     ends = lengths.unsqueeze(1)

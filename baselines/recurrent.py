@@ -13,7 +13,7 @@ from s2s.recipe.schema import Layers, Length, Probability, Section, Width
 if TYPE_CHECKING:
     from torch import nn
 
-    from s2s.models.contract import Encoder, Seq2Seq
+    from s2s.models.base import Encoder, Seq2Seq
     from s2s.models.language_model import LanguageModel
 
 AttentionKind = Literal["additive", "dot", "general", "concat", "location"]
@@ -104,11 +104,11 @@ def build(cell: str, settings: TranslatorFields, source_size: int, target_size: 
     from baselines.attention import Additive, Attention, CoverageAttention, score_of
     from baselines.cells import Stack
     from baselines.decoder import AttentiveDecoder, Bridge, SummaryDecoder
-    from s2s.models.contract import Seq2Seq
-    from s2s.nn.embeddings import tables
+    from s2s.models.base import Seq2Seq
+    from s2s.nn.embeddings import build_embeddings
 
     width, rate, scaled = settings.width, settings.dropout, settings.scale_embeddings
-    source, target, projection = tables(settings.tie, width, source_size, target_size)
+    source, target, projection = build_embeddings(settings.tie, width, source_size, target_size)
     encoder = _encoder(cell, settings, source)
     feeding = isinstance(settings, AttentionFields) and settings.input_feeding
     stack = Stack(cell, 2 * width if feeding else width, width, settings.decoder_layers, rate, settings.residual)
@@ -116,7 +116,7 @@ def build(cell: str, settings: TranslatorFields, source_size: int, target_size: 
     if not isinstance(settings, AttentionFields):
         return Seq2Seq(encoder, SummaryDecoder(target, stack, bridge, rate, scaled=scaled), projection)
     if settings.attention == "location":
-        encoder.longest = settings.max_positions
+        encoder.max_positions = settings.max_positions
     if settings.coverage:
         attention = CoverageAttention(Additive(width), width)
     else:
@@ -127,9 +127,9 @@ def build(cell: str, settings: TranslatorFields, source_size: int, target_size: 
 
 def build_encoder(cell: str, settings: EncoderFields, source_size: int) -> "tuple[Encoder, int]":
     """The encoder alone and the width of its summary, for classification."""
-    from s2s.nn.embeddings import table
+    from s2s.nn.embeddings import build_embedding_table
 
-    return _encoder(cell, settings, table(source_size, settings.width)), settings.width
+    return _encoder(cell, settings, build_embedding_table(source_size, settings.width)), settings.width
 
 
 def build_language_model(cell: str, settings: LanguageFields, size: int) -> "LanguageModel":
@@ -137,10 +137,10 @@ def build_language_model(cell: str, settings: LanguageFields, size: int) -> "Lan
     from baselines.causal import CausalRecurrent
     from baselines.cells import Stack
     from s2s.models.language_model import LanguageModel
-    from s2s.nn.embeddings import tables
+    from s2s.nn.embeddings import build_embeddings
 
     width, rate = settings.width, settings.dropout
-    _, table, projection = tables("all" if settings.tie else "none", width, size, size)
+    _, table, projection = build_embeddings("all" if settings.tie else "none", width, size, size)
     stack = Stack(cell, width, width, settings.decoder_layers, rate, settings.residual)
     return LanguageModel(CausalRecurrent(table, stack, rate, scaled=settings.scale_embeddings), projection)
 

@@ -9,7 +9,7 @@ from baselines import recurrent
 from baselines.recurrent import EncoderFields
 
 if TYPE_CHECKING:
-    from s2s.models.contract import Encoder, Seq2Seq
+    from s2s.models.base import Encoder, Seq2Seq
 
 
 class Settings(EncoderFields):
@@ -26,7 +26,7 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
     from torch import nn
 
     from baselines.decoder import TimeSyncedDecoder
-    from s2s.models.contract import Seq2Seq
+    from s2s.models.base import Seq2Seq
 
     encoder, width = build_encoder(settings, source_size)
     projection = nn.Linear(width, target_size, bias=False)

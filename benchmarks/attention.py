@@ -18,7 +18,7 @@ from benchmarks.contest import in_turns, seconds
 from benchmarks.keeping import asked
 from s2s.nn.attention import Attention, Implementation
 from s2s.recipe.schema import DeviceSettings
-from s2s.training.devices import choose, prepare_process
+from s2s.training.device import select_device, setup_process
 
 POSITIONS, HEADS, SIZE = 8192, 4, 32
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
@@ -37,7 +37,7 @@ def of_both(length: int, precision: torch.dtype) -> dict[Implementation, Callabl
 
     def reading(way: Implementation) -> Callable[[], Tensor]:
         attention = Attention(HEADS * SIZE, HEADS, 0.0, way)
-        return lambda: attention.read(query, key, value, mask)
+        return lambda: attention.attend(query, key, value, mask)
 
     return {way: reading(way) for way in WAYS}
 
@@ -62,9 +62,9 @@ def main() -> None:
     parser = asked(__doc__)
     parser.add_argument("--threads", type=int, default=1)
     settings = DeviceSettings(kind="cpu", threads=parser.parse_args().threads)
-    prepare_process(settings)
-    computer = choose(settings)
-    print(computer)
+    setup_process(settings)
+    device_context = select_device(settings)
+    print(device_context)
     print("| precision | length | explicit | fused | | explicit, forward | fused, forward | |")
     print("|---|---|---|---|---|---|---|---|")
     for name, precision in (("bf16", torch.bfloat16), ("fp32", torch.float32)):

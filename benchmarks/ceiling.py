@@ -25,7 +25,7 @@ from benchmarks.contest import multi30k, seconds
 from benchmarks.keeping import asked
 from benchmarks.training import TOKENS, Precision, s2s_trainer
 from s2s.recipe.schema import DeviceSettings
-from s2s.training.devices import prepare_process
+from s2s.training.device import setup_process
 
 Matrix = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
 """Precision, shape, and how far apart its numbers lie."""
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--threads", type=int, default=2)
     given = parser.parse_args()
-    prepare_process(DeviceSettings(threads=given.threads))
+    setup_process(DeviceSettings(threads=given.threads))
     data, tokenizer = multi30k(given.root)
     print(f"{'':6}{'update, ms':>12}{'products, ms':>14}{'share':>8}{'GFLOP/s of the products':>26}")
     for precision in ("fp32", "bf16"):

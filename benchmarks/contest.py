@@ -5,8 +5,8 @@ from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.pairs import load
+from s2s.data.tokenized import TokenizedDataset, encode_corpus
 from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.recipe.schema import TokenizerSettings
 from s2s.tasks.translation.recipe import DataSettings
@@ -33,7 +33,7 @@ def in_turns(contestants: Mapping[Name, Callable[[], Found]], rounds: int, warm:
     return found
 
 
-def multi30k(root: Path) -> tuple[Encoded, Tokenizer]:
+def multi30k(root: Path) -> tuple[TokenizedDataset, Tokenizer]:
     """Multi30k's training pairs, by its files, as 8,000 joint pieces."""
     corpus = load(DataSettings(corpus="bentrevett/multi30k", root=str(root)))
     tokenizer, _ = train_pair(corpus.train["source"], corpus.train["target"], TokenizerSettings(size=8000))

@@ -21,22 +21,22 @@ from torch import Tensor
 
 from benchmarks.keeping import asked
 from s2s.data.pairs import load_split
-from s2s.decoding.translator import Translator
-from s2s.models.contract import Decoder, Memory, Rows, Seq2Seq
+from s2s.decoding.generate import TextTranslator
+from s2s.models.base import BatchedState, Decoder, EncoderOutput, Seq2Seq
 from s2s.recipe.schema import DeviceSettings
-from s2s.run.loaded import load
-from s2s.tasks.contract import Loaded
-from s2s.training.devices import prepare_process
+from s2s.run.inference import load
+from s2s.tasks.base import LoadedModel
+from s2s.training.device import setup_process
 
 CHUNK = 250
 CONTESTANTS = ("fp32", "bf16", "without cache")
 
 
 @dataclass(frozen=True)
-class Prefix(Rows):
+class Prefix(BatchedState):
     """What has been fed, and the state before it."""
 
-    first: Rows
+    first: BatchedState
     tokens: Tensor
 
 
@@ -46,29 +46,29 @@ class Uncached(Decoder):
     def __init__(self, decoder: Decoder) -> None:
         super().__init__()
         self.decoder = decoder
-        self.longest, self.one_to_one = decoder.longest, decoder.one_to_one
+        self.max_positions, self.is_one_to_one = decoder.max_positions, decoder.is_one_to_one
 
-    def start(self, memory: Memory, limit: int) -> tuple[Rows, Prefix]:
+    def start(self, memory: EncoderOutput, limit: int) -> tuple[BatchedState, Prefix]:
         """The context, and no tokens yet."""
         context, first = self.decoder.start(memory, limit)
         return context, Prefix(first, memory.valid.new_zeros(len(memory.valid), 0, dtype=torch.long))
 
-    def forward(self, context: Rows, state: Prefix, tokens: Tensor) -> tuple[Tensor, Prefix]:
+    def forward(self, context: BatchedState, state: Prefix, tokens: Tensor) -> tuple[Tensor, Prefix]:
         """The states of the new tokens, from all tokens."""
         whole = torch.cat((state.tokens, tokens), dim=1)
         states, _ = self.decoder(context, state.first, whole)
         return states[:, -tokens.shape[1] :], Prefix(state.first, whole)
 
 
-def translator(run: Loaded, beam: int, how: str) -> Translator:
+def translator(run: LoadedModel, beam: int, how: str) -> TextTranslator:
     """A translator of batches of 64."""
     cached = how != "without cache"
     model = run.model if cached else Seq2Seq(run.model.encoder, Uncached(run.model.decoder), run.model.projection)
     changes = {"beam": beam, "batch": 64, "precision": "bf16" if how == "bf16" else "fp32"}
-    return Translator(model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding.model_copy(update=changes))
+    return TextTranslator(model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding.model_copy(update=changes))
 
 
-def contest(run: Loaded, pairs: Sequence[dict[str, str]], beam: int) -> None:
+def contest(run: LoadedModel, pairs: Sequence[dict[str, str]], beam: int) -> None:
     """Lets all translate, chunk by chunk in turns, and prints a line for each."""
     translators = {how: translator(run, beam, how) for how in CONTESTANTS}
     speeds: dict[str, list[float]] = {how: [] for how in CONTESTANTS}
@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_args()
-    prepare_process(DeviceSettings(threads=2))
+    setup_process(DeviceSettings(threads=2))
     run = load(options.run, None, options.overrides)
     test = load_split(run.recipe.data, "test")
     if test is None:

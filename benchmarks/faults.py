@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from s2s.run.manifest import git_commit, processor
+from s2s.run.manifest import git_commit, processor_name
 
 ROOT = Path(__file__).parents[1]
 FAULTS = ROOT / "tests" / "faults"
@@ -48,7 +48,7 @@ def main() -> None:
     found = {
         "kills": kills(options.kills, options.seed),
         "bad_inputs": bad_inputs(),
-        "processor": processor(),
+        "processor": processor_name(),
         "commit": commit["commit"] if commit else None,
         "date": time.strftime("%Y-%m-%d"),
         "minutes": round((time.perf_counter() - started) / 60, 1),

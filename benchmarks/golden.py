@@ -122,7 +122,7 @@ def shown(value: object, other: object) -> str:
     return json.dumps(value, ensure_ascii=False)[:2000] + apart
 
 
-def main() -> int:
+def main() -> int:  # noqa: C901
     """Records or compares; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("record", "compare"))

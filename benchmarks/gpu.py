@@ -22,7 +22,7 @@ from typing import Any
 import gpu_parts
 
 from s2s.recipe.schema import DeviceSettings
-from s2s.training.devices import prepare_process
+from s2s.training.device import setup_process
 
 # seconds on an H100, generously; the most valuable first
 LIMITS = {
@@ -124,7 +124,7 @@ def main() -> None:
     options.out = options.out.resolve()
     options.data = options.data or (Path(os.environ["S2S_DATA"]) if "S2S_DATA" in os.environ else None)
     if options.part:
-        prepare_process(DeviceSettings())
+        setup_process(DeviceSettings())
         found = gpu_parts.PARTS[options.part](options)
         write(options.out / f".{options.part}.json", found)
         return

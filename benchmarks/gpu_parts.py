@@ -29,13 +29,13 @@ from gpu_training import (
 
 from baselines.scan import scan
 from s2s.data.pairs import load_split
-from s2s.decoding.translator import Translator
+from s2s.decoding.generate import TextTranslator
 from s2s.errors import UserError
 from s2s.experiments.instruments import peak_bytes, spent
 from s2s.models.transformer import Settings, build
-from s2s.run.loaded import load
+from s2s.run.inference import load
 from s2s.run.tasks import read
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 from s2s.training.loss import cross_entropy
 from s2s.training.tensor_files import read_tensors
 
@@ -183,9 +183,9 @@ def decoding(options: Options) -> Found:
     for beam in (1, 5):
         for batch in (64, 256):
             settings = run.recipe.decoding.model_copy(update={"beam": beam, "batch": batch})
-            translate = Translator(run.model, run.tokenizers[0], run.tokenizers[-1], settings)
+            translate = TextTranslator(run.model, run.tokenizers[0], run.tokenizers[-1], settings)
             translate.translate_chunk(lines[:batch])
-            seconds = spent(lambda t=translate: t.translate_chunk(lines), run.computer.device)
+            seconds = spent(lambda t=translate: t.translate_chunk(lines), run.device_context.device)
             found[f"beam {beam}, batches of {batch}"] = round(len(lines) / seconds, 1)
     return found
 
@@ -233,13 +233,13 @@ def memory(options: Options) -> Found:
     for kind in ("fused", "explicit"):
         torch.manual_seed(0)
         model = build(Settings(**shape, attention=kind, dropout=0.1), 1000, 1000).to(device).train()
-        computer, peaks = Computer(device, torch.bfloat16), {}
+        device_context, peaks = DeviceContext(device, torch.bfloat16), {}
         for length in lengths:
             tokens = torch.randint(4, 1000, (1, length)).to(device)
             valid = torch.ones_like(tokens, dtype=torch.bool)
 
-            def work(tokens=tokens, valid=valid, model=model, computer=computer) -> None:
-                with computer.mixed_precision():
+            def work(tokens=tokens, valid=valid, model=model, device_context=device_context) -> None:
+                with device_context.mixed_precision():
                     loss = cross_entropy(model(tokens, valid, tokens), model.projection.weight, tokens, valid)[0]
                 loss.backward()
 

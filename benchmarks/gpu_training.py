@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from s2s.data.encoding import Encoded
+from s2s.data.tokenized import TokenizedDataset
 from s2s.experiments.instruments import counted_flops, spent, unfused
 from s2s.experiments.running import Workers
-from s2s.models.contract import parameter_count
+from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
-from s2s.training.devices import NAMES, Computer
-from s2s.training.precision import measure
+from s2s.training.device import PRECISION_NAMES, DeviceContext
+from s2s.training.precision import benchmark_precision
 from s2s.training.trainer import Trainer
 
 Options = argparse.Namespace
@@ -71,9 +71,9 @@ def _throughput(options: Options, shape: dict[str, int], peak: float) -> Found:
         TrainingSettings(updates=10_000, learning_rate=1e-4),
         BatchSettings(tokens=tokens),
         SeedSettings(),
-        Computer(device, torch.bfloat16),
+        DeviceContext(device, torch.bfloat16),
     )
-    taken = measure(trainer)
+    taken = benchmark_precision(trainer)
     steps, first = trainer.updates(10_000), 1 if options.tiny else 10
     for _ in range(first):
         # to ask for the loss is to wait
@@ -90,7 +90,7 @@ def _throughput(options: Options, shape: dict[str, int], peak: float) -> Found:
     seconds = spent(work, device)
     flops = flops_a_token(Settings(**shape), pieces)
     found = {
-        "parameters": parameter_count(model),
+        "parameters": count_parameters(model),
         "target_tokens_per_second": round(counted / seconds),
         "updates_per_second": round(updates / seconds, 2),
         "tokens_per_update": round(counted / updates),
@@ -108,9 +108,9 @@ def small(options: Options) -> Found:
     """Milliseconds of an update of models of a comparison's size, with 1,024 tokens: hardly more than launching it."""
     device, found, measured = torch.device(options.device), Found(), 2 if options.tiny else 60
     kinds = ("rnn", "lstm", "lstm-attention", "mingru", "conv", "transformer")
-    for kind, (dtype, name) in product(kinds, NAMES.items()):
-        trainer = small_training(kind, Computer(device, dtype), options.tiny)
-        found[f"{kind}, auto"] = str(measure(trainer))
+    for kind, (dtype, name) in product(kinds, PRECISION_NAMES.items()):
+        trainer = small_training(kind, DeviceContext(device, dtype), options.tiny)
+        found[f"{kind}, auto"] = str(benchmark_precision(trainer))
         steps = trainer.updates(10_000)
         list(islice(steps, measured))
         seconds = spent(lambda steps=steps: list(islice(steps, measured)), device)
@@ -118,14 +118,14 @@ def small(options: Options) -> Found:
     return found
 
 
-def small_training(kind: str, computer: Computer, tiny: bool) -> Trainer[Any, Any]:
+def small_training(kind: str, device_context: DeviceContext, tiny: bool) -> Trainer[Any, Any]:
     """The training of a model of a comparison's size."""
     data = random_pairs(60 if tiny else 6000, 4000)
     torch.manual_seed(1)
     module = module_of(kind)
     model = module.build(module.Settings(kind=kind, width=96, encoder_layers=2, decoder_layers=2), 4000, 4000)
     recipe, batches = TrainingSettings(updates=10_000, learning_rate=1e-4), BatchSettings(tokens=1024)
-    return translation_trainer(model.to(computer.device), data, recipe, batches, SeedSettings(), computer)
+    return translation_trainer(model.to(device_context.device), data, recipe, batches, SeedSettings(), device_context)
 
 
 def beside(options: Options) -> Found:
@@ -150,8 +150,8 @@ def _seconds(tiny: bool) -> float:
 
 def _counted(device: str, tiny: bool, together: Barrier, kind: str) -> int:
     """Updates of a training in some seconds, begun when all others are warm, too."""
-    computer = Computer(torch.device(device), torch.bfloat16 if device == "cuda" else torch.float32)
-    steps = small_training(kind, computer, tiny).updates(10_000)
+    device_context = DeviceContext(torch.device(device), torch.bfloat16 if device == "cuda" else torch.float32)
+    steps = small_training(kind, device_context, tiny).updates(10_000)
     list(islice(steps, 2 if tiny else 60))
     together.wait()
     until, count = time.perf_counter() + _seconds(tiny), 0
@@ -174,10 +174,10 @@ def flops_a_token(settings: Settings, pieces: int, length: int = 32) -> float:
     return flops.get_total_flops() / tokens.numel()
 
 
-def random_pairs(count: int, pieces: int) -> Encoded:
+def random_pairs(count: int, pieces: int) -> TokenizedDataset:
     """Pairs of random pieces, 20 to 60 on each side."""
     generator = np.random.default_rng(0)
-    return Encoded.of(
+    return TokenizedDataset.from_rows(
         *(
             [generator.integers(4, pieces, n, dtype=np.int32) for n in generator.integers(20, 61, count)]
             for _ in range(2)

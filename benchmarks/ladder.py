@@ -15,35 +15,37 @@ from pathlib import Path
 from benchmarks.contest import in_turns, seconds
 from benchmarks.keeping import RESULTS, asked, write
 from s2s.data.pairs import load_split
-from s2s.decoding.translator import Translator
+from s2s.decoding.generate import TextTranslator
 from s2s.recipe.schema import DeviceSettings
-from s2s.run.loaded import load
-from s2s.tasks.contract import Loaded
-from s2s.tasks.translation.prepared import Prepared, prepare
+from s2s.run.inference import load
+from s2s.tasks.base import LoadedModel
+from s2s.tasks.translation.prepared import PreparedTranslation, prepare
 from s2s.tasks.translation.task import translation_trainer
-from s2s.training.devices import choose, prepare_process
-from s2s.training.update import Update
+from s2s.training.device import select_device, setup_process
+from s2s.training.step import StepResult
 
 CHUNK = 128
 
 
-def updates(run: Loaded, data: Prepared) -> Iterator[Update]:
+def updates(run: LoadedModel, data: PreparedTranslation) -> Iterator[StepResult]:
     """The run's trainer, going on from its weights."""
     recipe = run.recipe
-    computer = choose(DeviceSettings(kind="cpu"))
+    device_context = select_device(DeviceSettings(kind="cpu"))
     training = recipe.training.model_copy(update={"updates": 10**6})
-    return translation_trainer(run.model, data.train, training, recipe.batches, recipe.seeds, computer).updates(10**6)
+    return translation_trainer(run.model, data.train, training, recipe.batches, recipe.seeds, device_context).updates(
+        10**6
+    )
 
 
-def pace(trainer: Iterator[Update]) -> float:
+def pace(trainer: Iterator[StepResult]) -> float:
     """Tokens a second of one update."""
     update = next(trainer)
     return update.tokens / update.seconds
 
 
-def translating(run: Loaded, chunks: Sequence[list[str]]) -> Callable[[], float]:
+def translating(run: LoadedModel, chunks: Sequence[list[str]]) -> Callable[[], float]:
     """Each call translates the next chunk; sentences a second."""
-    translator = Translator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding)
+    translator = TextTranslator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding)
     speeds = (len(chunk) / seconds(partial(translator.translate_chunk, chunk)) for chunk in chunks)
     return partial(next, speeds)
 
@@ -54,7 +56,7 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
-    prepare_process(DeviceSettings(threads=2))
+    setup_process(DeviceSettings(threads=2))
     runs = {path.resolve().name: load(path) for path in options.runs}
     first = next(iter(runs.values()))
     data = prepare(first.recipe, (first.tokenizers[0], first.tokenizers[-1]), print)

@@ -27,10 +27,10 @@ import numpy as np
 
 from benchmarks import keeping
 from benchmarks.kneser_ney import KneserNey
-from s2s.data.encoding import encode_texts
+from s2s.data.tokenized import encode_texts
 from s2s.data.tokenizers import BOS, EOS, Tokenizer
-from s2s.run.folder import opened
-from s2s.run.loaded import load_tokenizers, part_to_score
+from s2s.run.folder import open_run
+from s2s.run.inference import evaluation_split, load_tokenizers
 from s2s.run.tasks import task_of
 from s2s.tasks.language_model.scoring import size_of
 
@@ -82,10 +82,10 @@ def documents(part: Any, tokenizer: Tokenizer) -> list[np.ndarray]:
 
 def yardsticks(run: Path) -> dict[str, Any]:
     """What a run's texts take without a network."""
-    found = opened(run)
+    found = open_run(run)
     tokenizer = load_tokenizers(run, found.recipe)[0]
     corpus = task_of(found.recipe).source(found.recipe).load()
-    tested: Any = part_to_score(found, found.recipe, "test")
+    tested: Any = evaluation_split(found, found.recipe, "test")
     return {
         "run": run.resolve().name,
         "train_bytes": len(joined(corpus.train["text"])),
@@ -102,7 +102,7 @@ def summary(run: Path) -> dict[str, Any]:
     test = keeping.read(run / "evaluation-test.json")
     nats = math.fsum(test["nats"])
     return keeping.described(run) | {
-        "learning_rate": opened(run).recipe.training.learning_rate,
+        "learning_rate": open_run(run).recipe.training.learning_rate,
         "seen": keeping.learned_from(run, "count"),
         "documents": test["documents"],
         "bytes": test["bytes"],

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 
-from s2s.run.manifest import git_commit, processor
+from s2s.run.manifest import git_commit, processor_name
 
 
 def seconds(command: Sequence[str], compiled: str) -> tuple[float, float]:
@@ -50,7 +50,9 @@ def main() -> None:
                 taken = seconds(command, compiled)
                 found[name] += [taken] if turn else []
     commit = git_commit()
-    print(f"{processor()}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}, {commit and commit['commit'][:7]}")
+    print(
+        f"{processor_name()}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}, {commit and commit['commit'][:7]}"
+    )
     for name, times in found.items():
         for clock, each in zip(("wall", "processor"), zip(*times, strict=True), strict=True):
             print(f"{name:14} {clock:9} {statistics.median(each):.2f} s ({min(each):.2f}–{max(each):.2f})")

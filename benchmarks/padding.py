@@ -17,7 +17,7 @@ from s2s.experiments.whole_runs import prepared_texts
 from s2s.recipe.reading import recipe_path
 from s2s.run.tasks import read
 from s2s.tasks.classification.recipe import ClassificationRecipe
-from s2s.training.devices import choose, prepare_process
+from s2s.training.device import select_device, setup_process
 
 WAYS = ("buckets", "batch", "max_length")
 WARM = 3
@@ -35,18 +35,18 @@ def main() -> None:
         parser.error(f"{given.recipe} is a recipe of task {recipe.task}, not classification")
     corpus = prepared_texts(recipe).corpus
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"classes": corpus.train.names})})
-    prepare_process(recipe.device)
-    computer = choose(recipe.device)
+    setup_process(recipe.device)
+    device_context = select_device(recipe.device)
     trainers = {}
     for way in WAYS:
         batches = recipe.batches.model_copy(update={"padding": way})
         trainers[way] = DISCIPLINES["classification"].trainer(
-            recipe.model_copy(update={"batches": batches}), 1, computer
+            recipe.model_copy(update={"batches": batches}), 1, device_context
         )
     updates = {way: partial(next, trainer.updates(WARM + given.updates)) for way, trainer in trainers.items()}
     made = in_turns(updates, given.updates, WARM)
     paces = {way: sum(u.count for u in done) / sum(u.seconds for u in done) for way, done in made.items()}
-    print(f"{computer}, {given.updates} updates each")
+    print(f"{device_context}, {given.updates} updates each")
     for way, trainer in trainers.items():
         pace, waste = paces[way], trainer.examples.padding_share(recipe.seeds.data)
         print(

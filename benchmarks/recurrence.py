@@ -19,12 +19,12 @@ from baselines.cells import LSTM, Cell, MinGRU
 from baselines.scan import scan
 from benchmarks.contest import in_turns, multi30k, seconds
 from benchmarks.keeping import asked
-from s2s.data.encoding import Encoded
+from s2s.data.tokenized import TokenizedDataset
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
-from s2s.training.devices import choose, prepare_process
+from s2s.training.device import select_device, setup_process
 
 Form = Callable[[], Tensor]
 
@@ -111,7 +111,7 @@ def layers(rounds: int) -> None:
         contest(f"LSTM layer, batch {batch}, {steps} steps, width {width}", forms, rounds)
 
 
-def training_loop(kind: str, options: dict[str, object], data: Encoded, size: int) -> Callable[[], float]:
+def training_loop(kind: str, options: dict[str, object], data: TokenizedDataset, size: int) -> Callable[[], float]:
     """s2s's own trainer; each call is one update and returns its seconds for each real target token."""
     module = module_of(kind)
     torch.manual_seed(1)
@@ -121,7 +121,7 @@ def training_loop(kind: str, options: dict[str, object], data: Encoded, size: in
         TrainingSettings(updates=10_000, learning_rate=1e-4),
         BatchSettings(tokens=4096),
         SeedSettings(),
-        choose(DeviceSettings(kind="cpu")),
+        select_device(DeviceSettings(kind="cpu")),
     )
     updates = (update.seconds / update.tokens for update in trainer.updates(10_000))
     return partial(next, updates)
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, help="folder with Multi30k's files")
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
-    prepare_process(DeviceSettings(threads=2))
+    setup_process(DeviceSettings(threads=2))
     layers(options.rounds)
     if options.root:
         models(options.root, 3 * options.rounds)

@@ -23,7 +23,7 @@ import torch
 
 from benchmarks.keeping import RESULTS, Told, asked, machines, write, write_tables
 from s2s.data.phrasebook import phrases
-from s2s.run.manifest import git_commit, processor
+from s2s.run.manifest import git_commit, processor_name
 
 _SENTENCES = 500
 
@@ -98,7 +98,8 @@ def measure(run: Path, clients: int, rounds: int, seconds: float, requests: int)
     return {
         "command": f"benchmarks/serving.py {run.name} --clients {clients} --rounds {rounds} --requests {requests}",
         "run": run.name,
-        "machine": f"{processor()}, {os.cpu_count()} cores shared with other work, {torch.get_num_threads()} threads",
+        "machine": f"{processor_name()}, {os.cpu_count()} cores shared with other work, "
+        f"{torch.get_num_threads()} threads",
         "torch": torch.__version__,
         "date": time.strftime("%Y-%m-%d"),
         "commit": commit["commit"] if commit else "",

@@ -19,7 +19,7 @@ from s2s.data import batches
 from s2s.recipe.reading import recipe_path
 from s2s.run.tasks import read
 from s2s.tasks.masked_lm.task import TASK
-from s2s.training.devices import choose, prepare_process
+from s2s.training.device import select_device, setup_process
 from s2s.training.trainer import Trainer
 
 WAYS = {"few widths": batches._WIDTHS, "every width": 1 << 30}
@@ -30,11 +30,11 @@ def measure(recipe_file: Path, overrides: list[str], updates: int, widths: int) 
     """Trains in this process: nothing of it is shared with the other way."""
     batches._WIDTHS = widths
     recipe = read(recipe_path(recipe_file), ["device.threads=1", *overrides])
-    prepare_process(recipe.device)
-    data, computer = TASK.prepare(recipe, (), print), choose(recipe.device)
-    model = TASK.build(recipe, data.tokenizers).to(computer.device)
+    setup_process(recipe.device)
+    data, device_context = TASK.prepare(recipe, (), print), select_device(recipe.device)
+    model = TASK.build(recipe, data.tokenizers).to(device_context.device)
     examples, loss = TASK.examples(recipe, data, model), TASK.loss(recipe)
-    trainer = Trainer(model, examples, loss, recipe.training, recipe.seeds, computer)
+    trainer = Trainer(model, examples, loss, recipe.training, recipe.seeds, device_context)
     shapes, real, began = set(), 0.0, 0.0
     collate = trainer.examples.collate
 

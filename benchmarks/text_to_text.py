@@ -14,9 +14,9 @@ from rich.console import Console
 
 from benchmarks.keeping import ROOT, described, read, write
 from s2s.data.tokenizers import Tokenizer
-from s2s.models.contract import parameter_count
+from s2s.models.base import count_parameters
 from s2s.recipe.reading import recipe_path
-from s2s.run.loaded import load_tokenizers
+from s2s.run.inference import load_tokenizers
 from s2s.run.tasks import read as read_recipe
 from s2s.run.tasks import task_of
 from s2s.run.training import train
@@ -48,7 +48,7 @@ def narrow(recipe: Any, tasks: list[str]) -> int:
 
     def count(one: Any) -> int:
         size = one.tokenizer.size
-        return parameter_count(build_model(one, size, size))
+        return count_parameters(build_model(one, size, size))
 
     whole, heads = count(recipe), recipe.model.heads
     widths = range(2 * heads, recipe.model.width, 2 * heads)

@@ -25,17 +25,17 @@ from torch.nn import functional
 
 from benchmarks.contest import in_turns, multi30k, seconds
 from benchmarks.keeping import asked
-from s2s.data.batches import Batch, collate, plan
-from s2s.data.encoding import Encoded
+from s2s.data.batches import ParallelBatch, collate, make_batches
+from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import PAD
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.models.transformer import Settings, build
 from s2s.nn.embeddings import sinusoids
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
-from s2s.training.devices import choose, prepare_process
-from s2s.training.precision import measure as measure_precision
+from s2s.training.device import select_device, setup_process
+from s2s.training.precision import benchmark_precision as measure_precision
 from s2s.training.trainer import Trainer
 
 WIDTH, HEADS, INNER, LAYERS, TOKENS, RATE = 256, 4, 1024, 3, 4096, 1e-4
@@ -54,7 +54,7 @@ class TutorialTransformer(nn.Module):
         )
         self.register_buffer("positions", sinusoids(512, WIDTH))
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: ParallelBatch) -> Tensor:
         """The label-smoothed loss, averaged over real tokens."""
         read = self._embed(batch.source)
         written = self._embed(batch.target_in)
@@ -77,7 +77,7 @@ class TutorialTransformer(nn.Module):
 
 
 def tutorial_loop(
-    size: int, batches: Iterator[Batch], precision: str = "fp32", rate: float = RATE
+    size: int, batches: Iterator[ParallelBatch], precision: str = "fp32", rate: float = RATE
 ) -> Callable[[], tuple[int, float]]:
     """A plain training loop; each call is one update and returns its real target tokens and its smoothed loss."""
     torch.manual_seed(1)
@@ -98,43 +98,43 @@ def tutorial_loop(
 
 
 def s2s_trainer(
-    data: Encoded, size: int, precision: Precision, rate: float = RATE, tokens: int = TOKENS
-) -> Trainer[Seq2Seq, Batch]:
+    data: TokenizedDataset, size: int, precision: Precision, rate: float = RATE, tokens: int = TOKENS
+) -> Trainer[Seq2Seq, ParallelBatch]:
     """The trainer of s2s."""
     torch.manual_seed(1)
     settings = Settings(
         width=WIDTH, heads=HEADS, feedforward=INNER, encoder_layers=LAYERS, decoder_layers=LAYERS, dropout=0.1
     )
-    model, computer = build(settings, size, size), choose(DeviceSettings(kind="cpu", precision=precision))
+    model, device_context = build(settings, size, size), select_device(DeviceSettings(kind="cpu", precision=precision))
     trainer = translation_trainer(
         model,
         data,
         TrainingSettings(updates=10_000, learning_rate=rate, schedule="constant", warmup=0),
         BatchSettings(tokens=tokens),
         SeedSettings(),
-        computer,
+        device_context,
     )
-    if computer.undecided:
-        trainer.computer = replace(computer, precision=measure_precision(trainer).faster, undecided=False)
+    if device_context.autoselect_precision:
+        trainer.device_context = replace(device_context, precision=measure_precision(trainer).faster, undecided=False)
     return trainer
 
 
-def s2s_loop(data: Encoded, size: int, precision: Precision) -> Callable[[], tuple[int, float]]:
+def s2s_loop(data: TokenizedDataset, size: int, precision: Precision) -> Callable[[], tuple[int, float]]:
     """The trainer of s2s; each call is one update and returns its real target tokens and its plain loss."""
     updates = ((update.tokens, update.loss) for update in s2s_trainer(data, size, precision).updates(10_000))
     return lambda: next(updates)
 
 
-def sorted_batches(data: Encoded, tokens: int = TOKENS) -> Iterator[Batch]:
+def sorted_batches(data: TokenizedDataset, tokens: int = TOKENS) -> Iterator[ParallelBatch]:
     """Batches of similar length under the token budget: the same ones that s2s trains on."""
     epoch = 0
     while True:
-        for rows in plan(data.source_lengths, data.target_lengths, tokens, 1, epoch):
+        for rows in make_batches(data.source_lengths, data.target_lengths, tokens, 1, epoch):
             yield collate(*data.rows(rows), rows)
         epoch += 1
 
 
-def unsorted_batches(data: Encoded, sentences: int) -> Iterator[Batch]:
+def unsorted_batches(data: TokenizedDataset, sentences: int) -> Iterator[ParallelBatch]:
     """Shuffled batches of a fixed number of sentences, padded to the longest."""
     generator = torch.Generator().manual_seed(1)
     while True:
@@ -157,9 +157,9 @@ def main() -> None:
     parser.add_argument("--root", type=Path, required=True, help="folder with Multi30k's files")
     parser.add_argument("--rounds", type=int, default=30)
     options = parser.parse_args()
-    prepare_process(DeviceSettings(threads=2))
+    setup_process(DeviceSettings(threads=2))
     data, tokenizer = multi30k(options.root)
-    batches = plan(data.source_lengths, data.target_lengths, TOKENS, 1, 0)
+    batches = make_batches(data.source_lengths, data.target_lengths, TOKENS, 1, 0)
     sentences = round(len(data) / len(batches))
     contestants = {
         "s2s": s2s_loop(data, tokenizer.size, "auto"),

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, cast
 from s2s.errors import UserError
 from s2s.recipe.reading import recipe_path
 from s2s.recipe.schema import AnyRecipe, BleuTokenizer
-from s2s.run.folder import check_free, check_resumable, folder_of, opened
+from s2s.run.folder import check_free, check_resumable, open_run, run_dir
 from s2s.run.tasks import read
-from s2s.training import threads
+from s2s.training import cpu_affinity
 
 if TYPE_CHECKING:
     import pandas
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from s2s.cli.compare import Planned
     from s2s.evaluation.metrics import Score
     from s2s.run.tasks import AnyTask
-    from s2s.run.trained import Run
-    from s2s.training.update import Update
+    from s2s.run.trained_run import Run
+    from s2s.training.step import StepResult
 
 Overrides = Mapping[str, object]
 """Values by dotted key, as in `{"training.updates": 500}`; they take the place of what a recipe says."""
@@ -45,12 +45,12 @@ def load(run: str | Path, checkpoint: str | None = None, overrides: Overrides | 
     Raises:
         UserError: it is no run, it has no such checkpoint, or a file is damaged.
     """
-    found = opened(Path(run), _words(overrides))
-    from s2s.run.trained import Run
-    from s2s.training.devices import prepare_process
+    found = open_run(Path(run), _words(overrides))
+    from s2s.run.trained_run import Run
+    from s2s.training.device import setup_process
 
     if not _OF_THE_PROCESS.isdisjoint(overrides or {}):
-        prepare_process(found.recipe.device)
+        setup_process(found.recipe.device)
     return Run(found, checkpoint)
 
 
@@ -119,12 +119,16 @@ class Training:
     """
 
     def __init__(
-        self, recipe: "AnyTask", folder: Path, begin: "Callable[[Console], Generator[Update, None, Path]]", quiet: bool
+        self,
+        recipe: "AnyTask",
+        folder: Path,
+        begin: "Callable[[Console], Generator[StepResult, None, Path]]",
+        quiet: bool,
     ) -> None:
         self.recipe, self.folder = recipe, folder
         self._begin, self._quiet = begin, quiet
 
-    def __iter__(self) -> "Iterator[Update]":
+    def __iter__(self) -> "Iterator[StepResult]":
         """Each update, when it is done.
 
         Raises:
@@ -133,9 +137,9 @@ class Training:
         """
         from rich.console import Console
 
-        from s2s.training.devices import prepare_process
+        from s2s.training.device import setup_process
 
-        prepare_process(self.recipe.device)
+        setup_process(self.recipe.device)
         yield from self._begin(Console(quiet=self._quiet))
 
 
@@ -170,13 +174,13 @@ def train(
         check_free(asked, overwrite)
     going_on = Path(cast("str | Path", recipe)) if resume else None
 
-    def begin(console: "Console") -> "Generator[Update, None, Path]":
+    def begin(console: "Console") -> "Generator[StepResult, None, Path]":
         """Loads torch, and begins."""
-        from s2s.run.training import training
+        from s2s.run.training import run_training
 
-        return training(asked, console, overwrite, None, going_on, _words(overrides) if resume else ())
+        return run_training(asked, console, overwrite, None, going_on, _words(overrides) if resume else ())
 
-    return Training(asked, going_on or folder_of(asked), begin, quiet)
+    return Training(asked, going_on or run_dir(asked), begin, quiet)
 
 
 class Comparison:
@@ -250,7 +254,7 @@ class Comparison:
 
         check_cluster(cluster)
         # before torch is loaded
-        with threads.held():
+        with cpu_affinity.save_affinity():
             from rich.console import Console
 
             from s2s.experiments.beginning import begin

@@ -79,12 +79,12 @@ def check_regular(path: Path, remedy: str = "name a file") -> None:
         raise UserError(what, where=str(path), remedy=remedy)
 
 
-def quoted(path: Path) -> str:
+def quote_path(path: Path) -> str:
     """A path as a word of a command that a user may copy into a shell."""
     return shlex.quote(str(path))
 
 
-def told(message: str) -> str:
+def format_message(message: str) -> str:
     """A message as a terminal can show it: characters that cannot be seen are spelt, and what is endless is cut."""
     lines = message.split("\n")
     if len(lines) > _MOST_LINES:

@@ -40,7 +40,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def whole(path: Path, follow: bool = False) -> Iterator[Path]:
+def write_folder_atomically(path: Path, follow: bool = False) -> Iterator[Path]:
     """A place to write a file or a folder that shall stand at `path`: there whole and on the disk, or not at all.
 
     What is at `path` is replaced, and a failure leaves nothing behind.
@@ -81,7 +81,7 @@ def whole(path: Path, follow: bool = False) -> Iterator[Path]:
 
 def write_atomically(path: Path, content: str | bytes, follow: bool = False) -> None:
     """Writes or replaces a file of text (UTF-8, lines as they are) or of bytes; see `whole`."""
-    with whole(path, follow) as place:
+    with write_folder_atomically(path, follow) as place:
         place.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
@@ -182,7 +182,7 @@ def remove(folder: Path) -> None:
     shutil.rmtree(rubbish)
 
 
-def sweep(folder: Path, alone: bool = False) -> None:
+def remove_unfinished(folder: Path, alone: bool = False) -> None:
     """Removes what was left half-written or half-removed in a folder by processes that are no more.
 
     What they had set aside for something new that never came is put back.
@@ -199,7 +199,7 @@ def sweep(folder: Path, alone: bool = False) -> None:
 
 
 @contextmanager
-def locked(path: Path, wait: bool = False) -> Iterator[None]:
+def file_lock(path: Path, wait: bool = False) -> Iterator[None]:
     """Within it, no other process holds this lock; its file stays when it is given back.
 
     Args:
@@ -238,12 +238,12 @@ def _regular(path: Path, flags: int, remedy: str) -> int:
     return handle
 
 
-def full(error: OSError) -> bool:
+def is_disk_full(error: OSError) -> bool:
     """Whether there was no room: on the disk, or within what the user or the process may use of it."""
     return error.errno in _NO_ROOM
 
 
-def explained(error: OSError, where: str = "", remedy: str = "") -> UserError:
+def explain_os_error(error: OSError, where: str = "", remedy: str = "") -> UserError:
     """What the system said of a file, as a message: which, why, and what to do.
 
     Args:
@@ -253,7 +253,7 @@ def explained(error: OSError, where: str = "", remedy: str = "") -> UserError:
     """
     what = error.strerror or str(error)
     place = str(error.filename or where or "a file or standard output")
-    if full(error):
+    if is_disk_full(error):
         return UserError(f"cannot be written: {what}", place, f"make room, then {remedy or 'repeat the command'}")
     return UserError(what, place, "look at the path and at who may use it")
 

@@ -13,7 +13,7 @@ _SPEAKER = "s2s-speaker"
 
 
 @dataclass(frozen=True)
-class Launch:
+class TorchrunProcess:
     """One of the processes that torchrun has started together.
 
     Attributes:
@@ -25,17 +25,17 @@ class Launch:
     """
 
     rank: int
-    size: int
+    world_size: int
     local_rank: int
     local_size: int
     attempt: Path
 
     @property
-    def leads(self) -> bool:
+    def is_main_process(self) -> bool:
         """Whether it is the first."""
         return self.rank == 0
 
-    def speaks(self) -> bool:
+    def claim_error_report(self) -> bool:
         """Whether this process tells why all of them end: the first of its machine to ask, each time they are started.
 
         Asked again, it answers the same.
@@ -57,31 +57,31 @@ class Launch:
         while time.monotonic() < deadline and not (self.attempt / _SPEAKER).exists():
             time.sleep(0.05)
 
-    def begins(self, run: Path) -> None:
+    def record_run(self, run: Path) -> None:
         """Notes that the run in this folder was begun: started again, torchrun's processes go on with it."""
         (self.attempt.parent / _BEGUN).write_text(str(run.resolve()), encoding="utf-8")
 
-    def goes_on_with(self, run: Path) -> bool:
+    def recorded_run(self, run: Path) -> bool:
         """Whether the run in this folder was begun before torchrun had to start its processes again."""
         noted = self.attempt.parent / _BEGUN
         return noted.exists() and noted.read_text(encoding="utf-8") == str(run.resolve())
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The words of a command of s2s as torchrun would start them; what it is told of other machines is left out."""
-        machines = self.size // self.local_size
+        machines = self.world_size // self.local_size
         nodes = ["--nnodes", str(machines), "…"] if machines > 1 else []
         return ["torchrun", *nodes, "--nproc-per-node", str(self.local_size), "-m", "s2s", *words]
 
 
-def launched() -> Launch | None:
+def detect_torchrun() -> TorchrunProcess | None:
     """What torchrun has told this process; None where something else has started it."""
     told = os.environ
     if "TORCHELASTIC_RUN_ID" not in told:
         return None
     try:
-        return Launch(
+        return TorchrunProcess(
             rank=int(told["RANK"]),
-            size=int(told["WORLD_SIZE"]),
+            world_size=int(told["WORLD_SIZE"]),
             local_rank=int(told["LOCAL_RANK"]),
             local_size=int(told["LOCAL_WORLD_SIZE"]),
             # .../attempt_0/3/error.json
@@ -94,13 +94,13 @@ def launched() -> Launch | None:
         ) from None
 
 
-def check_alone(command: str) -> None:
+def check_single_process(command: str) -> None:
     """Refuses what one process does where torchrun has started it.
 
     Raises:
         UserError: torchrun has.
     """
-    if launched() is not None:
+    if detect_torchrun() is not None:
         raise UserError(
             f"torchrun is for `s2s train`; `s2s {command}` is one process",
             remedy=f"leave torchrun out: s2s {command} …",

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from s2s.data.batches import Pairs
-from s2s.data.encoding import Encoded, Lists
-from s2s.data.tokenizers import SPECIALS, Tokenizer
+from s2s.data.batches import ParallelDataset
+from s2s.data.tokenized import RaggedArray, TokenizedDataset
+from s2s.data.tokenizers import SPECIAL_TOKENS, Tokenizer
 from s2s.diagnosis.report import SelfTestReport
 from s2s.diagnosis.self_tests import RESUME, SELF_TESTS, ModelUnderTest, run_self_tests
 from s2s.models.language_model import LanguageModel
 from s2s.recipe.installed import language_settings, module_of
 from s2s.run.tasks import schemas, task_of
-from s2s.tasks.contract import Loaded
+from s2s.tasks.base import LoadedModel
 from s2s.tasks.language_model.data import windows_of
-from s2s.training.devices import choose
+from s2s.training.device import select_device
 from s2s.training.tensor_files import save_weights
 
 __all__ = ["check_model"]
@@ -66,15 +66,17 @@ def _check(name: str, kind: str, settings: Mapping[str, object]) -> SelfTestRepo
     with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as folder:
         model = task.build(recipe, (tokenizer, tokenizer)).eval()
         save_weights(model, Path(folder) / "model.safetensors")
-        run = Loaded(Path(folder), Path(folder), recipe, model, (tokenizer, tokenizer), choose(recipe.device))
+        run = LoadedModel(
+            Path(folder), Path(folder), recipe, model, (tokenizer, tokenizer), select_device(recipe.device)
+        )
         draw = np.random.default_rng(1)
-        texts = [draw.integers(len(SPECIALS), tokenizer.size, length) for length in _LENGTHS]
+        texts = [draw.integers(len(SPECIAL_TOKENS), tokenizer.size, length) for length in _LENGTHS]
         if isinstance(model, LanguageModel):
-            examples = windows_of(recipe, Lists.of(texts))
+            examples = windows_of(recipe, RaggedArray.from_rows(texts))
         else:
             # a model that labels each token needs targets as long as their sources
             targets = texts[:: 1 if model.decoder.one_to_one else -1]
-            examples = Pairs(Encoded.of(texts, targets), recipe.batches)
+            examples = ParallelDataset(TokenizedDataset.from_rows(texts, targets), recipe.batches)
         tests = [test for test in SELF_TESTS if test != RESUME]
         results = run_self_tests(ModelUnderTest(task, run, examples, np.arange(len(texts))), tests)
     return SelfTestReport(f"model {kind}, task {name}, {len(texts)} random examples", results)

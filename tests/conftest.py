@@ -76,12 +76,12 @@ def _quick_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     What several tests share does all of it.
     """
     if _whole(request.path) and "painted" not in request.fixturenames:
-        from s2s.training.precision import GradientTimes
+        from s2s.training.precision import PrecisionBenchmark
 
         dot = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
-        monkeypatch.setattr("s2s.training.drawing.png", lambda figure: dot)
+        monkeypatch.setattr("s2s.training.figures.png", lambda figure: dot)
         monkeypatch.setattr("s2s.files._sync", lambda path: None)
-        monkeypatch.setattr("s2s.run.training.measure", lambda trainer: GradientTimes(fp32=1, bf16=2, threads=1))
+        monkeypatch.setattr("s2s.run.training.measure", lambda trainer: PrecisionBenchmark(fp32=1, bf16=2, threads=1))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -111,9 +111,9 @@ def device():
 
     if "S2S_TEST_DEVICE" in os.environ:
         from s2s.recipe.schema import DeviceSettings
-        from s2s.training.devices import prepare_process
+        from s2s.training.device import setup_process
 
-        prepare_process(DeviceSettings())
+        setup_process(DeviceSettings())
     return torch.device(os.environ.get("S2S_TEST_DEVICE", "cpu"))
 
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from s2s.cli.main import commands
-from s2s.models.contract import parameter_count
+from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build
 from s2s.recipe.page import read_value
 
@@ -48,10 +48,10 @@ def test_the_table_of_variants_tells_their_parameters():
     page = (DOCS / "variants.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]*`) \|.*\| (none|[+−][\d,]+) \|$", page, flags=re.MULTILINE)
     assert len(rows) == 12
-    before = parameter_count(build(plain, 3000, 3000))
+    before = count_parameters(build(plain, 3000, 3000))
     assert f"{before:,} parameters" in page
     for lines, cost in rows:
         changes = dict(line.split(": ") for line in re.findall(r"`([^`]*)`", lines))
         settings = Settings.model_validate(plain.model_dump() | {key: read_value(v) for key, v in changes.items()})
-        found = parameter_count(build(settings, 3000, 3000)) - before
+        found = count_parameters(build(settings, 3000, 3000)) - before
         assert (f"{found:+,}".replace("-", "−") if found else "none") == cost, lines

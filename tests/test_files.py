@@ -15,16 +15,16 @@ from s2s.files import (
     append_to,
     check_unlinked,
     copy_files,
-    explained,
-    locked,
+    explain_os_error,
+    file_lock,
     make_folder,
     open_regular,
     read_file,
     remove,
+    remove_unfinished,
     sha256_of,
-    sweep,
-    whole,
     write_atomically,
+    write_folder_atomically,
 )
 from s2s.tasks.masked_lm.bias import write_preferences
 
@@ -36,10 +36,10 @@ def _names(folder: Path) -> list[str]:
 def test_a_file_is_the_old_one_until_it_is_the_new_one(tmp_path):
     path = tmp_path / "a.txt"
     write_atomically(path, "old")
-    with pytest.raises(IsADirectoryError), whole(path) as place:
+    with pytest.raises(IsADirectoryError), write_folder_atomically(path) as place:
         (place.write_text("ne"), tmp_path.read_text())
     assert path.read_text() == "old"
-    with whole(path) as place:
+    with write_folder_atomically(path) as place:
         place.write_text("new\r\n")
         assert path.read_text() == "old"
     assert path.read_bytes() == b"new\r\n"
@@ -69,7 +69,7 @@ def test_a_pipe_that_has_no_name_of_its_own_is_written_as_it_is():
 
 def test_a_folder_is_replaced_whole(tmp_path):
     for text in ("one", "two"):
-        with whole(tmp_path / "folder") as place:
+        with write_folder_atomically(tmp_path / "folder") as place:
             place.mkdir()
             (place / text).touch()
     assert _names(tmp_path / "folder") == ["two"]
@@ -145,12 +145,12 @@ def test_whenever_a_replacement_is_struck_the_old_folder_or_the_new_one_is_left_
 
 def test_what_was_half_removed_is_never_put_back(tmp_path, monkeypatch):
     for text in ("old", "new"):
-        with monkeypatch.context() as once, whole(tmp_path / "folder") as place:
+        with monkeypatch.context() as once, write_folder_atomically(tmp_path / "folder") as place:
             once.setattr("s2s.files._delete", lambda _path: None)
             (place.mkdir(), (place / text).touch())
     remove(tmp_path / "folder")
     assert len(_names(tmp_path)) == 1
-    sweep(tmp_path)
+    remove_unfinished(tmp_path)
     assert _names(tmp_path) == []
 
 
@@ -158,9 +158,9 @@ def test_what_dead_processes_left_is_swept_and_what_a_living_one_writes_is_not(t
     living = f"{UNFINISHED}{os.getppid()}-a"
     for name in (living, f"{UNFINISHED}999999999-a", f"{UNFINISHED}0000006", f"{UNFINISHED}{os.getpid()}-b", "c"):
         (tmp_path / name).mkdir()
-    sweep(tmp_path)
+    remove_unfinished(tmp_path)
     assert _names(tmp_path) == [living, "c"]
-    sweep(tmp_path, alone=True)
+    remove_unfinished(tmp_path, alone=True)
     assert _names(tmp_path) == ["c"]
 
 
@@ -177,9 +177,9 @@ def test_what_is_being_removed_has_a_name_of_its_own(tmp_path, monkeypatch):
 def test_two_that_write_the_same_lose_nothing_whatever_they_are_called(tmp_path, monkeypatch):
     # as the first processes of two containers, which have one number
     monkeypatch.setattr("s2s.files._owner", lambda: "1.0123abcd")
-    with whole(tmp_path / "cache") as one:
+    with write_folder_atomically(tmp_path / "cache") as one:
         one.mkdir()
-        with whole(tmp_path / "cache") as other:
+        with write_folder_atomically(tmp_path / "cache") as other:
             other.mkdir()
             (other / "second").touch()
         (one / "first").touch()
@@ -194,23 +194,23 @@ def test_what_another_machine_writes_is_swept_after_a_day_of_silence(tmp_path):
         place.mkdir()
         (place / "part").touch()
     os.utime(elsewhere, (0, 0))
-    sweep(tmp_path)
+    remove_unfinished(tmp_path)
     assert _names(tmp_path) == [elsewhere.name]
     os.utime(elsewhere / "part", (0, 0))
     os.utime(elsewhere, (0, 0))
-    sweep(tmp_path)
+    remove_unfinished(tmp_path)
     assert _names(tmp_path) == []
 
 
 def test_a_lock_is_held_by_one_and_counts_only_while_its_file_is_there(tmp_path):
-    with locked(tmp_path / "lock"), pytest.raises(BlockingIOError):
-        locked(tmp_path / "lock").__enter__()
-    with locked(tmp_path / "lock"):
+    with file_lock(tmp_path / "lock"), pytest.raises(BlockingIOError):
+        file_lock(tmp_path / "lock").__enter__()
+    with file_lock(tmp_path / "lock"):
         pass
 
 
 def test_a_full_disk_says_what_to_do():
-    error = explained(OSError(28, "No space left on device"), "runs/a", "go on: s2s train runs/a --resume")
+    error = explain_os_error(OSError(28, "No space left on device"), "runs/a", "go on: s2s train runs/a --resume")
     assert str(error) == (
         "runs/a: cannot be written: No space left on device\n  → make room, then go on: s2s train runs/a --resume"
     )
@@ -222,7 +222,7 @@ def test_a_link_in_a_folder_of_ours_is_never_written_through(tmp_path):
         (tmp_path / name).symlink_to("victim")
     write_atomically(tmp_path / "file", "new")
     assert ((tmp_path / "file").read_text(), (tmp_path / "file").is_symlink()) == ("new", False)
-    with pytest.raises(UserError, match="lock: is a symbolic link"), locked(tmp_path / "lock"):
+    with pytest.raises(UserError, match="lock: is a symbolic link"), file_lock(tmp_path / "lock"):
         pass
     with pytest.raises(UserError, match="log: is a symbolic link"):
         append_to(tmp_path / "log")
@@ -237,7 +237,7 @@ def test_a_linked_folder_in_a_folder_of_ours_is_refused_or_replaced(tmp_path):
     for refuse in (lambda: make_folder(link), lambda: check_unlinked(tmp_path / "run")):
         with pytest.raises(UserError, match="figures: is a symbolic link"):
             refuse()
-    with whole(link) as place:
+    with write_folder_atomically(link) as place:
         place.mkdir()
         (place / "x").touch()
     assert (_names(link), link.is_symlink(), _names(tmp_path / "victim")) == (["x"], False, [])
@@ -267,7 +267,10 @@ def test_a_full_disk_within_a_copied_folder_is_an_error_of_the_system(tmp_path, 
     copy_files(tmp_path / "tokenizer", tmp_path / "copy")
     assert (tmp_path / "copy" / "a.model").read_text() == "x"
     monkeypatch.setattr("shutil.copyfileobj", full)
-    with pytest.raises(OSError, match="No space left") as failed, whole(tmp_path / "checkpoint") as place:
+    with (
+        pytest.raises(OSError, match="No space left") as failed,
+        write_folder_atomically(tmp_path / "checkpoint") as place,
+    ):
         (place.mkdir(), copy_files(tmp_path / "tokenizer", place / "tokenizer"))
     assert (failed.value.errno, failed.value.filename) == (errno.ENOSPC, tmp_path / "checkpoint")
 

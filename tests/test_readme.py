@@ -140,7 +140,7 @@ def test_the_commands_of_the_first_page_are_the_two_of_ci():
 def test_every_command_shown_works(page, folder, monkeypatch):
     monkeypatch.chdir(folder)
     # other processes measure the same, and each would load torch; the search for a rate has tests of its own
-    monkeypatch.setattr("s2s.experiments.comparison.number_for", lambda computer: 1)
+    monkeypatch.setattr("s2s.experiments.comparison.number_for", lambda device_context: 1)
     for name, value in (("RATES", (0.004,)), ("LOWEST", 0.004), ("HIGHEST", 0.004)):
         monkeypatch.setattr(f"s2s.experiments.trials.{name}", value)
     for scale, sizes in tuning.SIZES.items():

@@ -39,12 +39,12 @@ from benchmarks.peers.contestants import ENVIRONMENTS, LEFT_OUT, PARTS, ROOT, Fa
 from benchmarks.peers.measuring import Contest, Measured, measure, note, players_of
 from benchmarks.peers.task import SIDES, SPECIALS, Task
 from benchmarks.peers.telling import table
-from s2s.data.batches import plan
+from s2s.data.batches import make_batches
 from s2s.data.pairs import load, load_split
 from s2s.export.ctranslate2 import vocabulary
-from s2s.files import whole, write_atomically
-from s2s.run.loaded import load as load_run
-from s2s.run.manifest import git_commit, processor
+from s2s.files import write_atomically, write_folder_atomically
+from s2s.run.inference import load as load_run
+from s2s.run.manifest import git_commit, processor_name
 
 WRITER = "peers/__main__"
 _EPOCHS = 8
@@ -79,7 +79,7 @@ def prepare(folder: Path, asked: argparse.Namespace) -> None:
     """Trains s2s briefly, and writes out what everybody is given; the folder is there whole or not at all."""
     if folder.exists():
         return
-    with whole(folder) as place:
+    with write_folder_atomically(folder) as place:
         place.mkdir()
         task = Task(place)
         _s2s("train", ROOT / "recipes" / "multi30k.yaml", f"run.dir={task.run}", *recipe(asked))
@@ -102,7 +102,9 @@ def prepare(folder: Path, asked: argparse.Namespace) -> None:
         source, target = (
             np.array([len(row) + 1 for row in tokenizer.encode_batch(train[each][: asked.pairs])]) for each in sides
         )
-        batches = [rows.tolist() for epoch in range(_EPOCHS) for rows in plan(source, target, asked.tokens, 1, epoch)]
+        batches = [
+            rows.tolist() for epoch in range(_EPOCHS) for rows in make_batches(source, target, asked.tokens, 1, epoch)
+        ]
         task.planned.write_text(json.dumps({"tokens": asked.tokens, "batches": batches}), encoding="utf-8")
         np.savez(task.weights, **{name: value.numpy() for name, value in loaded.model.state_dict().items()})
 
@@ -137,7 +139,7 @@ def begun(asked: argparse.Namespace, unfinished: Path) -> Measured:
         "command": "python -m benchmarks.peers" + (" --small" if asked.small else ""),
         "settings": {key: getattr(asked, key) for key in kept},
         "model": {key.lower(): getattr(given, key) for key in ("WIDTH", "HEADS", "INNER", "LAYERS")},
-        "machine": processor(),
+        "machine": processor_name(),
         "threads": asked.threads,
         "torch": torch.__version__,
         "date": time.strftime("%Y-%m-%d"),

@@ -8,17 +8,17 @@ import torch
 from benchmarks.peers.task import BATCH, BEAM, PENALTY, RATE, Pair, Task, lines
 from benchmarks.peers.turns import Given, Turns, decode, train
 from benchmarks.training import Precision, s2s_trainer
-from s2s.data.encoding import Encoded
+from s2s.data.tokenized import TokenizedDataset
 from s2s.recipe.schema import DeviceSettings
-from s2s.run.folder import opened
-from s2s.training.devices import prepare_process
+from s2s.run.folder import open_run
+from s2s.training.device import setup_process
 
 
-def encoded(task: Task) -> Encoded:
+def encoded(task: Task) -> TokenizedDataset:
     """The training pairs as s2s holds them."""
     numbers = {name: number for number, name in enumerate(task.pieces)}
     sides = ([[numbers[name] for name in text.split(" ")] for text in side] for side in zip(*task.pairs, strict=True))
-    return Encoded.of(*sides)
+    return TokenizedDataset.from_rows(*sides)
 
 
 def training(given: Given) -> None:
@@ -45,12 +45,12 @@ def training(given: Given) -> None:
 
 def decoding(given: Given) -> None:
     """`s2s translate`."""
-    from s2s.run.loaded import line_translator
+    from s2s.run.inference import line_translator
 
     pieces = np.array(given.task.pieces)
     settings = [f"decoding.{key}={value}" for key, value in decoding_settings().items()]
     settings += ["decoding.precision=bf16"] if given.form == "torch in bf16" else []
-    run = opened(given.task.run, [*settings, f"device.threads={given.threads}"], ["translation"])
+    run = open_run(given.task.run, [*settings, f"device.threads={given.threads}"], ["translation"])
     translator, _ = line_translator(run, 1)
     texts = lines(given.task.texts)
 
@@ -68,7 +68,7 @@ def decoding_settings() -> dict[str, float]:
 
 def main() -> None:
     given = Given.read()
-    prepare_process(DeviceSettings(threads=given.threads))
+    setup_process(DeviceSettings(threads=given.threads))
     with torch.inference_mode(given.part == "decoding"):
         {"training": training, "decoding": decoding}[given.part](given)
 

@@ -6,16 +6,16 @@ from benchmarks.peers.ours import encoded
 from benchmarks.peers.task import RATE
 from benchmarks.peers.turns import Given, Turns, named_pairs, train
 from benchmarks.training import sorted_batches, tutorial_loop
-from s2s.data.batches import Batch
-from s2s.data.encoding import Encoded
+from s2s.data.batches import ParallelBatch
+from s2s.data.tokenized import TokenizedDataset
 
 
 def main() -> None:
     given = Given.read()
     pieces, data = given.task.pieces, encoded(given.task)
-    read: list[Batch] = []
+    read: list[ParallelBatch] = []
 
-    def batches(corpus: Encoded) -> Iterator[Batch]:
+    def batches(corpus: TokenizedDataset) -> Iterator[ParallelBatch]:
         for batch in sorted_batches(corpus, given.task.tokens):
             read.append(batch)
             yield batch

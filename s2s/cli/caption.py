@@ -28,20 +28,20 @@ def caption(
     checkpoint: str | None,
 ) -> None:
     """Caption each IMAGE with the model in RUN, one line each; with several images, after the path and a tab."""
-    from s2s.run.folder import opened
+    from s2s.run.folder import open_run
 
-    captioner = opened(run, [f"decoding.beam={beam}"] if beam else [], ["captioning"])
+    captioner = open_run(run, [f"decoding.beam={beam}"] if beam else [], ["captioning"])
     check_output(output)
     check_output(attention, "--attention")
-    from s2s.run.loaded import ready
-    from s2s.tasks.captioning.files import captioned, check_ending
+    from s2s.run.inference import load_for_inference
+    from s2s.tasks.captioning.files import caption_files, check_ending
 
     if attention:
         check_ending(attention)
-    from s2s.decoding.translator import one_line
+    from s2s.decoding.generate import one_line
 
     bad = BadLines("image")
-    found = captioned(ready(captioner, checkpoint), images, attention is not None, bad.refuse)
+    found = caption_files(load_for_inference(captioner, checkpoint), images, attention is not None, bad.refuse)
     if attention and len(found.refused) < len(images):
         found.save(attention)
     if found.length_limited:

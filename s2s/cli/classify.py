@@ -24,18 +24,21 @@ def classify(run: Path, source: IO[bytes], output: Path | None, probabilities: b
     A line is a text or, if RUN was trained on images, the path of an image. One that cannot be read has an empty answer
     and a message; the exit status is then 1.
     """
-    from s2s.run.folder import opened
+    from s2s.run.folder import open_run
 
-    classifier = opened(run, tasks=["classification", "images"])
+    classifier = open_run(run, tasks=["classification", "images"])
     check_output(output)
     prompt = told_to_wait(run, source)
-    from s2s.run.loaded import ready
+    from s2s.run.inference import load_for_inference
     from s2s.run.tasks import task_of
-    from s2s.tasks.classify_lines import classified
-    from s2s.tasks.labelled import Labelling
+    from s2s.tasks.classification_base import ClassificationTask
+    from s2s.tasks.classify_lines import classify_lines
 
-    loaded, task = ready(classifier, checkpoint), cast(Labelling[Any, Any], task_of(classifier.recipe))
+    loaded, task = (
+        load_for_inference(classifier, checkpoint),
+        cast(ClassificationTask[Any, Any], task_of(classifier.recipe)),
+    )
     bad, tell = BadLines(), partial(click.echo, err=True)
     arriving = chunks(source, _LINES_AT_ONCE, bad, prompt)
-    found = classified(task, loaded, arriving, probabilities, bad.refuse, source.isatty(), tell)
+    found = classify_lines(task, loaded, arriving, probabilities, bad.refuse, source.isatty(), tell)
     write_all(found, output, bad)

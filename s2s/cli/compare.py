@@ -14,14 +14,14 @@ import click
 from s2s.cli import options
 from s2s.cli.contenders import contenders, folder_of, is_contender, is_of_a_model, own_settings
 from s2s.contender import kind_of
-from s2s.errors import UserError, quoted
+from s2s.errors import UserError, quote_path
 from s2s.questions import TABLES, Plan, Profile, Task, experiments_of, plan_of
 from s2s.recipe.reading import check_count, recipe_path
 from s2s.recipe.schema import FineTunedRecipe
 from s2s.recipe.wording import suggestion
 from s2s.results import Summary
 from s2s.run.tasks import read
-from s2s.training import threads
+from s2s.training import cpu_affinity
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
@@ -98,7 +98,7 @@ def compare(
         check_resumes(asked)
     check_cluster(cluster)
     # before torch is loaded
-    with threads.held():
+    with cpu_affinity.save_affinity():
         _measure(planned, resume or Path(), asked, cluster, cost)
 
 
@@ -122,7 +122,7 @@ def _measure(planned: Planned | None, resumed: Path, asked: Order, cluster: str 
         if planned:
             begin(folder, planned.base, summary, click.echo)
         go_on(folder, Console(), connected, summary, limit)
-    click.echo(f"report:  {draw(folder)}\ncurves:  tensorboard --logdir {quoted(folder)}")
+    click.echo(f"report:  {draw(folder)}\ncurves:  tensorboard --logdir {quote_path(folder)}")
     check_concluded(folder)
 
 
@@ -299,7 +299,7 @@ def _check_recipe(base: "AnyTask", task: Task, named: Path | None) -> None:
         raise UserError(
             f"{named} is a recipe of task {base.task}, not {task}",
             where=_NAMED_BY[task],
-            remedy=f"name it with {other} {quoted(named or Path())}"
+            remedy=f"name it with {other} {quote_path(named or Path())}"
             if other
             else "models are compared on translation (--recipe) and on classification (--task)",
         )

@@ -19,7 +19,7 @@ def data() -> None:
 def check(recipe: Path, overrides: tuple[str, ...]) -> None:
     """Check a corpus for common faults: empty and unequal lines, duplicates, test pairs in the training data."""
     from s2s.recipe.reading import recipe_path
-    from s2s.run.inspection import inspected
+    from s2s.run.data_check import inspected
     from s2s.run.tasks import read
 
     click.echo(inspected(read(recipe_path(recipe), overrides)))

@@ -40,17 +40,17 @@ def diagnose(
 
     Exit status: 0 if no self-test fails, 1 if one fails. Signs do not change the exit status.
     """
-    from s2s.run.folder import opened
+    from s2s.run.folder import open_run
 
-    found = opened(run, overrides)
+    found = open_run(run, overrides)
     check_output(file, "--json")
     from rich.console import Console
 
     from s2s.diagnosis.report import diagnose as diagnosis_of
-    from s2s.training.progress import meter, silent
+    from s2s.training.progress import no_progress_bar, progress_bar
 
     console = Console(stderr=True)
-    shown = meter(console) if console.is_terminal else silent
+    shown = progress_bar(console) if console.is_terminal else no_progress_bar
     report = diagnosis_of(found, checkpoint, split, examples, only, partial(click.echo, err=True), shown)
     click.echo(printable(str(report)))
     if file:

@@ -114,18 +114,18 @@ def evaluate(
     files = _source_and_references(source, references)
     if files and split:
         raise UserError(f"{split} is not scored: --source takes its place", "--split", "leave out one of them")
-    from s2s.run.folder import opened_together
+    from s2s.run.folder import open_runs
 
     paths, overrides = options.paths_and_overrides(words)
     overrides += [f"decoding.beam={beam}"] if beam else []
     options.check_overrides(overrides)
     given = {"--beam": beam, "--lowercase": lowercase, "--source": files, "--tokenize": tokenizer}
-    runs = opened_together(paths, overrides, given)
-    from s2s.run.loaded import score_together
-    from s2s.tasks.contract import Scoring
+    runs = open_runs(paths, overrides, given)
+    from s2s.run.inference import score_together
+    from s2s.tasks.base import EvaluationOptions
 
     evaluations, comparisons = score_together(
-        runs, Scoring(split or "test", lowercase, files, tokenizer), checkpoint, partial(click.echo, err=True)
+        runs, EvaluationOptions(split or "test", lowercase, files, tokenizer), checkpoint, partial(click.echo, err=True)
     )
     show_all(file, {"evaluations": evaluations, "comparisons": comparisons})
 
@@ -151,28 +151,28 @@ def _score_files(
 
     check_there(*systems, *references)
     _check_different([*systems, *references])
-    say = partial(click.echo, err=True)
-    scores, comparisons = score_files(systems, references, lowercase, names, tokenizer or "auto", say)
+    print_fn = partial(click.echo, err=True)
+    scores, comparisons = score_files(systems, references, lowercase, names, tokenizer or "auto", print_fn)
     show_all(file, {"scores": scores, "comparisons": comparisons})
 
 
 def _probe(words: Sequence[str], bias: Path | None, induction: int | None, checkpoint: str | None) -> None:
-    from s2s.run.folder import opened
+    from s2s.run.folder import open_run
 
     paths, overrides = options.paths_and_overrides(words)
     if len(paths) != 1 or overrides:
         raise UserError("a probe takes one RUN and no overrides", remedy="s2s evaluate RUN --bias FILE")
-    model = opened(paths[0], tasks=["masked-lm" if bias else "language-model"])
-    from s2s.run.loaded import ready
+    model = open_run(paths[0], tasks=["masked-lm" if bias else "language-model"])
+    from s2s.run.inference import load_for_inference
 
     if bias is not None:
         from s2s.tasks.masked_lm.bias import probe as probe_bias
 
-        click.echo(str(probe_bias(ready(model, checkpoint), bias)))
+        click.echo(str(probe_bias(load_for_inference(model, checkpoint), bias)))
     elif induction is not None:
         from s2s.tasks.language_model.induction import probe as probe_induction
 
-        click.echo(str(probe_induction(ready(model, checkpoint), induction)))
+        click.echo(str(probe_induction(load_for_inference(model, checkpoint), induction)))
 
 
 def _source_and_references(source: Path | None, references: tuple[Path, ...]) -> tuple[Path, ...] | None:

@@ -32,6 +32,6 @@ def export(run: Path, to: str, output: Path, quantization: str | None, overwrite
     """
     from s2s.export.exportable import Format
     from s2s.export.folder import export as write
-    from s2s.run.folder import opened
+    from s2s.run.folder import open_run
 
-    click.echo(write(opened(run), cast(Format, to), output, quantization, checkpoint, overwrite))
+    click.echo(write(open_run(run), cast(Format, to), output, quantization, checkpoint, overwrite))

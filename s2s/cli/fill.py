@@ -27,13 +27,13 @@ def fill(run: Path, text: str, pieces: int, best: int, words: str | None, checkp
     choices = words.split("/") if words is not None else []
     if words is not None and len(choices) < 2:
         raise UserError("has fewer than two words", f"--words {words}", "separate words by /, as in her/his")
-    from s2s.run.folder import opened
+    from s2s.run.folder import open_run
 
-    model = opened(run, tasks=["masked-lm"])
-    from s2s.run.loaded import ready
-    from s2s.tasks.lines import TooLong
+    model = open_run(run, tasks=["masked-lm"])
+    from s2s.run.inference import load_for_inference
+    from s2s.tasks.line_translation import TooLong
     from s2s.tasks.masked_lm.filling import fill_blank, weigh
 
-    loaded, tell = ready(model, checkpoint), partial(click.echo, err=True)
+    loaded, tell = load_for_inference(model, checkpoint), partial(click.echo, err=True)
     click.echo(printable(str(weigh(loaded, text, choices) if choices else fill_blank(loaded, text, pieces, best))))
     TooLong(loaded.recipe.batches.max_length, tell, True, "shorten {}").add(len(loaded.tokenizers[0].encode(text)))

@@ -63,27 +63,34 @@ def generate(
     Without PROMPT, continue each line of the input; an empty line starts a document. Text is printed while it is
     generated. With several texts per prompt, each is one line, with spaces instead of line breaks.
     """
-    from s2s.run.folder import opened
+    from s2s.run.folder import open_run
 
     if prompt is not None and click.get_current_context().get_parameter_source("source") is not _BY_DEFAULT:
         raise UserError("PROMPT is what is gone on with", "--input", "leave one of them out")
-    model = opened(run, tasks=["language-model"])
+    model = open_run(run, tasks=["language-model"])
     check_output(output)
     wait = told_to_wait(run, source) if prompt is None else lambda: None
-    from s2s.decoding.translator import one_line
-    from s2s.run.loaded import ready
-    from s2s.tasks.language_model.generation import Sampling, Writing, answers, generated, growing, too_long_prompts
+    from s2s.decoding.generate import one_line
+    from s2s.run.inference import load_for_inference
+    from s2s.tasks.language_model.generation import (
+        Sampling,
+        Writing,
+        answers,
+        generate_texts,
+        grow_text,
+        too_long_prompts,
+    )
 
-    loaded = ready(model, checkpoint)
+    loaded = load_for_inference(model, checkpoint)
     asked = Writing(Sampling(temperature, top_k, top_p), max_tokens, count, seed)
     tell = partial(click.echo, err=True)
     if prompt is not None and count == 1 and output is None:
-        show_text(itertools.chain(growing(loaded, prompt, asked), ["\n"]))
+        show_text(itertools.chain(grow_text(loaded, prompt, asked), ["\n"]))
         too_long_prompts(loaded, True, tell).add(len(loaded.tokenizers[0].encode(prompt)))
         return
     if prompt is not None:
         with lines_to(output) as write:
-            for text in generated(loaded, prompt, asked):
+            for text in generate_texts(loaded, prompt, asked):
                 write(text if count == 1 else one_line(text))
         too_long_prompts(loaded, True, tell).add(len(loaded.tokenizers[0].encode(prompt)))
         return

@@ -11,7 +11,7 @@ from s2s.errors import UserError, printable
 from s2s.files import write_atomically
 
 if TYPE_CHECKING:
-    from s2s.interpretability.inspection import Focus, Inspection
+    from s2s.inspection.inspection import Inspection, InspectionRequest
 
 _PICTURES = (".png", ".svg", ".pdf")
 _LINES_AT_ONCE = 64
@@ -90,19 +90,19 @@ def inspect(
         _align(run, source, reference, output, layer, checkpoint)
         return
     _check(output, inputs, translation, row)
-    from s2s.run.folder import opened
+    from s2s.run.folder import open_run
 
-    model = opened(run)
+    model = open_run(run)
     if translation is not None and model.recipe.task != "translation":
         raise UserError(f"a run of task {model.recipe.task} translates nothing", "--translation", "leave it out")
     if task is not None and model.recipe.task != "text-to-text":
         raise UserError(f"a run of task {model.recipe.task} does that alone", "--task", "leave it out")
-    from s2s.interpretability.inspection import Focus
-    from s2s.run.loaded import look_into
+    from s2s.inspection.inspection import InspectionRequest
+    from s2s.run.inference import inspect_input
 
     example = 0 if row is None else row - 1
-    focus = Focus(inputs, None, example, translation, -1 if layer is None else layer, head, word, task=task)
-    found = look_into(model, focus, checkpoint)
+    focus = InspectionRequest(inputs, None, example, translation, -1 if layer is None else layer, head, word, task=task)
+    found = inspect_input(model, focus, checkpoint)
     if output is not None:
         write_atomically(output, _as_file(found, focus, output.suffix), follow=True)
     click.echo(printable(str(found)))
@@ -111,9 +111,9 @@ def inspect(
 def _align(
     run: Path, source: IO[bytes], reference: Path | None, output: Path | None, layer: int | None, checkpoint: str | None
 ) -> None:
-    from s2s.run.folder import opened
+    from s2s.run.folder import open_run
 
-    translator = opened(run, tasks=["translation"])
+    translator = open_run(run, tasks=["translation"])
     targets = None
     if reference is not None:
         from s2s.data.text_files import check_there, lines
@@ -121,25 +121,25 @@ def _align(
         check_there(reference)
         targets = lines(reference)
     prompt = told_to_wait(run, source)
-    from s2s.run.loaded import ready
-    from s2s.tasks.translation.attention import aligned
+    from s2s.run.inference import load_for_inference
+    from s2s.tasks.translation.attention import align_lines
 
     bad = BadLines()
-    arriving, loaded = chunks(source, _LINES_AT_ONCE, bad, prompt), ready(translator, checkpoint)
-    write_all(aligned(loaded, arriving, bad.refuse, targets, -1 if layer is None else layer), output, bad)
+    arriving, loaded = chunks(source, _LINES_AT_ONCE, bad, prompt), load_for_inference(translator, checkpoint)
+    write_all(align_lines(loaded, arriving, bad.refuse, targets, -1 if layer is None else layer), output, bad)
 
 
-def _as_file(found: "Inspection", focus: "Focus", ending: str) -> str | bytes:
+def _as_file(found: "Inspection", focus: "InspectionRequest", ending: str) -> str | bytes:
     if ending == ".html":
-        from s2s.interpretability.page import page
+        from s2s.inspection.page import page
 
         return page(found)
     if ending == ".json":
         return found.to_json()
-    from s2s.interpretability.figure import inspection_picture
-    from s2s.training.drawing import drawn
+    from s2s.inspection.figure import inspection_picture
+    from s2s.training.figures import render_figure
 
-    return drawn(inspection_picture(found, focus), ending[1:])
+    return render_figure(inspection_picture(found, focus), ending[1:])
 
 
 def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None, row: int | None) -> None:

@@ -14,8 +14,8 @@ from typing import IO, Any
 
 import click
 
-from s2s.errors import UserError, printable, told
-from s2s.files import whole, write_atomically
+from s2s.errors import UserError, format_message, printable
+from s2s.files import write_atomically, write_folder_atomically
 
 # a line of this length is no text, and one of /dev/zero has no end
 _LONGEST = 1 << 24
@@ -42,7 +42,7 @@ class BadLines:
         """Reports what is wrong with an input, by its row from 0 on."""
         self.count += 1
         if self.count <= _SHOWN:
-            click.echo(told(f"{self.noun} {row + 1}: {message}"), err=True)
+            click.echo(format_message(f"{self.noun} {row + 1}: {message}"), err=True)
 
     def exit(self) -> None:
         """Ends the command with status 1 if there was such a line."""
@@ -176,7 +176,7 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], None]]:
             error.filename = error.filename or str(path or "standard output")
             raise
         return
-    with whole(path, follow=True) as place, place.open("w", encoding="utf-8", newline="\n") as file:
+    with write_folder_atomically(path, follow=True) as place, place.open("w", encoding="utf-8", newline="\n") as file:
         yield lambda line: print(line, file=file)
 
 

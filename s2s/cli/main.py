@@ -12,9 +12,9 @@ import click
 
 import s2s
 from s2s.cli.options import REPLACED, Command
-from s2s.errors import Stopped, UserError, told
-from s2s.files import explained
-from s2s.launch import check_alone, launched
+from s2s.errors import Stopped, UserError, format_message
+from s2s.files import explain_os_error
+from s2s.launch import check_single_process, detect_torchrun
 
 # the help of each command; its module here has the same name, but for report
 _COMMANDS = {
@@ -84,7 +84,7 @@ class LazyGroup(Group):
         if cmd_name not in _COMMANDS:
             return None
         if cmd_name != "train":
-            check_alone(cmd_name)
+            check_single_process(cmd_name)
         return getattr(importlib.import_module(f"s2s.cli.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -130,7 +130,7 @@ def main() -> None:
     except OSError as error:
         if error.errno is None:
             raise
-        _tell(str(explained(error)))
+        _tell(str(explain_os_error(error)))
         sys.exit(2)
     except ImportError as error:
         if not any(words in str(error) for words in _NO_ROOM_FOR_LIBRARIES):
@@ -140,11 +140,11 @@ def main() -> None:
         sys.exit(2)
     except (RuntimeError, MemoryError) as error:
         # torch is there already, but for a mistake of ours that happened before
-        from s2s.training.devices import out_of_memory, without_places
+        from s2s.training.device import is_out_of_memory, strip_source_locations
 
-        if not out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
-        _tell(str(UserError(f"no memory: {without_places(error)}", remedy=_SMALLER)))
+        _tell(str(UserError(f"no memory: {strip_source_locations(error)}", remedy=_SMALLER)))
         sys.exit(2)
     finally:
         _let_go_of_output()
@@ -161,11 +161,11 @@ def _check_current_folder() -> None:
 def _tell(message: str) -> None:
     """Of several processes that torchrun has started, which end together, one tells why."""
     try:
-        launch = launched()
+        launch = detect_torchrun()
     except UserError:
         launch = None
-    if launch is None or launch.speaks():
-        click.echo(told(message), err=True)
+    if launch is None or launch.claim_error_report():
+        click.echo(format_message(message), err=True)
 
 
 def _open_what_is_closed() -> None:

@@ -60,14 +60,16 @@ def translate(
         raise UserError(
             "--validation-source and the like go with two files of lines", remedy="use --validation, --test"
         )
-    from s2s.tasks.fitting import Splits
-    from s2s.tasks.translation.fitting import fitted_translation
+    from s2s.tasks.recipe_generation import Splits
+    from s2s.tasks.translation.recipe_generation import generate_translation_recipe
 
     if data:
-        _write(output, overwrite, lambda: fitted_translation(output.stem, Splits(data, *held_out), source, target))
+        _write(
+            output, overwrite, lambda: generate_translation_recipe(output.stem, Splits(data, *held_out), source, target)
+        )
     else:
         lines = Path(source or ""), Path(target or "")
-        _write(output, overwrite, lambda: fitted_translation(output.stem, Splits(lines, *held_out)))
+        _write(output, overwrite, lambda: generate_translation_recipe(output.stem, Splits(lines, *held_out)))
 
 
 @new.command(epilog=options.examples("s2s new classify --data labelled.tsv --text en --label kind --output k.yaml"))
@@ -88,10 +90,14 @@ def classify(
     overwrite: bool,
 ) -> None:
     """Write a classification recipe for a table of labelled texts."""
-    from s2s.tasks.classification.fitting import fitted_classification
-    from s2s.tasks.fitting import Splits
+    from s2s.tasks.classification.recipe_generation import generate_classification_recipe
+    from s2s.tasks.recipe_generation import Splits
 
-    _write(output, overwrite, lambda: fitted_classification(output.stem, Splits(data, validation, test), text, label))
+    _write(
+        output,
+        overwrite,
+        lambda: generate_classification_recipe(output.stem, Splits(data, validation, test), text, label),
+    )
 
 
 @new.command()
@@ -102,10 +108,10 @@ def classify(
 @_overwrite
 def images(data: Path, validation: Path | None, test: Path | None, output: Path, overwrite: bool) -> None:
     """Write an image classification recipe for `cat/1.png`, `train/cat/1.png`, or IDX files as of MNIST."""
-    from s2s.tasks.fitting import Splits
-    from s2s.tasks.images.fitting import fitted_images
+    from s2s.tasks.images.recipe_generation import generate_image_recipe
+    from s2s.tasks.recipe_generation import Splits
 
-    _write(output, overwrite, lambda: fitted_images(output.stem, Splits(data, validation, test)))
+    _write(output, overwrite, lambda: generate_image_recipe(output.stem, Splits(data, validation, test)))
 
 
 @new.command()
@@ -121,10 +127,10 @@ def text(
     data: Path, text: str | None, validation: Path | None, test: Path | None, output: Path, overwrite: bool
 ) -> None:
     """Write a language-model recipe for texts without labels."""
-    from s2s.tasks.fitting import Splits
-    from s2s.tasks.language_model.fitting import fitted_language_model
+    from s2s.tasks.language_model.recipe_generation import generate_language_model_recipe
+    from s2s.tasks.recipe_generation import Splits
 
-    _write(output, overwrite, lambda: fitted_language_model(output.stem, Splits(data, validation, test), text))
+    _write(output, overwrite, lambda: generate_language_model_recipe(output.stem, Splits(data, validation, test), text))
 
 
 def _given(split: str, table: Path | None, source: Path | None, target: Path | None) -> Path | tuple[Path, Path] | None:

@@ -96,18 +96,18 @@ def serve(
 
     Concurrent requests are batched. On SIGTERM the server answers all accepted requests and exits.
     """
-    from s2s.run.folder import opened
+    from s2s.run.folder import open_run
 
-    found = [opened(run, tasks=["translation", "text-to-text", "classification"]) for run in runs]
+    found = [open_run(run, tasks=["translation", "text-to-text", "classification"]) for run in runs]
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
         raise UserError(f"the server needs {', '.join(missing)}", remedy="in the repository: pip install -e '.[serve]'")
     from s2s.serving.guard import Hosts
-    from s2s.serving.listening import bound, names_of, serve
+    from s2s.serving.listening import bind_socket, names_of, serve
     from s2s.serving.messages import Limits
 
     # as they were asked for: what was fetched or converted lies in a cache, under a number
     named = dict(zip(names_of(runs), found, strict=True))
-    place = bound(host, port)
+    place = bind_socket(host, port)
     click.echo(f"loading {', '.join(map(str, runs))} …", err=True)
     limits = Limits(
         lines=lines,

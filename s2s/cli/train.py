@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from s2s.cli import options
-from s2s.errors import quoted
-from s2s.launch import Launch, launched
+from s2s.errors import quote_path
+from s2s.launch import TorchrunProcess, detect_torchrun
 
 
 @options.command(
@@ -28,29 +28,29 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
     With --resume, RECIPE is the folder of a run; the result is the same as without the stop. Then data.* and device.*
     can name a new place of the data and another device, and training.updates a new number of steps.
     """
-    launch = launched()
-    if launch and not launch.leads:
+    launch = detect_torchrun()
+    if launch and not launch.is_main_process:
         _follow(launch)
         return
-    from s2s.run.starting import carried_out, planned
+    from s2s.run.plan import execute_plan, plan_training
     from s2s.run.tasks import schema_of
 
-    start = planned(recipe, overrides, resuming, overwrite, overfitting, launch)
+    start = plan_training(recipe, overrides, resuming, overwrite, overfitting, launch)
     # before imports that take a minute on a loaded machine
     click.echo(f"going on with {start.folder}: loading …" if start.folder else f"{start.recipe.name}: loading …")
     sys.stdout.flush()
-    folder = carried_out(start, launch, click.echo)
+    folder = execute_plan(start, launch, click.echo)
     if folder is None:
         return
     if use := schema_of(start.recipe).use:
-        click.echo(use.format(quoted(folder)))
-    click.echo(f"curves:     tensorboard --logdir {quoted(folder.parent)}")
+        click.echo(use.format(quote_path(folder)))
+    click.echo(f"curves:     tensorboard --logdir {quote_path(folder.parent)}")
 
 
-def _follow(launch: Launch) -> None:
+def _follow(launch: TorchrunProcess) -> None:
     """One of several processes, and not the first, hears from that one what to do."""
-    from s2s.run.following import follow
-    from s2s.training.ranks import joined
+    from s2s.run.worker import run_worker
+    from s2s.training.distributed import init_distributed
 
-    with joined(launch) as ranks:
-        follow(ranks)
+    with init_distributed(launch) as distributed:
+        run_worker(distributed)

@@ -12,7 +12,7 @@ from s2s.cli.lines import BadLines, check_output, chunks, told_to_wait, write_al
 from s2s.errors import UserError
 
 if TYPE_CHECKING:
-    from s2s.run.folder import Opened
+    from s2s.run.folder import RunConfig
 
 _BATCHES = 50  # read ahead
 
@@ -55,12 +55,12 @@ def translate(
 
     A line that cannot be read has an empty translation and a message; the exit status is then 1.
     """
-    from s2s.run.folder import opened
+    from s2s.run.folder import open_run
 
     changes = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
     changes = {key: value for key, value in changes.items() if value is not None}
     overrides = [f"decoding.{key}={value}" for key, value in changes.items()]
-    translator = opened(run, overrides, ["translation", "text-to-text"])
+    translator = open_run(run, overrides, ["translation", "text-to-text"])
     _check_use(translator, name, before)
     if translator.recipe.task == "text-to-text":
         _check_answers(translator, name, nbest, changes)
@@ -70,23 +70,23 @@ def translate(
     bad = BadLines()
     arriving = chunks(source, recipe.decoding.batch * _BATCHES, bad, prompt)
     if recipe.task == "text-to-text":
-        from s2s.run.loaded import ready
-        from s2s.tasks.text_to_text.use import written
+        from s2s.run.inference import load_for_inference
+        from s2s.tasks.text_to_text.use import generate_answers
 
-        loaded = ready(translator, checkpoint)
-        write_all(written(loaded, name, arriving, nbest, source.isatty(), tell, bad.refuse), output, bad)
+        loaded = load_for_inference(translator, checkpoint)
+        write_all(generate_answers(loaded, name, arriving, nbest, source.isatty(), tell, bad.refuse), output, bad)
         return
-    from s2s.run.loaded import line_translator
-    from s2s.tasks.lines import translated
+    from s2s.run.inference import line_translator
+    from s2s.tasks.line_translation import translate_lines
 
     prefix = recipe.data.prefix if before is None else before
     found, seen = line_translator(translator, nbest, checkpoint)
     if note := found.precision_note():
         tell(note)
-    write_all(translated(found, seen, arriving, source.isatty(), tell, prefix, bad.refuse), output, bad)
+    write_all(translate_lines(found, seen, arriving, source.isatty(), tell, prefix, bad.refuse), output, bad)
 
 
-def _check_use(run: "Opened", name: str | None, before: str | None) -> None:
+def _check_use(run: "RunConfig", name: str | None, before: str | None) -> None:
     """Refuse options without effect before anything heavy is imported."""
     several = run.recipe.task == "text-to-text"
     if name is not None and not several:
@@ -95,7 +95,7 @@ def _check_use(run: "Opened", name: str | None, before: str | None) -> None:
         raise UserError("says nothing to runs of text-to-text", where=f"--prefix {before}", remedy="use --task")
 
 
-def _check_answers(run: "Opened", name: str | None, nbest: int, changes: Mapping[str, object]) -> None:
+def _check_answers(run: "RunConfig", name: str | None, nbest: int, changes: Mapping[str, object]) -> None:
     """Refuse an unknown task of a text-to-text run, and options without effect on tasks with fixed answers."""
     from s2s.tasks.text_to_text.use import check_chosen, task_named
 

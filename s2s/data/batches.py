@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
-from s2s.data.encoding import Encoded
-from s2s.data.examples import Collated, Examples, Plan, batches_for
+from s2s.data.dataset import BaseBatch, Examples, Plan, batches_per_step
+from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
 from s2s.recipe.pairs import BatchSettings
@@ -32,7 +32,7 @@ _WIDTHS = 16
 
 
 @dataclass(frozen=True)
-class Batch(Collated):
+class ParallelBatch(BaseBatch):
     """Pairs of pieces, padded with `PAD` to the longest of each side; the loss is divided by the real target pieces.
 
     Attributes:
@@ -50,7 +50,7 @@ class Batch(Collated):
     target_valid: Bool[Tensor, "batch target"]
 
 
-def plan(source_lengths: Lengths, target_lengths: Lengths, budget: int, seed: int, epoch: int) -> Plan:
+def make_batches(source_lengths: Lengths, target_lengths: Lengths, budget: int, seed: int, epoch: int) -> Plan:
     """Which pairs make which batch in an epoch: every pair once, and no batch over budget.
 
     Pairs are sorted by their longer side, which decides what a batch costs, and among equals by how much longer the
@@ -82,12 +82,12 @@ def plan(source_lengths: Lengths, target_lengths: Lengths, budget: int, seed: in
     difference = target_lengths.astype(np.int64) - source_lengths + _JITTER * generator.random(len(longest))
     turned = (longest + generator.integers(2)) % 2 == 1
     order = np.lexsort((np.where(turned, -difference, difference), longest))
-    batches = cut_off(order, longest[order], budget)
+    batches = split_by_budget(order, longest[order], budget)
     shuffled = [batches[i] for i in generator.permutation(len(batches))]
-    return worst_first(shuffled, source_lengths, target_lengths) if epoch == 0 else shuffled
+    return largest_first(shuffled, source_lengths, target_lengths) if epoch == 0 else shuffled
 
 
-def cut_off(order: np.ndarray, widths: Lengths, budget: int, most: int | None = None) -> Plan:
+def split_by_budget(order: np.ndarray, widths: Lengths, budget: int, most: int | None = None) -> Plan:
     """Batches of successive examples, each as large as the limits allow, and of one example at least.
 
     Args:
@@ -118,7 +118,7 @@ def widths_for(lengths: Lengths, most: int) -> Lengths:
     return np.minimum(-(-lengths // steps) * steps, most)
 
 
-def worst_first(batches: Plan, source_lengths: Lengths, target_lengths: Lengths) -> Plan:
+def largest_first(batches: Plan, source_lengths: Lengths, target_lengths: Lengths) -> Plan:
     """The batches, that with most positions first and that with most pairs of positions second."""
     widths = np.array([(source_lengths[rows].max(), target_lengths[rows].max()) for rows in batches], dtype=np.int64)
     sizes = np.array([len(rows) for rows in batches])
@@ -128,7 +128,7 @@ def worst_first(batches: Plan, source_lengths: Lengths, target_lengths: Lengths)
     return [batches[i] for i in worst] + [rows for i, rows in enumerate(batches) if i not in worst]
 
 
-def accumulated(batches: Plan, target_lengths: Lengths, tokens_per_update: int) -> int:
+def count_accumulation_steps(batches: Plan, target_lengths: Lengths, tokens_per_update: int) -> int:
     """How many batches have about as many target tokens together, `EOS` counted; see `batches_for`.
 
     Raises:
@@ -136,17 +136,17 @@ def accumulated(batches: Plan, target_lengths: Lengths, tokens_per_update: int) 
     """
     usual = sum(int(target_lengths[rows].sum()) for rows in batches) / max(len(batches), 1)
     remedy = f"divide batches.tokens by {usual / tokens_per_update:.1f}"
-    return batches_for(tokens_per_update, usual, "target tokens", "tokens_per_update", remedy)
+    return batches_per_step(tokens_per_update, usual, "target tokens", "tokens_per_update", remedy)
 
 
-def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -> Batch:
+def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -> ParallelBatch:
     """Makes a batch of pairs, of whose pieces none is a special one; the indices are their rows in the corpus."""
     source, source_valid = _padded(sources)
     target_out, target_valid = _padded(targets)
     target_in = np.full_like(target_out, BOS)
     target_in[:, 1:] = np.where(target_valid[:, 1:], target_out[:, :-1], PAD)
     tokens = int(target_valid.sum())
-    return Batch(
+    return ParallelBatch(
         indices=torch.from_numpy(np.array(indices, dtype=np.int64)),
         count=tokens,
         tokens=tokens,
@@ -201,7 +201,7 @@ def windows(
     return texts, first, last - first
 
 
-class Pairs(Examples[Batch]):
+class ParallelDataset(Examples[ParallelBatch]):
     """The pairs of a corpus under a recipe's limits.
 
     An update learns from `tokens_per_update` target tokens, or `batches.tokens` when None.
@@ -210,13 +210,13 @@ class Pairs(Examples[Batch]):
         UserError: all pairs are longer than `batches.max_length`.
     """
 
-    noun: ClassVar[str] = "training pairs"
+    item_name: ClassVar[str] = "training pairs"
 
-    def __init__(self, data: Encoded, batches: BatchSettings, tokens_per_update: int | None = None) -> None:
+    def __init__(self, data: TokenizedDataset, batches: BatchSettings, tokens_per_update: int | None = None) -> None:
         self.data = data
         self.tokens = batches.tokens
         self.wanted = tokens_per_update or batches.tokens
-        self.kept, self.left_out = data.within(batches.max_length)
+        self.kept, self.num_skipped = data.within(batches.max_length)
         if not len(self.kept):
             raise UserError(
                 f"all {len(data):,} training pairs are longer than {batches.max_length} pieces",
@@ -227,20 +227,20 @@ class Pairs(Examples[Batch]):
     def __len__(self) -> int:
         return len(self.data)
 
-    def plan(self, seed: int, epoch: int) -> Plan:
+    def make_batches(self, seed: int, epoch: int) -> Plan:
         sources, targets = self.data.source_lengths[self.kept], self.data.target_lengths[self.kept]
-        return [self.kept[rows] for rows in plan(sources, targets, self.tokens, seed, epoch)]
+        return [self.kept[rows] for rows in make_batches(sources, targets, self.tokens, seed, epoch)]
 
-    def together(self, batches: Plan) -> int:
-        return accumulated(batches, self.data.target_lengths, self.wanted)
+    def accumulation_steps(self, batches: Plan) -> int:
+        return count_accumulation_steps(batches, self.data.target_lengths, self.wanted)
 
-    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> Batch:
+    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
         """The pairs, padded; nothing is drawn at random."""
         return collate(*self.data.rows(rows), rows)
 
 
-def every_pair(data: Encoded, batches: BatchSettings) -> Pairs:
+def all_pairs_in_order(data: TokenizedDataset, batches: BatchSettings) -> ParallelDataset:
     """All pairs, however long, to measure a loss: a batch may then hold more tokens than the recipe says."""
     longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
     limits = {"tokens": max(batches.tokens, longest), "max_length": longest}
-    return Pairs(data, batches.model_copy(update=limits))
+    return ParallelDataset(data, batches.model_copy(update=limits))

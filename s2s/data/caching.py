@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from s2s.errors import UserError
-from s2s.files import locked, open_regular, sha256_of, write_atomically
+from s2s.files import file_lock, open_regular, sha256_of, write_atomically
 from s2s.json_files import read_json
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DIGESTS = "digests.json"
 
 
-def cached(
+def cache_rows(
     read: Callable[[], Iterator[dict[str, Any]]], files: tuple[Path, ...], reading: str, columns: Mapping[str, str]
 ) -> "datasets.Dataset":
     """Rows of files, written to Arrow once and found again while content, reading and our version stay the same.
@@ -61,7 +61,7 @@ def cached(
         )
 
     try:
-        return made_once(fingerprint, make)
+        return build_once(fingerprint, make)
     except DatasetGenerationError as error:
         if failure:
             raise failure[0] from None
@@ -71,7 +71,7 @@ def cached(
         raise
 
 
-def made_once(name: str, make: "Callable[[Path], datasets.Dataset]") -> "datasets.Dataset":
+def build_once(name: str, make: "Callable[[Path], datasets.Dataset]") -> "datasets.Dataset":
     """Make a data set in its folder of the cache, or open the one that is there.
 
     Args:
@@ -86,7 +86,7 @@ def made_once(name: str, make: "Callable[[Path], datasets.Dataset]") -> "dataset
     place = Path(config.HF_DATASETS_CACHE) / "s2s" / name
     place.parent.mkdir(parents=True, exist_ok=True)
     _remove_unfinished(place.parent)
-    with locked(_lock_of(place), wait=True):
+    with file_lock(_lock_of(place), wait=True):
         if (place / _DIGESTS).exists() and (damaged := _damaged(place)):
             print(f"{damaged}: this cached file is damaged; reading the data again", file=sys.stderr)
             shutil.rmtree(place)
@@ -112,7 +112,7 @@ def _remove_unfinished(folder: Path) -> None:
     for place in folder.iterdir():
         if place.is_dir() and not (place / _DIGESTS).exists():
             # whoever holds the lock is at it
-            with suppress(OSError, UserError), locked(_lock_of(place)):
+            with suppress(OSError, UserError), file_lock(_lock_of(place)):
                 if not (place / _DIGESTS).exists():
                     shutil.rmtree(place, ignore_errors=True)
 
@@ -169,7 +169,7 @@ def named(*parts: str) -> str:
     return hashlib.blake2b("\n".join([version("s2s"), *parts]).encode(), digest_size=16).hexdigest()
 
 
-def converted(
+def convert_cached(
     found: "datasets.Dataset",
     take: Callable[[Mapping[str, list[Any]], list[int]], dict[str, list[Any]]],
     reading: str,

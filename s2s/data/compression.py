@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from s2s.errors import UserError, check_regular, quoted
+from s2s.errors import UserError, check_regular, quote_path
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -34,7 +34,7 @@ def blocks(path: Path) -> Iterator[bytes]:
     Raises:
         UserError: the file cannot be read or is damaged.
     """
-    with opened(path) as file:
+    with open_text(path) as file:
         yield from checked(iter(lambda: file.read(1 << 16), b""), path)
 
 
@@ -74,11 +74,11 @@ def check_encoding(beginning: bytes, path: Path) -> None:
             raise UserError(
                 f"is {name}, not UTF-8: it begins with the bytes {mark.hex(' ')}",
                 where=f"{path}:1",
-                remedy=f"convert the file: iconv -f {name} -t UTF-8 {quoted(Path(path.name))}",
+                remedy=f"convert the file: iconv -f {name} -t UTF-8 {quote_path(Path(path.name))}",
             )
 
 
-def opened(path: Path) -> io.BufferedIOBase:
+def open_text(path: Path) -> io.BufferedIOBase:
     """Opens a file to read its content, decompressed where its name says that it is compressed.
 
     Raises:

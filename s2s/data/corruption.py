@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data.batches import windows
-from s2s.data.encoding import Pieces
+from s2s.data.tokenized import TokenizedTexts
 from s2s.errors import UserError
 
 SENTINELS = 100
@@ -21,12 +21,12 @@ Row = Int[np.ndarray, " pieces"]
 Counts = Int[np.ndarray, " texts"]
 
 
-def taken_out(lengths: Counts, share: float, span: float) -> tuple[Counts, Counts]:
+def masked_counts(lengths: Counts, share: float, span: float) -> tuple[Counts, Counts]:
     """How many pieces are taken out of texts of these lengths, above 0, and in how many spans."""
-    pieces = np.clip(np.rint(lengths * share).astype(np.int64), 1, lengths)
+    tokens = np.clip(np.rint(lengths * share).astype(np.int64), 1, lengths)
     # between two spans a piece stays
-    spans = np.clip(np.rint(pieces / span).astype(np.int64), 1, np.minimum(pieces, lengths - pieces + 1))
-    return pieces, spans
+    spans = np.clip(np.rint(tokens / span).astype(np.int64), 1, np.minimum(tokens, lengths - tokens + 1))
+    return tokens, spans
 
 
 def _parts(total: int, number: int, generator: np.random.Generator) -> Int[np.ndarray, " parts"]:
@@ -35,20 +35,20 @@ def _parts(total: int, number: int, generator: np.random.Generator) -> Int[np.nd
     return np.diff([0, *cuts, total])
 
 
-def corrupt(pieces: Row, size: int, share: float, span: float, generator: np.random.Generator) -> tuple[Row, Row]:
+def corrupt(tokens: Row, size: int, share: float, span: float, generator: np.random.Generator) -> tuple[Row, Row]:
     """The source and the target of a text, which has a piece or more; sentinels count from `size`."""
-    (count,), (spans,) = taken_out(np.array([len(pieces)]), share, span)
+    (count,), (spans,) = masked_counts(np.array([len(tokens)]), share, span)
     inside = _parts(int(count), int(spans), generator)
     # what stays stands before, between and behind the spans; before and behind it may be nothing
-    outside = _parts(len(pieces) - int(count) + 2, int(spans) + 1, generator)
+    outside = _parts(len(tokens) - int(count) + 2, int(spans) + 1, generator)
     outside[[0, -1]] -= 1
     source, target, place = [], [], 0
     for number in range(int(spans)):
         start = place + outside[number]
-        source += [pieces[place:start], [size + number]]
-        target += [[size + number], pieces[start : start + inside[number]]]
+        source += [tokens[place:start], [size + number]]
+        target += [[size + number], tokens[start : start + inside[number]]]
         place = start + inside[number]
-    return np.concatenate([*source, pieces[place:]]).astype(np.int32), np.concatenate(target).astype(np.int32)
+    return np.concatenate([*source, tokens[place:]]).astype(np.int32), np.concatenate(target).astype(np.int32)
 
 
 class CorruptedText:
@@ -66,7 +66,7 @@ class CorruptedText:
         UserError: a window would need more spans than there are sentinels.
     """
 
-    def __init__(self, texts: Pieces, prefix: Row, size: int, share: float, span: float, longest: int) -> None:
+    def __init__(self, texts: TokenizedTexts, prefix: Row, size: int, share: float, span: float, longest: int) -> None:
         self.texts, self.prefix, self.size, self.share, self.span = texts, prefix, size, share, span
         room = longest - 1 - len(prefix)
         if room < 1:
@@ -74,17 +74,17 @@ class CorruptedText:
         self.numbers, self.first, self.lengths = windows(texts.lengths, room)
         if not len(self.lengths):
             raise UserError("there is no text to take spans out of", "data.corpora", "name a corpus with text")
-        pieces, spans = taken_out(self.lengths, share, span)
+        tokens, spans = masked_counts(self.lengths, share, span)
         if spans.max() > SENTINELS:
             raise UserError(
                 f"a text of {self.lengths.max()} pieces has {spans.max()} spans, and there are {SENTINELS} sentinels",
                 where="batches.max_length",
                 remedy="lower it, or raise the corpus' span",
             )
-        self.source_lengths = self.lengths - pieces + spans + len(prefix) + 1
-        self.target_lengths = pieces + spans + 1
+        self.source_lengths = self.lengths - tokens + spans + len(prefix) + 1
+        self.target_lengths = tokens + spans + 1
 
-    def drawn(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def draw(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """The windows, corrupted, each by its row and the seed."""
         sources, targets = [], []
         whole = self.texts.rows(self.numbers[indices])

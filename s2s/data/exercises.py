@@ -11,10 +11,10 @@ from typing import Literal
 
 import numpy as np
 
-from s2s.data.tokenizers import SPECIALS
+from s2s.data.tokenizers import SPECIAL_TOKENS
 from s2s.errors import UserError
 
-FIRST = len(SPECIALS)
+FIRST = len(SPECIAL_TOKENS)
 Split = Literal["train", "held-out", "test"]
 _SPLITS: tuple[Split, ...] = ("train", "held-out", "test")
 
@@ -43,7 +43,7 @@ class Examples:
         return Examples([self.sources[i] for i in rows], [self.targets[i] for i in rows], rivals)
 
 
-def joined(parts: list[Examples]) -> Examples:
+def concatenate(parts: list[Examples]) -> Examples:
     """All examples of the parts, one part behind the other."""
     rivals = [rival for part in parts for rival in part.rivals or ()]
     sources = [row for part in parts for row in part.sources]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.inspection import hashes, repeated
+from s2s.data.data_check import hashes, repeated
 from s2s.data.pairs import pairs
 from s2s.data.scripts import split_words
 from s2s.recipe.pairs import FilterSettings
@@ -20,7 +20,7 @@ _SHORT = 20
 
 
 @dataclass(frozen=True)
-class Ledger:
+class FilterReport:
     """How many training pairs each rule dropped; a pair counts for the first rule it breaks.
 
     By rule, in the rules' order, and without those that are switched off.
@@ -39,7 +39,7 @@ class Ledger:
         return "\n".join(f"{words:{wide}} {count:>11,}" for words, count in rows.items())
 
 
-def filter_training(dataset: "datasets.Dataset", settings: FilterSettings) -> tuple["datasets.Dataset", Ledger]:
+def filter_training(dataset: "datasets.Dataset", settings: FilterSettings) -> tuple["datasets.Dataset", FilterReport]:
     """The training pairs that keep all rules, and the ledger of the others."""
     broken = [broken_rule(source, target, settings) for source, target in pairs(dataset)]
     if settings.duplicates == "drop":
@@ -47,7 +47,7 @@ def filter_training(dataset: "datasets.Dataset", settings: FilterSettings) -> tu
             broken[row] = broken[row] or "duplicate"
     kept = [row for row, rule in enumerate(broken) if rule is None]
     counts = Counter(broken)
-    ledger = Ledger({rule: counts[rule] for rule in _rules(settings)}, len(kept))
+    ledger = FilterReport({rule: counts[rule] for rule in _rules(settings)}, len(kept))
     return (dataset if len(kept) == len(dataset) else dataset.select(kept)), ledger
 
 

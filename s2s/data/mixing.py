@@ -11,16 +11,16 @@ from typing import ClassVar, Protocol
 import numpy as np
 from jaxtyping import Float, Int
 
-from s2s.data.batches import Batch, accumulated, collate, plan
-from s2s.data.encoding import Encoded
-from s2s.data.examples import Examples, Plan
+from s2s.data.batches import ParallelBatch, collate, count_accumulation_steps, make_batches
+from s2s.data.dataset import Examples, Plan
+from s2s.data.tokenized import TokenizedDataset
 from s2s.errors import UserError
 from s2s.recipe.pairs import BatchSettings, Mixing
 
 Written = list[np.ndarray]
 
 
-class PairsOfPieces(Protocol):
+class TokenizedPairSource(Protocol):
     """Examples of one corpus, in pieces.
 
     Attributes:
@@ -31,7 +31,7 @@ class PairsOfPieces(Protocol):
     source_lengths: Int[np.ndarray, " examples"]
     target_lengths: Int[np.ndarray, " examples"]
 
-    def drawn(self, indices: Int[np.ndarray, " chosen"], seed: int, /) -> tuple[Written, Written]:
+    def draw(self, indices: Int[np.ndarray, " chosen"], seed: int, /) -> tuple[Written, Written]:
         """The sources and targets of the chosen examples; what is drawn at random for one depends on seed and row."""
         ...
 
@@ -39,11 +39,11 @@ class PairsOfPieces(Protocol):
 class FixedPairs:
     """Pairs that are the same each time: some that follow each other, from the first to the last, not counted."""
 
-    def __init__(self, data: Encoded, first: int = 0, last: int | None = None) -> None:
+    def __init__(self, data: TokenizedDataset, first: int = 0, last: int | None = None) -> None:
         self.data, self.first = data, first
         self.source_lengths, self.target_lengths = data.source_lengths[first:last], data.target_lengths[first:last]
 
-    def drawn(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[Written, Written]:
+    def draw(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[Written, Written]:
         """As they are."""
         return self.data.rows(indices + self.first)
 
@@ -73,7 +73,9 @@ def counts(sizes: Sequence[int], mixing: Mixing, weights: Sequence[float] | None
     return np.maximum(found, np.array(sizes) > 0)
 
 
-def told(names: Iterable[str], sizes: Sequence[int], mixing: Mixing, weights: Sequence[float] | None) -> list[str]:
+def describe_mixture(
+    names: Iterable[str], sizes: Sequence[int], mixing: Mixing, weights: Sequence[float] | None
+) -> list[str]:
     """How often each corpus is drawn, as lines."""
     rows = zip(names, sizes, rates(sizes, mixing, weights), counts(sizes, mixing, weights), strict=True)
     return [
@@ -90,7 +92,7 @@ def stream(size: int, first: int, last: int, seed: int, corpus: int) -> Int[np.n
     return np.concatenate([np.empty(0, np.int64), *orders])[start : start + last - first]
 
 
-class Mixed(Examples[Batch]):
+class MixedDataset(Examples[ParallelBatch]):
     """The examples of several corpora, drawn at rates.
 
     Rows count through all corpora, in their order. An update learns from `tokens_per_update` target tokens, or
@@ -100,11 +102,11 @@ class Mixed(Examples[Batch]):
         UserError: all examples of a corpus are longer than `batches.max_length`.
     """
 
-    noun: ClassVar[str] = "training examples"
+    item_name: ClassVar[str] = "training examples"
 
     def __init__(
         self,
-        corpora: Mapping[str, PairsOfPieces],
+        corpora: Mapping[str, TokenizedPairSource],
         batches: BatchSettings,
         mixing: Mixing,
         tokens_per_update: int | None = None,
@@ -119,7 +121,7 @@ class Mixed(Examples[Batch]):
         fits = np.maximum(self.source_lengths, self.target_lengths) <= batches.max_length
         ends = zip(self._starts[:-1].tolist(), self._starts[1:].tolist(), strict=True)
         self.kept = [first + np.flatnonzero(fits[first:last]) for first, last in ends]
-        self.left_out = int((~fits).sum())
+        self.num_skipped = int((~fits).sum())
         for name, kept in zip(corpora, self.kept, strict=True):
             if not len(kept):
                 raise UserError(
@@ -140,17 +142,18 @@ class Mixed(Examples[Batch]):
             found.append(kept[stream(len(kept), epoch * count, (epoch + 1) * count, seed, number)])
         return np.concatenate(found)
 
-    def plan(self, seed: int, epoch: int) -> Plan:
+    def make_batches(self, seed: int, epoch: int) -> Plan:
         """What an epoch draws, in batches of similar length, whatever their corpora; see `batches.plan`."""
         rows = self.rows_of(seed, epoch)
         return [
-            rows[some] for some in plan(self.source_lengths[rows], self.target_lengths[rows], self.tokens, seed, epoch)
+            rows[some]
+            for some in make_batches(self.source_lengths[rows], self.target_lengths[rows], self.tokens, seed, epoch)
         ]
 
-    def together(self, batches: Plan) -> int:
-        return accumulated(batches, self.target_lengths, self.wanted)
+    def accumulation_steps(self, batches: Plan) -> int:
+        return count_accumulation_steps(batches, self.target_lengths, self.wanted)
 
-    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> Batch:
+    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
         """The examples, padded; each by a chance of its own, whatever batch it is in."""
         of = np.searchsorted(self._starts, rows, side="right") - 1
         sources: Written = [np.empty(0, np.int32)] * len(rows)
@@ -163,8 +166,8 @@ class Mixed(Examples[Batch]):
         return collate(sources, targets, rows)
 
 
-def every_one(corpora: Mapping[str, PairsOfPieces], batches: BatchSettings) -> Mixed:
+def all_pairs_by_corpus(corpora: Mapping[str, TokenizedPairSource], batches: BatchSettings) -> MixedDataset:
     """All examples once, however long, to measure a loss: a batch may then hold more tokens than the recipe says."""
     longest = max(int(max(each.source_lengths.max(), each.target_lengths.max())) for each in corpora.values())
     limits = {"tokens": max(batches.tokens, longest), "max_length": longest}
-    return Mixed(corpora, batches.model_copy(update=limits), "size")
+    return MixedDataset(corpora, batches.model_copy(update=limits), "size")

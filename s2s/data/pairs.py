@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jaxtyping import Bool
 
-from s2s.data.caching import cached, named
+from s2s.data.caching import cache_rows, named
 from s2s.data.homonyms import Homonym, homonyms
 from s2s.data.phrasebook import judgements, numbered, phrases
 from s2s.data.sources import (
     ALIASES,
     Corpus,
-    Reading,
+    RowFormat,
     Source,
     digest_of,
     from_hub,
     from_table,
-    no_table,
-    not_found,
+    missing_split_error,
+    not_a_table_error,
     usual_file,
 )
 from s2s.data.text_files import (
@@ -47,7 +47,7 @@ _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 Make = Callable[[str, int, LearnedPairs], Sequence[Any]]
 
 
-def _drawn(make: Callable[..., Sequence[Any]]) -> Make:
+def _draw_pairs(make: Callable[..., Sequence[Any]]) -> Make:
     return lambda split, size, settings: make(split, size, settings.seed, words=settings.words)
 
 
@@ -61,9 +61,9 @@ def _homonyms(split: str, size: int, settings: LearnedPairs) -> list[Homonym]:
 # sentence that are sides, and those that stand beside them.
 _MADE: dict[str, tuple[tuple[Make, dict[str, str], tuple[str, ...]], ...]] = {
     "built-in": (
-        (_drawn(phrases), {"en": "source", "de": "target", "cases": "cases"}, ("construction", "distance")),
-        (_drawn(numbered), {"singular": "singular", "plural": "plural"}, ()),
-        (_drawn(judgements), {"sentence": "sentence", "judgement": "judgement"}, ()),
+        (_draw_pairs(phrases), {"en": "source", "de": "target", "cases": "cases"}, ("construction", "distance")),
+        (_draw_pairs(numbered), {"singular": "singular", "plural": "plural"}, ()),
+        (_draw_pairs(judgements), {"sentence": "sentence", "judgement": "judgement"}, ()),
     ),
     "homonyms": ((_homonyms, {"en": "source", "de": "target"}, ("word", "sign")),),
 }
@@ -77,7 +77,7 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
     training data have different sources, none of which is left in the training data.
     """
 
-    noun: ClassVar[str] = "pairs"
+    item_name: ClassVar[str] = "pairs"
     inputs: ClassVar[str] = "sources"
     in_order: ClassVar[bool] = False
 
@@ -128,7 +128,7 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         """As elsewhere; nothing is held out of a corpus that is made to measure."""
         return {} if self.settings.corpus in MADE else super().held_out(name, part)
 
-    def usable(self, part: "datasets.Dataset") -> Bool[np.ndarray, " examples"]:
+    def usable_mask(self, part: "datasets.Dataset") -> Bool[np.ndarray, " examples"]:
         """An empty side can be neither translated nor scored; it is left for the filters to count."""
         return np.array([bool(source.strip() and target.strip()) for source, target in pairs(part)], dtype=bool)
 
@@ -136,10 +136,10 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         return digest_of(part["source"], part["target"])
 
     @property
-    def _reading(self) -> Reading:
+    def _reading(self) -> RowFormat:
         settings = self.settings
         columns = Columns((settings.source, settings.target), "data.source and data.target", quoting=settings.quoting)
-        return Reading(columns, "columns", _PAIRS, lambda cells, number, where: dict(zip(_PAIRS, cells, strict=True)))
+        return RowFormat(columns, "columns", _PAIRS, lambda cells, number, where: dict(zip(_PAIRS, cells, strict=True)))
 
     def _files(self, name: str, split: str | tuple[str, str]) -> tuple[Path, ...]:
         """Two line-aligned files or one table; nothing of a data set on the hub."""
@@ -162,7 +162,7 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         found = next((files for stem in stems if (files := self._usual_files(root, stem))), ())
         if found:
             return found
-        raise not_found(
+        raise missing_split_error(
             root,
             f"no files for the split {split!r}: looked for {split}.{settings.source} and {split}.{settings.target}, or "
             f"{split} with {', '.join(TABLES)} (plain, .gz or .xz)"
@@ -195,7 +195,7 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         if isinstance(split, tuple):
             return root / split[0], root / split[1]
         if table_kind(Path(split)) is None:
-            raise no_table(name, split, "name a table, or a pair of line-aligned files: [a.en, a.de]")
+            raise not_a_table_error(name, split, "name a table, or a pair of line-aligned files: [a.en, a.de]")
         return (root / split,)
 
 
@@ -274,4 +274,4 @@ def _built_in(name: str, split: Split, settings: LearnedPairs) -> "datasets.Data
 
 def _line_files(source: Path, target: Path) -> "datasets.Dataset":
     check_there(source, target)
-    return cached(partial(line_pairs, source, target), (source, target), "lines", _PAIRS)
+    return cache_rows(partial(line_pairs, source, target), (source, target), "lines", _PAIRS)

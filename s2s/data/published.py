@@ -18,18 +18,18 @@ _UNK = 3
 _SPACE = "▁"
 
 
-def packed(pieces: list[str], model: bytes) -> bytes:
+def pack_sentencepiece(pieces: list[str], model: bytes) -> bytes:
     """What `published` reads: the pieces after the special ones, and sentencepiece's model that cuts text into them."""
     return json.dumps({"pieces": pieces, "model": base64.b64encode(model).decode()}, ensure_ascii=False).encode()
 
 
-def packed_words(pieces: list[str], lowercase: bool, strip_accents: bool, split_chinese: bool) -> bytes:
+def pack_wordpiece(pieces: list[str], lowercase: bool, strip_accents: bool, split_chinese: bool) -> bytes:
     """What `published` reads: the pieces after the special ones, and how `WordPieces` makes words of a text."""
     words = {"lowercase": lowercase, "strip_accents": strip_accents, "split_chinese": split_chinese}
     return json.dumps({"pieces": pieces, "words": words}, ensure_ascii=False).encode()
 
 
-def published(packed: bytes) -> "SentencePieces | WordPieces":
+def unpack_tokenizer(packed: bytes) -> "SentencePieces | WordPieces":
     """The pieces that were packed, of one kind or the other."""
     found = json.loads(packed)
     return WordPieces(found["pieces"], **found["words"]) if "words" in found else SentencePieces(found)
@@ -49,9 +49,9 @@ class SentencePieces:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """The numbers of the pieces of each text."""
-        return [self.go_on(text) for text in texts]
+        return [self.encode_continuation(text) for text in texts]
 
-    def go_on(self, text: str) -> list[int]:
+    def encode_continuation(self, text: str) -> list[int]:
         """The numbers of the pieces of a text."""
         code = text[: text.find("<<") + 2] if text.startswith(">>") and "<<" in text else ""
         pieces = [code] if code else []
@@ -136,7 +136,7 @@ class WordPieces:
         """The numbers of the pieces of each text."""
         return [[piece for word in self._apart(text).split() for piece in self._known(word)] for text in texts]
 
-    def go_on(self, text: str) -> list[int]:
+    def encode_continuation(self, text: str) -> list[int]:
         """The numbers of the pieces of a text whose first word, unless it is punctuation, goes on with another."""
         apart = self._apart(text)
         first, *others = apart.split() or [""]

@@ -16,10 +16,10 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from s2s.data import text_files
-from s2s.data.caching import cached, converted, made_once, name_of_folder
+from s2s.data.caching import build_once, cache_rows, convert_cached, name_of_folder
 from s2s.data.stratification import stratified
 from s2s.errors import UserError
-from s2s.files import full
+from s2s.files import is_disk_full
 from s2s.recipe.schema import LONGEST_WORD, SourceSettings, TextSettings
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ MOST_CLASSES = 1000
 SHOWN_NAMES = 20
 
 
-R = TypeVar("R", bound="Rows")
+R = TypeVar("R", bound="Split")
 
 
-class Rows(Protocol):
+class Split(Protocol):
     """Examples that can be counted and chosen."""
 
     def __len__(self) -> int:
@@ -47,7 +47,7 @@ class Rows(Protocol):
         ...
 
 
-Part = TypeVar("Part", bound=Rows)
+Part = TypeVar("Part", bound=Split)
 Settings = TypeVar("Settings", bound=SourceSettings)
 
 
@@ -74,7 +74,7 @@ class Source(ABC, Generic[Settings, Part]):
         in_order: whether held-out examples stand in the order of the training data; as they are drawn otherwise.
     """
 
-    noun: ClassVar[str] = "examples"
+    item_name: ClassVar[str] = "examples"
     inputs: ClassVar[str] = ""
     section: ClassVar[str] = "data"
     in_order: ClassVar[bool] = True
@@ -112,7 +112,7 @@ class Source(ABC, Generic[Settings, Part]):
         """What identifies the examples of a part, by a name, where they are held out of training data; else nothing."""
         return {f"held_out_{name}": self.digest(part)} if isinstance(getattr(self.settings, name), int) else {}
 
-    def usable(self, part: Part) -> Bool[np.ndarray, " examples"]:
+    def usable_mask(self, part: Part) -> Bool[np.ndarray, " examples"]:
         """Which examples may be held out."""
         return np.ones(len(part), dtype=bool)
 
@@ -154,7 +154,7 @@ class Source(ABC, Generic[Settings, Part]):
         self, train: Part, sizes: Mapping[str, int]
     ) -> tuple[Int[np.ndarray, " rest"], dict[str, Int[np.ndarray, " held"]]]:
         """Different examples for parts of these sizes, and the rows that stay: none that is the same as one of them."""
-        usable, wanted = self.usable(train), sum(sizes.values())
+        usable, wanted = self.usable_mask(train), sum(sizes.values())
         # 64 bits each: two different ones of ten million share a hash with a probability of 3 in a million
         hashes = np.fromiter(map(hash, self.keys(train)), np.int64, len(usable))
         order = np.random.default_rng(self.settings.seed).permutation(len(usable))
@@ -166,7 +166,7 @@ class Source(ABC, Generic[Settings, Part]):
         rest = np.flatnonzero(~np.isin(hashes, hashes[chosen]))
         if len(chosen) < wanted or not len(rest):
             raise UserError(
-                f"{wanted:,} {self.noun} to hold out of {len(usable):,} leave nothing to train on",
+                f"{wanted:,} {self.item_name} to hold out of {len(usable):,} leave nothing to train on",
                 where=", ".join(f"data.{name}: {size}" for name, size in sizes.items()),
                 remedy="hold out fewer",
             )
@@ -198,7 +198,7 @@ def digest_of_arrays(arrays: Iterable[np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def checked_label(label: str, where: str) -> str:
+def validate_label(label: str, where: str) -> str:
     """A label as it is; two that look alike would be two classes.
 
     Raises:
@@ -228,7 +228,7 @@ def count_classes(labels: Int[np.ndarray, " examples"], classes: Sequence[str]) 
 
 
 @dataclass(frozen=True)
-class Reading:
+class RowFormat:
     """How the rows of a table, or of a data set on the hub, become ours.
 
     Attributes:
@@ -250,7 +250,7 @@ class Reading:
         return f"{self.word} {self.columns.names}" + (f" quoting {quoting}" if quoting else "")
 
 
-def from_table(path: Path, reading: Reading) -> "datasets.Dataset":
+def from_table(path: Path, reading: RowFormat) -> "datasets.Dataset":
     """The rows of a table.
 
     Raises:
@@ -263,10 +263,12 @@ def from_table(path: Path, reading: Reading) -> "datasets.Dataset":
         for number, cells in text_files.table_cells(path, reading.columns):
             yield reading.row(cells, number, text_files.place(path, number))
 
-    return cached(rows, (path,), reading.name, reading.kinds)
+    return cache_rows(rows, (path,), reading.name, reading.kinds)
 
 
-def from_hub(settings: SourceSettings, split: str, reading: Reading) -> tuple["datasets.Dataset", "datasets.Features"]:
+def from_hub(
+    settings: SourceSettings, split: str, reading: RowFormat
+) -> tuple["datasets.Dataset", "datasets.Features"]:
     """The rows of a data set on the hub as ours, and the columns that it has itself.
 
     Raises:
@@ -283,7 +285,7 @@ def from_hub(settings: SourceSettings, split: str, reading: Reading) -> tuple["d
             made.append(reading.row(cells, number + 1, where))
         return {name: [row[name] for row in made] for name in reading.kinds}
 
-    return converted(dataset, take, reading.name, reading.kinds), dataset.features
+    return convert_cached(dataset, take, reading.name, reading.kinds), dataset.features
 
 
 def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) -> "datasets.Dataset":
@@ -306,10 +308,10 @@ def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) 
         )
 
     try:
-        return make(None) if name is None else made_once(name, make)
+        return make(None) if name is None else build_once(name, make)
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
-        if isinstance(cause, OSError) and full(cause):
+        if isinstance(cause, OSError) and is_disk_full(cause):
             raise OSError(cause.errno, cause.strerror, str(config.HF_DATASETS_CACHE)) from None
         near = difflib.get_close_matches(corpus, ["built-in", "homonyms", "files"], n=1)
         raise UserError(
@@ -327,14 +329,14 @@ def usual_file(folder: Path, stem: str, kinds: Sequence[str] = text_files.TABLES
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def not_found(root: Path, what: str, remedy: str) -> UserError:
+def missing_split_error(root: Path, what: str, remedy: str) -> UserError:
     """What to say where a folder lacks a split's files."""
     names = sorted(path.name for path in root.iterdir())
     there = f"{', '.join(names[:SHOWN_NAMES]) or 'nothing'}{' …' if names[SHOWN_NAMES:] else ''}"
     return UserError(f"{what}; there: {there}", where=f"data.root: {root}", remedy=remedy)
 
 
-def no_table(name: str, split: str, remedy: str) -> UserError:
+def not_a_table_error(name: str, split: str, remedy: str) -> UserError:
     """What to say of a file that is no table."""
     return UserError(
         f"is no table ({', '.join(text_files.TABLES)}; plain, .gz or .xz)", f"data.{name}: {split}", remedy
@@ -351,7 +353,7 @@ def split_table(source: Source, name: str, split: str) -> Path | None:
         return None
     path = Path(split) if source.settings.corpus == "files" else _usual_table(source.folder("tables"), name, split)
     if text_files.table_kind(path) is None:
-        raise no_table(name, split, "name a table, or a hub data set with data.corpus")
+        raise not_a_table_error(name, split, "name a table, or a hub data set with data.corpus")
     return path
 
 
@@ -360,7 +362,7 @@ def _usual_table(root: Path, name: str, split: str) -> Path:
         if path := usual_file(root, stem):
             return path
     held_out = ", or hold texts out of the training data: data.validation=1000" if name == "validation" else ""
-    raise not_found(
+    raise missing_split_error(
         root,
         f"no table for the split {split!r}: looked for {split} with {', '.join(text_files.TABLES)} (plain, .gz or .xz)",
         f"name the split by the beginning of its file: data.{name}=BEGINNING{held_out}",
@@ -373,6 +375,6 @@ def text_columns(settings: TextSettings, local: str | tuple[str, ...] | None = N
     return (columns,) if isinstance(columns, str) else columns
 
 
-def joined(texts: Sequence[str]) -> str:
+def join_texts(texts: Sequence[str]) -> str:
     """The text of several columns: a space between them, empty ones left out."""
     return " ".join(text for text in texts if text)

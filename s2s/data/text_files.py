@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from s2s.data.compression import COMPRESSIONS, DAMAGE, check_encoding, checked, opened, read_whole
+from s2s.data.compression import COMPRESSIONS, DAMAGE, check_encoding, checked, open_text, read_whole
 from s2s.data.headers import check_no_header, header_positions, no_column
 from s2s.data.quoting import is_quoted
-from s2s.errors import UserError, check_regular, quoted
+from s2s.errors import UserError, check_regular, quote_path
 from s2s.recipe.schema import Quoting
 from s2s.recipe.wording import near_files
 
@@ -64,7 +64,7 @@ def lines(path: Path) -> Iterator[str]:
     Raises:
         UserError: the file cannot be read or is damaged, or a line is not UTF-8 or longer than `LONGEST_LINE`.
     """
-    with opened(path) as file:
+    with open_text(path) as file:
         read = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
         for number, raw in enumerate(checked(read, path), start=1):
             if number == 1:
@@ -259,7 +259,7 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
         raise UserError(
             "a quarter of the line or more is NUL bytes: it is UTF-16 without a byte order mark, or no text",
             where=f"{path}:{number}",
-            remedy=f"convert the file, e.g. iconv -f UTF-16{order} -t UTF-8 {quoted(Path(path.name))}",
+            remedy=f"convert the file, e.g. iconv -f UTF-16{order} -t UTF-8 {quote_path(Path(path.name))}",
         )
     try:
         return raw.decode("utf-8")
@@ -267,7 +267,7 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
         raise UserError(
             f"byte 0x{raw[error.start]:02x} at position {error.start} of the line is not UTF-8",
             where=f"{path}:{number}",
-            remedy=f"convert the file, e.g. iconv -f latin1 -t utf-8 {quoted(Path(path.name))}",
+            remedy=f"convert the file, e.g. iconv -f latin1 -t utf-8 {quote_path(Path(path.name))}",
         ) from None
 
 
@@ -374,7 +374,7 @@ def _parquet_rows(path: Path, columns: Columns | None) -> Iterator[tuple[int, di
     from pyarrow.parquet import ParquetFile
 
     try:
-        with opened(path) as raw:
+        with open_text(path) as raw:
             packed = path.suffix in COMPRESSIONS
             file = ParquetFile(io.BytesIO(read_whole(path, _PARQUET_MAGIC)) if packed else raw)
             there = file.schema_arrow.names

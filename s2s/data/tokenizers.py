@@ -21,14 +21,14 @@ from pathlib import Path
 import sentencepiece
 from pydantic import BaseModel
 
-from s2s.data.published import WordPieces, published
+from s2s.data.published import WordPieces, unpack_tokenizer
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, read_file
 from s2s.json_files import read_json
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
 
 PAD, BOS, EOS, UNK = range(4)
-SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 
 _MOST_LINES = 2_000_000
 _LONGEST_LINE = 2_000
@@ -75,7 +75,7 @@ class Tokenizer:
         self.normalization = normalization
         self.lowercase = lowercase
         self._model = model
-        known = {"word": _Words, "published": published}
+        known = {"word": _Words, "published": unpack_tokenizer}
         self._pieces = _Bytes() if kind == "bytes" else known.get(kind, _Learned)(model)
 
     @property
@@ -121,7 +121,7 @@ class Tokenizer:
 
     def encode_continuation(self, text: str) -> list[int]:
         """The pieces of a text that goes on within a word or a line: no space of its own stands before it."""
-        return self._pieces.go_on(self.normalize(text))
+        return self._pieces.encode_continuation(self.normalize(text))
 
     def begins_after(self, text: str) -> bool:
         """Whether a word begins after a text: after nothing or a space, and as BERT has it, after punctuation, too."""
@@ -135,9 +135,9 @@ class Tokenizer:
         """
         return self._pieces.decode([int(i) for i in ids if UNK <= i < self.size])
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def tokens(self, ids: Sequence[int]) -> list[str]:
         """Each piece as it is shown in a picture: `▁` stands for a space, `<0xC3>` for a byte."""
-        return [SPECIALS[i] if i <= UNK else self._pieces.show(int(i)) for i in ids]
+        return [SPECIAL_TOKENS[i] if i <= UNK else self._pieces.show(int(i)) for i in ids]
 
     def save(self, folder: Path, side: str) -> None:
         """Writes `<side>.model` and `<side>.json`."""
@@ -193,24 +193,24 @@ class _Described(BaseModel):
 class _Bytes:
     """Between normalised text and numbers: each byte is a piece."""
 
-    size = 256 + len(SPECIALS)
+    size = 256 + len(SPECIAL_TOKENS)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        return [self.go_on(text) for text in texts]
+        return [self.encode_continuation(text) for text in texts]
 
-    def go_on(self, text: str) -> list[int]:
-        return [byte + len(SPECIALS) for byte in text.encode()]
+    def encode_continuation(self, text: str) -> list[int]:
+        return [byte + len(SPECIAL_TOKENS) for byte in text.encode()]
 
     def decode(self, ids: list[int]) -> str:
         runs = itertools.groupby(ids, key=lambda i: i == UNK)
         return "".join("⁇" * len(list(run)) if unknown else self._text(run) for unknown, run in runs)
 
     def show(self, piece: int) -> str:
-        byte = piece - len(SPECIALS)
+        byte = piece - len(SPECIAL_TOKENS)
         return "▁" if byte == 0x20 else chr(byte) if 0x20 < byte < 0x7F else f"<0x{byte:02X}>"
 
     def _text(self, ids: Iterable[int]) -> str:
-        return bytes(i - len(SPECIALS) for i in ids).decode(errors="replace")
+        return bytes(i - len(SPECIAL_TOKENS) for i in ids).decode(errors="replace")
 
 
 class _Learned:
@@ -219,13 +219,16 @@ class _Learned:
     def __init__(self, model: bytes) -> None:
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.size = self._processor.get_piece_size() if model else 0
-        if self.size <= len(SPECIALS) or tuple(map(self._processor.id_to_piece, range(len(SPECIALS)))) != SPECIALS:
-            raise ValueError(f"its first pieces are not {', '.join(SPECIALS)}")
+        if (
+            self.size <= len(SPECIAL_TOKENS)
+            or tuple(map(self._processor.id_to_piece, range(len(SPECIAL_TOKENS)))) != SPECIAL_TOKENS
+        ):
+            raise ValueError(f"its first pieces are not {', '.join(SPECIAL_TOKENS)}")
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         return self._processor.encode([_escape(text) for text in texts])
 
-    def go_on(self, text: str) -> list[int]:
+    def encode_continuation(self, text: str) -> list[int]:
         return self._processor.encode(_escape(text).removeprefix(" "))
 
     def decode(self, ids: list[int]) -> str:
@@ -284,8 +287,8 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
         raise UserError("published comes with weights, and is not learned", "tokenizer.kind", "choose another kind")
     if settings.kind == "bytes":
         return Tokenizer(b"", settings.kind, settings.normalization, settings.lowercase)
-    if settings.kind in ("char", "word") and settings.size <= len(SPECIALS):
-        raise _too_small(settings, side, len(SPECIALS) + 1)
+    if settings.kind in ("char", "word") and settings.size <= len(SPECIAL_TOKENS):
+        raise _too_small(settings, side, len(SPECIAL_TOKENS) + 1)
     texts = (normalized(line, settings.normalization, settings.lowercase) for line in lines)
     parts = _thinned(part for text in texts for part in _parts(text))
     if not parts:
@@ -321,7 +324,7 @@ def _learn(lines: list[str], settings: PieceSettings, side: str, whole: Sequence
             model_writer=model,
             model_type=settings.kind,
             # without room for the special pieces sentencepiece does not say what is missing
-            vocab_size=max(settings.size, len(SPECIALS) + 1),
+            vocab_size=max(settings.size, len(SPECIAL_TOKENS) + 1),
             hard_vocab_limit=subwords,
             byte_fallback=subwords and settings.byte_fallback,
             character_coverage=0.9995 if subwords else 1.0,

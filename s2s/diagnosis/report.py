@@ -9,18 +9,18 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from s2s.data.examples import Examples
+from s2s.data.dataset import Examples
 from s2s.diagnosis.self_tests import ModelUnderTest, SelfTest, Status, run_self_tests
 from s2s.errors import UserError
-from s2s.evaluation.signs import Sign, Worst
+from s2s.evaluation.signs import Finding, WorstExample
 from s2s.evaluation.signs.learning import Learning, learning_signs
-from s2s.run.folder import Opened
-from s2s.run.loaded import evenly, part_to_score, ready, usual_split
-from s2s.run.manifest import trained_on
+from s2s.run.folder import RunConfig
+from s2s.run.inference import default_split, evaluation_split, evenly_spaced, load_for_inference
+from s2s.run.manifest import training_device
 from s2s.run.tasks import task_of
-from s2s.tasks.contract import Loaded, Say
+from s2s.tasks.base import LoadedModel, PrintFn
 from s2s.training.logger import METRICS, read_metrics
-from s2s.training.progress import Meter, silent
+from s2s.training.progress import ProgressBar, no_progress_bar
 
 _SELF_TEST_EXAMPLES = 24
 """Enough for several lengths, few enough to take seconds."""
@@ -64,11 +64,11 @@ class SignReport:
 
     split: str
     summary: str
-    signs: Sequence[Sign]
-    worst: Sequence[Worst]
+    signs: Sequence[Finding]
+    worst: Sequence[WorstExample]
 
     @property
-    def found(self) -> list[Sign]:
+    def found(self) -> list[Finding]:
         """The signs that were found."""
         return [sign for sign in self.signs if sign.found]
 
@@ -123,13 +123,13 @@ class Diagnosis:
 
 
 def diagnose(
-    run: Opened,
+    run: RunConfig,
     checkpoint: str | None = None,
     split: str | None = None,
     examples: int = 500,
     only: Section | None = None,
-    say: Say = lambda line: None,
-    meter: Meter = silent,
+    print_fn: PrintFn = lambda line: None,
+    progress_bar: ProgressBar = no_progress_bar,
 ) -> Diagnosis:
     """Run self-tests on a trained model and look for signs of a bad run. The run is only read.
 
@@ -139,8 +139,8 @@ def diagnose(
         split: Split of the examples; None for the test set, or the validation set if there is no test set.
         examples: Maximum number of answers to look at for signs.
         only: Restrict the report to one section.
-        say: Prints a line.
-        meter: Progress bar.
+        print_fn: Prints a line.
+        progress_bar: Progress bar.
 
     Returns:
         The report.
@@ -148,51 +148,63 @@ def diagnose(
     Raises:
         UserError: the run has no checkpoint, or the split is missing or empty.
     """
-    loaded = ready(run, checkpoint)
-    split = split or usual_split(loaded)
-    tests = None if only == "signs" else self_test(run, loaded, split, say)
-    signs = None if only == "self-tests" else find_signs(run, loaded, split, examples, meter)
-    here, trained = str(loaded.computer), trained_on(loaded.path).partition(",")[0]
+    loaded = load_for_inference(run, checkpoint)
+    split = split or default_split(loaded)
+    tests = None if only == "signs" else self_test(run, loaded, split, print_fn)
+    signs = None if only == "self-tests" else find_signs(run, loaded, split, examples, progress_bar)
+    here, trained = str(loaded.device_context), training_device(loaded.path).partition(",")[0]
     moved = f", trained on {trained}" if trained not in ("", here.partition(",")[0]) else ""
     return Diagnosis(str(run.path), loaded.checkpoint.name, f"{here}{moved}", tests, signs)
 
 
 def self_test(
-    run: Opened, loaded: Loaded[Any, Any], split: str, say: Say = lambda line: None, names: Sequence[str] | None = None
+    run: RunConfig,
+    loaded: LoadedModel[Any, Any],
+    split: str,
+    print_fn: PrintFn = lambda line: None,
+    names: Sequence[str] | None = None,
 ) -> SelfTestReport:
     """Run self-tests, all by default, on examples of a split."""
     examples = held_out(run, loaded, split)
     # a long document has several windows; a plan leaves out what is too long for the model
-    rows = np.unique(np.concatenate(examples.plan(0, 0)))
-    rows = rows[evenly(len(rows), _SELF_TEST_EXAMPLES)]
-    results = run_self_tests(ModelUnderTest(task_of(loaded.recipe), loaded, examples, rows, say), names)
+    rows = np.unique(np.concatenate(examples.make_batches(0, 0)))
+    rows = rows[evenly_spaced(len(rows), _SELF_TEST_EXAMPLES)]
+    results = run_self_tests(ModelUnderTest(task_of(loaded.recipe), loaded, examples, rows, print_fn), names)
     return SelfTestReport(f"{len(rows)} examples of the {split} set", results)
 
 
-def held_out(run: Opened, loaded: Loaded[Any, Any], split: str) -> Examples[Any]:
+def held_out(run: RunConfig, loaded: LoadedModel[Any, Any], split: str) -> Examples[Any]:
     """Read some examples of a split, evenly spaced.
 
     Raises:
         UserError: the split is missing or empty.
     """
-    part = part_to_score(run, loaded.recipe, split)
+    part = evaluation_split(run, loaded.recipe, split)
     if not len(part):
         raise UserError(f"the {split} set is empty", where=str(run.path), remedy=f"name another one: data.{split}=NAME")
-    return task_of(loaded.recipe).read(loaded, part.select(evenly(len(part), _SELF_TEST_EXAMPLES)))
+    return task_of(loaded.recipe).examples_for_inference(
+        loaded, part.select(evenly_spaced(len(part), _SELF_TEST_EXAMPLES))
+    )
 
 
-def find_signs(run: Opened, loaded: Loaded[Any, Any], split: str, examples: int, meter: Meter = silent) -> SignReport:
+def find_signs(
+    run: RunConfig,
+    loaded: LoadedModel[Any, Any],
+    split: str,
+    examples: int,
+    progress_bar: ProgressBar = no_progress_bar,
+) -> SignReport:
     """Look for signs in a model's answers to examples of a split, and in the log of its training.
 
     Raises:
         UserError: the split is missing or empty.
     """
-    part = part_to_score(run, loaded.recipe, split)
+    part = evaluation_split(run, loaded.recipe, split)
     if not len(part):
         raise UserError(f"the {split} set is empty", where=str(run.path), remedy="name another one with --split")
-    rows = evenly(len(part), examples)
-    found = task_of(loaded.recipe).symptoms(loaded, part.select(rows), rows, meter)
-    signs = [*found.signs, *learning_signs(Learning.of(_log(loaded.path)), found.ignorant)]
+    rows = evenly_spaced(len(part), examples)
+    found = task_of(loaded.recipe).diagnose(loaded, part.select(rows), rows, progress_bar)
+    signs = [*found.signs, *learning_signs(Learning.of(_log(loaded.path)), found.chance_loss)]
     return SignReport(split, found.summary, signs, found.worst)
 
 

@@ -18,16 +18,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from s2s.data.examples import Collated, Examples
+from s2s.data.dataset import BaseBatch, Examples
 from s2s.errors import UserError
 from s2s.nn.precision import PrecisionError
 from s2s.run import folder as folders
 from s2s.run import manifest
-from s2s.run.loaded import load_tokenizers
-from s2s.run.training import trainer_of
-from s2s.tasks.contract import Loaded, Say, Task
+from s2s.run.inference import load_tokenizers
+from s2s.run.training import build_trainer
+from s2s.tasks.base import LoadedModel, PrintFn, Task
 from s2s.training.checkpoint import Checkpoints, Progress, read_training
-from s2s.training.devices import precision_of
+from s2s.training.device import parse_precision
 from s2s.training.precision import check_precision
 from s2s.training.tensor_files import load_weights
 from s2s.training.trainer import Trainer
@@ -89,13 +89,13 @@ class ModelUnderTest:
     """
 
     task: Task[Any, Any, Any]
-    run: Loaded[Any, Any]
+    run: LoadedModel[Any, Any]
     examples: Examples[Any]
     rows: np.ndarray
-    say: Say = lambda line: None
+    print_fn: PrintFn = lambda line: None
 
     @cached_property
-    def batch(self) -> Collated:
+    def batch(self) -> BaseBatch:
         """All examples in one batch."""
         return self.batch_of(self.rows)
 
@@ -104,14 +104,14 @@ class ModelUnderTest:
         """Log-probabilities of the batch, `(items, choices)`: the reference for the other computations."""
         return self.log_probabilities_of(self.batch)
 
-    def batch_of(self, rows: np.ndarray) -> Collated:
+    def batch_of(self, rows: np.ndarray) -> BaseBatch:
         """Collate rows on the model's device."""
-        return self.examples.collate(rows, 0).to(self.run.computer.device)
+        return self.examples.collate(rows, 0).to(self.run.device_context.device)
 
     @torch.no_grad()
-    def log_probabilities_of(self, batch: Collated) -> Tensor:
+    def log_probabilities_of(self, batch: BaseBatch) -> Tensor:
         """Log-probabilities of a batch; its loss, `(1, 1)`, if the task has no log-probabilities."""
-        found = self.task.log_probabilities(self.run.model, batch)
+        found = self.task.log_probs(self.run.model, batch)
         return self.task.loss(self.run.recipe)(self.run.model, batch)[1].view(1, 1) if found is None else found
 
     def describe(self) -> str:
@@ -182,7 +182,7 @@ def _tolerance(numbers: Tensor, terms: int = 1) -> tuple[float, str]:
 @torch.no_grad()
 def _incremental(name: str, model: ModelUnderTest) -> SelfTest:
     """Feed one token at a time, with the rows of the decoder's state permuted before each step."""
-    found = model.task.stepped(model.run.model, model.batch)
+    found = model.task.incremental_log_probs(model.run.model, model.batch)
     if found is None:
         return _not_applicable(name, "the task does not generate text")
     detail = f"{model.describe()}: token by token with permuted rows, and all tokens at once"
@@ -192,7 +192,7 @@ def _incremental(name: str, model: ModelUnderTest) -> SelfTest:
 
 @torch.no_grad()
 def _beam_search(name: str, model: ModelUnderTest) -> SelfTest:
-    found = model.task.rescored(model.run, model.batch)
+    found = model.task.score_tokens(model.run, model.batch)
     if found is None:
         return _not_applicable(name, "the task has no beam search")
     detail = f"log-probabilities of {len(found.reported)} hypotheses: of the search, and by teacher forcing"
@@ -213,7 +213,7 @@ def _batch(name: str, model: ModelUnderTest) -> SelfTest:
 
 def _gradient(name: str, model: ModelUnderTest) -> SelfTest:
     """Compare the gradient with central differences along random directions of length one, in fp64 without dropout."""
-    if model.run.computer.device.type == "mps":
+    if model.run.device_context.device.type == "mps":
         return _not_applicable(name, "mps has no fp64")
     # a copy: the run's own weights must not change
     network = copy.deepcopy(model.run.model).cpu().double().eval()
@@ -273,7 +273,7 @@ def _checkpoint(name: str, model: ModelUnderTest) -> SelfTest:
     with torch.random.fork_rng(devices=[]):
         other = model.task.build(run.recipe.model_copy(update={"seeds": seeds}), run.tokenizers)
     load_weights(other, run.checkpoint / "model.safetensors")
-    again = replace(model, run=replace(run, model=other.to(run.computer.device).eval())).log_probabilities
+    again = replace(model, run=replace(run, model=other.to(run.device_context.device).eval())).log_probabilities
     detail = f"{model.describe()}: of the model, and of one with another seed that loads the checkpoint"
     return _compared(name, detail, _difference(model.log_probabilities, again), 0, _EXACT)
 
@@ -292,17 +292,19 @@ def _resume(name: str, model: ModelUnderTest) -> SelfTest:
     starts = manifest.read(folder / folders.MANIFEST)
     if starts and starts[-1]["hashes"].get("training_data") != data.hashes()["training_data"]:
         return _not_applicable(name, "the training data changed since the run was started")
-    recipe = task.resolved(recipe, data)
+    recipe = task.finalize_config(recipe, data)
     tensors, progress = read_training(last)
     end, middle = progress.update + _RESUMED_STEPS, progress.update + _RESUMED_STEPS // 2
     # a schedule that ends with the run would have a learning rate of 0
     longer = recipe.training.model_copy(update={"updates": max(end + 1, recipe.training.updates)})
     recipe = recipe.model_copy(update={"training": longer})
-    before = precision_of(manifest.trained_on(folder))
-    computer = replace(model.run.computer, precision=before or model.run.computer.precision, undecided=False)
+    before = parse_precision(manifest.training_device(folder))
+    device_context = replace(
+        model.run.device_context, precision=before or model.run.device_context.precision, undecided=False
+    )
 
     def trainer_from(tensors: Mapping[str, Tensor], progress: Progress, checkpoint: Path) -> Trainer[Any, Any]:
-        trainer = trainer_of(task, recipe, data, computer, (None, folder))[0]
+        trainer = build_trainer(task, recipe, data, device_context, (None, folder))[0]
         # the trainer may keep the tensors that it loads
         trainer.load_state({key: tensor.clone() for key, tensor in tensors.items()}, progress.place, checkpoint)
         return trainer
@@ -339,8 +341,8 @@ def _save(trainer: Trainer[Any, Any], folder: Path, like: Path) -> Path:
     shutil.copytree(like / folders.TOKENIZER, folder / folders.TOKENIZER)
     tensors, place = trainer.state()
     progress = Progress(place["update"], place["epoch"], place["position"])
-    with trainer.optimization.averaged():
-        return Checkpoints(folder).save(trainer.model, tensors, progress, str(trainer.computer))
+    with trainer.optimization.use_ema_weights():
+        return Checkpoints(folder).save(trainer.model, tensors, progress, str(trainer.device_context))
 
 
 RESUME = "resuming = never stopping"

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from s2s.errors import UserError, quoted
+from s2s.errors import UserError, quote_path
 from s2s.experiments.contenders import check_kinds, entries_of
 from s2s.experiments.contest import CELLS, ComparedRecipe, NotForThisModel, comparable
 from s2s.experiments.disciplines import discipline_of
 from s2s.files import make_folder, read_file, write_atomically
-from s2s.folders import COMPARISON, taken_for
+from s2s.folders import COMPARISON, identify_folder
 from s2s.json_files import read_json
 from s2s.nn.precision import PrecisionError
 from s2s.recipe.reading import dump, write
 from s2s.results import Summary, read_summary
 from s2s.results import write as write_part
-from s2s.run.folder import MEASURED, RECIPE, alone, changed, untouched
+from s2s.run.folder import MEASURED, RECIPE, changed_settings, is_unstarted, run_lock
 from s2s.run.tasks import read
-from s2s.training.devices import NAMES, choose
-from s2s.training.precision import GradientTimes, check_precision, measure
+from s2s.training.device import PRECISION_NAMES, select_device
+from s2s.training.precision import PrecisionBenchmark, benchmark_precision, check_precision
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
@@ -54,17 +54,17 @@ def begin(folder: Path, base: "AnyTask", summary: Summary, log: Callable[[str], 
     check_kinds(comparable(base), summary)
     base = resolved(base)
     entries = entries_of(base, summary)
-    if choose(base.device).undecided:
+    if select_device(base.device).autoselect_precision:
         # all models are to have the same, always
         times = _gradient_times(list(entries.values()))
         log(str(times))
-        faster = NAMES[times.faster]
+        faster = PRECISION_NAMES[times.faster]
         base = base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
     elif base.device.precision == "bf16":
         _check_precision(entries)
     _check_free(folder, base)
     folder.mkdir(parents=True, exist_ok=True)
-    with alone(folder, MEASURED):
+    with run_lock(folder, MEASURED):
         _check_free(folder, base)
         write(base, folder / RECIPE)
         write_part(summary, folder / COMPARISON)
@@ -88,7 +88,7 @@ def begun(folder: Path) -> Summary:
     """
     kept = next((path for path in (folder / COMPARISON, folder / CELLS / COMPARISON) if path.exists()), None)
     if kept is None:
-        what, remedy = taken_for(folder) or ("no comparison, or one that did not begin", "")
+        what, remedy = identify_folder(folder) or ("no comparison, or one that did not begin", "")
         raise UserError(
             f"is {what}",
             where=str(folder),
@@ -109,12 +109,12 @@ def task_of(folder: Path) -> ComparedRecipe:
         return comparable(read(folder / RECIPE))
     # one that is lost is what its measurements were made on
     now = comparable(read(folder / RECIPE if (folder / RECIPE).exists() else measured_on))
-    keys = [key for key in changed(now, read(measured_on)) if key in _MAY_NOT or not _may_change(key)]
+    keys = [key for key in changed_settings(now, read(measured_on)) if key in _MAY_NOT or not _may_change(key)]
     if keys:
         raise UserError(
             f"{', '.join(keys)} changed since its measurements were made",
             where=str(folder / RECIPE),
-            remedy=f"copy {quoted(measured_on)} over it (only {', '.join(_MAY_CHANGE)} may differ, but for "
+            remedy=f"copy {quote_path(measured_on)} over it (only {', '.join(_MAY_CHANGE)} may differ, but for "
             f"{', '.join(_MAY_NOT)}), or begin another comparison with --out",
         )
     return now
@@ -156,19 +156,21 @@ def note(folder: Path, summary: Summary) -> None:
         write_part(summary, place / COMPARISON)
 
 
-def _gradient_times(recipes: Sequence[ComparedRecipe]) -> GradientTimes:
+def _gradient_times(recipes: Sequence[ComparedRecipe]) -> PrecisionBenchmark:
     """How long the gradients of all these models take together, on one thread, as each will learn."""
     times, threads = [], torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for recipe in recipes:
             with suppress(NotForThisModel):
-                times.append(measure(discipline_of(recipe).trainer(recipe, 1, choose(recipe.device))))
+                times.append(
+                    benchmark_precision(discipline_of(recipe).trainer(recipe, 1, select_device(recipe.device)))
+                )
     finally:
         torch.set_num_threads(threads)
     # one that leaves no room in fp32, or cannot be computed in bf16, decides for all
     error = next((each.bf16_error for each in times if each.bf16 is None), "")
-    return GradientTimes(_sum([each.fp32 for each in times]), _sum([each.bf16 for each in times]), 1, error)
+    return PrecisionBenchmark(_sum([each.fp32 for each in times]), _sum([each.bf16 for each in times]), 1, error)
 
 
 def _sum(seconds: Sequence[float | None]) -> float | None:
@@ -185,18 +187,18 @@ def _check_precision(recipes: Mapping[str, ComparedRecipe]) -> None:
     for name, recipe in recipes.items():
         with suppress(NotForThisModel):
             try:
-                check_precision(discipline_of(recipe).trainer(recipe, 1, choose(recipe.device)))
+                check_precision(discipline_of(recipe).trainer(recipe, 1, select_device(recipe.device)))
             except PrecisionError as error:
                 raise UserError(f"{name}: {error.what}", error.where, "set device.precision=fp32") from None
 
 
 def _check_free(folder: Path, base: ComparedRecipe) -> None:
-    if not folder.exists() or (folder.is_dir() and untouched(folder)):
+    if not folder.exists() or (folder.is_dir() and is_unstarted(folder)):
         return
     # the last file that a start writes makes it a comparison; the one before may be there, and is the same again
-    begins = folder.is_dir() and untouched(folder, RECIPE)
+    begins = folder.is_dir() and is_unstarted(folder, RECIPE)
     if begins and read_file(folder / RECIPE) == dump(base).encode():
         return
     there = any((place / COMPARISON).exists() for place in (folder, folder / CELLS))
-    again = f"continue it with `s2s compare --resume {quoted(folder)}`, or " if there else ""
+    again = f"continue it with `s2s compare --resume {quote_path(folder)}`, or " if there else ""
     raise UserError("is there already", where=str(folder), remedy=f"{again}name another folder with --out")

@@ -23,11 +23,11 @@ import torch
 
 from s2s.errors import UserError
 from s2s.experiments.running import Given, Item, Workers
-from s2s.files import locked
+from s2s.files import file_lock
 from s2s.recipe.schema import DeviceSettings
 from s2s.run.folder import LOCK
-from s2s.run.manifest import code, git_commit
-from s2s.training.devices import Computer, prepare_process
+from s2s.run.manifest import code_version, git_commit
+from s2s.training.device import DeviceContext, setup_process
 
 # of a call whose process or node was lost: as often as Ray does by itself
 _AGAIN = 3
@@ -128,10 +128,10 @@ class Nodes:
         device: how; its threads are one.
     """
 
-    def __init__(self, folder: Path, computer: Computer, device: DeviceSettings) -> None:
+    def __init__(self, folder: Path, device_context: DeviceContext, device: DeviceSettings) -> None:
         place = device.model_copy(update={"threads": 1})
         self._place = _Place(Path.cwd(), folder.resolve(), versions(), place)
-        self._needs = {"CPU": 1, "GPU": 1} if computer.device.type == "cuda" else {"CPU": 1}
+        self._needs = {"CPU": 1, "GPU": 1} if device_context.device.type == "cuda" else {"CPU": 1}
 
     def __enter__(self) -> "Nodes":
         return self
@@ -227,8 +227,8 @@ def versions() -> dict[str, str]:
 def _made(place: _Place, call: Callable[[Item], Given], item: Item) -> Given:
     """A call, made by a process of a node."""
     place.check()
-    prepare_process(place.device)
-    code()
+    setup_process(place.device)
+    code_version()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # a training would take one for its user's wish; a node that stops takes its processes down anyhow
         signal.signal(number, signal.SIG_IGN)
@@ -250,7 +250,7 @@ def _given(answer: Any) -> Any:
 
 def _is_locked(path: Path) -> bool:
     try:
-        with locked(path):
+        with file_lock(path):
             return False
     except BlockingIOError:
         return True

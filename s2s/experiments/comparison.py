@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from s2s.errors import UserError, quoted
+from s2s.errors import UserError, quote_path
 from s2s.experiments import contenders, tuning
 from s2s.experiments.beginning import begun, check_data, note, resolved, task_of
 from s2s.experiments.choice import rechosen, reshaped, set_aside
@@ -33,15 +33,15 @@ from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.measuring import AnyWorkers, all_kept
 from s2s.experiments.running import Kept, Late, Watch, Workers, number_for
 from s2s.experiments.tuning import TUNING
-from s2s.files import check_unlinked, make_folder, sweep
+from s2s.files import check_unlinked, make_folder, remove_unfinished
 from s2s.folders import COMPARISON
 from s2s.questions import TABLES, plan_of, settling
 from s2s.results import RESULT, Summary, read_result, read_summary
 from s2s.results import write as write_part
-from s2s.run.folder import MEASURED, alone
-from s2s.run.manifest import code, processor
-from s2s.run.stopping import resumable, stopping_at_once
-from s2s.training.devices import Computer, choose, prepare_process
+from s2s.run.folder import MEASURED, run_lock
+from s2s.run.manifest import code_version, processor_name
+from s2s.run.shutdown import interrupt_immediately, print_resume_hint_on_exit
+from s2s.training.device import DeviceContext, select_device, setup_process
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
@@ -82,12 +82,16 @@ def go_on(
             nodes cannot measure it.
     """
     begun(folder)
-    code()
+    code_version()
     command = ["s2s", "compare", "--resume", str(folder), *(["--cluster", cluster.address] if cluster else [])]
     stands = "stopped; every finished measurement is kept"
-    with resumable(folder, command, lambda: stands), stopping_at_once() as check, alone(folder, MEASURED):
+    with (
+        print_resume_hint_on_exit(folder, command, lambda: stands),
+        interrupt_immediately() as check,
+        run_lock(folder, MEASURED),
+    ):
         check_unlinked(folder)
-        sweep(folder)
+        remove_unfinished(folder)
         asked = summary or begun(folder)
         # nothing is written for what cannot be measured
         task = task_of(folder)
@@ -112,7 +116,8 @@ def check_concluded(folder: Path) -> None:
                     f"{name}: {failure.reason}",
                     where=str(cells / TRACE),
                     remedy=f"if a file of {cells} was changed by hand, remove it and measure it again: "
-                    f"s2s compare --resume {quoted(folder)}; if none was, this is a mistake of s2s: report the trace",
+                    f"s2s compare --resume {quote_path(folder)}; if none was, this is a mistake of s2s: "
+                    "report the trace",
                 )
 
 
@@ -141,15 +146,15 @@ def costs(
         # what another comparison has measured in its folder is not this one's
         recipe, folder = resolved(base), folder / "not begun"
     # what was measured with other threads counts for nothing, and so many measure beside each other
-    prepare_process(recipe.device)
+    setup_process(recipe.device)
     entrants = _planned(folder, summary, recipe)
     return _told(entrants, summary, _workers(entrants, recipe, cluster).number, limit)[0]
 
 
 def _workers(entrants: Contest, base: ComparedRecipe, cluster: Cluster | None) -> AnyWorkers:
     if cluster:
-        return Nodes(entrants.folder, entrants.computer, base.device)
-    return Workers(number_for(entrants.computer), base.device)
+        return Nodes(entrants.folder, entrants.device_context, base.device)
+    return Workers(number_for(entrants.device_context), base.device)
 
 
 def _planned(folder: Path, summary: Summary, base: ComparedRecipe) -> Contest:
@@ -158,7 +163,7 @@ def _planned(folder: Path, summary: Summary, base: ComparedRecipe) -> Contest:
     contestants = tuple(_entrant(model, recipe, summary.own.get(model, {})) for model, recipe in entries.items())
     # as comparisons were called whose sizes are those of `definitive`
     profile = "definitive" if summary.profile == "standard" else summary.profile
-    return Contest(folder, profile, contestants, tuple(summary.seeds), choose(base.device), summary.sized_for)
+    return Contest(folder, profile, contestants, tuple(summary.seeds), select_device(base.device), summary.sized_for)
 
 
 def _entrant(model: str, recipe: ComparedRecipe, own: Mapping[str, object]) -> Contestant:
@@ -202,10 +207,10 @@ def _told(entrants: Contest, summary: Summary, beside: int, limit: float) -> tup
 
 def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Callable[[], None], limit: float) -> None:
     summary, base = read_summary(folder / COMPARISON), task_of(folder)
-    prepare_process(base.device)
+    setup_process(base.device)
     if not summary.sized_for:
         # gone on with on another device, it asks the same; what an older version began says in words on which one
-        began, here = summary.machine.get("device", ""), choose(base.device).device.type
+        began, here = summary.machine.get("device", ""), select_device(base.device).device.type
         words = {"cpu": "cpu", "mps": "mps", "": here}
         summary = summary.model_copy(update={"sized_for": words.get(began.split(",")[0], "cuda")})
         note(folder, summary)
@@ -213,24 +218,24 @@ def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Calla
     workers = _workers(entrants, base, cluster)
     text, seconds = _told(entrants, summary, workers.number, limit)
     with Watch(seconds, console, check, limit) as watch, workers:
-        watch.say(text)
+        watch.print_fn(text)
         try:
             contest, seconds = _contest(entrants, summary, watch, workers)
         except Late:
-            watch.say(_left(folder, ["the rest of choosing rates and depths, and all measurements"], limit))
+            watch.print_fn(_left(folder, ["the rest of choosing rates and depths, and all measurements"], limit))
             return
         for each in read_summary(folder / COMPARISON).contenders:
             width = each.settings.get("width", "unknown")
             rate = f", learning rate {each.learning_rate:g}" if each.rates else ""
-            watch.say(f"{each.model}: {each.parameters:,} parameters, width {width}{rate}")
+            watch.print_fn(f"{each.model}: {each.parameters:,} parameters, width {width}{rate}")
         later = _measure_all(entrants, contest, watch, workers, limit, seconds)
         if later:
-            watch.say(_left(folder, [f"{name} ({long})" for name, long in later.items()], limit))
+            watch.print_fn(_left(folder, [f"{name} ({long})" for name, long in later.items()], limit))
 
 
 def _left(folder: Path, what: Sequence[str], limit: float) -> str:
     """What is left for later, in words."""
-    more = f"s2s compare --resume {quoted(folder)} measures what is left"
+    more = f"s2s compare --resume {quote_path(folder)} measures what is left"
     return f"left for later, as all is to take {about(limit)} at most: {', '.join(what)}; {more}"
 
 
@@ -262,7 +267,7 @@ def _measure_all(
     for one in chosen:
         known[one.name] = needed(one, counted)
         watch.expect(known[one.name], timed(one, contest))
-    by = machine(entrants.computer, workers, any(experiment.alone for experiment in chosen))
+    by = machine(entrants.device_context, workers, any(experiment.alone for experiment in chosen))
     later: dict[str, str] = {}
     for experiment in chosen:
         new = needed(experiment)
@@ -289,12 +294,12 @@ def _measure_all(
     return later
 
 
-def machine(computer: Computer, workers: AnyWorkers, alone: bool) -> dict[str, str]:
+def machine(device_context: DeviceContext, workers: AnyWorkers, alone: bool) -> dict[str, str]:
     """What measured: processor, device, versions, commit; and whether anything was measured `alone`."""
     exception = ", but one where time or memory is measured" if alone else ""
     return {
-        "processor": processor(),
-        "device": str(computer),
+        "processor": processor_name(),
+        "device": str(device_context),
         "processes": f"{workers}{exception}",
         "date": time.strftime("%Y-%m-%d"),
         **versions(),
@@ -314,7 +319,7 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
     trials = _trials(entrants, watch, workers)
     tried = {model: tuning.tried(trials, model) for model in entrants.models}
     if warning := tuning.unfinished(tried):
-        watch.say(warning)
+        watch.print_fn(warning)
     updates: Mapping[str, int] = {}
     if summary.match == "time":
         updates = contenders.equal_time(
@@ -330,7 +335,7 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
         there = f"; what was measured before lies in {aside}, and is measured again" if aside else ""
         for model, differing in others.items():
             choices = ", ".join(f"{key} {said}" for key, said in differing.items())
-            watch.say(f"{model}: its trials choose {choices}{there}")
+            watch.print_fn(f"{model}: its trials choose {choices}{there}")
     note(entrants.folder, summary.model_copy(update={"contenders": described}))
     return replace(entrants, contestants=contestants), sum(each.seconds for each in trials.values())
 
@@ -358,5 +363,5 @@ def _measure(
     made = all_kept(experiment, contest, experiment.cells(contest), watch, workers, trains=trains)
     folder = contest.folder / experiment.name
     make_folder(folder)
-    write_part(concluded(experiment, contest, made, watch.say), folder / RESULT)
+    write_part(concluded(experiment, contest, made, watch.print_fn), folder / RESULT)
     return sum(each.seconds for each in made.values())

@@ -18,7 +18,7 @@ CONCLUSION, TRACE = "conclusion", "conclusion.txt"
 
 
 def concluded(
-    experiment: Experiment, contest: Contest, made: Mapping[Cell, Kept], say: Callable[[str], None]
+    experiment: Experiment, contest: Contest, made: Mapping[Cell, Kept], print_fn: Callable[[str], None]
 ) -> Result:
     """The result of an experiment's measurements.
 
@@ -26,7 +26,7 @@ def concluded(
         experiment: whose they are.
         contest: the models.
         made: all of them, also those that failed.
-        say: shows a line.
+        print_fn: shows a line.
     """
     seconds = sum(each.seconds for each in made.values())
     broken = incomplete(made)
@@ -55,7 +55,7 @@ def concluded(
         # its measurements are kept, and the other experiments are still worth making
         write_atomically(contest.cells_of(experiment.name) / TRACE, traceback.format_exc())
         reason = f"no conclusion could be drawn: {type(error).__name__}: {error}"
-        say(f"{experiment.name}: FAILED: {reason}")
+        print_fn(f"{experiment.name}: FAILED: {reason}")
         failures += [Failure(task=CONCLUSION, model=model, reason=reason) for model in contest.models]
         reasons = dict.fromkeys(contest.models, reason)
         names, seeds = contest.models, list(contest.seeds)

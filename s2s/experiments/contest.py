@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from s2s.contender import file_name
 from s2s.errors import UserError
 from s2s.evaluation.gates import LEARNING
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.questions import TABLES, Profile
 from s2s.recipe.schema import Section
 from s2s.results import Figure, Finding, Result, Table
-from s2s.run.tasks import received, sent
+from s2s.run.tasks import deserialize_recipe, serialize_recipe
 from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.tasks.translation.recipe import Recipe
-from s2s.training.devices import NAMES, Computer
+from s2s.training.device import PRECISION_NAMES, DeviceContext
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
@@ -111,7 +111,7 @@ class Contestant:
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (
             self.name,
-            sent(self.recipe),
+            serialize_recipe(self.recipe),
             (
                 *(self.depths, self.parameters, self.own, self.rates, self.inside),
                 *(self.losses, self.whole, self.pace, self.slope),
@@ -120,7 +120,7 @@ class Contestant:
 
 
 def _restored(name: str, recipe: tuple[str, str, str], chosen: tuple[Any, ...]) -> Contestant:
-    return Contestant(name, comparable(received(recipe)), *chosen)
+    return Contestant(name, comparable(deserialize_recipe(recipe)), *chosen)
 
 
 def comparable(recipe: "AnyTask") -> ComparedRecipe:
@@ -142,7 +142,7 @@ class Contest:
     profile: Profile  # which sizes the experiments take; each has its own table of them
     contestants: tuple[Contestant, ...]  # in the order of the command
     seeds: tuple[int, ...]  # of the repetitions, from 1 on
-    computer: Computer  # device and precision
+    device_context: DeviceContext  # device and precision
     # the kind of device that its sizes are for: of the one that it began on; empty: of the computer's
     sized_for: str = ""
 
@@ -158,7 +158,7 @@ class Contest:
     def sizes(self, table: Mapping[Scale, S]) -> S:
         """An experiment's sizes for this profile, on the device that the comparison began on."""
         by_name: dict[str, S] = {**table}
-        on_gpu = (self.sized_for or self.computer.device.type) == "cuda"
+        on_gpu = (self.sized_for or self.device_context.device.type) == "cuda"
         there = f"{self.profile} on a GPU" if on_gpu else self.profile
         return next(by_name[name] for name in (there, self.profile, "definitive") if name in by_name)
 
@@ -229,7 +229,7 @@ class Experiment:
 
     def precision_in(self, contest: Contest) -> str:
         """In which precision a contest's models are measured: what its measurements are labelled with."""
-        return self.precision or NAMES[contest.computer.precision]
+        return self.precision or PRECISION_NAMES[contest.device_context.precision]
 
     @property
     def rows(self) -> list[str]:
@@ -278,7 +278,7 @@ def check_translates(model: Seq2Seq, name: str) -> None:
     Raises:
         NotForThisModel: it is such a model.
     """
-    if model.decoder.one_to_one:
+    if model.decoder.is_one_to_one:
         raise NotForThisModel(
             f"{name} writes one piece for each that it reads, so it cannot translate",
             where=f"command line: {name}",

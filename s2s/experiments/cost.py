@@ -8,7 +8,7 @@ import torch
 from s2s.experiments.contest import Cell, Contest, Experiment
 from s2s.experiments.running import Kept, kept, machine_here
 from s2s.experiments.whole_runs import is_there
-from s2s.run.manifest import code
+from s2s.run.manifest import code_version
 
 Run = tuple[str, int | None]
 """A model's name and a seed."""
@@ -50,7 +50,7 @@ def missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> 
 
 def _of_here(one: Kept, precision: str) -> bool:
     """Whether a measurement was made by this machine and this code, with as many threads as there would be now."""
-    same = (one.machine, one.code) == (machine_here(precision), code())
+    same = (one.machine, one.code) == (machine_here(precision), code_version())
     return same and one.threads in (0, torch.get_num_threads())
 
 

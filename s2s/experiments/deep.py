@@ -10,7 +10,7 @@ from s2s.experiments.translating import sizes_of, trainer_for, unigram_loss
 from s2s.experiments.whole_runs import prepared
 from s2s.tasks.translation.recipe import BatchSettings, Recipe
 from s2s.tasks.translation.task import mean_loss
-from s2s.training.devices import choose
+from s2s.training.device import select_device
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class DeepTrainings:
         """One training."""
         norm, _, warmup = cell.part.partition("-warmup-")
         recipe = self.recipe(norm, int(warmup))
-        data, computer = prepared(recipe), choose(recipe.device)
-        trainer = trainer_for(recipe, sizes_of(data), data.train, cell.seed or 0, computer)
+        data, device_context = prepared(recipe), select_device(recipe.device)
+        trainer = trainer_for(recipe, sizes_of(data), data.train, cell.seed or 0, device_context)
         updates, losses = [], []
         for until in range(self.every, self.updates + self.every, self.every):
             for _ in trainer.updates(min(until, self.updates)):
                 pass
             updates.append(trainer.update)
-            losses.append(mean_loss(trainer.model, data.validation, recipe.batches, computer))
+            losses.append(mean_loss(trainer.model, data.validation, recipe.batches, device_context))
         return {
             "updates": updates,
             "losses": losses,

@@ -18,22 +18,22 @@ from s2s.experiments.contest import ComparedRecipe, Contest, NotForThisModel, R,
 from s2s.experiments.matching import Blueprint, settings_of, translators
 from s2s.experiments.translating import sizes_of, trainer_for
 from s2s.experiments.whole_runs import COST, RUNS, Cost, prepared, prepared_texts, seeds_of
-from s2s.files import LARGE_BYTES, locked, write_atomically
+from s2s.files import LARGE_BYTES, file_lock, write_atomically
 from s2s.json_files import read_json
 from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.schema import RunSettings
 from s2s.run.folder import LOCK, RECIPE
-from s2s.run.loaded import evaluate
+from s2s.run.inference import evaluate
 from s2s.run.training import resume, train
-from s2s.tasks import contract
+from s2s.tasks import base
 from s2s.tasks.classification.data import LabelledTexts, PreparedLabelled
 from s2s.tasks.classification.recipe import ClassificationRecipe
-from s2s.tasks.classification.task import begins, build_classifier, trainer_of
-from s2s.tasks.labelled import classification_loss
-from s2s.tasks.translation.prepared import Prepared
+from s2s.tasks.classification.task import build_classifier, starts_with_bos, trainer_of
+from s2s.tasks.classification_base import classification_loss
+from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import mean_loss as mean_loss_of_pairs
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 from s2s.training.trainer import Trainer, mean_loss
 
 
@@ -56,7 +56,7 @@ class Discipline(ABC, Generic[R]):
         return recipe
 
     @abstractmethod
-    def prepared(self, recipe: R) -> contract.Prepared:
+    def prepared(self, recipe: R) -> base.PreparedData:
         """The recipe's corpus in pieces, as the task trains on it."""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Discipline(ABC, Generic[R]):
         """How the task makes a model of a section of this resolved recipe."""
 
     @abstractmethod
-    def trainer(self, recipe: R, seed: int, computer: Computer) -> Trainer:
+    def trainer(self, recipe: R, seed: int, device_context: DeviceContext) -> Trainer:
         """A trainer of a recipe's model that has done nothing yet.
 
         Raises:
@@ -92,7 +92,7 @@ class Translation(Discipline[Recipe[Any]]):
         with torch.random.fork_rng(devices=[]):
             check_translates(module_of(kind).build(settings_of(kind, {}), 5, 5), kind)
 
-    def resolved(self, recipe: Recipe[Any]) -> Recipe[Any]:
+    def finalize_config(self, recipe: Recipe[Any]) -> Recipe[Any]:
         """With the numbers of pieces that there are: of words or characters a recipe says no more than a limit."""
         data, given = prepared(recipe), recipe.tokenizer
         source, target = sizes_of(data)
@@ -104,7 +104,7 @@ class Translation(Discipline[Recipe[Any]]):
         changes = {"size": source} if len(data.tokenizers) == 1 else sides
         return recipe.model_copy(update={"tokenizer": given.model_copy(update=changes)})
 
-    def prepared(self, recipe: Recipe[Any]) -> Prepared:
+    def prepared(self, recipe: Recipe[Any]) -> PreparedTranslation:
         return prepared(recipe)
 
     def digests(self, recipe: Recipe[Any]) -> dict[str, str]:
@@ -115,13 +115,13 @@ class Translation(Discipline[Recipe[Any]]):
     def blueprint(self, recipe: Recipe[Any]) -> Blueprint:
         return translators(*recipe.tokenizer.sizes)
 
-    def trainer(self, recipe: Recipe[Any], seed: int, computer: Computer) -> Trainer:
+    def trainer(self, recipe: Recipe[Any], seed: int, device_context: DeviceContext) -> Trainer:
         data = prepared(recipe)
-        return trainer_for(recipe, sizes_of(data), data.train, seed, computer)
+        return trainer_for(recipe, sizes_of(data), data.train, seed, device_context)
 
     def validation_loss(self, trainer: Trainer, recipe: Recipe[Any]) -> float:
         """In nats per target token."""
-        return mean_loss_of_pairs(trainer.model, prepared(recipe).validation, recipe.batches, trainer.computer)
+        return mean_loss_of_pairs(trainer.model, prepared(recipe).validation, recipe.batches, trainer.device_context)
 
 
 class Classification(Discipline[ClassificationRecipe[Any]]):
@@ -136,7 +136,7 @@ class Classification(Discipline[ClassificationRecipe[Any]]):
                 remedy="leave it out",
             )
 
-    def resolved(self, recipe: ClassificationRecipe[Any]) -> ClassificationRecipe[Any]:
+    def finalize_config(self, recipe: ClassificationRecipe[Any]) -> ClassificationRecipe[Any]:
         """With the names of the classes and the number of pieces that there are."""
         data = prepared_texts(recipe)
         changes = {
@@ -165,18 +165,18 @@ class Classification(Discipline[ClassificationRecipe[Any]]):
             pieces,
         )
 
-    def trainer(self, recipe: ClassificationRecipe[Any], seed: int, computer: Computer) -> Trainer:
+    def trainer(self, recipe: ClassificationRecipe[Any], seed: int, device_context: DeviceContext) -> Trainer:
         """Learns from the recipe's texts; its classes are known."""
         data = prepared_texts(recipe)
         recipe = recipe.model_copy(update={"seeds": seeds_of(seed)})
-        model = build_classifier(recipe, data.tokenizer.size).to(computer.device)
-        return trainer_of(recipe, data, model, computer)
+        model = build_classifier(recipe, data.tokenizer.size).to(device_context.device)
+        return trainer_of(recipe, data, model, device_context)
 
     def validation_loss(self, trainer: Trainer, recipe: ClassificationRecipe[Any]) -> float:
         """In nats per text."""
         data = prepared_texts(recipe)
-        texts = LabelledTexts(data.validation, data.corpus.validation.labels, recipe.batches, begins(recipe))
-        return mean_loss(trainer.model, texts, classification_loss(0.0), trainer.computer)
+        texts = LabelledTexts(data.validation, data.corpus.validation.labels, recipe.batches, starts_with_bos(recipe))
+        return mean_loss(trainer.model, texts, classification_loss(0.0), trainer.device_context)
 
 
 DISCIPLINES: dict[str, Discipline[Any]] = {"translation": Translation(), "classification": Classification()}
@@ -206,7 +206,7 @@ def whole_run(contest: Contest, name: str, recipe: ComparedRecipe, seed: int) ->
     folder = contest.folder / RUNS / name
     if not (folder / COST).exists() and (folder / LOCK).exists():
         # what trained it on a node that was lost may still be about to end
-        with locked(folder / LOCK, wait=True):
+        with file_lock(folder / LOCK, wait=True):
             pass
     if (folder / COST).exists():
         return folder

@@ -18,8 +18,8 @@ from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, 
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from s2s.models.contract import Rows
-from s2s.training.devices import Computer
+from s2s.models.base import BatchedState
+from s2s.training.device import DeviceContext
 
 # side of the square product that the machine is known by: large enough for its full rate
 _SIDES = {"cpu": 512, "cuda": 4096}
@@ -80,14 +80,14 @@ def rounded(value: float, figures: int = 5) -> float:
     return float(f"{value:.{figures}g}")
 
 
-def reference(computer: Computer) -> float:
+def reference(device_context: DeviceContext) -> float:
     """Seconds of one product of two square matrices, always the same one: the fastest within a fifth of a second."""
-    side = _side(computer)
-    a = torch.ones(side, side, dtype=computer.precision, device=computer.device)
+    side = _side(device_context)
+    a = torch.ones(side, side, dtype=device_context.precision, device=device_context.device)
     b, out = torch.ones_like(a), torch.empty_like(a)
 
     def _product() -> float:
-        return spent(lambda: torch.mm(a, b, out=out), computer.device)
+        return spent(lambda: torch.mm(a, b, out=out), device_context.device)
 
     _product()
     seconds = [_product()]
@@ -96,13 +96,13 @@ def reference(computer: Computer) -> float:
     return min(seconds)
 
 
-def flops_of_reference(computer: Computer) -> int:
+def flops_of_reference(device_context: DeviceContext) -> int:
     """Multiplications and additions of that product."""
-    return 2 * _side(computer) ** 3
+    return 2 * _side(device_context) ** 3
 
 
-def _side(computer: Computer) -> int:
-    return _SIDES.get(computer.device.type, _SIDES["cpu"])
+def _side(device_context: DeviceContext) -> int:
+    return _SIDES.get(device_context.device.type, _SIDES["cpu"])
 
 
 def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
@@ -175,7 +175,7 @@ def numbers(bundle: object) -> list[Tensor]:
     """All floating-point tensors of a bundle, those of its inner bundles and tuples too, in the order of its fields."""
     if isinstance(bundle, Tensor):
         return [bundle] if bundle.is_floating_point() else []
-    if isinstance(bundle, Rows):
+    if isinstance(bundle, BatchedState):
         return [tensor for field in fields(bundle) for tensor in numbers(getattr(bundle, field.name))]
     return [tensor for item in bundle for tensor in numbers(item)] if isinstance(bundle, tuple) else []
 

@@ -12,8 +12,8 @@ from torch import nn
 
 from s2s.errors import UserError
 from s2s.experiments.contest import NoSuchSize
-from s2s.models.contract import Seq2Seq, parameter_count
-from s2s.models.numberless import numberless
+from s2s.models.base import Seq2Seq, count_parameters
+from s2s.models.meta_device import on_meta_device
 from s2s.recipe.installed import module_of, translator_settings
 from s2s.recipe.schema import Section
 
@@ -36,10 +36,10 @@ class Blueprint:
             warnings.simplefilter("ignore")
             try:
                 # tensors without numbers are enough to be counted
-                with numberless():
-                    return parameter_count(self.build(kind, settings))
+                with on_meta_device():
+                    return count_parameters(self.build(kind, settings))
             except (NotImplementedError, RuntimeError):
-                return parameter_count(self.build(kind, settings))
+                return count_parameters(self.build(kind, settings))
 
 
 def translators(source_size: int, target_size: int) -> Blueprint:

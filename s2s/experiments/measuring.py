@@ -12,7 +12,7 @@ from s2s.experiments.contest import Cell, Contest, Experiment
 from s2s.experiments.cost import expected, missing, timed, trainings
 from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, kept, machine_here
 from s2s.results import UNNOTED
-from s2s.run.manifest import code
+from s2s.run.manifest import code_version
 
 AnyWorkers = Workers | Nodes
 """What makes measurements beside each other."""
@@ -71,13 +71,15 @@ def _made(
     precision = experiment.precision_in(contest)
     failed = {cell for cell in new if (one := kept(folder, cell)) and one.failed}
     if gone := forget(folder, new):
-        watch.say(f"{experiment.name}: {_again(gone, machine_here(precision))}")
+        watch.print_fn(f"{experiment.name}: {_again(gone, machine_here(precision))}")
     if damaged := [cell.key for cell in new if (folder / f"{cell.key}.json").exists() and not kept(folder, cell)]:
-        watch.say(f"{experiment.name}: what is damaged is measured again: {', '.join(damaged)}")
+        watch.print_fn(f"{experiment.name}: what is damaged is measured again: {', '.join(damaged)}")
     there = [one for cell in cells if new and (one := kept(folder, cell)) and not one.failed]
-    older = {one.code or UNNOTED for one in there} - {code()}
+    older = {one.code or UNNOTED for one in there} - {code_version()}
     if older:
-        watch.say(f"{experiment.name}: some is of {' and '.join(sorted(older))}, the rest will be of {code()}")
+        watch.print_fn(
+            f"{experiment.name}: some is of {' and '.join(sorted(older))}, the rest will be of {code_version()}"
+        )
     beside, made, apart = workers.number, dict[Cell, Kept](), set[Cell]()
     to_train = trainings(experiment, contest, new, trains, beside)
     watch.begins(experiment.name, new)
@@ -115,7 +117,7 @@ def _forget_round(folder: Path, cells: Sequence[Cell], cell: Cell, made: Mapping
 def _again(gone: Sequence[Kept], here: str) -> str:
     """Why measurements are made again, in words."""
     others = [one.machine if one.machine not in (here, "") else one.code or UNNOTED for one in gone]
-    if other := [each for each in dict.fromkeys(others) if each != code()]:
+    if other := [each for each in dict.fromkeys(others) if each != code_version()]:
         return f"what {' and '.join(other)} measured is measured again on this machine"
     if any(one.threads not in (0, torch.get_num_threads()) for one in gone):
         return f"what was measured with another number of threads is measured again with {torch.get_num_threads()}"

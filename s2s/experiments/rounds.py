@@ -25,7 +25,7 @@ from s2s.experiments.instruments import reference, rounded
 from s2s.experiments.presenting import Column, Interval, table
 from s2s.experiments.running import kept
 from s2s.results import Table
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 
 ROUNDS = 8
 MARGIN = 0.05
@@ -42,7 +42,7 @@ class Place:
     """What computes: so many threads of a processor, or a GPU."""
 
     name: str
-    computer: Computer
+    device_context: DeviceContext
     threads: int
 
     @contextmanager
@@ -56,13 +56,13 @@ class Place:
             torch.set_num_threads(before)
 
 
-def places(computer: Computer) -> list[Place]:
+def places(device_context: DeviceContext) -> list[Place]:
     """One thread of the processor, and all that a comparison may use: the last is what it uses."""
-    device, threads = computer.device, torch.get_num_threads()
+    device, threads = device_context.device, torch.get_num_threads()
     if device.type != "cpu":
-        alone = Place("1 thread", Computer(torch.device("cpu"), torch.float32), 1)
-        return [alone, Place(device.type.upper(), computer, threads)]
-    every = [Place("1 thread", computer, 1), Place(f"{threads} threads", computer, threads)]
+        alone = Place("1 thread", DeviceContext(torch.device("cpu"), torch.float32), 1)
+        return [alone, Place(device.type.upper(), device_context, threads)]
+    every = [Place("1 thread", device_context, 1), Place(f"{threads} threads", device_context, threads)]
     return every[:1] if threads == 1 else every
 
 
@@ -105,7 +105,7 @@ def _references(where: Sequence[Place]) -> dict[str, float]:
     seconds = {}
     for place in where:
         with place.used():
-            seconds[place.name] = rounded(reference(place.computer))
+            seconds[place.name] = rounded(reference(place.device_context))
     return seconds
 
 

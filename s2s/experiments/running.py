@@ -29,11 +29,11 @@ from tqdm import tqdm
 
 from s2s.errors import UserError
 from s2s.experiments.contest import Cell, Measured, NoSuchSize, NotForThisModel
-from s2s.files import full, read_file, write_atomically
+from s2s.files import is_disk_full, read_file, write_atomically
 from s2s.recipe.schema import DeviceSettings
-from s2s.run.manifest import code, processor
-from s2s.training import threads
-from s2s.training.devices import Computer, prepare_process
+from s2s.run.manifest import code_version, processor_name
+from s2s.training import cpu_affinity
+from s2s.training.device import DeviceContext, setup_process
 
 Item = TypeVar("Item")
 Given = TypeVar("Given")
@@ -64,7 +64,7 @@ class Kept:
     @property
     def final(self) -> bool:
         """Whether it needs not be made again: it succeeded, or this s2s would fail in it again."""
-        return not self.failed or self.code == code()
+        return not self.failed or self.code == code_version()
 
 
 def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell, precision: str = "") -> Kept:
@@ -81,16 +81,16 @@ def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell, precisio
     try:
         measured, here = measure(cell), machine_here(precision)
         seconds = time.perf_counter() - started
-        ended = Kept(measured, "", seconds, here, code(), cell.key, torch.get_num_threads())
+        ended = Kept(measured, "", seconds, here, code_version(), cell.key, torch.get_num_threads())
     except UserError as error:
         # where there is no room, there is none for any other measurement
-        if isinstance(error.__context__, OSError) and full(error.__context__):
+        if isinstance(error.__context__, OSError) and is_disk_full(error.__context__):
             raise error.__context__ from None
         what = f"{error.where}: {error.what}" if error.where else error.what
         always = isinstance(error, NotForThisModel | NoSuchSize)
-        ended = Kept(None, what, time.perf_counter() - started, code=code() if always else "", cell=cell.key)
+        ended = Kept(None, what, time.perf_counter() - started, code=code_version() if always else "", cell=cell.key)
     except Exception as error:
-        if isinstance(error, OSError) and full(error):
+        if isinstance(error, OSError) and is_disk_full(error):
             raise
         # whatever went wrong in one cell, the others are still worth measuring; its cell says why
         write_atomically(path.with_suffix(".txt"), traceback.format_exc())
@@ -106,7 +106,7 @@ def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell, precisio
 def machine_here(precision: str = "") -> str:
     """The processor's name, the GPU's where torch sees one, and the precision, as `Result.machines` has them."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    return ", ".join(filter(None, [processor(), gpu])) + (f" ({precision})" if precision else "")
+    return ", ".join(filter(None, [processor_name(), gpu])) + (f" ({precision})" if precision else "")
 
 
 def kept(folder: Path, cell: Cell) -> Kept | None:
@@ -235,9 +235,9 @@ class Watch:
         self._bar.update(self._line, completed=done, left=left, description=f"{experiment}: {_words(cell)} done")
         state = f"FAILED: {ended.failed}" if ended.failed else f"{ended.seconds:.0f} s"
         if ended.failed or not self._console.is_terminal:
-            self.say(f"{experiment}: {_words(cell)}: {state} · {left} left")
+            self.print_fn(f"{experiment}: {_words(cell)}: {state} · {left} left")
 
-    def say(self, text: str) -> None:
+    def print_fn(self, text: str) -> None:
         """Prints a line."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -253,17 +253,17 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def number_for(computer: Computer) -> int:
+def number_for(device_context: DeviceContext) -> int:
     """How many processes measure beside each other: as many as torch has threads, at most 8.
 
     A GPU waits for the processor with models of a comparison's size, so as many share it, if each has 4 GiB of its
     memory: eight trainings took no longer than one (docs/log.md). Of other devices, which nobody has measured, one.
     """
-    if computer.device.type not in ("cpu", "cuda"):
+    if device_context.device.type not in ("cpu", "cuda"):
         return 1
     number = min(_MOST, torch.get_num_threads())
-    if computer.device.type == "cuda":
-        memory = torch.cuda.get_device_properties(computer.device).total_memory
+    if device_context.device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device_context.device).total_memory
         number = max(1, min(number, memory // _BYTES_EACH))
     return number
 
@@ -350,7 +350,7 @@ class Workers:
             # interruption, which is their parent's, they import for a second.
             blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
             try:
-                with threads.free_children():
+                with cpu_affinity.unpin_children():
                     # One that is handed over cannot be called back, nor a process taken down while it hands something
                     # over. Who stops reading leaves so many, which end by themselves.
                     for item in items[submitted : submitted + self.number - len(waiting)]:
@@ -364,9 +364,9 @@ class Workers:
 
 def _prepare(device: DeviceSettings) -> None:
     """An interruption is the parent's to handle, and nothing outlives the parent."""
-    threads.let_go()
-    prepare_process(device)
-    code()
+    cpu_affinity.restore_affinity()
+    setup_process(device)
+    code_version()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     # the lock that progress bars would share outlives a process that is taken down, and Python warns of it

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from s2s.data.batches import collate, plan
-from s2s.data.encoding import Encoded
+from s2s.data.batches import collate, make_batches
+from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import EOS
-from s2s.decoding.translator import Translator
+from s2s.decoding.generate import TextTranslator
 from s2s.evaluation.inference import Counts, Draws
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.evaluation.tokenization import choose_tokenization
@@ -20,12 +20,12 @@ from s2s.experiments.contest import check_translates
 from s2s.experiments.instruments import counted_flops, unfused
 from s2s.experiments.matching import beside_width, solved, translators
 from s2s.experiments.whole_runs import seeds_of, stopwatch
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer, Section
-from s2s.tasks.translation.prepared import Prepared
+from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import build_model, translation_trainer
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 from s2s.training.loss import cross_entropy
 from s2s.training.trainer import Trainer
 
@@ -33,9 +33,9 @@ from s2s.training.trainer import Trainer
 def trainer_for(
     recipe: Recipe[Any],
     pieces: tuple[int, int],
-    data: Encoded,
+    data: TokenizedDataset,
     seed: int,
-    computer: Computer,
+    device_context: DeviceContext,
     start: Mapping[str, Tensor] | None = None,
 ) -> Trainer:
     """A trainer of a recipe's model that has done nothing yet, from these weights where there are any.
@@ -48,7 +48,9 @@ def trainer_for(
     check_translates(model, recipe.model.kind)
     if start is not None:
         put(model, start)
-    return translation_trainer(model.to(computer.device), data, recipe.training, recipe.batches, seeds, computer)
+    return translation_trainer(
+        model.to(device_context.device), data, recipe.training, recipe.batches, seeds, device_context
+    )
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,10 @@ class Schooled:
 
 def schooled(
     recipe: Recipe[Any],
-    data: Prepared,
+    data: PreparedTranslation,
     seed: int,
-    computer: Computer,
-    pairs: Encoded | None = None,
+    device_context: DeviceContext,
+    pairs: TokenizedDataset | None = None,
     half_way: Callable[[Seq2Seq], None] | None = None,
 ) -> Schooled:
     """Trains a fresh model as its recipe says, on all pairs or on these, without validations and checkpoints.
@@ -74,7 +76,7 @@ def schooled(
         recipe: says how.
         data: its pieces and pairs.
         seed: of everything random.
-        computer: where.
+        device_context: where.
         pairs: what is learned from, where that is not all.
         half_way: is shown the model that would be kept after half of the updates; that takes no time of the training.
 
@@ -82,14 +84,14 @@ def schooled(
         NotForThisModel: the model cannot translate.
         UserError: the training failed.
     """
-    trainer = trainer_for(recipe, sizes_of(data), data.train if pairs is None else pairs, seed, computer)
-    clock = stopwatch(computer)
+    trainer = trainer_for(recipe, sizes_of(data), data.train if pairs is None else pairs, seed, device_context)
+    clock = stopwatch(device_context)
     began, tokens = clock(), 0
     for i, update in enumerate(trainer.updates(recipe.training.updates), 1):
         tokens += update.tokens
         if half_way and i == recipe.training.updates // 2:
             paused = clock()
-            with trainer.optimization.averaged():
+            with trainer.optimization.use_ema_weights():
                 half_way(trainer.model)
             began += clock() - paused
     seconds = clock() - began
@@ -97,7 +99,7 @@ def schooled(
     return Schooled(trainer.model, seconds, tokens)
 
 
-def sizes_of(data: Prepared) -> tuple[int, int]:
+def sizes_of(data: PreparedTranslation) -> tuple[int, int]:
     """Sizes of the vocabularies of source and target."""
     return data.source_tokenizer.size, data.target_tokenizer.size
 
@@ -116,7 +118,7 @@ def put(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 def deciding(trainer: Trainer) -> dict[str, Tensor]:
     """The weights that would be kept now: the average, where one is made."""
-    with trainer.optimization.averaged():
+    with trainer.optimization.use_ema_weights():
         return weights_of(trainer.model)
 
 
@@ -133,13 +135,13 @@ def joined_texts(count: int, together: int, texts: int) -> list[list[int]]:
     return found
 
 
-def unigram_loss(train: Encoded, held_out: Encoded, pieces: int) -> float:
+def unigram_loss(train: TokenizedDataset, held_out: TokenizedDataset, pieces: int) -> float:
     """The loss of one who knows how often each piece occurs, and nothing else, in nats per target token.
 
     Each piece is counted once more than it occurs.
     """
 
-    def _counts(data: Encoded) -> np.ndarray:
+    def _counts(data: TokenizedDataset) -> np.ndarray:
         counted = np.bincount(np.concatenate(data.rows(np.arange(len(data)))[1]), minlength=pieces)
         counted[EOS] += len(data)
         return counted
@@ -149,10 +151,10 @@ def unigram_loss(train: Encoded, held_out: Encoded, pieces: int) -> float:
     return float(-(told * np.log(shares)).sum() / told.sum())
 
 
-def chosen_pairs(data: Encoded, rows: np.ndarray, swapped: bool = False) -> Encoded:
+def chosen_pairs(data: TokenizedDataset, rows: np.ndarray, swapped: bool = False) -> TokenizedDataset:
     """The pairs of these rows, in that order; source and target change places where they are swapped."""
     sources, targets = data.rows(rows)
-    return Encoded.of(targets, sources) if swapped else Encoded.of(sources, targets)
+    return TokenizedDataset.from_rows(targets, sources) if swapped else TokenizedDataset.from_rows(sources, targets)
 
 
 def resized(settings: Section, kind: str, pieces: tuple[int, int], parameters: int) -> Section:
@@ -164,7 +166,7 @@ def resized(settings: Section, kind: str, pieces: tuple[int, int], parameters: i
     return solved(kind, translators(*pieces), parameters, beside_width(settings))
 
 
-def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: Encoded) -> float:
+def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: TokenizedDataset) -> float:
     """Floating-point operations of the matrix products that training spends on a target token, forward and backward.
 
     They are counted on a batch of middling place in the plan, on the form of the model in which no kernel hides what it
@@ -172,7 +174,7 @@ def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: Encoded)
     """
     model = build_model(recipe, *pieces).eval()
     kept, _ = data.within(recipe.batches.max_length)
-    batches = plan(data.source_lengths[kept], data.target_lengths[kept], recipe.batches.tokens, 0, 0)
+    batches = make_batches(data.source_lengths[kept], data.target_lengths[kept], recipe.batches.tokens, 0, 0)
     rows = kept[batches[len(batches) // 2]]
     batch = collate(*data.rows(rows), rows)
     with unfused(), counted_flops() as flops:
@@ -181,17 +183,17 @@ def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: Encoded)
     return flops.get_total_flops() / batch.tokens
 
 
-def some_pairs(data: Prepared, count: int) -> tuple[list[str], list[str]]:
+def some_pairs(data: PreparedTranslation, count: int) -> tuple[list[str], list[str]]:
     """The first sources and references of the test set; of the validation set where there is none."""
     pairs = data.corpus.validation if data.corpus.test is None else data.corpus.test
     pairs = pairs.select(range(min(count, len(pairs))))
     return list(pairs["source"]), list(pairs["target"])
 
 
-def greedy(model: Seq2Seq, data: Prepared, recipe: Recipe[Any], sources: Sequence[str]) -> list[str]:
+def greedy(model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any], sources: Sequence[str]) -> list[str]:
     """Greedy translations, written as the recipe says, but for the beam."""
     decoding = recipe.decoding.model_copy(update={"beam": 1})
-    translator = Translator(model, data.source_tokenizer, data.target_tokenizer, decoding)
+    translator = TextTranslator(model, data.source_tokenizer, data.target_tokenizer, decoding)
     return [translation.text for translation in translator.translate(sources)]
 
 

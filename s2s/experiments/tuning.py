@@ -37,7 +37,7 @@ from s2s.experiments.trials import (
 from s2s.experiments.whole_runs import history, seconds_for, shortened, stopwatch
 from s2s.recipe.reading import dump
 from s2s.results import Contender
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 
 TRIAL_SEED = 0
 """Of all trials that choose something: no repetition has it."""
@@ -108,7 +108,7 @@ def at(recipe: R, trial: Trial, own: Collection[str] = ()) -> R:
     return recipe.model_copy(update=changes)
 
 
-def short_training(recipe: ComparedRecipe, seed: int, computer: Computer) -> tuple[float, float]:
+def short_training(recipe: ComparedRecipe, seed: int, device_context: DeviceContext) -> tuple[float, float]:
     """Trains a model as its recipe says, without checkpoints and tests.
 
     Returns:
@@ -119,13 +119,13 @@ def short_training(recipe: ComparedRecipe, seed: int, computer: Computer) -> tup
         UserError: the training failed.
     """
     discipline = discipline_of(recipe)
-    trainer = discipline.trainer(recipe, seed, computer)
-    clock = stopwatch(computer)
+    trainer = discipline.trainer(recipe, seed, device_context)
+    clock = stopwatch(device_context)
     began = clock()
     for _ in trainer.updates(recipe.training.updates):
         pass
     seconds = clock() - began
-    with trainer.optimization.averaged():
+    with trainer.optimization.use_ema_weights():
         return discipline.validation_loss(trainer, recipe), seconds
 
 
@@ -161,12 +161,12 @@ def _measure(contest: Contest, cell: Cell) -> Measured:
     recipe = at(contestant.recipe, trial, contestant.own)
     if trial.whole:
         folder = whole_run(contest, f"{file_name(cell.model)}-{cell.part}", recipe, TRIAL_SEED)
-        seen = history(folder, {"losses": "loss"}, contest.computer)
+        seen = history(folder, {"losses": "loss"}, contest.device_context)
         slope = slope_per_doubling(seen["tokens"], seen["losses"])
         end = {"loss": seen["losses"][-1], "seconds": seen["seconds"][-1], "updates": recipe.training.updates}
         return end | {"slope": slope}
     recipe = shortened(recipe, contest.sizes(SIZES).share)
-    loss, seconds = short_training(recipe, TRIAL_SEED, contest.computer)
+    loss, seconds = short_training(recipe, TRIAL_SEED, contest.device_context)
     return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 
 

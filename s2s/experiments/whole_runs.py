@@ -14,9 +14,9 @@ from s2s.json_files import read_json
 from s2s.recipe.schema import Section, SeedSettings
 from s2s.tasks.classification.data import PreparedLabelled, prepare_texts
 from s2s.tasks.classification.recipe import ClassificationRecipe
-from s2s.tasks.translation.prepared import Prepared, prepare
+from s2s.tasks.translation.prepared import PreparedTranslation, prepare
 from s2s.tasks.translation.recipe import Recipe
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 from s2s.training.logger import read_metrics
 
 RUNS = "runs"
@@ -46,7 +46,7 @@ class Pause:
     scores: dict[str, float]  # what was measured, by name
 
 
-def prepared(recipe: Recipe[Any]) -> Prepared:
+def prepared(recipe: Recipe[Any]) -> PreparedTranslation:
     """A recipe's corpus in pieces; made once in a process for all recipes with the same data and tokenizer."""
     return _prepared(_of_data(recipe))
 
@@ -63,7 +63,7 @@ def _of_data(recipe: ComparedRecipe) -> str:
 
 
 @lru_cache(maxsize=4)
-def _prepared(recipe: str) -> Prepared:
+def _prepared(recipe: str) -> PreparedTranslation:
     return prepare(Recipe[Section].model_validate_json(recipe), None, lambda line: None)
 
 
@@ -94,10 +94,10 @@ def pauses(folder: Path) -> Iterator[Pause]:
             cpu_seconds += entry.seconds if entry.cpu_seconds is None else entry.cpu_seconds
 
 
-def history(folder: Path, scores: Mapping[str, str], computer: Computer) -> dict[str, Any]:
+def history(folder: Path, scores: Mapping[str, str], device_context: DeviceContext) -> dict[str, Any]:
     """A finished run's curve and its cost, as a measurement keeps them; scores of its validations by their keys."""
     curve, cost = list(pauses(folder)), cost_of(folder)
-    on_processor = computer.device.type == "cpu"
+    on_processor = device_context.device.type == "cpu"
     return {
         "updates": [pause.update for pause in curve],
         "tokens": [pause.tokens for pause in curve],
@@ -108,12 +108,12 @@ def history(folder: Path, scores: Mapping[str, str], computer: Computer) -> dict
     }
 
 
-def stopwatch(computer: Computer) -> Callable[[], float]:
+def stopwatch(device_context: DeviceContext) -> Callable[[], float]:
     """A clock of seconds for trainings beside each other: what else the machine does is not counted.
 
     On a processor each of them has one thread, and its time is the thread's; a GPU's time is the clock's.
     """
-    return time.process_time if computer.device.type == "cpu" else time.perf_counter
+    return time.process_time if device_context.device.type == "cpu" else time.perf_counter
 
 
 def seeds_of(seed: int) -> SeedSettings:

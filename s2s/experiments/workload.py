@@ -11,12 +11,12 @@ from torch import Tensor
 from s2s.experiments.contest import Contest, Contestant
 from s2s.experiments.instruments import explicit_attention, unfused
 from s2s.experiments.operations import Operations
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
-from s2s.training.devices import Computer, seed_for
+from s2s.training.device import DeviceContext, derive_seed
 
 # the questions take what they need for their workloads from here
-from s2s.training.devices import out_of_memory as out_of_memory
+from s2s.training.device import is_out_of_memory as is_out_of_memory
 from s2s.training.loss import cross_entropy
 
 # So few that the projection onto them does not hide what the length costs.
@@ -89,13 +89,13 @@ def built(contest: Contest, contestant: Contestant, longest: int, device: torch.
     given = settings.model_dump()
     if "max_positions" in given:
         settings = type(settings).model_validate(given | {"max_positions": max(given["max_positions"], longest + 1)})
-    torch.manual_seed(seed_for(contest.seeds[0]))
+    torch.manual_seed(derive_seed(contest.seeds[0]))
     return module_of(contestant.kind).build(settings, VOCABULARY, VOCABULARY).to(device).train()
 
 
 def fitting(model: Seq2Seq, lengths: tuple[int, ...]) -> list[int]:
     """Those of the lengths that the model can read and write."""
-    limits = [limit for limit in (model.encoder.longest, model.decoder.longest) if limit is not None]
+    limits = [limit for limit in (model.encoder.max_positions, model.decoder.max_positions) if limit is not None]
     return [n for n in lengths if n <= min(limits, default=n)]
 
 
@@ -117,9 +117,9 @@ def states_of(model: Seq2Seq, pairs: Texts, form: Form) -> Float[Tensor, "batch 
         return model(pairs.source, pairs.valid, pairs.target)
 
 
-def loss_of(model: Seq2Seq, pairs: Texts, form: Form, computer: Computer) -> Float[Tensor, ""]:
+def loss_of(model: Seq2Seq, pairs: Texts, form: Form, device_context: DeviceContext) -> Float[Tensor, ""]:
     """The loss of training, in its precision; without label smoothing."""
-    with computer.mixed_precision():
+    with device_context.mixed_precision():
         states = states_of(model, pairs, form)
         return cross_entropy(states, model.projection.weight, pairs.target, pairs.target_valid)[0]
 

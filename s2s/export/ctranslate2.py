@@ -10,15 +10,15 @@ from typing import Any, cast
 import numpy as np
 from torch import Tensor, nn
 
-from s2s.data.tokenizers import SPECIALS, Tokenizer
+from s2s.data.tokenizers import SPECIAL_TOKENS, Tokenizer
 from s2s.export.exportable import POSITIONS, check_installed
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.models.transformer import Settings
-from s2s.models.transformer_network import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
+from s2s.models.transformer_layers import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
 from s2s.nn.attention import Attention
 from s2s.nn.embeddings import Embedding, sinusoids
 from s2s.nn.layers import FeedForward, Residual
-from s2s.nn.positions import FARTHEST, RelativeBuckets
+from s2s.nn.positions import MAX_DISTANCE, RelativeBuckets
 
 
 def save(
@@ -52,11 +52,11 @@ def save(
         if isinstance(part.bias, RelativeBuckets):
             for layer in into.layer:
                 layer.self_attention.relative_attention_bias = _numbers(part.bias.values.weight)
-                layer.self_attention.relative_attention_max_distance = np.dtype("int32").type(FARTHEST)
-    for name, value in zip(("pad", "bos", "eos", "unk"), SPECIALS, strict=True):
+                layer.self_attention.relative_attention_max_distance = np.dtype("int32").type(MAX_DISTANCE)
+    for name, value in zip(("pad", "bos", "eos", "unk"), SPECIAL_TOKENS, strict=True):
         if name != "pad":
             setattr(spec.config, f"{name}_token", value)
-    spec.config.decoder_start_token = SPECIALS[1]
+    spec.config.decoder_start_token = SPECIAL_TOKENS[1]
     spec.config.layer_norm_epsilon = settings.norm_epsilon
     spec.register_source_vocabulary(vocabulary(tokenizers[0]))
     spec.register_target_vocabulary(vocabulary(tokenizers[-1]))
@@ -68,7 +68,7 @@ def save(
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
     """A name for each piece: as it is shown, and with its number where another one is shown alike."""
     names: dict[str, None] = {}
-    for number, name in enumerate(tokenizer.pieces(range(tokenizer.size))):
+    for number, name in enumerate(tokenizer.tokens(range(tokenizer.size))):
         names[f"{name}#{number}" if name in names else name] = None
     return list(names)
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from s2s.errors import UserError
 from s2s.export.exportable import Format, check_exportable
-from s2s.files import UNFINISHED, copy_files, whole
-from s2s.folders import foreign
+from s2s.files import UNFINISHED, copy_files, write_folder_atomically
+from s2s.folders import foreign_files
 from s2s.recipe.reading import write
 from s2s.recipe.schema import RunSettings
 from s2s.run.exported import EXPORTED, seal
-from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, Opened, home_of
+from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, run_dir_of
 
 # of all formats, and what evaluations and probes write beside it
 _OURS = (
@@ -34,18 +34,18 @@ def _check_replaceable(folder: Path, overwrite: bool) -> None:
     if not overwrite:
         remedy = f"{another}, or replace it, and what was edited in it, with --overwrite"
         raise UserError("holds an export already", where, remedy)
-    if some := foreign(folder, _OURS):
+    if some := foreign_files(folder, _OURS):
         what = f"holds what no export writes, and --overwrite would remove: {some}"
         raise UserError(what, where, f"{another}, or move that away")
 
 
-def check_apart(run: Opened, folder: Path) -> None:
+def check_apart(run: RunConfig, folder: Path) -> None:
     """Refuses a folder that is the run's own, or in it, or around it: it would be replaced, or become part of it.
 
     The run's, too, where a checkpoint in it is named.
     """
     place, source = folder.resolve(), run.path.resolve()
-    home = home_of(source)
+    home = run_dir_of(source)
     # two folders up from what is no checkpoint of a run, there is anything
     source = home if (home / MANIFEST).exists() else source
     if place.is_relative_to(source) or source.is_relative_to(place):
@@ -53,7 +53,7 @@ def check_apart(run: Opened, folder: Path) -> None:
 
 
 def export(
-    run: Opened,
+    run: RunConfig,
     to: Format,
     folder: Path,
     quantization: str | None = None,
@@ -70,11 +70,11 @@ def export(
     check_place(folder, overwrite)
     if quantization and to != "ctranslate2":
         raise UserError(f"says nothing to --to {to}", f"--quantization {quantization}", "leave it out")
-    from s2s.run.loaded import load
+    from s2s.run.inference import load
 
     loaded = load(run, checkpoint)
     loaded.model.cpu()
-    with whole(folder, follow=True) as place:
+    with write_folder_atomically(folder, follow=True) as place:
         place.mkdir()
         # where the run lay is nobody's business
         write(loaded.recipe.model_copy(update={"run": RunSettings()}), place / RECIPE)

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from s2s.models.contract import Classifier, Rows, Seq2Seq
+from s2s.models.base import BatchedState, Classifier, Seq2Seq
 from s2s.models.language_model import LanguageModel
 from s2s.models.masked_lm import MaskedLM
 
@@ -26,7 +26,7 @@ def leaves(bundle: object) -> list[Tensor]:
 
 
 def _walk(bundle: object) -> Iterator[object]:
-    if isinstance(bundle, Rows):
+    if isinstance(bundle, BatchedState):
         for field in dataclasses.fields(bundle):
             yield from _walk(getattr(bundle, field.name))
     elif isinstance(bundle, tuple):
@@ -43,7 +43,7 @@ def counts(bundle: object) -> bool:
 
 def filled(bundle: Any, tensors: Iterator[Tensor], fed: int) -> Any:
     """A bundle of the same kind with other tensors, after so many pieces."""
-    if isinstance(bundle, Rows):
+    if isinstance(bundle, BatchedState):
         fields = dataclasses.fields(bundle)
         return dataclasses.replace(bundle, **{f.name: filled(getattr(bundle, f.name), tensors, fed) for f in fields})
     if isinstance(bundle, tuple):
@@ -90,7 +90,7 @@ class Step(nn.Module):
         state: after at least one step; likewise.
     """
 
-    def __init__(self, model: Writer, context: Rows | None, state: Rows) -> None:
+    def __init__(self, model: Writer, context: BatchedState | None, state: BatchedState) -> None:
         super().__init__()
         self.model = model
         self.context = context
@@ -127,10 +127,10 @@ class Example:
     written: Tensor
 
 
-def after(model: Writer, example: Example) -> tuple[Rows | None, Rows]:
+def after(model: Writer, example: Example) -> tuple[BatchedState | None, BatchedState]:
     """A decoder's context and state when all but the last piece were fed; the context of a language model is None."""
     if isinstance(model, LanguageModel):
-        state = model.decoder.start(len(example.written), apart=False)
+        state = model.decoder.start(len(example.written), separate_documents=False)
         return None, model.decoder(state, example.written[:, :-1])[1]
     context, state = model.decoder.start(model.encoder(example.source, example.valid), _length(example))
     return context, model.decoder(context, state, example.written[:, :-1])[1]
@@ -143,5 +143,5 @@ def _length(example: Example) -> int:
 def begun(model: Writer, example: Example) -> list[Tensor]:
     """The tensors of a state before the first step; none of them where there is nothing to keep yet."""
     if isinstance(model, LanguageModel):
-        return leaves(model.decoder.start(len(example.written), apart=False))
+        return leaves(model.decoder.start(len(example.written), separate_documents=False))
     return leaves(model.decoder.start(model.encoder(example.source, example.valid), _length(example))[1])

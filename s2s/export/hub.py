@@ -11,15 +11,15 @@ from ruamel.yaml import YAML
 
 from s2s.files import LARGE_BYTES
 from s2s.json_files import read_json
-from s2s.models.contract import parameter_count
+from s2s.models.base import count_parameters
 from s2s.recipe.reading import dump
 from s2s.recipe.schema import RunSettings
 from s2s.run import manifest
-from s2s.run.folder import MANIFEST, home_of
+from s2s.run.folder import MANIFEST, run_dir_of
 from s2s.run.hub import is_on_hub
 from s2s.run.published.bert import POOLER
 from s2s.run.tasks import schema_of
-from s2s.tasks.contract import Loaded
+from s2s.tasks.base import LoadedModel
 from s2s.training.checkpoint import digest_of_weights
 from s2s.training.tensor_files import read_weights, save_tensors, save_weights
 
@@ -38,7 +38,7 @@ _PIPELINES = {
 _KEPT = ("started", "python", "packages", "git", "device", "seeds", "parameters", "hashes", "counts")
 
 
-def save(run: Loaded[Any, Any], folder: Path) -> None:
+def save(run: LoadedModel[Any, Any], folder: Path) -> None:
     """Writes weights, with a pooler that lies beside them, manifest and card beside the recipe and the tokenizers.
 
     The run's own folder tells its history and its scores; of a checkpoint that lies elsewhere, the card says neither.
@@ -46,13 +46,13 @@ def save(run: Loaded[Any, Any], folder: Path) -> None:
     save_weights(run.model, folder / "model.safetensors")
     if (run.checkpoint / POOLER).exists():
         save_tensors(read_weights(run.checkpoint / POOLER), folder / POOLER)
-    starts = [{key: start[key] for key in _KEPT} for start in manifest.read(home_of(run.path) / MANIFEST)]
+    starts = [{key: start[key] for key in _KEPT} for start in manifest.read(run_dir_of(run.path) / MANIFEST)]
     if starts:
         (folder / MANIFEST).write_text(json.dumps(starts, indent=1) + "\n", encoding="utf-8")
     (folder / CARD).write_text(card(run, starts), encoding="utf-8")
 
 
-def card(run: Loaded[Any, Any], starts: list[dict[str, Any]]) -> str:
+def card(run: LoadedModel[Any, Any], starts: list[dict[str, Any]]) -> str:
     """The model card: a head that the hub reads, and what a person wants to know.
 
     Args:
@@ -65,7 +65,7 @@ def card(run: Loaded[Any, Any], starts: list[dict[str, Any]]) -> str:
         f"---\n{_yaml(_head(recipe, scores))}---",
         f"# {recipe.name}",
         recipe.description or f"A model of kind {recipe.model.kind} for {recipe.task}.",
-        f"{parameter_count(run.model):,} parameters, trained with s2s by the recipe below.",
+        f"{count_parameters(run.model):,} parameters, trained with s2s by the recipe below.",
         "## Use",
         "With s2s, installed in a copy of its repository (`pip install -e .`):",
         "```sh\n" + (use or "s2s evaluate hf:USER/NAME") + "\n```",
@@ -80,10 +80,10 @@ def card(run: Loaded[Any, Any], starts: list[dict[str, Any]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _scores(run: Loaded[Any, Any]) -> dict[str, Any]:
+def _scores(run: LoadedModel[Any, Any]) -> dict[str, Any]:
     """What the weights that are published scored, by split, as `s2s evaluate` kept it."""
     scores, weights, again = {}, digest_of_weights(run.checkpoint), "evaluate the run again"
-    for path in sorted(home_of(run.path).glob("evaluation-*.json")):
+    for path in sorted(run_dir_of(run.path).glob("evaluation-*.json")):
         found = read_json(path, _Kept, again, LARGE_BYTES)
         if (found.checkpoint, found.weights) != (run.checkpoint.name, weights):
             continue

@@ -21,11 +21,11 @@ from s2s.errors import UserError
 from s2s.export.exportable import POSITIONS, check_installed
 from s2s.export.graphs import Answer, Example, Start, Step, Writer, after, begun, counts, leaves
 from s2s.export.recurrent import replaced, translations
-from s2s.models.contract import Classifier, Decoder, Encoder, Seq2Seq
+from s2s.models.base import Classifier, Decoder, Encoder, Seq2Seq
 from s2s.models.language_model import CausalDecoder
 from s2s.models.masked_lm import MaskedLM
 from s2s.models.patches import ImageTable
-from s2s.nn.positions import lengthen
+from s2s.nn.positions import extend_positions
 
 DESCRIBED = "onnx.json"
 TOLERANCE = 1e-4
@@ -49,7 +49,7 @@ def save(model: Classifier | MaskedLM | Writer, sizes: tuple[int, int], folder: 
         UserError: onnx is not installed, or the model has something that no graph can do.
     """
     check_installed("onnx", "onnxruntime", "onnxscript")
-    lengthen(model, POSITIONS)
+    extend_positions(model, POSITIONS)
     make = _Examples(model, sizes)
     two, others = [make(*shape) for shape in _EXAMPLES], [make(*shape) for shape in _OTHERS]
     described: dict[str, Any] = {"graphs": {}}
@@ -96,7 +96,7 @@ def _save_writer(model: Writer, examples: list[Example], folder: Path, described
 
 def _longest(side: Encoder | Decoder[Any, Any] | CausalDecoder[Any]) -> int | None:
     """Pieces that a graph of this side knows: as many as were learned, or as its table of sinusoids has."""
-    return side.longest or (POSITIONS if lengthen(side, POSITIONS) else None)
+    return side.max_positions or (POSITIONS if extend_positions(side, POSITIONS) else None)
 
 
 def _state(bundle: tuple[Any, Any]) -> list[Tensor]:
@@ -117,7 +117,7 @@ class _Examples:
         encoder = getattr(model, "encoder", None)
         table = getattr(getattr(encoder, "embedding", None), "tokens", getattr(encoder, "embedding", None))
         self.images = table if isinstance(table, ImageTable) else None
-        self.one_to_one = isinstance(model, Seq2Seq) and model.decoder.one_to_one
+        self.one_to_one = isinstance(model, Seq2Seq) and model.decoder.is_one_to_one
         self.reads = encoder is not None
         self.most_read = getattr(encoder, "longest", None)
         self.most_written = getattr(getattr(model, "decoder", None), "longest", None)

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from s2s.data.tokenizers import BOS
-from s2s.models.contract import State
+from s2s.models.base import State
 from s2s.nn.layers import Tokens, Vectors
 
 
@@ -27,15 +27,15 @@ class CausalDecoder(nn.Module, ABC, Generic[State]):
     """
 
     embedding: nn.Module
-    longest: int | None = None
+    max_positions: int | None = None
 
     @abstractmethod
-    def start(self, rows: int, apart: bool) -> State:
+    def start(self, rows: int, separate_documents: bool) -> State:
         """The state of that many rows before their first piece.
 
         Args:
             rows: how many rows there are.
-            apart: whether a `BOS` makes what was read before it forgotten.
+            separate_documents: whether a `BOS` makes what was read before it forgotten.
         """
 
     @abstractmethod
@@ -45,9 +45,9 @@ class CausalDecoder(nn.Module, ABC, Generic[State]):
         Reading a row at once and piece by piece gives the same numbers.
         """
 
-    def read(self, tokens: Tokens, apart: bool) -> Vectors:
+    def read(self, tokens: Tokens, separate_documents: bool) -> Vectors:
         """The state after each piece of whole rows; what `forward` gives from the start, perhaps sooner."""
-        return self(self.start(len(tokens), apart), tokens)[0]
+        return self(self.start(len(tokens), separate_documents), tokens)[0]
 
 
 class LanguageModel(nn.Module):
@@ -65,23 +65,21 @@ class LanguageModel(nn.Module):
         self.decoder = decoder
         self.projection = projection
 
-    def forward(self, tokens: Tokens, apart: bool = True) -> Vectors:
+    def forward(self, tokens: Tokens, separate_documents: bool = True) -> Vectors:
         """The state after each piece, before the projection; see `CausalDecoder.start` for `apart`."""
-        return self.decoder.read(tokens, apart)
+        return self.decoder.read(tokens, separate_documents)
 
-    def logits(self, tokens: Tokens, apart: bool = True) -> Float[Tensor, "batch steps vocabulary"]:
+    def logits(self, tokens: Tokens, separate_documents: bool = True) -> Float[Tensor, "batch steps vocabulary"]:
         """Unnormalised log probabilities of the piece that follows each given one."""
-        return self.projection(self(tokens, apart))
+        return self.projection(self(tokens, separate_documents))
 
 
-def begins(tokens: Tokens) -> Bool[Tensor, "batch steps"]:
+def document_starts(tokens: Tokens) -> Bool[Tensor, "batch steps"]:
     """True where a document begins."""
     return tokens == BOS
 
 
-def places_in_documents(
-    begin: Bool[Tensor, "batch steps"], before: Int[Tensor, " batch"]
-) -> Int[Tensor, "batch steps"]:
+def document_positions(begin: Bool[Tensor, "batch steps"], before: Int[Tensor, " batch"]) -> Int[Tensor, "batch steps"]:
     """Where each piece stands in its document, from 0 on.
 
     Args:

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s2s.errors import UserError
-from s2s.models.contract import Encoder
-from s2s.nn.layers import SourceTokens, Valid
+from s2s.models.base import Encoder
+from s2s.nn.layers import PaddingMask, SourceTokens
 
 
 class MaskedLM(nn.Module):
@@ -59,7 +59,7 @@ class MaskedLM(nn.Module):
         return functional.linear(states, self.output, self.output_bias)
 
     def forward(
-        self, source: SourceTokens, valid: Valid, chosen: Int[Tensor, " chosen"]
+        self, source: SourceTokens, valid: PaddingMask, chosen: Int[Tensor, " chosen"]
     ) -> Float[Tensor, "chosen width"]:
         """The transformed states at the chosen places of the flattened batch, before the projection.
 
@@ -69,7 +69,7 @@ class MaskedLM(nn.Module):
         return self.transform(states.flatten(0, 1).index_select(0, chosen))
 
     def log_probabilities(
-        self, source: SourceTokens, valid: Valid, chosen: Int[Tensor, " chosen"]
+        self, source: SourceTokens, valid: PaddingMask, chosen: Int[Tensor, " chosen"]
     ) -> Float[Tensor, "chosen vocabulary"]:
         """Log probability of each piece at the chosen places of the flattened batch."""
         scores = self.scores(self(source, valid, chosen))

@@ -11,7 +11,7 @@ from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor, nn
 
 from s2s.errors import UserError
-from s2s.models.contract import Encoder
+from s2s.models.base import Encoder
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,11 @@ def read_vectors(encoder: Encoder, table: "ImageTable") -> int:
     Raises:
         UserError: they are more than the positions that the encoder learns.
     """
-    if encoder.longest is not None and table.length > encoder.longest:
+    if encoder.max_positions is not None and table.length > encoder.max_positions:
         raise UserError(
-            f"the model knows {encoder.longest} positions, but an image has {table.length}",
+            f"the model knows {encoder.max_positions} positions, but an image has {table.length}",
             where="model.max_positions",
             remedy=f"set model.max_positions={table.length}, or larger patches",
         )
-    encoder.replace_table(table)
+    encoder.set_input_embeddings(table)
     return table.length

@@ -13,7 +13,7 @@ from s2s.recipe.schema import Epsilon, Inner, Layers, Length, Probability, Secti
 if TYPE_CHECKING:
     from torch import nn
 
-    from s2s.models.contract import Encoder, Seq2Seq
+    from s2s.models.base import Encoder, Seq2Seq
     from s2s.models.language_model import LanguageModel
     from s2s.nn.attention import Attention
     from s2s.nn.embeddings import Embedding
@@ -131,11 +131,11 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
     import torch
     from torch import nn
 
-    from s2s.models.contract import Seq2Seq
-    from s2s.models.transformer_network import DecoderLayer, TransformerDecoder
-    from s2s.nn.embeddings import tables
+    from s2s.models.base import Seq2Seq
+    from s2s.models.transformer_layers import DecoderLayer, TransformerDecoder
+    from s2s.nn.embeddings import build_embeddings
 
-    source, target, projection = tables(settings.tie, settings.width, source_size, target_size)
+    source, target, projection = build_embeddings(settings.tie, settings.width, source_size, target_size)
     if settings.output_bias:
         projection.bias = nn.Parameter(torch.zeros(target_size))
     encoder = _encoder(settings, source)
@@ -156,18 +156,18 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
 
 def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder, int]":
     """The encoder alone and the width of its summary, for classification."""
-    from s2s.nn.embeddings import table
+    from s2s.nn.embeddings import build_embedding_table
 
-    return _encoder(settings, table(source_size, settings.width)), settings.width
+    return _encoder(settings, build_embedding_table(source_size, settings.width)), settings.width
 
 
 def build_language_model(settings: LanguageSettings, size: int) -> "LanguageModel":
     """A freshly initialised decoder without a source, for so many pieces."""
     from s2s.models.language_model import LanguageModel
     from s2s.models.transformer_causal import CausalLayer, CausalTransformer
-    from s2s.nn.embeddings import tables
+    from s2s.nn.embeddings import build_embeddings
 
-    _, table, projection = tables("all" if settings.tie else "none", settings.width, size, size)
+    _, table, projection = build_embeddings("all" if settings.tie else "none", settings.width, size, size)
     parts = _Parts(settings, settings.decoder_positions)
     embedding = parts.embedding(table)
     layers = [
@@ -179,7 +179,7 @@ def build_language_model(settings: LanguageSettings, size: int) -> "LanguageMode
 
 
 def _encoder(settings: EncoderSettings, tokens: "nn.Embedding") -> "Encoder":
-    from s2s.models.transformer_network import EncoderLayer, TransformerEncoder
+    from s2s.models.transformer_layers import EncoderLayer, TransformerEncoder
 
     parts = _Parts(settings, settings.encoder_positions)
     embedding = parts.embedding(tokens)
@@ -246,7 +246,7 @@ class _Parts:
         return self._norm() if self.settings.norm == "pre" else nn.Identity()
 
     def _norm(self) -> "nn.Module":
-        from s2s.nn.layers import norm_of
+        from s2s.nn.layers import build_norm
 
         s = self.settings
-        return norm_of(s.norm_kind, s.width, s.norm_epsilon)
+        return build_norm(s.norm_kind, s.width, s.norm_epsilon)

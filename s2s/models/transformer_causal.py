@@ -10,15 +10,15 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from s2s.models.language_model import CausalDecoder, begins, places_in_documents
-from s2s.models.transformer_network import (
+from s2s.models.language_model import CausalDecoder, document_positions, document_starts
+from s2s.models.transformer_layers import (
     EncoderLayer,
     KeysAndValues,
-    Layered,
+    TransformerStack,
     TransformerState,
-    look_back,
-    unzipped,
-    visible,
+    cached_self_attention,
+    incremental_causal_mask,
+    unzip_keys_values,
 )
 from s2s.nn.attention import Mask
 from s2s.nn.layers import Tokens, Vectors
@@ -40,18 +40,18 @@ class CausalState(TransformerState):
 class CausalLayer(EncoderLayer):
     """Masked self-attention over the row so far, then the feed-forward block."""
 
-    def go_on(self, x: Tensor, past: KeysAndValues | None, mask: Mask) -> tuple[Tensor, KeysAndValues]:
+    def forward_step(self, x: Tensor, past: KeysAndValues | None, mask: Mask) -> tuple[Tensor, KeysAndValues]:
         """The layer's output for each new position, and the keys and values to keep."""
-        x, kept = look_back(self.attention, self.attention_block, x, past, mask)
+        x, kept = cached_self_attention(self.attention, self.attention_block, x, past, mask)
         return self.feedforward_block(x, self.feedforward), kept
 
 
-class CausalTransformer(Layered[CausalLayer], CausalDecoder[CausalState]):
+class CausalTransformer(TransformerStack[CausalLayer], CausalDecoder[CausalState]):
     """Reads a row with masked self-attention."""
 
-    def start(self, rows: int, apart: bool) -> CausalState:
+    def start(self, rows: int, separate_documents: bool) -> CausalState:
         """Nothing is kept yet."""
-        if not apart:
+        if not separate_documents:
             return CausalState((), (), 0, None, None)
         device = next(self.parameters()).device
         none = torch.zeros(rows, 0, dtype=torch.int64, device=device)
@@ -60,26 +60,28 @@ class CausalTransformer(Layered[CausalLayer], CausalDecoder[CausalState]):
     def forward(self, state: CausalState, tokens: Tokens) -> tuple[Vectors, CausalState]:
         """The state after each piece, seeing only those before it: of its document, where they are kept apart."""
         length = state.length + tokens.shape[1]
-        mask, places, documents = visible(tokens.shape[1], length, tokens.device), None, None
+        mask, places, documents = incremental_causal_mask(tokens.shape[1], length, tokens.device), None, None
         if state.documents is not None and state.read is not None:
-            begin = begins(tokens)
-            places = places_in_documents(begin, state.read)
+            begin = document_starts(tokens)
+            places = document_positions(begin, state.read)
             before = state.documents[:, -1:] if state.length else state.documents.new_zeros(len(tokens), 1)
             documents = torch.cat((state.documents, before + begin.cumsum(dim=1)), dim=1)
             if bool((documents != documents[:, :1]).any()):
-                mask = _same(documents, tokens.shape[1], mask)
+                mask = _same_document_mask(documents, tokens.shape[1], mask)
         # distances are the same within a document, wherever in its row it stands
-        mask = self.biased(mask, tokens.shape[1], length)
+        mask = self.add_position_bias(mask, tokens.shape[1], length)
         x = self.dropout(self.embedding(tokens, state.length, places))
         kept: list[KeysAndValues] = []
-        for i, layer in enumerate(self.each_layer()):
-            x, keep = layer.go_on(x, state.past(i), mask)
+        for i, layer in enumerate(self.typed_layers()):
+            x, keep = layer.forward_step(x, state.cached_keys_values(i), mask)
             kept.append(keep)
         read = None if places is None else places[:, -1] + 1
-        return self.norm(x), CausalState(*unzipped(kept), length, documents, read)
+        return self.norm(x), CausalState(*unzip_keys_values(kept), length, documents, read)
 
 
-def _same(documents: Int[Tensor, "batch length"], new: int, mask: Mask) -> Bool[Tensor, "batch 1 new length"]:
+def _same_document_mask(
+    documents: Int[Tensor, "batch length"], new: int, mask: Mask
+) -> Bool[Tensor, "batch 1 new length"]:
     """Where the newest pieces may look: in their own document, at themselves and what comes before."""
     length = documents.shape[1]
     same = documents[:, length - new :, None] == documents[:, None, :]

@@ -12,10 +12,10 @@ from s2s.nn.layers import Dropout, States, Vectors
 from s2s.nn.positions import Bias, Rotary
 
 Heads = Float[Tensor, "batch head steps size"]
-Asking = Float[Tensor, "rows steps width"]
-Asked = Float[Tensor, "batch head target size"]
-Offered = Float[Tensor, "batch head source size"]
-KeyHeads = Float[Tensor, "batch key_head source size"]
+Hidden = Float[Tensor, "rows steps width"]
+Query = Float[Tensor, "batch head target size"]
+KeyValue = Float[Tensor, "batch head source size"]
+KeyValueHeads = Float[Tensor, "batch key_head source size"]
 Weights = Float[Tensor, "batch head target source"]
 Biases = Float[Tensor, "#batch head target source"]
 Mask = Bool[Tensor, "#batch #head #target source"] | Biases | Literal["causal"] | None
@@ -29,7 +29,7 @@ Implementation = Literal["auto", "fused", "explicit"]
 _EXPLICIT_UP_TO = 1024
 
 
-def fused_is_faster(query: Tensor, sources: int) -> bool:
+def is_fused_faster(query: Tensor, sources: int) -> bool:
     """Whether torch's kernel reads so many sources faster than a softmax in plain sight, which holds all weights."""
     kind = query.device.type
     # the kernel casts what it is given, and some queries are sums in fp32
@@ -37,7 +37,7 @@ def fused_is_faster(query: Tensor, sources: int) -> bool:
     return kind != "cpu" or dtype != torch.bfloat16 or sources > _EXPLICIT_UP_TO
 
 
-def attention_weights(query: Asked, key: Offered, mask: Mask) -> Weights:
+def attention_weights(query: Query, key: KeyValue, mask: Mask) -> Weights:
     """Softmax of the scaled dot products: equation 1 of Vaswani et al. (2017), before the values are read."""
     scores = (query * (1 / math.sqrt(query.shape[-1]))) @ key.transpose(-2, -1)
     if isinstance(mask, str):
@@ -89,32 +89,34 @@ class Attention(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
-    def keys_and_values(self, states: States, first: int = 0) -> tuple[Heads, Heads]:
+    def project_keys_values(self, states: States, first: int = 0) -> tuple[Heads, Heads]:
         """What the states, the first of which stands at position `first`, offer to be looked for and to be read.
 
         They are split into heads of keys and values.
         """
-        key, value = self._split(self.key(states)), self._split(self.value(states))
+        key, value = self._split_heads(self.key(states)), self._split_heads(self.value(states))
         return key if self.rotary is None else self.rotary(key, first), value
 
-    def forward(self, states: Asking, key: KeyHeads, value: KeyHeads, mask: Mask, first: int = 0) -> Asking:
+    def forward(self, states: Hidden, key: KeyValueHeads, value: KeyValueHeads, mask: Mask, first: int = 0) -> Hidden:
         """What each target position, counted from `first` on, reads from the source positions it may look at.
 
         Where there are several rows of targets to each source, those of one source follow each other, and the mask
         holds for all of them: they are asked for as one row of that many more positions.
         """
         # not by `len`, which makes a number of a size that an exported graph leaves open
-        query, sources = self._asked(states, first), key.shape[0]
+        query, sources = self._project_query(states, first), key.shape[0]
         if several := query.shape[0] != sources:
             query = query.unflatten(0, (sources, -1)).transpose(1, 2).flatten(2, 3)
-        read = self.read(query, self._shared(key), self._shared(value), mask).transpose(1, 2)
+        read = self.attend(
+            query, self._repeat_key_value_heads(key), self._repeat_key_value_heads(value), mask
+        ).transpose(1, 2)
         if several:
             read = read.unflatten(1, (-1, states.shape[1])).flatten(0, 1)
         return self.output(read.flatten(2))
 
-    def read(self, query: Asked, key: Offered, value: Offered, mask: Mask) -> Asked:
+    def attend(self, query: Query, key: KeyValue, value: KeyValue, mask: Mask) -> Query:
         """Equation 1 of Vaswani et al. (2017) for each head, between the projections."""
-        if self._fused(query, key):
+        if self._uses_fused_kernel(query, key):
             rate = self.dropout.rate if self.training else 0.0
             causal = isinstance(mask, str)
             seen = None if isinstance(mask, str) else mask
@@ -123,30 +125,30 @@ class Attention(nn.Module):
             return functional.scaled_dot_product_attention(query, key, value, seen, dropout_p=rate, is_causal=causal)
         return self.dropout(attention_weights(query, key, mask)) @ value
 
-    def weights(self, states: Vectors, key: KeyHeads, mask: Mask) -> Weights:
+    def weights(self, states: Vectors, key: KeyValueHeads, mask: Mask) -> Weights:
         """Where each target position looks, the first of them at position 0."""
-        return attention_weights(self._asked(states, 0), self._shared(key), mask)
+        return attention_weights(self._project_query(states, 0), self._repeat_key_value_heads(key), mask)
 
-    def _asked(self, states: Tensor, first: int) -> Tensor:
+    def _project_query(self, states: Tensor, first: int) -> Tensor:
         query = self.query(states).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         return query if self.rotary is None else self.rotary(query, first)
 
-    def _split(self, x: Tensor) -> Tensor:
+    def _split_heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.key_value_heads, -1)).transpose(1, 2)
 
-    def _shared(self, offered: Tensor) -> Tensor:
+    def _repeat_key_value_heads(self, offered: Tensor) -> Tensor:
         """Each head of keys or values once for each head of queries that it serves."""
         if self.key_value_heads == self.heads:
             return offered
         return offered.repeat_interleave(self.heads // self.key_value_heads, dim=1)
 
-    def _fused(self, query: Tensor, key: Tensor) -> bool:
+    def _uses_fused_kernel(self, query: Tensor, key: Tensor) -> bool:
         if self.implementation != "auto":
             return self.implementation == "fused"
-        return fused_is_faster(query, key.shape[2])
+        return is_fused_faster(query, key.shape[2])
 
 
-def biased(mask: Mask, bias: Bias | None) -> Mask:
+def add_bias_to_mask(mask: Mask, bias: Bias | None) -> Mask:
     """The mask with a bias on the scores, which is minus infinity where nobody may look; as it is where there is none.
 
     A bias is a matrix in any case, so a mask that is none becomes one.

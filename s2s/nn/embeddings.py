@@ -28,7 +28,7 @@ def sinusoids(length: int, width: int) -> Float[Tensor, "length width"]:
     return torch.stack((angles.sin(), angles.cos()), dim=-1).view(length, width)
 
 
-def grown(table: Float[Tensor, "length width"], last: int) -> Float[Tensor, "longer width"]:
+def extend_sinusoids(table: Float[Tensor, "length width"], last: int) -> Float[Tensor, "longer width"]:
     """A longer table of sinusoids, with a place for that position and as many more."""
     # grown while decoding, it would be a tensor of inference, which training may not use;
     # two threads may grow one at a time, each for itself
@@ -70,11 +70,11 @@ class Embedding(nn.Module):
         )
 
     @property
-    def longest(self) -> int | None:
+    def max_positions(self) -> int | None:
         """Positions that were learned; None where there is no limit."""
         return None if self.positions is None else self.positions.num_embeddings
 
-    def replace_table(self, vectors: nn.Module) -> None:
+    def set_input_embeddings(self, vectors: nn.Module) -> None:
         """Takes another module's vectors, as they are, for those of a table, e.g. of an image's patches."""
         self.tokens, self.scale = vectors, 1.0
 
@@ -84,10 +84,10 @@ class Embedding(nn.Module):
         Raises:
             UserError: learned positions end before the last token.
         """
-        x = self._placed(self.tokens(tokens) * self.scale, first, places)
+        x = self._add_positions(self.tokens(tokens) * self.scale, first, places)
         return x if self.norm is None else self.norm(x)
 
-    def _placed(self, x: Vectors, first: int, places: Tensor | None) -> Vectors:
+    def _add_positions(self, x: Vectors, first: int, places: Tensor | None) -> Vectors:
         last = first + x.shape[1]
         if self.positions is not None:
             if last > self.positions.num_embeddings:
@@ -99,12 +99,12 @@ class Embedding(nn.Module):
         if self.table is not None:
             table = self.table
             if last > len(table):
-                self.table = table = grown(table, last)
+                self.table = table = extend_sinusoids(table, last)
             return x + (table[first:last] if places is None else table[places])
         return x
 
 
-def tables(
+def build_embeddings(
     tie: Literal["all", "target", "none"], width: int, source_size: int, target_size: int
 ) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
     """The table of source vectors, that of target vectors, and the projection onto the target vocabulary.
@@ -117,8 +117,8 @@ def tables(
             f"model.tie is all, but the source has {source_size} pieces and the target {target_size}",
             remedy="set tokenizer.shared: true, or model.tie: target",
         )
-    source = table(source_size, width)
-    target = source if tie == "all" else table(target_size, width)
+    source = build_embedding_table(source_size, width)
+    target = source if tie == "all" else build_embedding_table(target_size, width)
     projection = nn.Linear(width, target_size, bias=False)
     if tie == "none":
         nn.init.normal_(projection.weight, std=width**-0.5)
@@ -127,7 +127,7 @@ def tables(
     return source, target, projection
 
 
-def table(size: int, width: int) -> nn.Embedding:
+def build_embedding_table(size: int, width: int) -> nn.Embedding:
     """Vectors of about length one."""
     vectors = nn.Embedding(size, width)
     nn.init.normal_(vectors.weight, std=width**-0.5)

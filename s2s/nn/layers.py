@@ -11,13 +11,13 @@ from torch.nn import functional
 Inputs = Shaped[Tensor, "batch ..."]
 """Token ids, or whatever else an encoder reads."""
 SourceTokens = Int[Tensor, "batch source"]
-Valid = Bool[Tensor, "batch source"]
+PaddingMask = Bool[Tensor, "batch source"]
 """True where a source position is real, False where there is padding."""
 States = Float[Tensor, "batch source width"]
 Summary = Float[Tensor, "batch width"]
 Tokens = Int[Tensor, "batch steps"]
 Vectors = Float[Tensor, "batch steps width"]
-Looks = Float[Tensor, "batch layer head target source"]
+AttentionWeights = Float[Tensor, "batch layer head target source"]
 """How much each target position looked at each source position; rows sum to one over real positions."""
 
 Activation = Literal["relu", "gelu", "swish", "swiglu"]
@@ -74,11 +74,11 @@ class FeedForward(nn.Module):
     biases as in the other kinds).
     """
 
-    def __init__(self, width: int, inner: int, activation: Activation, dropout: float) -> None:
+    def __init__(self, width: int, hidden_width: int, activation: Activation, dropout: float) -> None:
         super().__init__()
-        self.expand = nn.Linear(width, inner)
-        self.contract = nn.Linear(inner, width)
-        self.gate = nn.Linear(width, inner) if activation == "swiglu" else None
+        self.expand = nn.Linear(width, hidden_width)
+        self.contract = nn.Linear(hidden_width, width)
+        self.gate = nn.Linear(width, hidden_width) if activation == "swiglu" else None
         self.activation = _ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
         for linear in (self.expand, self.contract, *([self.gate] if self.gate else [])):
@@ -92,7 +92,7 @@ class FeedForward(nn.Module):
         return self.contract(self.dropout(inner))
 
 
-def norm_of(kind: Literal["layer", "rms"], width: int, epsilon: float = 1e-5) -> nn.Module:
+def build_norm(kind: Literal["layer", "rms"], width: int, epsilon: float = 1e-5) -> nn.Module:
     """What brings a vector to one size: its mean and variance (Ba et al. 2016), or its mean square alone.
 
     The second is that of Zhang & Sennrich (2019): without a mean and without a bias. Both have the same guard against
@@ -119,6 +119,6 @@ class Residual(nn.Module):
             return x + self.dropout(f(self.norm(x)))
         return self.norm(x + self.dropout(f(x)))
 
-    def read(self, x: Vectors) -> Vectors:
+    def branch_input(self, x: Vectors) -> Vectors:
         """What `f` reads of the input."""
         return self.norm(x) if self.before else x

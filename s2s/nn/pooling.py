@@ -6,14 +6,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from s2s.nn.layers import States, Summary, Valid
+from s2s.nn.layers import PaddingMask, States, Summary
 
-Kind = Literal["mean", "first", "max", "last", "attention", "summary", "pooler"]
-OF_THE_FIRST: tuple[Kind, ...] = ("first", "pooler")
+PoolingKind = Literal["mean", "first", "max", "last", "attention", "summary", "pooler"]
+FIRST_TOKEN_POOLING: tuple[PoolingKind, ...] = ("first", "pooler")
 """What is read then begins with something whose state stands for the whole."""
 
 
-def mean_over_valid(states: States, valid: Valid) -> Summary:
+def mean_over_valid(states: States, valid: PaddingMask) -> Summary:
     """The mean of the states of real tokens; zero for a row without any."""
     weights = valid.unsqueeze(-1).to(states.dtype)
     return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
@@ -28,14 +28,14 @@ class Pooling(nn.Module):
     `pooler` is tanh(W h + b) of the first state h, as in BERT's published code (Devlin et al. 2019).
     """
 
-    def __init__(self, kind: Kind, width: int) -> None:
+    def __init__(self, kind: PoolingKind, width: int) -> None:
         super().__init__()
         self.kind = kind
         self.inner = nn.Linear(width, width) if kind == "attention" else None
         self.dense = nn.Linear(width, width) if kind == "pooler" else None
         self.score = nn.Linear(width, 1, bias=False) if kind == "attention" else None
 
-    def forward(self, states: States, valid: Valid, summary: Summary) -> Summary:
+    def forward(self, states: States, valid: PaddingMask, summary: Summary) -> Summary:
         """The vector of each row."""
         if self.kind == "summary":
             return summary
@@ -44,7 +44,7 @@ class Pooling(nn.Module):
         pooled = (self.weights(states, valid).unsqueeze(2) * states).sum(dim=1)
         return pooled if self.dense is None else torch.tanh(self.dense(pooled))
 
-    def weights(self, states: States, valid: Valid) -> Float[Tensor, "batch source"]:
+    def weights(self, states: States, valid: PaddingMask) -> Float[Tensor, "batch source"]:
         """How much of each state is in the vector; zero in the padding, and each row sums to one.
 
         Of `max`, the share of the numbers that come from the state; of `pooler`, those of the state that it changes;
@@ -58,7 +58,7 @@ class Pooling(nn.Module):
             counts = states.new_zeros(valid.shape).scatter_add_(1, chosen, torch.ones_like(chosen, dtype=states.dtype))
             return counts / states.shape[2]
         real = valid.to(states.dtype)
-        if self.kind in (*OF_THE_FIRST, "last"):
+        if self.kind in (*FIRST_TOKEN_POOLING, "last"):
             place = valid.sum(dim=1) - 1 if self.kind == "last" else valid.new_zeros(len(valid), dtype=torch.long)
             return torch.zeros_like(real).scatter_(1, place.clamp(min=0).unsqueeze(1), 1.0)
         return real / real.sum(dim=1, keepdim=True).clamp(min=1)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from s2s.nn.embeddings import Embedding, grown, sinusoids
+from s2s.nn.embeddings import Embedding, extend_sinusoids, sinusoids
 
 Rotated = Float[Tensor, "batch head steps size"]
 Bias = Float[Tensor, "head target source"]
@@ -21,7 +21,7 @@ Side = Literal["encoder", "decoder"]
 
 # Raffel et al. (2020), section 2.1: so many buckets, the last of which holds all distances from there on
 _BUCKETS = 32
-FARTHEST = 128
+MAX_DISTANCE = 128
 
 
 class Rotary(nn.Module):
@@ -43,7 +43,7 @@ class Rotary(nn.Module):
         last = first + x.shape[2]
         table = self.table
         if last > len(table):
-            self.table = table = grown(table, last)
+            self.table = table = extend_sinusoids(table, last)
         sine, cosine = table[first:last].unflatten(1, (-1, 2)).unbind(-1)
         # angles are exact to more digits than bf16 has: products are rounded once, at the end
         left, right = x.unflatten(-1, (-1, 2)).unbind(-1)
@@ -51,7 +51,7 @@ class Rotary(nn.Module):
         return turned.flatten(-2).to(x.dtype)
 
 
-def lengthen(model: nn.Module, positions: int) -> int:
+def extend_positions(model: nn.Module, positions: int) -> int:
     """Gives all tables of sinusoids in a model that many positions at least: what is made of it may not grow them.
 
     Returns:
@@ -122,17 +122,17 @@ class RelativeBuckets(PositionBias):
 
     def forward(self, new: int, length: int) -> Bias:
         """What was learned for each distance."""
-        found = buckets(_distances(new, length, self.values.weight.device), self.both)
+        found = distance_buckets(_distances(new, length, self.values.weight.device), self.both)
         return self.values(found).permute(2, 0, 1)
 
 
-def buckets(distances: Int[Tensor, "*shape"], both: bool) -> Int[Tensor, "*shape"]:
+def distance_buckets(distances: Int[Tensor, "*shape"], both: bool) -> Int[Tensor, "*shape"]:
     """The bucket of each distance, source minus target, as in T5's code; sources ahead share bucket 0 unless `both`."""
     count = _BUCKETS // 2 if both else _BUCKETS
     ahead = (distances > 0) * count if both else torch.zeros_like(distances)
     far = distances.abs() if both else (-distances).clamp(min=0)
     near = count // 2
-    share = (far.clamp(min=1).float() / near).log() / math.log(FARTHEST / near)
+    share = (far.clamp(min=1).float() / near).log() / math.log(MAX_DISTANCE / near)
     grown = (near + (share * (count - near)).long()).clamp(max=count - 1)
     return ahead + torch.where(far < near, far, grown)
 

@@ -30,7 +30,7 @@ class PrecisionError(UserError):
 
 
 @contextmanager
-def products_in(precision: torch.dtype, device: torch.device) -> Iterator[None]:
+def autocast_matmul(precision: torch.dtype, device: torch.device) -> Iterator[None]:
     """Within it, matrix products run in a precision; weights and sums stay in fp32.
 
     Weights are cast once. In torch's inference mode they would be cast again for each product: it keeps nothing, so no
@@ -46,7 +46,7 @@ def products_in(precision: torch.dtype, device: torch.device) -> Iterator[None]:
                 stack.enter_context(torch.inference_mode(False))
                 stack.enter_context(torch.no_grad())
             elif device.type == "cpu" and slow_in_fp32():
-                stack.enter_context(ByOneDNN())
+                stack.enter_context(UseOneDNNForLinear())
         stack.enter_context(torch.autocast(device.type, precision if reduced else None, enabled=reduced))
         if not reduced:
             yield
@@ -118,7 +118,7 @@ def fp32_layers(model: nn.Module, precisions: Collection[torch.dtype], device: t
     return "bf16: LSTM layers run in fp32, because this processor has no bf16 LSTM kernel"
 
 
-class ByOneDNN(TorchFunctionMode):
+class UseOneDNNForLinear(TorchFunctionMode):
     """Within it, linear layers in fp32 on a processor are computed by oneDNN, without gradients."""
 
     def __torch_function__(

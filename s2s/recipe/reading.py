@@ -15,7 +15,7 @@ from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from s2s.errors import UserError, check_regular, quoted
+from s2s.errors import UserError, check_regular, quote_path
 from s2s.files import write_atomically
 from s2s.recipe.installed import models
 from s2s.recipe.messages import TASK, Tasks, explain, known_keys
@@ -390,4 +390,4 @@ def check_new(path: Path, overwrite: bool) -> None:
     if path.exists() and not overwrite:
         raise UserError("is there already", where=str(path), remedy="name another file, or use --overwrite")
     if not path.parent.is_dir():
-        raise UserError("its folder does not exist", where=str(path), remedy=f"mkdir -p {quoted(path.parent)}")
+        raise UserError("its folder does not exist", where=str(path), remedy=f"mkdir -p {quote_path(path.parent)}")

@@ -11,7 +11,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from s2s.errors import UserError
 from s2s.files import check_unlinked, write_atomically
-from s2s.folders import COMPARISON, taken_for
+from s2s.folders import COMPARISON, identify_folder
 from s2s.report.figures import Drawing, drawn
 from s2s.report.matrix import matrix
 from s2s.report.numbers import csv_name, figure_csv, table_csv
@@ -55,7 +55,7 @@ def kept_comparison(folder: Path) -> tuple[Summary, list[str], list[Result]]:
         UserError: it is no comparison's folder, or a file of it is damaged.
     """
     if not (folder / COMPARISON).is_file():
-        what, remedy = taken_for(folder) or ("", "")
+        what, remedy = identify_folder(folder) or ("", "")
         found = f"is {what}, but has no {COMPARISON}" if what else f"is no comparison: it has no {COMPARISON}"
         raise UserError(
             found if folder.is_dir() else "there is no such folder",

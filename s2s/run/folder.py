@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from s2s.errors import UserError, quoted
-from s2s.files import UNFINISHED, is_number, locked, sweep, whole
-from s2s.folders import foreign, taken_for
+from s2s.errors import UserError, quote_path
+from s2s.files import UNFINISHED, file_lock, is_number, remove_unfinished, write_folder_atomically
+from s2s.folders import foreign_files, identify_folder
 from s2s.recipe.reading import learned_from, write
 from s2s.recipe.schema import AnyRecipe
 from s2s.run.exported import EXPORTED
-from s2s.run.hub import is_on_hub, located
+from s2s.run.hub import is_on_hub, resolve_run_path
 from s2s.run.tasks import read, schema_of
 
 if TYPE_CHECKING:
@@ -40,21 +40,21 @@ _LEARNED = {"size", "channels", "mean", "deviation", "mixing", "weight"}
 _ASKED = {"prefix", "objective", "share", "span", "answers", "metric"}
 
 
-def folder_of(recipe: AnyRecipe) -> Path:
+def run_dir(recipe: AnyRecipe) -> Path:
     """`run.dir`, or `runs/<name>`."""
     return Path(recipe.run.dir) if recipe.run.dir else Path("runs") / recipe.name
 
 
 def check_free(recipe: AnyRecipe, overwrite: bool) -> None:
     """Refuses a folder that a new run may not take: it holds something else, or a run that shall stay."""
-    folder, another = folder_of(recipe), "name another folder with run.dir=DIR"
+    folder, another = run_dir(recipe), "name another folder with run.dir=DIR"
     try:
         folder.exists()
     except OSError as error:
         raise UserError(f"cannot be a folder: {error.strerror}", str(folder), "shorten name or run.dir") from None
-    if not folder.exists() or (folder.is_dir() and untouched(folder, TOKENIZER)):
+    if not folder.exists() or (folder.is_dir() and is_unstarted(folder, TOKENIZER)):
         return
-    if other := taken_for(folder):
+    if other := identify_folder(folder):
         raise UserError(f"is no run, but {other[0]}", where=str(folder), remedy=f"{another}; {other[1]}")
     if not (folder / RECIPE).exists():
         raise UserError("exists and is not a run", where=str(folder), remedy=another)
@@ -62,10 +62,11 @@ def check_free(recipe: AnyRecipe, overwrite: bool) -> None:
         raise UserError(
             "holds a run already",
             where=str(folder),
-            remedy=f"continue it with `s2s train {quoted(folder)} --resume`, replace it with --overwrite, or {another}",
+            remedy=f"continue it with `s2s train {quote_path(folder)} --resume`, "
+            f"replace it with --overwrite, or {another}",
         )
     # whoever has a recipe.yaml beside a corpus has a folder that looks like a run
-    if some := foreign(folder, _OURS):
+    if some := foreign_files(folder, _OURS):
         remedy = f"{another}, or move away what is not the run's"
         raise UserError(f"holds what no run writes, and --overwrite would remove: {some}", str(folder), remedy)
     for key, path in learned_from(recipe):
@@ -73,7 +74,7 @@ def check_free(recipe: AnyRecipe, overwrite: bool) -> None:
             raise UserError(f"lies in {folder}, which --overwrite would empty", f"{key}: {path}", another)
 
 
-def untouched(folder: Path, *begun: str) -> bool:
+def is_unstarted(folder: Path, *begun: str) -> bool:
     """Whether a folder holds nothing but what an interrupted start leaves, which is no more than nothing.
 
     What such a start may have begun, before its last file, is ours only where there is a lock, too.
@@ -83,20 +84,20 @@ def untouched(folder: Path, *begun: str) -> bool:
 
 
 @contextmanager
-def created(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Iterator[Path]:
+def create_run_dir(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Iterator[Path]:
     """Makes the folder of a new run, with its recipe and tokenizers, whole or not at all; within it, see `alone`."""
-    folder = folder_of(recipe)
+    folder = run_dir(recipe)
     check_free(recipe, overwrite)
     _check_rereadable(recipe)
     # a link to a folder stays one, and one that is there may be a mount point: it is filled, not replaced
     place, new = folder.resolve(), not folder.exists()
     place.mkdir(parents=True, exist_ok=True)
-    with alone(folder):
+    with run_lock(folder):
         try:
             # another process may have been faster
             check_free(recipe, overwrite)
             _clear(place)
-            with whole(place / TOKENIZER) as tokenizer_folder:
+            with write_folder_atomically(place / TOKENIZER) as tokenizer_folder:
                 tokenizer_folder.mkdir()
                 for name, tokenizer in tokenizers.items():
                     tokenizer.save(tokenizer_folder, name)
@@ -124,14 +125,14 @@ def _check_rereadable(recipe: AnyRecipe) -> None:
             raise UserError(
                 "the run's recipe, with what the data add to it, could not be read again: "
                 + found.replace(f"{temporary}/", ""),
-                where=str(folder_of(recipe)),
+                where=str(run_dir(recipe)),
                 remedy="shorten the names of classes and files in the data",
             ) from None
 
 
 def _clear(place: Path) -> None:
     """Empties a folder but for its lock; it is a run, to be replaced again, until all else is gone."""
-    sweep(place, alone=True)
+    remove_unfinished(place, alone=True)
     for path in sorted(place.iterdir(), key=lambda path: path.name == RECIPE):
         if path.name == LOCK:
             continue
@@ -145,11 +146,11 @@ MEASURED = "is being measured by another process"
 
 
 @contextmanager
-def alone(folder: Path, taken: str = "is being trained by another process") -> Iterator[Path]:
+def run_lock(folder: Path, taken: str = "is being trained by another process") -> Iterator[Path]:
     """Within it, no other process works in this folder; gives it, or refuses one where that is so, in these words."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(folder / LOCK))
+            stack.enter_context(file_lock(folder / LOCK))
         except BlockingIOError:
             raise UserError(taken, where=str(folder), remedy="wait for it, or stop it") from None
         yield folder
@@ -157,14 +158,14 @@ def alone(folder: Path, taken: str = "is being trained by another process") -> I
 
 def check_is_run(folder: Path) -> None:
     """Refuses what is not a run's folder: there is no recipe in it."""
-    if other := taken_for(folder):
+    if other := identify_folder(folder):
         raise UserError(f"not a run, but {other[0]}", str(folder), other[1])
     if not (folder / RECIPE).is_file():
         found = f"no {RECIPE} in it" if folder.is_dir() else "there is no such folder"
         raise UserError(f"not a run: {found}", where=str(folder), remedy="name a folder such as runs/translate")
 
 
-def home_of(path: Path) -> Path:
+def run_dir_of(path: Path) -> Path:
     """The folder of a run, also where a checkpoint in it is named, were it by a link or by `.`."""
     return path if (path / MANIFEST).exists() else path.resolve().parent.parent
 
@@ -182,7 +183,7 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":
         raise UserError("is a checkpoint", where=str(folder), remedy=f"name its run: {folder.resolve().parent.parent}")
     check_sections(overrides, _MAY_CHANGE, "--resume continues the run by its own recipe")
     # what trains it removes checkpoints while they are read
-    with alone(folder):
+    with run_lock(folder):
         _check_same(folder, [override for override in overrides if _key(override) == _LENGTH])
     recipe = read(folder / RECIPE, overrides)
     _check_learned(folder, read(folder / RECIPE), recipe, _LEARNED | _ASKED)
@@ -199,23 +200,23 @@ def _check_same(folder: Path, length: list[str]) -> None:
     if length and recipes[0].model_dump()["training"]["updates"] < max(saved):
         had = f"the run has had {max(saved)} updates"
         raise UserError(had, where=length[-1], remedy="name more of them")
-    if keys := changed(*recipes):
+    if keys := changed_settings(*recipes):
         raise UserError(
             f"{', '.join(keys)} changed since the last checkpoint",
             where=str(folder / RECIPE),
-            remedy=f"copy {quoted(last / RECIPE)} over it, or start a new run with run.dir=DIR",
+            remedy=f"copy {quote_path(last / RECIPE)} over it, or start a new run with run.dir=DIR",
         )
 
 
-def changed(one: AnyRecipe, other: AnyRecipe) -> list[str]:
+def changed_settings(one: AnyRecipe, other: AnyRecipe) -> list[str]:
     """The settings in which two recipes differ, by their dotted names."""
-    now, then = (flat(recipe.model_dump(mode="json")) for recipe in (one, other))
+    now, then = (flatten(recipe.model_dump(mode="json")) for recipe in (one, other))
     return sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
 
 
 def _check_learned(folder: Path, kept: AnyRecipe, now: AnyRecipe, fixed: Collection[str] = _LEARNED) -> None:
     """Refuses another way of reading the same data than the one that the model has learned."""
-    then, wanted = (flat(recipe.model_dump(mode="json")["data"], "data.") for recipe in (kept, now))
+    then, wanted = (flatten(recipe.model_dump(mode="json")["data"], "data.") for recipe in (kept, now))
     ours = [key for key in then.keys() | wanted.keys() if key.rpartition(".")[2] in fixed]
     if changed := sorted(key for key in ours if then.get(key) != wanted.get(key)):
         had = ", ".join(f"{key} was {then.get(key)}" for key in changed)
@@ -232,12 +233,12 @@ def check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: str
             )
 
 
-def of_now(overrides: Sequence[str]) -> list[str]:
+def without_length_override(overrides: Sequence[str]) -> list[str]:
     """The overrides that are of one start of a run alone; the others become part of its recipe."""
     return [override for override in overrides if _key(override) != _LENGTH]
 
 
-def lengthen(recipe: Path, updates: int) -> None:
+def set_num_updates(recipe: Path, updates: int) -> None:
     """Writes another length into a recipe that a run, or a checkpoint, keeps."""
     write(read(recipe, [f"{_LENGTH}={updates}"]), recipe)
 
@@ -246,16 +247,16 @@ def _key(override: str) -> str:
     return override.partition("=")[0].strip()
 
 
-def flat(tree: dict, prefix: str = "") -> dict[str, object]:
+def flatten(tree: dict, prefix: str = "") -> dict[str, object]:
     """The leaves of a tree of dictionaries, by their dotted names."""
     found: dict[str, object] = {}
     for key, value in tree.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        found |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return found
 
 
 @dataclass(frozen=True)
-class Opened:
+class RunConfig:
     """A run, or a checkpoint, whose recipe was read: as kept, and with overrides of what may change after training.
 
     What was fetched from the hub is a copy that others may use, too: nothing is written into it.
@@ -268,7 +269,7 @@ class Opened:
     fetched: bool = False
 
 
-def opened(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ()) -> Opened:
+def open_run(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ()) -> RunConfig:
     """Reads the recipe of a run or a checkpoint, which must be of one of these tasks, or of any when there are none.
 
     A path `hf:USER/NAME` is that of a run on the Hugging Face hub.
@@ -276,7 +277,7 @@ def opened(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ())
     Raises:
         UserError: it is neither, or of another task, or an override would make the model another one.
     """
-    asked, path = path, located(path)
+    asked, path = path, resolve_run_path(path)
     check_is_run(path)
     kept = read(path / RECIPE)
     schema = schema_of(kept)
@@ -285,15 +286,15 @@ def opened(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ())
         raise UserError(
             f"is a run of task {kept.task}, not {tasks[0]}",
             where=str(path),
-            remedy=f"use `s2s {schema.command} {quoted(path)}`" if other else f"name a run of task {tasks[0]}",
+            remedy=f"use `s2s {schema.command} {quote_path(path)}`" if other else f"name a run of task {tasks[0]}",
         )
     check_sections(overrides, schema.changeable, "a trained model keeps its recipe")
     recipe = read(path / RECIPE, overrides) if overrides else kept
     _check_learned(path, kept, recipe)
-    return Opened(path, tuple(overrides), kept, recipe, fetched=is_on_hub(asked) or path != asked)
+    return RunConfig(path, tuple(overrides), kept, recipe, fetched=is_on_hub(asked) or path != asked)
 
 
-def opened_together(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[str, object]) -> list[Opened]:
+def open_runs(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[str, object]) -> list[RunConfig]:
     """Reads the recipes of runs that are to be scored together, with what options of `s2s evaluate` were given.
 
     Raises:
@@ -303,7 +304,7 @@ def opened_together(paths: Sequence[Path], overrides: Sequence[str], options: Ma
         raise UserError("no run is named", remedy="s2s evaluate runs/NAME")
     if len({path.resolve() for path in paths}) < len(paths):
         raise UserError("the same run is named twice", remedy="name each run once")
-    runs = [opened(path) for path in paths]
+    runs = [open_run(path) for path in paths]
     if len({run.kept.task for run in runs}) > 1:
         raise UserError(
             f"runs of different tasks: {', '.join(f'{run.path} ({run.kept.task})' for run in runs)}",
@@ -312,4 +313,4 @@ def opened_together(paths: Sequence[Path], overrides: Sequence[str], options: Ma
     known = schema_of(runs[0].kept).scored_by
     if wrong := [option for option, value in options.items() if value and option not in known]:
         raise UserError(f"{', '.join(wrong)} says nothing to runs of {runs[0].kept.task}", remedy="leave it out")
-    return [opened(path, overrides) for path in paths] if overrides else runs
+    return [open_run(path, overrides) for path in paths] if overrides else runs

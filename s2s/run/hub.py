@@ -15,7 +15,7 @@ def is_on_hub(path: Path | str) -> bool:
     return str(path).startswith(PREFIX)
 
 
-def located(path: Path | str) -> Path:
+def resolve_run_path(path: Path | str) -> Path:
     """The folder of the run that a path names: itself, or, of `hf:USER/NAME` or `hf:USER/NAME@REVISION`, its copy here.
 
     Of weights that others have published, that of a run that was made of them. Only what is needed is fetched, and

@@ -16,17 +16,17 @@ from typing import Any
 import torch
 from pydantic import BaseModel, field_validator
 
-from s2s.data.inspection import TrainOverlap
+from s2s.data.data_check import TrainOverlap
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, write_atomically
 from s2s.json_files import read_json
-from s2s.models.contract import parameter_count
+from s2s.models.base import count_parameters
 from s2s.recipe.schema import AnyRecipe
 from s2s.run.exported import EXPORTED
 from s2s.run.folder import MANIFEST
 from s2s.training.checkpoint import Checkpoints
-from s2s.training.devices import Computer
-from s2s.training.precision import GradientTimes
+from s2s.training.device import DeviceContext
+from s2s.training.precision import PrecisionBenchmark
 
 _PACKAGES = ("s2s", "torch", "numpy", "sacrebleu", "sentencepiece", "datasets", "pydantic", "safetensors")
 # of the repository, seen from the folder of s2s: what results depend on
@@ -35,12 +35,12 @@ _CODE = (".", "../baselines")
 
 def describe(
     recipe: AnyRecipe,
-    computer: Computer,
+    device_context: DeviceContext,
     model: torch.nn.Module,
     hashes: dict[str, str],
     counts: dict[str, int],
     overlaps: Sequence[TrainOverlap],
-    measured: GradientTimes | None = None,
+    measured: PrecisionBenchmark | None = None,
 ) -> dict[str, object]:
     """The manifest of a run; `measured` is what the precision was chosen by, None where it was not measured."""
     return {
@@ -50,12 +50,12 @@ def describe(
         "packages": {name: version(name) for name in _PACKAGES},
         "git": git_commit(),
         "platform": platform.platform(),
-        "processor": processor(),
-        "device": str(computer),
+        "processor": processor_name(),
+        "device": str(device_context),
         "gradients": asdict(measured) if measured else None,
         "threads": torch.get_num_threads(),
         "seeds": recipe.seeds.model_dump() | {"corpus": _corpus_seed(recipe.model_dump()["data"])},
-        "parameters": parameter_count(model),
+        "parameters": count_parameters(model),
         "hashes": hashes,
         "counts": counts,
         "train_overlaps": [asdict(overlap) for overlap in overlaps],
@@ -131,7 +131,7 @@ class Start(BaseModel):
         return hashes
 
 
-def trained_on(folder: Path) -> str:
+def training_device(folder: Path) -> str:
     """Device, threads and precision that a run was trained with last; empty for published weights and a new run.
 
     The newest checkpoint notes it. Of an export, it was the last start; of a run without a checkpoint, the first one.
@@ -143,7 +143,7 @@ def trained_on(folder: Path) -> str:
     return str(starts[start]["device"]) if starts else ""
 
 
-def processor() -> str:
+def processor_name() -> str:
     """The processor's name with its family and model: virtual machines call several generations by one name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -167,7 +167,7 @@ def git_commit() -> dict[str, object] | None:
 
 
 @cache
-def code() -> str:
+def code_version() -> str:
     """What computes, in words: the version of s2s, a digest of its modules as they lie there, and torch's version.
 
     A process asks for it when it begins: the files may change while it computes.

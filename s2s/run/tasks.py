@@ -9,9 +9,9 @@ from s2s.recipe import reading
 from s2s.recipe.schema import TaskSchema
 
 if TYPE_CHECKING:
+    from s2s.tasks.base import Task
     from s2s.tasks.captioning.recipe import CaptionRecipe
     from s2s.tasks.classification.recipe import ClassificationRecipe
-    from s2s.tasks.contract import Task
     from s2s.tasks.images.recipe import ImageRecipe
     from s2s.tasks.language_model.recipe import LanguageRecipe
     from s2s.tasks.masked_lm.recipe import MaskedRecipe
@@ -73,12 +73,12 @@ def task_of(recipe: "AnyTask") -> "Task[Any, Any, Any]":
     return import_module(f"{TASKS[recipe.task]}.task").TASK
 
 
-def sent(recipe: "AnyTask") -> tuple[str, str, str]:
+def serialize_recipe(recipe: "AnyTask") -> tuple[str, str, str]:
     """A recipe as another process can be told it: classes that are made for a model's settings cannot be pickled."""
     return recipe.task, recipe.model.kind, recipe.model_dump_json()
 
 
-def received(told: tuple[str, str, str]) -> "AnyTask":
+def deserialize_recipe(told: tuple[str, str, str]) -> "AnyTask":
     """The recipe that another process has `sent`."""
     task, kind, written = told
     schema = schemas()[task]

@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any, Generic
 import torch
 from rich.console import Console
 
-from s2s.data.inspection import train_overlaps
+from s2s.data.data_check import train_overlaps
 from s2s.errors import Stopped, UserError, printable
-from s2s.files import check_unlinked, read_file, sweep
-from s2s.models.contract import parameter_count
+from s2s.files import check_unlinked, read_file, remove_unfinished
+from s2s.models.base import count_parameters
 from s2s.nn.precision import fp32_layers
 from s2s.run import folder as folders
 from s2s.run import manifest
-from s2s.run.loaded import evaluate, hashes_of, load_tokenizers
-from s2s.run.pretrained import Beginning, Source, begin_with, open_source
-from s2s.run.room import room_to_train, room_to_update, updates
-from s2s.run.stopping import Wish, due, pauses, resumable
-from s2s.run.tasks import read, sent, task_of
-from s2s.tasks.contract import FIGURES, Course, D, M, Prepared, R, Say, Task
-from s2s.training.checkpoint import Checkpoints, Progress, average, check_weights, read_training
-from s2s.training.devices import NAMES, Computer, choose, precision_of
-from s2s.training.divergence import check_sound
+from s2s.run.inference import data_hashes, evaluate, load_tokenizers
+from s2s.run.init_from import Initialization, PretrainedRun, initialize_from, open_pretrained
+from s2s.run.memory_check import check_memory, explain_oom, updates
+from s2s.run.shutdown import GracefulShutdown, agree_on_pause, is_validation_step, print_resume_hint_on_exit
+from s2s.run.tasks import read, serialize_recipe, task_of
+from s2s.tasks.base import FIGURES, D, M, PreparedData, PrintFn, R, Task, TrainContext
+from s2s.training.checkpoint import Checkpoints, Progress, average_checkpoints, check_weights, read_training
+from s2s.training.device import PRECISION_NAMES, DeviceContext, parse_precision, select_device
+from s2s.training.distributed import SINGLE_PROCESS, Distributed, PeerLostError
+from s2s.training.divergence import check_divergence
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.optimization import learning_rate
-from s2s.training.precision import GradientTimes, check_precision, measure
-from s2s.training.ranks import ALONE, Lost, Ranks
+from s2s.training.precision import PrecisionBenchmark, benchmark_precision, check_precision
+from s2s.training.step import StepResult
 from s2s.training.trainer import Trainer
-from s2s.training.update import Update
 from s2s.training.validation import count_without_improvement, is_stuck_at_zero
 
 if TYPE_CHECKING:
@@ -41,30 +41,35 @@ if TYPE_CHECKING:
 _MOVES_SOONER = {"bleu": "chrf", "exact": "chrf", "cider": "chrf"}
 
 
-def plain(console: Console) -> Say:
+def plain(console: Console) -> PrintFn:
     """Prints a line as it is: square brackets of a text are no colours."""
     return lambda text: console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
-class Running(Generic[R, D, M]):
+class TrainingRun(Generic[R, D, M]):
     """A run that is under way: whoever has made its folder calls `begin`, `train` and `test`, one after the other."""
 
     def __init__(
-        self, task: Task[R, D, M], course: Course[R, D, M], beginning: Beginning, folder: Path, console: Console
+        self,
+        task: Task[R, D, M],
+        train_context: TrainContext[R, D, M],
+        beginning: Initialization,
+        folder: Path,
+        console: Console,
     ) -> None:
         self.task = task
-        self.course = course
-        self.beginning = beginning
-        self.recipe: Any = course.recipe
-        self.trainer = course.trainer
+        self.train_context = train_context
+        self.initialization = beginning
+        self.recipe: Any = train_context.recipe
+        self.trainer = train_context.trainer
         self.folder = folder
         self.console = console
-        self.say = plain(console)
+        self.print_fn = plain(console)
         keep_last, pauses = self.recipe.training.average_last or 1, self.recipe.validation
         self.checkpoints = Checkpoints(folder, pauses.keep_best, keep_last, pauses.every)
         self.progress = Progress(0, 0, 0)
 
-    def stands(self) -> str:
+    def status(self) -> str:
         """How far it has come, in words."""
         update, last = self.trainer.update, self.checkpoints.last()
         saved = int(last.name) if last else 0
@@ -82,17 +87,17 @@ class Running(Generic[R, D, M]):
         check_unlinked(self.folder)
         # others may write results into the run, and nobody else checkpoints
         for place in (self.folder, self.folder / FIGURES, self.folder / folders.TOKENIZER):
-            sweep(place)
-        sweep(self.checkpoints.folder, alone=True)
+            remove_unfinished(place)
+        remove_unfinished(self.checkpoints.folder, alone=True)
         self._describe(self._decide_precision())
-        self._check_kept()
-        self._lengthen()
-        self.progress = self._continue()
-        self.trainer.follow()
+        self._check_checkpoints()
+        self._extend()
+        self.progress = self._restore()
+        self.trainer.sync_from_main()
         done, total, metric = self.progress.update, self.recipe.training.updates, self.recipe.validation.metric
         return RunLog(self.folder, done, total, self.console, self.task.perplexity, metric)
 
-    def train(self, log: RunLog) -> Iterator[Update]:
+    def train(self, log: RunLog) -> Iterator[StepResult]:
         """Trains to the end, update by update; then the average is made of its last checkpoints, where one is wanted.
 
         Raises:
@@ -100,59 +105,63 @@ class Running(Generic[R, D, M]):
             Stopped: somebody wants it.
         """
         if not self.progress.update:
-            self.task.begin(self.course, self.folder, log)
+            self.task.on_train_start(self.train_context, self.folder, log)
         yield from self._train(log)
-        memory = self.trainer.computer.peak_memory() / 2**30
-        log.say(f"trained in {self.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
+        memory = self.trainer.device_context.peak_memory() / 2**30
+        log.info(f"trained in {self.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
         if noise := log.noise():
-            log.say(noise)
+            log.info(noise)
         if last := self.recipe.training.average_last:
-            average(self.course.model, self.checkpoints.validated()[-last:])
-            self.checkpoints.save_average(self.course.model, self.progress)
-        self.task.end(self.course, self.folder, log)
+            average_checkpoints(self.train_context.model, self.checkpoints.validated()[-last:])
+            self.checkpoints.save_average(self.train_context.model, self.progress)
+        self.task.on_train_end(self.train_context, self.folder, log)
 
     def test(self, log: RunLog, overrides: Sequence[str]) -> None:
         """Loads the best checkpoint, as any other user of the run would, and scores it on the test set."""
-        if self.course.data.corpus.test is None:
+        if self.train_context.data.corpus.test is None:
             return
-        evaluation = evaluate(self.folder, overrides=overrides, meter=log.meter)
+        evaluation = evaluate(self.folder, overrides=overrides, progress_bar=log.progress_bar)
         ending = f"-{evaluation.split}.png"
         for file in sorted((self.folder / FIGURES).glob(f"*{ending}")):
-            log.picture(f"test/{file.name.removesuffix(ending)}", read_file(file), self.trainer.update)
-        log.settings(folders.flat(self.recipe.model_dump(mode="json")), evaluation.main_scores())
-        log.say(str(evaluation))
+            log.add_figure(f"test/{file.name.removesuffix(ending)}", read_file(file), self.trainer.update)
+        log.add_hyperparameters(folders.flatten(self.recipe.model_dump(mode="json")), evaluation.headline_metrics())
+        log.info(str(evaluation))
         for source, written in evaluation.samples():
-            log.say_pair(source, written)
+            log.info_pair(source, written)
 
-    def _decide_precision(self) -> GradientTimes | None:
+    def _decide_precision(self) -> PrecisionBenchmark | None:
         """The faster one for a new run; that of before, so that all bits are the same, for one that goes on.
 
         Raises:
             PrecisionError: the recipe, or the start before, names one that this device cannot compute the model in.
         """
-        computer, before = self.trainer.computer, precision_of(manifest.trained_on(self.folder))
-        if before is not None and computer.undecided:
-            self.trainer.computer = replace(computer, precision=before, undecided=False)
-        elif before is not None and before != computer.precision:
-            self.say(
-                f"until now this run computed in {NAMES[before]}, from here on it does in {NAMES[computer.precision]}: "
+        device_context, before = self.trainer.device_context, parse_precision(manifest.training_device(self.folder))
+        if before is not None and device_context.autoselect_precision:
+            self.trainer.device_context = replace(device_context, precision=before, undecided=False)
+        elif before is not None and before != device_context.precision:
+            self.print_fn(
+                f"until now this run computed in {PRECISION_NAMES[before]}, "
+                f"from here on it does in {PRECISION_NAMES[device_context.precision]}: "
                 "it will not end in the bits of a run that never stopped"
             )
         measured, decoding = None, dict(self.recipe).get("decoding")
         in_search = torch.bfloat16 if decoding and decoding.precision == "bf16" else torch.float32
-        with room_to_update(self.course, self.folder):
-            if self.trainer.computer.undecided:
-                measured = measure(self.trainer)
-                self.trainer.computer = replace(computer, precision=measured.faster, undecided=False)
-                self.say(str(measured))
+        with explain_oom(self.train_context, self.folder):
+            if self.trainer.device_context.autoselect_precision:
+                measured = benchmark_precision(self.trainer)
+                self.trainer.device_context = replace(device_context, precision=measured.faster, undecided=False)
+                self.print_fn(str(measured))
             check_precision(self.trainer, in_search)
-        precisions = {self.trainer.computer.precision, in_search}
-        if exception := fp32_layers(self.trainer.model, precisions, computer.device):
-            self.say(exception)
+        precisions = {self.trainer.device_context.precision, in_search}
+        if exception := fp32_layers(self.trainer.model, precisions, device_context.device):
+            self.print_fn(exception)
         return measured
 
-    def _describe(self, measured: GradientTimes | None) -> None:
-        path, hashes = self.folder / folders.MANIFEST, hashes_of(self.task, self.course.recipe, self.course.data)
+    def _describe(self, measured: PrecisionBenchmark | None) -> None:
+        path, hashes = (
+            self.folder / folders.MANIFEST,
+            data_hashes(self.task, self.train_context.recipe, self.train_context.data),
+        )
         for earlier in manifest.read(path, begun=self.checkpoints.last() is not None):
             if changed := _changed(hashes, earlier["hashes"]):
                 raise UserError(
@@ -161,20 +170,22 @@ class Running(Generic[R, D, M]):
                     remedy="restore the files, or start a new run with run.dir=DIR",
                 )
         trainer = self.trainer
-        counts = self.task.counts(self.course)
-        overlaps = train_overlaps(self.task.source(self.recipe), self.course.data.corpus)
-        start = manifest.describe(self.recipe, trainer.computer, trainer.model, hashes, counts, overlaps, measured)
+        counts = self.task.count_examples(self.train_context)
+        overlaps = train_overlaps(self.task.source(self.recipe), self.train_context.data.corpus)
+        start = manifest.describe(
+            self.recipe, trainer.device_context, trainer.model, hashes, counts, overlaps, measured
+        )
         manifest.write(start, path)
-        self.task.introduce(self.course, self.say)
-        self.beginning.keep(self.folder)
-        self.beginning.introduce(self.say)
-        learning, whole = parameter_count(trainer.model), sum(p.numel() for p in trainer.model.parameters())
+        self.task.log_dataset_summary(self.train_context, self.print_fn)
+        self.initialization.save(self.folder)
+        self.initialization.log_summary(self.print_fn)
+        learning, whole = count_parameters(trainer.model), sum(p.numel() for p in trainer.model.parameters())
         parameters = f"{whole:,} parameters" if learning == whole else f"{learning:,} of {whole:,} parameters learn"
-        self.say(
+        self.print_fn(
             f"{parameters} · {len(trainer.groups)} updates an epoch · {trainer.micro_batches} micro-batches an update"
         )
 
-    def _check_kept(self) -> None:
+    def _check_checkpoints(self) -> None:
         """Refuses damaged checkpoints before anything is changed: each of them may end the run, hours later."""
         last = self.checkpoints.last()
         if last is None:
@@ -184,56 +195,58 @@ class Running(Generic[R, D, M]):
         if read(self.folder / folders.RECIPE).training.updates != self.recipe.training.updates:
             read_training(last)
 
-    def _lengthen(self) -> None:
+    def _extend(self) -> None:
         """Takes over another number of updates: into the run, and into the checkpoint that it goes on from."""
         then, now = read(self.folder / folders.RECIPE).training, self.recipe.training
         if then.updates == now.updates:
             return
-        self.checkpoints.lengthen()
+        self.checkpoints.prepare_extension()
         last = self.checkpoints.last()
         for place in (last, self.folder):
             if place is not None:
-                folders.lengthen(place / folders.RECIPE, now.updates)
-        self.say(f"training.updates: {then.updates:,} before, {now.updates:,} from now on")
+                folders.set_num_updates(place / folders.RECIPE, now.updates)
+        self.print_fn(f"training.updates: {then.updates:,} before, {now.updates:,} from now on")
         if now.schedule in ("cosine", "linear") and last is not None:
             done = int(last.name)
             rates = learning_rate(max(1, done), then), learning_rate(done + 1, now)
-            self.say(
+            self.print_fn(
                 f"the {now.schedule} schedule ends with the last update, so its tail begins again: the rate goes from "
                 f"{rates[0]:.2e} to {rates[1]:.2e}; a run of this length from the start would have learned otherwise"
             )
 
-    def _continue(self) -> Progress:
+    def _restore(self) -> Progress:
         last = self.checkpoints.last()
         if last is None:
             if (self.folder / METRICS).exists():
-                self.say("no checkpoint yet: starting again from the first update")
+                self.print_fn("no checkpoint yet: starting again from the first update")
             return Progress(0, 0, 0)
         tensors, progress = read_training(last)
         self.trainer.load_state(tensors, progress.place, last)
         # where the last update is saved, no save comes that would
         self.checkpoints.prune()
-        self.say(f"continuing after update {progress.update}")
+        self.print_fn(f"continuing after update {progress.update}")
         return progress
 
-    def _train(self, log: RunLog) -> Iterator[Update]:
-        ranks = self.trainer.computer.ranks
+    def _train(self, log: RunLog) -> Iterator[StepResult]:
+        distributed = self.trainer.device_context.distributed
         started, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
         # a process that was lost within a validation leaves a checkpoint without one
         done = self.progress
-        if ranks.led(done.update > 0 and done.score is None and due(done.update, self.recipe)):
+        if distributed.broadcast_object(
+            done.update > 0 and done.score is None and is_validation_step(done.update, self.recipe)
+        ):
             self._save(started, log)
-        if ranks.led(self._out_of_patience(log)):
+        if distributed.broadcast_object(self._should_stop_early(log)):
             return
-        with Wish() as wish, self._keeping(started):
-            for update in updates(self.course, self.folder):
-                log.update(update)
+        with GracefulShutdown() as wish, self._save_if_peer_lost(started):
+            for update in updates(self.train_context, self.folder):
+                log.log_step(update)
                 late = time.monotonic() - saved >= 60 * self.recipe.run.save_minutes
                 ends = False
-                if pause := pauses(update.update, self.recipe, ranks, wish, late):
-                    self._save(started, log if pause.due else None)
+                if pause := agree_on_pause(update.update, self.recipe, distributed, wish, late):
+                    self._save(started, log if pause.is_validation_step else None)
                     saved = time.monotonic()
-                    ends = pause.ends(pause.due and self._out_of_patience(log))
+                    ends = pause.should_stop(pause.is_validation_step and self._should_stop_early(log))
                 yield update
                 if ends:
                     break
@@ -241,14 +254,14 @@ class Running(Generic[R, D, M]):
             raise Stopped(wish.signal)
 
     @contextmanager
-    def _keeping(self, started: float) -> Iterator[None]:
+    def _save_if_peer_lost(self, started: float) -> Iterator[None]:
         """Within it, what was done so far is saved when another process of the training is lost."""
         try:
             yield
-        except Lost:
+        except PeerLostError:
             # before it takes its time: this is the process that can tell how to go on
-            if launch := self.trainer.computer.ranks.launch:
-                launch.speaks()
+            if launch := self.trainer.device_context.distributed.launch:
+                launch.claim_error_report()
             if self.trainer.update > self.progress.update:
                 self._save(started, None)
             raise
@@ -257,13 +270,13 @@ class Running(Generic[R, D, M]):
         """Saves a checkpoint; of a validation where there is a log for it, and else one only to go on from."""
         trainer = self.trainer
         tensors, place = trainer.state()
-        with trainer.optimization.averaged():
-            found = self.task.validate(self.course, log) if log else None
+        with trainer.optimization.use_ema_weights():
+            found = self.task.validate(self.train_context, log) if log else None
             scores = self.progress.scores + ([(found.update, found.score, found.loss)] if found else [])
             score, loss = (found.score, found.loss) if found else (None, None)
             seconds = time.perf_counter() - started
             self.progress = Progress(**place, score=score, loss=loss, scores=scores, seconds=seconds)
-            self.checkpoints.save(trainer.model, tensors, self.progress, str(trainer.computer))
+            self.checkpoints.save(trainer.model, tensors, self.progress, str(trainer.device_context))
         if found and log:
             self._check_metric(log)
 
@@ -271,20 +284,20 @@ class Running(Generic[R, D, M]):
         """Say so where the validation metric cannot rank checkpoints of this data."""
         metric = self.recipe.validation.metric
         if metric != "loss" and is_stuck_at_zero(self.progress.validations):
-            log.say(
+            log.info(
                 f"validation.metric: {metric} is 0 at two validations while the loss falls, so it cannot tell which "
                 "checkpoint is best; until it moves, the lower loss decides. "
                 f"Better on such data: validation.metric={_MOVES_SOONER.get(metric, 'loss')}"
             )
 
-    def _out_of_patience(self, log: RunLog) -> bool:
+    def _should_stop_early(self, log: RunLog) -> bool:
         """Check for early stopping (`validation.patience`)."""
         settings = self.recipe.validation
         if settings.patience is None or count_without_improvement(self.progress.validations) < settings.patience:
             return False
         update, last = self.progress.update, self.recipe.training.updates
         no_better = f"no better {settings.metric} in {settings.patience} validations (validation.patience)"
-        log.say(f"stopping after update {update:,} of {last:,}: {no_better}")
+        log.info(f"stopping after update {update:,} of {last:,}: {no_better}")
         return True
 
 
@@ -297,7 +310,7 @@ def resume(
     console: Console,
     overrides: Sequence[str] = (),
     recipe: "AnyTask | None" = None,
-    ranks: Ranks = ALONE,
+    distributed: Distributed = SINGLE_PROCESS,
 ) -> Path:
     """Continues a run from its last checkpoint, as if it had never stopped.
 
@@ -308,21 +321,21 @@ def resume(
         UserError: it is not a run, or its recipe or its training data has changed since.
     """
     recipe = recipe or folders.check_resumable(folder, overrides)
-    return _ended(training(recipe, console, folder=folder, overrides=overrides, ranks=ranks))
+    return _run_to_end(run_training(recipe, console, folder=folder, overrides=overrides, distributed=distributed))
 
 
 def train(
     recipe: "AnyTask",
     console: Console,
     overwrite: bool = False,
-    data: Prepared | None = None,
-    ranks: Ranks = ALONE,
+    data: PreparedData | None = None,
+    distributed: Distributed = SINGLE_PROCESS,
 ) -> Path:
     """Trains a new run to its end; see `training`."""
-    return _ended(training(recipe, console, overwrite, data, ranks=ranks))
+    return _run_to_end(run_training(recipe, console, overwrite, data, distributed=distributed))
 
 
-def _ended(under_way: Generator[Update, None, Path]) -> Path:
+def _run_to_end(under_way: Generator[StepResult, None, Path]) -> Path:
     """What it returns, however many updates it yields before."""
     while True:
         try:
@@ -331,20 +344,20 @@ def _ended(under_way: Generator[Update, None, Path]) -> Path:
             return end.value
 
 
-def training(
+def run_training(
     recipe: "AnyTask",
     console: Console,
     overwrite: bool = False,
-    data: Prepared | None = None,
+    data: PreparedData | None = None,
     folder: Path | None = None,
     overrides: Sequence[str] = (),
-    ranks: Ranks = ALONE,
-) -> Generator[Update, None, Path]:
+    distributed: Distributed = SINGLE_PROCESS,
+) -> Generator[StepResult, None, Path]:
     """The story of a run: recipe, data, model, trainer; it trains, and its best checkpoint is loaded and tested.
 
     Its folder is made only when data, tokenizers and model are found good; a run that goes on has one, and overrides
     with which it does. The data are read unless they were prepared before. Of several processes, this is what the first
-    does; what the others do is in `s2s.run.following`. Whoever leaves it after an update leaves a run that goes on from
+    does; what the others do is in `s2s.run.worker`. Whoever leaves it after an update leaves a run that goes on from
     its last checkpoint.
 
     Yields:
@@ -355,48 +368,58 @@ def training(
     """
     if folder is None:
         folders.check_free(recipe, overwrite)
-    task, say = task_of(recipe), plain(console)
-    with room_to_train(task, recipe):
-        ranks.led(sent(recipe))
-        computer = choose(recipe.device, ranks)
-        say(f"{recipe.name} on {computer}")
+    task, print_fn = task_of(recipe), plain(console)
+    with check_memory(task, recipe):
+        distributed.broadcast_object(serialize_recipe(recipe))
+        device_context = select_device(recipe.device, distributed)
+        print_fn(f"{recipe.name} on {device_context}")
 
-        source = open_source(recipe) if folder is None else None
-        recipe = source.adapt(recipe) if source else recipe
+        source = open_pretrained(recipe) if folder is None else None
+        recipe = source.adapt_recipe(recipe) if source else recipe
         if folder is None:
             task.check(recipe)
         tokenizers = load_tokenizers(folder, recipe) if folder else source.tokenizers if source else ()
-        prepared = data or task.prepare(recipe, tokenizers, say)
-        recipe = task.resolved(recipe, prepared)
-        ranks.led((sent(recipe), prepared.tokenizers, folder and folder.resolve()))
+        prepared = data or task.prepare(recipe, tokenizers, print_fn)
+        recipe = task.finalize_config(recipe, prepared)
+        distributed.broadcast_object((serialize_recipe(recipe), prepared.tokenizers, folder and folder.resolve()))
 
-        trainer, beginning = trainer_of(task, recipe, prepared, computer, (source, folder))
-        ranks.check_same(lambda: hashes_of(task, recipe, prepared) | {"device.kind": computer.device.type})
+        trainer, beginning = build_trainer(task, recipe, prepared, device_context, (source, folder))
+        distributed.assert_equal_across_ranks(
+            lambda: data_hashes(task, recipe, prepared) | {"device.kind": device_context.device.type}
+        )
 
     with ExitStack() as stack:
         kept = dict(zip(task.tokenizer_names(recipe), prepared.tokenizers, strict=True))
-        folder = stack.enter_context(folders.alone(folder) if folder else folders.created(recipe, kept, overwrite))
-        run = Running(task, Course(recipe, prepared, trainer), beginning, folder, console)
+        folder = stack.enter_context(
+            folders.run_lock(folder) if folder else folders.create_run_dir(recipe, kept, overwrite)
+        )
+        run = TrainingRun(task, TrainContext(recipe, prepared, trainer), beginning, folder, console)
         again = ["train", str(folder), "--resume", *overrides]
-        if launch := ranks.launch:
-            launch.begins(folder)
-        stack.enter_context(resumable(folder, launch.command(again) if launch else ["s2s", *again], run.stands))
+        if launch := distributed.launch:
+            launch.record_run(folder)
+        stack.enter_context(
+            print_resume_hint_on_exit(folder, launch.command(again) if launch else ["s2s", *again], run.status)
+        )
         with run.begin() as log:
             yield from run.train(log)
-            run.test(log, folders.of_now(overrides))
-        check_sound(folder, trainer.model, task.guessing(prepared))
+            run.test(log, folders.without_length_override(overrides))
+        check_divergence(folder, trainer.model, task.chance_loss(prepared))
     return folder
 
 
-def trainer_of(
-    task: Task[R, D, M], recipe: R, data: D, computer: Computer, origin: tuple[Source | None, Path | None]
-) -> tuple[Trainer[M, Any], Beginning]:
+def build_trainer(
+    task: Task[R, D, M],
+    recipe: R,
+    data: D,
+    device_context: DeviceContext,
+    origin: tuple[PretrainedRun | None, Path | None],
+) -> tuple[Trainer[M, Any], Initialization]:
     """A trainer of a run that has done nothing yet, and what its model begins with.
 
     The origin is the run whose encoder a new run begins with, where there is one, and the folder of a run that goes on.
     """
     model, settings = task.build(recipe, data.tokenizers), dict(recipe)
-    beginning = begin_with(model, recipe, *origin)
-    examples, loss = task.examples(recipe, data, model.to(computer.device)), task.loss(recipe)
-    trainer = Trainer(model, examples, loss, settings["training"], recipe.seeds, computer, beginning.scales)
+    beginning = initialize_from(model, recipe, *origin)
+    examples, loss = task.examples(recipe, data, model.to(device_context.device)), task.loss(recipe)
+    trainer = Trainer(model, examples, loss, settings["training"], recipe.seeds, device_context, beginning.scales)
     return trainer, beginning

@@ -4,23 +4,23 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from s2s.decoding.translator import Candidate as Found
+from s2s.decoding.generate import Candidate as Found
 from s2s.errors import UserError
 from s2s.recipe.wording import suggestion
-from s2s.run.trained import WRITES, Run
-from s2s.serving.messages import Alignment, Attention, Candidate, Classified, Limits, Served, Translated
+from s2s.run.trained_run import WRITES, Run
+from s2s.serving.messages import Alignment, Attention, Candidate, ClassifyResponse, Limits, Served, Translated
 
 # of weights: what a page can show
 _DIGITS = 4
 _LABELS = ("classification",)
 
 
-class NoSuchRun(UserError):
+class RunNotFound(UserError):
     """A run is named that is not served."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class GenerationRequest:
     """What is asked of a run, beside the lines; two of the same can share a batch."""
 
     run: str
@@ -31,7 +31,7 @@ class Asked:
     attention: bool = False
 
 
-class Answering:
+class RequestHandler:
     """Runs by name, and what they answer.
 
     Args:
@@ -58,12 +58,12 @@ class Answering:
             name = next((each for each, run in self.runs.items() if run.task in tasks), None)
             if name is None:
                 there = ", ".join(f"{each} ({run.task})" for each, run in self.runs.items())
-                raise NoSuchRun(f"no run of {' or '.join(tasks)} is served; there are {there}")
+                raise RunNotFound(f"no run of {' or '.join(tasks)} is served; there are {there}")
         if name not in self.runs:
-            raise NoSuchRun(f"no run {name[:60]!r} is served", remedy=suggestion(name[:60], list(self.runs)))
+            raise RunNotFound(f"no run {name[:60]!r} is served", remedy=suggestion(name[:60], list(self.runs)))
         return name
 
-    def check(self, asked: Asked | str, lines: list[str]) -> int:
+    def check(self, asked: GenerationRequest | str, lines: list[str]) -> int:
         """Refuse a request that the run cannot answer, before it waits for the model thread.
 
         Args:
@@ -102,8 +102,8 @@ class Answering:
         return max(counts)
 
     def __call__(
-        self, asked: Asked | str, lines: list[str], before_step: Callable[[], None]
-    ) -> Sequence[Translated | Classified]:
+        self, asked: GenerationRequest | str, lines: list[str], before_step: Callable[[], None]
+    ) -> Sequence[Translated | ClassifyResponse]:
         """Translations, or the classes where only the run's name is asked; for the model thread.
 
         Args:
@@ -117,7 +117,7 @@ class Answering:
         if isinstance(asked, str):
             found, truncated = self.runs[asked].probabilities_and_truncation(lines)
             return [
-                Classified(label=max(each, key=each.__getitem__, default=""), probabilities=each, truncated=cut)
+                ClassifyResponse(label=max(each, key=each.__getitem__, default=""), probabilities=each, truncated=cut)
                 for each, cut in zip(found, truncated, strict=True)
             ]
         run = self.runs[asked.run]
@@ -137,7 +137,7 @@ def _bounded(run: Run, most: int) -> Run:
     return bounded
 
 
-def _check_search(run: Run, asked: Asked) -> int:
+def _check_search(run: Run, asked: GenerationRequest) -> int:
     """Check the fields `task`, `nbest` and `beam` against a run that writes; returns the beam, 1 without a search."""
     recipe = dict(run.recipe)
     if run.task == "text-to-text":
@@ -183,7 +183,12 @@ def _served(name: str, run: Run) -> Served:
 
 
 def _translated(
-    run: Run, asked: Asked, line: str, found: Sequence[Found], too_long: bool, before_step: Callable[[], None]
+    run: Run,
+    asked: GenerationRequest,
+    line: str,
+    found: Sequence[Found],
+    too_long: bool,
+    before_step: Callable[[], None],
 ) -> Translated:
     candidates = []
     for each in found:
@@ -194,15 +199,15 @@ def _translated(
     return Translated(text=text, candidates=candidates, longer_than_training=too_long)
 
 
-def _candidate(run: Run, asked: Asked, line: str, found: Found) -> Candidate:
-    pieces, attention, alignment = found.hypothesis.tokens, None, None
+def _candidate(run: Run, asked: GenerationRequest, line: str, found: Found) -> Candidate:
+    tokens, attention, alignment = found.hypothesis.tokens, None, None
     if asked.attention or asked.alignment:
-        maps = run.looks(line, pieces, asked.task)
+        maps = run.looks(line, tokens, asked.task)
         if len(maps.weights) and asked.attention:
             weights = maps.weights[-1].mean(axis=0).round(_DIGITS).tolist()
             attention = Attention(source=list(maps.columns), target=list(maps.rows), weights=weights)
         if len(maps.weights) and asked.alignment:
-            source, target, links = run.alignment(line, pieces, asked.task)
+            source, target, links = run.alignment(line, tokens, asked.task)
             alignment = Alignment(source=source, target=target, links=links)
     return Candidate(
         text=found.text,

@@ -14,11 +14,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic.fields import FieldInfo
 
 from s2s import __version__
-from s2s.errors import UserError, told
+from s2s.errors import UserError, format_message
 from s2s.recipe.wording import expected
-from s2s.run.trained import Run
-from s2s.serving.answering import Answering, Asked, NoSuchRun
-from s2s.serving.batching import Full, ModelThread
+from s2s.run.trained_run import Run
+from s2s.serving.answering import GenerationRequest, RequestHandler, RunNotFound
+from s2s.serving.batching import ModelThread, QueueFull
 from s2s.serving.guard import Guard, Hosts, Metrics
 from s2s.serving.messages import Classes, Health, Labelled, Limits, Source, Translations
 
@@ -48,7 +48,7 @@ class Service:
 
     def __init__(self, runs: Mapping[str, Run], limits: Limits, ended: Callable[[int], object]) -> None:
         self.limits, self._ended = limits, ended
-        self.answering = Answering(runs, limits)
+        self.answering = RequestHandler(runs, limits)
         self.metrics = Metrics(lambda: len(self.thread))
         self.thread = ModelThread(
             self.answering, limits.lines, limits.positions, limits.waiting, self.metrics.batches.observe
@@ -67,7 +67,7 @@ class Service:
         lines, name = self._lines(asked.text), self._named(asked.run, classes=False)
         if max(asked.beam or 1, asked.nbest) > self.limits.beam:
             raise HTTPException(422, f"beam and nbest are at most {self.limits.beam} here")
-        wanted = Asked(name, asked.beam, asked.nbest, asked.task, asked.alignment, asked.attention)
+        wanted = GenerationRequest(name, asked.beam, asked.nbest, asked.task, asked.alignment, asked.attention)
         return Translations(run=name, translations=await self._computed(wanted, lines, request))
 
     async def classify(self, asked: Labelled, request: Request) -> Classes:
@@ -106,10 +106,10 @@ class Service:
     def _named(self, name: str | None, classes: bool) -> str:
         try:
             return self.answering.named(name, classes)
-        except NoSuchRun as error:
+        except RunNotFound as error:
             raise HTTPException(404, str(error)) from None
 
-    async def _computed(self, asked: Asked | str, lines: list[str], request: Request) -> list[Any]:
+    async def _computed(self, asked: GenerationRequest | str, lines: list[str], request: Request) -> list[Any]:
         """Compute answers in the model thread, for as long as the client waits for them.
 
         Raises:
@@ -119,7 +119,7 @@ class Service:
             # in a thread: other requests are answered while a long text is tokenized
             width = await asyncio.to_thread(self.answering.check, asked, lines)
             job = asyncio.wrap_future(self.thread.submit(asked, lines, width))
-        except Full:
+        except QueueFull:
             headers = {"Retry-After": "1"}
             raise HTTPException(429, "too many requests wait for the model; ask again", headers) from None
         except UserError as error:
@@ -180,7 +180,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     fields = asked.model_fields if asked else {}
     # of a value that may be one of two kinds there is a mistake for each
     words = dict.fromkeys(_mistake(each["loc"], each["type"], each["msg"], fields) for each in wrongs)
-    return JSONResponse({"detail": told("; ".join(words))}, 422)
+    return JSONResponse({"detail": format_message("; ".join(words))}, 422)
 
 
 def _mistake(place: Sequence[int | str], kind: str, message: str, fields: Mapping[str, FieldInfo]) -> str:

@@ -12,7 +12,7 @@ Compute = Callable[[Any, list[str], Callable[[], None]], Sequence[Any]]
 raises `Abandoned` when nobody waits for the answers any more."""
 
 
-class Full(Exception):
+class QueueFull(Exception):
     """No more requests are accepted: too many wait, or the thread is stopping."""
 
 
@@ -93,7 +93,7 @@ class ModelThread:
             # cancelled jobs take no place
             self._jobs = deque(each for each in self._jobs if not each.answers.cancelled())
             if self._stopping or len(self._jobs) >= self._waiting:
-                raise Full
+                raise QueueFull
             self._jobs.append(job)
             self._changed.notify()
         return job.answers

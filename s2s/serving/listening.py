@@ -18,14 +18,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from s2s.errors import UserError
 from s2s.nn.precision import fp32_layers
-from s2s.run.folder import Opened
-from s2s.run.trained import Run
+from s2s.run.folder import RunConfig
+from s2s.run.trained_run import Run
 from s2s.serving.app import application
 from s2s.serving.guard import Hosts
 from s2s.serving.messages import Limits
-from s2s.training.devices import NAMES, prepare_process
+from s2s.training.device import PRECISION_NAMES, setup_process
 
-Say = Callable[[str], object]
+PrintFn = Callable[[str], object]
 
 # seconds that clients have, when the server stops, to take answers that are computed
 _TAKING = 30
@@ -40,7 +40,7 @@ _HELD_BY_SYSTEM = 2_048
 _OTHER_FILES = 64 + 3 * _BACKLOG
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """An address that is ours, on which nothing is accepted yet; port 0 takes any that is free.
 
     Raises:
@@ -125,7 +125,7 @@ def allowed_connections(wanted: int) -> int:
     return wanted if files == resource.RLIM_INFINITY else max(1, min(wanted, files - _OTHER_FILES))
 
 
-class Listening(uvicorn.Server):
+class Server(uvicorn.Server):
     """A server that ends in bounded time.
 
     The first SIGTERM or SIGINT stops it: what was accepted is answered, and connections that are left after `patience`
@@ -169,7 +169,7 @@ class Listening(uvicorn.Server):
                 self.cut += 1
 
 
-def server_of(app: FastAPI, limits: Limits) -> Listening:
+def server_of(app: FastAPI, limits: Limits) -> Server:
     """What listens for an application; when it stops, answers that nobody takes do not keep it for ever."""
     patience = math.ceil(limits.seconds) + _TAKING
     # what goes on without its client is ended, too, though not without a noise
@@ -190,7 +190,7 @@ def server_of(app: FastAPI, limits: Limits) -> Listening:
         backlog=_BACKLOG,
         timeout_graceful_shutdown=last,
     )
-    return Listening(config, patience)
+    return Server(config, patience)
 
 
 def _precision(run: Run) -> str:
@@ -198,29 +198,29 @@ def _precision(run: Run) -> str:
     loaded = run.loaded
     decoding = dict(loaded.recipe).get("decoding")
     precision = torch.bfloat16 if decoding is not None and decoding.precision == "bf16" else torch.float32
-    device = loaded.computer.device
+    device = loaded.device_context.device
     note = fp32_layers(loaded.model, {precision}, device)
-    return "; ".join([f"{device}, {NAMES[precision]}", *([note] if note else [])])
+    return "; ".join([f"{device}, {PRECISION_NAMES[precision]}", *([note] if note else [])])
 
 
 def serve(
-    runs: Mapping[str, Opened], place: socket.socket, limits: Limits, say: Say, hosts: Hosts | None = None
+    runs: Mapping[str, RunConfig], place: socket.socket, limits: Limits, print_fn: PrintFn, hosts: Hosts | None = None
 ) -> None:
     """Answers with runs, by name, until SIGTERM or Ctrl-C; then what was accepted is answered, and no more."""
     for run in runs.values():
-        prepare_process(run.recipe.device)
+        setup_process(run.recipe.device)
     loaded = {name: Run(run) for name, run in runs.items()}
 
     def ended(answered: int) -> None:
         """Told after the last answer."""
         rest = f"{server.cut:,} connections were cut" if server.cut else "none was left"
-        say(f"stopped: {answered:,} requests were answered, {rest}")
+        print_fn(f"stopped: {answered:,} requests were answered, {rest}")
 
     server = server_of(application(loaded, limits, ended, hosts), limits)
     host, port = place.getsockname()[:2]
     listed = ", ".join(f"{name} ({run.task})" for name, run in loaded.items())
     for name, run in loaded.items():
-        say(f"{name}: {_precision(run)}")
-    say(f"serving {listed} on http://{f'[{host}]' if ':' in host else host}:{port}; Ctrl-C stops it")
+        print_fn(f"{name}: {_precision(run)}")
+    print_fn(f"serving {listed} on http://{f'[{host}]' if ':' in host else host}:{port}; Ctrl-C stops it")
     with place:
         server.run(sockets=[place])

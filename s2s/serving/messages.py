@@ -138,7 +138,7 @@ class Translations(Message):
     """One for each text."""
 
 
-class Classified(Message):
+class ClassifyResponse(Message):
     """One text's class."""
 
     label: str
@@ -154,7 +154,7 @@ class Classes(Message):
 
     run: str
     """Which model named them."""
-    classes: list[Classified]
+    classes: list[ClassifyResponse]
     """One for each text."""
 
 

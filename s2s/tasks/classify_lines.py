@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from s2s.decoding.translator import one_line
+from s2s.decoding.generate import one_line
 from s2s.errors import Refuse, UserError
-from s2s.models.contract import Classifier
-from s2s.tasks.contract import Loaded, Say
-from s2s.tasks.labelled import Labelling, class_probabilities
+from s2s.models.base import Classifier
+from s2s.tasks.base import LoadedModel, PrintFn
+from s2s.tasks.classification_base import ClassificationTask, class_probabilities
 
 
 def truncation_warning(cut: int, texts: int, max_length: int) -> str:
@@ -18,14 +18,14 @@ def truncation_warning(cut: int, texts: int, max_length: int) -> str:
     )
 
 
-def classified(
-    task: Labelling[Any, Any],
-    run: Loaded[Any, Classifier],
+def classify_lines(
+    task: ClassificationTask[Any, Any],
+    run: LoadedModel[Any, Classifier],
     chunks: Iterable[list[str]],
     probabilities: bool,
     refuse: Refuse,
     at_once: bool,
-    tell: Say,
+    tell: PrintFn,
 ) -> Iterator[str]:
     """Classify lines, in order; empty lines stay empty.
 
@@ -45,7 +45,7 @@ def classified(
     for chunk in chunks:
         places = [place for place, text in enumerate(chunk) if text.strip()]
         wrong: dict[int, UserError] = {}
-        examples = task.named(run, [chunk[place] for place in places], wrong.__setitem__)
+        examples = task.parse_inputs(run, [chunk[place] for place in places], wrong.__setitem__)
         rows = class_probabilities(run.model, examples).tolist()
         found = {place: rows[number] for number, place in enumerate(places) if number not in wrong}
         for number, error in wrong.items():

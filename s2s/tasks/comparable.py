@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from s2s.errors import UserError
-from s2s.tasks.contract import Evaluation
+from s2s.tasks.base import Evaluation
 
 E = TypeVar("E", bound=Evaluation)
 

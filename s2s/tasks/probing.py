@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from s2s.files import explained
-from s2s.tasks.contract import Loaded
+from s2s.files import explain_os_error
+from s2s.tasks.base import LoadedModel
 
 
-def why_not_kept(run: Loaded[Any, Any], write: Callable[[], object]) -> str:
+def why_not_kept(run: LoadedModel[Any, Any], write: Callable[[], object]) -> str:
     """Writes what was found, and says why that could not be; empty where it could.
 
     A run that others may only read can be asked, too, and so can one that was fetched.
@@ -17,5 +17,5 @@ def why_not_kept(run: Loaded[Any, Any], write: Callable[[], object]) -> str:
     try:
         write()
     except OSError as error:
-        return str(explained(error))
+        return str(explain_os_error(error))
     return ""

@@ -8,33 +8,33 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from s2s.data.batches import Batch, Pairs, collate, every_pair
-from s2s.data.encoding import Encoded
+from s2s.data.batches import ParallelBatch, ParallelDataset, all_pairs_in_order, collate
+from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import EOS, UNK, Tokenizer
-from s2s.decoding.translator import Translator, max_output_lengths
+from s2s.decoding.generate import TextTranslator, max_output_lengths
 from s2s.errors import Refuse, UserError
-from s2s.interpretability.seq2seq import Pair, check_fits, source_of
-from s2s.models.contract import Seq2Seq
+from s2s.inspection.seq2seq import Pair, check_fits, source_of
+from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.pairs import BatchSettings, TrainingSettings
 from s2s.recipe.schema import AnyRecipe, DecodingSettings, SeedSettings
-from s2s.tasks.contract import Loaded
+from s2s.tasks.base import LoadedModel
 from s2s.training import trainer
-from s2s.training.devices import Computer, seed_for
+from s2s.training.device import DeviceContext, derive_seed
 from s2s.training.loss import cross_entropy
 from s2s.training.trainer import Loss, Trainer
 
 
 def build_model(recipe: AnyRecipe[Any], source_size: int, target_size: int) -> Seq2Seq:
     """A model as the recipe describes it, with the initial weights that its seed gives."""
-    torch.default_generator.manual_seed(seed_for(recipe.seeds.initialization))
+    torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
     return module_of(recipe.model.kind).build(recipe.model, source_size, target_size)
 
 
-def sequence_loss(smoothing: float) -> Loss[Seq2Seq, Batch]:
+def sequence_loss(smoothing: float) -> Loss[Seq2Seq, ParallelBatch]:
     """The cross-entropy of a batch's real tokens, summed; smoothing is in [0, 1), and the plain loss has none."""
 
-    def loss(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
+    def loss(model: Seq2Seq, batch: ParallelBatch) -> tuple[Tensor, Tensor]:
         """The smoothed sum and the plain one, in nats."""
         states = model(batch.source, batch.source_valid, batch.target_in)
         weight, bias = model.projection.weight, model.projection.bias
@@ -45,35 +45,35 @@ def sequence_loss(smoothing: float) -> Loss[Seq2Seq, Batch]:
 
 def translation_trainer(
     model: Seq2Seq,
-    data: Encoded,
+    data: TokenizedDataset,
     training: TrainingSettings,
     batches: BatchSettings,
     seeds: SeedSettings,
-    computer: Computer,
-) -> Trainer[Seq2Seq, Batch]:
+    device_context: DeviceContext,
+) -> Trainer[Seq2Seq, ParallelBatch]:
     """A trainer of a model, on the computer's device, that learns to translate from pairs as pieces.
 
     Raises:
         UserError: all pairs are too long, or an update smaller than a batch.
     """
-    examples = Pairs(data, batches, training.tokens_per_update)
-    return Trainer(model, examples, sequence_loss(training.label_smoothing), training, seeds, computer)
+    examples = ParallelDataset(data, batches, training.tokens_per_update)
+    return Trainer(model, examples, sequence_loss(training.label_smoothing), training, seeds, device_context)
 
 
-def mean_loss(model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer) -> float:
+def mean_loss(model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, device_context: DeviceContext) -> float:
     """Cross-entropy without smoothing of all pairs, in nats per target token, dropout off."""
-    return trainer.mean_loss(model, every_pair(data, batches), sequence_loss(0.0), computer)
+    return trainer.mean_loss(model, all_pairs_in_order(data, batches), sequence_loss(0.0), device_context)
 
 
-def translator_of(
-    run: Loaded[Any, Seq2Seq], nbest: int = 1, before_step: Callable[[], None] | None = None
-) -> Translator:
+def build_translator(
+    run: LoadedModel[Any, Seq2Seq], nbest: int = 1, before_step: Callable[[], None] | None = None
+) -> TextTranslator:
     """Text in, text out, as `decoding` in the recipe says; `before_step` may end a search, see `Writer`."""
-    return Translator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding, nbest, before_step)
+    return TextTranslator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding, nbest, before_step)
 
 
 def pair_of(
-    run: Loaded[Any, Seq2Seq], text: str, output: str | None = None, prefix: str = "", remark: str = ""
+    run: LoadedModel[Any, Seq2Seq], text: str, output: str | None = None, prefix: str = "", remark: str = ""
 ) -> Pair:
     """A text and what shall have been written for it, as a model reads them: its own output when None is given.
 
@@ -84,14 +84,14 @@ def pair_of(
         raise UserError("the sentence is empty", remedy="give one in quotes")
     one, into = run.tokenizers[0], run.tokenizers[-1]
     read = one.encode(prefix + text)
-    written = written_by(translator_of(run), [prefix + text])[0] if output is None else into.encode(output)
+    written = translate_texts(build_translator(run), [prefix + text])[0] if output is None else into.encode(output)
     check_fits(run.model, read, written)
-    batch = collate([read], [written], [0]).to(run.computer.device)
+    batch = collate([read], [written], [0]).to(run.device_context.device)
     source = source_of(one, read, batch.source, batch.source_valid)
-    return Pair(source, written, (prefix + text, into.decode(written)), into.pieces([*written, EOS]), remark=remark)
+    return Pair(source, written, (prefix + text, into.decode(written)), into.tokens([*written, EOS]), remark=remark)
 
 
-def written_by(translator: Translator, lines: list[str], refuse: Refuse | None = None) -> list[list[int]]:
+def translate_texts(translator: TextTranslator, lines: list[str], refuse: Refuse | None = None) -> list[list[int]]:
     """The pieces of each line's translation; empty lines and refused ones have none."""
     found = translator.translate_chunk(lines, refuse=refuse)
     return [list(each.candidates[0].hypothesis.tokens) if each.candidates else [] for each in found]
@@ -133,7 +133,7 @@ def unreachable_references(name: str, lengths: Lengths, model: Seq2Seq, decoding
         model: Its decoder may have a limited number of positions.
         decoding: The recipe's section.
     """
-    if model.decoder.one_to_one:
+    if model.decoder.is_one_to_one:
         return None
     sources, targets = lengths.source_lengths - 1, lengths.target_lengths - 1
     allowed = max_output_lengths(sources, decoding)
@@ -157,7 +157,7 @@ def too_long_for_decoding(
         model: Its decoder may have a limited number of positions.
         remedy: The setting that allows all references, with its value.
     """
-    most, remedies = model.decoder.longest, [remedy] if (targets > allowed).any() else []
+    most, remedies = model.decoder.max_positions, [remedy] if (targets > allowed).any() else []
     if most is not None:
         # BOS is fed, too
         allowed = np.minimum(allowed, most - 1)
@@ -181,13 +181,13 @@ def check_test_lengths(model: Seq2Seq, test: Callable[[], Lengths], read_alone: 
         read_alone: no loss is taken of test targets, so that the decoder never comes to the ends of long ones.
     """
     parts = (model.encoder,) if read_alone else (model.encoder, model.decoder)
-    if all(part.longest is None for part in parts):
+    if all(part.max_positions is None for part in parts):
         return
     lengths = test()
     for part, longest in zip(parts, (lengths.source_lengths, lengths.target_lengths), strict=False):
-        if part.longest is not None and part.longest < (wanted := int(longest.max(initial=0))):
+        if part.max_positions is not None and part.max_positions < (wanted := int(longest.max(initial=0))):
             raise UserError(
-                f"the model knows {part.longest} positions, but the longest test sentence has {wanted} pieces",
+                f"the model knows {part.max_positions} positions, but the longest test sentence has {wanted} pieces",
                 where="model.max_positions",
                 remedy=f"set model.max_positions={wanted} or higher, or split the sentence; a run that was begun goes "
                 "on with another test set, or with none (null)",
@@ -201,14 +201,14 @@ def check_lengths(batches: BatchSettings, model: Seq2Seq, train: Lengths, valida
         (model.decoder, validation.target_lengths),
     ):
         longest = max(int(lengths.max()), batches.max_length)
-        if part.longest is not None and part.longest < longest:
+        if part.max_positions is not None and part.max_positions < longest:
             raise UserError(
-                f"the model knows {part.longest} positions, but batches.max_length is "
+                f"the model knows {part.max_positions} positions, but batches.max_length is "
                 f"{batches.max_length}, and the longest validation sentence has {lengths.max()} pieces",
                 where="model.max_positions",
                 remedy=f"set model.max_positions={longest} or higher",
             )
-    if not model.decoder.one_to_one:
+    if not model.decoder.is_one_to_one:
         return
     for name, part in (("train", train), ("validation", validation)):
         unequal = np.flatnonzero(part.source_lengths != part.target_lengths)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.encoding import Encoded
-from s2s.models.contract import Seq2Seq
+from s2s.data.tokenized import TokenizedDataset
+from s2s.models.base import Seq2Seq
 from s2s.recipe.pairs import BatchSettings
 from s2s.tasks.losses import pair_losses
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ def exchanged_rows(lengths: Int[np.ndarray, " pairs"], seed: int = 1) -> Int[np.
     return rows
 
 
-def source_use(model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer) -> SourceUse | None:
+def source_use(
+    model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, device_context: DeviceContext
+) -> SourceUse | None:
     """The losses of a translator with the sources of validation pairs and with exchanged ones.
 
     Pairs whose source was exchanged for the same text do not count; None where there are no others.
@@ -59,9 +61,9 @@ def source_use(model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: 
     kept = np.array([not np.array_equal(sources[i], sources[j]) for i, j in enumerate(others.tolist())])
     if not kept.any():
         return None
-    exchanged = Encoded.of([sources[j] for j in others.tolist()], targets)
+    exchanged = TokenizedDataset.from_rows([sources[j] for j in others.tolist()], targets)
     tokens = float(data.target_lengths[kept].sum())
     right, wrong = (
-        float(pair_losses(model, pairs, batches, computer)[kept].sum()) / tokens for pairs in (data, exchanged)
+        float(pair_losses(model, pairs, batches, device_context)[kept].sum()) / tokens for pairs in (data, exchanged)
     )
     return SourceUse(right, wrong, int(kept.sum()))

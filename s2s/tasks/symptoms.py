@@ -9,26 +9,26 @@ from jaxtyping import Bool, Shaped
 from torch import Tensor
 
 from s2s.data.batches import collate_sources
-from s2s.data.encoding import encode_corpus
-from s2s.data.examples import sent
+from s2s.data.dataset import to_device
 from s2s.data.pairs import prefixed, with_prefix
+from s2s.data.tokenized import encode_corpus
 from s2s.data.tokenizers import EOS, UNK
-from s2s.decoding.beam import Beam
-from s2s.decoding.translator import Translation
+from s2s.decoding.beam_search import Beam
+from s2s.decoding.generate import Translation
 from s2s.evaluation.gates import SOURCE, uses_its_source
 from s2s.evaluation.metrics import metrics, score
-from s2s.evaluation.signs import WORST, Sign, Symptoms, Worst, plain_sign, share_sign
+from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, plain_sign, share_sign
 from s2s.evaluation.signs.pieces import entropy, unknown
 from s2s.evaluation.signs.texts import text_signs
 from s2s.evaluation.tokenization import choose_tokenization
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
-from s2s.tasks.contract import TOKENIZER, Loaded
-from s2s.tasks.lines import Seen
-from s2s.tasks.seq2seq import translator_of
+from s2s.tasks.base import TOKENIZER, LoadedModel
+from s2s.tasks.line_translation import VocabularyCoverage
+from s2s.tasks.seq2seq import build_translator
 from s2s.tasks.source_use import SourceUse, source_use
-from s2s.tasks.writing import collapsed, sequence_scores
-from s2s.training.progress import Meter
+from s2s.tasks.text_generation import collapsed, sequence_scores
+from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:
     import datasets
@@ -38,13 +38,13 @@ Read = Callable[[list[int]], tuple[Shaped[Tensor, "batch ..."], Bool[Tensor, "ba
 
 
 def pair_symptoms(
-    run: Loaded[Any, Seq2Seq],
+    run: LoadedModel[Any, Seq2Seq],
     part: "datasets.Dataset",
     places: Sequence[str],
-    meter: Meter,
+    progress_bar: ProgressBar,
     prefix: str = "",
     tokenizer: BleuTokenizer = "auto",
-) -> Symptoms:
+) -> Diagnostics:
     """Writes a target for each source of a part, each after the prefix, and looks at what was written.
 
     Each pair has a place in words. The tokenizer is that of BLEU.
@@ -52,20 +52,20 @@ def pair_symptoms(
     sources, references = list(part["source"]), list(part["target"])
     data = encode_corpus(prefixed(part, prefix), run.tokenizers[0], run.tokenizers[-1])
     read, wanted = data.rows(np.arange(len(data)))
-    translator = translator_of(run)
-    with meter("translating", len(sources)) as advance:
+    translator = build_translator(run)
+    with progress_bar("translating", len(sources)) as advance:
         translations = list(translator.translate([with_prefix(prefix, text) for text in sources], advance))
     outputs = [translation.text for translation in translations]
-    seen = Seen.load(run.checkpoint / TOKENIZER)
+    seen = VocabularyCoverage.load(run.checkpoint / TOKENIZER)
     lowercase = run.tokenizers[-1].writes_lowercase
     found = score(outputs, references, lowercase, tokenization=choose_tokenization(references, tokenizer))
-    return Symptoms(
+    return Diagnostics(
         summary=f"{len(sources):,} sentences: BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}, "
         f"exact {found['exact']:.2f} %",
         signs=[
             *text_signs(sources, outputs, references, cut_off(translations)),
             collapsed(sources, outputs, references),
-            source_ignored(source_use(run.model, data, run.recipe.batches, run.computer)),
+            source_ignored(source_use(run.model, data, run.recipe.batches, run.device_context)),
             unknown(np.concatenate(read), UNK, seen.pieces if seen else None),
             search_errors(
                 run,
@@ -76,7 +76,7 @@ def pair_symptoms(
             ),
         ],
         worst=worst_texts(sources, outputs, [[r] for r in references], places, lowercase),
-        ignorant=entropy(np.concatenate([*wanted, np.full(len(wanted), EOS)])),
+        chance_loss=entropy(np.concatenate([*wanted, np.full(len(wanted), EOS)])),
     )
 
 
@@ -85,7 +85,7 @@ def cut_off(written: Sequence[Translation]) -> int:
     return sum(each.at_length_limit for each in written)
 
 
-def source_ignored(worth: SourceUse | None, noun: str = "source") -> Sign:
+def source_ignored(worth: SourceUse | None, noun: str = "source") -> Finding:
     """Whether sources count, by what they are worth; None where no two are different."""
     name = f"ignores the {noun}"
     remedy = (
@@ -102,18 +102,18 @@ def source_ignored(worth: SourceUse | None, noun: str = "source") -> Sign:
 
 @torch.inference_mode()
 def search_errors(
-    run: Loaded[Any, Seq2Seq], beam: Beam, written: Sequence[Translation], wanted: Sequence[list[int]], read: Read
-) -> Sign:
+    run: LoadedModel[Any, Seq2Seq], beam: Beam, written: Sequence[Translation], wanted: Sequence[list[int]], read: Read
+) -> Finding:
     """References that score more than what was found: the search missed them. Elsewhere the model prefers the wrong."""
     best = [each.candidates[0].hypothesis if each.candidates else None for each in written]
     wrong = [i for i, h in enumerate(best) if h is not None and list(h.tokens) != wanted[i]]
     # what is longer than the model knows cannot be scored
-    most = run.model.decoder.longest
+    most = run.model.decoder.max_positions
     wrong = [i for i in wrong if most is None or len(wanted[i]) < most]
     missed, size = 0, run.recipe.decoding.batch
     order = sorted(wrong, key=lambda i: len(wanted[i]))
     for rows in (order[first : first + size] for first in range(0, len(order), size)):
-        source, valid = (sent(t, run.computer.device) for t in read(rows))
+        source, valid = (to_device(t, run.device_context.device) for t in read(rows))
         each = sequence_scores(run.model, source, valid, [wanted[i] for i in rows]).tolist()
         for i, log_probability in zip(rows, each, strict=True):
             hypothesis = best[i]
@@ -137,9 +137,9 @@ def worst_texts(
     references: Sequence[Sequence[str]],
     places: Sequence[str],
     lowercase: bool = False,
-) -> list[Worst]:
+) -> list[WorstExample]:
     """The outputs of the lowest chrF; each example has a place in words, and its first reference is shown."""
     metric = metrics(lowercase, ("chrf",))["chrf"]
     scores = [metric.sentence_score(o, list(r)).score for o, r in zip(outputs, references, strict=True)]
     order = sorted(range(len(scores)), key=lambda i: scores[i])[:WORST]
-    return [Worst(sources[i], outputs[i], references[i][0], f"{places[i]}, chrF {scores[i]:.1f}") for i in order]
+    return [WorstExample(sources[i], outputs[i], references[i][0], f"{places[i]}, chrF {scores[i]:.1f}") for i in order]

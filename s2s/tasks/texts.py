@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, ClassVar
 
-from s2s.data.sources import Reading, Source, digest_of, from_hub, from_table, joined, split_table, text_columns
+from s2s.data.sources import RowFormat, Source, digest_of, from_hub, from_table, join_texts, split_table, text_columns
 from s2s.data.text_files import Columns
 from s2s.errors import UserError
 from s2s.recipe.schema import PlainTextSettings
@@ -17,14 +17,14 @@ TEXT = {"text": "string"}
 class TextSource(Source[PlainTextSettings, "datasets.Dataset"]):
     """Texts, untouched, in the column `text`; Arrow keeps them on disk. None that is held out is left to learn from."""
 
-    noun: ClassVar[str] = "texts"
+    item_name: ClassVar[str] = "texts"
 
     def read(self, name: str, split: str | tuple[str, str], train: "datasets.Dataset | None") -> "datasets.Dataset":
         """A table, or a data set on the hub."""
         settings, path = self.settings, split_table(self, name, str(split))
         local = settings.local.text if path is not None and settings.corpus != "files" else None
         columns = Columns(text_columns(settings, local), "data.text", quoting=settings.quoting)
-        reading = Reading(columns, "texts", TEXT, lambda cells, number, where: {"text": joined(cells)})
+        reading = RowFormat(columns, "texts", TEXT, lambda cells, number, where: {"text": join_texts(cells)})
         found = from_hub(settings, str(split), reading)[0] if path is None else from_table(path, reading)
         if not len(found):
             raise UserError(f"data.{name} has no texts", remedy="look at the file, or name another")

@@ -22,7 +22,16 @@ import torch
 from torch import Tensor, nn
 
 from s2s.errors import UserError
-from s2s.files import copy_files, is_number, make_folder, open_regular, read_file, remove, whole, write_atomically
+from s2s.files import (
+    copy_files,
+    is_number,
+    make_folder,
+    open_regular,
+    read_file,
+    remove,
+    write_atomically,
+    write_folder_atomically,
+)
 from s2s.json_files import read_json
 from s2s.training.tensor_files import ANOTHER, read_tensors, read_weights, save_tensors, save_weights
 from s2s.training.validation import Validation
@@ -103,7 +112,7 @@ class Checkpoints:
     ) -> Path:
         path = self.folder / name
         make_folder(self.folder)
-        with whole(path) as place:
+        with write_folder_atomically(path) as place:
             place.mkdir()
             save_weights(model, place / _WEIGHTS)
             if training is not None:
@@ -120,7 +129,7 @@ class Checkpoints:
         """Those that were validated, oldest first; the others are there to go on from, and count for nothing else."""
         return list(self._validations())
 
-    def lengthen(self) -> None:
+    def prepare_extension(self) -> None:
         """Makes of the end of a run a place in it: what a longer run would not have is taken back.
 
         A validation at the last update, where none would be but for the end, and the average.
@@ -134,13 +143,13 @@ class Checkpoints:
         if (self.folder / "average").exists():
             remove(self.folder / "average")
 
-    def numbered(self) -> list[Path]:
+    def all(self) -> list[Path]:
         """The checkpoints that training wrote, oldest first."""
         return sorted((p for p in self.folder.glob("*") if is_number(p.name)), key=lambda p: int(p.name))
 
     def last(self) -> Path | None:
         """The newest one."""
-        return self.numbered()[-1] if self.numbered() else None
+        return self.all()[-1] if self.all() else None
 
     def device(self) -> str:
         """Device, threads and precision of the newest checkpoint, in words; empty if there is no checkpoint.
@@ -169,7 +178,7 @@ class Checkpoints:
         A checkpoint that training removes meanwhile is left out.
         """
         found = {}
-        for path in self.numbered():
+        for path in self.all():
             try:
                 progress = read_progress(path)
             except UserError:
@@ -182,7 +191,7 @@ class Checkpoints:
 
     def prune(self) -> None:
         """Removes those that are not kept; a process that was lost between writing one and this has left some."""
-        numbered, validations = self.numbered(), self._validations()
+        numbered, validations = self.all(), self._validations()
         kept = set(numbered[-1:])
         # the end of a run may be validated out of turn, and must not push out what the run, made longer, would have
         in_turn = {path: found for path, found in validations.items() if int(path.name) % self.every == 0}
@@ -264,7 +273,7 @@ def read_progress(checkpoint: Path) -> Progress:
     except (ValueError, TypeError) as error:
         wrong = f"holds something else: {error}"
     else:
-        wrong = _wrong(progress, checkpoint)
+        wrong = _inconsistency(progress, checkpoint)
     if wrong or progress is None:
         raise UserError(
             f"not a whole checkpoint: {_STATE}: {wrong}",
@@ -274,7 +283,7 @@ def read_progress(checkpoint: Path) -> Progress:
     return progress
 
 
-def _wrong(progress: Progress, checkpoint: Path) -> str:
+def _inconsistency(progress: Progress, checkpoint: Path) -> str:
     """What cannot be in a checkpoint's progress; empty where all can."""
     numbers = [(name, getattr(progress, name)) for name in ("update", "epoch", "position")]
     numbers += [("scores", update) for update, *_ in progress.scores]
@@ -315,7 +324,7 @@ def _digest_of(path: Path, before: bytes = b"") -> str:
     return digest.hexdigest()
 
 
-def average(model: nn.Module, checkpoints: list[Path]) -> None:
+def average_checkpoints(model: nn.Module, checkpoints: list[Path]) -> None:
     """Gives the model the mean of the checkpoints' decoding weights."""
     total: dict[str, Tensor] = {}
     for path in checkpoints:

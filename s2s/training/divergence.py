@@ -19,7 +19,7 @@ _LAST = 20
 _LARGEST = 1e4
 
 
-def check_sound(folder: Path, model: nn.Module, guessing: float) -> None:
+def check_divergence(folder: Path, model: nn.Module, guessing: float) -> None:
     """Looks at a run that has ended; `guessing` is the loss of guessing evenly, in nats per item.
 
     Raises:
@@ -29,7 +29,7 @@ def check_sound(folder: Path, model: nn.Module, guessing: float) -> None:
     # where an update learns from nothing, there is nothing to weigh
     items = sum(count for _, count in losses[-_LAST:])
     found = sum(loss * count for loss, count in losses[-_LAST:]) / items if items else 0.0
-    if sign := astray(model, found, max([guessing, *(loss for loss, _ in losses[:1])])):
+    if sign := is_diverged(model, found, max([guessing, *(loss for loss, _ in losses[:1])])):
         raise UserError(
             f"the training diverged: {sign}",
             where=str(folder),
@@ -38,7 +38,7 @@ def check_sound(folder: Path, model: nn.Module, guessing: float) -> None:
         )
 
 
-def astray(model: nn.Module, loss: float, untrained: float) -> str:
+def is_diverged(model: nn.Module, loss: float, untrained: float) -> str:
     """The sign by which a training has gone astray, see the module; empty where there is none. Losses are in nats."""
     largest = {name: float(p.detach().abs().max()) for name, p in model.named_parameters() if p.numel()}
     # what is no number is not small either

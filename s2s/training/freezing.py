@@ -7,7 +7,7 @@ from torch import nn
 
 from s2s.errors import UserError
 from s2s.recipe.wording import suggestion
-from s2s.training.optimization import group_of
+from s2s.training.optimization import layer_name
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
@@ -23,7 +23,7 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
     for pattern in patterns:
         found = [p for name, p in named if _is_named(name, pattern)]
         if not found:
-            groups = list(dict.fromkeys(group_of(name) for name, _ in named))
+            groups = list(dict.fromkeys(layer_name(name) for name, _ in named))
             raise UserError(
                 f"{pattern!r} names no part of the model", where="training.freeze", remedy=suggestion(pattern, groups)
             )

@@ -19,8 +19,8 @@ from s2s.errors import UserError, printable
 from s2s.files import RESTORE, append_to, open_regular, write_atomically
 from s2s.json_files import parse_json
 from s2s.training.noise import Noise, noise_scale
-from s2s.training.progress import PLAIN_LINE_EVERY, Advance, bar_columns, meter, row_of
-from s2s.training.update import Update
+from s2s.training.progress import PLAIN_LINE_EVERY, Advance, bar_columns, fit_to_row, progress_bar
+from s2s.training.step import StepResult
 
 METRICS = "metrics.jsonl"
 _LONGEST_LINE = 1 << 20
@@ -49,7 +49,7 @@ class RunLog:
         from torch.utils.tensorboard.writer import SummaryWriter
 
         self.path = run / METRICS
-        forget_after(self.path, done)
+        drop_entries_after(self.path, done)
         self._metrics = append_to(self.path)
         self._board = SummaryWriter(str(run), purge_step=done + 1)
         self._console = console
@@ -58,10 +58,10 @@ class RunLog:
         self._metric = metric
         self._latest = ""
         self._interval = max(1, total // _CURVE_POINTS)
-        self._recent: list[Update] = []
-        self._waiting: list[Update] = []
+        self._recent: list[StepResult] = []
+        self._waiting: list[StepResult] = []
         # a run that goes on tells of the updates before, too
-        self._noises: deque[Noise] = deque(_noises_in(self.path), maxlen=_NOISY)
+        self._noises: deque[Noise] = deque(_read_noise(self.path), maxlen=_NOISY)
         self._spoke = time.monotonic()
         self._first: list[float] | None = []
         self._bar = Progress(*bar_columns("training"), console=console, disable=not console.is_terminal)
@@ -69,7 +69,7 @@ class RunLog:
 
     def __enter__(self) -> "RunLog":
         self._bar.start()
-        self._other_threads, threading.excepthook = threading.excepthook, self._unless_it_is_told
+        self._other_threads, threading.excepthook = threading.excepthook, self._ignore_reported_error
         return self
 
     def __exit__(
@@ -79,27 +79,27 @@ class RunLog:
         # where something went wrong already, that is what is told
         try:
             with suppress(OSError) if error else nullcontext():
-                self._note_ready()
+                self._write_available_steps()
                 self._metrics.close()
                 self._board.close()
         finally:
             threading.excepthook = self._other_threads
 
-    def _unless_it_is_told(self, thrown: threading.ExceptHookArgs) -> None:
+    def _ignore_reported_error(self, thrown: threading.ExceptHookArgs) -> None:
         """What the thread of TensorBoard's writer cannot write, its next call raises: it needs no trace of its own."""
         if not (isinstance(thrown.exc_value, OSError) and type(thrown.thread).__module__.startswith("tensorboard.")):
             self._other_threads(thrown)
 
-    def update(self, update: Update) -> None:
+    def log_step(self, update: StepResult) -> None:
         """Notes one update, as soon as its numbers are here: a GPU may still be at work on it."""
         self._waiting.append(update)
-        self._note_ready()
+        self._write_available_steps()
 
-    def _note_ready(self) -> None:
-        while self._waiting and self._waiting[0].ready:
-            self._note(self._waiting.pop(0))
+    def _write_available_steps(self) -> None:
+        while self._waiting and self._waiting[0].is_available:
+            self._write_step(self._waiting.pop(0))
 
-    def _note(self, update: Update) -> None:
+    def _write_step(self, update: StepResult) -> None:
         entry: dict[str, object] = {
             "update": update.update,
             "loss": update.loss,
@@ -118,11 +118,11 @@ class RunLog:
         if update.update % self._interval == 0 or update.update == self._total:
             self._draw_curves()
         self._estimate(update)
-        self._show(update)
+        self._update_bar(update)
 
-    def validation(self, update: int, scores: dict[str, float], samples: Sequence[Sample] = ()) -> None:
+    def log_validation(self, update: int, scores: dict[str, float], samples: Sequence[Sample] = ()) -> None:
         """Notes a validation after an update: losses in nats, other scores in percent, and some translations."""
-        self._note_ready()
+        self._write_available_steps()
         self._write({"update": update, "validation": scores})
         for name, value in scores.items():
             self._board.add_scalar(f"validation/{name}", value, update)
@@ -136,18 +136,18 @@ class RunLog:
         of_what = "validation " if self._metric == "loss" else ""
         self._latest = f" · {of_what}{shown[self._metric]}" if self._metric in shown else ""
         first = [shown.pop(name) for name in ("loss", self._metric) if name in shown]
-        self.say(f"update {update}: validation {' · '.join([*first, *shown.values()])}")
+        self.info(f"update {update}: validation {' · '.join([*first, *shown.values()])}")
         for sample in samples[:1]:
-            self.say_pair(sample.source, sample.translation)
+            self.info_pair(sample.source, sample.translation)
 
-    def texts(self, name: str, texts: Sequence[str], update: int) -> None:
+    def add_texts(self, name: str, texts: Sequence[str], update: int) -> None:
         """Notes texts for TensorBoard, as they are, and prints the beginning of the first."""
         fenced = "\n\n".join("\n".join(f"    {line}" for line in text.split("\n")) for text in texts)
         self._board.add_text(name, fenced, update)
         self._board.flush()
-        self.say_pair("", texts[0])
+        self.info_pair("", texts[0])
 
-    def picture(self, name: str, png: bytes, update: int) -> None:
+    def add_figure(self, name: str, png: bytes, update: int) -> None:
         """Notes a picture for TensorBoard: a PNG file, as it is."""
         from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -157,7 +157,7 @@ class RunLog:
             image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=png)
             writer.add_summary(Summary(value=[Summary.Value(tag=name, image=image)]), update)
 
-    def settings(self, values: dict[str, object], scores: dict[str, float]) -> None:
+    def add_hyperparameters(self, values: dict[str, object], scores: dict[str, float]) -> None:
         """Notes the recipe beside its final scores, for TensorBoard's table of runs."""
         from torch.utils.tensorboard.summary import hparams
 
@@ -168,19 +168,19 @@ class RunLog:
         for name, value in scores.items():
             self._board.add_scalar(f"final/{name}", value, self._total)
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         """Prints a line above the progress bar."""
         self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
-    def say_pair(self, source: str, written: str) -> None:
+    def info_pair(self, source: str, written: str) -> None:
         """Prints what was read and what was written in one row."""
-        self.say(row_of(self._console, source, written))
+        self.info(fit_to_row(self._console, source, written))
 
     @contextmanager
-    def meter(self, what: str, total: int) -> Iterator[Advance]:
+    def progress_bar(self, what: str, total: int) -> Iterator[Advance]:
         """Shows how far something is that follows the training; see `progress.Meter`."""
         self._stop_bar()
-        with meter(self._console)(what, total) as advance:
+        with progress_bar(self._console)(what, total) as advance:
             yield advance
 
     def _stop_bar(self) -> None:
@@ -219,7 +219,7 @@ class RunLog:
         found = f"about {scale:,.0f} items" if scale is not None else "beyond what so few updates tell"
         return f"gradient noise scale by the last {len(self._noises)} updates: {found}"
 
-    def _estimate(self, update: Update) -> None:
+    def _estimate(self, update: StepResult) -> None:
         """Says once how long this machine will take: no description of a recipe can know."""
         if self._first is None:
             return
@@ -231,15 +231,15 @@ class RunLog:
             minutes = (self._total - update.update) * sum(told_by) / len(told_by) / 60
             if minutes >= 1:
                 length = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
-                self.say(f"about {length} of training to go, by the first {len(told_by)} updates")
+                self.info(f"about {length} of training to go, by the first {len(told_by)} updates")
 
-    def _show(self, update: Update) -> None:
+    def _update_bar(self, update: StepResult) -> None:
         speed = update.tokens / update.seconds
         shown = f"loss {update.loss:.3f}{self._latest} · {speed:,.0f} tokens/s"
         self._bar.update(self._task, completed=update.update, shown=f"{shown} ·")
         if self._bar.disable and time.monotonic() - self._spoke > PLAIN_LINE_EVERY:
             self._spoke = time.monotonic()
-            self.say(f"update {update.update}/{self._total}: {shown} · rate {update.learning_rate:.2e}")
+            self.info(f"update {update.update}/{self._total}: {shown} · rate {update.learning_rate:.2e}")
 
 
 class Entry(BaseModel):
@@ -270,14 +270,14 @@ def read_metrics(folder: Path) -> list[Entry]:
     return [entry for _, entry in _entries(folder / METRICS)]
 
 
-def forget_after(metrics: Path, update: int) -> None:
+def drop_entries_after(metrics: Path, update: int) -> None:
     """Removes what metrics.jsonl says of updates after this one, and a line cut short; refuses what is no line."""
     if metrics.exists():
         kept = [line for line, entry in _entries(metrics, skip_cut=True) if entry.update <= update]
         write_atomically(metrics, b"".join(kept))
 
 
-def _noises_in(metrics: Path) -> Iterator[Noise]:
+def _read_noise(metrics: Path) -> Iterator[Noise]:
     for _, entry in _entries(metrics) if metrics.exists() else ():
         if entry.noise is not None:
             yield entry.noise

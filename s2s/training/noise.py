@@ -26,7 +26,7 @@ class Noise:
     square: float
 
 
-def noise_of(counts: Sequence[int], squares: Sequence[float], whole: float) -> Noise:
+def estimate_noise(counts: Sequence[int], squares: Sequence[float], whole: float) -> Noise:
     """The estimates of an update of several micro-batches.
 
     Args:
@@ -48,7 +48,7 @@ def noise_scale(noises: Sequence[Noise]) -> float | None:
     return sum(noise.spread for noise in noises) / square if square > 0 else None
 
 
-def check_several(batches: Sequence[int]) -> None:
+def check_several_micro_batches(batches: Sequence[int]) -> None:
     """Refuses to measure noise where no update has several micro-batches; `batches` are those of each update.
 
     Raises:

@@ -30,7 +30,7 @@ def learning_rate(update: int, settings: OptimizationSettings) -> float:
     return peak * (0.5 * (1 + math.cos(math.pi * done)) if settings.schedule == "cosine" else 1 - done)
 
 
-def group_of(name: str) -> str:
+def layer_name(name: str) -> str:
     """The layer that a parameter belongs to: its name up to the first number, e.g. `encoder.layers.0`."""
     numbered = re.match(r"(.*?\.\d+)\.", name)
     return numbered[1] if numbered else ".".join(name.split(".")[:2])
@@ -40,7 +40,7 @@ def group_of(name: str) -> str:
 _OUTPUT_LAYERS = ("projection.weight", "head.weight")
 
 
-class Optimization:
+class OptimizerWrapper:
     """An optimiser over a model's parameters, with everything that happens between gradient and new weights.
 
     The rate of a parameter is multiplied by its factor in `scales`, 1 where it has none.
@@ -75,12 +75,12 @@ class Optimization:
         self._recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema else None
 
-    def gradient_norms(self) -> tuple[Tensor, dict[str, Tensor]]:
+    def clip_and_measure_norms(self) -> tuple[Tensor, dict[str, Tensor]]:
         """The norm of the whole gradient, and of each layer's part of it; they stay on the device."""
         groups: dict[str, list[Tensor]] = {}
         for name, p in zip(self.names, self.parameters, strict=True):
             if p.grad is not None:
-                groups.setdefault(group_of(name), []).append(p.grad)
+                groups.setdefault(layer_name(name), []).append(p.grad)
         norms = torch.stack([nn.utils.get_total_norm(gradients) for gradients in groups.values()])
         # a processor can look at them without waiting, and add them up in float64
         at_once = norms.device.type == "cpu"
@@ -115,18 +115,18 @@ class Optimization:
             for group in optimizer.param_groups:
                 if group["l1"] and decoupled:
                     _shrink(group["params"], group["lr"] * group["l1"], found_inf)
-        self.forget_gradients()
+        self.zero_grad()
         if self.average is not None and self.settings.ema:
             # a young average trusts the newest weights more: without this it would remember the initial ones
             decay = min(self.settings.ema, (1 + update) / (10 + update))
             get_ema_multi_avg_fn(decay)(self.average, [p.detach() for p in self.parameters], update)
 
-    def forget_gradients(self) -> None:
+    def zero_grad(self) -> None:
         """The next gradient begins at nothing."""
         for p in self.parameters:
             p.grad = None
 
-    def apart(self, losses: Iterable[Tensor], norms: list[Tensor]) -> Iterator[Tensor]:
+    def per_microbatch_grad_norms(self, losses: Iterable[Tensor], norms: list[Tensor]) -> Iterator[Tensor]:
         """The losses, each of which adds to the gradient as it comes; notes the norm of what each gave."""
         whole = list[Tensor | None]()
         for loss in losses:
@@ -134,13 +134,13 @@ class Optimization:
             norms.append(nn.utils.get_total_norm([part for part in own if part is not None]))
             # added up as autograd would have done
             whole = [_sum(before, part) for before, part in zip(whole, own, strict=True)] if whole else own
-            self.forget_gradients()
+            self.zero_grad()
             yield loss
         for p, gradient in zip(self.parameters, whole, strict=True):
             p.grad = gradient
 
     @contextmanager
-    def averaged(self) -> Iterator[None]:
+    def use_ema_weights(self) -> Iterator[None]:
         """Within it, the model has the averaged weights, where an average is kept."""
         if self.average is None:
             yield

@@ -67,7 +67,7 @@ def _build(name: str, settings: OptimizationSettings, groups: Sequence[Group]) -
     if name == "muon":
         # updates as large as AdamW's, so that both parts take the same learning rate (Liu et al. 2025)
         arguments["adjust_lr_fn"] = "match_rms_adamw"
-    return _CLASSES[name](list(groups), lr=settings.learning_rate, **arguments)
+    return _CLASSES[name](list(groups), lr=settings.learning_rate, **arguments)  # pyright: ignore[reportCallIssue]
 
 
 def skips_on_device(optimizer: Optimizer) -> bool:

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from s2s.nn.precision import PrecisionError, products_in
-from s2s.training.devices import NAMES, out_of_memory
+from s2s.nn.precision import PrecisionError, autocast_matmul
+from s2s.training.device import PRECISION_NAMES, is_out_of_memory
 from s2s.training.trainer import Trainer
 
 # gradients in each precision after the first; of slow ones, the least that tell
@@ -28,7 +28,7 @@ _SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class GradientTimes:
+class PrecisionBenchmark:
     """How long a training's gradient of a batch takes on average, in seconds, and with how many threads.
 
     Attributes:
@@ -60,20 +60,20 @@ class GradientTimes:
         return f"{name}: a gradient takes {fast / slow:.2f} of {other}'s time here"
 
 
-def measure(trainer: Trainer[Any, Any]) -> GradientTimes:
+def benchmark_precision(trainer: Trainer[Any, Any]) -> PrecisionBenchmark:
     """Computes gradients of a trainer's first batches in both precisions, in turn, and gives the mean times.
 
     Weights, gradients, the state of the generators and the place in the data stay as they were, and what a GPU says of
     its peak memory counts from here. The model is on the trainer's device and not compiled for it. It takes about a
     second, and at least six gradients.
     """
-    device = trainer.computer.device
+    device = trainer.device_context.device
     first, *others = (
         partial(trainer.examples.collate, batches[0], 0) for batches in islice(cycle(trainer.groups), 1 + _BATCHES)
     )
     with _unchanged(trainer):
         batch = first().to(device)
-        dtypes = list(NAMES) if device.type != "cuda" or _leaves_room(trainer, batch) else [torch.bfloat16]
+        dtypes = list(PRECISION_NAMES) if device.type != "cuda" or _fits_in_fp32(trainer, batch) else [torch.bfloat16]
         taken = {dtype: list[float]() for dtype in dtypes}
         # what is prepared once for all of a training is not counted
         bf16_error = _add_times(trainer, batch, taken)
@@ -89,7 +89,7 @@ def measure(trainer: Trainer[Any, Any]) -> GradientTimes:
         torch.cuda.reset_peak_memory_stats(device)
     means = {dtype: sum(own) / len(own) for dtype, own in taken.items()}
     threads = torch.get_num_threads()
-    return GradientTimes(means.get(torch.float32), means.get(torch.bfloat16), threads, bf16_error)
+    return PrecisionBenchmark(means.get(torch.float32), means.get(torch.bfloat16), threads, bf16_error)
 
 
 def check_precision(trainer: Trainer[Any, Any], decoding: torch.dtype = torch.float32) -> None:
@@ -104,33 +104,33 @@ def check_precision(trainer: Trainer[Any, Any], decoding: torch.dtype = torch.fl
     Raises:
         PrecisionError: this device cannot compute the model in bf16.
     """
-    computer = trainer.computer
-    if torch.bfloat16 not in (computer.precision, decoding):
+    device_context = trainer.device_context
+    if torch.bfloat16 not in (device_context.precision, decoding):
         return
     with _unchanged(trainer):
-        batch = trainer.examples.collate(trainer.groups[0][0], 0).to(computer.device)
+        batch = trainer.examples.collate(trainer.groups[0][0], 0).to(device_context.device)
         try:
-            if computer.precision == torch.bfloat16:
+            if device_context.precision == torch.bfloat16:
                 _seconds(trainer, batch, torch.bfloat16)
             if decoding == torch.bfloat16:
-                with torch.no_grad(), products_in(decoding, computer.device):
+                with torch.no_grad(), autocast_matmul(decoding, device_context.device):
                     trainer.loss(trainer.model.eval(), batch)
         except RuntimeError as error:
-            if out_of_memory(error):
+            if is_out_of_memory(error):
                 raise
-            raise PrecisionError(error, computer.device) from None
+            raise PrecisionError(error, device_context.device) from None
 
 
 @contextmanager
 def _unchanged(trainer: Trainer[Any, Any]) -> Iterator[None]:
     """Restore the random state afterwards, and drop gradients."""
-    device = trainer.computer.device
+    device = trainer.device_context.device
     trainer.model.train()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         try:
             yield
         finally:
-            trainer.optimization.forget_gradients()
+            trainer.optimization.zero_grad()
 
 
 def _add_times(trainer: Trainer[Any, Any], batch: Any, taken: dict[torch.dtype, list[float]]) -> str:
@@ -139,41 +139,41 @@ def _add_times(trainer: Trainer[Any, Any], batch: Any, taken: dict[torch.dtype, 
         try:
             own.append(_seconds(trainer, batch, dtype))
         except (RuntimeError, PrecisionError) as error:
-            if dtype == torch.float32 or out_of_memory(error):
+            if dtype == torch.float32 or is_out_of_memory(error):
                 raise
-            trainer.optimization.forget_gradients()
+            trainer.optimization.zero_grad()
             del taken[dtype]
             return str(error.__cause__ or error).strip().partition("\n")[0][:200]
     return ""
 
 
-def _leaves_room(trainer: Trainer[Any, Any], batch: Any) -> bool:
-    device = trainer.computer.device
+def _fits_in_fp32(trainer: Trainer[Any, Any], batch: Any) -> bool:
+    device = trainer.device_context.device
     # what ran before in this process is over
     torch.cuda.reset_peak_memory_stats(device)
     try:
         _seconds(trainer, batch, torch.float32)
     except RuntimeError as error:
-        if not out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
-        trainer.optimization.forget_gradients()
+        trainer.optimization.zero_grad()
         torch.cuda.empty_cache()
         return False
     return torch.cuda.max_memory_allocated(device) <= _SHARE * torch.cuda.mem_get_info(device)[1]
 
 
 def _seconds(trainer: Trainer[Any, Any], batch: Any, dtype: torch.dtype) -> float:
-    device = trainer.computer.device
+    device = trainer.device_context.device
     # of the processor, so that others who use the machine do not decide; a GPU works while the processor waits
     clock = time.process_time if device.type == "cpu" else time.perf_counter
     _wait(device)
     started = clock()
-    with replace(trainer.computer, precision=dtype).mixed_precision():
+    with replace(trainer.device_context, precision=dtype).mixed_precision():
         wanted, _ = trainer.loss(trainer.model, batch)
     (wanted / max(1, batch.count)).backward()
     _wait(device)
     seconds = clock() - started
-    trainer.optimization.forget_gradients()
+    trainer.optimization.zero_grad()
     return seconds
 
 

@@ -17,7 +17,7 @@ from rich.progress import (
 from rich.text import Text
 
 Advance = Callable[[int], object]
-Meter = Callable[[str, int], AbstractContextManager[Advance]]
+ProgressBar = Callable[[str, int], AbstractContextManager[Advance]]
 """Of what is done and of how much there is, a context that takes notice of each part that is done."""
 
 PLAIN_LINE_EVERY = 10.0
@@ -26,12 +26,12 @@ _PLAIN_WIDTH = 120
 
 
 @contextmanager
-def silent(what: str, total: int) -> Iterator[Advance]:
+def no_progress_bar(what: str, total: int) -> Iterator[Advance]:
     """A meter that shows nothing."""
     yield lambda count: None
 
 
-def meter(console: Console) -> Meter:
+def progress_bar(console: Console) -> ProgressBar:
     """A meter that draws a bar on a terminal, and writes a line now and then elsewhere."""
 
     @contextmanager
@@ -71,7 +71,7 @@ def bar_columns(what: str) -> list[ProgressColumn]:
     ]
 
 
-def row_of(console: Console, source: str, written: str) -> str:
+def fit_to_row(console: Console, source: str, written: str) -> str:
     """What was read and what was written, cut to one row of the terminal; of 120 letters where there is none."""
     indent, arrow = "    ", "  →  "
     room = (console.width if console.is_terminal else _PLAIN_WIDTH) - len(indent + arrow)

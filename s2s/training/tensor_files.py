@@ -46,13 +46,13 @@ def load_weights(model: nn.Module, path: Path) -> None:
     """
     tensors = read_weights(path)
     wanted = {name: p for name, p in model.named_parameters()}
-    check_fit(tensors, wanted, path)
+    check_shapes(tensors, wanted, path)
     with torch.no_grad():
         for name, p in wanted.items():
             p.copy_(tensors[name])
 
 
-def check_fit(
+def check_shapes(
     tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: Path, may: Collection[str] = ()
 ) -> None:
     """Refuses tensors of a file that have not the names, shapes and kinds of the wanted ones; some `may` be missing."""

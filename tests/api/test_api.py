@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import s2s
 from s2s.cli.compare import Order, order
 from s2s.cli.main import commands
-from s2s.decoding.translator import Translator
+from s2s.decoding.generate import TextTranslator
 from s2s.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -309,5 +309,5 @@ def test_a_planned_comparison_begins_once_and_goes_on_where_it_is_told(begun, tm
 
 def test_a_candidate_of_the_api_is_the_translators(small_world):
     run = s2s.load(small_world / "runs/t")
-    alone = Translator(run.loaded.model, run.loaded.tokenizers[0], run.loaded.tokenizers[-1], run.recipe.decoding)
+    alone = TextTranslator(run.loaded.model, run.loaded.tokenizers[0], run.loaded.tokenizers[-1], run.recipe.decoding)
     assert [found.candidates for found in alone.translate(LINES)] == run.candidates(LINES)

@@ -74,9 +74,9 @@ def test_coverage_turns_attention_away_or_towards_what_was_looked_at(sides):
     queries, states, valid = sides
     attention = CoverageAttention(Additive(WIDTH), WIDTH)
     keys = attention.score.keys(states)
-    unseen = attention.after(queries[:, :1], states, keys, valid, torch.zeros(3, 4))[1]
+    unseen = attention.update_coverage(queries[:, :1], states, keys, valid, torch.zeros(3, 4))[1]
     torch.testing.assert_close(unseen, attention(queries[:, :1], states, keys, valid)[1])
-    seen = attention.after(queries[:, :1], states, keys, valid, torch.tensor([[9.0, 0, 0, 0]] * 3))[1]
+    seen = attention.update_coverage(queries[:, :1], states, keys, valid, torch.tensor([[9.0, 0, 0, 0]] * 3))[1]
     assert (seen - unseen).abs().max() > 0.01
 
 

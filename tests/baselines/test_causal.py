@@ -22,7 +22,7 @@ def test_every_document_is_in_one_group_whole_and_beside_none_twice_as_short():
     begin[0, 0], begin[1, 3:6] = False, True
     found: list[list[int]] = []
     for group in documents_by_length(begin):
-        padded = torch.full((group.documents, group.longest), -1)
+        padded = torch.full((group.documents, group.max_length), -1)
         padded[group.document, group.place] = group.pieces
         documents = [[piece for piece in row if piece >= 0] for row in padded.tolist()]
         assert all(padded[i, : len(document)].tolist() == document for i, document in enumerate(documents))

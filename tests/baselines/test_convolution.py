@@ -57,7 +57,7 @@ def test_what_is_read_is_the_same_whether_weights_are_held_or_not(monkeypatch):
     source, target = torch.randint(SIZE, (3, 6)), torch.randint(SIZE, (3, 5))
     valid = torch.arange(6) < torch.tensor([[6], [2], [4]])
     fused = model(source, valid, target)
-    monkeypatch.setattr(convolution, "fused_is_faster", lambda query, sources: False)
+    monkeypatch.setattr(convolution, "is_fused_faster", lambda query, sources: False)
     monkeypatch.setattr(functional, "scaled_dot_product_attention", None)
     torch.testing.assert_close(model(source, valid, target), fused)
 

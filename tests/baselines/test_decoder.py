@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from baselines.recurrent import AttentionFields, TranslatorFields, build
-from s2s.models.contract import Memory, Seq2Seq
+from s2s.models.base import EncoderOutput, Seq2Seq
 
 WIDTH, SIZE = 6, 11
 
@@ -25,7 +25,7 @@ def _inputs() -> tuple[Tensor, Tensor, Tensor]:
     return torch.randint(SIZE, (3, 4)), valid, torch.randint(SIZE, (3, 5))
 
 
-def _first_state(model: Seq2Seq, memory: Memory) -> tuple[Tensor, ...]:
+def _first_state(model: Seq2Seq, memory: EncoderOutput) -> tuple[Tensor, ...]:
     bridge = model.decoder.bridge.linear
     return torch.tanh(memory.summary @ bridge.weight.T + bridge.bias).split(WIDTH, dim=1)
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from baselines.encoder import RecurrentEncoder, turn_round
+from baselines.encoder import RecurrentEncoder, reverse_sequences
 from s2s.recipe.installed import models, module_of
 
 WIDTH = 6
@@ -50,10 +50,10 @@ def test_layers_and_summary_are_those_of_torch_with_packed_rows(kind, theirs, bi
 
 def test_rows_are_turned_round_within_their_lengths():
     x = torch.arange(15.0).reshape(3, 5, 1)
-    turned = turn_round(x, LENGTHS)
+    turned = reverse_sequences(x, LENGTHS)
     for row, before, length in zip(turned, x, LENGTHS.tolist(), strict=True):
         torch.testing.assert_close(row[:length], before[:length].flip(0))
-    torch.testing.assert_close(turn_round(turned, LENGTHS), x)
+    torch.testing.assert_close(reverse_sequences(turned, LENGTHS), x)
 
 
 @pytest.mark.parametrize("kind", sorted(models()))

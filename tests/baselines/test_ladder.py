@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from s2s.models.contract import parameter_count
+from s2s.models.base import count_parameters
 from s2s.recipe.installed import models, module_of
 from s2s.recipe.reading import shipped
 from s2s.recipe.schema import Section
@@ -28,7 +28,7 @@ def _size(settings: Section, pieces: int) -> int:
     with warnings.catch_warnings():
         # torch warns of initialising a zero-sized bias, which some layers have
         warnings.simplefilter("ignore")
-        return parameter_count(module_of(settings.kind).build(settings, pieces, pieces))
+        return count_parameters(module_of(settings.kind).build(settings, pieces, pieces))
 
 
 def test_every_baseline_that_translates_has_a_rung():

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from s2s.cli.main import main
-from s2s.decoding.translator import one_line
+from s2s.decoding.generate import one_line
 from tests.faults.world import make_world
 
 

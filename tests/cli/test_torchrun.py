@@ -14,11 +14,11 @@ from click.testing import CliRunner
 
 from s2s.cli.main import commands
 from s2s.errors import UserError
-from s2s.launch import Launch, launched
+from s2s.launch import TorchrunProcess, detect_torchrun
 from s2s.recipe.schema import DeviceSettings
-from s2s.training import devices
-from s2s.training.devices import choose
-from s2s.training.ranks import Ranks, joined
+from s2s.training import device
+from s2s.training.device import select_device
+from s2s.training.distributed import Distributed, init_distributed
 
 RECIPE = """
 name: tiny
@@ -51,27 +51,27 @@ def told(tmp_path, monkeypatch):
 
 
 def test_who_is_not_started_by_torchrun_is_alone():
-    assert launched() is None
-    with joined(None) as ranks:
-        assert (ranks.rank, ranks.size, ranks.leads) == (0, 1, True)
-        assert ranks.sums(1, 2.5) == [1, 2.5]
-        assert ranks.led("word") == "word"
+    assert detect_torchrun() is None
+    with init_distributed(None) as distributed:
+        assert (distributed.rank, distributed.world_size, distributed.is_main_process) == (0, 1, True)
+        assert distributed.all_reduce_sum(1, 2.5) == [1, 2.5]
+        assert distributed.broadcast_object("word") == "word"
 
 
 def test_of_several_processes_one_speaks_each_time_they_are_started(told):
-    first, second = (Launch(rank, 2, rank, 2, told) for rank in (0, 1))
-    assert [second.speaks(), first.speaks(), second.speaks()] == [True, False, True]
+    first, second = (TorchrunProcess(rank, 2, rank, 2, told) for rank in (0, 1))
+    assert [second.claim_error_report(), first.claim_error_report(), second.claim_error_report()] == [True, False, True]
     (told.parent / "attempt_1").mkdir()
-    assert Launch(0, 2, 0, 2, told.parent / "attempt_1").speaks()
+    assert TorchrunProcess(0, 2, 0, 2, told.parent / "attempt_1").claim_error_report()
 
 
 def test_only_a_run_that_this_torchrun_has_begun_goes_on_by_itself(told):
-    first, again = (Launch(0, 2, 0, 2, told.parent / name) for name in ("attempt_0", "attempt_1"))
-    assert launched() == first
-    assert not again.goes_on_with(told / "run")
-    first.begins(told / "run")
-    assert again.goes_on_with(told / "run")
-    assert not again.goes_on_with(told / "other")
+    first, again = (TorchrunProcess(0, 2, 0, 2, told.parent / name) for name in ("attempt_0", "attempt_1"))
+    assert detect_torchrun() == first
+    assert not again.recorded_run(told / "run")
+    first.record_run(told / "run")
+    assert again.recorded_run(told / "run")
+    assert not again.recorded_run(told / "other")
 
 
 def test_commands_for_one_process_say_so(told):
@@ -85,25 +85,25 @@ def test_commands_for_one_process_say_so(told):
 def test_a_variable_that_is_missing_is_named(told, monkeypatch):
     monkeypatch.delenv("LOCAL_RANK")
     with pytest.raises(UserError, match="LOCAL_RANK"):
-        launched()
+        detect_torchrun()
 
 
 def test_devices_that_several_processes_cannot_have_are_refused(told, monkeypatch):
-    ranks = Ranks(1, 2, Launch(1, 2, 1, 2, told))
-    assert choose(DeviceSettings(kind="cpu"), ranks).device.type == "cpu"
+    distributed = Distributed(1, 2, TorchrunProcess(1, 2, 1, 2, told))
+    assert select_device(DeviceSettings(kind="cpu"), distributed).device.type == "cpu"
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    monkeypatch.setattr(devices.dist, "is_nccl_available", lambda: False)
+    monkeypatch.setattr(device.dist, "is_nccl_available", lambda: False)
     with pytest.raises(UserError, match="without nccl"):
-        choose(DeviceSettings(kind="cuda", precision="fp32"), ranks)
-    monkeypatch.setattr(devices.dist, "is_nccl_available", lambda: True)
+        select_device(DeviceSettings(kind="cuda", precision="fp32"), distributed)
+    monkeypatch.setattr(device.dist, "is_nccl_available", lambda: True)
     with pytest.raises(UserError, match="2 processes on a machine with 1 GPUs"):
-        choose(DeviceSettings(kind="cuda", precision="fp32"), ranks)
+        select_device(DeviceSettings(kind="cuda", precision="fp32"), distributed)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
     with pytest.raises(UserError, match="mps"):
-        choose(DeviceSettings(kind="mps"), ranks)
-    monkeypatch.setattr(devices.dist, "is_gloo_available", lambda: False)
-    with pytest.raises(UserError, match="without gloo"), joined(ranks.launch):
+        select_device(DeviceSettings(kind="mps"), distributed)
+    monkeypatch.setattr(device.dist, "is_gloo_available", lambda: False)
+    with pytest.raises(UserError, match="without gloo"), init_distributed(distributed.launch):
         pass
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from s2s.tasks.images.recipe import AugmentationSettings
-from s2s.tasks.images.task import augmented, uniform
+from s2s.tasks.images.task import augment, uniform
 
 ROWS = np.arange(40)
 
@@ -24,7 +24,7 @@ def _moved(image: np.ndarray, down: int, right: int) -> np.ndarray:
 
 
 def test_shifted_images_are_moved_by_whole_pixels_and_all_moves_occur(pixels):
-    found = augmented(pixels, ROWS, AugmentationSettings(shift=1), seed=3)
+    found = augment(pixels, ROWS, AugmentationSettings(shift=1), seed=3)
     moves = set()
     for image, new in zip(pixels, found, strict=True):
         fits = [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1) if (_moved(image, y, x) == new).all()]
@@ -34,14 +34,14 @@ def test_shifted_images_are_moved_by_whole_pixels_and_all_moves_occur(pixels):
 
 
 def test_half_of_the_images_are_turned(pixels):
-    found = augmented(pixels, ROWS, AugmentationSettings(flip=True), seed=3)
+    found = augment(pixels, ROWS, AugmentationSettings(flip=True), seed=3)
     turned = [(new == image[:, :, ::-1]).all() for image, new in zip(pixels, found, strict=True)]
     assert all(t or (new == image).all() for t, image, new in zip(turned, pixels, found, strict=True))
     assert 10 < sum(turned) < 30
 
 
 def test_a_cut_out_window_is_scaled_back_bilinearly(pixels):
-    found = augmented(pixels, ROWS, AugmentationSettings(crop=0.5), seed=3)
+    found = augment(pixels, ROWS, AugmentationSettings(crop=0.5), seed=3)
     _, _, side, top, left, _ = uniform(3, ROWS, 6).T
     for i in (0, 7, 39):
         share = 0.5 + 0.5 * side[i]
@@ -61,17 +61,17 @@ def test_a_cut_out_window_is_scaled_back_bilinearly(pixels):
 
 def test_an_even_image_stays_even_when_cut_and_nothing_is_done_by_default(pixels):
     even = np.full_like(pixels, 200)
-    assert (augmented(even, ROWS, AugmentationSettings(crop=0.3, flip=True), seed=1) == 200).all()
-    assert augmented(pixels, ROWS, AugmentationSettings(), seed=1) is pixels
+    assert (augment(even, ROWS, AugmentationSettings(crop=0.3, flip=True), seed=1) == 200).all()
+    assert augment(pixels, ROWS, AugmentationSettings(), seed=1) is pixels
 
 
 def test_what_happens_to_an_image_depends_on_seed_and_row_alone(pixels):
     settings = AugmentationSettings(shift=2, crop=0.6, flip=True)
-    whole = augmented(pixels, ROWS, settings, seed=5)
+    whole = augment(pixels, ROWS, settings, seed=5)
     chosen = np.array([31, 2, 17])
-    assert (augmented(pixels[chosen], chosen, settings, seed=5) == whole[chosen]).all()
-    assert (augmented(pixels, ROWS, settings, seed=6) != whole).any(axis=(1, 2, 3)).mean() > 0.9
-    assert (augmented(pixels, ROWS + 40, settings, seed=5) != whole).any(axis=(1, 2, 3)).mean() > 0.9
+    assert (augment(pixels[chosen], chosen, settings, seed=5) == whole[chosen]).all()
+    assert (augment(pixels, ROWS, settings, seed=6) != whole).any(axis=(1, 2, 3)).mean() > 0.9
+    assert (augment(pixels, ROWS + 40, settings, seed=5) != whole).any(axis=(1, 2, 3)).mean() > 0.9
 
 
 def test_chance_is_even_and_no_draw_tells_of_another():

@@ -12,8 +12,8 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from s2s.data.batches import Batch, accumulated, collate, collate_sources, plan, widths_for
-from s2s.data.examples import updates_of
+from s2s.data.batches import ParallelBatch, collate, collate_sources, count_accumulation_steps, make_batches, widths_for
+from s2s.data.dataset import group_into_steps
 from s2s.data.tokenizers import BOS, EOS, PAD, train_pair
 from s2s.errors import UserError
 from s2s.recipe.schema import TokenizerSettings
@@ -35,14 +35,14 @@ def as_lists(batches):
 
 @given(sides=lengths, budget=st.integers(30, 200), seed=seeds, epoch=st.integers(0, 3))
 def test_every_pair_comes_once_and_no_batch_is_over_budget_or_empty(sides, budget, seed, epoch):
-    batches = plan(*sides, budget, seed, epoch)
+    batches = make_batches(*sides, budget, seed, epoch)
     assert all(len(rows) and cost(rows, *sides) <= budget for rows in batches)
     assert sorted(row for rows in batches for row in rows.tolist()) == list(range(len(sides[0])))
 
 
 def test_no_budget_is_overshot_by_one_nor_missed_by_one():
     sides = np.random.default_rng(0).integers(1, 31, (2, 1000))
-    largest = [max(cost(rows, *sides) for rows in plan(*sides, budget, 1, 0)) for budget in range(30, 200)]
+    largest = [max(cost(rows, *sides) for rows in make_batches(*sides, budget, 1, 0)) for budget in range(30, 200)]
     assert all(used <= budget for budget, used in enumerate(largest, start=30))
     assert sum(used == budget for budget, used in enumerate(largest, start=30)) > 100
 
@@ -50,7 +50,7 @@ def test_no_budget_is_overshot_by_one_nor_missed_by_one():
 @given(sides=lengths, budget=st.integers(30, 200), seed=seeds, epoch=st.integers(0, 3))
 def test_a_batch_is_cut_off_only_where_the_next_pair_would_not_fit(sides, budget, seed, epoch):
     longest = np.maximum(*sides) if len(sides[0]) else np.empty(0)
-    batches = plan(*sides, budget, seed, epoch)
+    batches = make_batches(*sides, budget, seed, epoch)
     in_order = sorted(batches, key=lambda rows: (longest[rows].max(), longest[rows].min(), -len(rows)))
     for rows, later in itertools.pairwise(in_order):
         assert (len(rows) + 1) * longest[later].min() > budget
@@ -58,16 +58,18 @@ def test_a_batch_is_cut_off_only_where_the_next_pair_would_not_fit(sides, budget
 
 @given(sides=lengths, budget=st.integers(30, 200), seed=seeds, epoch=st.integers(0, 3))
 def test_the_plan_depends_on_its_arguments_alone(sides, budget, seed, epoch):
-    first = as_lists(plan(*sides, budget, seed, epoch))
+    first = as_lists(make_batches(*sides, budget, seed, epoch))
     np.random.seed(1)  # noqa: NPY002
     copies = [side.astype(np.int64) for side in sides]
-    assert as_lists(plan(*copies, budget, seed, epoch)) == first
+    assert as_lists(make_batches(*copies, budget, seed, epoch)) == first
 
 
 def test_epochs_and_seeds_differ_in_batches_and_in_their_order():
     generator = np.random.default_rng(0)
     sides = generator.integers(1, 30, 2000), generator.integers(1, 30, 2000)
-    plans = [as_lists(plan(*sides, 200, seed, epoch)) for seed, epoch in ((1, 0), (1, 1), (1, 2), (2, 0), (-1, 0))]
+    plans = [
+        as_lists(make_batches(*sides, 200, seed, epoch)) for seed, epoch in ((1, 0), (1, 1), (1, 2), (2, 0), (-1, 0))
+    ]
     contents = {frozenset(frozenset(rows) for rows in batches) for batches in plans}
     assert len(contents) == len(plans)
     widths = [[max(sides[0][rows].max(), sides[1][rows].max()) for rows in batches] for batches in plans]
@@ -78,7 +80,7 @@ def test_epochs_and_seeds_differ_in_batches_and_in_their_order():
 @given(sides=lengths, budget=st.integers(30, 200), seed=seeds)
 def test_the_batches_that_need_most_memory_come_first_in_the_first_epoch(sides, budget, seed):
     sources, targets = sides
-    batches = plan(sources, targets, budget, seed, 0)
+    batches = make_batches(sources, targets, budget, seed, 0)
     positions = [len(rows) * (sources[rows].max() + targets[rows].max()) for rows in batches]
     pairs = [len(rows) * max(sources[rows].max(), targets[rows].max()) ** 2 for rows in batches]
     assert max(positions[:1], default=0) == max(positions, default=0)
@@ -87,7 +89,7 @@ def test_the_batches_that_need_most_memory_come_first_in_the_first_epoch(sides, 
 
 def test_later_epochs_begin_anywhere():
     sides = np.arange(1, 101), np.arange(1, 101)
-    firsts = {len(plan(*sides, 200, 1, epoch)[0]) for epoch in range(1, 12)}
+    firsts = {len(make_batches(*sides, 200, 1, epoch)[0]) for epoch in range(1, 12)}
     assert len(firsts) > 2
 
 
@@ -96,22 +98,22 @@ def test_a_pair_over_budget_is_named():
         r"batches\.tokens: a batch may have 8 tokens, but one example alone \(row 1\) has 9(.|\n)*batches\.tokens=9"
     )
     with pytest.raises(UserError, match=message):
-        plan(np.array([1, 2, 8]), np.array([8, 9, 1]), 8, 1, 0)
-    assert len(plan(np.array([1, 2, 8]), np.array([8, 9, 1]), 9, 1, 0)) == 3
+        make_batches(np.array([1, 2, 8]), np.array([8, 9, 1]), 8, 1, 0)
+    assert len(make_batches(np.array([1, 2, 8]), np.array([8, 9, 1]), 9, 1, 0)) == 3
 
 
 @given(sides=lengths, tokens=st.integers(1, 2000))
 @example(sides=(np.array([1, 1]), np.array([6, 6])), tokens=6)
 @example(sides=(np.array([1, 1]), np.array([6, 6])), tokens=5)
 def test_updates_join_a_constant_number_of_batches_in_order(sides, tokens):
-    batches = plan(*sides, 100, 1, 0)
+    batches = make_batches(*sides, 100, 1, 0)
     mean = sides[1].sum() / max(len(batches), 1)
     if tokens < 0.5 * mean:
         with pytest.raises(UserError, match=rf"training\.tokens_per_update: .* {tokens} target tokens(.|\n)*→ divide"):
-            accumulated(batches, sides[1], tokens)
+            count_accumulation_steps(batches, sides[1], tokens)
         return
-    micro_batches = accumulated(batches, sides[1], tokens)
-    groups = updates_of(batches, micro_batches)
+    micro_batches = count_accumulation_steps(batches, sides[1], tokens)
+    groups = group_into_steps(batches, micro_batches)
     assert [rows.tolist() for group in groups for rows in group] == as_lists(batches)
     assert all(len(group) == micro_batches for group in groups[:-1])
     assert all(1 <= len(group) <= micro_batches for group in groups[-1:])
@@ -122,7 +124,7 @@ def test_updates_join_a_constant_number_of_batches_in_order(sides, tokens):
 def test_an_update_smaller_than_a_batch_says_what_to_set():
     batches = [np.array([0, 1]), np.array([2, 3])]
     with pytest.raises(UserError) as caught:
-        accumulated(batches, np.array([10, 10, 10, 10]), 8)
+        count_accumulation_steps(batches, np.array([10, 10, 10, 10]), 8)
     assert caught.value.remedy == "divide batches.tokens by 2.5, or set training.tokens_per_update=20"
 
 
@@ -165,7 +167,7 @@ def test_collating_is_the_naive_loop(sources, data, kind):
 def test_a_batch_moves_whole_and_keeps_its_row_numbers_here():
     batch = collate([[4, 5], [6]], [[7], [8, 9]], [3, 1])
     moved = batch.to("meta")
-    assert isinstance(moved, Batch)
+    assert isinstance(moved, ParallelBatch)
     where = {
         f.name: value.device.type for f in fields(moved) if isinstance(value := getattr(moved, f.name), torch.Tensor)
     }
@@ -192,7 +194,7 @@ def multi30k_lengths() -> tuple[np.ndarray, np.ndarray]:
 def test_multi30k_batches_are_nearly_all_real_and_nearly_full(multi30k_lengths, budget, least):
     sources, targets = multi30k_lengths
     for epoch in range(3):
-        batches = plan(sources, targets, budget, 1, epoch)
+        batches = make_batches(sources, targets, budget, 1, epoch)
         positions = sum(len(rows) * (sources[rows].max() + targets[rows].max()) for rows in batches)
         assert (sources.sum() + targets.sum()) / positions >= least
         assert np.mean([cost(rows, sources, targets) for rows in batches]) >= 0.98 * budget
@@ -200,7 +202,7 @@ def test_multi30k_batches_are_nearly_all_real_and_nearly_full(multi30k_lengths, 
 
 def test_two_pairs_of_a_multi30k_batch_are_mostly_apart_in_the_next_epoch(multi30k_lengths):
     sources, targets = multi30k_lengths
-    first, second = (plan(sources, targets, 4096, 1, epoch) for epoch in (0, 1))
+    first, second = (make_batches(sources, targets, 4096, 1, epoch) for epoch in (0, 1))
     batch_of = np.empty(len(sources), dtype=int)
     for number, rows in enumerate(second):
         batch_of[rows] = number

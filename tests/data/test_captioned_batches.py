@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from s2s.data.batches import collate
-from s2s.data.encoding import encode_texts
+from s2s.data.tokenized import encode_texts
 from s2s.data.tokenizers import train
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings
@@ -61,8 +61,8 @@ def test_a_batch_holds_the_captions_of_its_rows_and_the_images_that_they_are_of(
 def test_longer_captions_are_counted_and_left_out(part):
     examples = _examples(part, 4)
     # of 4 and 6 words, the end not counted
-    assert examples.left_out == 2
-    assert sorted(np.concatenate(examples.plan(1, 0))) == [0, 2, 4, 5]
+    assert examples.num_skipped == 2
+    assert sorted(np.concatenate(examples.make_batches(1, 0))) == [0, 2, 4, 5]
     assert len(examples) == 6
     with pytest.raises(UserError, match="all 6 captions are longer than 2 pieces"):
         _examples(part, 2)

@@ -3,14 +3,14 @@
 import pytest
 
 from s2s.data.tokenizers import UNK
-from s2s.tasks.fitting import choose_pieces, look
+from s2s.tasks.recipe_generation import choose_tokenizer, count_words
 
 COLOURS = ("red", "green", "blue", "pink")
 TEXTS = [f"a {one} and a {other} box" for one in COLOURS for other in COLOURS] * 4
 
 
 def test_texts_of_few_words_are_cut_into_words():
-    pieces = choose_pieces(TEXTS, [look(TEXTS, TEXTS[:5])], "identity")
+    pieces = choose_tokenizer(TEXTS, [count_words(TEXTS, TEXTS[:5])], "identity")
     assert pieces.kind == "word"
     assert not any(UNK in text for text in pieces.tokenizer.encode_batch(TEXTS))
 
@@ -18,9 +18,9 @@ def test_texts_of_few_words_are_cut_into_words():
 @pytest.mark.parametrize("between", ["\t", "\r\n", "\u2003"])
 def test_words_that_stand_between_other_white_space_are_none_to_the_tokenizer(between):
     texts = [text.replace(" and ", f"{between}and ") for text in TEXTS]
-    pieces = choose_pieces(texts, [look(texts, ())], "identity")
+    pieces = choose_tokenizer(texts, [count_words(texts, ())], "identity")
     assert not any(UNK in text for text in pieces.tokenizer.encode_batch(texts))
 
 
 def test_a_word_that_only_held_out_texts_have_is_a_new_one():
-    assert choose_pieces(TEXTS, [look(TEXTS, ["a violet box"])], "identity").kind != "word"
+    assert choose_tokenizer(TEXTS, [count_words(TEXTS, ["a violet box"])], "identity").kind != "word"

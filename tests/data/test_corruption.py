@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from s2s.data.batches import windows
-from s2s.data.corruption import CorruptedText, corrupt, taken_out
-from s2s.data.encoding import Lists
+from s2s.data.corruption import CorruptedText, corrupt, masked_counts
+from s2s.data.tokenized import RaggedArray
 
 SIZE = 1_000
 
 
 def lists(texts):
-    return Lists.of(texts)
+    return RaggedArray.from_rows(texts)
 
 
 def together(source, target):
@@ -56,17 +56,17 @@ def test_texts_are_drawn_by_seed_and_row_and_their_lengths_are_known_before():
     texts = [list(range(4, 4 + n)) for n in (40, 3, 90, 17)]
     made = CorruptedText(lists(texts), np.array([500, 501]), SIZE, 0.15, 3.0, 33)
     rows = np.arange(len(made.lengths))
-    sources, targets = made.drawn(rows, 6)
+    sources, targets = made.draw(rows, 6)
     assert [len(s) + 1 for s in sources] == made.source_lengths.tolist()
     assert [len(t) + 1 for t in targets] == made.target_lengths.tolist()
     assert made.source_lengths.max() <= 33
     assert all(s[:2].tolist() == [500, 501] for s in sources)
-    alone = [made.drawn(np.array([row]), 6) for row in rows[::-1]][::-1]
+    alone = [made.draw(np.array([row]), 6) for row in rows[::-1]][::-1]
     assert [s[0].tolist() for s, _ in alone] == [s.tolist() for s in sources]
-    assert [s.tolist() for s in made.drawn(rows, 7)[0]] != [s.tolist() for s in sources]
+    assert [s.tolist() for s in made.draw(rows, 7)[0]] != [s.tolist() for s in sources]
     whole = [together(s[2:], t) for s, t in zip(sources, targets, strict=True)]
     numbers, _, _ = windows(np.array([40, 3, 90, 17]), 30)
     joined = [[p for n, w in zip(numbers, whole, strict=True) if n == text for p in w] for text in range(4)]
     assert joined == texts
-    pieces, spans = taken_out(np.array([512]), 0.15, 3.0)
+    pieces, spans = masked_counts(np.array([512]), 0.15, 3.0)
     assert (pieces.tolist(), spans.tolist()) == ([77], [26])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from s2s.data.batches import collate, plan
-from s2s.data.encoding import Encoded, Lists, encode_corpus
+from s2s.data.batches import collate, make_batches
+from s2s.data.tokenized import RaggedArray, TokenizedDataset, encode_corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.recipe.schema import TokenizerSettings
 
@@ -43,7 +43,7 @@ def test_every_row_is_what_the_tokenizers_make_of_its_texts(on_disk):
         encoded.pair(300)
 
 
-def in_chunks(sizes: list[int]) -> Encoded:
+def in_chunks(sizes: list[int]) -> TokenizedDataset:
     """Row n is n times n on one side and one n on the other; chunks of these sizes, each of them a slice."""
     first, chunks = 0, []
     features = datasets.Features(dict.fromkeys(("source", "target"), datasets.List(datasets.Value("int32"))))
@@ -53,21 +53,21 @@ def in_chunks(sizes: list[int]) -> Encoded:
         chunks.append(datasets.Dataset.from_dict(table, features=features).data.slice(1, size))
         first += size
     whole = datasets.table.concat_tables(chunks)
-    return Encoded(*(Lists.of_column(whole.column(side)) for side in ("source", "target")))
+    return TokenizedDataset(*(RaggedArray.from_column(whole.column(side)) for side in ("source", "target")))
 
 
 def test_rows_in_memory_are_those_of_a_table():
     rows = ([[5, 6, 7], [], [8]], [[9], [10, 11], []])
     features = datasets.Features(dict.fromkeys(("source", "target"), datasets.List(datasets.Value("int32"))))
     table = datasets.Dataset.from_dict(dict(zip(features, rows, strict=True)), features=features).data
-    kept = Encoded(*(Lists.of_column(table.column(side)) for side in features))
+    kept = TokenizedDataset(*(RaggedArray.from_column(table.column(side)) for side in features))
     for sides in (rows, [[np.array(row, np.int64) for row in side] for side in rows]):
-        held = Encoded.of(*sides)
+        held = TokenizedDataset.from_rows(*sides)
         for one, other in zip(held.arrays(), kept.arrays(), strict=True):
             assert one.dtype == other.dtype
             assert np.array_equal(one, other)
         assert [held.pair(i) for i in range(3)] == [kept.pair(i) for i in range(3)]
-    assert len(Encoded.of([], [])) == 0
+    assert len(TokenizedDataset.from_rows([], [])) == 0
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=50)
@@ -141,7 +141,8 @@ def test_no_progress_bar_is_drawn_where_no_terminal_is(on_disk, capfd):
 def test_the_batches_of_an_epoch_hold_the_whole_corpus(on_disk):
     encoded = encode_corpus(datasets.load_from_disk(on_disk), tokenizer(), tokenizer())
     batches = [
-        collate(*encoded.rows(rows), rows) for rows in plan(encoded.source_lengths, encoded.target_lengths, 200, 1, 0)
+        collate(*encoded.rows(rows), rows)
+        for rows in make_batches(encoded.source_lengths, encoded.target_lengths, 200, 1, 0)
     ]
     found = {
         int(index): (tokenizer().decode(source), tokenizer().decode(target))

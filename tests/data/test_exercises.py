@@ -14,7 +14,7 @@ from s2s.data.exercises import (
     Examples,
     Recall,
     Symbols,
-    joined,
+    concatenate,
     unseen,
 )
 from s2s.data.phrasebook import phrases
@@ -106,7 +106,7 @@ def test_the_last_pieces_of_a_source_ask_for_one_piece_each(task):
 
 
 def test_test_examples_are_not_among_those_learned_from(exercise):
-    train = joined([exercise.examples(distance, 1_000, 1) for distance in (4, 8)])
+    train = concatenate([exercise.examples(distance, 1_000, 1) for distance in (4, 8)])
     test = unseen(exercise.examples(8, 100, 1, "test"), train)
     assert len(test) >= 50
     assert not {tuple(row) for row in test.sources} & {tuple(row) for row in train.sources}
@@ -149,8 +149,8 @@ def test_a_distance_below_one_is_refused(exercise):
 
 def test_parts_are_joined_with_their_rivals():
     part = Examples([[4]], [[5]], [(0, 6)])
-    assert joined([part, part]) == Examples([[4], [4]], [[5], [5]], [(0, 6), (0, 6)])
-    assert joined([Examples([[4]], [[5]])]).rivals is None
+    assert concatenate([part, part]) == Examples([[4], [4]], [[5], [5]], [(0, 6), (0, 6)])
+    assert concatenate([Examples([[4]], [[5]])]).rivals is None
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3])

@@ -1,6 +1,6 @@
 import datasets
 
-from s2s.data.filters import Ledger, filter_training, later_copies
+from s2s.data.filters import FilterReport, filter_training, later_copies
 from s2s.recipe.pairs import FilterSettings
 
 ROWS = [
@@ -31,7 +31,7 @@ def _pairs(dataset) -> list[tuple[str, str]]:
 def test_the_ledger_counts_each_pair_once_under_the_first_rule_it_breaks():
     kept, ledger = filter_training(_dataset(ROWS), FilterSettings(max_words=20, max_ratio=9, duplicates="drop"))
     dropped = {"empty source": 4, "empty target": 1, "over max_words": 2, "over max_ratio": 1, "duplicate": 2}
-    assert ledger == Ledger(dropped, kept=3)
+    assert ledger == FilterReport(dropped, kept=3)
     assert list(ledger.dropped) == list(dropped)
     assert sum(ledger.dropped.values()) + ledger.kept == len(ROWS)
     assert _pairs(kept) == [ROWS[0], ROWS[6], ROWS[10]]
@@ -39,7 +39,7 @@ def test_the_ledger_counts_each_pair_once_under_the_first_rule_it_breaks():
 
 def test_without_rules_only_empty_sides_are_dropped():
     kept, ledger = filter_training(_dataset(ROWS), FilterSettings(max_words=None, max_ratio=None))
-    assert ledger == Ledger({"empty source": 4, "empty target": 1}, kept=8)
+    assert ledger == FilterReport({"empty source": 4, "empty target": 1}, kept=8)
     assert _pairs(kept) == [(s, t) for s, t in ROWS if s.strip() and t.strip()]
 
 

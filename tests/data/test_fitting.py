@@ -20,13 +20,13 @@ from s2s.data.tokenizers import UNK, train_pair
 from s2s.errors import UserError
 from s2s.run.tasks import read
 from s2s.tasks.classification.data import LabelledSource
-from s2s.tasks.classification.fitting import fitted_classification
-from s2s.tasks.fitting import Splits
+from s2s.tasks.classification.recipe_generation import generate_classification_recipe
 from s2s.tasks.images.data import ImageSource
-from s2s.tasks.images.fitting import fitted_images
+from s2s.tasks.images.recipe_generation import generate_image_recipe
 from s2s.tasks.language_model.data import DocumentSource
-from s2s.tasks.language_model.fitting import fitted_language_model
-from s2s.tasks.translation.fitting import fitted_translation
+from s2s.tasks.language_model.recipe_generation import generate_language_model_recipe
+from s2s.tasks.recipe_generation import Splits
+from s2s.tasks.translation.recipe_generation import generate_translation_recipe
 
 RULES = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "rules.py"))
 NATURAL = "The rain in {0} stays {1} and nobody there {2} to see it"
@@ -59,18 +59,18 @@ def test_texts_without_labels_become_a_recipe_of_lines_paragraphs_or_rows(tmp_pa
     lines = _lines(tmp_path / "lines.txt", sentences)
     table = _lines(tmp_path / "table.tsv", ["id\ttext", *(f"{n}\t{text}" for n, text in enumerate(sentences))])
     for path, unit, count in ((tmp_path / "pages.md", "paragraph", 200), (lines, "line", 400), (table, None, 400)):
-        recipe = _read(tmp_path, fitted_language_model("mine", Splits(path)))
+        recipe = _read(tmp_path, generate_language_model_recipe("mine", Splits(path)))
         corpus = DocumentSource(recipe.data).load()
         assert sum(map(len, corpus.parts().values())) == count
         assert recipe.data.validation == recipe.data.test == count // 20
         assert unit in (None, recipe.data.document)
         assert recipe.batches.length <= recipe.batches.tokens
     with pytest.raises(UserError, match="plain text has no columns"):
-        fitted_language_model("mine", Splits(lines), "text")
+        generate_language_model_recipe("mine", Splits(lines), "text")
     with pytest.raises(UserError, match="no column 'body'"):
-        fitted_language_model("mine", Splits(table), "body")
+        generate_language_model_recipe("mine", Splits(table), "body")
     with pytest.raises(UserError, match="too few to learn from"):
-        fitted_language_model("mine", Splits(_lines(tmp_path / "few.txt", sentences[:9])))
+        generate_language_model_recipe("mine", Splits(_lines(tmp_path / "few.txt", sentences[:9])))
 
 
 def test_commands_in_scans_own_form_lose_no_pair_and_have_room_for_every_answer(tmp_path):
@@ -80,7 +80,7 @@ def test_commands_in_scans_own_form_lose_no_pair_and_have_room_for_every_answer(
     RULES["write_commands"](tmp_path / "train.txt", train[:2_500])
     RULES["write_commands"](tmp_path / "test.txt", test)
     splits = Splits(tmp_path / "train.txt", None, tmp_path / "test.txt")
-    recipe = _read(tmp_path, fitted_translation("scan", splits))
+    recipe = _read(tmp_path, generate_translation_recipe("scan", splits))
     assert (recipe.data.source, recipe.data.target, recipe.tokenizer.kind) == ("IN", "OUT", "word")
     corpus = load(recipe.data)
     assert {**dict(train)} | dict(zip(corpus.train["source"], corpus.train["target"], strict=True)) == dict(train)
@@ -96,13 +96,15 @@ def test_commands_in_scans_own_form_lose_no_pair_and_have_room_for_every_answer(
 
 def test_words_and_phones_are_spelt_and_no_target_is_normalised(tmp_path):
     RULES["write_words"](tmp_path / "words.csv", RULES["words"](1_000, seed=1))
-    text = fitted_translation("g2p", Splits(tmp_path / "words.csv"))
+    text = generate_translation_recipe("g2p", Splits(tmp_path / "words.csv"))
     recipe = _read(tmp_path, text)
     assert (recipe.data.source, recipe.data.target, recipe.tokenizer.kind) == ("word", "phones", "char")
     assert recipe.tokenizer.normalization == "identity"
     assert re.search("'[ptk]ʰ' to '[ptk]h'", text)
     assert (
-        _read(tmp_path, fitted_translation("g2p", Splits(tmp_path / "words.csv"), "phones", "word")).data.source
+        _read(
+            tmp_path, generate_translation_recipe("g2p", Splits(tmp_path / "words.csv"), "phones", "word")
+        ).data.source
         == "phones"
     )
     corpus = load(recipe.data)
@@ -114,7 +116,7 @@ def test_words_and_phones_are_spelt_and_no_target_is_normalised(tmp_path):
 @pytest.mark.parametrize("pairs", [30, 400, 1_000])
 def test_natural_text_gets_as_many_pieces_as_it_fills(tmp_path, pairs):
     files = _lines(tmp_path / "a.en", _sentences(pairs)), _lines(tmp_path / "a.de", _sentences(pairs, seed=2))
-    recipe = _read(tmp_path, fitted_translation("mine", Splits(files)))
+    recipe = _read(tmp_path, generate_translation_recipe("mine", Splits(files)))
     assert recipe.tokenizer.kind == "unigram"
     assert recipe.tokenizer.size == {30: 300, 400: 300, 1_000: 400}[pairs]
     assert (recipe.data.source, recipe.data.target) == ("en", "de")
@@ -130,7 +132,7 @@ def test_nineteen_words_are_pieces_however_many_pairs_there_are(tmp_path):
     rows = [" ".join(draw.choices(words, k=draw.randint(2, 6))) for _ in range(50)]
     for times in (1, 100):
         _lines(tmp_path / "a.tsv", [f"{row}\t{row.upper()}" for row in rows] * times)
-        recipe = _read(tmp_path, fitted_translation("mine", Splits(tmp_path / "a.tsv")))
+        recipe = _read(tmp_path, generate_translation_recipe("mine", Splits(tmp_path / "a.tsv")))
         assert (recipe.tokenizer.kind, recipe.tokenizer.size) == ("word", 2 * 19 + 4)
         assert recipe.model.width == (64 if times == 1 else 128)
         assert len(load(recipe.data).validation) == 2
@@ -156,7 +158,7 @@ def test_every_kind_of_table_is_read_and_its_columns_found(tmp_path):
         ("a.parquet", ("en", "de")),
         ("b.txt", (None, None)),
     ):
-        recipe = _read(tmp_path, fitted_translation("mine", Splits(tmp_path / name), *columns))
+        recipe = _read(tmp_path, generate_translation_recipe("mine", Splits(tmp_path / name), *columns))
         corpus = load(recipe.data)
         parts = (corpus.train, corpus.validation, corpus.test)
         assert sorted(text for part in parts for text in part["source"]) == sorted(texts), name
@@ -190,7 +192,7 @@ def test_what_cannot_be_fitted_is_one_clear_message(tmp_path, case):
     (tmp_path / "empty.tsv").touch()
     name, columns, words = MISTAKES[case]
     with pytest.raises(UserError, match=words):
-        fitted_translation("mine", Splits(tmp_path / name), *columns)
+        generate_translation_recipe("mine", Splits(tmp_path / name), *columns)
 
 
 def test_labelled_texts_are_fitted_by_names_by_looks_and_by_options(tmp_path):
@@ -204,18 +206,18 @@ def test_labelled_texts_are_fitted_by_names_by_looks_and_by_options(tmp_path):
         ("bare.tsv", ((), None), ("1", "0")),
         ("wide.tsv", (("1", "2"), "0"), (("1", "2"), "0")),
     ):
-        recipe = _read(tmp_path, fitted_classification("mine", Splits(tmp_path / name), *options))
+        recipe = _read(tmp_path, generate_classification_recipe("mine", Splits(tmp_path / name), *options))
         assert (recipe.task, recipe.data.text, recipe.data.label) == ("classification", *columns)
         corpus = LabelledSource(recipe.data).load()
         assert corpus.train.names == ("neg", "pos")
         assert len(corpus.train) + len(corpus.validation) + len(corpus.test) == 120
     with pytest.raises(UserError, match=r"nothing tells which columns are meant; there are '0' \(e.g. 'neg'\)"):
-        fitted_classification("mine", Splits(tmp_path / "wide.tsv"))
+        generate_classification_recipe("mine", Splits(tmp_path / "wide.tsv"))
     with pytest.raises(UserError, match=r"no column 'lable'; there are 'label', 'text'(.|\n)*did you mean label"):
-        fitted_classification("mine", Splits(tmp_path / "named.tsv"), (), "lable")
+        generate_classification_recipe("mine", Splits(tmp_path / "named.tsv"), (), "lable")
     column = (tmp_path / "named.tsv").read_text().splitlines()[0].split("\t")[0]
     with pytest.raises(UserError, match=rf"column '{column}' is both text and class"):
-        fitted_classification("mine", Splits(tmp_path / "named.tsv"), (column,), column)
+        generate_classification_recipe("mine", Splits(tmp_path / "named.tsv"), (column,), column)
 
 
 def test_images_in_folders_and_in_idx_files_are_fitted(tmp_path):
@@ -226,37 +228,37 @@ def test_images_in_folders_and_in_idx_files_are_fitted(tmp_path):
             for number in range(count):
                 pixels = draw.integers(0, 255, (40, 50, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(tmp_path / "photos" / split / kind / f"{number}.png")
-    recipe = _read(tmp_path, fitted_images("photos", Splits(tmp_path / "photos")))
+    recipe = _read(tmp_path, generate_image_recipe("photos", Splits(tmp_path / "photos")))
     assert (recipe.data.size, recipe.data.channels) == (32, 3)
     corpus = ImageSource(recipe.data).load()
     assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (46, 2, 6)
-    alone = _read(tmp_path, fitted_images("photos", Splits(tmp_path / "photos" / "train")))
+    alone = _read(tmp_path, generate_image_recipe("photos", Splits(tmp_path / "photos" / "train")))
     assert ImageSource(alone.data).load().train.names == ("cat", "dog")
     (tmp_path / "idx").mkdir()
     head = bytes([0, 0, 8, 3, 0, 0, 0, 40, 0, 0, 0, 28, 0, 0, 0, 28])
     (tmp_path / "idx/train-images-idx3-ubyte").write_bytes(head + draw.bytes(40 * 28 * 28))
     (tmp_path / "idx/train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 40]) + bytes([0, 1] * 20))
     for place in ("idx", "idx/train-images-idx3-ubyte"):
-        recipe = _read(tmp_path, fitted_images("digits", Splits(tmp_path / place)))
+        recipe = _read(tmp_path, generate_image_recipe("digits", Splits(tmp_path / place)))
         assert (recipe.data.size, recipe.data.channels, len(ImageSource(recipe.data).load().train)) == (28, 1, 36)
     with pytest.raises(UserError, match=r"nothing: there is no such folder or IDX file"):
-        fitted_images("mine", Splits(tmp_path / "nothing"))
+        generate_image_recipe("mine", Splits(tmp_path / "nothing"))
     with pytest.raises(UserError, match=r"cat: has no folders of classes(.|\n)*train/cat/1.png"):
-        fitted_images("mine", Splits(tmp_path / "photos/train/cat"))
+        generate_image_recipe("mine", Splits(tmp_path / "photos/train/cat"))
     Image.new("1", (14_000, 13_000)).save(tmp_path / "photos/train/cat/0.png")
     with pytest.raises(UserError, match=r"cat/0.png: cannot be read: it has 14,000 x 13,000 pixels"):
-        fitted_images("mine", Splits(tmp_path / "photos"))
+        generate_image_recipe("mine", Splits(tmp_path / "photos"))
 
 
 def test_any_file_name_is_written_so_that_it_is_read_again(tmp_path):
     odd = tmp_path / "null, [x]: #1 'ü' \"q\""
     odd.mkdir()
     files = _lines(odd / "no.en", _sentences(30)), _lines(odd / "true", _sentences(30))
-    recipe = _read(tmp_path, fitted_translation("mein erstes Rezept!", Splits(files, files)))
+    recipe = _read(tmp_path, generate_translation_recipe("mein erstes Rezept!", Splits(files, files)))
     assert recipe.data.train == recipe.data.validation == (str(files[0]), str(files[1]))
     assert (recipe.data.source, recipe.data.target, recipe.name) == ("en", "true", "mein-erstes-Rezept")
     # a file's name may be longer than a run's
-    assert _read(tmp_path, fitted_translation("n" * 250, Splits(files, files))).name == "n" * 200
+    assert _read(tmp_path, generate_translation_recipe("n" * 250, Splits(files, files))).name == "n" * 200
 
 
 def _without_spaces(count: int) -> list[tuple[str, str]]:
@@ -269,7 +271,7 @@ def _without_spaces(count: int) -> list[tuple[str, str]]:
 def test_sentences_without_spaces_are_natural_text(tmp_path, reversed_):
     rows = [pair[::-1] if reversed_ else pair for pair in _without_spaces(400)]
     table = _lines(tmp_path / "table.tsv", ["source\ttarget", *("\t".join(pair) for pair in rows)])
-    text = fitted_translation("mine", Splits(table))
+    text = generate_translation_recipe("mine", Splits(table))
     recipe = _read(tmp_path, text)
     assert recipe.tokenizer.kind == "unigram"
     assert recipe.model.kind == "transformer"
@@ -284,7 +286,7 @@ def test_a_script_of_thousands_of_characters_gets_pieces_for_them(tmp_path):
     drawn = random.Random(1)
     chinese = ["".join(chr(0x4E00 + drawn.randrange(900)) for _ in range(drawn.randint(8, 20))) for _ in range(400)]
     table = _lines(tmp_path / "table.tsv", ["en\tzh", *map("\t".join, zip(_sentences(400), chinese, strict=True))])
-    recipe = _read(tmp_path, fitted_translation("mine", Splits(table)))
+    recipe = _read(tmp_path, generate_translation_recipe("mine", Splits(table)))
     assert recipe.tokenizer.kind == "unigram"
     assert recipe.tokenizer.size > 900
 
@@ -293,6 +295,6 @@ def test_single_words_without_spaces_are_spelt(tmp_path):
     drawn = random.Random(1)
     words = ["".join(chr(0x0E01 + drawn.randrange(40)) for _ in range(drawn.randint(3, 8))) for _ in range(400)]
     table = _lines(tmp_path / "table.tsv", ["word\tphones", *(f"{word}\t{' '.join(word)}" for word in words)])
-    text = fitted_translation("mine", Splits(table))
+    text = generate_translation_recipe("mine", Splits(table))
     assert "texts are single words: they are spelt" in text
     assert _read(tmp_path, text).validation.metric == "exact"

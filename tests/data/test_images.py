@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from s2s.errors import UserError
+from s2s.tasks.image_files import pixel_statistics, read_image
 from s2s.tasks.images.data import ImageSource, read_idx
 from s2s.tasks.images.recipe import ImageDataSettings
-from s2s.tasks.pixels import pixel_statistics, read_image
 
 CLASSES = ("ant", "bee", "cat")
 

@@ -9,8 +9,8 @@ from s2s.data.pairs import load, pairs
 from s2s.errors import UserError
 from s2s.recipe.pairs import FilterSettings
 from s2s.run.tasks import read
-from s2s.tasks.translation.inspection import inspected
-from s2s.tasks.translation.prepared import joined, prepare
+from s2s.tasks.translation.data_check import inspected
+from s2s.tasks.translation.prepared import join_short_pairs, prepare
 from s2s.tasks.translation.recipe import DataSettings
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "compare.yaml"
@@ -23,7 +23,7 @@ def _counts(examples) -> list[int]:
 
 
 def test_every_pair_is_in_one_example_in_the_order_of_the_corpus():
-    examples = joined(PAIRS, DataSettings(join=4))
+    examples = join_short_pairs(PAIRS, DataSettings(join=4))
     assert " ".join(source for source, _ in pairs(examples)) == " ".join(source for source, _ in ROWS)
     assert " ".join(target for _, target in pairs(examples)) == " ".join(target for _, target in ROWS)
     assert all(3 * source.count("a") == len(target.split()) for source, target in pairs(examples))
@@ -31,13 +31,13 @@ def test_every_pair_is_in_one_example_in_the_order_of_the_corpus():
 
 
 def test_the_data_seed_decides_how_many_are_joined_and_one_joins_nothing():
-    counts = [_counts(joined(PAIRS, DataSettings(join=3, seed=seed))) for seed in (1, 1, 2)]
+    counts = [_counts(join_short_pairs(PAIRS, DataSettings(join=3, seed=seed))) for seed in (1, 1, 2)]
     assert counts[0] == counts[1] != counts[2]
-    assert joined(PAIRS, DataSettings()) is PAIRS
+    assert join_short_pairs(PAIRS, DataSettings()) is PAIRS
 
 
 def test_no_side_becomes_longer_than_the_filter_allows():
-    examples = joined(PAIRS, DataSettings(join=9, filters=FilterSettings(max_words=7)))
+    examples = join_short_pairs(PAIRS, DataSettings(join=9, filters=FilterSettings(max_words=7)))
     assert set(_counts(examples)) == {1, 2}  # a third pair would make nine words of the target
     assert sum(_counts(examples)) == len(ROWS)
 
@@ -64,7 +64,7 @@ def test_looking_through_a_corpus_counts_what_is_joined():
     words = ["data.train=50", "data.validation=5", "data.test=5"]
     three, one = (read(RECIPE, [*words, f"data.join={join}"]) for join in (3, 1))
     kept = load(three.data).train
-    assert f"50 pairs joined to {len(joined(kept, three.data))} training examples" in inspected(three)
+    assert f"50 pairs joined to {len(join_short_pairs(kept, three.data))} training examples" in inspected(three)
     assert "joined" not in inspected(one)
 
 

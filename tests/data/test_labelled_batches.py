@@ -6,17 +6,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from s2s.data.batches import collate_sources, cut_off
-from s2s.data.encoding import Lists
-from s2s.data.examples import updates_of
+from s2s.data.batches import collate_sources, split_by_budget
+from s2s.data.dataset import group_into_steps
+from s2s.data.tokenized import RaggedArray
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
 from s2s.tasks.classification.data import LabelledTexts
 from s2s.tasks.classification.recipe import TextBatchSettings
 
 
-def _lists(rows: list[list[int]]) -> Lists:
-    return Lists.of(rows)
+def _lists(rows: list[list[int]]) -> RaggedArray:
+    return RaggedArray.from_rows(rows)
 
 
 def _texts(count: int = 300, **changes) -> LabelledTexts:
@@ -38,7 +38,7 @@ PADDINGS = ["buckets", "batch", "max_length"]
 def test_every_text_is_in_one_batch_and_no_batch_passes_its_limits(padding, rows):
     texts = _texts(padding=padding, rows=rows)
     for epoch in (0, 1):
-        plan = texts.plan(1, epoch)
+        plan = texts.make_batches(1, epoch)
         assert sorted(int(row) for batch in plan for row in batch) == list(range(300))
         for batch in (texts.collate(rows, 0) for rows in plan):
             assert batch.source.numel() <= 400
@@ -58,7 +58,7 @@ def test_a_batch_ends_only_where_one_more_text_would_pass_a_limit(widths, tokens
         if naive[-1] and (len(naive[-1]) == rows or (len(naive[-1]) + 1) * wide > tokens):
             naive.append([])
         naive[-1].append(row)
-    found = cut_off(np.arange(len(widths)), np.array(widths), tokens, rows)
+    found = split_by_budget(np.arange(len(widths)), np.array(widths), tokens, rows)
     assert [batch.tolist() for batch in found] == naive
 
 
@@ -68,16 +68,16 @@ def test_buckets_waste_little_and_hold_other_texts_together_in_each_epoch():
     texts = _texts(3000, tokens=4000)
     together = []
     for epoch in (1, 2):
-        number = {int(row): i for i, rows in enumerate(texts.plan(1, epoch)) for row in rows}
+        number = {int(row): i for i, rows in enumerate(texts.make_batches(1, epoch)) for row in rows}
         together.append({(a, b) for a in range(300) for b in range(a) if number[a] == number[b]})
     assert len(together[0] & together[1]) < 0.8 * len(together[0])
-    assert [rows.tolist() for rows in texts.plan(1, 1)] == [rows.tolist() for rows in texts.plan(1, 1)]
+    assert [rows.tolist() for rows in texts.make_batches(1, 1)] == [rows.tolist() for rows in texts.make_batches(1, 1)]
 
 
 @pytest.mark.parametrize("padding", PADDINGS)
 def test_the_share_of_padding_is_that_of_the_batches(padding):
     texts = _texts(padding=padding, begin=True)
-    batches = [texts.collate(rows, 0) for rows in texts.plan(3, 0)]
+    batches = [texts.collate(rows, 0) for rows in texts.make_batches(3, 0)]
     real = sum(int(batch.source_valid.sum()) for batch in batches)
     positions = sum(batch.source.numel() for batch in batches)
     assert texts.padding_share(3) == pytest.approx(1 - real / positions)
@@ -89,7 +89,7 @@ def test_batches_of_long_texts_have_few_shapes():
     generator = np.random.default_rng(0)
     rows = [generator.integers(4, 50, length).tolist() for length in generator.integers(1, 254, 4000)]
     texts = LabelledTexts(_lists(rows), np.zeros(4000, dtype=int), TextBatchSettings(tokens=1000, max_length=254))
-    shapes = {tuple(texts.collate(rows, 0).source.shape) for rows in texts.plan(1, 0)}
+    shapes = {tuple(texts.collate(rows, 0).source.shape) for rows in texts.make_batches(1, 0)}
     wide = {width for _, width in shapes if width > 64}
     # for each width as many rows as the limit allows, or fewer where the next width begins
     assert wide == {*range(68, 129, 4), *range(136, 250, 8), 254}
@@ -98,7 +98,7 @@ def test_batches_of_long_texts_have_few_shapes():
 
 def test_the_first_batch_of_all_is_the_worst():
     texts = _texts(padding="buckets")
-    sizes = [texts.collate(rows, 0).source.numel() for rows in texts.plan(1, 0)]
+    sizes = [texts.collate(rows, 0).source.numel() for rows in texts.make_batches(1, 0)]
     assert sizes[0] == max(sizes)
 
 
@@ -126,22 +126,22 @@ def test_a_long_text_loses_its_end_and_is_counted():
 
 def test_updates_have_about_as_many_texts_as_wanted():
     texts = _texts(examples_per_update=60)
-    batches = texts.plan(1, 0)
-    together = texts.together(batches)
+    batches = texts.make_batches(1, 0)
+    together = texts.accumulation_steps(batches)
     assert together > 1
-    groups = updates_of(batches, together)
+    groups = group_into_steps(batches, together)
     assert 40 < np.mean([sum(map(len, group)) for group in groups[:-1]]) < 80
     assert sum(len(rows) for group in groups for rows in group) == 300
     with pytest.raises(
         UserError, match=r"training.examples_per_update: .* should learn from 3 texts(.|\n)*batches.rows=3"
     ):
-        _texts(tokens=2000, examples_per_update=3).together(_texts(tokens=2000).plan(1, 0))
+        _texts(tokens=2000, examples_per_update=3).accumulation_steps(_texts(tokens=2000).make_batches(1, 0))
 
 
 def test_some_texts_of_a_corpus_are_those_texts():
     texts = _texts(50)
     rows = np.array([40, 3, 17])
-    some = texts.only(rows)
+    some = texts.subset(rows)
     assert some.lengths.tolist() == texts.lengths[rows].tolist()
     assert len(some.pieces.lengths) == len(some)
     assert torch.equal(some.collate(np.array([2, 0]), 0).source, texts.collate(np.array([17, 40]), 0).source)
@@ -152,7 +152,7 @@ def test_some_texts_of_a_corpus_are_those_texts():
 def test_word_dropout_leaves_out_a_share_of_each_text_by_seed_and_row(padding):
     whole, thin = (_texts(padding=padding, word_dropout=share) for share in (0.0, 0.3))
     kept = 0
-    for rows in thin.plan(1, 1):
+    for rows in thin.make_batches(1, 1):
         batch, full = thin.collate(rows, 7), whole.collate(rows, 7)
         assert batch.tokens == int(batch.source_valid.sum())
         assert batch.source.numel() <= full.source.numel()

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.data.examples import updates_of
+from s2s.data.dataset import group_into_steps
 from s2s.errors import UserError
 from s2s.tasks.images.data import Images
 from s2s.tasks.images.recipe import AugmentationSettings
-from s2s.tasks.images.task import LabelledImages, augmented
+from s2s.tasks.images.task import LabelledImages, augment
 
 
 @pytest.fixture
@@ -19,13 +19,13 @@ def images() -> Images:
 
 def test_an_epoch_has_every_image_once_in_an_order_of_its_own(images):
     examples = LabelledImages(images, positions=5, batch=10)
-    plans = [examples.plan(1, epoch) for epoch in (0, 1)]
+    plans = [examples.make_batches(1, epoch) for epoch in (0, 1)]
     for plan in plans:
         assert [len(rows) for rows in plan] == [10, 10, 3]
         assert sorted(np.concatenate(plan)) == list(range(23))
     assert not np.array_equal(plans[0][0], plans[1][0])
-    assert np.array_equal(plans[0][0], LabelledImages(images, 5, 10).plan(1, 0)[0])
-    assert not np.array_equal(plans[0][0], examples.plan(2, 0)[0])
+    assert np.array_equal(plans[0][0], LabelledImages(images, 5, 10).make_batches(1, 0)[0])
+    assert not np.array_equal(plans[0][0], examples.make_batches(2, 0)[0])
 
 
 def test_batches_hold_the_images_of_their_rows(images):
@@ -42,17 +42,17 @@ def test_varied_batches_are_those_of_augmentation_and_differ_by_epoch_alone(imag
     examples = LabelledImages(images, 5, 10, settings)
     rows = np.array([22, 3, 7])
     first = examples.collate(rows, seed=8)
-    assert torch.equal(first.source, torch.from_numpy(augmented(images.pixels[rows], rows, settings, 8)))
+    assert torch.equal(first.source, torch.from_numpy(augment(images.pixels[rows], rows, settings, 8)))
     assert torch.equal(first.source[1:2], examples.collate(rows[1:2], seed=8).source)
     assert not torch.equal(first.source, examples.collate(rows, seed=9).source)
 
 
 def test_updates_have_as_many_images_as_wanted(images):
     examples = LabelledImages(images, 5, 4, examples_per_update=9)
-    batches = examples.plan(1, 0)
-    together = examples.together(batches)
+    batches = examples.make_batches(1, 0)
+    together = examples.accumulation_steps(batches)
     assert together == 2
-    groups = updates_of(batches, together)
+    groups = group_into_steps(batches, together)
     assert [sum(len(rows) for rows in group) for group in groups] == [8, 8, 7]
     with pytest.raises(UserError, match=r"(?s)from 3 images, but a batch has 10.*batches.images=3"):
-        LabelledImages(images, 5, 10, examples_per_update=3).together([])
+        LabelledImages(images, 5, 10, examples_per_update=3).accumulation_steps([])

@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 from scipy.stats import chisquare
 
-from s2s.data.phrasebook import drawn, phrases
+from s2s.data.phrasebook import draw_phrases, phrases
 from s2s.data.phrasebook.chooser import Chooser
-from s2s.data.phrasebook.likelihood import Witness, grammar_nats
+from s2s.data.phrasebook.likelihood import LikelihoodChooser, grammar_nats
 
 
 def test_a_witness_draws_what_a_chooser_draws():
-    assert list(drawn(Witness(random.Random(5)), "train", 150)) == phrases("train", 150, 5)
+    assert list(draw_phrases(LikelihoodChooser(random.Random(5)), "train", 150)) == phrases("train", 150, 5)
 
 
 def _toy(choose: Chooser) -> tuple:
@@ -31,7 +31,7 @@ def _toy(choose: Chooser) -> tuple:
 
 
 def test_the_choices_of_a_sentence_are_as_probable_as_they_are_frequent():
-    witness, nats, counts = Witness(random.Random(3)), {}, Counter()
+    witness, nats, counts = LikelihoodChooser(random.Random(3)), {}, Counter()
     for _ in range(20_000):
         witness.begin()
         made = _toy(witness)
@@ -47,7 +47,7 @@ def test_the_choices_of_a_sentence_are_as_probable_as_they_are_frequent():
 
 def test_sentences_are_at_least_as_frequent_as_the_bound_says():
     """Of an open draw the most frequent sentences are counted; none is rarer than its probability, beyond chance."""
-    witness, counts, least = Witness(random.Random(1)), Counter(), {}
+    witness, counts, least = LikelihoodChooser(random.Random(1)), Counter(), {}
     choose = witness
     for _ in range(20_000):
         choose.begin()
@@ -61,8 +61,8 @@ def test_sentences_are_at_least_as_frequent_as_the_bound_says():
 
 def test_the_numbers_are_those_of_the_phrases():
     nats = grammar_nats("test", 6, seed=2)
-    witness, expected = Witness(random.Random(2)), []
-    for _ in drawn(witness, "test", 6):
+    witness, expected = LikelihoodChooser(random.Random(2)), []
+    for _ in draw_phrases(witness, "test", 6):
         expected.append(witness.nats)
     assert nats == pytest.approx(expected)
     assert grammar_nats("test", 4, seed=2) == nats[:4]

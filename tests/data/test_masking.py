@@ -12,7 +12,7 @@ from s2s.recipe.schema import DeviceSettings, OptimizationSettings, SeedSettings
 from s2s.tasks.masked_lm.data import MaskedText, chosen_counts, collate_masked, mask, windows
 from s2s.tasks.masked_lm.recipe import MaskingSettings, WindowSettings
 from s2s.tasks.masked_lm.task import masked_loss
-from s2s.training.devices import choose, seed_for
+from s2s.training.device import derive_seed, select_device
 from s2s.training.trainer import Trainer
 
 SIZE = 104
@@ -107,9 +107,11 @@ def test_a_trainer_masks_by_seed_epoch_and_row():
     encoder, width = transformer.build_encoder(transformer.Settings(width=8, heads=1, encoder_layers=1), SIZE + 1)
     seeds = SeedSettings(data=5)
     options = OptimizationSettings(updates=9, warmup=1)
-    trainer = Trainer(MaskedLM(encoder, width, SIZE), examples, masked_loss, options, seeds, choose(DeviceSettings()))
+    trainer = Trainer(
+        MaskedLM(encoder, width, SIZE), examples, masked_loss, options, seeds, select_device(DeviceSettings())
+    )
     epochs = [update.epoch for update in trainer.updates(2 * len(trainer.groups))]
-    assert [seed for _, seed in drawn] == [seed_for(5, epoch) for epoch in epochs]
+    assert [seed for _, seed in drawn] == [derive_seed(5, epoch) for epoch in epochs]
     assert set(epochs) == {0, 1}
 
 
@@ -147,8 +149,8 @@ def test_windows_hold_every_piece_once_and_none_is_too_long():
 
 def test_an_epoch_reads_every_window_once_under_the_budget():
     examples = _examples([3, 45, 20, 7, 19, 61])
-    plan = examples.plan(1, 0)
-    assert examples.together(plan) == 1
+    plan = examples.make_batches(1, 0)
+    assert examples.accumulation_steps(plan) == 1
     assert sorted(np.concatenate(plan)) == list(range(len(examples)))
     assert all(len(rows) * examples.lengths[rows].max() <= 64 for rows in plan)
     pieces = np.concatenate([np.concatenate(examples.window(rows)) for rows in plan])

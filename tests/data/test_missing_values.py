@@ -7,16 +7,16 @@ import pandas
 import pytest
 
 from s2s.data import missing_values
-from s2s.data.inspection import note_suspicious
+from s2s.data.data_check import note_suspicious
 from s2s.data.missing_values import missing_label_lines
 from s2s.run.tasks import read
 from s2s.tasks.classification.data import prepare_texts
-from s2s.tasks.classification.fitting import fitted_classification
-from s2s.tasks.classification.inspection import inspected
-from s2s.tasks.fitting import Splits
-from s2s.tasks.language_model.fitting import fitted_language_model
-from s2s.tasks.translation.fitting import fitted_translation
+from s2s.tasks.classification.data_check import inspected
+from s2s.tasks.classification.recipe_generation import generate_classification_recipe
+from s2s.tasks.language_model.recipe_generation import generate_language_model_recipe
+from s2s.tasks.recipe_generation import Splits
 from s2s.tasks.translation.prepared import prepare
+from s2s.tasks.translation.recipe_generation import generate_translation_recipe
 
 WARNING = "training texts have the label 'nan', which looks like a missing label (because of it, pandas writes the"
 
@@ -40,7 +40,7 @@ def test_new_check_and_training_warn_of_missing_labels_unless_declared(tmp_path)
     labels = [np.nan if n % 20 == 7 else float(n % 2) for n in range(80)]
     frame = pandas.DataFrame({"text": [f"text number {n}" for n in range(80)], "label": labels})
     frame.to_csv(tmp_path / "a.csv", index=False, na_rep="nan")
-    text = fitted_classification("a", Splits(tmp_path / "a.csv"))
+    text = generate_classification_recipe("a", Splits(tmp_path / "a.csv"))
     assert f"  # 2 {WARNING}" in text
     (tmp_path / "a.yaml").write_text(text)
     recipe, said = read(tmp_path / "a.yaml"), []
@@ -54,7 +54,7 @@ def test_new_check_and_training_warn_of_missing_labels_unless_declared(tmp_path)
 def test_new_and_training_warn_of_pairs_with_missing_values(tmp_path):
     rows = [f"source number {n}\t{'nan' if n % 20 == 7 else f'target number {n}'}" for n in range(80)]
     (tmp_path / "a.tsv").write_text("source\ttarget\n" + "\n".join(rows) + "\n")
-    text = fitted_translation("a", Splits(tmp_path / "a.tsv"))
+    text = generate_translation_recipe("a", Splits(tmp_path / "a.tsv"))
     assert "pairs have 'nan' or the like as a text" in text
     (tmp_path / "a.yaml").write_text(text)
     said: list[str] = []
@@ -65,7 +65,7 @@ def test_new_and_training_warn_of_pairs_with_missing_values(tmp_path):
 def test_new_warns_of_documents_with_missing_values(tmp_path):
     rows = ["nan" if n == 7 else f"document number {n}" for n in range(80)]
     pandas.DataFrame({"text": rows}).to_csv(tmp_path / "a.csv", index=False)
-    text = fitted_language_model("a", Splits(tmp_path / "a.csv", tmp_path / "a.csv", tmp_path / "a.csv"))
+    text = generate_language_model_recipe("a", Splits(tmp_path / "a.csv", tmp_path / "a.csv", tmp_path / "a.csv"))
     assert "have 'nan' as a text, which looks like a missing value" in text
     (tmp_path / "a.yaml").write_text(text)
     assert read(tmp_path / "a.yaml").data.text == "text"

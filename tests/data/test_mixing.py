@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from s2s.data.mixing import Mixed, counts, rates, stream
+from s2s.data.mixing import MixedDataset, counts, rates, stream
 from s2s.recipe.pairs import BatchSettings
 
 
@@ -29,7 +29,7 @@ SIZES = {"large": 900, "middle": 90, "small": 10}
 def mixture(mixing):
     starts = itertools.accumulate(SIZES.values(), initial=10)
     corpora = {name: Numbers(first, size) for (name, size), first in zip(SIZES.items(), starts, strict=False)}
-    return Mixed(corpora, BatchSettings(tokens=64), mixing)
+    return MixedDataset(corpora, BatchSettings(tokens=64), mixing)
 
 
 @pytest.mark.parametrize("mixing", ["size", "equal", 1.0, 2.0, 5.0])
@@ -42,13 +42,13 @@ def test_an_epoch_draws_at_the_rates_of_the_formula(mixing):
     assert found.sum() == sizes.sum()
     assert np.abs(found - wanted * sizes.sum()).max() < 1
     examples = mixture(mixing)
-    rows = np.concatenate(examples.plan(3, 1))
+    rows = np.concatenate(examples.make_batches(3, 1))
     of = np.searchsorted([900, 990], rows, side="right")
     assert np.bincount(of).tolist() == found.tolist()
 
 
 def test_by_size_every_example_comes_once_an_epoch():
-    assert sorted(np.concatenate(mixture("size").plan(3, 4)).tolist()) == list(range(1000))
+    assert sorted(np.concatenate(mixture("size").make_batches(3, 4)).tolist()) == list(range(1000))
 
 
 def test_none_comes_again_before_all_others_have_come():
@@ -71,10 +71,10 @@ def test_a_stream_is_the_same_however_it_is_cut():
 
 def test_a_plan_is_a_function_of_seed_and_epoch_alone_and_batches_hold_what_it_says():
     one, other = mixture(2.0), mixture(2.0)
-    other.plan(9, 9)
-    assert [b.tolist() for b in one.plan(5, 2)] == [b.tolist() for b in other.plan(5, 2)]
-    assert [b.tolist() for b in one.plan(5, 2)] != [b.tolist() for b in one.plan(5, 3)]
-    for rows in one.plan(5, 0):
+    other.make_batches(9, 9)
+    assert [b.tolist() for b in one.make_batches(5, 2)] == [b.tolist() for b in other.make_batches(5, 2)]
+    assert [b.tolist() for b in one.make_batches(5, 2)] != [b.tolist() for b in one.make_batches(5, 3)]
+    for rows in one.make_batches(5, 0):
         batch = one.collate(rows, 0)
         assert batch.source[:, 0].tolist() == (rows + 10).tolist() == batch.target_out[:, 0].tolist()
         assert batch.source.numel() <= 64

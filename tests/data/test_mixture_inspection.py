@@ -9,17 +9,17 @@ import pytest
 from click.testing import CliRunner
 
 from s2s.cli.main import commands
-from s2s.data.mixing import Mixed, rates, told
-from s2s.data.pair_inspection import blocks, inspect
+from s2s.data.mixing import MixedDataset, describe_mixture, rates
+from s2s.data.pair_check import blocks, inspect
 from s2s.data.pairs import load, pairs
-from s2s.data.piece_inspection import cutting
 from s2s.data.sources import Corpus
+from s2s.data.token_check import cutting
 from s2s.data.tokenizers import train
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings
-from s2s.run.inspection import inspected
+from s2s.run.data_check import inspected
 from s2s.run.tasks import read, task_of
-from s2s.tasks.text_to_text.data import Mixture, TaskSource, learned_from, own_keys
+from s2s.tasks.text_to_text.data import Mixture, TaskSource, build_training_mixture, own_keys
 from s2s.tasks.text_to_text.recipe import CorpusSettings
 
 RECIPE = """
@@ -93,7 +93,7 @@ def test_what_one_corpus_holds_out_no_other_one_learns_from():
     test = {"gaps": rows(("four", "four"))}
     settings = {name: CorpusSettings(corpus="files", source="a", target="b") for name in train}
     settings["kind"] = settings["kind"].model_copy(update={"answers": ("drei",)})
-    found = learned_from(settings, Corpus(Mixture(train), Mixture(validation), Mixture(test)))
+    found = build_training_mixture(settings, Corpus(Mixture(train), Mixture(validation), Mixture(test)))
     # what a corpus tests on itself is told by `data check`, as of any other; answers are no texts
     assert {name: list(pairs(each.kept)) for name, each in found.items()} == {
         "there": [("one", "eins"), ("two", "zwei")],
@@ -135,10 +135,10 @@ def test_sizes_are_those_of_training_where_texts_are_cut_into_windows(recipe):
     ]
     asked, whole = cast(Any, read(recipe, words)), _said(recipe, *words)
     data = task_of(asked).prepare(asked, (), print)
-    mixed = Mixed(data.train, asked.batches, asked.data.mixing)
+    mixed = MixedDataset(data.train, asked.batches, asked.data.mixing)
     # the long text of `up` is too long a pair, and seven windows for `gaps`
     assert mixed.sizes == [60, 19, 58 + 7]
-    for line in told(data.train, mixed.sizes, asked.data.mixing, None):
+    for line in describe_mixture(data.train, mixed.sizes, asked.data.mixing, None):
         assert line in whole
     assert re.search(r"examples above 50 +1 +0 +0\n", whole)
     assert "  - 1 examples of train are longer than batches.max_length (50): left out" in whole

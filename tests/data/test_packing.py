@@ -46,7 +46,7 @@ def _expected(texts: _Texts) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("epoch", [0, 1, 2])
 def test_an_epoch_learns_each_place_of_each_document_once(texts, epoch):
     packed = PackedTexts(texts, PackingSettings(length=8, tokens=24))
-    batches = [packed.collate(rows, 5) for rows in packed.plan(3, epoch)]
+    batches = [packed.collate(rows, 5) for rows in packed.make_batches(3, epoch)]
     found = sorted(pair for batch in batches for pair in _said(batch))
     assert found == [pair for pair in _expected(texts) if pair != (BOS, EOS)]
     assert sum(batch.count for batch in batches) == packed.places == len(found)
@@ -58,7 +58,7 @@ def test_a_row_holds_documents_one_after_the_other(texts):
     packed = PackedTexts(texts, PackingSettings(length=8, tokens=24))
     stream = [piece for row in packed.order for piece in (BOS, *texts.texts[row].tolist())]
     ends = [piece for row in packed.order for piece in (*texts.texts[row].tolist(), EOS)]
-    for rows in packed.plan(1, 0):
+    for rows in packed.make_batches(1, 0):
         batch = packed.collate(rows, 0)
         for number, start in enumerate(rows.tolist()):
             here = slice(max(0, start), start + 8)
@@ -70,7 +70,7 @@ def test_a_row_holds_documents_one_after_the_other(texts):
 
 def test_where_documents_are_cut_changes_from_epoch_to_epoch_and_is_known_again(texts):
     packed = PackedTexts(texts, PackingSettings(length=8, tokens=24))
-    plans = [[rows.tolist() for rows in packed.plan(7, epoch)] for epoch in (0, 1, 2, 3, 0)]
+    plans = [[rows.tolist() for rows in packed.make_batches(7, epoch)] for epoch in (0, 1, 2, 3, 0)]
     assert plans[0] == plans[4]
     assert len({min(start for rows in plan for start in rows) for plan in plans}) > 1
 
@@ -79,7 +79,7 @@ def test_where_documents_are_cut_changes_from_epoch_to_epoch_and_is_known_again(
 def test_windows_score_each_place_once_with_as_much_before_it_as_fits(texts, context, stride):
     windows = Windows(texts, context, stride, 64)
     found, before = [], []
-    for rows in windows.plan(0, 0):
+    for rows in windows.make_batches(0, 0):
         batch = windows.collate(rows, 0)
         found += _said(batch)
         for number in range(len(rows)):

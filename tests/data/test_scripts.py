@@ -4,11 +4,11 @@ import datasets
 import pytest
 
 from s2s.data.filters import broken_rule
-from s2s.data.pair_inspection import inspect, render
+from s2s.data.pair_check import inspect, render
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words, unspaced_script
 from s2s.data.sources import Corpus
 from s2s.recipe.pairs import FilterSettings, PairSettings
-from s2s.tasks.translation.prepared import joined, told
+from s2s.tasks.translation.prepared import dataset_summary, join_short_pairs
 from s2s.tasks.translation.recipe import DataSettings
 
 CHINESE = "我今天去商店买了三个苹果和两个梨。"
@@ -69,12 +69,14 @@ def _pairs(target: str, count: int = 40) -> datasets.Dataset:
 def test_joined_sentences_have_no_space_in_chinese_and_japanese_and_count_characters():
     assert sentence_separator([JAPANESE]) == sentence_separator([CHINESE]) == ""
     assert sentence_separator([THAI]) == sentence_separator(["a dog"]) == " "
-    examples = joined(_pairs(CHINESE), DataSettings(join=9, filters=FilterSettings(max_words=4 * len(CHINESE))))
+    examples = join_short_pairs(
+        _pairs(CHINESE), DataSettings(join=9, filters=FilterSettings(max_words=4 * len(CHINESE)))
+    )
     assert {target.count(CHINESE) for target in examples["target"]} == {1, 2, 3, 4}
     assert not any(" " in target for target in examples["target"])
     assert "".join(examples["target"]) == CHINESE * 40
     read = datasets.Dataset.from_dict({"source": [CHINESE], "target": ["x"]})
-    assert f"their sources have {len(CHINESE):.1f} characters" in told(read, 1)
+    assert f"their sources have {len(CHINESE):.1f} characters" in dataset_summary(read, 1)
 
 
 def test_data_check_counts_characters_where_spaces_separate_no_words():

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.data.encoding import Encoded
+from s2s.data.tokenized import TokenizedDataset
 from s2s.evaluation.gates import uses_its_source
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.source_use import exchanged_rows, source_use
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
-from s2s.training.devices import choose
+from s2s.training.device import select_device
 
-COMPUTER = choose(DeviceSettings(kind="cpu", precision="fp32"))
+COMPUTER = select_device(DeviceSettings(kind="cpu", precision="fp32"))
 BATCHES = BatchSettings(tokens=512, max_length=16)
 SEEDS = SeedSettings(initialization=1, data=1, dropout=1)
 PIECES = 12
@@ -25,7 +25,7 @@ def _pairs(count, seed=1):
     """Three pieces in, one out: the first."""
     chance = np.random.default_rng(seed)
     rows = [chance.integers(4, PIECES, 3).tolist() for _ in range(count)]
-    return Encoded.of(rows, [row[:1] for row in rows])
+    return TokenizedDataset.from_rows(rows, [row[:1] for row in rows])
 
 
 class _Blind(torch.nn.Module):
@@ -84,7 +84,7 @@ def test_every_source_goes_to_another_sentence_of_its_length(count):
 
 
 def test_a_source_exchanged_for_the_same_text_does_not_count():
-    same = Encoded.of([[5, 6]] * 4, [[5]] * 4)
+    same = TokenizedDataset.from_rows([[5, 6]] * 4, [[5]] * 4)
     model = _model(blind=True)
     assert source_use(model, same, BATCHES, COMPUTER) is None
     assert source_use(model, _pairs(1), BATCHES, COMPUTER) is None

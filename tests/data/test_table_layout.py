@@ -16,12 +16,12 @@ from s2s.run.tasks import read
 from s2s.tasks.captioning.recipe import CaptionDataSettings
 from s2s.tasks.captioning.tables import captions_of
 from s2s.tasks.classification.data import LabelledSource
-from s2s.tasks.classification.fitting import fitted_classification
 from s2s.tasks.classification.recipe import LabelledSettings
-from s2s.tasks.fitting import Splits
+from s2s.tasks.classification.recipe_generation import generate_classification_recipe
 from s2s.tasks.language_model.data import DocumentSource
-from s2s.tasks.language_model.fitting import fitted_language_model
-from s2s.tasks.translation.fitting import fitted_translation
+from s2s.tasks.language_model.recipe_generation import generate_language_model_recipe
+from s2s.tasks.recipe_generation import Splits
+from s2s.tasks.translation.recipe_generation import generate_translation_recipe
 
 TEXTS = [f'She said "number {n}", and left.' if n % 3 else f"Plain number {n}" for n in range(60)]
 FRAME = pandas.DataFrame({"text": TEXTS, "label": [("neg", "pos")[n % 2] for n in range(60)]})
@@ -41,20 +41,20 @@ def _texts(corpus, column) -> list[str]:
 def test_row_index_of_pandas_is_no_column_of_labelled_texts_or_pairs(tmp_path, ending):
     separator = {"csv": ",", "tsv": "\t"}[ending]
     FRAME.to_csv(tmp_path / f"a.{ending}", sep=separator)
-    recipe = _recipe(tmp_path, fitted_classification("a", Splits(tmp_path / f"a.{ending}")))
+    recipe = _recipe(tmp_path, generate_classification_recipe("a", Splits(tmp_path / f"a.{ending}")))
     assert (recipe.data.text, recipe.data.label) == ("text", "label")
     corpus = LabelledSource(recipe.data).load()
     assert corpus.train.names == ("neg", "pos")
     assert _texts(corpus, lambda part: part.texts["text"]) == sorted(TEXTS)
     PAIRS.to_csv(tmp_path / f"p.{ending}", sep=separator)
-    recipe = _recipe(tmp_path, fitted_translation("p", Splits(tmp_path / f"p.{ending}")))
+    recipe = _recipe(tmp_path, generate_translation_recipe("p", Splits(tmp_path / f"p.{ending}")))
     assert (recipe.data.source, recipe.data.target) == ("en", "de")
     assert _texts(load(recipe.data), lambda part: part["source"]) == sorted(TEXTS)
 
 
 def test_row_index_of_pandas_is_no_column_of_documents(tmp_path):
     FRAME.rename(columns={"text": "utterance"})[["utterance"]].to_csv(tmp_path / "a.csv")
-    text = fitted_language_model("a", Splits(tmp_path / "a.csv"))
+    text = generate_language_model_recipe("a", Splits(tmp_path / "a.csv"))
     assert "its first line names the columns" in text
     recipe = _recipe(tmp_path, text)
     assert recipe.data.text == "utterance"
@@ -80,21 +80,21 @@ def test_is_header(first, second, expected):
 def test_header_line_is_refused_where_columns_are_given_by_position(tmp_path):
     FRAME.to_csv(tmp_path / "a.csv")
     with pytest.raises(UserError, match=r"a.csv:1: the first line names the columns: 'text', 'label'"):
-        fitted_classification("a", Splits(tmp_path / "a.csv"), ("1",), "2")
+        generate_classification_recipe("a", Splits(tmp_path / "a.csv"), ("1",), "2")
     settings = LabelledSettings(text="1", label="2", train=str(tmp_path / "a.csv"), validation=2, test=None)
     with pytest.raises(UserError, match=r"a.csv:1: the first line names the columns"):
         LabelledSource(settings).load()
     odd = FRAME.rename(columns={"text": "utterance", "label": "verdict"})
     odd.to_csv(tmp_path / "odd.csv")
     with pytest.raises(UserError, match=r"odd.csv:1: the first line names the columns: 'utterance', 'verdict'"):
-        fitted_classification("a", Splits(tmp_path / "odd.csv"), ("1",), "2")
+        generate_classification_recipe("a", Splits(tmp_path / "odd.csv"), ("1",), "2")
     # unusual names without an index: the label of the header occurs once
     odd.to_csv(tmp_path / "bare.csv", index=False)
     with pytest.raises(UserError, match=r"bare.csv:1: the first line has the only label 'verdict'"):
-        fitted_classification("a", Splits(tmp_path / "bare.csv"), ("0",), "1")
+        generate_classification_recipe("a", Splits(tmp_path / "bare.csv"), ("0",), "1")
     PAIRS.to_csv(tmp_path / "p.csv")
     with pytest.raises(UserError, match=r"p.csv:1: the first line names the columns: 'en', 'de'"):
-        fitted_translation("p", Splits(tmp_path / "p.csv"), "1", "2")
+        generate_translation_recipe("p", Splits(tmp_path / "p.csv"), "1", "2")
 
 
 def test_check_no_header_lets_examples_pass():
@@ -154,21 +154,21 @@ def test_texts_that_merely_contain_quotes_keep_them(tmp_path, lines):
 def test_quoted_tsv_is_unquoted_by_a_recipe_that_says_so(tmp_path, quoting_style, name):
     path = tmp_path / name
     FRAME.to_csv(path, sep="\t", index=False, quoting=quoting_style)
-    text = fitted_classification("a", Splits(path))
+    text = generate_classification_recipe("a", Splits(path))
     assert "quoting: csv # its cells are quoted as in a CSV" in text
     recipe = _recipe(tmp_path, text)
     corpus = LabelledSource(recipe.data).load()
     assert corpus.train.names == ("neg", "pos")
     assert _texts(corpus, lambda part: part.texts["text"]) == sorted(TEXTS)
     PAIRS.to_csv(path, sep="\t", index=False, quoting=quoting_style)
-    recipe = _recipe(tmp_path, fitted_translation("p", Splits(path)))
+    recipe = _recipe(tmp_path, generate_translation_recipe("p", Splits(path)))
     assert recipe.data.quoting == "csv"
     assert _texts(load(recipe.data), lambda part: part["source"]) == sorted(TEXTS)
 
 
 def test_quoted_tsv_of_documents_is_unquoted(tmp_path):
     FRAME.to_csv(tmp_path / "a.tsv", sep="\t", index=False)
-    recipe = _recipe(tmp_path, fitted_language_model("a", Splits(tmp_path / "a.tsv")))
+    recipe = _recipe(tmp_path, generate_language_model_recipe("a", Splits(tmp_path / "a.tsv")))
     assert recipe.data.quoting == "csv"
     assert _texts(DocumentSource(recipe.data).load(), lambda part: part["text"]) == sorted(TEXTS)
 

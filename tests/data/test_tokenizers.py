@@ -151,7 +151,7 @@ def test_every_character_of_the_training_text_is_learnt_wherever_it_stands(chara
 def test_no_training_line_is_left_out_for_its_length(kind, between, size):
     line = between.join(["日本"] * 100_000)
     tokenizer = trained(kind, size, [line])
-    assert "<0xE6>" not in tokenizer.pieces(tokenizer.encode("日本"))
+    assert "<0xE6>" not in tokenizer.tokens(tokenizer.encode("日本"))
 
 
 def test_of_many_lines_an_even_share_is_learnt_from(monkeypatch):

@@ -6,19 +6,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from s2s.models.contract import Decoder, Encoder, Memory, Rows, Seq2Seq, mean_over_valid
+from s2s.models.base import BatchedState, Decoder, Encoder, EncoderOutput, Seq2Seq, mean_over_valid
 from s2s.models.transformer import Settings, build
 
 SIZE = 7
 
 
 @dataclass(frozen=True)
-class Nothing(Rows):
+class Nothing(BatchedState):
     pass
 
 
 @dataclass(frozen=True)
-class Cell(Rows):
+class Cell(BatchedState):
     hidden: Tensor
 
 
@@ -27,8 +27,8 @@ class BagEncoder(Encoder):
         super().__init__()
         self.embedding = nn.Embedding(SIZE, 8)
 
-    def read(self, vectors: Tensor, valid: Tensor) -> Memory:
-        return Memory(vectors, valid, mean_over_valid(vectors, valid))
+    def read(self, vectors: Tensor, valid: Tensor) -> EncoderOutput:
+        return EncoderOutput(vectors, valid, mean_over_valid(vectors, valid))
 
 
 class CellDecoder(Decoder[Nothing, Cell]):
@@ -37,7 +37,7 @@ class CellDecoder(Decoder[Nothing, Cell]):
         self.table = nn.Embedding(SIZE, 8)
         self.cell = nn.GRUCell(8, 8)
 
-    def start(self, memory: Memory, limit: int) -> tuple[Nothing, Cell]:
+    def start(self, memory: EncoderOutput, limit: int) -> tuple[Nothing, Cell]:
         return Nothing(), Cell(memory.summary)
 
     def forward(self, context: Nothing, state: Cell, tokens: Tensor) -> tuple[Tensor, Cell]:

@@ -6,9 +6,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from s2s.decoding.translator import length_limited
+from s2s.decoding.generate import length_limited
 from s2s.recipe.schema import DecodingSettings
-from s2s.tasks.lines import TooLong, count_sentences
+from s2s.tasks.line_translation import TooLong, count_sentences
 from s2s.tasks.seq2seq import longest_source, unreachable_references
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from s2s.data.tokenizers import train_pair
-from s2s.decoding.translator import Translator, collapse
+from s2s.decoding.generate import TextTranslator, describe_collapse
 from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import DecodingSettings, TokenizerSettings
@@ -31,9 +31,9 @@ def parts():
     return model, tokenizer
 
 
-def _translator(parts, nbest: int = 1, **settings) -> Translator:
+def _translator(parts, nbest: int = 1, **settings) -> TextTranslator:
     model, tokenizer = parts
-    return Translator(
+    return TextTranslator(
         model, tokenizer, tokenizer, DecodingSettings(**({"beam": 3, "max_ratio": 1.0} | settings)), nbest
     )
 
@@ -139,14 +139,14 @@ def test_more_best_than_the_beam_holds_is_an_error(parts):
 def test_a_collapsed_model_is_told_apart_from_a_working_one():
     sources = [f"sentence {i}" for i in range(50)]
     references = [f"Satz {i}" for i in range(50)]
-    assert collapse(sources, references, references) is None
-    assert "only 1 different" in collapse(sources, ["ja"] * 50, references)
-    assert "empty" in collapse(sources, [""] * 30 + ["ja"] * 20, references)
-    assert collapse(["a"] * 50, ["b"] * 50, references) is None
+    assert describe_collapse(sources, references, references) is None
+    assert "only 1 different" in describe_collapse(sources, ["ja"] * 50, references)
+    assert "empty" in describe_collapse(sources, [""] * 30 + ["ja"] * 20, references)
+    assert describe_collapse(["a"] * 50, ["b"] * 50, references) is None
     # two answers, half of each, are all that there is to say
-    assert collapse(sources, ["ja", "nein"] * 25, ["ja", "nein"] * 25) is None
-    assert "only 1 different" in collapse(sources, ["ja"] * 50, ["ja", "nein"] * 25)
-    assert collapse(sources, ["ja"] * 50, ["ja"] * 50) is None
+    assert describe_collapse(sources, ["ja", "nein"] * 25, ["ja", "nein"] * 25) is None
+    assert "only 1 different" in describe_collapse(sources, ["ja"] * 50, ["ja", "nein"] * 25)
+    assert describe_collapse(sources, ["ja"] * 50, ["ja"] * 50) is None
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -163,7 +163,7 @@ def test_before_step_ends_a_search_at_the_next_step(parts, threads, monkeypatch)
                 raise TimeoutError
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    translator = Translator(model, tokenizer, tokenizer, settings, before_step=before_step)
+    translator = TextTranslator(model, tokenizer, tokenizer, settings, before_step=before_step)
     with pytest.raises(TimeoutError):
         list(translator.translate(LINES))
     # a batch that has begun ends at its next step

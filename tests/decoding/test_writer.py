@@ -8,14 +8,14 @@ import torch
 
 from s2s.data.batches import collate
 from s2s.data.tokenizers import train
-from s2s.decoding.beam import Hypothesis
-from s2s.decoding.translator import Candidate, Translation, Writer
+from s2s.decoding.beam_search import Hypothesis
+from s2s.decoding.generate import Candidate, Generator, Translation
 from s2s.errors import UserError
 from s2s.recipe.installed import models, module_of
 from s2s.recipe.schema import PieceSettings
 from s2s.tasks.captioning.data import as_read, positions_of
+from s2s.tasks.captioning.generation import attention, build_model, looks, write
 from s2s.tasks.captioning.recipe import CaptionRecipe
-from s2s.tasks.captioning.writing import attention, build_model, looks, write
 from s2s.tasks.seq2seq import sequence_loss
 
 KINDS = sorted(kind for kind in models() if models()[kind].value.startswith(("s2s.", "baselines.")))
@@ -55,7 +55,7 @@ def test_captions_of_a_batch_are_those_of_single_images_and_score_as_when_forced
             build_model(recipe, tokenizer.size)
         return
     model = build_model(recipe, tokenizer.size)
-    writer = Writer(model, tokenizer, recipe.decoding)
+    writer = Generator(model, tokenizer, recipe.decoding)
     together = write(recipe, writer, pixels)
     alone = [write(recipe, writer, image[None])[0] for image in pixels]
     assert len(together) == 3
@@ -95,7 +95,7 @@ def test_an_image_is_what_decides_and_learning_reaches_the_stem(kind, stem, toke
 def test_looks_are_shares_by_word_of_what_single_images_had(kind, tokenizer, pixels):
     recipe = recipe_of(kind)
     model = build_model(recipe, tokenizer.size)
-    written = write(recipe, Writer(model, tokenizer, recipe.decoding), pixels)
+    written = write(recipe, Generator(model, tokenizer, recipe.decoding), pixels)
     pieces = [list(each.candidates[0].hypothesis.tokens) for each in written]
     pieces[0] = tokenizer.encode("two red")
     weights = attention(model, pixels, pieces, positions_of(recipe))
@@ -117,7 +117,7 @@ def test_a_word_looks_where_its_pieces_look_on_average(tokenizer, pixels, monkey
     tokens = tokenizer.encode("two red")
     assert [len(piece) for piece in tokenizer.pieces(tokens)] == [1] * 8
     given = np.random.default_rng(1).random((1, 9, 16))
-    monkeypatch.setattr("s2s.tasks.captioning.writing.attention", lambda *_: given)
+    monkeypatch.setattr("s2s.tasks.captioning.generation.attention", lambda *_: given)
 
     best = Candidate("two red", 0.0, Hypothesis(tuple(tokens), 0.0, 0.0, False))
     (look,) = looks(recipe, model, tokenizer, pixels[:1], [Translation((best,))], ["1"])
@@ -129,5 +129,5 @@ def test_a_word_looks_where_its_pieces_look_on_average(tokenizer, pixels, monkey
 def test_a_model_without_attention_has_no_looks(tokenizer, pixels):
     recipe = recipe_of("gru")
     model = build_model(recipe, tokenizer.size)
-    written = write(recipe, Writer(model, tokenizer, recipe.decoding), pixels)
+    written = write(recipe, Generator(model, tokenizer, recipe.decoding), pixels)
     assert looks(recipe, model, tokenizer, pixels, written, ["1", "2", "3"]) == []

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from s2s.decoding import beam, translator
+from s2s.decoding import beam_search, generate
 from s2s.recipe.schema import DeviceSettings
-from s2s.training import devices, tensor_files
-from s2s.training.devices import Computer
+from s2s.training import device as device_module
+from s2s.training import tensor_files
+from s2s.training.device import DeviceContext
 
 NAME = "pretend"
 _WAITS = ("aten._local_scalar_dense.default", "aten.nonzero.default", "aten.equal.default")
@@ -104,7 +105,7 @@ if _setup is not None:
 
 
 @pytest.fixture
-def pretend(monkeypatch) -> Iterator[Computer]:
+def pretend(monkeypatch) -> Iterator[DeviceContext]:
     """The device, with nothing counted yet."""
     if _setup is None:
         pytest.skip("this torch cannot be given a device in Python")
@@ -115,10 +116,10 @@ def pretend(monkeypatch) -> Iterator[Computer]:
     monkeypatch.setattr(tensor_files, "save_file", lambda all, path: save({n: t.cpu() for n, t in all.items()}, path))
     # torch makes no views in inference mode of tensors that Python made
     monkeypatch.setattr(torch, "inference_mode", torch.no_grad)
-    monkeypatch.setattr(translator, "search", torch.no_grad()(beam.search.__wrapped__))
+    monkeypatch.setattr(generate, "search", torch.no_grad()(beam_search.search.__wrapped__))
     # left alone, torch would make a new parameter of each that goes there, and part those that are tied
     torch.__future__.set_swap_module_params_on_conversion(True)
-    yield Computer(torch.device(NAME), torch.float32)
+    yield DeviceContext(torch.device(NAME), torch.float32)
     torch.__future__.set_swap_module_params_on_conversion(False)
 
 
@@ -134,10 +135,10 @@ def counts(pretend) -> Counter[str]:
 
 
 @pytest.fixture
-def chosen(request, device, monkeypatch) -> Computer:
+def chosen(request, device, monkeypatch) -> DeviceContext:
     """The device, as every command's choice; a real one where S2S_TEST_DEVICE names it."""
     if device.type != "cpu":
-        return devices.choose(DeviceSettings())
+        return device_module.select_device(DeviceSettings())
     pretend = request.getfixturevalue("pretend")
-    monkeypatch.setattr(devices, "Computer", lambda *chosen, **named: pretend)
+    monkeypatch.setattr(device_module, "DeviceContext", lambda *chosen, **named: pretend)
     return pretend

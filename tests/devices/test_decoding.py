@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.decoding import translator
-from s2s.decoding.beam import Beam, search
-from s2s.models.contract import Seq2Seq
+from s2s.decoding import generate
+from s2s.decoding.beam_search import Beam, search
+from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
 
 SIZE = 11
@@ -40,7 +40,7 @@ def test_a_token_costs_one_question_and_the_hypotheses_are_those_of_a_processor(
     source, valid = source.to(pretend.device), valid.to(pretend.device)
     counts.clear()
     steps.clear()
-    there = translator.search(model, source, valid, limits, beam)
+    there = generate.search(model, source, valid, limits, beam)
     assert len(steps) > 4
     assert counts["asked"] == len(steps)
     # the ways to go on; and, where sentences reach their limits, which rows must end

@@ -11,17 +11,17 @@ import pytest
 import torch
 from torch.nn import functional
 
-from s2s.data.encoding import Encoded
+from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import BOS, EOS, PAD
-from s2s.decoding.beam import Beam, search
+from s2s.decoding.beam_search import Beam, search
 from s2s.errors import UserError
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import models, module_of
 from s2s.recipe.schema import SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training import precision
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 from s2s.training.loss import cross_entropy
 from s2s.training.trainer import Trainer
 
@@ -52,10 +52,10 @@ def batch(device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 @pytest.fixture(scope="module")
-def pairs() -> Encoded:
+def pairs() -> TokenizedDataset:
     generator = np.random.default_rng(0)
     sides = [[list(generator.integers(4, SIZE, generator.integers(1, 9))) for _ in range(30)] for _ in range(2)]
-    return Encoded.of(*sides)
+    return TokenizedDataset.from_rows(*sides)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,7 +79,7 @@ def test_fast_attention_is_explicit_attention(precision, batch, device):
     fused, explicit = (_model("transformer", device, attention=kind, dropout=0.0) for kind in ("fused", "explicit"))
     found, weights = [], torch.randn(4, 5, 32).to(device)
     for model in (fused, explicit):
-        with Computer(device, precision).mixed_precision():
+        with DeviceContext(device, precision).mixed_precision():
             states = model(*batch)
         (states.float() * weights).sum().backward()
         found.append((states.detach().float(), model.encoder.layers[0].attention.value.weight.grad))
@@ -108,7 +108,7 @@ def test_the_fused_loss_is_the_plain_loss(smoothing, device):
 def test_a_beam_as_wide_as_the_space_is_exhaustive_search(kind, batch, device):
     model, beam = _model(kind, device).to(_wide(device)), Beam(size=90, nbest=4, length_penalty=0.6)
     source, valid, limit = batch[0][:2], batch[1][:2], 2
-    if model.decoder.one_to_one:
+    if model.decoder.is_one_to_one:
         pytest.skip("its targets are as long as their sources")
     found = search(model, source, valid, np.array([limit, limit]), beam)
     space = [tokens for n in range(limit + 1) for tokens in itertools.product(WORDS, repeat=n)]
@@ -125,11 +125,11 @@ def test_a_beam_as_wide_as_the_space_is_exhaustive_search(kind, batch, device):
         assert [h.score for h in hypotheses] == pytest.approx([score for _, score in expected], abs=1e-4)
 
 
-def _trainer(kind: str, pairs: Encoded, device: torch.device, seed: int = 0) -> Trainer:
+def _trainer(kind: str, pairs: TokenizedDataset, device: torch.device, seed: int = 0) -> Trainer:
     options = TrainingSettings(updates=40, warmup=2, learning_rate=0.01, ema=0.9, tokens_per_update=60)
-    computer = Computer(device, torch.float32)
+    device_context = DeviceContext(device, torch.float32)
     return translation_trainer(
-        _model(kind, device, seed), pairs, options, BatchSettings(tokens=40), SeedSettings(), computer
+        _model(kind, device, seed), pairs, options, BatchSettings(tokens=40), SeedSettings(), device_context
     )
 
 
@@ -151,7 +151,7 @@ def test_a_model_learns_and_its_average_is_used_without_a_warning(kind, pairs, d
     assert sum(losses[-4:]) < sum(losses[:4])
     tensors, _ = trainer.state()
     raw = {name: tensor.clone() for name, tensor in tensors.items()}
-    with trainer.optimization.averaged(), torch.no_grad():
+    with trainer.optimization.use_ema_weights(), torch.no_grad():
         # cuDNN warns of weights that are not in one piece, and warnings are errors
         batch = trainer.examples.collate(trainer.groups[0][0], 0).to(device)
         trainer.model.eval()
@@ -180,7 +180,7 @@ def test_to_measure_the_precision_changes_nothing(kind, pairs, device):
     torch.manual_seed(3)
     expected = torch.rand(3, device=device)
     torch.manual_seed(3)
-    found = precision.measure(measured)
+    found = precision.benchmark_precision(measured)
     assert torch.equal(torch.rand(3, device=device), expected)
     assert found.fp32 is not None
     assert found.faster == min((found.fp32, torch.float32), (found.bf16, torch.bfloat16))[1]
@@ -210,7 +210,7 @@ def test_bf16_is_taken_where_fp32_takes_too_much_memory(why, pairs, device, monk
 
         monkeypatch.setattr(trainer, "loss", watched)
         monkeypatch.setattr(torch.Tensor, "backward", hungry)
-    found = precision.measure(trainer)
+    found = precision.benchmark_precision(trainer)
     assert (found.fp32, found.faster) == (None, torch.bfloat16)
     assert all(p.grad is None for p in trainer.model.parameters())
     if why == "more than there is":

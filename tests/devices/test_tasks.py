@@ -13,15 +13,15 @@ import pytest
 from rich.console import Console
 
 from s2s.data.phrasebook import phrases
-from s2s.interpretability.inspection import Focus
-from s2s.run.folder import opened
-from s2s.run.loaded import evaluate, load, look_into
+from s2s.inspection.inspection import InspectionRequest
+from s2s.run.folder import open_run
+from s2s.run.inference import evaluate, inspect_input, load
 from s2s.run.tasks import read
 from s2s.run.training import train
-from s2s.tasks.language_model.generation import Sampling, Writing, generated
+from s2s.tasks.language_model.generation import Sampling, Writing, generate_texts
 from s2s.tasks.language_model.induction import probe
 from s2s.tasks.masked_lm.filling import fill_blank, weigh
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 from tests.devices.conftest import NAME, counted
 
 MODEL = "kind: transformer, width: 8, heads: 2, feedforward: 8, encoder_layers: 1, dropout: 0.1"
@@ -31,10 +31,10 @@ validation: {every: 1}
 """
 
 
-def _run(folder: Path, recipe: str, chosen: Computer) -> Path:
+def _run(folder: Path, recipe: str, chosen: DeviceContext) -> Path:
     (folder / "recipe.yaml").write_text("name: tiny\n" + recipe + SHORT, encoding="utf-8")
     run = train(read(folder / "recipe.yaml", [f"run.dir={folder / 'run'}"]), Console(file=io.StringIO()))
-    assert load(run).computer.device.type == chosen.device.type
+    assert load(run).device_context.device.type == chosen.device.type
     if chosen.device.type == NAME:
         assert counted["aten._fused_adam_.default"] == 2
     return run
@@ -59,7 +59,7 @@ decoding: {{beam: 2, max_ratio: 0.2}}
 """
     run = _run(tmp_path, recipe, chosen)
     assert evaluate(run, "validation", keep=False).scores
-    found = look_into(opened(run), Focus(("a dog runs",), output="ein Hund rennt")).examples[0]
+    found = inspect_input(open_run(run), InspectionRequest(("a dog runs",), output="ein Hund rennt")).examples[0]
     assert [maps.weights.shape[0] for maps in found.attention] == [1, 1, 1]
     assert found.walk.difference < 1e-4
 
@@ -105,7 +105,7 @@ model: {{kind: {kind}, width: 8, decoder_layers: 1, dropout: 0.1}}
 """
     run = _run(tmp_path, recipe, chosen)
     assert evaluate(run, keep=False).nats
-    assert len(generated(load(run), "The", Writing(Sampling(), 5, count=2))) == 2
+    assert len(generate_texts(load(run), "The", Writing(Sampling(), 5, count=2))) == 2
     assert probe(load(run), 6, 2, 1).first
 
 

@@ -8,48 +8,48 @@ import pytest
 import torch
 from torch import nn
 
-from s2s.data import examples
-from s2s.data.encoding import Encoded
+from s2s.data import dataset
+from s2s.data.tokenized import TokenizedDataset
 from s2s.errors import UserError
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import mean_loss, translation_trainer
-from s2s.training.devices import Computer
-from s2s.training.optimization import Optimization
+from s2s.training.device import DeviceContext
+from s2s.training.optimization import OptimizerWrapper
 from s2s.training.trainer import Trainer
 
 SIZE = 20
-PROCESSOR = Computer(torch.device("cpu"), torch.float32)
+PROCESSOR = DeviceContext(torch.device("cpu"), torch.float32)
 
 
 @pytest.fixture(scope="module")
-def pairs() -> Encoded:
+def pairs() -> TokenizedDataset:
     generator = np.random.default_rng(0)
     sides = [[list(generator.integers(4, SIZE, generator.integers(1, 9))) for _ in range(24)] for _ in range(2)]
-    return Encoded.of(*sides)
+    return TokenizedDataset.from_rows(*sides)
 
 
-def _trainer(pairs: Encoded, computer: Computer, kind: str = "transformer", **training) -> Trainer:
+def _trainer(pairs: TokenizedDataset, device_context: DeviceContext, kind: str = "transformer", **training) -> Trainer:
     torch.manual_seed(0)
     settings = {"kind": kind, "width": 16, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
     if kind == "transformer":
         settings |= {"heads": 2, "feedforward": 32}
     module = module_of(kind)
     return translation_trainer(
-        module.build(module.Settings.model_validate(settings), SIZE, SIZE).to(computer.device),
+        module.build(module.Settings.model_validate(settings), SIZE, SIZE).to(device_context.device),
         pairs,
         TrainingSettings(**({"updates": 100, "warmup": 5, "learning_rate": 0.01, "schedule": "constant"} | training)),
         BatchSettings(tokens=30),
         SeedSettings(),
-        computer,
+        device_context,
     )
 
 
 @pytest.mark.parametrize("kind", ["transformer", pytest.param("mingru", marks=pytest.mark.slow)])
 def test_a_device_learns_what_a_processor_learns(pairs, pretend, kind):
     options = {"tokens_per_update": 45, "ema": 0.9, "clip": 0.05, "kind": kind}
-    here, there = (_trainer(pairs, computer, **options) for computer in (PROCESSOR, pretend))
+    here, there = (_trainer(pairs, device_context, **options) for device_context in (PROCESSOR, pretend))
     updates = len(here.groups) + 1
     ours, theirs = list(here.updates(updates)), list(there.updates(updates))
     for name in ("update", "epoch", "count", "tokens", "learning_rate", "real_share", "clipped"):
@@ -59,8 +59,8 @@ def test_a_device_learns_what_a_processor_learns(pairs, pretend, kind):
     assert [u.gradient_norm for u in theirs] == pytest.approx([u.gradient_norm for u in ours], rel=1e-3)
     assert theirs[-1].layer_norms == pytest.approx(ours[-1].layer_norms, rel=1e-3)
     raw = mean_loss(there.model, pairs, BatchSettings(), pretend)
-    with here.optimization.averaged(), there.optimization.averaged():
-        ours, theirs = (mean_loss(t.model, pairs, BatchSettings(), t.computer) for t in (here, there))
+    with here.optimization.use_ema_weights(), there.optimization.use_ema_weights():
+        ours, theirs = (mean_loss(t.model, pairs, BatchSettings(), t.device_context) for t in (here, there))
     assert theirs == pytest.approx(ours, rel=1e-4) != raw
 
 
@@ -90,7 +90,7 @@ def test_an_update_that_fails_moves_nothing_and_the_next_one_tells(pairs, preten
     before = [p.detach().cpu().clone() for p in trainer.model.parameters()]
     updates = trainer.updates(9)
     failed = next(updates)
-    assert not failed.ready
+    assert not failed.is_available
     with pytest.raises(UserError) as caught:
         next(updates)
     message = str(caught.value)
@@ -125,8 +125,8 @@ def test_a_failure_across_the_end_of_an_epoch_names_its_own_batch(pairs, pretend
 
 @pytest.mark.parametrize("where", ["processor", "pretend"])
 def test_weights_that_a_step_made_infinite_are_not_saved(pairs, where, request):
-    computer = PROCESSOR if where == "processor" else request.getfixturevalue("pretend")
-    trainer = _trainer(pairs, computer)
+    device_context = PROCESSOR if where == "processor" else request.getfixturevalue("pretend")
+    trainer = _trainer(pairs, device_context)
     next(trainer.updates(1))
     trainer.state()
     with torch.no_grad():
@@ -158,19 +158,21 @@ def test_the_next_batches_are_made_by_a_thread_and_are_the_same(pairs, pretend, 
 
     monkeypatch.setattr(type(_trainer(pairs, PROCESSOR).examples), "collate", watched)
     seen = []
-    for computer in (PROCESSOR, pretend):
+    for device_context in (PROCESSOR, pretend):
         made.clear()
-        trainer = _trainer(pairs, computer, tokens_per_update=45)
+        trainer = _trainer(pairs, device_context, tokens_per_update=45)
         list(trainer.updates(2 * len(trainer.groups)))
         seen.append(sorted(made))
         # the first of an epoch has nothing before it
-        assert sum(main for main, _, _ in made) == (len(made) if computer is PROCESSOR else 2 * len(trainer.groups[0]))
+        assert sum(main for main, _, _ in made) == (
+            len(made) if device_context is PROCESSOR else 2 * len(trainer.groups[0])
+        )
     assert sorted(batch[1:] for batch in seen[0]) == sorted(batch[1:] for batch in seen[1])
 
 
 def test_what_fails_in_the_thread_is_told(pairs, pretend, monkeypatch):
     trainer = _trainer(pairs, pretend)
-    fetching = examples.Ahead(trainer.examples, pretend.device)
+    fetching = dataset.Prefetcher(trainer.examples, pretend.device)
     first, second = trainer.groups[:2]
     fetching.batches(first, 0, second)
     wrong = [np.array([10**6])]
@@ -181,7 +183,7 @@ def test_what_fails_in_the_thread_is_told(pairs, pretend, monkeypatch):
 
 def test_averaged_weights_of_recurrent_layers_are_brought_into_one_piece(monkeypatch):
     model = nn.Sequential(nn.Embedding(5, 4), nn.LSTM(4, 3), nn.GRU(3, 3))
-    optimization = Optimization(model, TrainingSettings(updates=9, ema=0.5))
+    optimization = OptimizerWrapper(model, TrainingSettings(updates=9, ema=0.5))
     for a in optimization.average:
         a.zero_()
     flattened = []
@@ -190,7 +192,7 @@ def test_averaged_weights_of_recurrent_layers_are_brought_into_one_piece(monkeyp
         flattened.append(sum(w.detach().abs().sum().item() for w in layer.parameters()))
 
     monkeypatch.setattr(nn.RNNBase, "flatten_parameters", flatten)
-    with optimization.averaged():
+    with optimization.use_ema_weights():
         assert flattened == [0.0, 0.0]
     assert len(flattened) == 4
     assert all(size > 0 for size in flattened[2:])

@@ -212,7 +212,7 @@ def test_preferences_are_written_line_by_line(tmp_path):
 
 
 def _spelling(tokenizer: Tokenizer, begins: bool, count: int) -> list[tuple[int, ...]]:
-    shown = tokenizer.pieces(range(tokenizer.size))
+    shown = tokenizer.tokens(range(tokenizer.size))
     begin = [i for i in range(4, tokenizer.size) if shown[i].startswith("▁") and shown[i] != "▁"]
     go_on = [i for i in range(4, tokenizer.size) if not shown[i].startswith("▁")]
     return list(itertools.product(begin if begins else go_on, *[go_on] * (count - 1)))

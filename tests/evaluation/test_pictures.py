@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from s2s.evaluation.classification import calibration
-from s2s.tasks.pictures import (
+from s2s.tasks.figures import (
     Curve,
     class_counts_picture,
     confusion_picture,

@@ -198,10 +198,10 @@ def test_files_of_several_references_and_systems(tmp_path):
 
 def test_the_tokenizer_is_said_unless_it_is_the_usual_one(tmp_path):
     hyp, ref, said = *_files(tmp_path, hyp=WRONG, ref=CHINESE), list[str]()
-    (found,), _ = score_files([hyp], [ref], False, ["bleu"], say=said.append)
+    (found,), _ = score_files([hyp], [ref], False, ["bleu"], print_fn=said.append)
     assert found.scores["bleu"].value > 50
     assert said == [describe_tokenizer("zh", CHINESE)]
-    score_files(*([path] for path in _files(tmp_path, a=["x y"], b=["x z"])), False, ["bleu"], say=said.append)
+    score_files(*([path] for path in _files(tmp_path, a=["x y"], b=["x z"])), False, ["bleu"], print_fn=said.append)
     assert len(said) == 1
 
 

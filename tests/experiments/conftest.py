@@ -15,7 +15,7 @@ from s2s.recipe.reading import shipped
 from s2s.recipe.schema import DecodingSettings, DeviceSettings, TokenizerSettings
 from s2s.run.tasks import read
 from s2s.tasks.translation.recipe import BatchSettings, DataSettings, Recipe, TrainingSettings, ValidationSettings
-from s2s.training.devices import choose
+from s2s.training.device import select_device
 from tests.experiments.counting import Asked, Counting
 
 OPTIONS = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1, "feedforward_ratio": 2}
@@ -42,8 +42,8 @@ def contest(tmp_path):
 
     def make(models, seeds=(1,), profile="quick"):
         contestants = tuple(Contestant(kind, _recipe(kind, 400, 33_000)) for kind in models)
-        computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
-        return Contest(tmp_path, profile, contestants, tuple(seeds), computer)
+        device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
+        return Contest(tmp_path, profile, contestants, tuple(seeds), device_context)
 
     return make
 
@@ -67,7 +67,7 @@ def counting(monkeypatch, few_trials):
     conclusion = lambda *given: counting.conclusion(*given)  # noqa: E731
     experiment = Asked("memory", "How often?", counting.cells, counting.measure, conclusion, alone=True)
     monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": experiment})
-    monkeypatch.setattr(comparison, "number_for", lambda computer: 1)
+    monkeypatch.setattr(comparison, "number_for", lambda device_context: 1)
     yield counting
     torch.set_num_threads(threads)
 
@@ -137,8 +137,8 @@ def classifiers(labelled):
         base = read(labelled / "tiny.yaml")
         base = discipline_of(base).resolved(base)
         contestants = tuple(Contestant(kind, entered(kind, base, {})) for kind in models)
-        computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
-        return Contest(labelled / "contest", "quick", contestants, tuple(seeds), computer)
+        device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
+        return Contest(labelled / "contest", "quick", contestants, tuple(seeds), device_context)
 
     return make
 
@@ -147,9 +147,11 @@ def classifiers(labelled):
 def planted(tmp_path):
     """A function that makes a contest of models that are never built, for what is concluded from planted runs."""
     recipe = read(shipped()["ag_news"])
-    computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
+    device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
 
     def make(models, seeds=(1,)):
-        return Contest(tmp_path, "quick", tuple(Contestant(kind, recipe) for kind in models), tuple(seeds), computer)
+        return Contest(
+            tmp_path, "quick", tuple(Contestant(kind, recipe) for kind in models), tuple(seeds), device_context
+        )
 
     return make

@@ -21,7 +21,7 @@ from s2s.evaluation.metrics import exact_share, score
 from s2s.experiments import beginning, comparison, gradients, long_range, parallelism
 from s2s.experiments.running import machine_here
 from s2s.experiments.translating import counts_of
-from s2s.run.manifest import code
+from s2s.run.manifest import code_version
 
 MODELS = ("rnn", "mingru", "transformer")
 SEEDS = (1, 2, 3, 4)
@@ -64,7 +64,7 @@ def compared(folder: Path, *experiments: str) -> Path:
         # what is planted has as many seeds as all else
         patch.setitem(long_range.SIZES, "quick", replace(long_range.SIZES["quick"], further=0))
         # in this process, where the sizes are these
-        patch.setattr(comparison, "number_for", lambda computer: 1)
+        patch.setattr(comparison, "number_for", lambda device_context: 1)
         comparison.go_on(folder, Console(file=io.StringIO()))
     torch.set_num_threads(threads)
     return folder
@@ -100,7 +100,7 @@ def _plant(folder: Path, experiment: str, cells: dict[str, dict]) -> None:
     where = folder / "cells" / experiment
     where.mkdir(parents=True, exist_ok=True)
     for key, measured in cells.items():
-        by = {"machine": machine_here("fp32"), "code": code()}
+        by = {"machine": machine_here("fp32"), "code": code_version()}
         kept = {"measured": measured, "failed": "", "seconds": 1.0, **by}
         (where / f"{key}.json").write_text(json.dumps(kept), encoding="utf-8")
 

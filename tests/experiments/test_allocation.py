@@ -8,7 +8,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from s2s.experiments import instruments
 from s2s.experiments.instruments import bytes_of, free_bytes, peak_bytes
-from s2s.models.contract import Rows
+from s2s.models.base import BatchedState
 
 CPU = torch.device("cpu")
 
@@ -92,12 +92,12 @@ def test_an_error_inside_comes_out(capfd):
 
 
 @dataclass(frozen=True)
-class _Inner(Rows):
+class _Inner(BatchedState):
     x: Tensor
 
 
 @dataclass(frozen=True)
-class _Bundle(Rows):
+class _Bundle(BatchedState):
     layers: tuple[tuple[Tensor, ...], ...]
     inner: _Inner
     mask: Tensor

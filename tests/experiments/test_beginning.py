@@ -16,7 +16,7 @@ from s2s.report.drawing import draw
 from s2s.results import RESULT, read_result, read_summary
 from s2s.run.folder import RECIPE, check_is_run
 from s2s.run.tasks import read
-from s2s.training.precision import GradientTimes
+from s2s.training.precision import PrecisionBenchmark
 from tests.experiments.counting import TINY, begin
 
 
@@ -75,9 +75,9 @@ def test_all_models_have_the_precision_in_which_together_they_are_faster(few_tri
     def measured(trainer):
         assert torch.get_num_threads() == 1
         recurrent = any(isinstance(module, torch.nn.RNNBase) for module in trainer.model.modules())
-        return GradientTimes(*times["rnn" if recurrent else "transformer"], threads=1)
+        return PrecisionBenchmark(*times["rnn" if recurrent else "transformer"], threads=1)
 
-    monkeypatch.setattr(beginning, "measure", measured)
+    monkeypatch.setattr(beginning, "benchmark_precision", measured)
     torch.set_num_threads(2)
     for name, precision, of_transformer in (
         ("one", "bf16", (1.0, 2.0)),

@@ -13,9 +13,9 @@ from s2s.evaluation.inference import wilson
 from s2s.evaluation.significance import mcnemar
 from s2s.experiments.classification import EXPERIMENT
 from s2s.experiments.classification.conclude import compared
-from s2s.models.contract import parameter_count
+from s2s.models.base import count_parameters
 from s2s.questions import TABLES
-from s2s.run.loaded import load
+from s2s.run.inference import load
 
 CLASSES = ["World", "Sports", "Business"]
 TRUTH = np.random.default_rng(0).integers(0, 3, 200)
@@ -178,7 +178,7 @@ def test_real_runs_say_what_they_left_behind_and_again_the_same(classifiers, tmp
         run = made.folder / "runs" / f"{cell.model}-seed1"
         kept = json.loads((run / "evaluation-test.json").read_text())
         assert _findings(result, "accuracy")[cell.model].value == kept["scores"]["accuracy"]["value"]
-        assert found["parameters"] == parameter_count(load(run).model)
+        assert found["parameters"] == count_parameters(load(run).model)
         assert found["updates"] == [24, 48]
         updates = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         assert found["texts"][-1] == sum(entry.get("count", 0) for entry in updates)

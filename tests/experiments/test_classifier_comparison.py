@@ -13,7 +13,7 @@ from s2s.experiments import comparison
 from s2s.folders import COMPARISON
 from s2s.questions import TABLES
 from s2s.results import RESULT, read_result, read_summary
-from s2s.tasks.classification.task import Classification
+from s2s.tasks.classification.task import TextClassificationTask
 
 EXPERIMENTS = ("classification", "text-length")
 ASKED = ("compare", "lstm", "transformer", "--task", "tiny.yaml", "--seeds", "2", "transformer.dropout=0.2")
@@ -42,23 +42,23 @@ def _without_times(folder: Path) -> list:
 
 @pytest.fixture
 def here(labelled, monkeypatch, few_trials) -> Path:
-    monkeypatch.setattr(comparison, "number_for", lambda computer: 1)
+    monkeypatch.setattr(comparison, "number_for", lambda device_context: 1)
     return labelled
 
 
 def test_a_comparison_says_what_its_runs_left_behind_interrupted_or_not(here, monkeypatch, capsys):
     _s2s(*ASKED, "--out", "whole")
     assert "report:  whole/report.html" in capsys.readouterr().out
-    validate, calls = Classification.validate, []
+    validate, calls = TextClassificationTask.validate, []
 
-    def interrupted(self, course, log):
-        calls.append(course.trainer.update)
+    def interrupted(self, train_context, log):
+        calls.append(train_context.trainer.update)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return validate(self, course, log)
+        return validate(self, train_context, log)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Classification, "validate", interrupted)
+        patch.setattr(TextClassificationTask, "validate", interrupted)
         with pytest.raises(Stopped):
             _s2s(*ASKED, "--out", "cut")
     assert not (here / "cut" / "text-length").exists()

@@ -24,13 +24,13 @@ from s2s.experiments import beginning, comparison
 from s2s.experiments.cluster import Cluster, Nodes
 from s2s.experiments.disciplines import trained
 from s2s.experiments.whole_runs import COST
-from s2s.files import locked
+from s2s.files import file_lock
 from s2s.recipe.schema import DeviceSettings
-from s2s.run.folder import LOCK, RECIPE, alone
-from s2s.training.devices import choose
+from s2s.run.folder import LOCK, RECIPE, run_lock
+from s2s.training.device import select_device
 
 SETTINGS = DeviceSettings(kind="cpu", precision="fp32")
-HERE = choose(SETTINGS)
+HERE = select_device(SETTINGS)
 TINY = ("data.train=300", "data.validation=20", "data.test=20", "tokenizer.size=450", "batches.tokens=512")
 TINY += ("training.updates=150", "training.warmup=2", "device.precision=fp32", "device.threads=1", "device.kind=cpu")
 TINY += ("decoding.max_ratio=0.5", "decoding.max_extra=1", "validation.every=75")
@@ -57,7 +57,7 @@ def test_a_run_that_another_machine_still_holds_is_waited_for(contest, tmp_path)
     held, over = threading.Event(), []
 
     def elsewhere() -> None:
-        with locked(folder / LOCK):
+        with file_lock(folder / LOCK):
             held.set()
             time.sleep(0.3)
             (folder / COST).write_text('{"seconds": 1, "cpu_seconds": 1}')
@@ -133,7 +133,7 @@ ours = pytest.mark.filterwarnings("default")
 @pytest.mark.slow
 def test_a_node_that_is_killed_while_it_measures_changes_no_cell(two_nodes, few_trials, tmp_path, monkeypatch):
     monkeypatch.setattr(comparison.tuning, "depths_of", lambda recipe, own: ())
-    monkeypatch.setattr(comparison, "number_for", lambda computer: 1)
+    monkeypatch.setattr(comparison, "number_for", lambda device_context: 1)
     here = _begin(tmp_path / "here", "quality", "bottleneck")
     comparison.go_on(here, Console(file=io.StringIO()))
     monkeypatch.chdir(tmp_path)
@@ -176,7 +176,7 @@ def test_nodes_do_what_workers_do_and_refuse_what_they_would_do_otherwise(two_no
 
     monkeypatch.chdir(tmp_path)
     asked_to_stop = signal.getsignal(signal.SIGTERM)
-    with alone(tmp_path), Cluster(two_nodes.address):
+    with run_lock(tmp_path), Cluster(two_nodes.address):
         assert signal.getsignal(signal.SIGTERM) is asked_to_stop
         with Nodes(tmp_path, HERE, SETTINGS) as nodes:
             assert str(nodes) == "2 beside each other on 2 nodes"
@@ -208,7 +208,7 @@ def test_nodes_do_what_workers_do_and_refuse_what_they_would_do_otherwise(two_no
                 (other / ".lock").touch()
             with Nodes(other, HERE, SETTINGS) as nodes, pytest.raises(UserError, match=rf"does not share {other} and"):
                 list(nodes.each(math.sqrt, [1]))
-    with alone(tmp_path), Cluster(two_nodes.client), Nodes(tmp_path, HERE, SETTINGS) as nodes:
+    with run_lock(tmp_path), Cluster(two_nodes.client), Nodes(tmp_path, HERE, SETTINGS) as nodes:
         assert dict(nodes.each(math.sqrt, [1, 4])) == {1: 1, 4: 2}
         assert dict(nodes.each(os._exit, [1])) == {1: None}
         with pytest.raises(ValueError, match="math domain error"):

@@ -30,7 +30,7 @@ def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(c
     console = Console(file=io.StringIO())
     whole = begin(tmp_path / "whole", "rnn", "lstm")
     with monkeypatch.context() as beside:
-        beside.setattr(comparison, "number_for", lambda computer: 2)
+        beside.setattr(comparison, "number_for", lambda device_context: 2)
         comparison.go_on(whole, console)
     asked, counting.asked, counting.interrupt_at = counting.asked, [], 3
     stopped = begin(tmp_path / "stopped", "rnn", "lstm")
@@ -233,8 +233,8 @@ def test_what_a_profile_cannot_settle_is_measured_when_asked_for_and_said(
 
 def _on(monkeypatch, name: str) -> None:
     """As if this processor were that one."""
-    monkeypatch.setattr(running, "processor", lambda: name)
-    monkeypatch.setattr(comparison, "processor", lambda: name)
+    monkeypatch.setattr(running, "processor_name", lambda: name)
+    monkeypatch.setattr(comparison, "processor_name", lambda: name)
 
 
 def test_times_are_of_one_machine_and_results_name_those_that_measured_them(counting, tmp_path, monkeypatch):
@@ -286,7 +286,7 @@ def test_what_is_measured_in_fp32_is_labelled_so_in_any_comparison(counting, tmp
 def test_what_another_s2s_measured_is_told_and_times_are_of_one(counting, tmp_path, monkeypatch):
     def by(code: str) -> None:
         for module in (running, comparison, cost, measuring):
-            monkeypatch.setattr(module, "code", lambda: code)
+            monkeypatch.setattr(module, "code_version", lambda: code)
 
     _two(counting, monkeypatch)
     folder = tmp_path / "updated"
@@ -317,7 +317,7 @@ def test_who_always_fails_makes_nobody_be_measured_again(counting, tmp_path, mon
     folder = begin(tmp_path / "failing", "rnn", "gru")
     for code in ("s2s 1 at abc", "s2s 1 at def"):
         for module in (running, comparison, cost, measuring):
-            monkeypatch.setattr(module, "code", lambda code=code: code)
+            monkeypatch.setattr(module, "code_version", lambda code=code: code)
         comparison.go_on(folder, Console(file=io.StringIO()))
     assert counting.asked == [f"{model}--count--seed{s}" for model in ("rnn", "gru") for s in (1, 2)] + [
         f"gru--count--seed{s}" for s in (1, 2)

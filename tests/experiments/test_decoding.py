@@ -9,10 +9,10 @@ from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.decoding import EXPERIMENT, SIZES, Sizes
 from s2s.experiments.rounds import ROUNDS, Place, round_cells
 from s2s.results import Result
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 
 # two in name alone, so that tests do not fight for processors
-TWO = Place("2 threads", Computer(torch.device("cpu"), torch.float32), 1)
+TWO = Place("2 threads", DeviceContext(torch.device("cpu"), torch.float32), 1)
 TINY = (Sizes(1, (16, 32, 64), (8, 16, 32), 1, 1), Sizes(3, (16,), (8, 32), 1, 1))
 
 
@@ -20,8 +20,8 @@ TINY = (Sizes(1, (16, 32, 64), (8, 16, 32), 1, 1), Sizes(3, (16,), (8, 32), 1, 1
 def tiny(monkeypatch):
     """Smaller sizes for the quick profile, and a machine that is steady."""
     monkeypatch.setitem(SIZES, "quick", TINY)
-    monkeypatch.setattr(rounds, "reference", lambda computer: 0.001)
-    monkeypatch.setattr(decoding, "places", lambda computer: [TWO])
+    monkeypatch.setattr(rounds, "reference", lambda device_context: 0.001)
+    monkeypatch.setattr(decoding, "places", lambda device_context: [TWO])
     monkeypatch.setattr(decoding, "round_cells", lambda models, seconds, part: round_cells(models, seconds, part, 2))
 
 

@@ -15,16 +15,16 @@ from s2s.experiments.matching import TOLERANCE
 from s2s.experiments.trials import Trial
 from s2s.experiments.tuning import Tried, chosen, described, short_training
 from s2s.experiments.whole_runs import cost_of, pauses, prepared, prepared_texts
-from s2s.models.contract import parameter_count
+from s2s.models.base import count_parameters
 from s2s.questions import TABLES
 from s2s.recipe.installed import models
 from s2s.recipe.reading import dump, shipped
 from s2s.recipe.schema import TokenizerSettings
 from s2s.results import read_summary
-from s2s.run.loaded import load
+from s2s.run.inference import load
 from s2s.run.tasks import read
-from s2s.tasks.classification.task import Classification, build_classifier
-from s2s.training.devices import choose
+from s2s.tasks.classification.task import TextClassificationTask, build_classifier
+from s2s.training.device import select_device
 from s2s.training.tensor_files import read_tensors
 
 ROOT = Path(__file__).parents[2]
@@ -43,9 +43,9 @@ def test_every_table_has_a_discipline():
 @pytest.mark.parametrize("kind", sorted(models()))
 def test_every_classifier_enters_with_the_parameters_and_the_head_of_the_reference(ag_news, kind):
     pieces = ag_news.tokenizer.size
-    wanted = parameter_count(build_classifier(ag_news, pieces))
+    wanted = count_parameters(build_classifier(ag_news, pieces))
     found = entered(kind, ag_news, {})
-    assert abs(parameter_count(build_classifier(found, pieces)) - wanted) <= TOLERANCE * wanted
+    assert abs(count_parameters(build_classifier(found, pieces)) - wanted) <= TOLERANCE * wanted
     assert found.model.encoder_layers == ag_news.model.encoder_layers
     assert not hasattr(found.model, "decoder_layers")
     same = {"name": "", "model": None}
@@ -54,7 +54,7 @@ def test_every_classifier_enters_with_the_parameters_and_the_head_of_the_referen
     contestant = chosen(Contestant(found.name, found), Tried(losses, 1.0, None, None), 7)
     assert pickle.loads(pickle.dumps(contestant)) == contestant
     told = described(contestant, Tried(losses, 1.0, None, None))
-    assert told.parameters == parameter_count(build_classifier(found, pieces))
+    assert told.parameters == count_parameters(build_classifier(found, pieces))
     assert told.recipe == dump(contestant.recipe)
 
 
@@ -93,8 +93,8 @@ def test_translators_are_matched_by_the_vocabulary_that_there_is(contest, kind, 
     before = prepared(recipe.model_copy(update={"tokenizer": settings}))
     assert before.hashes()["training_data"] == data.hashes()["training_data"]
     blueprint = discipline_of(found).blueprint(found)
-    trainer = discipline_of(found).trainer(found, 1, choose(found.device))
-    assert parameter_count(trainer.model) == blueprint.parameters(found.model.kind, found.model)
+    trainer = discipline_of(found).trainer(found, 1, select_device(found.device))
+    assert count_parameters(trainer.model) == blueprint.parameters(found.model.kind, found.model)
     again = discipline_of(found).resolved(found)
     assert again == found
 
@@ -110,7 +110,7 @@ def test_texts_are_known_by_what_they_say(contest):
 def test_a_short_training_ends_at_the_loss_of_a_whole_run(classifiers):
     made = classifiers(["gru"])
     recipe = made.contestant("gru").recipe
-    loss, seconds = short_training(recipe, 2, made.computer)
+    loss, seconds = short_training(recipe, 2, made.device_context)
     points = list(pauses(trained(made, "gru", 2)))
     assert loss == pytest.approx(points[-1].scores["loss"], rel=1e-5)
     assert seconds > 0
@@ -121,7 +121,7 @@ def test_a_short_training_ends_at_the_loss_of_a_whole_run(classifiers):
 def test_all_models_learn_from_the_same_texts_in_the_same_order(classifiers):
     made = classifiers(["gru", "transformer"])
     recipes = [contestant.recipe for contestant in made.contestants]
-    plans = [discipline_of(recipe).trainer(recipe, 1, made.computer).groups for recipe in recipes]
+    plans = [discipline_of(recipe).trainer(recipe, 1, made.device_context).groups for recipe in recipes]
     assert all((a == b).all() for one, two in zip(*plans, strict=True) for a, b in zip(one, two, strict=True))
     assert prepared_texts(recipes[0]) is prepared_texts(recipes[1])
 
@@ -139,16 +139,16 @@ def test_a_finished_run_is_not_trained_again(classifiers, monkeypatch):
 def test_an_interrupted_run_goes_on_to_the_same_bits(classifiers, monkeypatch):
     made = classifiers(["gru"])
     whole = trained(made, "gru", 1)
-    cut = type(made)(made.folder / "cut", "quick", made.contestants, made.seeds, made.computer)
-    validate = Classification.validate
+    cut = type(made)(made.folder / "cut", "quick", made.contestants, made.seeds, made.device_context)
+    validate = TextClassificationTask.validate
 
-    def interrupted(self, course, log):
-        if course.trainer.update == 48:
+    def interrupted(self, train_context, log):
+        if train_context.trainer.update == 48:
             raise KeyboardInterrupt
-        return validate(self, course, log)
+        return validate(self, train_context, log)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Classification, "validate", interrupted)
+        patch.setattr(TextClassificationTask, "validate", interrupted)
         with pytest.raises(Stopped):
             trained(cut, "gru", 1)
     folder = trained(cut, "gru", 1)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from s2s.data.encoding import Encoded
+from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import BOS
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.gradients.jacobian import Transition, joined, parted, spectral_norm
@@ -178,7 +178,7 @@ def test_a_cut_changes_no_number(kind):
 
 
 def test_texts_are_the_corpus_end_to_end():
-    pairs = Encoded.of([[10, 11], [12], [13, 14, 15]], [[4, 5], [6, 7, 8], [9]])
+    pairs = TokenizedDataset.from_rows([[10, 11], [12], [13, 14, 15]], [[4, 5], [6, 7, 8], [9]])
     text = long_texts(pairs, count=2, length=3)
     assert text.tokens.tolist() == [[BOS, 4, 5, 6], [BOS, 9, 4, 5]]
     assert text.answer.tolist() == [7, 6]

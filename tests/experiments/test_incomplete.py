@@ -139,12 +139,12 @@ def test_a_failed_round_that_succeeds_elsewhere_takes_all_others_with_it(rounds,
         return measure(contest, cell)
 
     _asks(monkeypatch, measure=fails)
-    monkeypatch.setattr(running, "processor", lambda: "Old")
+    monkeypatch.setattr(running, "processor_name", lambda: "Old")
     folder = begin(tmp_path / "failed", "rnn", "lstm")
     _went_on(folder)
     assert len(rounds.asked) == 3
     # tried again elsewhere in vain, it makes nobody be measured again
-    monkeypatch.setattr(running, "processor", lambda: "New")
+    monkeypatch.setattr(running, "processor_name", lambda: "New")
     _went_on(folder)
     assert len(rounds.asked) == 3
     well.append(True)
@@ -241,6 +241,6 @@ def test_a_comparison_that_goes_on_on_a_gpu_asks_what_it_asked_before(counting, 
     assert beginning.begun(folder).sized_for == "cpu"
     base = beginning.task_of(folder)
     contest = comparison._planned(folder, beginning.begun(folder), base)
-    there = replace(contest, computer=replace(contest.computer, device=torch.device("cuda")))
+    there = replace(contest, device_context=replace(contest.device_context, device=torch.device("cuda")))
     assert there.sizes(sizes) == "large"
     assert replace(there, sized_for="").sizes(sizes) == "huge"

@@ -19,7 +19,7 @@ from s2s.experiments.gradients.jacobian import (
     spectral_radius,
 )
 from s2s.experiments.instruments import explicit_attention
-from s2s.models.contract import Decoder, Memory, Rows
+from s2s.models.base import BatchedState, Decoder, EncoderOutput
 from s2s.recipe.installed import models, module_of
 
 SIZE = 19
@@ -28,7 +28,7 @@ FIXED = ["conv", "gru", "gru-attention", "lstm", "lstm-attention", "mingru", "mi
 
 
 @dataclass(frozen=True)
-class Held(Rows):
+class Held(BatchedState):
     values: tuple[Tensor, ...]
     steps: int = 0
 
@@ -47,7 +47,7 @@ class Forgetful(torch.autograd.Function):
         return gradients[0] * ctx.saved_tensors[0], None
 
 
-class Diagonal(Decoder[Rows, Held]):
+class Diagonal(Decoder[BatchedState, Held]):
     """s′ = d ∘ s + token: a linear recurrence whose Jacobian is known."""
 
     def __init__(self, factors, times=torch.mul):
@@ -55,7 +55,7 @@ class Diagonal(Decoder[Rows, Held]):
         self.factors, self.times = torch.tensor(factors, dtype=torch.float64), times
 
     def start(self, memory, limit):
-        return Rows(), Held((torch.ones(len(memory.states), len(self.factors), dtype=torch.float64),))
+        return BatchedState(), Held((torch.ones(len(memory.states), len(self.factors), dtype=torch.float64),))
 
     def forward(self, context, state, tokens):
         (kept,) = state.values
@@ -66,7 +66,7 @@ class Diagonal(Decoder[Rows, Held]):
 
 def _diagonal(factors, steps=1, times=torch.mul):
     decoder = Diagonal(factors, times)
-    context, state = decoder.start(Memory(torch.zeros(2, 1, 1), torch.ones(2, 1) > 0, torch.zeros(2, 1)), steps)
+    context, state = decoder.start(EncoderOutput(torch.zeros(2, 1, 1), torch.ones(2, 1) > 0, torch.zeros(2, 1)), steps)
     return decoder, context, state, torch.arange(2 * steps).view(2, steps)
 
 

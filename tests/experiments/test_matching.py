@@ -4,7 +4,7 @@ import pytest
 
 from s2s.errors import UserError
 from s2s.experiments.matching import TOLERANCE, matched, settings_of, size_of
-from s2s.models.contract import parameter_count
+from s2s.models.base import count_parameters
 from s2s.recipe.installed import models, module_of
 
 OPTIONS = {"encoder_layers": 2, "decoder_layers": 2, "feedforward_ratio": 2, "dropout": 0.0, "max_positions": 64}
@@ -13,7 +13,7 @@ OPTIONS = {"encoder_layers": 2, "decoder_layers": 2, "feedforward_ratio": 2, "dr
 @pytest.mark.parametrize("kind", sorted(models()))
 def test_every_model_comes_to_the_wanted_size(kind):
     settings = matched(kind, 500, 200_000, OPTIONS)
-    count = parameter_count(module_of(kind).build(settings, 500, 500))
+    count = count_parameters(module_of(kind).build(settings, 500, 500))
     assert abs(count - 200_000) <= TOLERANCE * 200_000
     assert size_of(kind, settings, 500, 500) == count
 

@@ -13,11 +13,11 @@ from s2s.experiments.parallelism.seen import Seen, brent
 from s2s.experiments.rounds import ROUNDS, Place
 from s2s.questions import ROWS
 from s2s.results import Result
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 from tests.experiments.planted_rounds import SLOW, operations, planted
 
 # two in name alone, so that tests do not fight for processors
-TWO = Place("2 threads", Computer(torch.device("cpu"), torch.float32), 1)
+TWO = Place("2 threads", DeviceContext(torch.device("cpu"), torch.float32), 1)
 TINY = replace(
     SIZES["quick"],
     counted=(8, 16, 32, 64),
@@ -41,8 +41,8 @@ LAWS = {
 def tiny(monkeypatch):
     """Smaller sizes for the quick profile, and a machine that is steady and known."""
     monkeypatch.setitem(SIZES, "quick", TINY)
-    monkeypatch.setattr(rounds, "reference", lambda computer: 0.001)
-    monkeypatch.setattr(parallelism, "places", lambda computer: [Place("1 thread", computer, 1), TWO])
+    monkeypatch.setattr(rounds, "reference", lambda device_context: 0.001)
+    monkeypatch.setattr(parallelism, "places", lambda device_context: [Place("1 thread", device_context, 1), TWO])
 
 
 def _depths(found, form, what, key="depth"):
@@ -259,10 +259,10 @@ def test_nothing_is_said_of_times_where_the_machine_changed(contest):
 def _failing_beyond(monkeypatch, longest, message):
     real = parallelism.loss_of
 
-    def failing(model, pairs, form, computer):
+    def failing(model, pairs, form, device_context):
         if form.explicit and pairs.source.shape[1] > longest:
             raise RuntimeError(message)
-        return real(model, pairs, form, computer)
+        return real(model, pairs, form, device_context)
 
     monkeypatch.setattr(parallelism, "loss_of", failing)
 
@@ -282,7 +282,7 @@ def test_a_form_ends_where_memory_does(contest, tiny, monkeypatch):
 
 def test_one_thread_has_no_batches_of_a_gpus_size(contest, tiny):
     shared = contest(["rnn"])
-    where = [Place("1 thread", TWO.computer, 1), Place("CUDA", TWO.computer, 1)]
+    where = [Place("1 thread", TWO.device_context, 1), Place("CUDA", TWO.device_context, 1)]
     found = timed(shared, shared.contestant("rnn"), TINY, where)
     measured = {(point["batch"], point["place"]) for point in found["points"]}
     assert measured == {("pair", "1 thread"), ("pair", "CUDA"), ("tokens", "CUDA")}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from s2s.experiments.parallelism import EXPERIMENT, SIZES
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 from tests.experiments.planted_rounds import planted
 
 
@@ -74,7 +74,7 @@ def test_models_that_leave_the_device_without_work_are_not_ranked(contest):
 
 def test_a_gpu_is_given_larger_batches(contest):
     shared = contest(["rnn"])
-    gpu = replace(shared, computer=Computer(torch.device("cuda"), torch.float32))
+    gpu = replace(shared, device_context=DeviceContext(torch.device("cuda"), torch.float32))
     for profile in ("quick", "lecture", "definitive"):
         here, there = (replace(each, profile=profile).sizes(SIZES) for each in (shared, gpu))
         assert (here, there) == (SIZES[profile], SIZES[f"{profile} on a GPU"])

@@ -25,7 +25,7 @@ from s2s.experiments.positions.conclude import SPARED, TRAINED
 from s2s.experiments.running import keep
 from s2s.experiments.translating import counts_of, sizes_of
 from s2s.experiments.whole_runs import prepared
-from s2s.models.contract import parameter_count
+from s2s.models.base import count_parameters
 from s2s.questions import ROWS
 from s2s.recipe.installed import module_of
 from s2s.tasks.losses import pair_losses
@@ -238,7 +238,7 @@ def test_losses_by_place_add_up_to_those_of_the_texts(contest, monkeypatch):
         np.clip(longer.target_lengths - start, 0, 10).sum() for start in range(0, longer.target_lengths.max(), 10)
     ]
     assert found["start"] == list(range(0, longer.target_lengths.max(), 10))
-    whole = pair_losses(model, longer, recipe.batches, made.computer).sum()
+    whole = pair_losses(model, longer, recipe.batches, made.device_context).sum()
     assert np.dot(found["losses"], counts) == pytest.approx(whole, rel=1e-4)
 
 
@@ -247,7 +247,7 @@ def test_each_choice_has_as_many_parameters(contest):
     (cell,) = [cell for cell in EXPERIMENT.cells(made) if cell.part == "equal-learned-learned"]
     measured = EXPERIMENT.measure(made, cell)
     recipe = made.contestants[0].recipe
-    usual = parameter_count(build_model(recipe, *sizes_of(prepared(recipe))))
+    usual = count_parameters(build_model(recipe, *sizes_of(prepared(recipe))))
     assert abs(measured["parameters"] / usual - 1) < 0.05
 
 

@@ -14,9 +14,9 @@ from s2s.experiments.quality.curves import at_first_look, budgets, costs, half_r
 from s2s.experiments.quality.variations import variations
 from s2s.experiments.translating import counts_of
 from s2s.experiments.verdicts import doublings_behind
-from s2s.models.contract import parameter_count
+from s2s.models.base import count_parameters
 from s2s.questions import ROWS
-from s2s.run.loaded import load
+from s2s.run.inference import load
 
 
 def _texts(wrong, seed):
@@ -261,7 +261,7 @@ def test_real_runs_say_everything_and_again_the_same(contest, tmp_path):
     assert result.experiment == ROWS["translation quality"][1]
     assert {f.figure for f in result.findings} <= {figure.name for figure in result.figures}
     found = measured[cells[0]]
-    assert found["parameters"] == parameter_count(load(made.folder / "runs" / "gru-seed1").model)
+    assert found["parameters"] == count_parameters(load(made.folder / "runs" / "gru-seed1").model)
     assert len(found["counts"]["bleu"]) == 40
     assert found["source_use"]["exchanged"] > 0
     assert found["updates"] == [6, 12]

@@ -27,7 +27,7 @@ from s2s.experiments.reproduce.tiny import Tiny
 from s2s.experiments.reproduce.training import Budget
 from s2s.experiments.reproduce.warm_up import WarmUp
 from s2s.reproduced import RESULT, Band, read
-from s2s.run.folder import alone
+from s2s.run.folder import run_lock
 
 CHANCE = torch.Generator().manual_seed(1)
 BRIEF = Budget(updates=2, rate=0.001, every=1)
@@ -350,7 +350,7 @@ def test_the_median_over_seeds_decides():
 
 def test_two_processes_do_not_measure_in_one_folder(tmp_path):
     with (
-        alone(tmp_path),
+        run_lock(tmp_path),
         pytest.raises(UserError, match="is being measured by another process"),
     ):
         reproducing.reproduce("radius", tmp_path, 1, lambda line: None)

@@ -26,9 +26,9 @@ from s2s.experiments.rounds import (
     watched,
 )
 from s2s.experiments.running import Kept
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 
-EXACT = Computer(torch.device("cpu"), torch.float32)
+EXACT = DeviceContext(torch.device("cpu"), torch.float32)
 ONE, TWO = "1 thread", "2 threads"
 STEADY = {i: [0.001, 0.001] for i in range(8)}
 CELLS = round_cells(["a", "b"], 1.0)
@@ -40,7 +40,7 @@ def products(monkeypatch):
 
     def plan(seconds):
         left = iter(seconds)
-        monkeypatch.setattr(rounds, "reference", lambda computer: next(left))
+        monkeypatch.setattr(rounds, "reference", lambda device_context: next(left))
 
     return plan
 
@@ -122,10 +122,10 @@ def test_threads_are_given_back():
 def test_places_are_one_thread_and_all_and_a_gpu_where_there_is_one(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert [place.name for place in places(EXACT)] == ["1 thread", "2 threads"]
-    gpu = Computer(torch.device("cuda"), torch.bfloat16)
+    gpu = DeviceContext(torch.device("cuda"), torch.bfloat16)
     alone, other = places(gpu)
-    assert (alone.computer, alone.threads) == (EXACT, 1)
-    assert (other.name, other.computer) == ("CUDA", gpu)
+    assert (alone.device_context, alone.threads) == (EXACT, 1)
+    assert (other.name, other.device_context) == ("CUDA", gpu)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     assert [place.name for place in places(EXACT)] == ["1 thread"]
 

@@ -13,7 +13,7 @@ from s2s.errors import UserError
 from s2s.experiments import running
 from s2s.experiments.contest import Cell, NoSuchSize, NotForThisModel
 from s2s.experiments.running import Kept, Watch, keep, kept
-from s2s.files import explained
+from s2s.files import explain_os_error
 
 TASK = Cell("rnn", "copy", seed=3, seconds=2)
 
@@ -58,7 +58,7 @@ def test_what_a_model_cannot_do_it_is_not_asked_again_by_the_same_code(tmp_path,
     for _ in range(2):
         assert keep(tmp_path, refuse, TASK).failed == "it is too small"
     assert len(asked) == 1
-    monkeypatch.setattr(running, "code", lambda: "another")
+    monkeypatch.setattr(running, "code_version", lambda: "another")
     keep(tmp_path, refuse, TASK)
     assert len(asked) == 2
 
@@ -105,7 +105,7 @@ def full_disk_in_a_run(path):
     try:
         full_disk(path)
     except OSError as error:
-        raise explained(error) from None
+        raise explain_os_error(error) from None
 
 
 @pytest.mark.parametrize("write", [full_disk, full_disk_in_a_run])

@@ -300,7 +300,7 @@ def test_real_sizes_agree_and_nothing_is_measured_twice(contest, monkeypatch):
 
 def test_a_look_half_way_is_a_training_of_half_the_updates_and_changes_no_bit(contest):
     made = contest(["transformer"])
-    recipe, computer = made.contestants[0].recipe, made.computer
+    recipe, device_context = made.contestants[0].recipe, made.device_context
     steady = {"schedule": "constant", "updates": 6, "ema": 0.9}
     whole, half = (
         recipe.model_copy(update={"training": recipe.training.model_copy(update=steady | more)})
@@ -308,15 +308,15 @@ def test_a_look_half_way_is_a_training_of_half_the_updates_and_changes_no_bit(co
     )
     found = scaling._trained(made, whole, 1)
     assert found["half"] == scaling._trained(made, half, 1)["loss"]
-    alone = schooled(whole, prepared(whole), 1, computer)
-    loss = mean_loss(alone.model, prepared(whole).validation, whole.batches, computer)
+    alone = schooled(whole, prepared(whole), 1, device_context)
+    loss = mean_loss(alone.model, prepared(whole).validation, whole.batches, device_context)
     assert (found["loss"], found["tokens"]) == (loss, alone.tokens)
 
 
 @pytest.mark.parametrize("kind", ["gru", "transformer"])
 def test_embeddings_are_those_of_both_languages_and_the_output(contest, kind):
     recipe = contest([kind]).contestants[0].recipe
-    trainer = trainer_for(recipe, sizes_of(prepared(recipe)), prepared(recipe).train, 1, contest([kind]).computer)
+    trainer = trainer_for(recipe, sizes_of(prepared(recipe)), prepared(recipe).train, 1, contest([kind]).device_context)
     sizes = {name: p.numel() for name, p in trainer.model.named_parameters()}
     tables = sum(count for name, count in sizes.items() if "embed" in name or name.startswith("projection"))
     assert tables >= 400 * recipe.model.width

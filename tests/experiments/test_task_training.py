@@ -11,24 +11,24 @@ import pytest
 import torch
 
 from s2s.data.batches import collate
-from s2s.data.exercises import FIRST, Associative, Examples, Recall, joined
+from s2s.data.exercises import FIRST, Associative, Examples, Recall, concatenate
 from s2s.data.tokenizers import BOS, EOS, PAD
-from s2s.decoding import beam
+from s2s.decoding import beam_search
 from s2s.errors import UserError
 from s2s.experiments.long_range import learning
 from s2s.experiments.long_range.head import headed
 from s2s.experiments.long_range.learning import Budget, Lesson, Run, answers, encoded, learn, search
 from s2s.experiments.matching import settings_of
 from s2s.experiments.trials import RATES
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings
 from s2s.tasks.translation.recipe import BatchSettings
 from s2s.tasks.translation.task import mean_loss
-from s2s.training.devices import choose
+from s2s.training.device import select_device
 from s2s.training.trainer import Trainer
 
-COMPUTER = choose(DeviceSettings(kind="cpu", precision="fp32"))
+COMPUTER = select_device(DeviceSettings(kind="cpu", precision="fp32"))
 OPTIONS = {
     "heads": 2,
     "feedforward": 32,
@@ -54,7 +54,7 @@ def _brackets(count=200, seed=1, split="train"):
     """Brackets to be closed, inmost first; one, two or three."""
     chance = np.random.default_rng([seed, len(split)])
     opened = [FIRST + chance.integers(KINDS, size=(count, depth)) for depth in (1, 2, 3)]
-    return joined([Examples(each.tolist(), (KINDS + each[:, ::-1]).tolist()) for each in opened])
+    return concatenate([Examples(each.tolist(), (KINDS + each[:, ::-1]).tolist()) for each in opened])
 
 
 def _lesson(kind="gru", **changes):
@@ -94,7 +94,7 @@ def test_counted_answers_are_those_of_greedy_search(halfway):
     for source, target, right in zip(asked.sources, asked.targets, found.right, strict=True):
         batch = collate([source], [target], [0])
         limits = np.array([len(target) + 3])
-        ((best,),) = beam.search(halfway, batch.source, batch.source_valid, limits, beam.Beam(size=1))
+        ((best,),) = beam_search.search(halfway, batch.source, batch.source_valid, limits, beam_search.Beam(size=1))
         assert (list(best.tokens) == target) == right
 
 
@@ -314,8 +314,8 @@ def test_an_update_has_about_as_many_examples_as_the_budget_says(counted):
 
 
 def test_answers_that_are_no_longer_finite_are_a_failure(monkeypatch):
-    def broken(model, examples, computer):
-        return dataclasses.replace(answers(model, examples, computer), loss=float("nan"))
+    def broken(model, examples, device_context):
+        return dataclasses.replace(answers(model, examples, device_context), loss=float("nan"))
 
     monkeypatch.setattr(learning, "answers", broken)
     with pytest.raises(UserError, match="no longer finite"):
@@ -333,7 +333,7 @@ def test_the_end_must_be_written_too():
 
 @pytest.mark.parametrize("kind", ["lstm", "transformer", "conv"])
 def test_a_linear_head_answers_from_the_states_that_ask(kind):
-    found = joined([Associative().examples(distance, 6, 1) for distance in (1, 5)])
+    found = concatenate([Associative().examples(distance, 6, 1) for distance in (1, 5)])
     model = _builder(kind, Associative.pieces)()
     whole = headed(model, Associative.asking, Associative.pieces).eval()
     data = encoded(found)

@@ -5,7 +5,7 @@ import time
 import torch
 
 from s2s.experiments.instruments import Marks, flops_of_reference, reference, spent, undisturbed
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 
 CPU = torch.device("cpu")
 
@@ -31,8 +31,8 @@ def test_garbage_is_not_collected_while_time_is_measured():
 
 
 def test_the_reference_is_a_product_of_known_size_and_repeats():
-    computer = Computer(CPU, torch.float32)
-    seconds = reference(computer)
+    device_context = DeviceContext(CPU, torch.float32)
+    seconds = reference(device_context)
     # 512³ multiplications and additions are no faster than 10 TFLOP/s, no slower than 10⁸ a second
     assert 1e-5 < seconds < 3
-    assert flops_of_reference(computer) == 2 * 512**3
+    assert flops_of_reference(device_context) == 2 * 512**3

@@ -185,7 +185,7 @@ def test_the_opposite_direction_is_learned_first(contest, monkeypatch):
 def test_the_best_look_counts(contest, monkeypatch):
     monkeypatch.setitem(transfer.SIZES, "quick", TINY)
     made, looked, translated = contest(["gru"]), [], []
-    take, translator = transfer.pair_losses, translating.Translator
+    take, translator = transfer.pair_losses, translating.TextTranslator
 
     def worse_and_worse(model, data, *rest):
         looked.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
@@ -196,7 +196,7 @@ def test_the_best_look_counts(contest, monkeypatch):
         return translator(model, *rest)
 
     monkeypatch.setattr(transfer, "pair_losses", worse_and_worse)
-    monkeypatch.setattr(translating, "Translator", seen)
+    monkeypatch.setattr(translating, "TextTranslator", seen)
     found = EXPERIMENT.measure(made, EXPERIMENT.cells(made)[1])
     # two rates of three looks each, in every arm
     assert [its["losses"][0] for its in found["arms"].values()] == [1, 7, 13]

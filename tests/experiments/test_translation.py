@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.data.encoding import Encoded
+from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import EOS
 from s2s.errors import Stopped, UserError
 from s2s.experiments import disciplines, whole_runs
@@ -24,12 +24,12 @@ from s2s.experiments.translating import (
     unigram_loss,
 )
 from s2s.experiments.whole_runs import cost_of, history, pauses, prepared, seeds_of, shortened
-from s2s.models.contract import parameter_count
-from s2s.run.loaded import find_checkpoint, load
+from s2s.models.base import count_parameters
+from s2s.run.inference import find_checkpoint, load
 from s2s.tasks.losses import pair_losses
 from s2s.tasks.translation.recipe import DataSettings
-from s2s.tasks.translation.task import Translation, build_model, mean_loss
-from s2s.training.devices import Computer
+from s2s.tasks.translation.task import TranslationTask, build_model, mean_loss
+from s2s.training.device import DeviceContext
 from s2s.training.tensor_files import read_tensors
 
 
@@ -56,8 +56,8 @@ def test_a_finished_run_is_not_trained_again(contest, monkeypatch):
     assert points[-1].seconds == pytest.approx(sum(entry["seconds"] for entry in learned))
     assert points[-1].cpu_seconds == pytest.approx(sum(entry["cpu_seconds"] for entry in learned))
     # what a comparison keeps does not depend on what else the machine does
-    assert history(folder, {}, made.computer)["seconds"][-1] == round(points[-1].cpu_seconds, 3)
-    elsewhere = Computer(torch.device("meta"), torch.float32)
+    assert history(folder, {}, made.device_context)["seconds"][-1] == round(points[-1].cpu_seconds, 3)
+    elsewhere = DeviceContext(torch.device("meta"), torch.float32)
     assert history(folder, {}, elsewhere)["seconds"][-1] == round(points[-1].seconds, 3)
 
 
@@ -82,17 +82,17 @@ def test_what_all_models_learn_from_is_prepared_before_the_clock_runs(contest, c
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(contest, monkeypatch, tmp_path):
     whole = contest(["gru"])
-    cut = type(whole)(tmp_path / "cut", whole.profile, whole.contestants, whole.seeds, whole.computer)
+    cut = type(whole)(tmp_path / "cut", whole.profile, whole.contestants, whole.seeds, whole.device_context)
     first = trained(whole, "gru", 1)
-    validate = Translation.validate
+    validate = TranslationTask.validate
 
-    def interrupted(self, course, log):
-        if course.trainer.update == 12:
+    def interrupted(self, train_context, log):
+        if train_context.trainer.update == 12:
             raise KeyboardInterrupt
-        return validate(self, course, log)
+        return validate(self, train_context, log)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Translation, "validate", interrupted)
+        patch.setattr(TranslationTask, "validate", interrupted)
         with pytest.raises(Stopped):
             trained(cut, "gru", 1)
     second = trained(cut, "gru", 1)
@@ -112,7 +112,7 @@ def test_seeds_decide_and_equal_seeds_agree(contest):
     made = contest(["rnn"], seeds=(1, 2))
     recipe = made.contestant("rnn").recipe
     data = prepared(recipe)
-    runs = [schooled(shortened(recipe, 0.25), data, seed, made.computer) for seed in (1, 1, 2)]
+    runs = [schooled(shortened(recipe, 0.25), data, seed, made.device_context) for seed in (1, 1, 2)]
     weights = [torch.cat([p.flatten() for p in run.model.parameters()]) for run in runs]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
@@ -123,9 +123,11 @@ def test_a_short_training_has_the_weights_of_a_whole_run(contest):
     made = contest(["transformer"])
     recipe = made.contestant("transformer").recipe
     recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"ema": 0.9})})
-    made = type(made)(made.folder, "quick", (type(made.contestants[0])("transformer", recipe),), (1,), made.computer)
+    made = type(made)(
+        made.folder, "quick", (type(made.contestants[0])("transformer", recipe),), (1,), made.device_context
+    )
     run = load(trained(made, "transformer", 1), "last")
-    short = schooled(recipe, prepared(recipe), 1, made.computer)
+    short = schooled(recipe, prepared(recipe), 1, made.device_context)
     for (name, a), (_, b) in zip(run.model.named_parameters(), short.model.named_parameters(), strict=True):
         assert torch.equal(a, b), name
 
@@ -134,7 +136,7 @@ def test_a_run_without_a_test_set_is_tested_on_the_validation_set(contest):
     made = contest(["rnn"])
     recipe = made.contestant("rnn").recipe
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": None})})
-    made = type(made)(made.folder, "quick", (type(made.contestants[0])("rnn", recipe),), (1,), made.computer)
+    made = type(made)(made.folder, "quick", (type(made.contestants[0])("rnn", recipe),), (1,), made.device_context)
     folder, found = evaluation_of(made, "rnn", 1)
     assert found["split"] == "validation"
     assert len(found["translations"]) == 40
@@ -145,7 +147,7 @@ def test_a_model_that_cannot_translate_is_told_so(contest):
     made = contest(["rnn-tagger"])
     recipe = made.contestant("rnn-tagger").recipe
     with pytest.raises(NotForThisModel, match="cannot translate"):
-        schooled(recipe, prepared(recipe), 1, made.computer)
+        schooled(recipe, prepared(recipe), 1, made.device_context)
 
 
 def test_losses_of_pairs_add_up_to_the_mean_loss(contest):
@@ -153,17 +155,17 @@ def test_losses_of_pairs_add_up_to_the_mean_loss(contest):
     recipe = made.contestant("lstm-attention").recipe
     data = prepared(recipe)
     model = build_model(recipe, *sizes_of(data))
-    losses = pair_losses(model, data.validation, recipe.batches, made.computer)
-    mean = mean_loss(model, data.validation, recipe.batches, made.computer)
+    losses = pair_losses(model, data.validation, recipe.batches, made.device_context)
+    mean = mean_loss(model, data.validation, recipe.batches, made.device_context)
     assert losses.sum() / data.validation.target_lengths.sum() == pytest.approx(mean, rel=1e-5)
     alone = chosen_pairs(data.validation, np.array([7, 3]))
-    assert pair_losses(model, alone, recipe.batches, made.computer) == pytest.approx(losses[[7, 3]], rel=1e-4)
+    assert pair_losses(model, alone, recipe.batches, made.device_context) == pytest.approx(losses[[7, 3]], rel=1e-4)
 
 
 def test_pairs_are_chosen_and_swapped(contest):
     data = prepared(contest(["rnn"]).contestants[0].recipe).train
     found = chosen_pairs(data, np.array([5, 2]), swapped=True)
-    assert isinstance(found, Encoded)
+    assert isinstance(found, TokenizedDataset)
     assert [found.pair(0), found.pair(1)] == [data.pair(5)[::-1], data.pair(2)[::-1]]
     assert found.source_lengths.tolist() == data.target_lengths[[5, 2]].tolist()
 
@@ -185,7 +187,7 @@ def test_operations_are_about_six_for_each_parameter_and_token(contest, kind):
     data = prepared(recipe)
     model = build_model(recipe, *sizes_of(data))
     # Kaplan et al. 2020: two forward and four backward; padding costs, and embeddings that are only looked up do not
-    six = 6 * parameter_count(model)
+    six = 6 * count_parameters(model)
     assert 0.8 * six < flops_per_token(recipe, sizes_of(data), data.train) < 1.6 * six
 
 
@@ -201,7 +203,7 @@ def test_a_shorter_training_keeps_its_proportions(contest):
 def test_a_resized_model_has_the_wanted_size_and_its_other_settings(contest, kind):
     settings = contest([kind]).contestants[0].settings
     found = resized(settings, kind, (400, 400), 70_000)
-    assert abs(parameter_count(build_model_of(found)) - 70_000) <= TOLERANCE * 70_000
+    assert abs(count_parameters(build_model_of(found)) - 70_000) <= TOLERANCE * 70_000
     changed = {key for key, value in found.model_dump().items() if value != settings.model_dump()[key]}
     assert changed <= {"width", "feedforward"}
     if "feedforward" in changed:
@@ -220,13 +222,13 @@ def test_training_can_begin_with_given_weights(contest):
     made = contest(["gru"])
     recipe = made.contestants[0].recipe
     data = prepared(recipe)
-    first = schooled(recipe, data, 1, made.computer)
+    first = schooled(recipe, data, 1, made.device_context)
     start = {name: p.detach().clone() for name, p in first.model.named_parameters()}
-    trainer = trainer_for(recipe, sizes_of(data), data.train, 2, made.computer, start)
-    loss = mean_loss(trainer.model, data.validation, recipe.batches, made.computer)
-    assert loss == mean_loss(first.model, data.validation, recipe.batches, made.computer)
-    with trainer.optimization.averaged():
-        assert mean_loss(trainer.model, data.validation, recipe.batches, made.computer) == loss
+    trainer = trainer_for(recipe, sizes_of(data), data.train, 2, made.device_context, start)
+    loss = mean_loss(trainer.model, data.validation, recipe.batches, made.device_context)
+    assert loss == mean_loss(first.model, data.validation, recipe.batches, made.device_context)
+    with trainer.optimization.use_ema_weights():
+        assert mean_loss(trainer.model, data.validation, recipe.batches, made.device_context) == loss
 
 
 def test_the_data_is_prepared_once(contest):

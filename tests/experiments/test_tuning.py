@@ -363,11 +363,11 @@ def test_a_trial_learns_a_share_of_what_a_whole_training_does(contest):
     assert (short["updates"], long["updates"]) == (3, 12)
     assert long["loss"] < short["loss"]
     recipe = made.contestants[0].recipe
-    assert long["loss"] == short_training(recipe, TRIAL_SEED, made.computer)[0]
+    assert long["loss"] == short_training(recipe, TRIAL_SEED, made.device_context)[0]
     # no training that is scored is the one that chose: the best of several is a lucky one
     assert TRIAL_SEED not in made.seeds
     (run,) = (made.folder / "runs").iterdir()
-    curve = history(run, {"losses": "loss"}, made.computer)
+    curve = history(run, {"losses": "loss"}, made.device_context)
     assert "slope" not in short
     assert curve["updates"] == [4, 8, 12]
     assert long["slope"] == slope_per_doubling(curve["tokens"], curve["losses"])

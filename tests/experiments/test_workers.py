@@ -18,7 +18,7 @@ from tqdm.std import TqdmDefaultWriteLock
 
 from s2s.experiments.running import Workers, number_for
 from s2s.recipe.schema import DeviceSettings
-from s2s.training.devices import Computer, choose
+from s2s.training.device import DeviceContext, select_device
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def refused(number: int) -> None:
 
 
 def threads_after_choosing(threads: int) -> int:
-    choose(DeviceSettings(kind="cpu", precision="fp32", threads=threads))
+    select_device(DeviceSettings(kind="cpu", precision="fp32", threads=threads))
     return torch.get_num_threads()
 
 
@@ -122,14 +122,14 @@ def test_an_interruption_waits_neither_for_the_others_nor_for_those_that_have_no
 
 def test_one_process_for_each_thread_and_on_a_gpu_for_4_gib_of_its_memory(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
-    assert number_for(Computer(torch.device("cpu"), torch.float32)) == 6
-    assert number_for(Computer(torch.device("mps"), torch.float32)) == 1
+    assert number_for(DeviceContext(torch.device("cpu"), torch.float32)) == 6
+    assert number_for(DeviceContext(torch.device("mps"), torch.float32)) == 1
     for gib, number in ((3, 1), (11, 2), (140, 6)):
         there = SimpleNamespace(total_memory=gib * 2**30)
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device, there=there: there)
-        assert number_for(Computer(torch.device("cuda"), torch.float32)) == number
+        assert number_for(DeviceContext(torch.device("cuda"), torch.float32)) == number
     monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
-    assert number_for(Computer(torch.device("cuda"), torch.float32)) == 8
+    assert number_for(DeviceContext(torch.device("cuda"), torch.float32)) == 8
 
 
 def test_progress_bars_leave_nothing_behind_when_their_process_is_taken_down():

@@ -11,13 +11,13 @@ from s2s.experiments.workload import (
     built,
     fitting,
     generated,
+    is_out_of_memory,
     loss_of,
     other_forms,
-    out_of_memory,
     states_of,
     texts,
 )
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 
 CPU = torch.device("cpu")
 MODELS = ["rnn", "lstm", "mingru", "conv", "transformer", "lstm-attention"]
@@ -89,17 +89,17 @@ def test_matrix_products_grow_with_the_batch(make):
     model, counts = make("transformer"), []
     for rows in (1, 3):
         with counted_flops() as flops:
-            backward(loss_of(model, texts(rows, 8, 8, CPU), UNFUSED, Computer(CPU, torch.float32)), UNFUSED)
+            backward(loss_of(model, texts(rows, 8, 8, CPU), UNFUSED, DeviceContext(CPU, torch.float32)), UNFUSED)
         counts.append(flops.get_total_flops())
     assert counts[1] == 3 * counts[0]
 
 
 def test_only_a_lack_of_memory_is_one():
-    assert out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
-    assert out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 10 bytes"))
-    assert out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
-    assert out_of_memory(RuntimeError("CUDA error: out of memory\nCompile with `TORCH_USE_CUDA_DSA`"))
-    assert not out_of_memory(RuntimeError("shapes do not fit"))
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 10 bytes"))
+    assert is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
+    assert is_out_of_memory(RuntimeError("CUDA error: out of memory\nCompile with `TORCH_USE_CUDA_DSA`"))
+    assert not is_out_of_memory(RuntimeError("shapes do not fit"))
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**58)
-    assert out_of_memory(caught.value)
+    assert is_out_of_memory(caught.value)

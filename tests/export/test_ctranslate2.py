@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from s2s.data.tokenizers import Tokenizer, train_pair
-from s2s.decoding.translator import Translator, max_output_lengths
+from s2s.decoding.generate import TextTranslator, max_output_lengths
 from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import DecodingSettings, TokenizerSettings
 
@@ -109,7 +109,7 @@ def test_ctranslate2_greedy_translations_equal_those_of_the_model(decoding, lear
 
     settings, model = learned
     save(model, settings, (tokenizer,), tmp_path, "float32")
-    translator = Translator(model, tokenizer, tokenizer, DecodingSettings(beam=1, **decoding))
+    translator = TextTranslator(model, tokenizer, tokenizer, DecodingSettings(beam=1, **decoding))
     engine = ctranslate2.Translator(str(tmp_path), compute_type="float32", intra_threads=1)
     names, translations = vocabulary(tokenizer), set()
     lines = [*(line for line in LINES if line.strip()), "home runs the cat", "god", "that a dog a small sees"]

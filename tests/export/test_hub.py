@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from s2s.cli.main import commands
 from s2s.errors import UserError
 from s2s.export.hub import card
-from s2s.run.loaded import evaluate, load
+from s2s.run.inference import evaluate, load
 from s2s.run.tasks import read
 from s2s.training.checkpoint import digest_of_weights
 
@@ -90,17 +90,17 @@ def test_the_card_says_what_the_run_scored_and_where_it_ends(small, folder):
 def test_the_card_tells_of_every_evaluation_of_its_checkpoint_and_refuses_a_damaged_one(small, tmp_path):
     run = tmp_path / "small"
     shutil.copytree(small, run)
-    evaluate(run).keep()
+    evaluate(run).save()
     whole = (run / "evaluation-test.json").read_text(encoding="utf-8")
     for text in ("[]", '{"checkpoint": ', '{"checkpoint": "0000060", "run": "a", "summary": []}'):
         (run / "evaluation-validation.json").write_text(text)
         # two evaluations at once write a file each, and one that was cut short harms no other
-        evaluate(run).keep()
+        evaluate(run).save()
         with pytest.raises(UserError, match=r"evaluation-validation\.json:.*\n  → evaluate the run again"):
             card(load(run), [])
     assert (run / "evaluation-test.json").read_text(encoding="utf-8") == whole
     told = [evaluation.summary()["summary"]["told"] for evaluation in (evaluate(run), evaluate(run, "validation"))]
-    evaluate(run, "validation").keep()
+    evaluate(run, "validation").save()
     text = card(load(run), [])
     assert all(one.removeprefix(str(run)) in text for one in told)
     # scores of another checkpoint are not this one's

@@ -17,7 +17,7 @@ from torch import nn
 
 from s2s.data.tokenizers import BOS
 from s2s.errors import UserError
-from s2s.models.contract import Classifier
+from s2s.models.base import Classifier
 from s2s.models.masked_lm import MaskedLM
 from s2s.models.patches import ImageShape, read_images
 from s2s.recipe.installed import models, module_of

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from s2s.run.folder import opened
-from s2s.run.loaded import line_translator
+from s2s.run.folder import open_run
+from s2s.run.inference import line_translator
 from tests.export.showing import ROOT, run_page
 
 pytest.importorskip("ctranslate2")
@@ -25,7 +25,7 @@ def test_export_page_commands_and_code_run(small, tmp_path, monkeypatch):
     assert {"translate-ct2", "translate-int8", "translate-onnx", "translate-hub"} <= written
 
     translator, _ = line_translator(
-        opened(small, ["decoding.beam=1", "decoding.max_ratio=0.001", "decoding.max_extra=19"]), 1
+        open_run(small, ["decoding.beam=1", "decoding.max_ratio=0.001", "decoding.max_extra=19"]), 1
     )
     (ours,) = translator.translate(["The small dog sees a cat."])
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(encoding="utf-8"), re.DOTALL)

@@ -60,7 +60,7 @@ def main() -> None:
     """Prints as JSON how each life ended, how many cells there are, and which differ."""
     kills.load()
     # one process measures, one rate is tried: both have tests of their own
-    comparison.number_for = lambda computer: 1
+    comparison.number_for = lambda device_context: 1
     trials.RATES, trials.LOWEST, trials.HIGHEST = (0.004,), 0.004, 0.004
     # nobody looks at the page, and drawing it takes as long as a training
     drawing.draw = lambda folder: folder / "report.html"

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import models, module_of
 
 SIZE = 23

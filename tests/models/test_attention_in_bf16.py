@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from s2s.nn.precision import products_in
+from s2s.nn.precision import autocast_matmul
 
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
@@ -17,7 +17,7 @@ def test_short_sources_are_read_by_products_and_a_softmax(precision, fresh, batc
         return kernel(*asked, **how)
 
     monkeypatch.setattr(functional, "scaled_dot_product_attention", counted)
-    with torch.no_grad(), products_in(precision, torch.device("cpu")):
+    with torch.no_grad(), autocast_matmul(precision, torch.device("cpu")):
         model(*batch)
     if precision == torch.bfloat16:
         assert not called

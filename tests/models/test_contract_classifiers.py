@@ -7,22 +7,22 @@ import pytest
 import torch
 
 from s2s.data.batches import collate_sources
-from s2s.data.examples import LabelledBatch
-from s2s.models.contract import Classifier
-from s2s.nn.pooling import Kind
+from s2s.data.dataset import LabelledBatch
+from s2s.models.base import Classifier
+from s2s.nn.pooling import PoolingKind
 from s2s.recipe.installed import encoder_settings, models, module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.classification.data import LabelledTexts
 from s2s.tasks.classification.recipe import ClassificationTraining, TextBatchSettings
-from s2s.tasks.labelled import class_probabilities, classification_loss
-from s2s.training.devices import choose
+from s2s.tasks.classification_base import class_probabilities, classification_loss
+from s2s.training.device import select_device
 from s2s.training.tensor_files import load_weights, save_weights
 from s2s.training.trainer import Trainer, mean_loss
 
 SIZE, CLASSES = 23, 3
 KINDS = sorted(models())
-POOLINGS = get_args(Kind)
-COMPUTER = choose(DeviceSettings(kind="cpu", precision="fp32"))
+POOLINGS = get_args(PoolingKind)
+COMPUTER = select_device(DeviceSettings(kind="cpu", precision="fp32"))
 
 
 class Rows:
@@ -36,7 +36,7 @@ class Rows:
         return [self._rows[i] for i in indices]
 
 
-def _build(kind: str, pooling: Kind = "summary", seed: int = 0, dropout: float = 0.1) -> Classifier:
+def _build(kind: str, pooling: PoolingKind = "summary", seed: int = 0, dropout: float = 0.1) -> Classifier:
     torch.manual_seed(seed)
     settings = encoder_settings(kind)
     options = {"kind": kind, "dropout": dropout} | ({"width": 16} if "width" in settings.model_fields else {})
@@ -151,7 +151,7 @@ def test_the_loss_is_the_mean_of_minus_the_logarithm_of_the_probability():
 def test_unequal_micro_batches_are_one_big_batch():
     texts = [_separable() for _ in range(2)]
     texts[0].settings = TextBatchSettings(tokens=60 * 12, max_length=12)
-    texts[1].wanted = 1000
+    texts[1].examples_per_step = 1000
     updates = []
     for examples in texts:
         training = ClassificationTraining(updates=20, warmup=2, clip=None)
@@ -160,7 +160,7 @@ def test_unequal_micro_batches_are_one_big_batch():
         assert len(trainer.groups) == 1
         updates.append(next(trainer.updates(1)))
     one, many = updates
-    assert len(texts[1].plan(1, 0)) > 1
+    assert len(texts[1].make_batches(1, 0)) > 1
     assert one.count == many.count == len(texts[0])
     assert many.loss == pytest.approx(one.loss, rel=1e-5)
     assert many.gradient_norm == pytest.approx(one.gradient_norm, rel=1e-4)
@@ -173,7 +173,7 @@ def test_an_update_has_as_many_batches_in_each_epoch_also_after_resuming(wanted)
     # in any order, texts of such lengths make 15, 13 and 12 batches
     batches = TextBatchSettings(tokens=100, max_length=42, padding="batch")
     texts = LabelledTexts(Rows(rows), generator.integers(0, 3, 60), batches, examples_per_update=wanted)
-    assert [len(texts.plan(1, epoch)) for epoch in range(3)] == [15, 13, 12]
+    assert [len(texts.make_batches(1, epoch)) for epoch in range(3)] == [15, 13, 12]
     training = ClassificationTraining(updates=100, warmup=2, schedule="constant")
     whole, again = (
         Trainer(_build("transformer"), texts, classification_loss(0.0), training, SeedSettings(), COMPUTER)

@@ -4,33 +4,33 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.data.encoding import Encoded
+from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import BOS, EOS
-from s2s.decoding.beam import Beam, search
-from s2s.models.contract import Seq2Seq
+from s2s.decoding.beam_search import Beam, search
+from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
-from s2s.training.devices import choose
+from s2s.training.device import select_device
 from s2s.training.trainer import Trainer
 
 
 @pytest.fixture(scope="module")
-def pairs() -> Encoded:
+def pairs() -> TokenizedDataset:
     generator = np.random.default_rng(0)
-    return Encoded.of(
+    return TokenizedDataset.from_rows(
         *([generator.integers(4, 23, generator.integers(1, 9)).tolist() for _ in range(40)] for _ in range(2))
     )
 
 
-def _trainer(model: Seq2Seq, pairs: Encoded, precision: str = "fp32", rate: float = 0.001) -> Trainer:
+def _trainer(model: Seq2Seq, pairs: TokenizedDataset, precision: str = "fp32", rate: float = 0.001) -> Trainer:
     return translation_trainer(
         model,
         pairs,
         TrainingSettings(updates=20, warmup=2, learning_rate=rate, ema=0.9),
         BatchSettings(tokens=60),
         SeedSettings(),
-        choose(DeviceSettings(kind="cpu", precision=precision)),
+        select_device(DeviceSettings(kind="cpu", precision=precision)),
     )
 
 

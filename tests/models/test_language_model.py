@@ -8,7 +8,7 @@ from torch import Tensor
 
 from s2s.data.tokenizers import BOS
 from s2s.errors import UserError
-from s2s.models.language_model import LanguageModel, places_in_documents
+from s2s.models.language_model import LanguageModel, document_positions
 from s2s.recipe.installed import build_language_model, language_settings, models
 
 SIZE = 23
@@ -135,5 +135,5 @@ def test_tied_or_not_as_the_recipe_says():
 
 def test_places_count_from_the_document_s_beginning():
     begin = torch.tensor([[1, 0, 0, 1, 0], [0, 0, 1, 1, 0]], dtype=torch.bool)
-    places = places_in_documents(begin, torch.tensor([7, 2]))
+    places = document_positions(begin, torch.tensor([7, 2]))
     assert places.tolist() == [[0, 1, 2, 0, 1], [2, 3, 0, 0, 1]]

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 from s2s.errors import UserError
-from s2s.models.contract import Classifier
+from s2s.models.base import Classifier
 from s2s.models.patches import ImageShape, PatchTable, patches, read_images
 from s2s.recipe.installed import encoder_settings, models, module_of
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import models, module_of
 from s2s.training.loss import cross_entropy
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from s2s.errors import UserError
-from s2s.models.contract import parameter_count
+from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build
 
 
@@ -104,8 +104,8 @@ def test_fused_and_explicit_attention_give_the_same_model(norm):
 @pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("target", 2), ("none", 3)])
 def test_tying_leaves_one_two_or_three_tables(tie, tables):
     model = build(_settings(tie=tie), 30, 30)
-    rest = parameter_count(build(_settings(tie="all"), 30, 30)) - 30 * 16
-    assert parameter_count(model) == rest + tables * 30 * 16
+    rest = count_parameters(build(_settings(tie="all"), 30, 30)) - 30 * 16
+    assert count_parameters(model) == rest + tables * 30 * 16
 
 
 def test_tying_all_needs_one_vocabulary():

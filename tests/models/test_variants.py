@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from s2s.models.contract import Classifier, parameter_count
+from s2s.models.base import Classifier, count_parameters
 from s2s.models.transformer import EncoderSettings, Settings, build, build_encoder
 from s2s.nn.attention import Attention
 
@@ -127,7 +127,7 @@ def test_what_each_variant_costs_in_parameters():
     k, h, inner, layers = 16, 4, 24, 4
 
     def added(**changes) -> int:
-        return parameter_count(build(_settings(**changes), SIZE, SIZE)) - parameter_count(
+        return count_parameters(build(_settings(**changes), SIZE, SIZE)) - count_parameters(
             build(_settings(), SIZE, SIZE)
         )
 

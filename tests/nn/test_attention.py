@@ -24,8 +24,8 @@ def test_fused_attention_is_explicit_attention(case):
     targets, sources, mask = case
     fused, explicit = _attention("fused"), _attention("explicit")
     torch.testing.assert_close(
-        fused(targets, *fused.keys_and_values(sources), mask),
-        explicit(targets, *explicit.keys_and_values(sources), mask),
+        fused(targets, *fused.project_keys_values(sources), mask),
+        explicit(targets, *explicit.project_keys_values(sources), mask),
         atol=1e-10,
         rtol=0,
     )
@@ -41,7 +41,7 @@ def test_our_attention_with_copied_weights_is_that_of_torch(case):
         theirs.in_proj_bias.copy_(torch.cat([p.bias for p in projections]))
         theirs.out_proj.weight.copy_(ours.output.weight)
         theirs.out_proj.bias.copy_(ours.output.bias)
-    key, value = ours.keys_and_values(sources)
+    key, value = ours.project_keys_values(sources)
     read, weights = theirs(targets, sources, sources, ~mask[:, 0, 0], average_attn_weights=False)
     torch.testing.assert_close(ours(targets, key, value, mask), read)
     torch.testing.assert_close(ours.weights(targets, key, mask), weights)
@@ -53,18 +53,18 @@ def test_our_attention_with_copied_weights_is_that_of_torch(case):
 )
 def test_auto_takes_what_was_measured_to_be_faster(monkeypatch, precision, sources, fused):
     query, key = torch.randn(1, 2, 3, 2, dtype=precision), torch.randn(1, 2, sources, 2, dtype=precision)
-    expected = Attention(4, 2, 0.0, "fused" if fused else "explicit").read(query, key, key, None)
+    expected = Attention(4, 2, 0.0, "fused" if fused else "explicit").attend(query, key, key, None)
     # the other way is shut
     shut = (attention, "attention_weights") if fused else (functional, "scaled_dot_product_attention")
     monkeypatch.setattr(*shut, None)
-    assert torch.equal(Attention(4, 2, 0.0, "auto").read(query, key, key, None), expected)
+    assert torch.equal(Attention(4, 2, 0.0, "auto").attend(query, key, key, None), expected)
 
 
 @pytest.mark.parametrize("implementation", ["fused", "explicit"])
 def test_a_causal_mask_that_is_not_written_out_is_the_one_that_is(case, implementation):
     _, states, _ = case
     attention = _attention(implementation)
-    offers = attention.keys_and_values(states)
+    offers = attention.project_keys_values(states)
     matrix = causal_mask(7, 7, states.device)[None, None]
     torch.testing.assert_close(
         attention(states, *offers, "causal"), attention(states, *offers, matrix), atol=1e-12, rtol=0
@@ -75,7 +75,7 @@ def test_a_causal_mask_that_is_not_written_out_is_the_one_that_is(case, implemen
 def test_weights_sum_to_one_over_real_sources_and_padding_gets_none(case):
     targets, sources, mask = case
     attention = _attention("auto")
-    weights = attention.weights(targets, attention.keys_and_values(sources)[0], mask)
+    weights = attention.weights(targets, attention.project_keys_values(sources)[0], mask)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5).double())
     assert weights[1, ..., 4:].abs().max() == 0
 
@@ -101,10 +101,10 @@ def test_the_causal_mask_of_later_steps_is_the_end_of_the_whole_mask():
 def test_attention_dropout_acts_in_training_only(case, implementation):
     targets, sources, mask = case
     plain, dropping = _attention(implementation), _attention(implementation, dropout=0.5)
-    expected = plain(targets, *plain.keys_and_values(sources), mask)
-    assert not torch.allclose(dropping(targets, *dropping.keys_and_values(sources), mask), expected)
+    expected = plain(targets, *plain.project_keys_values(sources), mask)
+    assert not torch.allclose(dropping(targets, *dropping.project_keys_values(sources), mask), expected)
     dropping.eval()
-    torch.testing.assert_close(dropping(targets, *dropping.keys_and_values(sources), mask), expected)
+    torch.testing.assert_close(dropping(targets, *dropping.project_keys_values(sources), mask), expected)
 
 
 def _grouped(groups: int | None, size: int | None = None) -> Attention:
@@ -116,7 +116,8 @@ def test_as_many_heads_of_keys_as_of_queries_is_plain_attention_to_the_bit(case)
     targets, sources, mask = case
     plain, grouped = _grouped(None), _grouped(4)
     assert torch.equal(
-        plain(targets, *plain.keys_and_values(sources), mask), grouped(targets, *grouped.keys_and_values(sources), mask)
+        plain(targets, *plain.project_keys_values(sources), mask),
+        grouped(targets, *grouped.project_keys_values(sources), mask),
     )
 
 
@@ -134,13 +135,13 @@ def test_grouped_queries_are_plain_attention_whose_keys_and_values_are_tied(case
                 group = head // (4 // groups)
                 theirs.weight[head * wide : (head + 1) * wide] = own.weight[group * wide : (group + 1) * wide]
                 theirs.bias[head * wide : (head + 1) * wide] = own.bias[group * wide : (group + 1) * wide]
-    offered = ours.keys_and_values(sources)
+    offered = ours.project_keys_values(sources)
     assert offered[0].shape[1] == offered[1].shape[1] == groups
     torch.testing.assert_close(
-        ours(targets, *offered, mask), tied(targets, *tied.keys_and_values(sources), mask), atol=1e-12, rtol=0
+        ours(targets, *offered, mask), tied(targets, *tied.project_keys_values(sources), mask), atol=1e-12, rtol=0
     )
     torch.testing.assert_close(
-        ours.weights(targets, offered[0], mask), tied.weights(targets, tied.keys_and_values(sources)[0], mask)
+        ours.weights(targets, offered[0], mask), tied.weights(targets, tied.project_keys_values(sources)[0], mask)
     )
 
 
@@ -157,4 +158,4 @@ def test_wide_heads_are_the_sum_of_single_heads_of_the_whole_width(case):
         )
         looks = attention_weights(query[:, None], key[:, None], mask)[:, 0]
         total = total + looks @ value @ wide.output.weight[:, rows].T
-    torch.testing.assert_close(wide(targets, *wide.keys_and_values(sources), mask), total, atol=1e-12, rtol=0)
+    torch.testing.assert_close(wide(targets, *wide.project_keys_values(sources), mask), total, atol=1e-12, rtol=0)

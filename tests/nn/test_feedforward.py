@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from s2s.nn.layers import FeedForward, norm_of
+from s2s.nn.layers import FeedForward, build_norm
 
 
 def test_swiglu_is_the_published_formula_in_loops():
@@ -41,7 +41,7 @@ def test_a_gate_adds_a_third_matrix_and_the_others_begin_as_without_it():
 
 def test_the_norm_of_the_mean_square_is_its_formula():
     torch.manual_seed(0)
-    norm, x = norm_of("rms", 4), torch.randn(2, 3, 4) + 5
+    norm, x = build_norm("rms", 4), torch.randn(2, 3, 4) + 5
     norm.requires_grad_(False)
     norm.weight.normal_()
     for row in x.flatten(0, 1):
@@ -53,5 +53,5 @@ def test_the_norm_of_the_mean_square_is_its_formula():
 
 def test_the_norm_of_the_mean_square_keeps_a_mean_that_the_other_takes_away():
     x = torch.tensor([[3.0, 3.0, 3.0, 3.0]])
-    assert norm_of("layer", 4)(x).abs().max() == 0
-    torch.testing.assert_close(norm_of("rms", 4)(x), torch.ones(1, 4), atol=1e-5, rtol=0)
+    assert build_norm("layer", 4)(x).abs().max() == 0
+    torch.testing.assert_close(build_norm("rms", 4)(x), torch.ones(1, 4), atol=1e-5, rtol=0)

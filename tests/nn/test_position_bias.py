@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from s2s.nn.attention import Attention, biased, causal_mask
-from s2s.nn.positions import Alibi, RelativeBuckets, Rotary, alibi_slopes, buckets
+from s2s.nn.attention import Attention, add_bias_to_mask, causal_mask
+from s2s.nn.positions import Alibi, RelativeBuckets, Rotary, alibi_slopes, distance_buckets
 
 
 def _rotary(size: int) -> Rotary:
@@ -103,7 +103,7 @@ def _bucket(distance: int, bidirectional: bool, count: int = 32, farthest: int =
 @pytest.mark.parametrize("both", [True, False])
 def test_buckets_are_those_of_the_published_formula(both):
     distances = torch.arange(-300, 301)
-    found = buckets(distances, both)
+    found = distance_buckets(distances, both)
     assert found.tolist() == [_bucket(distance, both) for distance in distances.tolist()]
     assert set(found.tolist()) == set(range(32)) - ({16} if both else set())
 
@@ -131,16 +131,16 @@ def test_the_bias_of_the_newest_targets_is_the_end_of_the_whole_bias(make):
 def test_a_biased_mask_is_minus_infinity_where_nobody_may_look_and_the_bias_elsewhere():
     bias = Alibi(2, "encoder")(4, 4)
     padded = torch.tensor([[True] * 4, [True] * 2 + [False] * 2])[:, None, None, :]
-    masked = biased(padded, bias)
+    masked = add_bias_to_mask(padded, bias)
     assert torch.equal(masked[0], bias)
     assert torch.equal(masked[1, ..., :2], bias[..., :2])
     assert masked[1, ..., 2:].max() == float("-inf")
     seen = causal_mask(4, 4, bias.device)
-    causal = biased("causal", bias)[0]
+    causal = add_bias_to_mask("causal", bias)[0]
     assert torch.equal(causal[:, seen], bias[:, seen])
     assert causal[:, ~seen].max() == float("-inf")
-    assert torch.equal(biased(None, bias)[0], bias)
-    assert biased("causal", None) == "causal"
+    assert torch.equal(add_bias_to_mask(None, bias)[0], bias)
+    assert add_bias_to_mask("causal", None) == "causal"
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
@@ -148,9 +148,9 @@ def test_fused_attention_with_a_bias_is_explicit_attention(dtype):
     torch.manual_seed(2)
     query, key, value = (torch.randn(2, 3, 5, 4).to(dtype) for _ in range(3))
     padded = torch.tensor([[True] * 5, [True] * 2 + [False] * 3])[:, None, None, :]
-    mask = biased(padded, RelativeBuckets(3, 2, "encoder").double()(5, 5))
+    mask = add_bias_to_mask(padded, RelativeBuckets(3, 2, "encoder").double()(5, 5))
     fused, explicit = (
-        Attention(12, 3, 0.0, kind).read(query, key, value.to(mask.dtype) if kind == "explicit" else value, mask)
+        Attention(12, 3, 0.0, kind).attend(query, key, value.to(mask.dtype) if kind == "explicit" else value, mask)
         for kind in ("fused", "explicit")
     )
     torch.testing.assert_close(

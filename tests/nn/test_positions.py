@@ -6,7 +6,7 @@ from torch import nn
 
 from s2s.errors import UserError
 from s2s.nn.embeddings import Embedding, sinusoids
-from s2s.nn.positions import Rotary, lengthen
+from s2s.nn.positions import Rotary, extend_positions
 
 
 def test_sinusoids_are_the_published_formula():
@@ -57,11 +57,11 @@ def test_lengthened_tables_are_those_that_texts_would_make_grow():
     parts.append(Rotary(4))
     tokens, asked = torch.tensor([[3, 4, 5]]), torch.randn(1, 2, 3, 4)
     before = [*(part(tokens) for part in parts[:3]), parts[3](asked, 0)]
-    assert lengthen(parts, 700) == 2
+    assert extend_positions(parts, 700) == 2
     for found, expected in zip([*(part(tokens) for part in parts[:3]), parts[3](asked, 0)], before, strict=True):
         assert torch.equal(found, expected)
     assert torch.equal(parts[0].table, sinusoids(700, 8))
     assert torch.equal(parts[3].table, sinusoids(700, 4))
     # what is long enough stays
-    lengthen(parts, 300)
+    extend_positions(parts, 300)
     assert len(parts[0].table) == 700

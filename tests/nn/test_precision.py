@@ -8,7 +8,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from s2s.nn import precision as precision_room
-from s2s.nn.precision import ByOneDNN, products_in, slow_in_fp32
+from s2s.nn.precision import UseOneDNNForLinear, autocast_matmul, slow_in_fp32
 
 CPU = torch.device("cpu")
 
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 def test_a_weight_is_cast_once(around, precision):
     torch.manual_seed(1)
     layer, x = torch.nn.Linear(8, 16, bias=False), torch.randn(3, 8)
-    with around(), products_in(precision, CPU), profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen:
+    with around(), autocast_matmul(precision, CPU), profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen:
         found = [layer(x) for _ in range(5)]
     casts = sum(event.count for event in seen.key_averages() if event.key == "aten::copy_")
     # what is read is cast each time
@@ -40,12 +40,12 @@ def test_onednn_and_torch_agree_on_linear_layers(bias):
         for given in (x, x.transpose(0, -2)):
             with torch.inference_mode():
                 expected = layer(given)
-                with ByOneDNN(), profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen:
+                with UseOneDNNForLinear(), profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen:
                     found = layer(given)
             torch.testing.assert_close(found, expected)
             assert "mkldnn::_linear_pointwise" in {event.key for event in seen.key_averages()}
     # other precisions are torch's
-    with torch.inference_mode(), ByOneDNN():
+    with torch.inference_mode(), UseOneDNNForLinear():
         assert layer.double()(torch.zeros(2, 24, dtype=torch.float64)).dtype == torch.float64
 
 
@@ -56,7 +56,7 @@ def test_products_are_onednns_where_torchs_are_slow_and_nothing_is_learned(slow,
     for around in (contextlib.nullcontext, torch.no_grad, torch.inference_mode):
         with (
             around(),
-            products_in(torch.float32, CPU),
+            autocast_matmul(torch.float32, CPU),
             profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen,
         ):
             layer(x)

@@ -13,7 +13,7 @@ def test_a_residual_is_its_formula(before):
     norm, change, x = nn.LayerNorm(4), nn.Linear(4, 4), torch.randn(2, 3, 4)
     residual = Residual(norm, nn.Identity(), before)
     torch.testing.assert_close(residual(x, change), x + change(norm(x)) if before else norm(x + change(x)))
-    torch.testing.assert_close(residual.read(x), norm(x) if before else x)
+    torch.testing.assert_close(residual.branch_input(x), norm(x) if before else x)
 
 
 def test_what_is_dropped_is_the_change_alone():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ruamel.yaml.error import YAMLError
 
-from s2s.errors import UserError, check_regular, told
+from s2s.errors import UserError, check_regular, format_message
 from s2s.recipe.installed import models, module_of
 from s2s.recipe.page import read_page, read_value
 from s2s.recipe.wording import near_files
@@ -65,13 +65,13 @@ def test_only_near_names_are_suggested_whatever_they_end_in():
 
 
 def test_a_message_is_bounded_and_can_be_seen():
-    assert told("a: b\n  → c") == "a: b\n  → c"
-    assert told("\x1b[31mred\x00") == "\\x1b[31mred\\x00"
-    long = told("is " + "x" * 100_000 + ", expected y")
+    assert format_message("a: b\n  → c") == "a: b\n  → c"
+    assert format_message("\x1b[31mred\x00") == "\\x1b[31mred\\x00"
+    long = format_message("is " + "x" * 100_000 + ", expected y")
     assert len(long) < 1_100
     assert long.startswith("is xxx")
     assert long.endswith("x, expected y")
-    many = told("\n".join(map(str, range(500)))).split("\n")
+    many = format_message("\n".join(map(str, range(500)))).split("\n")
     assert many[:2] == ["0", "1"]
     assert len(many) == 30
     assert many[-1] == "… and 471 more lines"

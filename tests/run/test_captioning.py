@@ -16,13 +16,13 @@ from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
 from s2s.evaluation.metrics import scores
 from s2s.run import training
-from s2s.run.folder import opened_together
-from s2s.run.loaded import evaluate, load, score_together
+from s2s.run.folder import open_runs
+from s2s.run.inference import evaluate, load, score_together
 from s2s.run.tasks import read
+from s2s.tasks.base import EvaluationOptions
 from s2s.tasks.captioning import task
 from s2s.tasks.captioning.data import CaptionSource
 from s2s.tasks.captioning.evaluation import METRICS, facts_told
-from s2s.tasks.contract import Scoring
 from s2s.training.logger import RunLog
 
 RECIPE = """
@@ -90,7 +90,7 @@ def test_right_captions_have_all_facts_and_turned_ones_are_exact(trained):
 
 def test_a_stopped_and_resumed_run_ends_in_the_same_bits(place, monkeypatch):
     straight, _ = _train("run.dir=straight")
-    noted = RunLog.update
+    noted = RunLog.log_step
 
     def stop(log: RunLog, update) -> None:
         noted(log, update)
@@ -169,14 +169,14 @@ def test_scoring_again_gives_the_same_and_runs_are_compared_on_the_same_images(t
     run, _ = trained
     other, _ = _train("training.updates=4", "validation.every=4", "training.warmup=1", "stem.kind=patches")
     before = (run / "evaluation-test.json").read_text()
-    runs = opened_together([run, other], [], {})
-    _, comparisons = score_together(runs, Scoring(), None, print)
+    runs = open_runs([run, other], [], {})
+    _, comparisons = score_together(runs, EvaluationOptions(), None, print)
     assert (run / "evaluation-test.json").read_text() == before
     assert [each.metric for each in comparisons] == [name for name in METRICS for _ in range(2)]
     greedy = evaluate(run, "validation", overrides=["decoding.beam=1"], keep=False)
     assert (greedy.beam, len(greedy.captions)) == (1, 8)
     with pytest.raises(UserError, match="different test sets"):
-        score_together([opened_together([run], ["data.test=5"], {})[0], runs[1]], Scoring(), None, print)
+        score_together([open_runs([run], ["data.test=5"], {})[0], runs[1]], EvaluationOptions(), None, print)
     assert load(run).recipe.decoding.beam == 2
 
 
@@ -248,8 +248,8 @@ def test_captions_beyond_the_positions_that_a_model_has_are_left_out_where_their
     run, _ = _train(*few, "model.decoder_positions=learned", "model.max_positions=10", "run.dir=few")
     loaded = load(run)
     part = CaptionSource(loaded.recipe.data).part("test")
-    examples = task.TASK.read(loaded, part)
-    assert 0 < examples.left_out < len(examples)
+    examples = task.TASK.examples_for_inference(loaded, part)
+    assert 0 < examples.num_skipped < len(examples)
     asked = CliRunner().invoke(commands, ["diagnose", str(run)], standalone_mode=False)
     assert not isinstance(asked.exception, UserError), asked.exception
     assert "learned positions" not in asked.output

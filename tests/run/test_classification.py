@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 import s2s
 from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
-from s2s.run.loaded import evaluate, load
+from s2s.run.inference import evaluate, load
 from s2s.run.tasks import read
-from s2s.tasks.classification.task import TASK, Classification
-from s2s.tasks.labelled import LabelledEvaluation
+from s2s.tasks.classification.task import TASK, TextClassificationTask
+from s2s.tasks.classification_base import ClassificationEvaluation
 
 CLASSES = ["World", "Sports", "Business"]
 TOPICS = {"World": "peace vote treaty war", "Sports": "goal match team coach", "Business": "bank stock oil profit"}
@@ -189,19 +189,19 @@ def test_runs_are_scored_again_and_compared_on_the_same_texts(folder, capsys):
     assert len(json.loads((folder / "runs/tiny/evaluation-validation.json").read_text())["truth"]) == 30
     other = evaluate(folder / "runs/gru", overrides=[f"data.test={folder / 'train.tsv'}"], keep=False)
     with pytest.raises(UserError, match=r"different test sets"):
-        LabelledEvaluation.compare([evaluate(folder / "runs/tiny", keep=False), other])
+        ClassificationEvaluation.compare([evaluate(folder / "runs/tiny", keep=False), other])
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(folder, monkeypatch):
-    validate = Classification.validate
+    validate = TextClassificationTask.validate
 
-    def interrupted(self, course, log):
-        if course.trainer.update == 16:
+    def interrupted(self, train_context, log):
+        if train_context.trainer.update == 16:
             raise KeyboardInterrupt
-        return validate(self, course, log)
+        return validate(self, train_context, log)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Classification, "validate", interrupted)
+        patch.setattr(TextClassificationTask, "validate", interrupted)
         with pytest.raises(Stopped):
             _s2s("train", "tiny.yaml", "run.dir=cut")
     _s2s("train", "cut", "--resume")

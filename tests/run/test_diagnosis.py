@@ -16,9 +16,9 @@ from s2s.cli.main import commands
 from s2s.diagnosis.report import self_test
 from s2s.diagnosis.self_tests import RESUME, run_self_tests
 from s2s.nn.precision import PrecisionError
-from s2s.run.folder import opened
-from s2s.run.loaded import load
-from s2s.tasks.translation.task import Translation
+from s2s.run.folder import open_run
+from s2s.run.inference import load
+from s2s.tasks.translation.task import TranslationTask
 from s2s.training.trainer import Trainer
 
 PAIRS = """
@@ -97,7 +97,7 @@ def test_diagnose_passes_a_sound_run_and_changes_no_file(run, tmp_path):
 
 
 def _self_test(run: Path, names=None):
-    found = opened(run)
+    found = open_run(run)
     return self_test(found, load(found), "test", names=names)
 
 
@@ -111,14 +111,14 @@ def broken(monkeypatch):
     """Breaks every model that is built from now on."""
 
     def breaks(change) -> None:
-        build = Translation.build
+        build = TranslationTask.build
 
         def built(task, recipe, tokenizers):
             model = build(task, recipe, tokenizers)
             change(model)
             return model
 
-        monkeypatch.setattr(Translation, "build", built)
+        monkeypatch.setattr(TranslationTask, "build", built)
 
     return breaks
 
@@ -191,7 +191,7 @@ def test_gradient_self_test_tolerates_the_kinks_of_many_relus(seed):
     def loss(model, batch):
         return model(batch.vectors).logsumexp(dim=1).sum(), None
 
-    run = SimpleNamespace(computer=SimpleNamespace(device=torch.device("cpu")), model=model, recipe=None)
+    run = SimpleNamespace(device_context=SimpleNamespace(device=torch.device("cpu")), model=model, recipe=None)
     tested = SimpleNamespace(
         run=run, rows=range(3), batch_of=lambda rows: _Batch(seed), task=SimpleNamespace(loss=lambda recipe: loss)
     )
@@ -334,9 +334,9 @@ def test_words_that_training_never_had_are_told(run, tmp_path):
 
 def test_a_search_that_keeps_too_little_is_told(run, tmp_path, monkeypatch):
     # as if the search had found something worse than the reference for each wrong sentence
-    from s2s.decoding import translator
+    from s2s.decoding import generate
 
-    search = translator.search
+    search = generate.search
 
     def worse(model, source, valid, limits, beam, pieces, before_step):
         return [
@@ -344,7 +344,7 @@ def test_a_search_that_keeps_too_little_is_told(run, tmp_path, monkeypatch):
             for found in search(model, source, valid, limits, beam, pieces, before_step)
         ]
 
-    monkeypatch.setattr(translator, "search", worse)
+    monkeypatch.setattr(generate, "search", worse)
     found = _signs(run, tmp_path, "--split", "validation", "--examples", "30")
     assert "search errors" in found
     assert "decoding.beam above 3" in found["search errors"]["remedy"]

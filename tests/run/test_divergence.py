@@ -10,7 +10,7 @@ from torch import nn
 
 from s2s.cli.main import commands
 from s2s.errors import UserError
-from s2s.training.divergence import astray, check_sound
+from s2s.training.divergence import check_divergence, is_diverged
 
 RECIPE = """
 name: tiny
@@ -47,7 +47,7 @@ def _check(folder, losses, choices=100, weight=1.0):
     model = nn.Linear(2, 2)
     with torch.no_grad():
         model.weight[1, 1] = weight
-    check_sound(folder, model, math.log(choices))
+    check_divergence(folder, model, math.log(choices))
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_a_weight_that_exploded_is_named_whatever_the_loss(tmp_path, weight):
 
 
 def test_no_sign_is_no_words():
-    assert astray(nn.Linear(2, 2), 0.1, 4.6) == ""
+    assert is_diverged(nn.Linear(2, 2), 0.1, 4.6) == ""

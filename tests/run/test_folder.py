@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from s2s.cli.main import commands
 from s2s.errors import UserError
-from s2s.run.folder import alone, check_free
+from s2s.run.folder import check_free, run_lock
 from s2s.run.tasks import read
 
 RECIPE = """
@@ -85,7 +85,7 @@ def test_an_empty_folder_and_a_link_to_one_are_filled_not_replaced(folder, monke
 
 
 def test_only_one_process_trains_a_run(folder):
-    with alone(folder / "runs/tiny"):
+    with run_lock(folder / "runs/tiny"):
         for words in (("runs/tiny", "--resume"), ("tiny.yaml", "--overwrite")):
             with pytest.raises(UserError, match=r"runs/tiny: is being trained by another process"):
                 _s2s("train", *words)

@@ -14,13 +14,13 @@ from safetensors.torch import load_file
 
 from s2s.errors import Stopped, UserError
 from s2s.run import training
-from s2s.run.folder import opened, opened_together
-from s2s.run.loaded import evaluate, load, score_together
+from s2s.run.folder import open_run, open_runs
+from s2s.run.inference import evaluate, load, score_together
 from s2s.run.tasks import read
-from s2s.tasks.classify_lines import classified
-from s2s.tasks.contract import Scoring
+from s2s.tasks.base import EvaluationOptions
+from s2s.tasks.classification_base import ClassificationEvaluation
+from s2s.tasks.classify_lines import classify_lines
 from s2s.tasks.images.task import TASK
-from s2s.tasks.labelled import LabelledEvaluation
 from s2s.training.logger import RunLog
 
 RECIPE = """
@@ -106,7 +106,7 @@ def test_other_models_read_the_patches_in_their_order(place, kind):
 def test_a_stopped_and_resumed_run_ends_in_the_same_bits(place, monkeypatch):
     brief = ("training.updates=30", "validation.every=10")
     straight, _ = _train("run.dir=straight", *brief)
-    noted = RunLog.update
+    noted = RunLog.log_step
 
     def stop(log: RunLog, update) -> None:
         noted(log, update)
@@ -128,8 +128,8 @@ def test_scoring_again_gives_the_same_and_runs_are_compared_on_the_same_images(p
     folders = [_train(f"training.updates={count}", f"run.dir=run-{count}")[0] for count in (5, 20)]
     (Path("images") / "train-images-idx3-ubyte").unlink()
     before = (folders[1] / "evaluation-test.json").read_text()
-    runs = opened_together(folders, [], {})
-    evaluations, comparisons = score_together(runs, Scoring(), None, print)
+    runs = open_runs(folders, [], {})
+    evaluations, comparisons = score_together(runs, EvaluationOptions(), None, print)
     assert (folders[1] / "evaluation-test.json").read_text() == before
     right = [np.array(e.predicted) == np.array(e.truth) for e in evaluations]
     assert comparisons[1].test.only_second == (right[1] & ~right[0]).sum()
@@ -138,11 +138,11 @@ def test_scoring_again_gives_the_same_and_runs_are_compared_on_the_same_images(p
     turned = [2 - number for number in first.truth]
     other = replace(second, classes=second.classes[::-1], truth=turned, digest="of other numbers")
     with pytest.raises(UserError, match=r"has the classes upper, lower, nothing, .* has nothing, lower, upper"):
-        LabelledEvaluation.compare([first, other])
+        ClassificationEvaluation.compare([first, other])
     labels = Path("images/t10k-labels-idx1-ubyte")
     labels.write_bytes(labels.read_bytes()[:-1] + bytes([(labels.read_bytes()[-1] + 1) % 3]))
     with pytest.raises(UserError, match="different test sets"):
-        LabelledEvaluation.compare([evaluations[0], evaluate(folders[1], keep=False)])
+        ClassificationEvaluation.compare([evaluations[0], evaluate(folders[1], keep=False)])
 
 
 def test_files_get_the_answers_of_the_test_set(trained, tmp_path, monkeypatch):
@@ -154,7 +154,7 @@ def test_files_get_the_answers_of_the_test_set(trained, tmp_path, monkeypatch):
         Image.fromarray(pixels[row]).save(f"{row}.png")
     answers = TASK.probabilities(load(run), ["0.png", "1.png", "2.png"])
     assert answers == pytest.approx(np.array(found["probabilities"][:3]), abs=1e-5)
-    lines = list(classified(TASK, load(run), [["0.png", "", "2.png"]], True, print, False, print))
+    lines = list(classify_lines(TASK, load(run), [["0.png", "", "2.png"]], True, print, False, print))
     assert lines[1] == ""
     assert [line.split("\t")[0] for line in lines[::2]] == [found["classes"][found["predicted"][row]] for row in (0, 2)]
     assert lines[0].split("\t")[1] == f"upper={answers[0, 0]:.4f}"
@@ -164,10 +164,10 @@ def test_files_get_the_answers_of_the_test_set(trained, tmp_path, monkeypatch):
 
 def test_pixels_are_read_as_they_were_learned(trained):
     run, _ = trained
-    for asked in (lambda changes: training.resume(run, Console(quiet=True), changes), lambda c: opened(run, c)):
+    for asked in (lambda changes: training.resume(run, Console(quiet=True), changes), lambda c: open_run(run, c)):
         with pytest.raises(UserError, match=r"data.mean was \[.* when it was trained"):
             asked(["data.mean=[0.1]"])
-    assert opened(run, ["data.root=elsewhere", "data.test=null"]).recipe.data.root.endswith("elsewhere")
+    assert open_run(run, ["data.root=elsewhere", "data.test=null"]).recipe.data.root.endswith("elsewhere")
 
 
 def test_mistakes_are_answered_before_anything_is_made(place):

@@ -12,8 +12,8 @@ from s2s.data.phrasebook import phrases
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.run.folder import TOKENIZER
-from s2s.run.loaded import find_checkpoint, load
-from s2s.run.pretrained import Beginning, begin_with, open_source
+from s2s.run.inference import find_checkpoint, load
+from s2s.run.init_from import Initialization, initialize_from, open_pretrained
 from s2s.run.tasks import read, task_of
 from s2s.run.training import resume, train
 from s2s.training.tensor_files import read_tensors
@@ -120,15 +120,15 @@ def two(folder) -> Path:
     return _train(folder, "translated", *pieces, run="apart")[0]
 
 
-def _began(folder: Path, name: str, *overrides: str) -> tuple[Any, Beginning, dict[str, torch.Tensor]]:
+def _began(folder: Path, name: str, *overrides: str) -> tuple[Any, Initialization, dict[str, torch.Tensor]]:
     """What a training would begin with: the recipe, the beginning, and the model's tensors."""
     recipe = cast(Any, read(folder / f"{name}.yaml", overrides))
-    source = open_source(recipe)
+    source = open_pretrained(recipe)
     assert source is not None
-    recipe = source.adapt(recipe)
+    recipe = source.adapt_recipe(recipe)
     task_of(recipe).check(recipe)
     model = task_of(recipe).build(recipe, source.tokenizers)
-    beginning = begin_with(model, recipe, source, None)
+    beginning = initialize_from(model, recipe, source, None)
     return recipe, beginning, dict(model.named_parameters())
 
 
@@ -140,7 +140,7 @@ def test_all_of_a_run_with_two_vocabularies_is_taken_each_for_its_side(folder, t
     there = read_tensors(find_checkpoint(two, None) / "model.safetensors")
     assert {name: tensor.tolist() for name, tensor in found.items()} == {n: t.tolist() for n, t in there.items()}
     said: list[str] = []
-    beginning.introduce(said.append)
+    beginning.log_summary(said.append)
     assert "  tokenizers  taken over: 60 and 60 pieces (word)" in said
 
 
@@ -151,7 +151,7 @@ def test_one_table_of_two_vocabularies_is_refused_when_they_are_taken_over(folde
 
 def test_settings_of_the_decoder_that_differ_are_told_where_it_is_taken(folder, two):
     said: list[str] = []
-    _began(folder, "translated", f"init_from={two}", "init.parts=all", "model.decoder_positions=rope")[1].introduce(
+    _began(folder, "translated", f"init_from={two}", "init.parts=all", "model.decoder_positions=rope")[1].log_summary(
         said.append
     )
     assert "  differs     model.decoder_positions is rope, there sinusoidal" in said

@@ -21,17 +21,17 @@ from rich.console import Console
 from s2s.cli.main import commands
 from s2s.data.tokenizers import BOS, train
 from s2s.errors import UserError
-from s2s.interpretability.causal import CausalReader
-from s2s.interpretability.figure import inspection_picture
-from s2s.interpretability.inspection import Focus, Inspection
-from s2s.interpretability.page import page
+from s2s.inspection.causal import CausalReader
+from s2s.inspection.figure import inspection_picture
+from s2s.inspection.inspection import Inspection, InspectionRequest
+from s2s.inspection.page import page
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import PieceSettings
 from s2s.run import training
-from s2s.run.folder import opened
-from s2s.run.loaded import load, look_into
+from s2s.run.folder import open_run
+from s2s.run.inference import inspect_input, load
 from s2s.run.tasks import read
-from s2s.tasks.contract import Task
+from s2s.tasks.base import Task
 from s2s.tasks.language_model.task import TASK as LANGUAGE
 from s2s.tasks.masked_lm.task import TASK
 from s2s.tasks.translation.task import TASK as TRANSLATION
@@ -69,7 +69,7 @@ def world(tmp_path_factory) -> Path:
 
 
 def _found(world: Path, run: str, *inputs: str, **focus) -> Inspection:
-    return look_into(opened(world / "runs" / run), Focus(inputs, **focus))
+    return inspect_input(open_run(world / "runs" / run), InspectionRequest(inputs, **focus))
 
 
 class Page(HTMLParser):
@@ -124,7 +124,7 @@ def test_an_example_of_the_runs_own_is_shown_with_all_that_its_model_has(world, 
     data = json.loads(shown.data)["examples"][0]
     assert [maps["kind"] for maps in data["attention"]] == [maps.kind for maps in example.attention]
     assert json.loads(found.to_json())["examples"][0]["walk"]["place"] == example.walk.place
-    assert inspection_picture(found, Focus()).axes
+    assert inspection_picture(found, InspectionRequest()).axes
 
 
 def test_what_users_write_is_text_on_the_page_and_no_markup(world):
@@ -139,7 +139,7 @@ def test_what_users_write_is_text_on_the_page_and_no_markup(world):
         assert "7 * 7" in shown.text
         pieces = json.loads(shown.data)["examples"][0]["attention"][0]["rows"]
         assert pieces == list(found.examples[0].attention[0].rows)
-        inspection_picture(found, Focus()).draw_without_rendering()
+        inspection_picture(found, InspectionRequest()).draw_without_rendering()
 
 
 def test_letters_that_the_font_lacks_are_boxes_and_no_warnings(world, tmp_path):
@@ -189,30 +189,30 @@ def test_a_masked_word_is_read_as_a_blank_is(world):
     run = load(world / "runs/m")
     tokenizer = train(["text number one two three"] * 3, PieceSettings(kind="word", size=20), "shared")
     words = replace(run, model=TASK.build(run.recipe, (tokenizer,)).eval(), tokenizers=(tokenizer,))
-    blank = TASK.inspect(words, Focus(("text ___ one",))).examples[0]
+    blank = TASK.inspect(words, InspectionRequest(("text ___ one",))).examples[0]
     assert list(blank.attention[0].rows) == ["▁text", "___", "▁one", "</s>"]
     for word in ("number", "two"):
-        masked = TASK.inspect(words, Focus((f"text {word} one",), word=word)).examples[0]
+        masked = TASK.inspect(words, InspectionRequest((f"text {word} one",), word=word)).examples[0]
         assert masked.output == blank.output
         assert list(masked.attention[0].rows) == list(blank.attention[0].rows)
         for found, expected in zip(masked.saliency, blank.saliency, strict=True):
             np.testing.assert_array_equal(found.weights, expected.weights)
     # of two texts nothing is masked: the word itself is compared
-    two = TASK.inspect(words, Focus(("text number one", "number three")))
+    two = TASK.inspect(words, InspectionRequest(("text number one", "number three")))
     assert [example.attention[0].rows.count("___") for example in two.examples] == [0, 0]
     with pytest.raises(UserError, match="is no word to name"):
-        TASK.inspect(words, Focus(("text",), word="</s>"))
+        TASK.inspect(words, InspectionRequest(("text",), word="</s>"))
 
 
 def test_a_blank_in_an_example_of_the_corpus_is_text(world):
     run = load(world / "runs/m")
     # more pieces than are read, of a tokenizer that can fill no blank
     for text in ("a ___ of text", f"{'text ' * 100}___ and ___"):
-        found = TASK.inspect(run, Focus(part=datasets.Dataset.from_dict({"text": [text]}))).examples[0]
+        found = TASK.inspect(run, InspectionRequest(part=datasets.Dataset.from_dict({"text": [text]}))).examples[0]
         assert text.startswith(found.source.removesuffix(" …"))
         assert "_" in found.attention[0].rows or found.source != text
     with pytest.raises(UserError, match="single bytes"):
-        TASK.inspect(run, Focus(("a ___ of text",)))
+        TASK.inspect(run, InspectionRequest(("a ___ of text",)))
 
 
 def test_gradients_of_a_translation_add_up_to_what_each_piece_has_from_the_source(world):
@@ -223,7 +223,7 @@ def test_gradients_of_a_translation_add_up_to_what_each_piece_has_from_the_sourc
 
 
 def test_of_a_long_text_the_page_shows_the_beginning_and_the_json_all(world, monkeypatch):
-    monkeypatch.setattr("s2s.interpretability.page._MOST", 200)
+    monkeypatch.setattr("s2s.inspection.page._MOST", 200)
     found = _found(world, "c", "a text that is longer than that")
     data = json.loads(Page(page(found)).data)["examples"][0]
     assert data["cut"] == 10
@@ -237,7 +237,7 @@ def test_what_a_model_has_not_is_left_out(world, kind, kinds):
     module = module_of(kind)
     recipe = run.recipe.model_copy(update={"model": module.Settings(kind=kind, width=8)})
     other = replace(run, recipe=recipe, model=TRANSLATION.build(recipe, run.tokenizers).eval())
-    found = TRANSLATION.inspect(other, Focus(("a text", "no text"), output="ein"))
+    found = TRANSLATION.inspect(other, InspectionRequest(("a text", "no text"), output="ein"))
     for example in found.examples:
         assert [maps.kind for maps in example.attention] == kinds
         assert example.walk is None
@@ -247,10 +247,10 @@ def test_what_a_model_has_not_is_left_out(world, kind, kinds):
     assert found.word.looked == [[], []]
     text = page(found)
     assert ('id="walk"' in text, "This model has none." in text) == (False, not kinds)
-    assert inspection_picture(found, Focus()).axes
+    assert inspection_picture(found, InspectionRequest()).axes
     if kinds:
         with pytest.raises(UserError, match="no layer 9"):
-            inspection_picture(found, Focus(layer=9))
+            inspection_picture(found, InspectionRequest(layer=9))
 
 
 @pytest.mark.parametrize("ending", ["html", "json", "png", ""])
@@ -265,7 +265,7 @@ def test_a_layer_or_head_that_is_not_there_is_refused_whatever_is_shown(world, t
     ):
         recipe = run.recipe.model_copy(update={"model": module_of(kind).Settings(kind=kind, width=8)})
         other = replace(run, recipe=recipe, model=TRANSLATION.build(recipe, run.tokenizers).eval())
-        monkeypatch.setattr("s2s.run.loaded.ready", lambda *_, other=other: other)
+        monkeypatch.setattr("s2s.run.inference.ready", lambda *_, other=other: other)
         words = ["inspect", str(world / "runs/t"), "a text", "--translation", "ein", *shown, *asked]
         with pytest.raises(UserError, match=said) if said else nullcontext():
             CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False)
@@ -275,7 +275,7 @@ def test_a_layer_or_head_that_is_not_there_is_refused_whatever_is_shown(world, t
 def test_a_task_without_an_answer_refuses_in_words(world):
     run = load(world / "runs/c")
     with pytest.raises(UserError, match="nothing to look into where the task is classification"):
-        Task.inspect(None, run, Focus())
+        Task.inspect(None, run, InspectionRequest())
 
 
 def test_a_language_model_read_as_an_encoder_is_the_language_model(world):
@@ -296,9 +296,9 @@ def test_a_language_model_read_as_an_encoder_is_the_language_model(world):
         # what was put in the place of its vectors is gone again
         torch.testing.assert_close(reader(tokens, valid).states, model(tokens))
         other = replace(run, recipe=recipe, model=model)
-        example = LANGUAGE.inspect(other, Focus((text,))).examples[0]
+        example = LANGUAGE.inspect(other, InspectionRequest((text,))).examples[0]
         scores = model.logits(tokens)[0, -1]
-        assert example.output == run.tokenizers[0].pieces([int(scores.argmax())])[0]
+        assert example.output == run.tokenizers[0].tokens([int(scores.argmax())])[0]
         integrated = example.saliency[1]
         assert integrated.difference <= 0.005 * abs(integrated.weights.sum()) + 1e-4
         assert [maps.kind for maps in example.attention] == ([] if kind == "gru" else ["decoder"])
@@ -339,4 +339,4 @@ def test_of_an_image_with_a_caption_each_piece_looks_at_patches(world, tmp_path)
     assert again.output == example.output
     assert again.walk.word == "1,2"
     np.testing.assert_allclose(again.attention[2].weights, example.attention[2].weights, atol=1e-6)
-    inspection_picture(found, Focus()).draw_without_rendering()
+    inspection_picture(found, InspectionRequest()).draw_without_rendering()

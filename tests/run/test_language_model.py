@@ -14,26 +14,26 @@ from scipy.stats import chisquare
 
 from s2s.cli.evaluate import evaluate as evaluate_command
 from s2s.cli.generate import generate
-from s2s.data.encoding import encode_texts
 from s2s.data.phrasebook import phrases
+from s2s.data.tokenized import encode_texts
 from s2s.data.tokenizers import BOS, EOS, PAD, UNK
 from s2s.data.tokenizers import train as train_pieces
 from s2s.diagnosis.report import self_test
 from s2s.errors import UserError
 from s2s.models.language_model import LanguageModel
 from s2s.recipe.schema import DeviceSettings, PieceSettings
-from s2s.run.folder import opened
-from s2s.run.inspection import inspected
-from s2s.run.loaded import evaluate, load
+from s2s.run.data_check import inspected
+from s2s.run.folder import open_run
+from s2s.run.inference import evaluate, load
 from s2s.run.tasks import read
 from s2s.run.training import resume, train
-from s2s.tasks.contract import Loaded
+from s2s.tasks.base import LoadedModel
 from s2s.tasks.language_model.data import Windows
-from s2s.tasks.language_model.generation import Sampling, Writing, drawn, generated, growing, write
+from s2s.tasks.language_model.generation import Sampling, Writing, generate_texts, grow_text, sample, write
 from s2s.tasks.language_model.induction import recall
 from s2s.tasks.language_model.scoring import LanguageScores, measure, size_of, spans
-from s2s.tasks.language_model.task import LanguageModelling
-from s2s.training.devices import choose
+from s2s.tasks.language_model.task import LanguageModelTask
+from s2s.training.device import select_device
 
 RECIPE = """
 name: tiny
@@ -58,7 +58,7 @@ def run(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def loaded(run) -> Loaded:
+def loaded(run) -> LoadedModel:
     return load(run)
 
 
@@ -82,7 +82,7 @@ def test_what_is_scored_is_minus_the_log_of_the_product_over_each_document(run, 
         held = [min(sums, key=lambda text: abs(sums[text] - nats)) for nats in part.nats]
         assert [sums[text] for text in held] == pytest.approx(part.nats, abs=1e-3)
         assert part.bytes == sum(len(text.encode()) + 1 for text in held) == part.pieces
-    scores = found.main_scores()
+    scores = found.headline_metrics()
     assert scores["bits_per_byte"] == pytest.approx(found.total / math.log(2) / found.bytes)
     assert scores["perplexity"] == pytest.approx(math.exp(found.total / found.pieces))
     assert sum(span.loss * span.pieces for span in found.spans) == pytest.approx(found.total, rel=1e-5)
@@ -98,7 +98,7 @@ def test_two_runs_are_tested_on_the_same_documents(run):
     # of the 2⁸ ways in which eight documents may change places, none but all and none is as far apart
     assert worse.p_value == pytest.approx(2 / 2**8, abs=0.003)
     assert same.bits_per_byte.low < same.bits_per_byte.value < same.bits_per_byte.high
-    assert same.bits_per_byte.value == pytest.approx(found.main_scores()["bits_per_byte"])
+    assert same.bits_per_byte.value == pytest.approx(found.headline_metrics()["bits_per_byte"])
     with pytest.raises(UserError, match="different test sets"):
         LanguageScores.compare([found, replace(found, digest="x")])
     # one file in other documents has the same digest
@@ -122,7 +122,7 @@ def test_long_documents_are_read_through_windows_that_move_on(loaded):
     text = " ".join(phrase.source for phrase in phrases("train", 12, seed=9))
     pieces = encode_texts(datasets.Dataset.from_dict({"text": [text]}), loaded.tokenizers[0])
     row = [BOS, *pieces.rows(np.array([0]))[0].tolist(), EOS]
-    found = measure(loaded.model, Windows(pieces, 24, 10, 256), choose(loaded.recipe.device))
+    found = measure(loaded.model, Windows(pieces, 24, 10, 256), select_device(loaded.recipe.device))
     total, done = 0.0, 1
     for first in range(0, len(row), 10):
         seen = torch.tensor([row[first : first + 24]])
@@ -171,22 +171,22 @@ def test_greedy_writing_takes_the_best_piece_of_a_whole_reading(loaded):
             break
         written.append(int(scores.argmax()))
     asked = Writing(Sampling(temperature=0), len(written) - len(prompt))
-    assert generated(loaded, "The man", asked) == [loaded.tokenizers[0].decode(written)]
+    assert generate_texts(loaded, "The man", asked) == [loaded.tokenizers[0].decode(written)]
 
 
 def test_several_texts_are_each_of_them_alone_and_the_growing_one_is_the_first(loaded):
     asked = Writing(Sampling(), 12, count=3, seed=5)
-    together = generated(loaded, "The", asked)
+    together = generate_texts(loaded, "The", asked)
     assert len(set(together)) == 3
-    assert generated(loaded, "The", replace(asked, count=2)) == together[:2]
+    assert generate_texts(loaded, "The", replace(asked, count=2)) == together[:2]
     for number, text in enumerate(together):
         chance = asked.chances(0)[number]
         prompt = loaded.tokenizers[0].encode("The")
-        alone = [p for (p,) in write(loaded.model, prompt, Sampling(), 12, [chance], loaded.computer)]
+        alone = [p for (p,) in write(loaded.model, prompt, Sampling(), 12, [chance], loaded.device_context)]
         assert loaded.tokenizers[0].decode([*prompt, *alone]) == text
-    assert "".join(growing(loaded, "The", asked)) == together[0]
-    assert generated(loaded, "The", replace(asked, seed=6)) != together
-    assert generated(loaded, "The", asked, number=1) != together
+    assert "".join(grow_text(loaded, "The", asked)) == together[0]
+    assert generate_texts(loaded, "The", replace(asked, seed=6)) != together
+    assert generate_texts(loaded, "The", asked, number=1) != together
 
 
 def test_pieces_are_drawn_as_often_as_the_softmax_says(loaded):
@@ -195,7 +195,7 @@ def test_pieces_are_drawn_as_often_as_the_softmax_says(loaded):
     shares = Sampling(temperature=0.8).probabilities(scores.clone())
     torch.testing.assert_close(shares[0], expected)
     chance = np.random.default_rng(1)
-    found = [drawn(shares.numpy(), [chance])[0] for _ in range(20_000)]
+    found = [sample(shares.numpy(), [chance])[0] for _ in range(20_000)]
     counts = np.bincount(found, minlength=12)
     there = expected.numpy() > 0
     assert counts[~there].sum() == 0
@@ -251,8 +251,8 @@ class _Repeating(torch.nn.Module):
 
 
 def test_the_probe_of_recall_knows_who_repeats():
-    computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
-    found = recall(_Repeating(40), 40, 12, 5, 1, computer)
+    device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
+    found = recall(_Repeating(40), 40, 12, 5, 1, device_context)
     assert found.first == pytest.approx([math.log(40)] * 12)
     assert found.second[1:] == pytest.approx([0.0] * 11, abs=1e-6)
     # the first repeated piece cannot be told: it follows the last one of the first half, which has come only once
@@ -305,8 +305,8 @@ def test_learned_positions_end_somewhere(run, tmp_path):
     short = load(again)
     room = 40 - len(short.tokenizers[0].encode("The man"))
     with pytest.raises(UserError, match=f"lower --max-tokens to {room},"):
-        generated(short, "The man", Writing(Sampling(), room + 1))
-    generated(short, "The man", Writing(Sampling(), room))
+        generate_texts(short, "The man", Writing(Sampling(), room + 1))
+    generate_texts(short, "The man", Writing(Sampling(), room))
     with pytest.raises(UserError, match=r"scoring\.context is 64"):
         evaluate(again, overrides=["scoring.context=64"])
     with pytest.raises(UserError, match=r"batches\.length is 64"):
@@ -326,7 +326,7 @@ INCREMENTAL = "incremental decoding = teacher forcing"
 
 
 def _self_test(run: Path, overrides=(), names=None):
-    found = opened(run, overrides)
+    found = open_run(run, overrides)
     return {result.name: result for result in self_test(found, load(found), "test", names=names).results}
 
 
@@ -347,14 +347,14 @@ def test_self_tests_pass_for_language_models(run, kind, tmp_path, monkeypatch):
 
 
 def _broken(monkeypatch, hook) -> None:
-    build = LanguageModelling.build
+    build = LanguageModelTask.build
 
     def built(task, recipe, tokenizers):
         model = build(task, recipe, tokenizers)
         model.decoder.register_forward_hook(hook)
         return model
 
-    monkeypatch.setattr(LanguageModelling, "build", built)
+    monkeypatch.setattr(LanguageModelTask, "build", built)
 
 
 def test_self_tests_find_a_language_model_that_looks_ahead(run, monkeypatch):

@@ -15,10 +15,10 @@ from s2s.cli.main import main
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.evaluation.metrics import scores
-from s2s.run.loaded import load
-from s2s.run.pretrained import open_source
+from s2s.run.inference import load
+from s2s.run.init_from import open_pretrained
 from s2s.run.tasks import read
-from s2s.tasks.lines import FILE, Seen
+from s2s.tasks.line_translation import FILE, VocabularyCoverage
 from s2s.tasks.translation.task import TASK
 from s2s.training.checkpoint import Checkpoints, read_progress
 
@@ -66,7 +66,7 @@ def folder(tmp_path_factory) -> Path:
 
 def test_each_side_has_its_own_vocabulary_in_recipe_checkpoint_and_manifest(folder):
     run = folder / "runs/phones"
-    for place in (run, *Checkpoints(run).numbered()):
+    for place in (run, *Checkpoints(run).all()):
         recipe = read(place / "recipe.yaml")
         assert (recipe.tokenizer.source.kind, recipe.tokenizer.target.kind) == ("char", "word")
         # what a side leaves out is as above it
@@ -228,7 +228,7 @@ def test_lines_far_from_the_training_text_are_told_once_for_a_file(folder):
 
 
 def test_translate_reports_a_line_longer_than_any_training_text(folder):
-    longest = Seen.load(load(folder / "runs/phones").checkpoint / "tokenizer").longest
+    longest = VocabularyCoverage.load(load(folder / "runs/phones").checkpoint / "tokenizer").longest
     (folder / "long.txt").write_text(f"abend\n\n{'abend' * longest}\n")
     status, out, err = _s2s(folder, "translate", "runs/phones", "--input", "long.txt")
     assert (status, out.count("\n")) == (0, 3)
@@ -239,11 +239,16 @@ def test_translate_reports_a_line_longer_than_any_training_text(folder):
 def test_a_word_outside_a_closed_language_is_named(folder):
     cut = load(folder / "runs/phones").tokenizers[0]
     words = frozenset({"the", "dog", "runs"})
-    closed = Seen(frozenset(range(cut.size)), words, 99)
-    assert closed.far("The dog RUNS.", cut) is None
-    assert closed.far("The (helicopter) runs!", cut) == "'helicopter' (1 of 3 words)"
+    closed = VocabularyCoverage(frozenset(range(cut.size)), words, 99)
+    assert closed.describe_out_of_domain("The dog RUNS.", cut) is None
+    assert closed.describe_out_of_domain("The (helicopter) runs!", cut) == "'helicopter' (1 of 3 words)"
     # where a third of a validation sentence is new, a third is usual
-    assert Seen(frozenset(range(cut.size)), words, 99, 0.0, 1 / 3).far("The helicopter runs!", cut) is None
+    assert (
+        VocabularyCoverage(frozenset(range(cut.size)), words, 99, 0.0, 1 / 3).describe_out_of_domain(
+            "The helicopter runs!", cut
+        )
+        is None
+    )
 
 
 def test_what_was_seen_is_no_tokenizer_of_a_run_with_one_vocabulary(folder):
@@ -252,7 +257,7 @@ def test_what_was_seen_is_no_tokenizer_of_a_run_with_one_vocabulary(folder):
     assert done[0] == 0, done[2]
     assert (folder / "one/tokenizer" / FILE).exists()
     with contextlib.chdir(folder):
-        source = open_source(read(Path("phones.yaml"), ["init_from=one"]))
+        source = open_pretrained(read(Path("phones.yaml"), ["init_from=one"]))
     assert source.tokenizer.digest == Tokenizer.load(folder / "one/tokenizer", "shared").digest
     assert read(folder / "one/recipe.yaml").model.tie == "all"
 
@@ -261,4 +266,4 @@ def test_what_was_seen_is_no_tokenizer_of_a_run_with_one_vocabulary(folder):
 def test_what_was_seen_is_named_where_it_is_damaged(tmp_path, text):
     (tmp_path / FILE).write_text(text)
     with pytest.raises(UserError, match=r"seen.json(:1)?: (.|\n)*only warnings need it"):
-        Seen.load(tmp_path)
+        VocabularyCoverage.load(tmp_path)

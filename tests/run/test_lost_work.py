@@ -16,13 +16,13 @@ from safetensors.torch import load_file, save_file
 from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
 from s2s.run import manifest
-from s2s.run.folder import created
-from s2s.run.stopping import Wish
+from s2s.run.folder import create_run_dir
+from s2s.run.shutdown import GracefulShutdown
 from s2s.run.tasks import read
-from s2s.tasks import contract
+from s2s.tasks import base
 from s2s.training.checkpoint import _described, digest_of_weights, read_progress
+from s2s.training.distributed import PeerLostError
 from s2s.training.logger import RunLog
-from s2s.training.ranks import Lost
 
 RECIPE = """
 name: tiny
@@ -70,7 +70,7 @@ def _lines(run: Path) -> list[str]:
 
 def _signalled(monkeypatch, at: int, *numbers: int) -> None:
     """Sends these signals to this process within an update."""
-    told = RunLog.update
+    told = RunLog.log_step
 
     def update(log: RunLog, update) -> None:
         told(log, update)
@@ -107,7 +107,7 @@ def test_a_second_wish_stops_at_once(folder, monkeypatch):
 def test_ignored_signals_stay_ignored_and_others_are_noted_but_not_by_a_comparisons_processes(monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with Wish() as wish:
+        with GracefulShutdown() as wish:
             os.kill(os.getpid(), signal.SIGHUP)
             os.kill(os.getpid(), signal.SIGTERM)
     finally:
@@ -115,7 +115,7 @@ def test_ignored_signals_stay_ignored_and_others_are_noted_but_not_by_a_comparis
     assert wish.signal == signal.SIGTERM
     own = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: "somebody")
-    with Wish():
+    with GracefulShutdown():
         assert signal.getsignal(signal.SIGTERM) == own
 
 
@@ -136,13 +136,13 @@ def test_how_often_it_is_saved_changes_no_bit(folder, monkeypatch):
 
 def test_a_validation_that_another_process_cut_short_is_made_up(folder, monkeypatch):
     def cut_short(*words) -> float:
-        raise Lost("another process has ended", remedy="look at it")
+        raise PeerLostError("another process has ended", remedy="look at it")
 
     with monkeypatch.context() as once:
         # who loses another process ignores signals from then on
-        once.setattr("s2s.run.stopping._SIGNALS", ())
+        once.setattr("s2s.run.shutdown._SIGNALS", ())
         once.setattr("s2s.tasks.translation.task.Translation.validate", cut_short)
-        with pytest.raises(Lost, match="stopped after update 2 of 5; saved"):
+        with pytest.raises(PeerLostError, match="stopped after update 2 of 5; saved"):
             _s2s("train", "tiny.yaml", "run.dir=cut")
     assert read_progress(folder / "cut/checkpoints/0000002").score is None
     _s2s("train", "cut", "--resume")
@@ -244,7 +244,7 @@ def test_scores_that_cannot_be_kept_are_shown_all_the_same(folder, monkeypatch, 
     def refuse(path: Path, text: str) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(contract, "write_atomically", refuse)
+    monkeypatch.setattr(base, "write_atomically", refuse)
     _s2s("evaluate", "run")
     shown = capsys.readouterr()
     assert "chrF2++" in shown.out
@@ -253,10 +253,10 @@ def test_scores_that_cannot_be_kept_are_shown_all_the_same(folder, monkeypatch, 
 
 def test_of_two_starts_of_one_run_one_wins_and_the_other_says_so(folder):
     recipe = read(Path("tiny.yaml"), ["run.dir=new"])
-    with created(recipe, {}, overwrite=False):
+    with create_run_dir(recipe, {}, overwrite=False):
         for overwrite in (False, True):
             with pytest.raises(UserError, match=r"holds a run already|is being trained by another"):
-                created(recipe, {}, overwrite).__enter__()
+                create_run_dir(recipe, {}, overwrite).__enter__()
         assert (folder / "new/recipe.yaml").exists()
 
 
@@ -268,14 +268,14 @@ def test_what_an_interrupted_start_left_is_taken_and_what_is_somebodys_is_not(fo
     with monkeypatch.context() as once:
         once.setattr("s2s.run.folder.write", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            created(recipe, {}, False).__enter__()
+            create_run_dir(recipe, {}, False).__enter__()
     assert not (folder / "new").exists()
     for name in ("new/tokenizer", "new/.unfinished-1-tokenizer"):  # killed, it cleans nothing up
         (folder / name).mkdir(parents=True)
     with pytest.raises(UserError, match="exists and is not a run"):
-        created(recipe, {}, False).__enter__()
+        create_run_dir(recipe, {}, False).__enter__()
     (folder / "new/.lock").touch()
-    with created(recipe, {}, False) as new:
+    with create_run_dir(recipe, {}, False) as new:
         assert sorted(p.name for p in new.iterdir()) == [".lock", "recipe.yaml", "tokenizer"]
 
 

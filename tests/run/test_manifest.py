@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from s2s.run import manifest
-from s2s.run.manifest import processor
+from s2s.run.manifest import processor_name
 
 _MILAN = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nflags\t\t: fpu vme\n"
 _TURIN = _MILAN.replace("25", "26").replace("model\t\t: 1", "model\t\t: 2")
@@ -16,7 +16,7 @@ _TURIN = _MILAN.replace("25", "26").replace("model\t\t: 1", "model\t\t: 2")
 
 def _named(text: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(Path, "read_text", lambda path, **_: text)
-    return processor()
+    return processor_name()
 
 
 def test_processors_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def test_the_code_is_known_by_its_modules_and_not_by_where_they_lie(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
 
-    code = manifest.code.__wrapped__
+    code = manifest.code_version.__wrapped__
     monkeypatch.setattr(manifest, "__file__", str(tmp_path / "s2s/run/manifest.py"))
     write("s2s/run/manifest.py", "one")
     write("baselines/cells.py", "one")

@@ -11,14 +11,14 @@ import pytest
 import torch
 from rich.console import Console
 
-from s2s.data.encoding import encode_texts
 from s2s.data.phrasebook import phrases
+from s2s.data.tokenized import encode_texts
 from s2s.errors import UserError
 from s2s.models.masked_lm import MaskedLM
 from s2s.recipe.installed import encoder_settings, models, module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
-from s2s.run.folder import opened
-from s2s.run.loaded import evaluate, load
+from s2s.run.folder import open_run
+from s2s.run.inference import evaluate, load
 from s2s.run.tasks import read
 from s2s.run.training import train
 from s2s.tasks.masked_lm import bias
@@ -27,7 +27,7 @@ from s2s.tasks.masked_lm.data import MaskedText
 from s2s.tasks.masked_lm.filling import fill_blank, weigh
 from s2s.tasks.masked_lm.recipe import MaskedTraining, MaskingSettings, WindowSettings
 from s2s.tasks.masked_lm.task import MaskedScores, masked_loss, measure
-from s2s.training.devices import choose
+from s2s.training.device import select_device
 from s2s.training.trainer import Trainer, mean_loss
 
 RECIPE = """
@@ -100,19 +100,19 @@ def test_the_loss_and_the_accuracy_are_those_of_the_chosen_pieces(run):
     texts = datasets.Dataset.from_dict({"text": ["The old man sleeps in the garden.", "A dog sees the bird."]})
     pieces = encode_texts(texts, loaded.tokenizers[0])
     examples = MaskedText(pieces, loaded.tokenizers[0].size, MaskingSettings(share=0.4), WindowSettings(max_length=12))
-    loss, accuracy, count = measure(loaded.model, examples, loaded.computer)
+    loss, accuracy, count = measure(loaded.model, examples, loaded.device_context)
     batch = examples.collate(np.array([0, 1]), 0)
     with torch.no_grad():
         scores = loaded.model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
     assert count == batch.count == len(scores)
     assert accuracy == pytest.approx(100 * float((scores.argmax(1) == batch.targets).float().mean()))
     assert loss == pytest.approx(-float(scores.gather(1, batch.targets[:, None]).mean()), rel=1e-2)
-    assert loss == pytest.approx(mean_loss(loaded.model, examples, masked_loss, loaded.computer), rel=1e-2)
+    assert loss == pytest.approx(mean_loss(loaded.model, examples, masked_loss, loaded.device_context), rel=1e-2)
 
 
 def test_a_blank_is_filled_with_the_run_as_it_was_saved(run):
     assert len(fill_blank(load(run), "The old ___ sleeps.", best=3).fillers) == 3
-    words = [piece.removeprefix("▁") for piece in load(run).tokenizers[0].pieces([10, 11])]
+    words = [piece.removeprefix("▁") for piece in load(run).tokenizers[0].tokens([10, 11])]
     assert weigh(load(run), "The old ___ sleeps.", words).pieces == 1
 
 
@@ -140,7 +140,7 @@ def test_what_was_fetched_is_asked_and_nothing_is_written_into_it(run, tmp_path,
     shutil.copytree(run, tmp_path / "fetched", ignore=shutil.ignore_patterns("probe-*"))
     before = sorted((tmp_path / "fetched").rglob("*"))
     monkeypatch.setattr("s2s.run.folder.located", lambda path: tmp_path / "fetched")
-    told = str(probe(load(opened(Path("hf:somebody/tiny"))), run.parent / "pairs.csv"))
+    told = str(probe(load(open_run(Path("hf:somebody/tiny"))), run.parent / "pairs.csv"))
     assert f"shown, but not kept: {tmp_path}/fetched is the copy in the cache" in told
     assert sorted((tmp_path / "fetched").rglob("*")) == before
 
@@ -148,7 +148,7 @@ def test_what_was_fetched_is_asked_and_nothing_is_written_into_it(run, tmp_path,
 def test_a_run_of_another_task_is_refused(tmp_path):
     (tmp_path / "recipe.yaml").write_text("name: a\nmodel: {kind: transformer}\n")
     with pytest.raises(UserError, match="task translation, not masked-lm"):
-        opened(tmp_path, tasks=["masked-lm"])
+        open_run(tmp_path, tasks=["masked-lm"])
 
 
 class _Cycles:
@@ -167,8 +167,8 @@ def _trainer(kind: str, seed: int, updates: int = 20, dropout: float = 0.1, **ch
     windows = WindowSettings(**({"tokens": 160, "max_length": 16} | changes))
     examples = MaskedText(_Cycles(), 8, MaskingSettings(share=0.3), windows)
     training = MaskedTraining(updates=updates, warmup=2, learning_rate=0.01, schedule="constant", ema=0.9)
-    computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
-    return Trainer(MaskedLM(encoder, width, 8), examples, masked_loss, training, SeedSettings(), computer)
+    device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
+    return Trainer(MaskedLM(encoder, width, 8), examples, masked_loss, training, SeedSettings(), device_context)
 
 
 @pytest.mark.parametrize("kind", sorted(models()))
@@ -190,7 +190,7 @@ def test_a_model_learns_what_its_neighbours_say_of_a_piece(kind):
     trainer = _trainer(kind, 0, updates=150, dropout=0.0, tokens=640)
     for _ in trainer.updates(150):
         pass
-    loss, accuracy, _ = measure(trainer.model, trainer.examples, trainer.computer)
+    loss, accuracy, _ = measure(trainer.model, trainer.examples, trainer.device_context)
     # the four pieces are equally frequent: knowing nothing costs log 4 = 1.39 nats and names one in four
     assert loss < 0.4
     assert accuracy > 85

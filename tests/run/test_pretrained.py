@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from s2s.errors import UserError
-from s2s.models.contract import Classifier
+from s2s.models.base import Classifier
 from s2s.models.masked_lm import MaskedLM
 from s2s.recipe.installed import models, module_of
-from s2s.run.pretrained import Taken, freeze, take_encoder
+from s2s.run.init_from import LoadReport, freeze_loaded, load_encoder_weights
 
 SIZE = 23
 
@@ -46,7 +46,7 @@ def _batch() -> tuple[torch.Tensor, torch.Tensor]:
 def test_the_encoder_of_a_masked_lm_reads_the_same_in_a_classifier(kind):
     source, model = _masked(kind), _classifier(kind)
     before = model.encoder(*_batch()).states
-    take_encoder(model, _tensors(source), "there")
+    load_encoder_weights(model, _tensors(source), "there")
     assert not torch.equal(model.encoder(*_batch()).states, before)
     torch.testing.assert_close(model.encoder(*_batch()).states, source.encoder(*_batch()).states)
 
@@ -56,7 +56,7 @@ def test_the_encoder_of_a_masked_lm_reads_the_same_in_a_translator(kind):
     source, module = _masked(kind), module_of(kind)
     torch.manual_seed(5)
     model = module.build(module.Settings(kind=kind, width=32), SIZE, SIZE).eval()
-    take_encoder(model, _tensors(source), "there")
+    load_encoder_weights(model, _tensors(source), "there")
     torch.testing.assert_close(model.encoder(*_batch()).states, source.encoder(*_batch()).states)
 
 
@@ -67,7 +67,7 @@ def test_exactly_the_named_tensors_are_loaded_and_all_others_stay():
             # biases and norms, too, are then other numbers than in a new model
             p += torch.randn_like(p)
     there, before = _tensors(source), _tensors(model)
-    found = take_encoder(model, there, "there")
+    found = load_encoder_weights(model, there, "there")
     after = _tensors(model)
     table = "encoder.embedding.tokens.weight"
     assert {n for n in after if torch.equal(after[n], before[n])} == set(found.new)
@@ -87,13 +87,15 @@ def test_a_bias_of_the_output_has_a_row_for_each_piece_that_both_have():
         built.append(module.build(module.Settings(width=32, output_bias=True), size, size))
         nn.init.normal_(built[-1].projection.bias)
     there = _tensors(built[0])
-    found = take_encoder(built[1], there, "there", whole=True)
+    found = load_encoder_weights(built[1], there, "there", whole=True)
     assert found.partly["projection.bias"] == f"{SIZE} of {SIZE + 9} rows"
     assert torch.equal(built[1].projection.bias, there["projection.bias"][:SIZE])
 
 
 def test_the_printed_list_has_all_three_parts():
-    found = take_encoder(_classifier("transformer"), _tensors(_masked("transformer")), "runs/mlm, checkpoint 0000010")
+    found = load_encoder_weights(
+        _classifier("transformer"), _tensors(_masked("transformer")), "runs/mlm, checkpoint 0000010"
+    )
     text = str(found)
     assert text.startswith("from runs/mlm, checkpoint 0000010\n")
     assert f"encoder.embedding.tokens.weight ({SIZE} of {SIZE + 1} rows)" in text
@@ -107,7 +109,7 @@ def test_longer_learned_positions_keep_their_new_rows():
     source = _masked("transformer", max_positions=8, **options)
     model = _classifier("transformer", max_positions=12, **options)
     before = _tensors(model)["encoder.embedding.positions.weight"]
-    found = take_encoder(model, _tensors(source), "there")
+    found = load_encoder_weights(model, _tensors(source), "there")
     after = _tensors(model)["encoder.embedding.positions.weight"]
     assert torch.equal(after[8:], before[8:])
     assert torch.equal(after[:8], _tensors(source)["encoder.embedding.positions.weight"])
@@ -116,13 +118,13 @@ def test_longer_learned_positions_keep_their_new_rows():
 
 def test_another_width_is_refused_with_the_shapes():
     with pytest.raises(UserError, match="24 × 32 there and 23 × 64 here"):
-        take_encoder(_classifier("transformer", width=64), _tensors(_masked("transformer")), "there")
+        load_encoder_weights(_classifier("transformer", width=64), _tensors(_masked("transformer")), "there")
 
 
 def test_a_model_of_another_kind_is_refused():
     tensors = {n: t for n, t in _tensors(_masked("lstm")).items() if "embedding" not in n}
     with pytest.raises(UserError, match="no tensor"):
-        take_encoder(_classifier("transformer"), tensors, "there")
+        load_encoder_weights(_classifier("transformer"), tensors, "there")
 
 
 @pytest.mark.parametrize(
@@ -130,8 +132,8 @@ def test_a_model_of_another_kind_is_refused():
 )
 def test_what_is_frozen_does_not_learn(which, learning):
     model = _classifier("transformer")
-    found = take_encoder(model, _tensors(_masked("transformer")), "there")
-    frozen = freeze(model, found.names(), which)
+    found = load_encoder_weights(model, _tensors(_masked("transformer")), "there")
+    frozen = freeze_loaded(model, found.names(), which)
     assert frozen == [n for n in found.names() if learning and n.startswith(learning)]
     assert [n for n, p in model.named_parameters() if not p.requires_grad] == [
         n for n, _ in model.named_parameters() if n in frozen
@@ -144,6 +146,6 @@ def test_what_was_loaded_is_named_where_it_is_damaged(tmp_path, text):
     kept = {"source": "x", "loaded": 5, "partly": {}, "left_out": [], "new": []}
     path.write_text(json.dumps(kept) if text == "lists" else text)
     with pytest.raises(UserError, match=r"init_from.json(:1)?: (.|\n)*restore it"):
-        Taken.read(path)
+        LoadReport.read(path)
     path.write_text(json.dumps(kept | {"loaded": ["encoder.a"]}))
-    assert Taken.read(path).names() == ["encoder.a"]
+    assert LoadReport.read(path).names() == ["encoder.a"]

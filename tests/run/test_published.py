@@ -16,11 +16,11 @@ from s2s.cli.main import commands
 from s2s.data.phrasebook import phrases
 from s2s.data.tokenizers import BOS, EOS, UNK
 from s2s.errors import UserError
-from s2s.run.folder import opened
-from s2s.run.loaded import load
+from s2s.run.folder import open_run
+from s2s.run.inference import load
 from s2s.run.tasks import read
 from s2s.run.training import train
-from s2s.tasks.seq2seq import translator_of
+from s2s.tasks.seq2seq import build_translator
 from tests.export.showing import run_page
 
 transformers = pytest.importorskip("transformers")
@@ -133,7 +133,7 @@ def test_logits_are_marians(marian, theirs):
 
 def test_beams_are_marians(marian, theirs):
     run = load(marian, overrides=["decoding.beam=4", "decoding.length_penalty=0", "decoding.max_ratio=3.0"])
-    translator = translator_of(run, 1)
+    translator = build_translator(run, 1)
     compared = 0
     for text in TEXTS:
         best = translator.translate_chunk([text])[0].candidates[0].hypothesis
@@ -203,14 +203,14 @@ def test_every_command_of_the_page_on_published_weights_works(marian, tmp_path, 
 def test_what_is_not_known_is_one_message(marian, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bloom"}))
     with pytest.raises(UserError, match="model of type 'bloom'"):
-        opened(tmp_path)
+        open_run(tmp_path)
     for name in ("vocab.json", "source.spm", "target.spm", "model.safetensors"):
         shutil.copy(marian / name, tmp_path)
     config = json.loads((marian / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({key: config[key] for key in config if key != "d_model"}))
     with pytest.raises(UserError, match=r"config\.json: d_model: field required"):
-        opened(tmp_path)
+        open_run(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     (tmp_path / "config.json").write_text((marian / "config.json").read_text())
     with pytest.raises(UserError, match="has no weights"):
-        opened(tmp_path)
+        open_run(tmp_path)

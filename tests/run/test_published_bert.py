@@ -15,13 +15,13 @@ from torch.nn.utils.rnn import pad_sequence
 from s2s.cli.main import commands
 from s2s.data.tokenizers import BOS, EOS, PAD, UNK, Tokenizer
 from s2s.errors import UserError
-from s2s.run.folder import opened
-from s2s.run.loaded import evaluate, load
-from s2s.run.pretrained import begin_with, open_source
+from s2s.run.folder import open_run
+from s2s.run.inference import evaluate, load
+from s2s.run.init_from import initialize_from, open_pretrained
 from s2s.run.published.bert import POOLER, Config, described
 from s2s.run.published.description import write_recipe
 from s2s.run.tasks import read, task_of
-from s2s.run.training import resume, train, training
+from s2s.run.training import resume, run_training, train
 from s2s.training.tensor_files import read_tensors
 from tests.export.showing import run_page
 
@@ -135,7 +135,7 @@ def test_text_is_cut_as_berts_own_tokenizer_cuts_it(alone, tmp_path, changes):
 
 
 def _tokenizer(folder: Path) -> Tokenizer:
-    return Tokenizer.load(opened(folder).path / "tokenizer", "text")
+    return Tokenizer.load(open_run(folder).path / "tokenizer", "text")
 
 
 @pytest.mark.slow
@@ -151,11 +151,11 @@ def test_any_text_is_cut_so(bert):
 def test_words_pieces_and_their_text_go_together(bert):
     ours = _tokenizer(bert)
     ids = ours.encode("Unknowning dogs, cats!")
-    assert ours.pieces(ids) == ["▁un", "known", "ing", "▁dog", "s", "▁,", "▁cat", "s", "▁!"]
+    assert ours.tokens(ids) == ["▁un", "known", "ing", "▁dog", "s", "▁,", "▁cat", "s", "▁!"]
     assert ours.decode(ids) == "unknowning dogs , cats !"
-    assert ours.pieces(ours.encode_continuation("ing dogs")) == ["ing", "▁dog", "s"]
-    assert ours.pieces(ours.encode_continuation(" dogs")) == ["▁dog", "s"]
-    assert ours.pieces(ours.encode_continuation(", 東s")) == ["▁,", "▁東", "▁s"]
+    assert ours.tokens(ours.encode_continuation("ing dogs")) == ["ing", "▁dog", "s"]
+    assert ours.tokens(ours.encode_continuation(" dogs")) == ["▁dog", "s"]
+    assert ours.tokens(ours.encode_continuation(", 東s")) == ["▁,", "▁東", "▁s"]
 
 
 TEXTS = ["the small dog sees a cat.", "cats", "un東known dog, dog!"]
@@ -191,12 +191,12 @@ def test_names_of_older_files_and_pickled_ones_are_read_too(bert, tmp_path):
         for name, tensor in tensors.items()
     }
     assert older.keys() != tensors.keys()
-    expected = read_tensors(opened(bert).path / "model.safetensors")
+    expected = read_tensors(open_run(bert).path / "model.safetensors")
     for name, save in (("model.safetensors", save_file), ("pytorch_model.bin", torch.save)):
         folder = tmp_path / name.partition(".")[0]
         shutil.copytree(bert, folder, ignore=shutil.ignore_patterns("model.safetensors"))
         save(older, folder / name)
-        found = read_tensors(opened(folder).path / "model.safetensors")
+        found = read_tensors(open_run(folder).path / "model.safetensors")
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[each], expected[each]) for each in expected)
 
@@ -237,10 +237,10 @@ def recipe(tmp_path):
 def test_a_classifier_begins_with_berts_states_and_its_pooler(layout, recipe, request):
     folder = request.getfixturevalue(layout)
     made = recipe(folder, "data.classes=[cat, dog]")
-    source = open_source(made)
-    made = source.adapt(made)
+    source = open_pretrained(made)
+    made = source.adapt_recipe(made)
     model = task_of(made).build(made, source.tokenizers)
-    taken = begin_with(model, made, source, None).taken
+    taken = initialize_from(model, made, source, None).load_report
     assert taken.new == ["head.weight", "head.bias"]
     assert list(taken.partly) == ["encoder.embedding.tokens.weight"]
     assert (source.differences(made), made.tokenizer.kind) == ([], "published")
@@ -259,21 +259,21 @@ def test_a_classifier_begins_with_berts_states_and_its_pooler(layout, recipe, re
 def test_a_classifier_that_begins_with_bert_trains_resumes_and_is_scored(bert, recipe, tmp_path):
     quiet = Console(quiet=True)
     whole = train(recipe(bert, f"run.dir={tmp_path / 'whole'}"), quiet)
-    under_way = training(recipe(bert, f"run.dir={tmp_path / 'parted'}"), quiet)
+    under_way = run_training(recipe(bert, f"run.dir={tmp_path / 'parted'}"), quiet)
     while next(under_way).update < 8:
         pass
     under_way.close()
     resume(tmp_path / "parted", quiet)
     last = [read_tensors(f / "checkpoints" / "0000012" / "model.safetensors") for f in (whole, tmp_path / "parted")]
     assert all(torch.equal(last[0][name], last[1][name]) for name in last[0])
-    before = read_tensors(opened(bert).path / "model.safetensors")
+    before = read_tensors(open_run(bert).path / "model.safetensors")
     name = "encoder.layers.0.attention.query.weight"
     assert 0 < (last[0][name] - before[name]).norm() < before[name].norm()
     run = load(whole)
     assert task_of(run.recipe).named(run, ["a dog"]).collate(np.array([0]), 0).source[0].tolist() == [
         *(BOS, *run.tokenizers[0].encode("a dog"), EOS)
     ]
-    assert evaluate(opened(whole)).main_scores()["accuracy"] > 30
+    assert evaluate(open_run(whole)).headline_metrics()["accuracy"] > 30
 
 
 def _s2s(*words: object) -> str:
@@ -291,10 +291,10 @@ def test_exported_for_the_hub_it_keeps_its_pooler(bert, recipe, tmp_path, monkey
     begun = []
     for run in (bert, "hf:somebody/bert"):
         made = recipe(run, "data.classes=[cat, dog]")
-        source = open_source(made)
-        made = source.adapt(made)
+        source = open_pretrained(made)
+        made = source.adapt_recipe(made)
         model = task_of(made).build(made, source.tokenizers)
-        begin_with(model, made, source, None)
+        initialize_from(model, made, source, None)
         begun.append(model.pooling.state_dict())
     assert begun[0].keys() == begun[1].keys() != set()
     assert all(torch.equal(tensor, begun[1][name]) for name, tensor in begun[0].items())
@@ -355,7 +355,7 @@ def test_what_is_not_bert_is_one_message(bert, tmp_path, monkeypatch, change, me
         (folder / "config.json").write_text(json.dumps(found | change))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(UserError, match=message):
-        opened(folder)
+        open_run(folder)
     # nothing half-made is left
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 

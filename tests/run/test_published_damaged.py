@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from s2s.errors import UserError
-from s2s.run.loaded import load
+from s2s.run.inference import load
 from s2s.run.published import as_run
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "runs", ".", "##s"]

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
 from s2s.training.checkpoint import Checkpoints
-from s2s.training.precision import GradientTimes
+from s2s.training.precision import PrecisionBenchmark
 
 RECIPE = """
 name: tiny
@@ -101,10 +101,10 @@ def test_who_is_killed_before_what_the_last_save_makes_needless_is_removed_leave
     with monkeypatch.context() as once:
         once.setattr(Checkpoints, "prune", killed)
         assert isinstance(_here(*words, "run.dir=killed").exception, RuntimeError)
-    straight, gone_on = ([p.name for p in Checkpoints(tmp_path / run).numbered()] for run in ("straight", "killed"))
+    straight, gone_on = ([p.name for p in Checkpoints(tmp_path / run).all()] for run in ("straight", "killed"))
     assert gone_on == ["0000001", "0000002", "0000003"]
     assert _here("killed", "--resume").exception is None
-    assert [p.name for p in Checkpoints(tmp_path / "killed").numbered()] == straight == ["0000002", "0000003"]
+    assert [p.name for p in Checkpoints(tmp_path / "killed").all()] == straight == ["0000002", "0000003"]
 
 
 def test_text_changed_under_the_same_size_and_date_is_told(tmp_path, monkeypatch):
@@ -155,7 +155,7 @@ def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     faster = {"fp32": 1.0, "bf16": 0.5}
-    monkeypatch.setattr("s2s.run.training.measure", lambda trainer: GradientTimes(**faster, threads=1))
+    monkeypatch.setattr("s2s.run.training.measure", lambda trainer: PrecisionBenchmark(**faster, threads=1))
     words = ("device.threads=1", "training.updates=20")
     assert _here("tiny.yaml", "run.dir=auto", *words).exception is None
     assert _here("tiny.yaml", "run.dir=bf16", "device.precision=bf16", *words).exception is None
@@ -177,7 +177,7 @@ def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
 def test_a_start_that_saved_nothing_changes_no_precision(tmp_path, monkeypatch, saved):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
-    monkeypatch.setattr("s2s.run.training.measure", lambda trainer: GradientTimes(fp32=0.1, bf16=0.5, threads=1))
+    monkeypatch.setattr("s2s.run.training.measure", lambda trainer: PrecisionBenchmark(fp32=0.1, bf16=0.5, threads=1))
     words = ("tiny.yaml", "device.threads=1", "validation.every=4")
     assert _here(*words, "run.dir=straight", "training.updates=8").exception is None
     assert _here(*words, "run.dir=stopped", "training.updates=4").exception is None

@@ -10,19 +10,19 @@ import pytest
 from click.testing import CliRunner
 
 from s2s.cli.main import commands
-from s2s.data.mixing import FixedPairs, Mixed, counts, rates
+from s2s.data.mixing import FixedPairs, MixedDataset, counts, rates
 from s2s.data.tokenizers import train, train_pair
 from s2s.errors import UserError
-from s2s.interpretability.alignment import links, pharaoh
-from s2s.interpretability.words import words_of
+from s2s.inspection.alignment import links, pharaoh
+from s2s.inspection.words import words_of
 from s2s.recipe.pairs import BatchSettings
 from s2s.recipe.reading import missing_files
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
-from s2s.run.loaded import load
+from s2s.run.inference import load
 from s2s.run.tasks import read, task_of
-from s2s.tasks.seq2seq import translator_of
-from s2s.tasks.translation.attention import aligned, weights_between
-from s2s.tasks.translation.prepared import Prepared
+from s2s.tasks.seq2seq import build_translator
+from s2s.tasks.translation.attention import align_lines, weights_between
+from s2s.tasks.translation.prepared import PreparedTranslation
 
 RECIPE = """
 name: {name}
@@ -77,7 +77,7 @@ def _weights(run: str) -> bytes:
     return (Path("runs") / run / "checkpoints" / "0000006" / "model.safetensors").read_bytes()
 
 
-def _prepared(recipe: Path, *overrides: str) -> tuple[Any, Prepared, list[str]]:
+def _prepared(recipe: Path, *overrides: str) -> tuple[Any, PreparedTranslation, list[str]]:
     asked, said = cast(Any, read(recipe, overrides)), list[str]()
     return asked, task_of(asked).prepare(asked, (), said.append), said
 
@@ -104,10 +104,10 @@ def test_corpora_are_drawn_as_often_as_asked(folder, mixing, weights):
     np.testing.assert_allclose(rates([70, 50], mixing, weights), wanted)
     task = task_of(recipe)
     examples = task.examples(recipe, data, task.build(recipe, data.tokenizers))
-    drawn = np.concatenate([rows for epoch in range(40) for rows in examples.plan(1, epoch)])
+    drawn = np.concatenate([rows for epoch in range(40) for rows in examples.make_batches(1, epoch)])
     assert np.bincount(drawn >= 70) / len(drawn) == pytest.approx(wanted, abs=0.5 / 120)
     # each batch holds the pairs of these rows
-    rows = examples.plan(1, 3)[0]
+    rows = examples.make_batches(1, 3)[0]
     batch = examples.collate(rows, 0)
     read_as = [row[valid].tolist()[:-1] for row, valid in zip(batch.source, batch.source_valid, strict=True)]
     assert read_as == [data.train.pair(int(row))[0] for row in rows]
@@ -167,7 +167,7 @@ def test_pairs_that_were_held_out_are_scored_with_another_prefix_too(folder):
     assert own["sources"] == other["sources"]
     run = load(Path("runs/held"), overrides=["data.prefix='<2xx> '"])
     asked = [f"<2xx> {source}" for source in own["sources"]]
-    assert other["translations"] == [found.text for found in translator_of(run).translate(asked)]
+    assert other["translations"] == [found.text for found in build_translator(run).translate(asked)]
     with pytest.raises(UserError, match="drawn from the training data"):
         _s2s("evaluate", "runs/held", "data.prefix='<2xx> '", "data.seed=7")
 
@@ -176,10 +176,10 @@ def test_pairs_that_were_held_out_are_scored_with_another_prefix_too(folder):
 def test_links_count_the_words_of_the_line_whatever_stands_before_it(folder, prefix, before):
     _s2s("train", _recipe(folder, "chars", "one.tsv", 'prefix: "<2de> "'), "tokenizer.kind=char")
     run, line = load(Path("runs/chars"), overrides=[f'data.prefix="{prefix}"']), "w1 w2 w3"
-    (found,) = aligned(run, [[line]], print, ["v1 v2"])
+    (found,) = align_lines(run, [[line]], print, ["v1 v2"])
     cut = run.tokenizers[0]
     read, pieces = cut.encode(prefix + line), cut.encode("v1 v2")
-    looked = weights_between(run.model, read, pieces, run.computer.device)[-1].mean(dim=0).double().numpy()
+    looked = weights_between(run.model, read, pieces, run.device_context.device)[-1].mean(dim=0).double().numpy()
     words = words_of(cut, read)
     assert [word.text for word in words[before:]][1:] == ["w2", "w3"]
     assert found == pharaoh(links(looked, words[before:], words_of(cut, pieces)))
@@ -224,7 +224,7 @@ def test_marks_are_pieces_and_without_them_nothing_changes(kind):
     marked, _ = train_pair([f"<2de> {line}" for line in lines], lines, both, ["<2de>"])
     text = "<2de> a dog runs"
     assert marked.decode(marked.encode(text)) == text
-    assert ("▁<2de>" in marked.pieces(marked.encode(text))) == (kind != "bytes")
+    assert ("▁<2de>" in marked.tokens(marked.encode(text))) == (kind != "bytes")
 
 
 @pytest.mark.parametrize(
@@ -261,9 +261,9 @@ def test_a_span_of_pairs_is_these_pairs():
 
     span = FixedPairs(cast(Any, Rows()), 4, 7)
     assert span.source_lengths.tolist() == [6, 7, 8]
-    assert [row[0] for row in span.drawn(np.array([0, 2]), 0)[0]] == [4, 6]
+    assert [row[0] for row in span.draw(np.array([0, 2]), 0)[0]] == [4, 6]
     with pytest.raises(UserError, match="all training examples of late are longer than 5"):
-        Mixed({"late": span}, BatchSettings(max_length=5), "equal", None, [1.0])
+        MixedDataset({"late": span}, BatchSettings(max_length=5), "equal", None, [1.0])
 
 
 def test_filters_and_the_check_look_at_pairs_without_the_prefix(folder):

@@ -15,14 +15,14 @@ from s2s.data.tokenizers import EOS
 from s2s.diagnosis.report import held_out
 from s2s.errors import UserError
 from s2s.evaluation.signs.pieces import entropy
-from s2s.interpretability.inspection import Focus
-from s2s.run.folder import opened
-from s2s.run.loaded import evaluate, load, look_into, part_to_score
+from s2s.inspection.inspection import InspectionRequest
+from s2s.run.folder import open_run
+from s2s.run.inference import evaluate, evaluation_split, inspect_input, load
 from s2s.run.tasks import task_of
 from s2s.tasks.captioning.symptoms import facts_wrong
 from s2s.tasks.language_model.symptoms import Expected, ends
 from s2s.tasks.text_to_text.data import Mixture, in_pieces
-from s2s.training.progress import silent
+from s2s.training.progress import no_progress_bar
 
 SMALL = ["training.updates=4", "training.warmup=2", "validation.every=2", "model.width=16", "model.heads=2",
          "model.feedforward=16", "device.precision=fp32", "device.threads=1"]  # fmt: skip
@@ -69,10 +69,10 @@ def _sign(found: dict, name: str) -> dict:
 def _symptoms(run: Path, change=None):
     """What the task itself finds in its whole test set, the model changed before."""
     loaded = load(run)
-    part = part_to_score(opened(run), loaded.recipe, "test")
+    part = evaluation_split(open_run(run), loaded.recipe, "test")
     if change:
         change(loaded.model)
-    found = task_of(loaded.recipe).symptoms(loaded, part, np.arange(len(part)), silent)
+    found = task_of(loaded.recipe).diagnose(loaded, part, np.arange(len(part)), no_progress_bar)
     return {sign.name: sign for sign in found.signs}, found
 
 
@@ -80,10 +80,10 @@ def test_signs_of_a_language_model_agree_with_its_evaluation(runs, tmp_path):
     run = runs / "lm_builtin"
     found = _signs(run, tmp_path)
     scored = evaluate(run, keep=False)
-    assert f"{scored.main_scores()['bits_per_byte']:.4f} bits per byte" in found["summary"]
+    assert f"{scored.headline_metrics()['bits_per_byte']:.4f} bits per byte" in found["summary"]
     # with two pieces in sight, as evaluation has it with a context of two
     near = evaluate(run, keep=False, overrides=["scoring.context=2", "scoring.stride=1"])
-    worth = near.main_scores()["loss"] - scored.main_scores()["loss"]
+    worth = near.headline_metrics()["loss"] - scored.headline_metrics()["loss"]
     assert _sign(found, "ignores what came before")["value"] == pytest.approx(worth, abs=1e-5)
     assert {"repeats itself", "says always the same", "ends too rarely", "ends too often", "unknown pieces",
             "not spelt exactly"} < {sign["name"] for sign in found["signs"]}  # fmt: skip
@@ -95,7 +95,7 @@ def test_signs_of_a_language_model_agree_with_its_evaluation(runs, tmp_path):
 
 def _pieces(run: Path) -> list[list[int]]:
     loaded = load(run)
-    return loaded.tokenizers[0].encode_batch(part_to_score(opened(run), loaded.recipe, "test")["text"][:])
+    return loaded.tokenizers[0].encode_batch(evaluation_split(open_run(run), loaded.recipe, "test")["text"][:])
 
 
 def test_ends_are_counted_against_those_that_there_are():
@@ -133,7 +133,7 @@ def test_a_language_model_that_knows_nothing_but_its_ends_shows_it(runs):
 def test_a_captioner_that_cannot_see_is_told_to_ignore_images(runs, tmp_path):
     run = runs / "captioning"
     found = _signs(run, tmp_path)
-    exact = evaluate(run, keep=False).main_scores()
+    exact = evaluate(run, keep=False).headline_metrics()
     assert f"CIDEr-D {exact['cider']:.2f}, BLEU {exact['bleu']:.2f}" in found["summary"]
     assert len(found["worst"]) == 10
 
@@ -150,7 +150,7 @@ def test_a_captioner_that_cannot_see_is_told_to_ignore_images(runs, tmp_path):
 
 def test_wrong_facts_are_counted_by_their_kind(runs):
     run = runs / "captioning"
-    part = part_to_score(opened(run), load(run).recipe, "test")
+    part = evaluation_split(open_run(run), load(run).recipe, "test")
     right = [several[0] for several in part.captions]
     assert not any(sign.found or sign.value for sign in facts_wrong(right, part))
     turned = str.maketrans({"b": "s", "s": "b"})
@@ -181,12 +181,12 @@ def test_signs_of_a_mixture_agree_with_its_evaluation(runs, tmp_path):
 
 def test_a_task_of_which_no_example_is_drawn_is_left_out(runs):
     """Of 610 examples, 24 are looked at, and none of the few of some tasks."""
-    run = opened(runs / "text_to_text", ["data.corpora.en-de.test=600", "data.corpora.words.test=2"])
+    run = open_run(runs / "text_to_text", ["data.corpora.en-de.test=600", "data.corpora.words.test=2"])
     loaded = load(run)
     assert len(held_out(run, loaded, "test")) == 24
-    part = part_to_score(run, loaded.recipe, "test").select(np.array([0, 300, 599]))
+    part = evaluation_split(run, loaded.recipe, "test").select(np.array([0, 300, 599]))
     assert list(part.parts) == ["en-de"]
-    found = task_of(loaded.recipe).symptoms(loaded, part, np.array([0, 300, 599]), silent)
+    found = task_of(loaded.recipe).diagnose(loaded, part, np.array([0, 300, 599]), no_progress_bar)
     assert found.summary.startswith("en-de: 3 sentences")
 
 
@@ -195,19 +195,19 @@ def test_texts_with_spans_count_by_their_windows(runs):
     recipe, tokenizer = loaded.recipe, loaded.tokenizers[0]
     texts = ["Der Mann schläft. " * 100, "", "Ja."]
     part = Mixture({"words": datasets.Dataset.from_dict({"source": texts, "target": texts})})
-    found = task_of(recipe).symptoms(loaded, part, np.arange(3), silent)
+    found = task_of(recipe).diagnose(loaded, part, np.arange(3), no_progress_bar)
     pieces, _ = in_pieces(part.parts["words"], recipe.data.corpora["words"], tokenizer, recipe.batches.max_length)
     windows = len(pieces.target_lengths)
     assert windows > len(texts)
-    _, wanted = pieces.drawn(np.arange(windows), 0)
-    assert found.ignorant == pytest.approx(entropy(np.concatenate([*wanted, np.full(windows, EOS)])))
+    _, wanted = pieces.draw(np.arange(windows), 0)
+    assert found.chance_loss == pytest.approx(entropy(np.concatenate([*wanted, np.full(windows, EOS)])))
 
 
 def test_a_task_without_examples_to_look_into_is_named(runs):
-    run = opened(runs / "text_to_text", ["data.corpora.cases.test=null"])
+    run = open_run(runs / "text_to_text", ["data.corpora.cases.test=null"])
     with pytest.raises(UserError, match="cases has no test set to take an example of"):
-        look_into(run, Focus(task="cases"))
+        inspect_input(run, InspectionRequest(task="cases"))
     loaded, alone = load(run), load(run).recipe.data.corpora["words"]
     only = loaded.recipe.model_copy(update={"data": loaded.recipe.data.model_copy(update={"corpora": {"w": alone}})})
     with pytest.raises(UserError, match="learned nothing but to write what was taken out"):
-        task_of(only).inspect(replace(loaded, recipe=only), Focus(("Ja.",)))
+        task_of(only).inspect(replace(loaded, recipe=only), InspectionRequest(("Ja.",)))

@@ -12,19 +12,19 @@ from click.testing import CliRunner
 from s2s.api import load as s2s_load
 from s2s.cli.main import commands
 from s2s.data.tokenizers import Tokenizer, train
-from s2s.decoding.beam import Hypothesis
-from s2s.decoding.translator import Candidate, Translation, Translator
+from s2s.decoding.beam_search import Hypothesis
+from s2s.decoding.generate import Candidate, TextTranslator, Translation
 from s2s.errors import UserError
 from s2s.recipe.schema import MADE, PieceSettings
-from s2s.run.loaded import load
-from s2s.tasks.contract import Scoring
-from s2s.tasks.lines import Seen
+from s2s.run.inference import load
+from s2s.tasks.base import EvaluationOptions
+from s2s.tasks.line_translation import VocabularyCoverage
 from s2s.tasks.text_to_text import evaluation
 from s2s.tasks.text_to_text.answers import best_first, check_apart, log_probabilities
 from s2s.tasks.text_to_text.data import Mixture, MixtureSource, prepare
 from s2s.tasks.text_to_text.recipe import CorpusSettings, MixtureSettings
-from s2s.tasks.text_to_text.task import TextToText
-from s2s.training.progress import silent
+from s2s.tasks.text_to_text.task import TextToTextTask
+from s2s.training.progress import no_progress_bar
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "text_to_text.yaml"
 TASKS = ("en-de", "de-en", "plural", "cases", "acceptable")
@@ -88,7 +88,7 @@ def test_answers_have_the_log_probabilities_of_the_beam(run):
     sources = ["acceptable: Der Mann schläft.", "plural: Der alte Hund sieht die Frau heute."]
     wide = loaded.recipe.decoding.model_copy(update={"beam": 4})
     (tokenizer,) = loaded.tokenizers
-    beams = list(Translator(loaded.model, tokenizer, tokenizer, wide, 4).translate(sources))
+    beams = list(TextTranslator(loaded.model, tokenizer, tokenizer, wide, 4).translate(sources))
     for source, beam in zip(sources, beams, strict=True):
         for candidate in beam.candidates:
             hypothesis = candidate.hypothesis
@@ -152,10 +152,12 @@ def test_only_as_many_answers_are_given_as_there_are_and_none_by_a_beam(run):
 
 def test_scores_and_curves_prefix_and_count_as_the_command_and_the_whole_evaluation_do(run, tmp_path, monkeypatch):
     computed, cut, beginning = [], [], []
-    begin, encode, scores = TextToText.begin, Tokenizer.encode_batch, evaluation.scores
+    begin, encode, scores = TextToTextTask.on_train_start, Tokenizer.encode_batch, evaluation.scores
     monkeypatch.setattr(evaluation, "scores", lambda *given, **named: computed.append(given) or scores(*given, **named))
     monkeypatch.setattr(Tokenizer, "encode_batch", lambda own, t: cut.extend(t * len(beginning)) or encode(own, t))
-    monkeypatch.setattr(TextToText, "begin", lambda *g: beginning.append(1) or begin(*g) or beginning.clear())
+    monkeypatch.setattr(
+        TextToTextTask, "on_train_start", lambda *g: beginning.append(1) or begin(*g) or beginning.clear()
+    )
     s2s("train", RECIPE, *SMALL, f"run.dir={tmp_path / 'again'}")
     # validations compute no interval, only the test does, of the four tasks that write text
     assert len(computed) == 4
@@ -172,12 +174,12 @@ def test_scores_and_curves_prefix_and_count_as_the_command_and_the_whole_evaluat
     learned = prepare(loaded.recipe, tokenizer, lambda told: None)
     texts = {name: list(part["source"]) for name, part in learned.corpus.train.parts.items()}
     pieces = {n for name, some in texts.items() for text in some for n in tokenizer.encode(corpora[name].prefix + text)}
-    assert Seen.load(run / "tokenizer").pieces == pieces
+    assert VocabularyCoverage.load(run / "tokenizer").pieces == pieces
     # a source without text has no prefix, either
     lines = ["Der Mann schläft.", "", "Der Hund"]
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     part = datasets.Dataset.from_dict({"source": lines, "target": ["a", "b", "c"]})
-    found = evaluation.score_task(loaded, "plural", corpora["plural"], part, silent, 0.0)
+    found = evaluation.score_task(loaded, "plural", corpora["plural"], part, no_progress_bar, 0.0)
     words = ["translate", str(run), "--task", "plural", "--input", str(tmp_path / "in.txt")]
     done = CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False)
     assert done.stdout.split("\n")[:-1] == found.written
@@ -313,8 +315,8 @@ def evaluated(folder, written, wanted):
     with pytest.MonkeyPatch.context() as patch:
         nothing = Hypothesis((), 0.0, 0.0, False)
         found = [Translation((Candidate(text, 0.0, nothing),)) for text in written]
-        patch.setattr(Translator, "translate", lambda self, lines, advance=None: iter(found))
-        return TextToText().evaluate(run, part, Scoring("test"), silent).tasks
+        patch.setattr(TextTranslator, "translate", lambda self, lines, advance=None: iter(found))
+        return TextToTextTask().evaluate(run, part, EvaluationOptions("test"), no_progress_bar).tasks
 
 
 def test_diagnose_tests_the_beam_search_of_text_to_text(run):

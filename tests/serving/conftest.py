@@ -37,10 +37,10 @@ class Running:
 def served(runs, limits=None, ended=lambda count: None):
     """Serves runs on a free port until the context ends; then all that was accepted has been answered."""
     from s2s.serving.app import application
-    from s2s.serving.listening import bound, server_of
+    from s2s.serving.listening import bind_socket, server_of
     from s2s.serving.messages import Limits
 
-    place, app = bound("127.0.0.1", 0), application(runs, limits, ended)
+    place, app = bind_socket("127.0.0.1", 0), application(runs, limits, ended)
     server = server_of(app, limits or Limits())
     thread = threading.Thread(target=server.run, kwargs={"sockets": [place]})
     thread.start()

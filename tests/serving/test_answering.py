@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from s2s.errors import UserError
-from s2s.serving.answering import Answering, Asked
+from s2s.serving.answering import GenerationRequest, RequestHandler
 from s2s.serving.messages import Limits
 
 
@@ -26,17 +26,23 @@ def _run(corpora, task="text-to-text"):
 @pytest.fixture
 def answering():
     several = _run({"free": _pairs(None), "choice": _pairs(("yes", "no"))})
-    return Answering({"several": several, "one": _run({"choice": _pairs(("yes", "no"))})}, Limits(tokens=30))
+    return RequestHandler({"several": several, "one": _run({"choice": _pairs(("yes", "no"))})}, Limits(tokens=30))
 
 
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (Asked("several"), r"task: is missing\n  → name one of free, choice"),
-        (Asked("several", task="x"), r"task: the run has no task 'x'\n  → name one of free, choice"),
-        (Asked("several", task="choice", beam=2), r"beam: the task has 2 answers .* no search\n  → leave it out"),
-        (Asked("several", task="choice", nbest=3), r"nbest: is 3; the task has 2 answers"),
-        (Asked("several", task="free", nbest=5), r"nbest: is 5, but the beam holds 4\n  → set beam to 5 or more"),
+        (GenerationRequest("several"), r"task: is missing\n  → name one of free, choice"),
+        (GenerationRequest("several", task="x"), r"task: the run has no task 'x'\n  → name one of free, choice"),
+        (
+            GenerationRequest("several", task="choice", beam=2),
+            r"beam: the task has 2 answers .* no search\n  → leave it out",
+        ),
+        (GenerationRequest("several", task="choice", nbest=3), r"nbest: is 3; the task has 2 answers"),
+        (
+            GenerationRequest("several", task="free", nbest=5),
+            r"nbest: is 5, but the beam holds 4\n  → set beam to 5 or more",
+        ),
         ("one", r"run 'one': is a run of task text-to-text, which cannot classify\n  → ask /translate"),
     ],
 )
@@ -48,10 +54,10 @@ def test_a_request_that_does_not_fit_its_run_is_refused_by_its_fields(answering,
 
 
 def test_the_width_of_a_request_is_that_of_its_longest_text_and_its_beam(answering):
-    assert answering.check(Asked("several", task="free"), ["abc", "a"]) == 3 * 4
-    assert answering.check(Asked("several", task="free", beam=2, nbest=2), ["abc", "a"]) == 3 * 2
+    assert answering.check(GenerationRequest("several", task="free"), ["abc", "a"]) == 3 * 4
+    assert answering.check(GenerationRequest("several", task="free", beam=2, nbest=2), ["abc", "a"]) == 3 * 2
     # no search: one row for each text
-    assert answering.check(Asked("one"), ["abc"]) == 3
+    assert answering.check(GenerationRequest("one"), ["abc"]) == 3
 
 
 @pytest.mark.parametrize(
@@ -63,4 +69,4 @@ def test_the_width_of_a_request_is_that_of_its_longest_text_and_its_beam(answeri
 )
 def test_texts_of_too_many_tokens_are_refused(answering, lines, told):
     with pytest.raises(UserError, match=told):
-        answering.check(Asked("one"), lines)
+        answering.check(GenerationRequest("one"), lines)

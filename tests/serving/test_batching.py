@@ -6,7 +6,7 @@ from concurrent.futures import wait
 import pytest
 
 from s2s.errors import UserError
-from s2s.serving.batching import Abandoned, Full, ModelThread
+from s2s.serving.batching import Abandoned, ModelThread, QueueFull
 
 
 class Slow:
@@ -75,7 +75,7 @@ def test_a_bad_request_harms_nobody_else(model, slow, error):
 def test_too_many_are_refused_and_who_has_gone_is_left_out(model, slow):
     _busy(model, slow)
     waiting = [model.submit("a", [str(n)], 1) for n in range(6)]
-    with pytest.raises(Full):
+    with pytest.raises(QueueFull):
         model.submit("a", ["too many"], 1)
     assert waiting[0].cancel()
     assert len(model) == 5
@@ -92,7 +92,7 @@ def test_stopping_answers_what_was_taken_and_takes_no_more(model, slow):
     stopping.join(10)
     assert all(job.done() and len(job.result()) == 1 for job in jobs)
     assert not model.alive
-    with pytest.raises(Full):
+    with pytest.raises(QueueFull):
         model.submit("a", ["late"], 1)
 
 

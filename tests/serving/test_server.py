@@ -15,7 +15,7 @@ from fastapi import Response
 from s2s.cli.main import commands
 from s2s.errors import UserError
 from s2s.serving.batching import Abandoned
-from s2s.serving.listening import bound, names_of
+from s2s.serving.listening import bind_socket, names_of
 from s2s.serving.messages import Limits
 from tests.serving.conftest import served
 
@@ -257,7 +257,7 @@ def test_a_client_that_takes_no_answer_does_not_keep_a_server_from_its_end(loade
 @pytest.mark.parametrize("host", ["127.0.0..1", "a" * 70, "nowhere.invalid"])
 def test_a_host_that_is_none_is_one_message(host):
     with pytest.raises(UserError, match=rf"{host}:0: cannot be had: .*\n.*--host"):
-        bound(host, 0)
+        bind_socket(host, 0)
 
 
 def test_health_and_openapi_say_what_there_is(server):
@@ -283,7 +283,7 @@ def _told(*words) -> str:
 def test_what_cannot_be_served_is_said_before_anything_is_loaded(small_runs, monkeypatch):
     assert "not a run" in _told(small_runs / "x")
     assert "the same run is named twice" in _told(small_runs / "t", small_runs / "t")
-    with bound("127.0.0.1", 0) as taken:
+    with bind_socket("127.0.0.1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]
         assert f"127.0.0.1:{port}: cannot be had" in _told(small_runs / "t", "--port", port)

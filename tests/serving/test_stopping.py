@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from s2s.serving.listening import bound
+from s2s.serving.listening import bind_socket
 
 
 def _begun(run, port: int):
@@ -26,7 +26,7 @@ def _begun(run, port: int):
 @pytest.mark.slow
 @pytest.mark.parametrize("wish", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_stop_and_a_new_begin_lose_nothing_silently(small_runs, wish):
-    with bound("127.0.0.1", 0) as place:
+    with bind_socket("127.0.0.1", 0) as place:
         port = place.getsockname()[1]
     asked, answered, failed, over = [], [], [], threading.Event()
     kind = {"Content-Type": "application/json"}

@@ -23,16 +23,16 @@ import torch
 import torch.distributed as dist
 from rich.console import Console
 
-from s2s.data.examples import Ahead
-from s2s.decoding.translator import Translator
+from s2s.data.dataset import Prefetcher
+from s2s.decoding.generate import TextTranslator
 from s2s.errors import Stopped, UserError
-from s2s.run.following import _Unwritten, follow
 from s2s.run.tasks import read, task_of
-from s2s.run.training import resume, train, trainer_of
-from s2s.tasks.contract import Course, Prepared, Task
-from s2s.training import drawing
-from s2s.training.devices import choose
-from s2s.training.ranks import Ranks
+from s2s.run.training import build_trainer, resume, train
+from s2s.run.worker import _NullLog, run_worker
+from s2s.tasks.base import PreparedData, Task, TrainContext
+from s2s.training import figures
+from s2s.training.device import select_device
+from s2s.training.distributed import Distributed
 
 _MODEL = "{kind: transformer, width: 16, heads: 2, feedforward: 16, dropout: 0.0, encoder_layers: 1, decoder_layers: 1}"
 _ENCODER = _MODEL.replace(", decoder_layers: 1", "")
@@ -126,7 +126,7 @@ def together(size: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
                     if size > 1:
                         store = dist.FileStore(f"{place}/store", size)
                         dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
-                    found = work(Ranks(rank, size), *arguments)
+                    found = work(Distributed(rank, size), *arguments)
                     Path(place, str(rank)).write_bytes(pickle.dumps(found))
                 except BaseException:
                     sys.excepthook(*sys.exc_info())
@@ -140,12 +140,12 @@ def together(size: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
         return [pickle.loads(file.read_bytes()) if file.exists() else None for file in files]
 
 
-def learned(ranks: Ranks, tasks: dict[str, tuple[Task, Any, Prepared]], updates: int) -> dict[str, Any]:
+def learned(distributed: Distributed, tasks: dict[str, tuple[Task, Any, PreparedData]], updates: int) -> dict[str, Any]:
     """Of each task: what each update and a validation tell, how many examples this process had, and the weights."""
     found = {}
     for name, (task, recipe, prepared) in tasks.items():
-        trainer, _ = trainer_of(task, recipe, prepared, choose(recipe.device, ranks), (None, None))
-        trainer.follow()
+        trainer, _ = build_trainer(task, recipe, prepared, select_device(recipe.device, distributed), (None, None))
+        trainer.sync_from_main()
         told, own, collate = [], [], trainer.examples.collate
 
         def counted(rows, seed, own=own, collate=collate):
@@ -158,24 +158,24 @@ def learned(ranks: Ranks, tasks: dict[str, tuple[Task, Any, Prepared]], updates:
             told.append([update.count, update.tokens, update.loss, update.gradient_norm])
             had.append(sum(own))
             own.clear()
-        with trainer.optimization.averaged():
+        with trainer.optimization.use_ema_weights():
             weights = sum(float(p.detach().double().abs().sum()) for p in trainer.model.parameters())
-            validated, done = _validated(task, Course(recipe, prepared, trainer))
+            validated, done = _validated(task, TrainContext(recipe, prepared, trainer))
         found[name] = {"told": told, "had": had, "weights": weights, "validated": validated, "done": done}
     return found
 
 
-class _Noted(_Unwritten):
-    def validation(self, update, scores, samples=()):
+class _Noted(_NullLog):
+    def log_validation(self, update, scores, samples=()):
         self.scores, self.texts_written = scores, [sample.translation for sample in samples]
 
-    def texts(self, name, texts, update):
+    def add_texts(self, name, texts, update):
         pass
 
 
-def _validated(task: Task, course: Course) -> tuple[list, list[int]]:
+def _validated(task: Task, train_context: TrainContext) -> tuple[list, list[int]]:
     """The scores, what was written, the deciding score; how many examples this process read, and how many it wrote."""
-    rows, written, batches, write, log = [], [], Ahead.batches, Translator.translate, _Noted()
+    rows, written, batches, write, log = [], [], Prefetcher.batches, TextTranslator.translate, _Noted()
 
     def noted(ahead, group, seed, following=None):
         rows.extend(len(each) for each in group)
@@ -185,46 +185,48 @@ def _validated(task: Task, course: Course) -> tuple[list, list[int]]:
         written.extend(lines)
         return write(translator, lines, *rest)
 
-    Ahead.batches, Translator.translate = noted, translated
-    score = task.validate(course, log).score
-    Ahead.batches, Translator.translate = batches, write
+    Prefetcher.batches, TextTranslator.translate = noted, translated
+    score = task.validate(train_context, log).score
+    Prefetcher.batches, TextTranslator.translate = batches, write
     return [log.scores, log.texts_written, score], [sum(rows), len(written)]
 
 
-def added(ranks: Ranks) -> list[list[float] | None]:
+def added(distributed: Distributed) -> list[list[float] | None]:
     """The sums of gradients, where both processes, the first one alone, and none of them have one; and of the loss."""
     parameters = [torch.nn.Parameter(torch.zeros(2, 3)) for _ in range(3)]
-    parameters[0].grad = torch.arange(6.0).view(2, 3) + ranks.rank
-    if ranks.leads:
+    parameters[0].grad = torch.arange(6.0).view(2, 3) + distributed.rank
+    if distributed.is_main_process:
         parameters[1].grad = torch.ones(2, 3)
-    loss = ranks.add_gradients(parameters, torch.tensor(1.5))
+    loss = distributed.all_reduce_gradients(parameters, torch.tensor(1.5))
     return [p.grad if p.grad is None else p.grad.flatten().tolist() for p in parameters] + [[float(loss)]]
 
 
-def ran(ranks: Ranks, run: Path, updates: int, happens: dict[int, Callable[[], object]]) -> tuple[list, str]:
+def ran(
+    distributed: Distributed, run: Path, updates: int, happens: dict[int, Callable[[], object]]
+) -> tuple[list, str]:
     """Trains `translation.yaml` or goes on with it; which rows this process learned from, and what ended it.
 
     Something may happen to each process, by its number, while it begins the eighth update of the run.
     """
-    order, batches = [], Ahead.batches
+    order, batches = [], Prefetcher.batches
 
     def noted(ahead, group, seed, following=None):
         # a validation's seed is 0
         if seed:
             order.append([int(row) for rows in group for row in rows])
-            if len(order) == 8 and ranks.rank in happens:
-                happens[ranks.rank]()
+            if len(order) == 8 and distributed.rank in happens:
+                happens[distributed.rank]()
         return batches(ahead, group, seed, following)
 
-    Ahead.batches = noted
+    Prefetcher.batches = noted
     try:
-        if not ranks.leads:
-            follow(ranks)
+        if not distributed.is_main_process:
+            run_worker(distributed)
         elif run.exists():
-            resume(run, Console(quiet=True), [f"training.updates={updates}"], None, ranks)
+            resume(run, Console(quiet=True), [f"training.updates={updates}"], None, distributed)
         else:
             overrides = [f"training.updates={updates}", f"run.dir={run}", "validation.every=6", *_BRIEF]
-            train(read(run.parent / "translation.yaml", overrides), Console(quiet=True), ranks=ranks)
+            train(read(run.parent / "translation.yaml", overrides), Console(quiet=True), distributed=distributed)
     except (UserError, Stopped) as error:
         return order, str(error)
     return order, ""
@@ -257,12 +259,12 @@ def main() -> None:
     folder, asked = Path(sys.argv[1]), json.loads(sys.argv[2])
     os.environ["HF_DATASETS_CACHE"] = f"{folder}/cache"
     # pictures are looked at elsewhere
-    drawing.png = lambda figure: b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
+    figures.render_png = lambda figure: b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
     tasks, found = {}, {}
     for name in RECIPES if asked.get("sizes") else ():
         recipe = read(folder / f"{name}.yaml")
         prepared = task_of(recipe).prepare(recipe, (), lambda text: None)
-        tasks[name] = task_of(recipe), task_of(recipe).resolved(recipe, prepared), prepared
+        tasks[name] = task_of(recipe), task_of(recipe).finalize_config(recipe, prepared), prepared
     for size in asked.get("sizes", ()):
         found[size] = together(size, learned, tasks, asked["updates"])
     found["added"] = together(2, added)

@@ -8,7 +8,14 @@ import torch
 from torch import nn
 
 from s2s.errors import UserError
-from s2s.training.checkpoint import Checkpoints, Progress, average, check_weights, read_progress, read_training
+from s2s.training.checkpoint import (
+    Checkpoints,
+    Progress,
+    average_checkpoints,
+    check_weights,
+    read_progress,
+    read_training,
+)
 from s2s.training.tensor_files import load_weights, save_weights
 
 
@@ -46,7 +53,7 @@ def test_the_best_and_the_last_are_kept(tmp_path):
     checkpoints = Checkpoints(_run(tmp_path), keep_best=2, keep_last=1)
     for update, score in enumerate([3.0, 9.0, 1.0, 8.0, 2.0, 0.5], start=1):
         _save(checkpoints, update, score)
-    assert [int(p.name) for p in checkpoints.numbered()] == [2, 4, 6]
+    assert [int(p.name) for p in checkpoints.all()] == [2, 4, 6]
     assert checkpoints.best().name == "0000002"
     assert checkpoints.last().name == "0000006"
 
@@ -65,14 +72,14 @@ def test_best_checkpoint_of_equal_scores_has_the_lowest_loss(tmp_path, losses, b
     for update, loss in enumerate(losses, start=1):
         _save(checkpoints, update, 0.0, loss)
     assert checkpoints.best().name == best
-    assert {path.name for path in checkpoints.numbered()} == {best, "0000004"}
+    assert {path.name for path in checkpoints.all()} == {best, "0000004"}
 
 
 def test_the_newest_is_that_of_the_largest_number_however_many_digits_it_has(tmp_path):
     checkpoints = Checkpoints(_run(tmp_path))
     for update in (9_999_999, 10_000_000):
         _save(checkpoints, update, None)
-    assert [path.name for path in checkpoints.numbered()] == ["10000000"]
+    assert [path.name for path in checkpoints.all()] == ["10000000"]
 
 
 def test_unvalidated_checkpoints_do_not_count_as_best(tmp_path):
@@ -104,7 +111,7 @@ def test_the_average_of_checkpoints_is_the_mean_of_their_weights(tmp_path):
     checkpoints = Checkpoints(_run(tmp_path), keep_last=3)
     paths = [_save(checkpoints, update, 0.5) for update in (1, 2, 6)]
     model = _model(0.0)
-    average(model, paths)
+    average_checkpoints(model, paths)
     assert torch.equal(model.weight, _model(3.0).weight)
 
 
@@ -172,7 +179,7 @@ def test_folders_that_are_called_almost_like_a_number_are_no_checkpoints(tmp_pat
     path = _save(Checkpoints(_run(tmp_path)), 1, None)
     for name in ("²", "٣", "1²"):
         (tmp_path / "checkpoints" / name).mkdir()
-    assert Checkpoints(tmp_path).numbered() == [path]
+    assert Checkpoints(tmp_path).all() == [path]
 
 
 def test_checkpoints_are_not_written_through_a_link(tmp_path):

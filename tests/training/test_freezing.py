@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from s2s.errors import UserError
-from s2s.models.contract import parameter_count
+from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build
 from s2s.training.freezing import freeze
 
@@ -41,7 +41,7 @@ def test_a_tied_tensor_is_frozen_by_any_of_its_names():
         model = _model()
         freeze(model, [pattern])
         assert _frozen(model) == {"encoder.embedding.tokens.weight"}
-        assert parameter_count(model) == sum(p.numel() for p in model.parameters()) - 20 * 8
+        assert count_parameters(model) == sum(p.numel() for p in model.parameters()) - 20 * 8
 
 
 def test_a_pattern_that_names_nothing_and_one_that_leaves_nothing_are_refused():

@@ -11,10 +11,10 @@ import torch
 from rich.console import Console
 
 from s2s.errors import UserError
-from s2s.training.logger import RunLog, forget_after
-from s2s.training.update import Measured, Update
+from s2s.training.logger import RunLog, drop_entries_after
+from s2s.training.step import StepMetrics, StepResult
 
-UPDATE = Update(
+UPDATE = StepResult(
     update=1,
     epoch=0,
     count=10,
@@ -24,7 +24,7 @@ UPDATE = Update(
     learning_rate=0.1,
     real_share=1.0,
     clip=None,
-    measured=Measured(torch.tensor(10.0), {"all": torch.tensor(1.0)}),
+    measured=StepMetrics(torch.tensor(10.0), {"all": torch.tensor(1.0)}),
 )
 
 
@@ -43,7 +43,7 @@ def test_how_long_it_takes_is_told_by_the_first_updates(tmp_path, seconds, total
         for number in range(1, 30):
             # the first ones take longer, and tell nothing
             took = 50.0 if number <= 5 else seconds
-            log.update(replace(UPDATE, update=number, seconds=took))
+            log.log_step(replace(UPDATE, update=number, seconds=took))
     told = [line for line in console.file.getvalue().splitlines() if "to go" in line]
     assert told == ([said] if said else [])
 
@@ -61,7 +61,7 @@ def test_a_line_that_is_none_of_a_run_is_named_and_kept(tmp_path, text):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"update": 1, "validation": {"loss": NaN}}\n' + text + "\n")
     with pytest.raises(UserError, match=r"metrics.jsonl:2: (.|\n)*take the line out"):
-        forget_after(path, 5)
+        drop_entries_after(path, 5)
     assert path.read_text().endswith(text + "\n")
 
 
@@ -70,7 +70,7 @@ def test_lines_that_a_crash_cut_or_filled_are_left_out(tmp_path):
     path.write_bytes(
         b'{"update": 1, "validation": {}}\n{"update": 7, "validation": {}}\n{"upd\n\0\0\xff\n' + b"[" * 100_000
     )
-    forget_after(path, 5)
+    drop_entries_after(path, 5)
     assert path.read_text() == '{"update": 1, "validation": {}}\n'
 
 
@@ -78,20 +78,20 @@ def test_the_noise_scale_of_a_run_that_goes_on_is_that_of_one_that_never_stopped
     updates = []
     for n in range(1, 9):
         norms = {"all": torch.tensor(1.0)}, [torch.tensor(0.7 + n / 10), torch.tensor(0.8)]
-        updates.append(replace(UPDATE, update=n, parts=(4, 6), measured=Measured(torch.tensor(10.0), *norms)))
+        updates.append(replace(UPDATE, update=n, parts=(4, 6), measured=StepMetrics(torch.tensor(10.0), *norms)))
     console = Console(file=io.StringIO())
     for name in ("whole", "cut"):
         (tmp_path / name).mkdir()
     with RunLog(tmp_path / "whole", 0, 8, console) as log:
         for update in updates:
-            log.update(update)
+            log.log_step(update)
         whole = log.noise()
     with RunLog(tmp_path / "cut", 0, 8, console) as log:
         for update in updates[:6]:
-            log.update(update)
+            log.log_step(update)
     with RunLog(tmp_path / "cut", 5, 8, console) as log:
         for update in updates[5:]:
-            log.update(update)
+            log.log_step(update)
         assert log.noise() == whole
     assert "by the last 8 updates" in whole
 
@@ -99,7 +99,7 @@ def test_the_noise_scale_of_a_run_that_goes_on_is_that_of_one_that_never_stopped
 def test_control_characters_of_a_corpus_are_spelt(tmp_path):
     console = Console(file=io.StringIO(), width=200)
     with RunLog(tmp_path, 0, 8, console) as log:
-        log.say_pair("a\x1b]0;title\x07b", "c\x9bd\u3000e")
+        log.info_pair("a\x1b]0;title\x07b", "c\x9bd\u3000e")
     assert console.file.getvalue() == "    a\\x1b]0;titleb  →  c\\x9bd e\n"
 
 
@@ -114,7 +114,7 @@ def test_a_board_that_cannot_be_written_is_told_once(tmp_path, monkeypatch):
         with RunLog(tmp_path, 0, 10, Console(file=io.StringIO())) as log:
             monkeypatch.setattr("tensorboard.summary.writer.record_writer.RecordWriter.write", full)
             for number in range(1, 100):
-                log.validation(number, {"loss": 1.0})
+                log.log_validation(number, {"loss": 1.0})
                 time.sleep(0.01)
 
     with pytest.raises(OSError, match="No space left"):

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from s2s.training.noise import Noise, noise_of, noise_scale
+from s2s.training.noise import Noise, estimate_noise, noise_scale
 
 POINTS = np.array([[1.0, 2.0], [-0.5, 3.0], [4.0, 0.0]])
 # the gradient of half the squared distance to a point; that of all is the mean
@@ -18,7 +18,7 @@ SQUARE = float(WHOLE @ WHOLE)
 def _estimate(drawn: np.ndarray, counts: tuple[int, ...]) -> Noise:
     parts = np.split(drawn, np.cumsum(counts)[:-1])
     squares = [float(part.mean(axis=0) @ part.mean(axis=0)) for part in parts]
-    return noise_of(counts, squares, float(drawn.mean(axis=0) @ drawn.mean(axis=0)))
+    return estimate_noise(counts, squares, float(drawn.mean(axis=0) @ drawn.mean(axis=0)))
 
 
 @pytest.mark.parametrize("counts", [(1, 1), (1, 3), (2, 2), (1, 1, 3), (1, 2, 2)])

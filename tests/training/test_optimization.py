@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from s2s.tasks.translation.recipe import TrainingSettings
-from s2s.training.optimization import Optimization, group_of, learning_rate
+from s2s.training.optimization import OptimizerWrapper, layer_name, learning_rate
 
 
 def _settings(**changes) -> TrainingSettings:
@@ -55,12 +55,12 @@ def _gradient(model: nn.Module, seed: int) -> None:
 
 def test_clipping_is_that_of_torch():
     ours, theirs = _model(), _model()
-    optimization = Optimization(ours, _settings(clip=0.7, schedule="constant", warmup=0))
+    optimization = OptimizerWrapper(ours, _settings(clip=0.7, schedule="constant", warmup=0))
     adam = torch.optim.Adam(theirs.parameters(), lr=0.5, betas=(0.9, 0.98), eps=1e-9)
     for update in range(1, 4):
         _gradient(ours, update)
         _gradient(theirs, update)
-        norm, layers = optimization.gradient_norms()
+        norm, layers = optimization.clip_and_measure_norms()
         assert norm == pytest.approx(nn.utils.clip_grad_norm_(theirs.parameters(), 0.7).item())
         assert math.sqrt(sum(n**2 for n in layers.values())) == pytest.approx(norm)
         optimization.step(update, norm)
@@ -72,16 +72,18 @@ def test_clipping_is_that_of_torch():
 def test_short_gradients_are_not_clipped():
     ours, free = _model(), _model()
     for model, clip in ((ours, 1e6), (free, None)):
-        optimization = Optimization(model, _settings(clip=clip))
+        optimization = OptimizerWrapper(model, _settings(clip=clip))
         _gradient(model, 1)
-        optimization.step(1, optimization.gradient_norms()[0])
+        optimization.step(1, optimization.clip_and_measure_norms()[0])
     for a, b in zip(ours.parameters(), free.parameters(), strict=True):
         assert torch.equal(a, b)
 
 
 def test_weight_decay_spares_biases_and_embeddings():
     model = _model()
-    optimization = Optimization(model, _settings(optimizer="adamw", weight_decay=0.5, schedule="constant", warmup=0))
+    optimization = OptimizerWrapper(
+        model, _settings(optimizer="adamw", weight_decay=0.5, schedule="constant", warmup=0)
+    )
     before = [p.detach().clone() for p in model.parameters()]
     for p in model.parameters():
         p.grad = torch.zeros_like(p)
@@ -94,15 +96,15 @@ def test_weight_decay_spares_biases_and_embeddings():
 
 def test_the_average_is_the_written_out_recursion_and_training_goes_on_from_the_raw_weights():
     model = _model()
-    optimization = Optimization(model, _settings(ema=0.8))
+    optimization = OptimizerWrapper(model, _settings(ema=0.8))
     expected = [p.detach().clone() for p in model.parameters()]
     for update in range(1, 60):
         _gradient(model, update)
-        optimization.step(update, optimization.gradient_norms()[0])
+        optimization.step(update, optimization.clip_and_measure_norms()[0])
         decay = min(0.8, (1 + update) / (10 + update))
         expected = [decay * a + (1 - decay) * p.detach() for a, p in zip(expected, model.parameters(), strict=True)]
     raw = [p.detach().clone() for p in model.parameters()]
-    with optimization.averaged():
+    with optimization.use_ema_weights():
         for p, a in zip(model.parameters(), expected, strict=True):
             torch.testing.assert_close(p.detach(), a)
     for p, r in zip(model.parameters(), raw, strict=True):
@@ -112,24 +114,24 @@ def test_the_average_is_the_written_out_recursion_and_training_goes_on_from_the_
 def test_a_saved_state_goes_on_like_the_original():
     first, second = _model(), _model()
     settings = _settings(ema=0.9)
-    one, two = Optimization(first, settings), Optimization(second, settings)
+    one, two = OptimizerWrapper(first, settings), OptimizerWrapper(second, settings)
     for update in range(1, 9):
         _gradient(first, update)
-        one.step(update, one.gradient_norms()[0])
+        one.step(update, one.clip_and_measure_norms()[0])
         if update == 5:
             second.load_state_dict(first.state_dict())
             two.load_state({name: tensor.clone() for name, tensor in one.state().items()})
         if update > 5:
             _gradient(second, update)
-            two.step(update, two.gradient_norms()[0])
+            two.step(update, two.clip_and_measure_norms()[0])
     for a, b in zip([*first.parameters(), *one.average], [*second.parameters(), *two.average], strict=True):
         assert torch.equal(a, b)
 
 
 def test_parameters_are_grouped_by_layer():
-    assert group_of("encoder.layers.0.attention.query.weight") == "encoder.layers.0"
-    assert group_of("decoder.embedding.tokens.weight") == "decoder.embedding"
-    assert group_of("projection.weight") == "projection.weight"
+    assert layer_name("encoder.layers.0.attention.query.weight") == "encoder.layers.0"
+    assert layer_name("decoder.embedding.tokens.weight") == "decoder.embedding"
+    assert layer_name("projection.weight") == "projection.weight"
 
 
 def test_a_scaled_rate_is_that_of_an_optimiser_with_the_smaller_rate():
@@ -137,9 +139,9 @@ def test_a_scaled_rate_is_that_of_an_optimiser_with_the_smaller_rate():
     scales = {"0.weight": 0.25}
     options = {"schedule": "constant", "warmup": 0, "optimizer": "adamw", "weight_decay": 0.1, "clip": None}
     optimizations = [
-        Optimization(ours, _settings(**options), scales),
-        Optimization(slow, _settings(**options | {"learning_rate": 0.125})),
-        Optimization(fast, _settings(**options)),
+        OptimizerWrapper(ours, _settings(**options), scales),
+        OptimizerWrapper(slow, _settings(**options | {"learning_rate": 0.125})),
+        OptimizerWrapper(fast, _settings(**options)),
     ]
     for update in (1, 2):
         for optimization, model in zip(optimizations, (ours, slow, fast), strict=True):
@@ -154,9 +156,9 @@ def test_what_is_frozen_stays_and_needs_no_moments():
     model = _model()
     model[0].weight.requires_grad_(False)
     before = [p.detach().clone() for p in model.parameters()]
-    optimization = Optimization(model, _settings(schedule="constant", warmup=0))
+    optimization = OptimizerWrapper(model, _settings(schedule="constant", warmup=0))
     _gradient(model, 1)
-    optimization.step(1, optimization.gradient_norms()[0])
+    optimization.step(1, optimization.clip_and_measure_norms()[0])
     assert [torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True)] == [True, False, False]
     assert not [name for name in optimization.state() if name.endswith(".0.weight")]
 
@@ -164,7 +166,7 @@ def test_what_is_frozen_stays_and_needs_no_moments():
 def test_a_parameter_that_never_had_a_gradient_is_saved_and_goes_on():
     """It begins its moments when it gets one, as in a training that was never stopped."""
 
-    def learn(model: nn.Module, optimization: Optimization, update: int) -> None:
+    def learn(model: nn.Module, optimization: OptimizerWrapper, update: int) -> None:
         _gradient(model, update)
         if update < 4:
             model[0].weight.grad = None
@@ -172,7 +174,7 @@ def test_a_parameter_that_never_had_a_gradient_is_saved_and_goes_on():
 
     first, second = _model(), _model()
     settings = _settings(schedule="constant", warmup=0)
-    one, two = Optimization(first, settings), Optimization(second, settings)
+    one, two = OptimizerWrapper(first, settings), OptimizerWrapper(second, settings)
     for update in (1, 2):
         learn(first, one, update)
     second.load_state_dict(first.state_dict())
@@ -191,7 +193,7 @@ def test_a_parameter_that_never_had_a_gradient_is_saved_and_goes_on():
 
 def test_moments_that_are_there_in_part_are_not_taken_for_none():
     model = _model()
-    optimization = Optimization(model, _settings())
+    optimization = OptimizerWrapper(model, _settings())
     _gradient(model, 1)
     optimization.step(1, torch.tensor(1.0))
     state = optimization.state()
@@ -201,10 +203,10 @@ def test_moments_that_are_there_in_part_are_not_taken_for_none():
 
 def test_a_state_stays_what_it_was_while_the_averaged_weights_are_in_use():
     layer = nn.Linear(2, 2)
-    optimization = Optimization(layer, TrainingSettings(ema=0.5))
+    optimization = OptimizerWrapper(layer, TrainingSettings(ema=0.5))
     layer(torch.ones(1, 2)).sum().backward()
-    optimization.step(1, optimization.gradient_norms()[0])
+    optimization.step(1, optimization.clip_and_measure_norms()[0])
     state = optimization.state()
     before = {name: tensor.clone() for name, tensor in state.items()}
-    with optimization.averaged():
+    with optimization.use_ema_weights():
         assert all(torch.equal(state[name], before[name]) for name in before)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from s2s.recipe.schema import OptimizationSettings, OptimizerName
-from s2s.training.optimization import Optimization
+from s2s.training.optimization import OptimizerWrapper
 
 RATE = 0.05
 
@@ -46,7 +46,7 @@ SGD = {"optimizer": "sgd"}
 )
 def test_sgd_is_that_of_torch(changes, theirs):
     ours, other = _model(), _model()
-    optimization = Optimization(ours, _settings(**SGD, weight_decay=0.1, **changes))
+    optimization = OptimizerWrapper(ours, _settings(**SGD, weight_decay=0.1, **changes))
     matrix, rest = [other[1].weight], [p for p in other.parameters() if p is not other[1].weight]
     sgd = torch.optim.SGD([{"params": matrix, "weight_decay": 0.1}, {"params": rest}], lr=RATE, **theirs)
     for update in range(1, 6):
@@ -65,7 +65,7 @@ def test_sgd_is_that_of_torch(changes, theirs):
 def test_momentum_by_hand():
     model = nn.Linear(1, 1, bias=False)
     nn.init.constant_(model.weight, 1.0)
-    optimization = Optimization(model, _settings(**SGD, momentum=0.5))
+    optimization = OptimizerWrapper(model, _settings(**SGD, momentum=0.5))
     moved, momentum, weight = [], 0.0, 1.0
     for update, gradient in enumerate((1.0, -2.0, 4.0), start=1):
         model.weight.grad = torch.full((1, 1), gradient)
@@ -79,8 +79,8 @@ def test_momentum_by_hand():
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_the_penalty_is_one_that_stands_in_the_loss_and_spares_biases_norms_and_embeddings(optimizer):
     ours, other = _model(), _model()
-    with_key = Optimization(ours, _settings(optimizer=optimizer, l1=0.3))
-    in_loss = Optimization(other, _settings(optimizer=optimizer))
+    with_key = OptimizerWrapper(ours, _settings(optimizer=optimizer, l1=0.3))
+    in_loss = OptimizerWrapper(other, _settings(optimizer=optimizer))
     for update in (1, 2, 3):
         _learn(ours, update)
         _learn(other, update, penalty=0.3)
@@ -95,8 +95,8 @@ def test_with_adamw_the_penalty_comes_after_the_step_and_leaves_numbers_at_zero(
     with torch.no_grad():
         for model in (ours, other):
             model[1].weight[0] *= 0.01
-    with_key = Optimization(ours, _settings(optimizer="adamw", l1=0.8))
-    without = Optimization(other, _settings(optimizer="adamw"))
+    with_key = OptimizerWrapper(ours, _settings(optimizer="adamw", l1=0.8))
+    without = OptimizerWrapper(other, _settings(optimizer="adamw"))
     _learn(ours, 1)
     _learn(other, 1)
     for optimization in (with_key, without):
@@ -118,7 +118,7 @@ def test_with_adamw_the_penalty_comes_after_the_step_and_leaves_numbers_at_zero(
 )
 def test_a_broken_gradient_moves_nothing(changes):
     model = _model()
-    optimization = Optimization(model, _settings(**changes))
+    optimization = OptimizerWrapper(model, _settings(**changes))
     _learn(model, 1)
     optimization.step(1, torch.tensor(1.0))
     before = [p.detach().clone() for p in model.parameters()]
@@ -134,7 +134,7 @@ def test_a_broken_gradient_moves_nothing(changes):
 def test_a_saved_state_of_sgd_goes_on_like_the_original(momentum):
     first, second = _model(), _model()
     settings = _settings(**SGD, momentum=momentum)
-    one, two = Optimization(first, settings), Optimization(second, settings)
+    one, two = OptimizerWrapper(first, settings), OptimizerWrapper(second, settings)
     for update in range(1, 6):
         _learn(first, update)
         one.step(update, torch.tensor(1.0))
@@ -181,7 +181,7 @@ def test_optimizer_names_are_those_of_torch():
 def test_optimizer_steps_as_its_torch_class_does_from_the_same_settings(name):
     ours, other = _model().double(), _model().double()
     settings = _settings(optimizer=name)
-    optimization = Optimization(ours, settings)
+    optimization = OptimizerWrapper(ours, settings)
     adam = {"betas": settings.betas, "eps": settings.epsilon}
     own = {
         **dict.fromkeys(("adam", "adamw", "nadam", "radam", "adamax"), adam),
@@ -210,7 +210,7 @@ def test_optimizer_steps_as_its_torch_class_does_from_the_same_settings(name):
 def test_optimizer_resumes_to_the_same_bits(name):
     first, second = _model(), _model()
     settings = _settings(optimizer=name)
-    one, two = Optimization(first, settings), Optimization(second, settings)
+    one, two = OptimizerWrapper(first, settings), OptimizerWrapper(second, settings)
     for update in range(1, 7):
         _learn(first, update)
         one.step(update, torch.tensor(1.0))
@@ -233,7 +233,7 @@ def test_fused_optimizers_agree_with_float64_and_with_the_single_tensor_ones(nam
     models = [_model() for _ in range(3)]
     models[1].double()
     momentum = {"momentum": 0.9} if name == "sgd" else {}
-    fused, wide = (Optimization(model, _settings(optimizer=name, **momentum)) for model in models[:2])
+    fused, wide = (OptimizerWrapper(model, _settings(optimizer=name, **momentum)) for model in models[:2])
     adam = {} if name == "sgd" else {"betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": 0.0}
     plain = CLASSES[name](models[2].parameters(), lr=RATE, foreach=False, fused=False, **adam, **momentum)
     for update in range(1, 21):
@@ -252,7 +252,7 @@ def test_fused_optimizers_agree_with_float64_and_with_the_single_tensor_ones(nam
 
 def test_muon_moves_hidden_matrices_and_adamw_the_rest():
     model = _model()
-    optimization = Optimization(model, _settings(optimizer="muon"))
+    optimization = OptimizerWrapper(model, _settings(optimizer="muon"))
     _learn(model, 1)
     optimization.step(1, torch.tensor(1.0))
     kinds = {name.rsplit(".", 2)[1] + "." + name.rsplit(".", 1)[1]: name.split(".")[0] for name in optimization.state()}

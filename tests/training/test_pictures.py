@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import torch
 
-from s2s.interpretability.figure import attention_picture
-from s2s.training.drawing import drawn, png
+from s2s.inspection.figure import attention_picture
+from s2s.training.figures import render_figure, render_png
 
 
 def test_pieces_are_text_not_formulas():
@@ -17,12 +17,12 @@ def test_pieces_are_text_not_formulas():
 
 
 def test_letters_that_the_font_lacks_are_no_warnings():
-    assert png(attention_picture(torch.rand(2, 1, 2), ["你", "好"], ["c"], "a run"))
+    assert render_png(attention_picture(torch.rand(2, 1, 2), ["你", "好"], ["c"], "a run"))
 
 
 def test_control_characters_are_in_no_drawing():
     said = ["a\x07\x1b", "b\x00\ufffe", "c"]
-    picture = drawn(attention_picture(torch.rand(2, 3, 3), said, said, "a\x1b run"), "svg")
+    picture = render_figure(attention_picture(torch.rand(2, 3, 3), said, said, "a\x1b run"), "svg")
     assert ElementTree.fromstring(picture).tag.endswith("svg")
 
 

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.data.encoding import Encoded
+from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import EOS
-from s2s.decoding.beam import Beam, search
+from s2s.decoding.beam_search import Beam, search
 from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
 from s2s.nn import precision as nn_precision
-from s2s.nn.precision import fp32_layers, products_in
+from s2s.nn.precision import autocast_matmul, fp32_layers
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training import precision
-from s2s.training.devices import choose, precision_of, prepare_process
-from s2s.training.precision import GradientTimes, check_precision, measure
+from s2s.training.device import parse_precision, select_device, setup_process
+from s2s.training.precision import PrecisionBenchmark, benchmark_precision, check_precision
 from s2s.training.trainer import Trainer
 
 FP32 = torch.float32
@@ -30,11 +30,11 @@ def _trainer() -> Trainer:
     torch.manual_seed(0)
     return translation_trainer(
         build(Settings(width=16, heads=2, feedforward=32, encoder_layers=1, decoder_layers=1, dropout=0.2), 20, 20),
-        Encoded.of(*sides),
+        TokenizedDataset.from_rows(*sides),
         TrainingSettings(updates=10, warmup=2, learning_rate=0.01),
         BatchSettings(tokens=50),
         SeedSettings(),
-        choose(DeviceSettings(kind="cpu")),
+        select_device(DeviceSettings(kind="cpu")),
     )
 
 
@@ -63,11 +63,11 @@ def test_the_gradients_of_the_first_batches_are_measured_in_both_precisions(monk
     monkeypatch.setattr(precision, "_PATIENCE", 1e9)
     clock = SimpleNamespace(process_time=lambda: next(ticks), perf_counter=lambda: 0.0)
     monkeypatch.setattr(precision, "time", clock)
-    measured = measure(trainer)
+    measured = benchmark_precision(trainer)
     assert [dtype for _, dtype in seen] == 25 * [FP32, torch.bfloat16]
     # one batch after the other, as in training; those of an epoch again where it has too few
     assert all(torch.equal(source, first[i // 2 % count]) for i, (source, _) in enumerate(seen))
-    assert measured == GradientTimes(fp32=4.0, bf16=2.0, threads=torch.get_num_threads())
+    assert measured == PrecisionBenchmark(fp32=4.0, bf16=2.0, threads=torch.get_num_threads())
     assert measured.faster == torch.bfloat16
 
 
@@ -75,14 +75,14 @@ def test_what_is_slow_is_measured_thrice_and_no_more(monkeypatch):
     trainer = _trainer()
     seen = _seen(trainer)
     monkeypatch.setattr(precision, "_PATIENCE", 0.0)
-    measure(trainer)
+    benchmark_precision(trainer)
     assert [dtype for _, dtype in seen] == 3 * [FP32, torch.bfloat16]
 
 
 def test_a_training_is_the_same_whether_it_was_measured_or_not():
     plain, measured = _trainer(), _trainer()
     torch.manual_seed(3)
-    measure(measured)
+    benchmark_precision(measured)
     after = torch.rand(3)
     torch.manual_seed(3)
     assert torch.equal(torch.rand(3), after)
@@ -94,14 +94,14 @@ def test_a_training_is_the_same_whether_it_was_measured_or_not():
 
 @pytest.mark.parametrize(("fp32", "bf16", "faster"), [(1.0, 2.0, torch.float32), (2.0, 1.0, torch.bfloat16)])
 def test_the_faster_one_is_taken_and_said(fp32, bf16, faster):
-    measured = GradientTimes(fp32, bf16, threads=1)
+    measured = PrecisionBenchmark(fp32, bf16, threads=1)
     assert measured.faster == faster
     name, other = ("bf16", "fp32") if faster == torch.bfloat16 else ("fp32", "bf16")
     assert str(measured) == f"{name}: a gradient takes 0.50 of {other}'s time here"
 
 
 def test_bf16_is_taken_where_fp32_does_not_fit():
-    measured = GradientTimes(None, 2.0, threads=1)
+    measured = PrecisionBenchmark(None, 2.0, threads=1)
     assert measured.faster == torch.bfloat16
     assert str(measured) == "bf16: in fp32 a gradient takes more than half of the device's memory, or more than is free"
 
@@ -113,24 +113,24 @@ def test_bf16_is_taken_where_fp32_does_not_fit():
 def test_a_gpu_with_bf16_is_measured_but_for_a_compiled_model(given, undecided, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
-    computer = choose(DeviceSettings(kind="cuda", **given))
-    assert computer.undecided == undecided
-    assert computer.precision == (torch.float32 if given.get("precision") == "fp32" else torch.bfloat16)
+    device_context = select_device(DeviceSettings(kind="cuda", **given))
+    assert device_context.autoselect_precision == undecided
+    assert device_context.precision == (torch.float32 if given.get("precision") == "fp32" else torch.bfloat16)
 
 
 def test_a_gpu_without_bf16_computes_in_fp32(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
-    computer = choose(DeviceSettings(kind="cuda"))
-    assert (computer.undecided, computer.precision) == (False, torch.float32)
+    device_context = select_device(DeviceSettings(kind="cuda"))
+    assert (device_context.autoselect_precision, device_context.precision) == (False, torch.float32)
 
 
 def test_a_written_computer_tells_its_precision():
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        assert precision_of(str(choose(DeviceSettings(kind="cpu", precision=name)))) == dtype
-    undecided = choose(DeviceSettings(kind="cpu"))
-    assert undecided.undecided
-    assert precision_of(str(undecided)) is None
+        assert parse_precision(str(select_device(DeviceSettings(kind="cpu", precision=name)))) == dtype
+    undecided = select_device(DeviceSettings(kind="cpu"))
+    assert undecided.autoselect_precision
+    assert parse_precision(str(undecided)) is None
 
 
 class _NoBf16(torch.nn.Linear):
@@ -150,7 +150,7 @@ def _without_bf16(trainer: Trainer) -> Trainer:
 
 
 def test_auto_takes_fp32_where_bf16_raises_and_says_why():
-    measured = measure(_without_bf16(_trainer()))
+    measured = benchmark_precision(_without_bf16(_trainer()))
     assert (measured.faster, measured.bf16) == (torch.float32, None)
     assert str(measured).startswith(
         "precision: fp32 (bf16 does not work for this model on this device: could not create"
@@ -159,12 +159,12 @@ def test_auto_takes_fp32_where_bf16_raises_and_says_why():
 
 def test_bf16_that_raises_is_refused_before_training():
     trainer = _without_bf16(_trainer())
-    trainer.computer = choose(DeviceSettings(kind="cpu", precision="bf16"))
+    trainer.device_context = select_device(DeviceSettings(kind="cpu", precision="bf16"))
     with pytest.raises(
         UserError, match=r"cannot be computed in bf16 on this device: could not create(.|\n)*precision=fp32"
     ):
         check_precision(trainer)
-    trainer.computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
+    trainer.device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
     check_precision(trainer)
     with pytest.raises(UserError, match="cannot be computed in bf16"):
         check_precision(trainer, torch.bfloat16)
@@ -187,7 +187,7 @@ def test_lstm_layers_run_in_fp32_where_there_is_no_bf16_kernel(bidirectional, mo
     monkeypatch.setattr(nn_precision, "has_bf16_lstm", lambda: False)
     assert "LSTM layers run in fp32" in fp32_layers(lstm, {torch.bfloat16}, x.device)
     assert fp32_layers(torch.nn.GRU(8, 8), {torch.bfloat16}, x.device) == ""
-    with products_in(torch.bfloat16, x.device):
+    with autocast_matmul(torch.bfloat16, x.device):
         # what comes before may be in bf16
         found, _ = lstm(x)
         also, _ = lstm(x.bfloat16())
@@ -213,11 +213,11 @@ def test_has_bf16_lstm_tells_what_an_lstm_does():
 def test_more_threads_than_a_machine_can_use_are_refused():
     before = torch.get_num_threads()
     with pytest.raises(UserError, match=r"device.threads: is 2,048, but this machine has \d+ processor cores"):
-        prepare_process(DeviceSettings(threads=2048))
+        setup_process(DeviceSettings(threads=2048))
     assert torch.get_num_threads() == before
 
 
 def test_a_cpu_without_a_compiler_compiles_nothing(monkeypatch):
     monkeypatch.setenv("CXX", "/nonexistent/g++")
     with pytest.raises(UserError, match=r"device.compile: is true, but no C\+\+ compiler"):
-        choose(DeviceSettings(kind="cpu", compile=True))
+        select_device(DeviceSettings(kind="cpu", compile=True))

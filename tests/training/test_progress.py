@@ -10,17 +10,17 @@ from rich.console import Console
 
 from s2s.training import progress
 from s2s.training.logger import RunLog, Sample
-from s2s.training.progress import meter, row_of, silent
-from s2s.training.update import Measured, Update
+from s2s.training.progress import fit_to_row, no_progress_bar, progress_bar
+from s2s.training.step import StepMetrics, StepResult
 
 
 def _console(width: int = 100, terminal: bool = True) -> Console:
     return Console(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
 
 
-def _update(number: int) -> Update:
-    measured = Measured(torch.tensor(25.0), {"all": torch.tensor(1.0)})
-    return Update(number, 0, 10, 50, 0.5, 0.5, 0.1, 0.9, None, measured)
+def _update(number: int) -> StepResult:
+    measured = StepMetrics(torch.tensor(25.0), {"all": torch.tensor(1.0)})
+    return StepResult(number, 0, 10, 50, 0.5, 0.5, 0.1, 0.9, None, measured)
 
 
 @pytest.fixture
@@ -59,16 +59,16 @@ def test_a_sample_takes_one_row_however_long_it_is(log):
     [("a" * 500, "b"), ("a", "b" * 500), ("a" * 500, "b" * 500), ("漢" * 200, "字" * 200), ("a", "b")],
 )
 def test_a_row_fits_the_terminal_and_uses_it(source, written):
-    row = row_of(_console(80), source, written)
+    row = fit_to_row(_console(80), source, written)
     long = cell_len(source) + cell_len(written) > 70
     assert cell_len(row) in ((78, 79, 80) if long else (cell_len(f"    {source}  →  {written}"),))
     assert all(side in row for side in (source, written) if cell_len(side) == 1)
-    assert cell_len(row_of(_console(80, terminal=False), source, written)) <= 120
+    assert cell_len(fit_to_row(_console(80, terminal=False), source, written)) <= 120
 
 
 def test_scoring_has_a_bar_that_goes_away(log):
     run, console = log
-    with run.meter("translating", 30) as advance:
+    with run.progress_bar("translating", 30) as advance:
         advance(10)
         advance(20)
     text = console.file.getvalue()
@@ -79,9 +79,9 @@ def test_scoring_has_a_bar_that_goes_away(log):
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
     console, now = _console(terminal=False), iter([0.0, 4.0, 11.0, 11.0, 12.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    with meter(console)("translating", 3000) as advance:
+    with progress_bar(console)("translating", 3000) as advance:
         for _ in range(3):
             advance(1000)
     assert console.file.getvalue() == "translating: 2,000 of 3,000\n"
-    with silent("translating", 3) as advance:
+    with no_progress_bar("translating", 3) as advance:
         advance(3)

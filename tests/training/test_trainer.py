@@ -7,31 +7,33 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.data.encoding import Encoded
+from s2s.data.tokenized import TokenizedDataset
 from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import mean_loss, translation_trainer
-from s2s.training.devices import choose
-from s2s.training.noise import noise_of
+from s2s.training.device import select_device
+from s2s.training.noise import estimate_noise
 from s2s.training.trainer import Trainer
 
 SIZE = 20
 
 
 @pytest.fixture
-def pairs() -> Encoded:
+def pairs() -> TokenizedDataset:
     generator = np.random.default_rng(0)
     sides = [[list(generator.integers(4, SIZE, generator.integers(1, 9))) for _ in range(60)] for _ in range(2)]
     return _encoded(sides)
 
 
-def _encoded(sides: list[list[list[int]]]) -> Encoded:
-    return Encoded.of(*sides)
+def _encoded(sides: list[list[list[int]]]) -> TokenizedDataset:
+    return TokenizedDataset.from_rows(*sides)
 
 
-def _trainer(pairs: Encoded, dropout: float = 0.0, tokens: int = 50, precision: str = "fp32", **training) -> Trainer:
+def _trainer(
+    pairs: TokenizedDataset, dropout: float = 0.0, tokens: int = 50, precision: str = "fp32", **training
+) -> Trainer:
     torch.manual_seed(0)
     settings = Settings(width=16, heads=2, feedforward=32, encoder_layers=1, decoder_layers=1, dropout=dropout)
     return translation_trainer(
@@ -40,7 +42,7 @@ def _trainer(pairs: Encoded, dropout: float = 0.0, tokens: int = 50, precision: 
         TrainingSettings(**({"updates": 100, "warmup": 5, "learning_rate": 0.01, "schedule": "constant"} | training)),
         BatchSettings(tokens=tokens),
         SeedSettings(),
-        choose(DeviceSettings(kind="cpu", precision=precision)),
+        select_device(DeviceSettings(kind="cpu", precision=precision)),
     )
 
 
@@ -62,15 +64,15 @@ def test_unequal_micro_batches_are_one_big_batch(pairs):
 
 def test_the_reported_loss_is_the_mean_over_tokens_before_the_step(pairs):
     trainer = _trainer(pairs, tokens=60 * 9)
-    expected = mean_loss(trainer.model, pairs, BatchSettings(), trainer.computer)
+    expected = mean_loss(trainer.model, pairs, BatchSettings(), trainer.device_context)
     assert next(trainer.updates(1)).loss == pytest.approx(expected, rel=1e-5)
-    assert mean_loss(trainer.model, pairs, BatchSettings(), trainer.computer) < expected
+    assert mean_loss(trainer.model, pairs, BatchSettings(), trainer.device_context) < expected
 
 
 def test_the_mean_loss_depends_neither_on_the_batches_nor_on_dropout(pairs):
     trainer = _trainer(pairs, dropout=0.5)
     trainer.model.train()
-    losses = [mean_loss(trainer.model, pairs, BatchSettings(tokens=n), trainer.computer) for n in (9, 40, 5000)]
+    losses = [mean_loss(trainer.model, pairs, BatchSettings(tokens=n), trainer.device_context) for n in (9, 40, 5000)]
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
 
 
@@ -145,10 +147,10 @@ def test_measuring_noise_changes_no_bit_and_is_what_the_micro_batches_give_apart
     for batch in batches:
         alone._add_gradient(alone._compute, batch.count, batch)
         squares.append(sum(float(p.grad.square().sum()) for p in alone.model.parameters() if p.grad is not None))
-        alone.optimization.forget_gradients()
-    update = noisy._one_update()
+        alone.optimization.zero_grad()
+    update = noisy.train_step()
     assert len(update.parts) == len(batches) > 1
-    expected = noise_of(update.parts, squares, update.gradient_norm**2)
+    expected = estimate_noise(update.parts, squares, update.gradient_norm**2)
     assert update.noise.spread == pytest.approx(expected.spread, rel=1e-3)
     assert update.noise.square == pytest.approx(expected.square, rel=1e-3)
 
@@ -182,8 +184,8 @@ def test_pairs_that_are_too_long_are_counted_and_left_out(pairs):
     assert 0 < len(too_long) < len(pairs)
     one = _trainer(pairs)
     short = BatchSettings(max_length=8)
-    trainer = translation_trainer(one.model, pairs, one.settings, short, SeedSettings(), one.computer)
-    assert trainer.examples.left_out == len(too_long)
+    trainer = translation_trainer(one.model, pairs, one.settings, short, SeedSettings(), one.device_context)
+    assert trainer.examples.num_skipped == len(too_long)
     trained = [int(i) for group in trainer.groups for rows in group for i in rows]
     assert sorted(trained) == sorted(set(range(len(pairs))) - too_long)
 

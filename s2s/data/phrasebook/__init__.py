@@ -86,7 +86,7 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None, w
     """
     if depth is not None and not 0 <= depth <= _DEEPEST:
         raise UserError(f"depth {depth} is out of range", remedy=f"give a depth from 0 to {_DEEPEST}")
-    return list(drawn(Chooser(random.Random(seed), words), split, size, depth))
+    return list(draw_phrases(Chooser(random.Random(seed), words), split, size, depth))
 
 
 def sentence(choose: Chooser, depth: int | None = None) -> tuple[str, Draft]:
@@ -97,7 +97,7 @@ def sentence(choose: Chooser, depth: int | None = None) -> tuple[str, Draft]:
     return construction, PATTERNS[construction][1](choose)
 
 
-def drawn(choose: Chooser, split: str, size: int, depth: int | None = None) -> Iterator[Phrase]:
+def draw_phrases(choose: Chooser, split: str, size: int, depth: int | None = None) -> Iterator[Phrase]:
     """Give distinct phrases of a split as they are drawn; see `phrases`. Before each draw, `choose.begin` is called."""
 
     def draw() -> tuple[str, Phrase]:

@@ -60,13 +60,13 @@ def _phrase(choose: Chooser, noun: Noun) -> _Phrase:
     return _Phrase(noun, word, choose.adjective(noun, 0.35), plural)
 
 
-def _told_apart(verb: Verb) -> bool:
+def _is_distinguishable(verb: Verb) -> bool:
     """Whether a verb has no reflexive pronoun and shares no form with one that takes other objects: hören, gehören."""
     return not verb.reflexive and verb.bare != "gehören"
 
 
 def _scene(choose: Chooser) -> _Scene:
-    verb = choose.pick([verb for verb in verbs(choose.even(_TABLES)) if _told_apart(verb)])
+    verb = choose.pick([verb for verb in verbs(choose.even(_TABLES)) if _is_distinguishable(verb)])
     subject = _phrase(choose, choose.pick(verb.subjects))
     thing = None
     if verb.objects:

@@ -15,7 +15,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from s2s.data.phrasebook import drawn, sentence
+from s2s.data.phrasebook import draw_phrases, sentence
 from s2s.data.phrasebook.chooser import Chooser, Item
 from s2s.data.phrasebook.clauses import Nominal
 from s2s.data.phrasebook.lexicon import Noun
@@ -34,18 +34,18 @@ class _Number(float):
         return made
 
     def __lt__(self, other: float) -> bool:
-        return self._told(other)
+        return self._observe(other)
 
     def __le__(self, other: float) -> bool:
-        return self._told(other)
+        return self._observe(other)
 
     def __gt__(self, other: float) -> bool:
-        return not self._told(other)
+        return not self._observe(other)
 
     def __ge__(self, other: float) -> bool:
-        return not self._told(other)
+        return not self._observe(other)
 
-    def _told(self, limit: float) -> bool:
+    def _observe(self, limit: float) -> bool:
         """Whether it lies below a limit; that it equals one has no probability."""
         below = float(self) < limit
         if below:
@@ -81,7 +81,7 @@ class _Integers:
         return self._generator.randint(low, high)
 
 
-class Witness(Chooser):
+class LikelihoodChooser(Chooser):
     """Chooses as `Chooser` does by the same generator, and knows how probable the choices of a sentence were."""
 
     def __init__(self, generator: random.Random) -> None:
@@ -114,10 +114,10 @@ class Witness(Chooser):
                 return
 
     def subject(self, options: Sequence[Noun], definite: bool = False, adjective: float = 0.45) -> Nominal:
-        return self._phrase(lambda: super(Witness, self).subject(options, definite, adjective))
+        return self._phrase(lambda: super(LikelihoodChooser, self).subject(options, definite, adjective))
 
     def object(self, options: Sequence[Noun], subject: Nominal, denied: bool = False) -> Nominal:
-        return self._phrase(lambda: super(Witness, self).object(options, subject, denied))
+        return self._phrase(lambda: super(LikelihoodChooser, self).object(options, subject, denied))
 
     def _phrase(self, draw: Callable[[], Nominal]) -> Nominal:
         """Keeps which choices made a phrase."""
@@ -181,9 +181,9 @@ def grammar_nats(split: str, size: int, seed: int = 1) -> list[float]:
         UserError: see `phrases`.
     """
     choose, again, found = _Marked(random.Random(seed)), random.Random(), []
-    for _ in drawn(choose, split, size):
+    for _ in draw_phrases(choose, split, size):
         again.setstate(choose.before)
-        witness = Witness(again)
+        witness = LikelihoodChooser(again)
         sentence(witness)
         found.append(witness.nats)
     return found

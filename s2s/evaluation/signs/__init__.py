@@ -14,7 +14,7 @@ _SHOWN = 100
 
 
 @dataclass(frozen=True)
-class Sign:
+class Finding:
     """One thing that may be wrong.
 
     Attributes:
@@ -42,7 +42,7 @@ class Sign:
 
 
 @dataclass(frozen=True)
-class Worst:
+class WorstExample:
     """One of the worst answers: what was read (empty where no line can show it), answered and right; and how bad."""
 
     source: str
@@ -62,7 +62,7 @@ def _shortened(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Symptoms:
+class Diagnostics:
     """What a task found in a run's answers.
 
     Attributes:
@@ -74,12 +74,12 @@ class Symptoms:
     """
 
     summary: str = ""
-    signs: Sequence[Sign] = ()
-    worst: Sequence[Worst] = ()
-    ignorant: float | None = None
+    signs: Sequence[Finding] = ()
+    worst: Sequence[WorstExample] = ()
+    chance_loss: float | None = None
 
 
-def share_sign(name: str, successes: int, trials: int, of_what: str, most: float, reason: str, remedy: str) -> Sign:
+def share_sign(name: str, successes: int, trials: int, of_what: str, most: float, reason: str, remedy: str) -> Finding:
     """A sign that is found where a share, in percent, is above `most` with its whole interval.
 
     Args:
@@ -94,9 +94,9 @@ def share_sign(name: str, successes: int, trials: int, of_what: str, most: float
     share = wilson(successes, trials)
     said = f"{share.value:.1f} % ({share.low:.1f} to {share.high:.1f}), {successes:,} of {trials:,} {of_what}"
     threshold = f"where the interval is above {most:g} %: {reason}"
-    return Sign(name, trials > 0 and share.low > most, said, share.value, share.low, share.high, threshold, remedy)
+    return Finding(name, trials > 0 and share.low > most, said, share.value, share.low, share.high, threshold, remedy)
 
 
-def plain_sign(name: str, found: bool, measured: str, value: float, threshold: str, remedy: str) -> Sign:
+def plain_sign(name: str, found: bool, measured: str, value: float, threshold: str, remedy: str) -> Finding:
     """A sign whose number is no share and has no interval."""
-    return Sign(name, found, measured, value, None, None, threshold, remedy)
+    return Finding(name, found, measured, value, None, None, threshold, remedy)

@@ -6,14 +6,14 @@ import numpy as np
 
 from s2s.evaluation.classification import Classes, Probabilities, accuracy, calibration, confusion
 from s2s.evaluation.inference import wilson
-from s2s.evaluation.signs import Sign, plain_sign, share_sign
+from s2s.evaluation.signs import Finding, plain_sign, share_sign
 
 _CONFUSED = 25.0
 _UNSURE = 5.0
 _SHOWN = 3
 
 
-def class_signs(truth: Classes, probabilities: Probabilities, names: Sequence[str]) -> list[Sign]:
+def class_signs(truth: Classes, probabilities: Probabilities, names: Sequence[str]) -> list[Finding]:
     """All of them, by the right class of each example and the probability of each class."""
     predicted = probabilities.argmax(axis=1)
     matrix = confusion(truth, predicted, len(names))
@@ -25,7 +25,7 @@ def class_signs(truth: Classes, probabilities: Probabilities, names: Sequence[st
     ]
 
 
-def never_predicted(matrix: np.ndarray, names: Sequence[str]) -> Sign:
+def never_predicted(matrix: np.ndarray, names: Sequence[str]) -> Finding:
     """Classes that occur and are never named, with so many examples that it is no chance."""
     support, said = matrix.sum(axis=1), matrix.sum(axis=0)
     missing = [n for n in range(len(names)) if support[n] and not said[n] and wilson(0, int(support[n])).high < 50]
@@ -36,7 +36,7 @@ def never_predicted(matrix: np.ndarray, names: Sequence[str]) -> Sign:
     return plain_sign("classes never predicted", bool(missing), measured, len(missing), threshold, remedy)
 
 
-def one_class_only(truth: Classes, predicted: Classes, names: Sequence[str]) -> Sign:
+def one_class_only(truth: Classes, predicted: Classes, names: Sequence[str]) -> Finding:
     """Whether no more is right than by always naming the most frequent class."""
     counts = np.bincount(truth, minlength=len(names))
     majority, right = int(counts.argmax()), accuracy(truth, predicted)
@@ -50,10 +50,10 @@ def one_class_only(truth: Classes, predicted: Classes, names: Sequence[str]) -> 
     threshold = "where the interval is not above the most frequent class's share: then nothing need have been read"
     remedy = "lower training.learning_rate, train for longer (training.updates), and check the labels in data.train"
     found = bool(right.low <= share)
-    return Sign("majority class only", found, measured, right.value, right.low, right.high, threshold, remedy)
+    return Finding("majority class only", found, measured, right.value, right.low, right.high, threshold, remedy)
 
 
-def confused(matrix: np.ndarray, names: Sequence[str]) -> Sign:
+def confused(matrix: np.ndarray, names: Sequence[str]) -> Finding:
     """The pair of classes of which the first is most often taken for the second."""
     wrong = matrix - np.diag(matrix.diagonal())
     support = np.maximum(1, matrix.sum(axis=1))
@@ -71,7 +71,7 @@ def confused(matrix: np.ndarray, names: Sequence[str]) -> Sign:
     )
 
 
-def calibrated(truth: Classes, probabilities: Probabilities) -> list[Sign]:
+def calibrated(truth: Classes, probabilities: Probabilities) -> list[Finding]:
     """Whether it is surer, or less sure, than it is right."""
     right = accuracy(truth, probabilities.argmax(axis=1))
     sure = 100 * float(probabilities.max(axis=1).mean()) if len(truth) else 0.0
@@ -89,6 +89,6 @@ def calibrated(truth: Classes, probabilities: Probabilities) -> list[Sign]:
     )
     bolder = "lower training.label_smoothing and head.dropout, train for longer (training.updates)"
     return [
-        Sign("too sure", over, said, gap, low, high, why, calmer),
-        Sign("not sure enough", under, said, gap, low, high, why, bolder),
+        Finding("too sure", over, said, gap, low, high, why, calmer),
+        Finding("not sure enough", under, said, gap, low, high, why, bolder),
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from s2s.evaluation.gates import LEARNING, converged, slope_per_doubling
-from s2s.evaluation.signs import Sign, plain_sign
+from s2s.evaluation.signs import Finding, plain_sign
 
 _WINDOW = 20
 _AFTER = 10
@@ -58,13 +58,13 @@ class Learning:
         return statistics.fmean(self.losses[max(0, last - _WINDOW) : last] or [float("nan")])
 
 
-def learning_signs(log: Learning, ignorant: float | None) -> list[Sign]:
+def learning_signs(log: Learning, ignorant: float | None) -> list[Finding]:
     """All of them; `ignorant` is the loss of one who reads nothing, where it is known."""
-    signs = [over_fitted(log), still_learning(log), restless(log)]
-    return signs if ignorant is None or not log.losses else [*signs, *guessing(log, ignorant)]
+    signs = [overfitting(log), still_learning(log), unstable(log)]
+    return signs if ignorant is None or not log.losses else [*signs, *near_chance(log, ignorant)]
 
 
-def over_fitted(log: Learning) -> Sign:
+def overfitting(log: Learning) -> Finding:
     """The validation loss rises while the training loss falls."""
     name, remedy = (
         "over-fitted",
@@ -86,7 +86,7 @@ def over_fitted(log: Learning) -> Sign:
     return plain_sign(name, rise > most and fall > 0, said, rise, threshold, remedy)
 
 
-def still_learning(log: Learning) -> Sign:
+def still_learning(log: Learning) -> Finding:
     """The validation loss, or the training loss where there are too few looks, still falls at the end."""
     tokens, losses = log.validation()
     of_what = "validation"
@@ -103,7 +103,7 @@ def still_learning(log: Learning) -> Sign:
     return plain_sign("not trained to the end", found, said, -(slope or 0.0), threshold, remedy)
 
 
-def restless(log: Learning) -> Sign:
+def unstable(log: Learning) -> Finding:
     """A loss that leaps and stays up for some updates, or that ends far above what it was.
 
     One update alone says nothing: batches hold examples of one length, and the longest are the hardest.
@@ -127,7 +127,7 @@ def restless(log: Learning) -> Sign:
     return plain_sign("rate too high", leaps >= _LEAPS or worse, said, leaps, threshold, remedy)
 
 
-def guessing(log: Learning, ignorant: float) -> list[Sign]:
+def near_chance(log: Learning, ignorant: float) -> list[Finding]:
     """The loss is no better than that of one who reads nothing: and it stays there, or is still coming down to it."""
     # what was learned by heart was learned, however badly it serves elsewhere
     loss = min([statistics.fmean(log.losses[-_WINDOW:]), *log.validation()[1]])

@@ -5,21 +5,21 @@ from collections.abc import Collection
 import numpy as np
 from jaxtyping import Int
 
-from s2s.evaluation.signs import Sign, share_sign
+from s2s.evaluation.signs import Finding, share_sign
 
 Numbers = Int[np.ndarray, " pieces"]
 
 
-def unknown(pieces: Numbers, unknown_piece: int, seen: Collection[int] | None) -> Sign:
+def unknown(tokens: Numbers, unknown_piece: int, seen: Collection[int] | None) -> Finding:
     """Pieces of texts that are unknown or, where it was kept which ones occurred in training, new."""
-    strange = pieces == unknown_piece
+    strange = tokens == unknown_piece
     if seen is not None:
-        strange |= ~np.isin(pieces, list(seen))
+        strange |= ~np.isin(tokens, list(seen))
     what = "are unknown" if seen is None else "are unknown or never stood in the training sources"
     return share_sign(
         "unknown pieces",
         int(strange.sum()),
-        len(pieces),
+        len(tokens),
         f"pieces that were read {what}",
         1,
         "nothing taught their vectors, and one in a text of a hundred spoils what stands beside it",

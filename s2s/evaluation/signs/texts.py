@@ -10,7 +10,7 @@ import numpy as np
 
 from s2s.data.scripts import is_unspaced
 from s2s.evaluation.inference import draws, estimate, ratios
-from s2s.evaluation.signs import Sign, share_sign
+from s2s.evaluation.signs import Finding, share_sign
 
 _COPIED = 0.8
 _TIMES = 3
@@ -20,7 +20,9 @@ _RATIO = 0.1
 Cut = Callable[[str], list[str]]
 
 
-def text_signs(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], cut_off: int) -> list[Sign]:
+def text_signs(
+    sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], cut_off: int
+) -> list[Finding]:
     """All of them; `cut_off` outputs were ended by the limit of their length."""
     cut = unit_of(references)
     return [
@@ -38,7 +40,7 @@ def unit_of(references: Sequence[str]) -> Cut:
     return list if single > len(references) / 2 else str.split
 
 
-def copied(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Sign:
+def copied(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Finding:
     """Outputs that are (nearly) their sources, though the references are not."""
 
     def _alike(one: str, other: str) -> bool:
@@ -69,7 +71,7 @@ def says_again(words: Sequence[str]) -> bool:
     return False
 
 
-def repeated(outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Sign:
+def repeated(outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Finding:
     """Outputs that say the same words again and again, though the references do not."""
     there = [says_again(cut(o)) for o, r in zip(outputs, references, strict=True) if not says_again(cut(r))]
     return share_sign(
@@ -86,7 +88,7 @@ def repeated(outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Sig
 
 def lengths(
     outputs: Sequence[str], references: Sequence[str], cut: Cut, cut_off: int, limit: str = "decoding.max_ratio"
-) -> list[Sign]:
+) -> list[Finding]:
     """Whether outputs are shorter or longer than references, all together, and how many were cut off by the limit."""
     written, wanted = (np.array([len(cut(text)) for text in texts], dtype=float) for texts in (outputs, references))
     whole = max(1.0, float(wanted.sum()))
@@ -100,8 +102,8 @@ def lengths(
     more = f"raise decoding.length_penalty, lower decoding.beam; raise {limit} where many are cut off"
     less = "lower decoding.length_penalty; train for longer (training.updates), so that the end is learned"
     return [
-        Sign("too short", high < 1 - _RATIO, said, ratio, low, high, short, more),
-        Sign("too long", low > 1 + _RATIO, said, ratio, low, high, long, less),
+        Finding("too short", high < 1 - _RATIO, said, ratio, low, high, short, more),
+        Finding("too long", low > 1 + _RATIO, said, ratio, low, high, long, less),
         share_sign(
             "cut off",
             cut_off,

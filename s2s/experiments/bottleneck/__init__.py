@@ -10,7 +10,7 @@ from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, 
 from s2s.experiments.disciplines import trained
 from s2s.experiments.translating import counts_of, greedy, joined_texts, some_pairs
 from s2s.experiments.whole_runs import history, prepared
-from s2s.run.loaded import load
+from s2s.run.inference import load
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
             }
             | {"exact": exact, "unread": len(texts) - len(read)}
         )
-    curve = history(folder, {"losses": "loss"}, contest.computer)
+    curve = history(folder, {"losses": "loss"}, contest.device_context)
     return {"parts": parts, "learned": max(learned), "rate": contestant.choice(), **curve}
 
 

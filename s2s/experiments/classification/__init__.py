@@ -11,8 +11,8 @@ from s2s.experiments.classification.conclude import conclude
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
 from s2s.experiments.disciplines import discipline_of, evaluation_of
 from s2s.experiments.whole_runs import history, pauses, seconds_for
-from s2s.run.folder import opened
-from s2s.run.loaded import part_to_score
+from s2s.run.folder import open_run
+from s2s.run.inference import evaluation_split
 from s2s.tasks.classification.data import Labelled
 
 # of the texts that a run names wrong: enough that models disagree on some of them
@@ -31,7 +31,9 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         **{key: scores[key] for key in ("accuracy", "macro_f1", "loss", "calibration", "adaptive")},
         "per_class": scores["classes"],
         "wrong": _wrong(folder, tested),
-        **history(folder, {"losses": "loss", "accuracies": "accuracy", "macro_f1s": "macro_f1"}, contest.computer),
+        **history(
+            folder, {"losses": "loss", "accuracies": "accuracy", "macro_f1s": "macro_f1"}, contest.device_context
+        ),
         "texts": [pause.count for pause in pauses(folder)],
         "rate": contestant.choice(),
         "parameters": blueprint.parameters(contestant.name, contestant.settings),
@@ -40,8 +42,8 @@ def measure(contest: Contest, cell: Cell) -> Measured:
 
 def texts_of(folder: Path, split: str) -> list[str]:
     """The untouched texts of a run's `test` or `validation` set, in the order of the evaluation."""
-    run = opened(folder)
-    return list(cast(Labelled, part_to_score(run, run.recipe, split)).texts["text"])
+    run = open_run(folder)
+    return list(cast(Labelled, evaluation_split(run, run.recipe, split)).texts["text"])
 
 
 def _wrong(folder: Path, tested: Mapping[str, Any]) -> dict[str, str]:

@@ -10,9 +10,9 @@ from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, 
 from s2s.experiments.decoding.conclude import TYPICAL, conclude, part
 from s2s.experiments.instruments import Marks, rounded, undisturbed
 from s2s.experiments.rounds import MARGIN, ROUNDS, Place, places, round_cells, watched
-from s2s.experiments.workload import VOCABULARY, built, fitting, generated, out_of_memory, texts, too_long
-from s2s.models.contract import Seq2Seq
-from s2s.training.devices import Computer
+from s2s.experiments.workload import VOCABULARY, built, fitting, generated, is_out_of_memory, texts, too_long
+from s2s.models.base import Seq2Seq
+from s2s.training.device import DeviceContext
 
 _WARM_UPS = 1
 
@@ -49,10 +49,11 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     """The fastest seconds at each length, at each place."""
     sizes = next(sizes for sizes in contest.sizes(SIZES) if cell.part.startswith(part(sizes.rows) + "-"))
     where = [
-        replace(place, computer=Computer(place.computer.device, torch.float32)) for place in places(contest.computer)
+        replace(place, device_context=DeviceContext(place.device_context.device, torch.float32))
+        for place in places(contest.device_context)
     ]
     longest = max(*sizes.sources, *sizes.targets)
-    devices = {place.computer.device for place in where}
+    devices = {place.device_context.device for place in where}
     models = {device: built(contest, contest.contestant(cell.model), longest, device).eval() for device in devices}
     for model in models.values():
         check_translates(model, cell.model)
@@ -63,7 +64,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
 
 def _timed(models: Mapping[torch.device, Seq2Seq], place: Place, sizes: Sizes) -> Measured:
     measured: Measured = {"place": place.name, "sources": [], "targets": [], "notes": []}
-    device = place.computer.device
+    device = place.device_context.device
     with undisturbed(), torch.inference_mode(), place.used():
         _by_target(measured, models[device], sizes, device)
         _by_source(measured, models[device], sizes, device)
@@ -95,7 +96,7 @@ def _by_source(measured: Measured, model: Seq2Seq, sizes: Sizes, device: torch.d
             count = _WARM_UPS + sizes.repetitions
             runs = [_run(model, sizes.rows, n, TYPICAL, device) for _ in range(count)][_WARM_UPS:]
         except RuntimeError as error:
-            if not out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             measured["notes"].append({"length": "source", "n": n, "why": "memory ran out"})
             return

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from s2s.data.encoding import Encoded
+from s2s.data.tokenized import TokenizedDataset
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, check_translates
 from s2s.experiments.deep import DeepTrainings
 from s2s.experiments.disciplines import trained
@@ -16,12 +16,12 @@ from s2s.experiments.gradients.paths import Norms, Text, brief, curve, decay, lo
 from s2s.experiments.gradients.sweep import VALUES, knob_of
 from s2s.experiments.translating import sizes_of
 from s2s.experiments.whole_runs import history, prepared, seeds_of
-from s2s.models.contract import Seq2Seq
-from s2s.run.loaded import load
-from s2s.tasks.translation.prepared import Prepared
+from s2s.models.base import Seq2Seq
+from s2s.run.inference import load
+from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import build_model
-from s2s.training.devices import seed_for
+from s2s.training.device import derive_seed
 
 # pieces of the sentence whose heat-map is drawn, its end counted
 _PICTURE = 14
@@ -88,9 +88,9 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         model = load(folder).model
         seen, described = _look(model, data.validation, size)
         weights = {"curves": _curves([seen]), "weights": [described], "maps": _maps(model, data)}
-        return weights | {"history": history(folder, {"losses": "loss"}, contest.computer)}
+        return weights | {"history": history(folder, {"losses": "loss"}, contest.device_context)}
     # the first is the one that training begins with
-    seeds = [seed, *(seed_for(seed, i) % 2**32 for i in range(1, size.weights))]
+    seeds = [seed, *(derive_seed(seed, i) % 2**32 for i in range(1, size.weights))]
     models = [_fresh(recipe, data, own) for own in seeds]
     if cell.part == "own":
         # what is turned elsewhere
@@ -105,7 +105,7 @@ def _kind(cell: Cell) -> Any:
     return cell.part.removeprefix("by-")
 
 
-def _turned(models: list[Seq2Seq], value: float, data: Encoded, size: Sizes) -> dict[str, Any]:
+def _turned(models: list[Seq2Seq], value: float, data: TokenizedDataset, size: Sizes) -> dict[str, Any]:
     """Fits of the gradients of these models with this value of what can be turned."""
     fits = []
     for model in models:
@@ -118,16 +118,16 @@ def _turned(models: list[Seq2Seq], value: float, data: Encoded, size: Sizes) -> 
     return {"value": value, "fits": fits}
 
 
-def _fresh(recipe: Recipe[Any], data: Prepared, seed: int) -> Seq2Seq:
+def _fresh(recipe: Recipe[Any], data: PreparedTranslation, seed: int) -> Seq2Seq:
     return build_model(recipe.model_copy(update={"seeds": seeds_of(seed)}), *sizes_of(data))
 
 
-def _texts(model: Seq2Seq, data: Encoded, size: Sizes) -> Text:
-    limits = [longest for longest in (model.encoder.longest, model.decoder.longest) if longest is not None]
+def _texts(model: Seq2Seq, data: TokenizedDataset, size: Sizes) -> Text:
+    limits = [longest for longest in (model.encoder.max_positions, model.decoder.max_positions) if longest is not None]
     return long_texts(data, size.texts, min([size.span, *(limit - 1 for limit in limits)]))
 
 
-def _look(model: Seq2Seq, data: Encoded, size: Sizes) -> tuple[Norms, dict[str, Any]]:
+def _look(model: Seq2Seq, data: TokenizedDataset, size: Sizes) -> tuple[Norms, dict[str, Any]]:
     """Gradients and Jacobian of one set of weights."""
     model = model.cpu().double().eval()
     text = _texts(model, data, size)
@@ -169,14 +169,14 @@ def _curves(seen: list[Norms]) -> dict[str, Any]:
     }
 
 
-def _maps(model: Seq2Seq, data: Prepared) -> dict[str, Any]:
+def _maps(model: Seq2Seq, data: PreparedTranslation) -> dict[str, Any]:
     """Where the score of each target piece gets its gradient from, with the paths to the source cut in turn."""
     lengths = np.maximum(data.validation.source_lengths, data.validation.target_lengths)
     source, target = data.validation.pair(int(np.abs(lengths - _PICTURE).argmin()))
     paths = ("whole", "attention", "summary") if looks(model) else ("whole",)
     return {
-        "source": [*data.source_tokenizer.pieces(source), "</s>"],
-        "target": [*data.target_tokenizer.pieces(target), "</s>"],
+        "source": [*data.source_tokenizer.tokens(source), "</s>"],
+        "target": [*data.target_tokenizer.tokens(target), "</s>"],
         "paths": {path: [_numbers(row) for row in saliency(model, source, target, path).norm(dim=2)] for path in paths},
     }
 

@@ -13,9 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from s2s.experiments.instruments import numbers
-from s2s.models.contract import Decoder, Rows
+from s2s.models.base import BatchedState, Decoder
 
-R = TypeVar("R", bound=Rows)
+R = TypeVar("R", bound=BatchedState)
 
 Vectors = Float[Tensor, "batch size"]
 PerRow = Float[Tensor, " batch"]
@@ -38,11 +38,13 @@ class Transition:
         size: numbers in a row's state.
     """
 
-    def __init__(self, decoder: Decoder[Any, Any], context: Rows, state: Rows, token: Int[Tensor, "batch 1"]) -> None:
+    def __init__(
+        self, decoder: Decoder[Any, Any], context: BatchedState, state: BatchedState, token: Int[Tensor, "batch 1"]
+    ) -> None:
         self._decoder, self._context, self._state, self._token = decoder, context, state, token
         with torch.enable_grad():
             self._before = joined(state).detach().requires_grad_()
-            self.after: Rows = self._next(self._before)
+            self.after: BatchedState = self._next(self._before)
             self._end = joined(self.after)
             self._asked = torch.zeros_like(self._end, requires_grad=True)
         self.size = self._before.shape[1]
@@ -96,11 +98,11 @@ class Transition:
             rows.append(self.pull(unit))
         return torch.stack(rows, dim=1)
 
-    def _next(self, before: Tensor) -> Rows:
+    def _next(self, before: Tensor) -> BatchedState:
         return self._decoder(self._context, parted(self._state, before), self._token)[1]
 
 
-def joined(bundle: Rows) -> Vectors:
+def joined(bundle: BatchedState) -> Vectors:
     """All numbers of each row, one behind the other."""
     return torch.cat([part.flatten(1) for part in numbers(bundle)], dim=1)
 
@@ -119,7 +121,7 @@ def with_numbers(bundle: R, tensors: Iterable[Tensor]) -> R:
     def _filled(value: Any) -> Any:
         if isinstance(value, Tensor):
             return next(rest) if value.is_floating_point() else value
-        if isinstance(value, Rows):
+        if isinstance(value, BatchedState):
             return replace(value, **{field.name: _filled(getattr(value, field.name)) for field in fields(value)})
         return tuple(map(_filled, value)) if isinstance(value, tuple) else value
 
@@ -127,7 +129,9 @@ def with_numbers(bundle: R, tensors: Iterable[Tensor]) -> R:
 
 
 @torch.no_grad()
-def fixed_size(decoder: Decoder[Any, Any], context: Rows, state: Rows, tokens: Int[Tensor, "batch steps"]) -> bool:
+def fixed_size(
+    decoder: Decoder[Any, Any], context: BatchedState, state: BatchedState, tokens: Int[Tensor, "batch steps"]
+) -> bool:
     """Whether the state has as many numbers after the first token as after the second, and any at all.
 
     A cache of keys and values grows with each token, so it has no Jacobian that could be multiplied with the next one.
@@ -163,8 +167,8 @@ def spectral_radius(jacobians: Float[Tensor, "batch size size"]) -> PerRow:
 
 def lyapunov(
     decoder: Decoder[Any, Any],
-    context: Rows,
-    state: Rows,
+    context: BatchedState,
+    state: BatchedState,
     tokens: Int[Tensor, "batch steps"],
     seed: int,
     settle: int = 0,

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s2s.data.batches import collate, collate_sources
-from s2s.data.encoding import Encoded
+from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import BOS
 from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.gradients.jacobian import with_numbers
 from s2s.experiments.instruments import numbers
-from s2s.models.contract import Memory, Seq2Seq
+from s2s.models.base import EncoderOutput, Seq2Seq
 
 Route = Literal["whole", "attention", "summary"]
 
@@ -63,7 +63,7 @@ class Norms:
     source: Float[np.ndarray, "batch source"]
 
 
-def long_texts(data: Encoded, count: int, length: int) -> Text:
+def long_texts(data: TokenizedDataset, count: int, length: int) -> Text:
     """Texts of the corpus's own sentences, joined end to end until there are enough pieces.
 
     Args:
@@ -182,7 +182,7 @@ def _gradients(loss: Tensor, wanted: Sequence[Tensor]) -> list[Tensor]:
     return [torch.zeros_like(one) if g is None else g for one, g in zip(wanted, given, strict=True)]
 
 
-def cut(memory: Memory, path: Route) -> Memory:
+def cut(memory: EncoderOutput, path: Route) -> EncoderOutput:
     """The memory with gradients along one path alone; its numbers stay as they are.
 
     `attention` is all but the summary, `summary` that alone.

@@ -9,8 +9,8 @@ from functools import cache, partial
 import torch
 
 from s2s.data.agreement import Agreement
-from s2s.data.cheating import CHEATS
-from s2s.data.exercises import EXERCISES, Examples, Exercise, joined, unseen
+from s2s.data.exercises import EXERCISES, Examples, Exercise, concatenate, unseen
+from s2s.data.shortcut_baselines import CHEATS
 from s2s.errors import UserError
 from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale, check_translates
 from s2s.experiments.long_range import capacity
@@ -22,11 +22,11 @@ from s2s.experiments.matching import beside_width, matched
 from s2s.experiments.running import keep
 from s2s.experiments.tuning import TRIAL_SEED
 from s2s.experiments.verdicts import listed
-from s2s.models.contract import Seq2Seq, parameter_count
+from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
-from s2s.training.devices import NAMES as PRECISIONS
-from s2s.training.devices import Computer, seed_for
+from s2s.training.device import PRECISION_NAMES as PRECISIONS
+from s2s.training.device import DeviceContext, derive_seed
 
 # Two layers that read, since to look up a key takes one to join it with its value and one to find it. One direction
 # only: to a network that also reads from the end, the first symbol is the last one read, and no distance is left.
@@ -169,7 +169,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     trials = Cell(cell.model, replace(part, of="rates").key)
     folder = contest.cells_of(EXPERIMENT.name)
     folder.mkdir(parents=True, exist_ok=True)
-    rates = keep(folder, partial(measure, contest), trials, PRECISIONS[contest.computer.precision])
+    rates = keep(folder, partial(measure, contest), trials, PRECISIONS[contest.device_context.precision])
     if rates.measured is None:
         raise UserError(rates.failed)
     rate = rates.measured["other" if part.of == "other" else "best"]
@@ -186,10 +186,10 @@ def _trained(contest: Contest, cell: Cell, part: Part, rate: float) -> Measured:
     run = Run(lesson, rate)
     run.go_on(distances.updates // 2)
     # what has solved the task by then would answer so with half of the updates, too
-    half = None if run.solved else _right(run, tests, contest.computer)
+    half = None if run.solved else _right(run, tests, contest.device_context)
     run.go_on(distances.updates)
     run.settle(sizes.budget.settle)
-    right = _right(run, tests, contest.computer)
+    right = _right(run, tests, contest.device_context)
     return {
         "distances": list(distances.tested),
         "trained": len(distances.trained),
@@ -202,7 +202,7 @@ def _trained(contest: Contest, cell: Cell, part: Part, rate: float) -> Measured:
         "title": exercise.title,
         "unit": exercise.unit,
         "settings": settings.model_dump(mode="json"),
-        "parameters": parameter_count(run.trainer.model),
+        "parameters": count_parameters(run.trainer.model),
         "rate": rate,
         "budget": distances.updates,
         "updates": run.trainer.update,
@@ -214,16 +214,16 @@ def _trained(contest: Contest, cell: Cell, part: Part, rate: float) -> Measured:
     }
 
 
-def _right(run: Run, tests: list[Examples], computer: Computer) -> list[int]:
-    return [int(answers(run.trainer.model, test, computer).right.sum()) for test in tests]
+def _right(run: Run, tests: list[Examples], device_context: DeviceContext) -> list[int]:
+    return [int(answers(run.trainer.model, test, device_context).right.sum()) for test in tests]
 
 
 def _lesson(contest: Contest, cell: Cell, part: Part, seed: int) -> tuple[Lesson, Section]:
     """What a model learns in a cell, and the settings of the whole model."""
     sizes, exercise = contest.sizes(SIZES), exercise_of(part.task)
     distances = sizes.distances[part.task]
-    train = joined([exercise.examples(d, sizes.examples, seed) for d in distances.trained])
-    held_out = joined(
+    train = concatenate([exercise.examples(d, sizes.examples, seed) for d in distances.trained])
+    held_out = concatenate(
         [unseen(exercise.examples(d, sizes.held_out, seed, "held-out"), train) for d in distances.trained]
     )
     # all seeds have models of one size
@@ -232,13 +232,13 @@ def _lesson(contest: Contest, cell: Cell, part: Part, seed: int) -> tuple[Lesson
     settings = small(contest.contestant(cell.model), exercise.pieces, lengths, parameters=sizes.parameters)
 
     def _build() -> Seq2Seq:
-        torch.manual_seed(seed_for(seed))
+        torch.manual_seed(derive_seed(seed))
         model = module_of(settings.model_dump()["kind"]).build(settings, exercise.pieces, exercise.pieces)
         return headed(model, exercise.asking, exercise.pieces) if part.form == "head" else model
 
     check_translates(_build(), cell.model)
     budget = replace(sizes.budget, updates=distances.updates)
-    return Lesson(_build, train, held_out, budget, seed, contest.computer), settings
+    return Lesson(_build, train, held_out, budget, seed, contest.device_context), settings
 
 
 def _longest(examples: Examples) -> int:

@@ -11,17 +11,17 @@ from functools import partial
 
 import torch
 
-from s2s.data.exercises import Symbols, joined, unseen
+from s2s.data.exercises import Symbols, concatenate, unseen
 from s2s.errors import UserError
 from s2s.evaluation.gates import converged
 from s2s.experiments.contest import Cell, Contest, Measured, check_translates
 from s2s.experiments.long_range.learning import Budget, Lesson, Run, answers, search
 from s2s.experiments.matching import settings_of
 from s2s.experiments.tuning import TRIAL_SEED
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
-from s2s.training.devices import seed_for
+from s2s.training.device import derive_seed
 
 NAME = "capacity"
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
@@ -64,7 +64,7 @@ def measure(
     settings = settings_for(exercise.pieces, (2 + LENGTHS[-1],) * 2, width=width)
 
     def _build(seed: int) -> Seq2Seq:
-        torch.manual_seed(seed_for(seed))
+        torch.manual_seed(derive_seed(seed))
         return module_of(contest.contestant(cell.model).kind).build(settings, exercise.pieces, exercise.pieces)
 
     model = _build(seed)
@@ -72,9 +72,9 @@ def measure(
     budget = replace(budget, updates=sizes.updates, trial=sizes.trial, settle=0)
 
     def _lesson(seed: int) -> Lesson:
-        train = joined([exercise.examples(n, _EXAMPLES, seed) for n in LENGTHS])
-        held_out = joined([unseen(exercise.examples(n, _HELD_OUT, seed, "held-out"), train) for n in LENGTHS])
-        return Lesson(partial(_build, seed), train, held_out, budget, seed, contest.computer)
+        train = concatenate([exercise.examples(n, _EXAMPLES, seed) for n in LENGTHS])
+        held_out = concatenate([unseen(exercise.examples(n, _HELD_OUT, seed, "held-out"), train) for n in LENGTHS])
+        return Lesson(partial(_build, seed), train, held_out, budget, seed, contest.device_context)
 
     rates = search(_lesson(TRIAL_SEED), sum(exercise.baseline(n) for n in LENGTHS) / len(LENGTHS))
     lesson = _lesson(seed)
@@ -83,7 +83,7 @@ def measure(
     if run.failure:
         raise UserError(f"training fails at rate {rates.best:g}: {run.failure}")
     tests = [unseen(exercise.examples(n, _TESTED, seed, "test"), lesson.train) for n in LENGTHS]
-    answered = [answers(run.trainer.model, test, contest.computer) for test in tests]
+    answered = [answers(run.trainer.model, test, contest.device_context) for test in tests]
     return {
         "width": width,
         "attention": looks_back(model),

@@ -6,18 +6,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from s2s.models.contract import Decoder, Memory, Rows, Seq2Seq
+from s2s.models.base import BatchedState, Decoder, EncoderOutput, Seq2Seq
 
 
 @dataclass(frozen=True)
-class Asked(Rows):
+class Asked(BatchedState):
     """The states at the positions that ask for something."""
 
     states: Float[Tensor, "batch asked width"]
 
 
 @dataclass(frozen=True)
-class Given(Rows):
+class Given(BatchedState):
     """How many answers were given."""
 
     count: Int[Tensor, " batch"]
@@ -39,7 +39,7 @@ class LinearHead(Decoder[Asked, Given]):
         self.asking = asking
         self.end = nn.Parameter(torch.zeros(width))
 
-    def start(self, memory: Memory, limit: int) -> tuple[Asked, Given]:
+    def start(self, memory: EncoderOutput, limit: int) -> tuple[Asked, Given]:
         """The states there; the last real position is the end's sign."""
         lengths = memory.valid.sum(dim=1)
         places = lengths[:, None] - 1 - self.asking + torch.arange(self.asking, device=lengths.device)

@@ -18,19 +18,19 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional
 
-from s2s.data.batches import collate, plan
-from s2s.data.encoding import Encoded
+from s2s.data.batches import collate, make_batches
 from s2s.data.exercises import Examples
+from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import BOS, PAD
 from s2s.errors import UserError
 from s2s.evaluation.gates import above_chance
 from s2s.evaluation.inference import wilson
 from s2s.experiments.trials import Trial, inside, next_trials
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 
 SOLVED = 0.99
 _ROWS_AT_ONCE = 64  # of the longest examples, when answers are counted
@@ -68,7 +68,7 @@ class Lesson:
     held_out: Examples
     budget: Budget
     seed: int
-    computer: Computer
+    device_context: DeviceContext
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Run:
         longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
         tokens = max(longest, round(budget.rows * float(data.source_lengths.mean()) / budget.batches))
         batches = BatchSettings(tokens=tokens, max_length=longest)
-        planned = plan(data.source_lengths, data.target_lengths, tokens, lesson.seed, 0)
+        planned = make_batches(data.source_lengths, data.target_lengths, tokens, lesson.seed, 0)
         at_once = float(data.target_lengths.sum()) / len(planned)
         training = TrainingSettings(
             updates=budget.updates,
@@ -130,8 +130,8 @@ class Run:
             label_smoothing=0.0,
         )
         seeds = SeedSettings(initialization=lesson.seed, data=lesson.seed, dropout=lesson.seed)
-        model = lesson.build().to(lesson.computer.device)
-        self.trainer = translation_trainer(model, data, training, batches, seeds, lesson.computer)
+        model = lesson.build().to(lesson.device_context.device)
+        self.trainer = translation_trainer(model, data, training, batches, seeds, lesson.device_context)
         self.solved: int | None = None
         self.lost = False
         self.looks: list[tuple[int, float, float]] = []
@@ -178,7 +178,7 @@ class Run:
             while self.trainer.update < until and goes_on() and not self.failure:
                 for _ in self.trainer.updates(min(until, self.trainer.update + every)):
                     pass
-                held_out = answers(self.trainer.model, self.lesson.held_out, self.lesson.computer)
+                held_out = answers(self.trainer.model, self.lesson.held_out, self.lesson.device_context)
                 if not math.isfinite(held_out.loss):
                     raise UserError("its answers are no longer finite")
                 self.looks.append((self.trainer.update, held_out.loss, 100 * held_out.accuracy))
@@ -283,13 +283,13 @@ def _check(runs: Sequence[Run]) -> None:
         )
 
 
-def encoded(examples: Examples) -> Encoded:
+def encoded(examples: Examples) -> TokenizedDataset:
     """Examples as the trainer takes them."""
-    return Encoded.of(examples.sources, examples.targets)
+    return TokenizedDataset.from_rows(examples.sources, examples.targets)
 
 
 @torch.inference_mode()
-def answers(model: Seq2Seq, examples: Examples, computer: Computer) -> Answers:
+def answers(model: Seq2Seq, examples: Examples, device_context: DeviceContext) -> Answers:
     """The answers of a model, in evaluation mode and fp32.
 
     The true pieces before each one are given. For a whole target this is greedy decoding: if the likeliest piece is
@@ -301,8 +301,8 @@ def answers(model: Seq2Seq, examples: Examples, computer: Computer) -> Answers:
     longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
     right = np.zeros(len(examples), dtype=bool)
     pieces = loss = 0.0
-    for rows in plan(data.source_lengths, data.target_lengths, _ROWS_AT_ONCE * longest, 0, 0):
-        batch = collate(*data.rows(rows), rows).to(computer.device)
+    for rows in make_batches(data.source_lengths, data.target_lengths, _ROWS_AT_ONCE * longest, 0, 0):
+        batch = collate(*data.rows(rows), rows).to(device_context.device)
         logits = model.logits(batch.source, batch.source_valid, batch.target_in).float()
         # no search writes these
         logits[..., PAD] = logits[..., BOS] = float("-inf")

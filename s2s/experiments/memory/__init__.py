@@ -18,13 +18,13 @@ from s2s.experiments.workload import (
     backward,
     built,
     fitting,
+    is_out_of_memory,
     other_forms,
-    out_of_memory,
     states_of,
     texts,
     too_long,
 )
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     contestant = contest.contestant(cell.model)
     sizes = contest.sizes(SIZES)
     measured: Measured = {"peaks": [], "states": [], "notes": []}
-    longest, device = max(sizes.lengths), contest.computer.device
+    longest, device = max(sizes.lengths), contest.device_context.device
     model = built(contest, contestant, longest, device)
     for form in (Form(), *other_forms(model, (EXPLICIT,))):
         _peaks(measured, model, form, sizes, device)
@@ -88,7 +88,7 @@ def _peaks(measured: Measured, model: Seq2Seq, form: Form, sizes: Sizes, device:
                 peak = peak_bytes(work, device)
                 measured["peaks"].append({"form": form.name, "what": what, "n": n, "bytes": peak})
         except RuntimeError as error:
-            if not out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             measured["notes"].append({"form": form.name, "n": n, "why": "memory ran out"})
             return

@@ -22,14 +22,14 @@ from s2s.experiments.workload import (
     built,
     fitting,
     generated,
+    is_out_of_memory,
     loss_of,
     other_forms,
-    out_of_memory,
     states_of,
     texts,
     too_long,
 )
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 
 WORK = "work"
 _CPU = torch.device("cpu")
@@ -96,7 +96,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     contestant, sizes = contest.contestant(cell.model), contest.sizes(SIZES)
     if cell.part == WORK:
         return counted(contest, contestant, sizes)
-    where = places(contest.computer)
+    where = places(contest.device_context)
     folder = contest.cells_of(EXPERIMENT.name)
     return watched(lambda: timed(contest, contestant, sizes, where), where, folder, _rounds(contest), cell)
 
@@ -109,7 +109,11 @@ def counted(contest: Contest, contestant: Contestant, sizes: Sizes) -> Measured:
     """
     longest = max(sizes.counted + sizes.written)
     slow = built(contest, contestant, longest, _CPU)
-    fast = slow if contest.computer.device == _CPU else built(contest, contestant, longest, contest.computer.device)
+    fast = (
+        slow
+        if contest.device_context.device == _CPU
+        else built(contest, contestant, longest, contest.device_context.device)
+    )
     points = []
     lengths = fitting(slow, sizes.counted + sizes.written)
     for model in (slow, fast) if lengths else ():
@@ -118,7 +122,7 @@ def counted(contest: Contest, contestant: Contestant, sizes: Sizes) -> Measured:
     # with one thread, the backward pass is seen wherever it runs
     with torch.autograd.set_multithreading_enabled(False):
         for n in fitting(slow, sizes.counted):
-            points += _learning(slow, n, UNFUSED, _CPU) + _learning(fast, n, Form(), contest.computer.device)
+            points += _learning(slow, n, UNFUSED, _CPU) + _learning(fast, n, Form(), contest.device_context.device)
         for n in fitting(slow, sizes.written):
             # drawn before: what a model has no part in is not counted
             pairs = texts(1, n, n, _CPU)
@@ -147,14 +151,14 @@ def _point(form: Form, what: str, n: int, operations: Operations) -> Measured:
 
 def timed(contest: Contest, contestant: Contestant, sizes: Sizes, where: list[Place]) -> Measured:
     """The fastest seconds of a training step, for each kind of batch, place, form and length."""
-    flops = {place.name: flops_of_reference(place.computer) for place in where}
+    flops = {place.name: flops_of_reference(place.device_context) for place in where}
     measured: Measured = {"points": [], "notes": [], "flops": flops}
-    longest, devices = max(sizes.lengths), {place.computer.device for place in where}
+    longest, devices = max(sizes.lengths), {place.device_context.device for place in where}
     models = {device: built(contest, contestant, longest, device) for device in devices}
     compared = rivals([place.name for place in where])
     with undisturbed():
         for place in where:
-            model = models[place.computer.device]
+            model = models[place.device_context.device]
             others = other_forms(model) if sizes.variants and place is where[-1] else []
             forms = {"pair": [Form(), *others]}
             if place.name in compared:
@@ -177,13 +181,13 @@ def _series(measured: Measured, model: Seq2Seq, form: Form, place: Place, sizes:
         why = too_long(model, n)
         seconds: list[float] = []
         try:
-            pairs = texts(rows, n, n, place.computer.device)
+            pairs = texts(rows, n, n, place.device_context.device)
             # the first step warms up
             while not why and len(seconds) <= sizes.repetitions:
                 seconds.append(_step(model, pairs, form, place))
                 why = f"a step took {seconds[-1]:.1f} s" if seconds[-1] > sizes.patience else ""
         except RuntimeError as error:
-            if not out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             why = "memory ran out"
         if why:
@@ -199,9 +203,9 @@ def _series(measured: Measured, model: Seq2Seq, form: Form, place: Place, sizes:
 def _step(model: Seq2Seq, pairs: Texts, form: Form, place: Place) -> float:
     """Seconds of a forward pass with the loss and a backward pass."""
     model.zero_grad()
-    marks = Marks(place.computer.device)
+    marks = Marks(place.device_context.device)
     marks.mark()
-    backward(loss_of(model, pairs, form, place.computer), form)
+    backward(loss_of(model, pairs, form, place.device_context), form)
     marks.mark()
     return marks.seconds()[0]
 

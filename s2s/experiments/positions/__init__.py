@@ -9,8 +9,8 @@ from typing import Any, get_args
 import datasets
 import numpy as np
 
-from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words
+from s2s.data.tokenized import TokenizedDataset, encode_corpus
 from s2s.evaluation.gates import LEARNING
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale
 from s2s.experiments.disciplines import trained
@@ -28,11 +28,11 @@ from s2s.experiments.translating import (
     some_pairs,
 )
 from s2s.experiments.whole_runs import history, prepared, seconds_for
-from s2s.models.contract import Seq2Seq, parameter_count
+from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.schema import Section
-from s2s.run.loaded import load
+from s2s.run.inference import load
 from s2s.tasks.losses import pair_losses, token_losses
-from s2s.tasks.translation.prepared import Prepared
+from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import Recipe
 
 _SIDES = ("encoder_positions", "decoder_positions")
@@ -98,7 +98,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         measured = losses_of(model, recipe, pairs, shuffled, contest) | _translations(model, recipe, data, sizes)
         measured |= {
             "own": own and list(own),
-            "curve": history(folder, {"losses": "loss"}, contest.computer),
+            "curve": history(folder, {"losses": "loss"}, contest.device_context),
             "rate": contestant.choice(),
         }
     else:
@@ -108,13 +108,13 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         parameters = translators(*pieces).parameters(kind, settings)
         settings = resized(with_kinds(settings, kinds, longest), kind, pieces, parameters)
         recipe = recipe.model_copy(update={"model": settings})
-        short = schooled(recipe, data, cell.seed or 0, contest.computer)
+        short = schooled(recipe, data, cell.seed or 0, contest.device_context)
         model = short.model
         measured = losses_of(model, recipe, pairs, shuffled, contest) | {"encoder": kinds[0], "decoder": kinds[1]}
         measured |= {"updates": recipe.training.updates, "seconds": short.seconds}
     learned = int(data.train.target_lengths.max())
     places = place_losses(model, longer, recipe, contest)
-    return measured | {"parameters": parameter_count(model), "places": places, "learned": learned}
+    return measured | {"parameters": count_parameters(model), "places": places, "learned": learned}
 
 
 def _trainings(settings: Section, sizes: Sizes, number: int = 0) -> dict[str, tuple[str, str]]:
@@ -193,14 +193,14 @@ def shuffle_all(sentences: Sequence[str]) -> list[str]:
     return [shuffle(sentence, number) for number, sentence in enumerate(sentences)]
 
 
-def shuffled_pairs(data: Prepared) -> Encoded:
+def shuffled_pairs(data: PreparedTranslation) -> TokenizedDataset:
     """The validation pairs with shuffled sources."""
     pairs = data.corpus.validation
     columns = {"source": shuffle_all(list(pairs["source"])), "target": list(pairs["target"])}
     return encode_corpus(datasets.Dataset.from_dict(columns), data.source_tokenizer, data.target_tokenizer)
 
 
-def long_pairs(data: Prepared, longest: int) -> Encoded:
+def long_pairs(data: PreparedTranslation, longest: int) -> TokenizedDataset:
     """Texts of several validation pairs, of about 60 words, shorter than `longest` pieces."""
     pairs = data.corpus.validation
     unspaced = is_unspaced(pairs["source"])
@@ -219,19 +219,21 @@ def long_pairs(data: Prepared, longest: int) -> Encoded:
     return chosen_pairs(encoded, encoded.within(longest - 1)[0])
 
 
-def losses_of(model: Seq2Seq, recipe: Recipe[Any], pairs: Encoded, shuffled: Encoded, contest: Contest) -> Measured:
+def losses_of(
+    model: Seq2Seq, recipe: Recipe[Any], pairs: TokenizedDataset, shuffled: TokenizedDataset, contest: Contest
+) -> Measured:
     """Loss of each validation pair as it is, and with its source shuffled."""
     natural, other = (
-        [round(float(loss), 4) for loss in pair_losses(model, each, recipe.batches, contest.computer)]
+        [round(float(loss), 4) for loss in pair_losses(model, each, recipe.batches, contest.device_context)]
         for each in (pairs, shuffled)
     )
     return {"tokens": pairs.target_lengths.tolist(), "natural": natural, "shuffled": other}
 
 
-def place_losses(model: Seq2Seq, data: Encoded, recipe: Recipe[Any], contest: Contest) -> Measured:
+def place_losses(model: Seq2Seq, data: TokenizedDataset, recipe: Recipe[Any], contest: Contest) -> Measured:
     """Mean loss of the target's pieces by their place, in bins of ten places that have enough pieces."""
     sums, counts = np.zeros(1), np.zeros(1)
-    for _, loss, valid in token_losses(model, data, recipe.batches, contest.computer) if len(data) else ():
+    for _, loss, valid in token_losses(model, data, recipe.batches, contest.device_context) if len(data) else ():
         width = max(len(sums), valid.shape[1])
         sums, counts = (np.pad(each, (0, width - len(each))) for each in (sums, counts))
         sums[: valid.shape[1]] += (loss * valid).sum(axis=0)
@@ -243,7 +245,7 @@ def place_losses(model: Seq2Seq, data: Encoded, recipe: Recipe[Any], contest: Co
     return {"start": starts[kept].tolist(), "losses": losses}
 
 
-def _translations(model: Seq2Seq, recipe: Recipe[Any], data: Prepared, sizes: Sizes) -> Measured:
+def _translations(model: Seq2Seq, recipe: Recipe[Any], data: PreparedTranslation, sizes: Sizes) -> Measured:
     """What sacreBLEU counts in greedy translations of sources as they are and of shuffled ones."""
     sources, references = some_pairs(data, sizes.sentences)
     mixed = shuffle_all(sources)

@@ -8,8 +8,8 @@ from s2s.experiments.disciplines import evaluation_of
 from s2s.experiments.quality.conclude import RUN, conclude
 from s2s.experiments.translating import counts_of, flops_per_token, sizes_of
 from s2s.experiments.whole_runs import history, prepared, seconds_for
-from s2s.models.contract import parameter_count
-from s2s.run.loaded import load
+from s2s.models.base import count_parameters
+from s2s.run.inference import load
 from s2s.tasks.source_use import source_use
 from s2s.tasks.translation.task import build_model
 
@@ -23,15 +23,15 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     contestant = contest.contestant(cell.model)
     recipe = contestant.translation
     data = prepared(recipe)
-    worth = source_use(load(folder).model, data.validation, recipe.batches, contest.computer)
+    worth = source_use(load(folder).model, data.validation, recipe.batches, contest.device_context)
     scored = [tested[key] for key in ("translations", "references", "lowercase", "tokenizer")]
     return {
         **{key: tested[key] for key in ("split", "beam", "scores", "exact", "sources", "references", "translations")},
         "counts": {metric: counts_of(metric, *scored) for metric in ("bleu", "chrf")},
-        **history(folder, {"losses": "loss", "bleus": "bleu"}, contest.computer),
+        **history(folder, {"losses": "loss", "bleus": "bleu"}, contest.device_context),
         "source_use": asdict(worth) if worth else None,
         "rate": contestant.choice(),
-        "parameters": parameter_count(build_model(recipe, *sizes_of(data))),
+        "parameters": count_parameters(build_model(recipe, *sizes_of(data))),
         "flops": flops_per_token(recipe, sizes_of(data), data.train),
     }
 

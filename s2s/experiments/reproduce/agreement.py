@@ -7,18 +7,18 @@ from functools import cache
 import torch
 
 from s2s.data.agreement import Agreement as Sentences
-from s2s.data.exercises import joined, unseen
+from s2s.data.exercises import concatenate, unseen
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.long_range.learning import Budget, Lesson, answers, learn
 from s2s.experiments.matching import matched
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings
 from s2s.reproduced import Band
 from s2s.results import Figure
-from s2s.training.devices import choose, seed_for
+from s2s.training.device import derive_seed, select_device
 
 _OPTIONS = {
     "encoder_layers": 2,
@@ -76,19 +76,21 @@ class Agreement(Reproduction):
     def measure(self, cell: Cell) -> Measured:
         """Trains one of them, and asks it at every distance."""
         seed, exercise = cell.seed or 0, _sentences()
-        train = joined([exercise.examples(d, self.examples, seed) for d in self.trained])
-        held_out = joined([unseen(exercise.examples(d, self.held_out, seed, "held-out"), train) for d in self.trained])
+        train = concatenate([exercise.examples(d, self.examples, seed) for d in self.trained])
+        held_out = concatenate(
+            [unseen(exercise.examples(d, self.held_out, seed, "held-out"), train) for d in self.trained]
+        )
         settings = matched(cell.model, exercise.pieces, self.parameters, _OPTIONS, step=1)
 
         def _build() -> Seq2Seq:
-            torch.manual_seed(seed_for(seed))
+            torch.manual_seed(derive_seed(seed))
             return module_of(cell.model).build(settings, exercise.pieces, exercise.pieces)
 
-        computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
-        learned = learn(Lesson(_build, train, held_out, self.budget, seed, computer))
+        device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
+        learned = learn(Lesson(_build, train, held_out, self.budget, seed, device_context))
         distances = self.trained + self.longer
         tests = [unseen(exercise.examples(d, self.tested, seed, "test"), train) for d in distances]
-        right = [100 * answers(learned.trainer.model, test, computer).accuracy for test in tests]
+        right = [100 * answers(learned.trainer.model, test, device_context).accuracy for test in tests]
         return {
             "distances": list(distances),
             "right": right,

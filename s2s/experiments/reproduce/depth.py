@@ -15,7 +15,7 @@ from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed
 from s2s.recipe.installed import module_of
 from s2s.reproduced import Band
 from s2s.results import Figure
-from s2s.training.devices import seed_for
+from s2s.training.device import derive_seed
 
 _PIECES = FIRST + 40
 
@@ -66,7 +66,7 @@ class Depth(Reproduction):
         module = module_of(kind)
         wanted = {"width": self.width, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "bidirectional": False}
         settings = module.Settings(**{k: v for k, v in wanted.items() if k in module.Settings.model_fields})
-        torch.manual_seed(seed_for(seed))
+        torch.manual_seed(derive_seed(seed))
         model = module.build(settings, _PIECES, _PIECES).eval()
         tokens = torch.randint(FIRST, _PIECES, (2, length), generator=torch.Generator().manual_seed(seed))
         valid = torch.ones_like(tokens, dtype=torch.bool)

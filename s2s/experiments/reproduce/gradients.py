@@ -15,7 +15,7 @@ from s2s.experiments.gradients.paths import decay
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
 from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, first_and_noise, train
-from s2s.models.contract import Encoder
+from s2s.models.base import Encoder
 from s2s.reproduced import Band
 from s2s.results import Figure
 

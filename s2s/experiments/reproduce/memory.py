@@ -162,7 +162,7 @@ class Adding(Reproduction):
         encoder, width = encoder_of(cell.model, 4, seed, {"width": self.width})
         model = Reader(encoder, width, 1, over="last")
         # numbers are read, not pieces
-        encoder.replace_table(nn.Linear(2, width))
+        encoder.set_input_embeddings(nn.Linear(2, width))
         draw = partial(self.draw, int(cell.part))
         course = train(model, draw, _squared_error, self.budget, seed, enough=lambda loss: loss < 0.002)
         return {"updates": course.updates, "losses": course.losses, "ended": course.ended, "loss": course.losses[-1]}

@@ -20,9 +20,9 @@ from s2s.recipe.schema import DeviceSettings
 from s2s.recipe.wording import suggestion
 from s2s.reproduced import RESULT, Check, Reproduced
 from s2s.results import Failure
-from s2s.run.folder import MEASURED, alone, untouched
-from s2s.run.stopping import resumable, stopping_at_once
-from s2s.training.devices import choose, prepare_process
+from s2s.run.folder import MEASURED, is_unstarted, run_lock
+from s2s.run.shutdown import interrupt_immediately, print_resume_hint_on_exit
+from s2s.training.device import select_device, setup_process
 
 # small trainings gain nothing from a second thread, and one is the same everywhere
 _DEVICE = DeviceSettings(kind="cpu", precision="fp32", threads=1)
@@ -56,7 +56,7 @@ def reproduction_of(name: str) -> Reproduction:
 
 
 def reproduce(
-    name: str, folder: Path, seeds: int | None, say: Callable[[str], None], settings: Sequence[str] = ()
+    name: str, folder: Path, seeds: int | None, print_fn: Callable[[str], None], settings: Sequence[str] = ()
 ) -> Reproduced:
     """Measures a finding again, and keeps what came out in the folder; what was measured there before is kept.
 
@@ -64,7 +64,7 @@ def reproduce(
         name: of the reproduction.
         folder: is made where it is not there.
         seeds: how many repetitions; None: the usual number.
-        say: takes a line for the user.
+        print_fn: takes a line for the user.
         settings: of a recipe, as `section.key=value`, for a reproduction that has one.
 
     Raises:
@@ -78,29 +78,37 @@ def reproduce(
     words = ["s2s", "reproduce", name, *settings, "--out", str(folder)]
     command = words if seeds is None else [*words, "--seeds", str(seeds)]
     stands = "stopped; every finished measurement is kept"
-    with resumable(folder, command, lambda: stands), stopping_at_once(), alone(folder, MEASURED):
+    with (
+        print_resume_hint_on_exit(folder, command, lambda: stands),
+        interrupt_immediately(),
+        run_lock(folder, MEASURED),
+    ):
         _check_own(folder, name, settings)
-        return _reproduced(reproduction, folder, seeds, say, settings)
+        return _reproduced(reproduction, folder, seeds, print_fn, settings)
 
 
 def _reproduced(
-    reproduction: Reproduction, folder: Path, seeds: int | None, say: Callable[[str], None], settings: Sequence[str]
+    reproduction: Reproduction,
+    folder: Path,
+    seeds: int | None,
+    print_fn: Callable[[str], None],
+    settings: Sequence[str],
 ) -> Reproduced:
     name = reproduction.name
-    say(expected(reproduction))
-    prepare_process(_DEVICE)
+    print_fn(expected(reproduction))
+    setup_process(_DEVICE)
     chosen = list(range(1, (seeds or reproduction.usual_seeds) + 1))
     write_atomically(folder / ASKED, json.dumps(_asked(name, settings)) + "\n")
     kept: dict[Cell, Kept] = {}
     for cell in reproduction.cells(chosen):
         kept[cell] = keep(folder / _CELLS, partial(_timed, reproduction), cell)
-        say(f"  {cell.key}: {kept[cell].failed or _clock(kept[cell].seconds)}")
+        print_fn(f"  {cell.key}: {kept[cell].failed or _clock(kept[cell].seconds)}")
     measured: dict[Cell, Measured] = {cell: one.measured for cell, one in kept.items() if one.measured is not None}
     if kept and not measured:
         # which says nothing of the finding
         failures = "; ".join(dict.fromkeys(one.failed for one in kept.values()))
         raise UserError(failures, f"{name}: nothing could be measured", "mend that, and repeat the command")
-    computer = choose(_DEVICE)
+    device_context = select_device(_DEVICE)
     option = "" if seeds is None else f" --seeds {seeds}"
     # where the data lie is this machine's, and nobody else's
     option += "".join(f" {shlex.quote(each)}" for each in settings if not each.startswith("data.root="))
@@ -115,7 +123,7 @@ def _reproduced(
         command=f"s2s reproduce {shlex.quote(name)}{option}",
         seconds=sum(one.seconds for one in kept.values()),
         core_seconds=sum(one[_CORE] for one in measured.values()),
-        machine=machine(computer, Workers(number_for(computer)), alone=False),
+        machine=machine(device_context, Workers(number_for(device_context)), alone=False),
         failures=[
             Failure(task=cell.key, model=cell.model, reason=one.failed) for cell, one in kept.items() if one.failed
         ],
@@ -130,7 +138,7 @@ def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
     try:
         before = json.loads(read_file(folder / ASKED))
     except FileNotFoundError:
-        if not folder.exists() or (folder.is_dir() and untouched(folder, _CELLS)):
+        if not folder.exists() or (folder.is_dir() and is_unstarted(folder, _CELLS)):
             return
         raise UserError("holds something else", str(folder), "name another folder with --out") from None
     except NotADirectoryError:

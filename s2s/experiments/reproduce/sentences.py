@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import datasets
 import numpy as np
 
-from s2s.data.encoding import Encoded, encode_corpus
+from s2s.data.tokenized import TokenizedDataset, encode_corpus
 from s2s.experiments.built_in import built_in
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.matching import settings_of
@@ -17,13 +17,13 @@ from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
 from s2s.experiments.translating import corpus_score, counts_of, greedy, schooled
 from s2s.experiments.whole_runs import prepared
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.reproduced import Band
 from s2s.results import Figure
-from s2s.tasks.translation.prepared import Prepared
+from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import BatchSettings, Recipe
 from s2s.tasks.translation.task import mean_loss
-from s2s.training.devices import choose
+from s2s.training.device import select_device
 
 Texts = tuple[list[str], list[str]]  # sources and targets
 
@@ -41,14 +41,14 @@ class Translators(Reproduction):
     tested: int = 100
 
     @abstractmethod
-    def told(self, model: Seq2Seq, data: Prepared, recipe: Recipe[Any]) -> Measured:
+    def told(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any]) -> Measured:
         """What is measured of a trained translator."""
 
     def options(self, cell: Cell) -> Mapping[str, object]:
         """Settings of one training's model beside its width."""
         return {}
 
-    def lessons(self, data: Prepared) -> Encoded:
+    def lessons(self, data: PreparedTranslation) -> TokenizedDataset:
         """What is learned from."""
         return data.train
 
@@ -56,7 +56,7 @@ class Translators(Reproduction):
         """Trains one of them, and lets it translate."""
         recipe = self.recipe(cell)
         data = prepared(recipe)
-        learned = schooled(recipe, data, cell.seed or 0, choose(recipe.device), self.lessons(data))
+        learned = schooled(recipe, data, cell.seed or 0, select_device(recipe.device), self.lessons(data))
         return self.told(learned.model.eval(), data, recipe)
 
     def recipe(self, cell: Cell) -> Recipe[Any]:
@@ -115,7 +115,7 @@ class Length(Translators):
         """Both translators."""
         return [Cell(kind, seed=seed, seconds=600) for seed in seeds for kind in self.kinds]
 
-    def lessons(self, data: Prepared) -> Encoded:
+    def lessons(self, data: PreparedTranslation) -> TokenizedDataset:
         """One sentence, two and three at a time."""
         texts: Texts = ([], [])
         for count in range(1, self.learned + 1):
@@ -124,7 +124,7 @@ class Length(Translators):
         columns = dict(zip(("source", "target"), texts, strict=True))
         return encode_corpus(datasets.Dataset.from_dict(columns), data.source_tokenizer, data.target_tokenizer)
 
-    def told(self, model: Seq2Seq, data: Prepared, recipe: Recipe[Any]) -> Measured:
+    def told(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any]) -> Measured:
         """BLEU by the number of sentences, and how many words they are."""
         words, bleu = [], []
         for count in range(1, self.longest + 1):
@@ -203,9 +203,9 @@ class ReverseSource(Translators):
         """One direction, and which."""
         return {"bidirectional": False, "reverse_source": cell.part == "reversed"}
 
-    def told(self, model: Seq2Seq, data: Prepared, recipe: Recipe[Any]) -> Measured:
+    def told(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any]) -> Measured:
         """Perplexity and BLEU."""
-        loss = mean_loss(model, data.validation, recipe.batches, choose(recipe.device))
+        loss = mean_loss(model, data.validation, recipe.batches, select_device(recipe.device))
         sources, references = (side[: self.tested] for side in joined(data.corpus.test, 1))
         counts = np.array(counts_of("bleu", greedy(model, data, recipe, sources), references))
         return {"perplexity": math.exp(loss), "bleu": corpus_score("bleu", counts)}

@@ -18,10 +18,10 @@ from s2s.recipe.schema import RunSettings
 from s2s.reproduced import Band
 from s2s.results import Figure
 from s2s.run.folder import RECIPE
-from s2s.run.loaded import evaluate
+from s2s.run.inference import evaluate
 from s2s.run.tasks import read
 from s2s.run.training import resume, train
-from s2s.tasks.contract import Scoring
+from s2s.tasks.base import EvaluationOptions
 from s2s.tasks.translation.evaluation import TranslationEvaluation
 
 if TYPE_CHECKING:
@@ -72,7 +72,9 @@ class Tiny(Reproduction):
             train(self.recipe(cell.seed or 0, run), console)
         write_atomically(run / _DONE, "")
         looks = list(pauses(run))
-        scores = cast(TranslationEvaluation, evaluate(run, keep=False, scoring=Scoring(lowercase=True))).scores
+        scores = cast(
+            TranslationEvaluation, evaluate(run, keep=False, scoring=EvaluationOptions(lowercase=True))
+        ).scores
         return {
             "updates": [look.update for look in looks],
             "bleus": [look.scores["bleu"] for look in looks],

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s2s.errors import UserError
-from s2s.models.contract import Encoder
+from s2s.models.base import Encoder
 from s2s.recipe.installed import encoder_settings, module_of
-from s2s.training.devices import seed_for
+from s2s.training.device import derive_seed
 
 # one layer that reads in one direction and drops nothing, as far as a model has these settings
 _PLAIN = {
@@ -80,7 +80,7 @@ def encoder_of(kind: str, pieces: int, seed: int, options: Mapping[str, object])
     """
     section = encoder_settings(kind)
     settings = section(**{key: value for key, value in {**_PLAIN, **options}.items() if key in section.model_fields})
-    torch.manual_seed(seed_for(seed))
+    torch.manual_seed(derive_seed(seed))
     # whoever has EncoderSettings has the function
     return module_of(kind).build_encoder(settings, pieces)
 
@@ -132,7 +132,7 @@ def train(
         UserError: the loss is no number any more.
     """
     adam = torch.optim.Adam(model.parameters(), lr=budget.rate)
-    chance = torch.Generator().manual_seed(seed_for(seed, 1) % 2**63)
+    chance = torch.Generator().manual_seed(derive_seed(seed, 1) % 2**63)
     course, since = Course(), []
     model.train()
     for update in range(1, budget.updates + 1):

@@ -16,12 +16,12 @@ from s2s.experiments.translating import flops_per_token, resized, schooled, size
 from s2s.experiments.trials import HIGHEST, LOWEST, Trial, best_trial, inside, next_trials
 from s2s.experiments.tuning import TRIAL_SEED, loss_of, short_training
 from s2s.experiments.whole_runs import prepared, seconds_for, shortened
-from s2s.models.contract import Seq2Seq, parameter_count
+from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.schema import Section
 from s2s.tasks.source_use import source_use
 from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import mean_loss
-from s2s.training.devices import NAMES
+from s2s.training.device import PRECISION_NAMES
 
 # tried in turn, since heads do not divide every width: small models are far apart in size
 _NEARBY = (1.0, 0.95, 1.05, 0.9, 1.1, 0.85, 1.15)
@@ -102,13 +102,13 @@ def _trained(contest: Contest, recipe: Recipe[Any], seed: int) -> Measured:
     losses: list[float] = []
 
     def look(model: Seq2Seq) -> None:
-        losses.append(mean_loss(model, data.validation, recipe.batches, contest.computer))
+        losses.append(mean_loss(model, data.validation, recipe.batches, contest.device_context))
 
-    short = schooled(recipe, data, seed, contest.computer, half_way=look)
+    short = schooled(recipe, data, seed, contest.device_context, half_way=look)
     look(short.model)
-    worth = source_use(short.model, data.validation, recipe.batches, contest.computer)
+    worth = source_use(short.model, data.validation, recipe.batches, contest.device_context)
     return {
-        "parameters": parameter_count(short.model),
+        "parameters": count_parameters(short.model),
         "inner": without_embeddings(short.model),
         "width": recipe.model.model_dump().get("width"),
         "updates": recipe.training.updates,
@@ -138,12 +138,14 @@ def _trials(contest: Contest, contestant: Contestant, whole: Recipe[Any], part: 
             cell = Cell(contestant.name, f"{part}-{trial.part}")
             # one that failed would fail again
             one = partial(_trial, contest, recipe)
-            made[trial] = kept(folder, cell) or keep(folder, one, cell, NAMES[contest.computer.precision])
+            made[trial] = kept(folder, cell) or keep(
+                folder, one, cell, PRECISION_NAMES[contest.device_context.precision]
+            )
     return made
 
 
 def _trial(contest: Contest, recipe: Recipe[Any], cell: Cell) -> Measured:
-    loss, seconds = short_training(recipe, TRIAL_SEED, contest.computer)
+    loss, seconds = short_training(recipe, TRIAL_SEED, contest.device_context)
     return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from torch import Tensor
 
 from s2s.contender import file_name
-from s2s.data.batches import plan
-from s2s.data.encoding import Encoded
+from s2s.data.batches import make_batches
+from s2s.data.tokenized import TokenizedDataset
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale
 from s2s.experiments.transfer.conclude import ARMS, MARGIN, SHARES, conclude
 from s2s.experiments.translating import (
@@ -24,13 +24,13 @@ from s2s.experiments.translating import (
     trainer_for,
 )
 from s2s.experiments.whole_runs import RUNS, prepared, seconds_for, shortened, stopwatch
-from s2s.files import locked, whole, write_atomically
+from s2s.files import file_lock, write_atomically, write_folder_atomically
 from s2s.json_files import read_json
 from s2s.tasks.losses import pair_losses
 from s2s.tasks.source_use import exchanged_rows, source_use
-from s2s.tasks.translation.prepared import Prepared
+from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import Recipe
-from s2s.training.devices import Computer, seed_for
+from s2s.training.device import DeviceContext, derive_seed
 from s2s.training.tensor_files import read_weights, save_weights
 
 # batch sizes that are tried, as shares of the recipe's, so that updates learn from equally many tokens
@@ -117,7 +117,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         updates = lengths["finetuning"] + (0 if earlier else lengths["pretraining"])
         stops = sorted({round(updates * look / sizes.looks) for look in range(sizes.looks + 1)})
         course = Course(updates, tuple(stops), earlier[0] if earlier else None)
-        arms[name] = _arm(evened, data, pairs, seed, contest.computer, sizes, course)
+        arms[name] = _arm(evened, data, pairs, seed, contest.device_context, sizes, course)
         notes = earlier[1] if earlier else {"updates": 0, "tokens": 0, "seconds": 0.0, "source_use": None}
         arms[name]["before"] = notes
     return {
@@ -137,25 +137,27 @@ def shared_pieces(recipe: Recipe[Any]) -> Recipe[Any]:
     )
 
 
-def halves(data: Encoded, max_length: int) -> tuple[np.ndarray, np.ndarray]:
+def halves(data: TokenizedDataset, max_length: int) -> tuple[np.ndarray, np.ndarray]:
     """The pairs to learn from first, and those afterwards: every other one whose sides are no longer than that."""
     kept, _ = data.within(max_length)
     return kept[0::2], kept[1::2]
 
 
-def few_pairs(data: Encoded, recipe: Recipe[Any], seed: int, share: int) -> Encoded:
+def few_pairs(data: TokenizedDataset, recipe: Recipe[Any], seed: int, share: int) -> TokenizedDataset:
     """So many per cent of the second half, drawn by the seed; the smaller shares are parts of the larger ones."""
     after = halves(data, recipe.batches.max_length)[1]
-    drawn = np.random.default_rng(seed_for(seed, 3)).permutation(after)
+    drawn = np.random.default_rng(derive_seed(seed, 3)).permutation(after)
     return chosen_pairs(data, drawn[: max(2, round(share / 100 * len(drawn)))])
 
 
-def tokens_of(pairs: Encoded, budget: int) -> float:
+def tokens_of(pairs: TokenizedDataset, budget: int) -> float:
     """Target tokens that an update learns from on average, with batches of that size."""
-    return float(pairs.target_lengths.sum()) / len(plan(pairs.source_lengths, pairs.target_lengths, budget, 0, 1))
+    return float(pairs.target_lengths.sum()) / len(
+        make_batches(pairs.source_lengths, pairs.target_lengths, budget, 0, 1)
+    )
 
 
-def with_batches(recipe: Recipe[Any], pairs: Encoded, wanted: float) -> Recipe[Any]:
+def with_batches(recipe: Recipe[Any], pairs: TokenizedDataset, wanted: float) -> Recipe[Any]:
     """The recipe with batches of such a size that an update learns from about so many of these pairs' target tokens.
 
     Few pairs fill their batches less than many do: with equal batches, equal updates would not be equal tokens.
@@ -166,11 +168,11 @@ def with_batches(recipe: Recipe[Any], pairs: Encoded, wanted: float) -> Recipe[A
     return recipe.model_copy(update={"batches": recipe.batches.model_copy(update={"tokens": best})})
 
 
-def unrelated(pairs: Encoded) -> Encoded:
+def unrelated(pairs: TokenizedDataset) -> TokenizedDataset:
     """The same sources and targets, each source beside the target of another of about its length."""
     sources, _ = pairs.rows(exchanged_rows(pairs.source_lengths))
     _, targets = pairs.rows(np.arange(len(pairs)))
-    return Encoded.of(sources, targets)
+    return TokenizedDataset.from_rows(sources, targets)
 
 
 def pretrained(
@@ -192,17 +194,17 @@ def pretrained(
     weights, notes = (folder / f"{name}{ending}" for ending in (".safetensors", ".json"))
     folder.mkdir(parents=True, exist_ok=True)
     # other shares of the same pairs may be measured meanwhile, and need the same weights
-    with locked(weights.with_suffix(".lock"), wait=True):
+    with file_lock(weights.with_suffix(".lock"), wait=True):
         if not notes.exists():
             recipe = shared_pieces(contest.contestant(model).translation)
             data = prepared(recipe)
             everything = np.arange(len(data.validation))
             pairs = chosen_pairs(data.train, halves(data.train, recipe.batches.max_length)[0], swapped=True)
             recipe = shortened(with_batches(recipe, pairs, wanted), contest.sizes(SIZES).pretraining)
-            short = schooled(recipe, data, seed, contest.computer, pairs if related else unrelated(pairs))
+            short = schooled(recipe, data, seed, contest.device_context, pairs if related else unrelated(pairs))
             held_out = chosen_pairs(data.validation, everything, swapped=True)
-            worth = source_use(short.model, held_out, recipe.batches, contest.computer)
-            with whole(weights) as place:
+            worth = source_use(short.model, held_out, recipe.batches, contest.device_context)
+            with write_folder_atomically(weights) as place:
                 save_weights(short.model, place)
             took = {"updates": recipe.training.updates, "tokens": short.tokens, "seconds": short.seconds}
             write_atomically(notes, json.dumps({**took, "source_use": asdict(worth) if worth else None}))
@@ -212,24 +214,26 @@ def pretrained(
 
 def _arm(
     recipe: Recipe[Any],
-    data: Prepared,
-    pairs: Encoded,
+    data: PreparedTranslation,
+    pairs: TokenizedDataset,
     seed: int,
-    computer: Computer,
+    device_context: DeviceContext,
     sizes: Sizes,
     course: Course,
 ) -> Measured:
     """Trainings at each rate, looked at from time to time; what was best on the validation set translates."""
-    clock = stopwatch(computer)
+    clock = stopwatch(device_context)
     began = clock()
     trained = {}
     for times in sizes.rates:
         rate = times * recipe.training.learning_rate
-        trained[f"{rate:g}"] = _looked_at(_of_length(recipe, course.updates, rate), data, pairs, seed, computer, course)
+        trained[f"{rate:g}"] = _looked_at(
+            _of_length(recipe, course.updates, rate), data, pairs, seed, device_context, course
+        )
     seconds = clock() - began
     best = min(trained.values(), key=lambda each: min(each.curve))
-    model = trainer_for(recipe, sizes_of(data), pairs, seed, computer, best.weights).model
-    worth = source_use(model, data.validation, recipe.batches, computer)
+    model = trainer_for(recipe, sizes_of(data), pairs, seed, device_context, best.weights).model
+    worth = source_use(model, data.validation, recipe.batches, device_context)
     sources, references = some_pairs(data, sizes.sentences)
     return {
         "updates": list(course.stops),
@@ -251,16 +255,21 @@ def _of_length(recipe: Recipe[Any], updates: int, rate: float) -> Recipe[Any]:
 
 
 def _looked_at(
-    recipe: Recipe[Any], data: Prepared, pairs: Encoded, seed: int, computer: Computer, course: Course
+    recipe: Recipe[Any],
+    data: PreparedTranslation,
+    pairs: TokenizedDataset,
+    seed: int,
+    device_context: DeviceContext,
+    course: Course,
 ) -> Looks:
     """One training; the first look is at the weights as they came."""
-    trainer = trainer_for(recipe, sizes_of(data), pairs, seed, computer, course.start)
+    trainer = trainer_for(recipe, sizes_of(data), pairs, seed, device_context, course.start)
     curve, tokens, best, losses = [], 0, deciding(trainer), np.zeros(0)
     for stop in course.stops:
         tokens += sum(update.tokens for update in trainer.updates(stop))
         now = deciding(trainer)
-        with trainer.optimization.averaged():
-            each = pair_losses(trainer.model, data.validation, recipe.batches, computer)
+        with trainer.optimization.use_ema_weights():
+            each = pair_losses(trainer.model, data.validation, recipe.batches, device_context)
         curve.append(float(each.sum() / data.validation.target_lengths.sum()))
         if curve[-1] <= min(curve):
             best, losses = now, each

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from s2s.errors import UserError
-from s2s.files import sha256_of, whole
+from s2s.files import sha256_of, write_folder_atomically
 from s2s.run.exported import check_files, seal
 from s2s.run.published.description import AGAIN, CONFIG, read_object
 from s2s.run.tasks import read, task_of
@@ -54,7 +54,7 @@ def as_run(folder: Path) -> Path:
         except UserError as error:
             print(f"{error.where}: {error.what}; converting {folder} again", file=sys.stderr)
     place.parent.mkdir(parents=True, exist_ok=True)
-    with whole(place) as temporary:
+    with write_folder_atomically(place) as temporary:
         temporary.mkdir()
         try:
             import_module(f"s2s.run.published.{kind}").convert(folder, config, weights, temporary)

@@ -13,7 +13,7 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from s2s.data.published import packed_words
+from s2s.data.published import pack_wordpiece
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, read_file
@@ -39,8 +39,8 @@ def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) ->
     sizes = keys_of(config, Config, folder / CONFIG)
     theirs = _named(Weights(weights))
     rows = len(theirs.table("embeddings.word_embeddings.weight"))
-    pieces, how = _vocabulary(folder)
-    names = [*pieces, *(f"[row {n}]" for n in range(len(pieces), rows))]
+    tokens, how = _vocabulary(folder)
+    names = [*tokens, *(f"[row {n}]" for n in range(len(tokens), rows))]
     missing = [name for name in (*_SPECIALS, _MASK) if name not in names]
     if missing or len(names) > rows:
         what = f"no piece {missing[0]}" if missing else f"{len(names)} pieces for {rows} vectors"
@@ -48,7 +48,7 @@ def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) ->
     others = [name for name in names if name not in (*_SPECIALS, _MASK)]
     write_recipe(described(sizes), place, folder / CONFIG)
     (place / "tokenizer").mkdir()
-    Tokenizer(packed_words(others, *how), "published", "identity", False).save(place / "tokenizer", "text")
+    Tokenizer(pack_wordpiece(others, *how), "published", "identity", False).save(place / "tokenizer", "text")
     numbers = {name: number for number, name in enumerate(names)}
     order = torch.tensor([numbers[name] for name in (*_SPECIALS, *others, _MASK)])
     _model(theirs, sizes.num_hidden_layers, order).save(place / "model.safetensors")
@@ -124,10 +124,10 @@ def _vocabulary(folder: Path) -> tuple[list[str], tuple[bool, bool, bool]]:
         prefix, longest = model.continuing_subword_prefix, model.max_input_chars_per_word
         check_values({"continuing_subword_prefix": prefix}, {"continuing_subword_prefix": ("##", None)}, path)
         check_values({"max_input_chars_per_word": longest}, {"max_input_chars_per_word": (100, None)}, path)
-        pieces = sorted(model.vocab, key=model.vocab.__getitem__)
-        if [model.vocab[piece] for piece in pieces] != list(range(len(pieces))):
+        tokens = sorted(model.vocab, key=model.vocab.__getitem__)
+        if [model.vocab[piece] for piece in tokens] != list(range(len(tokens))):
             raise UserError("model.vocab: the numbers are not 0, 1, 2 …, each once", str(path), AGAIN)
-        return pieces, _how(words.lowercase, words.strip_accents, words.handle_chinese_chars)
+        return tokens, _how(words.lowercase, words.strip_accents, words.handle_chinese_chars)
     path = folder / "vocab.txt"
     try:
         lines = read_file(path, AGAIN, LARGE_BYTES).decode("utf-8").removesuffix("\n").split("\n")

@@ -13,7 +13,7 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from s2s.data.published import packed
+from s2s.data.published import pack_sentencepiece
 from s2s.data.tokenizers import PAD, Tokenizer
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, read_file
@@ -110,11 +110,11 @@ def _pieces(folder: Path, sizes: Config) -> list[tuple[str, int]]:
 
 
 def _tokenizers(folder: Path, order: list[tuple[str, int]]) -> list[Tokenizer]:
-    pieces, found = [piece for piece, _ in order], []
+    tokens, found = [piece for piece, _ in order], []
     for path in (folder / "source.spm", folder / "target.spm"):
         try:
             model = read_file(path, AGAIN, LARGE_BYTES)
-            found.append(Tokenizer(packed(pieces, model), "published", "identity", False))
+            found.append(Tokenizer(pack_sentencepiece(tokens, model), "published", "identity", False))
         except OSError as error:
             missing = isinstance(error, FileNotFoundError)
             what = "there is no such file" if missing else f"cannot be read: {error.strerror}"

@@ -12,16 +12,16 @@ import torch
 from jaxtyping import Bool, Int, UInt8
 from torch import Tensor
 
-from s2s.data.batches import Batch, collate
-from s2s.data.encoding import Lists, PreparedTexts
-from s2s.data.examples import Examples, Plan
+from s2s.data.batches import ParallelBatch, collate
+from s2s.data.dataset import Examples, Plan
 from s2s.data.sources import Source, digest_of, digest_of_arrays
+from s2s.data.tokenized import PreparedTexts, RaggedArray
 from s2s.errors import UserError
 from s2s.tasks.captioning.drawing import pictures
 from s2s.tasks.captioning.recipe import CaptionDataSettings, CaptionRecipe
 from s2s.tasks.captioning.scenes import SPLITS, scenes
 from s2s.tasks.captioning.tables import Table, captions_of, listed
-from s2s.tasks.pixels import Pixels, hub_images, read_all, read_cell
+from s2s.tasks.image_files import Pixels, hub_images, read_all, read_cell
 
 BUILT_IN = "built-in"
 _BUILT_IN_SIZES = {"train": 20_000, "validation": 500, "test": 1_000}
@@ -60,7 +60,7 @@ class Captioned:
 class CaptionSource(Source[CaptionDataSettings, Captioned]):
     """Images with captions; those held out are different ones, and none of them is left in the training part."""
 
-    noun: ClassVar[str] = "images"
+    item_name: ClassVar[str] = "images"
 
     def part(self, name: str, train: Captioned | None = None) -> Captioned | None:
         """As elsewhere; the built-in corpus is drawn to measure, so that a number holds nothing out of it."""
@@ -176,21 +176,21 @@ class PreparedCaptions(PreparedTexts[Captioned]):
         yield from super().learned()
 
 
-class CaptionedImages(Examples[Batch]):
+class CaptionedImages(Examples[ParallelBatch]):
     """Captions in any order, each with its image; of an image, `positions` vectors are read.
 
     Raises:
         UserError: all captions are longer than so many pieces.
     """
 
-    noun: ClassVar[str] = "training captions"
+    item_name: ClassVar[str] = "training captions"
 
-    def __init__(self, part: Captioned, pieces: Lists, positions: int, batch: int, max_length: int) -> None:
-        self.part, self.pieces, self.positions, self.batch = part, pieces, positions, batch
+    def __init__(self, part: Captioned, tokens: RaggedArray, positions: int, batch: int, max_length: int) -> None:
+        self.part, self.pieces, self.positions, self.batch = part, tokens, positions, batch
         self.image = np.repeat(np.arange(len(part)), [len(several) for several in part.captions])
         # the end is a piece, too
-        self.kept = np.flatnonzero(pieces.lengths < max_length)
-        self.left_out = len(self.image) - len(self.kept)
+        self.kept = np.flatnonzero(tokens.lengths < max_length)
+        self.num_skipped = len(self.image) - len(self.kept)
         if not len(self.kept):
             raise UserError(
                 f"all {len(self.image):,} captions are longer than {max_length} pieces",
@@ -201,11 +201,11 @@ class CaptionedImages(Examples[Batch]):
     def __len__(self) -> int:
         return len(self.image)
 
-    def plan(self, seed: int, epoch: int) -> Plan:
+    def make_batches(self, seed: int, epoch: int) -> Plan:
         order = self.kept[np.random.default_rng([seed % 2**64, epoch]).permutation(len(self.kept))]
         return [order[first : first + self.batch] for first in range(0, len(order), self.batch)]
 
-    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> Batch:
+    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
         """The captions, padded, and their images; nothing is drawn at random."""
         captions = collate([[]] * len(rows), self.pieces.rows(rows), rows)
         source, valid = as_read(self.part.pixels[self.image[rows]], self.positions)
@@ -227,17 +227,19 @@ def positions_of(recipe: CaptionRecipe) -> int:
     return (recipe.data.size // recipe.stem.size) ** 2
 
 
-def examples_of(recipe: CaptionRecipe, part: Captioned, pieces: Lists) -> CaptionedImages:
+def examples_of(recipe: CaptionRecipe, part: Captioned, tokens: RaggedArray) -> CaptionedImages:
     """A part's captions under the recipe's limits."""
-    return CaptionedImages(part, pieces, positions_of(recipe), recipe.batches.captions, recipe.batches.max_length)
+    return CaptionedImages(part, tokens, positions_of(recipe), recipe.batches.captions, recipe.batches.max_length)
 
 
-def every_one(recipe: CaptionRecipe, part: Captioned, pieces: Lists, known: int | None = None) -> CaptionedImages:
+def all_captions_in_order(
+    recipe: CaptionRecipe, part: Captioned, tokens: RaggedArray, known: int | None = None
+) -> CaptionedImages:
     """All captions of a part: none that a model is asked about is left out, but those beyond the positions it knows."""
-    longest = longest_of(pieces) if known is None else min(known, longest_of(pieces))
-    return CaptionedImages(part, pieces, positions_of(recipe), recipe.batches.captions, longest)
+    longest = longest_of(tokens) if known is None else min(known, longest_of(tokens))
+    return CaptionedImages(part, tokens, positions_of(recipe), recipe.batches.captions, longest)
 
 
-def longest_of(pieces: Lists) -> int:
+def longest_of(tokens: RaggedArray) -> int:
     """Pieces of the longest caption, its end counted."""
-    return int(pieces.lengths.max()) + 1
+    return int(tokens.lengths.max()) + 1

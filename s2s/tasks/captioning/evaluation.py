@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from s2s.decoding.translator import LengthLimited, Writer, length_limited
+from s2s.decoding.generate import Generator, LengthLimited, length_limited
 from s2s.evaluation.inference import Share, wilson
 from s2s.evaluation.metrics import Score, score_lines, scores
 from s2s.evaluation.significance import Comparison, compare
 from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
+from s2s.tasks.base import Evaluation, EvaluationOptions, LoadedModel
 from s2s.tasks.captioning.data import BUILT_IN, Captioned
-from s2s.tasks.captioning.pictures import looks_picture
+from s2s.tasks.captioning.figures import looks_picture
+from s2s.tasks.captioning.generation import Look, length_settings, looks, write
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.scenes import Facts, described, facts
-from s2s.tasks.captioning.writing import Look, length_settings, looks, write
 from s2s.tasks.comparable import check_case, check_comparable, check_tokenizers
-from s2s.tasks.contract import Evaluation, Loaded, Scoring
-from s2s.training.progress import Meter
+from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,7 +78,7 @@ class CaptionEvaluation(Evaluation):
             lines.append(f"  facts told rightly: {shares}")
         return "\n".join([*lines, *self.notes()])
 
-    def main_scores(self) -> dict[str, float]:
+    def headline_metrics(self) -> dict[str, float]:
         return {name: s.value for name, s in self.scores.items()}
 
     def samples(self) -> list[tuple[str, str]]:
@@ -108,12 +108,12 @@ class CaptionEvaluation(Evaluation):
 
 
 def evaluate_images(
-    run: Loaded[CaptionRecipe, Seq2Seq], part: Captioned, scoring: Scoring, meter: Meter
+    run: LoadedModel[CaptionRecipe, Seq2Seq], part: Captioned, scoring: EvaluationOptions, progress_bar: ProgressBar
 ) -> CaptionEvaluation:
     """Captions images and scores the captions on their references."""
     recipe, (tokenizer,) = run.recipe, run.tokenizers
-    writer = Writer(run.model, tokenizer, recipe.decoding)
-    with meter("captioning", len(part)) as advance:
+    writer = Generator(run.model, tokenizer, recipe.decoding)
+    with progress_bar("captioning", len(part)) as advance:
         written = write(recipe, writer, part.pixels, advance)
     captions = [each.text for each in written]
     lowercase = scoring.lowercase or tokenizer.writes_lowercase

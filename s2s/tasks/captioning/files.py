@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 from jinja2 import Environment, FileSystemLoader
 
-from s2s.decoding.translator import LengthLimited, Translation, Writer, length_limited
+from s2s.decoding.generate import Generator, LengthLimited, Translation, length_limited
 from s2s.errors import Refuse, UserError
 from s2s.files import write_atomically
-from s2s.models.contract import Seq2Seq
-from s2s.tasks.captioning.pictures import Shown, enlarged, lit, looks_picture
+from s2s.models.base import Seq2Seq
+from s2s.tasks.base import LoadedModel
+from s2s.tasks.captioning.figures import Shown, enlarged, lit, looks_picture
+from s2s.tasks.captioning.generation import Look, length_settings, looks, write
 from s2s.tasks.captioning.recipe import CaptionRecipe
-from s2s.tasks.captioning.writing import Look, length_settings, looks, write
-from s2s.tasks.contract import Loaded
-from s2s.tasks.pixels import read_some
-from s2s.training import drawing
+from s2s.tasks.image_files import read_some
+from s2s.training import figures
 
 ENDINGS = (".png", ".html")
 """Of the files that attention is drawn into."""
@@ -57,7 +57,7 @@ class CaptionedFiles:
             captions = [caption for row, caption in enumerate(self.captions) if row not in self.refused]
             write_atomically(path, page(self.looks, captions, title), follow=True)
             return
-        write_atomically(path, drawing.png(looks_picture(self.looks, title)), follow=True)
+        write_atomically(path, figures.render_png(looks_picture(self.looks, title)), follow=True)
 
 
 def check_ending(path: Path) -> None:
@@ -68,8 +68,8 @@ def check_ending(path: Path) -> None:
         )
 
 
-def captioned(
-    run: Loaded[CaptionRecipe, Seq2Seq], files: Sequence[Path], with_looks: bool, refuse: Refuse
+def caption_files(
+    run: LoadedModel[CaptionRecipe, Seq2Seq], files: Sequence[Path], with_looks: bool, refuse: Refuse
 ) -> CaptionedFiles:
     """Writes a caption for each image file; one that is missing or no image is given to `refuse`."""
     recipe, (tokenizer,) = run.recipe, run.tokenizers
@@ -80,7 +80,7 @@ def captioned(
     seen: list[Look] = []
     if read:
         pixels = np.stack(list(read.values()))
-        written = write(recipe, Writer(run.model, tokenizer, recipe.decoding), pixels)
+        written = write(recipe, Generator(run.model, tokenizer, recipe.decoding), pixels)
         names = [files[row].name for row in read]
         seen = looks(recipe, run.model, tokenizer, pixels, written, names) if with_looks else []
     texts = dict(zip(read, (each.text for each in written), strict=True))

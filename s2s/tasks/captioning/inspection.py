@@ -1,70 +1,51 @@
-"""What commonly spoils images with captions, found before training."""
+"""Inside a captioning model: where it looks in the image for each piece, and what patches weigh."""
 
-from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import torch
 
-from s2s.data import inspection as look
-from s2s.data.encoding import learned
-from s2s.data.piece_inspection import cutting
-from s2s.data.scripts import is_unspaced, split_words, unit_name
-from s2s.data.sources import Corpus
-from s2s.tasks.captioning.data import Captioned, CaptionSource
+from s2s.data.dataset import to_device
+from s2s.data.tokenizers import EOS
+from s2s.decoding.generate import Generator
+from s2s.inspection.inspection import Inspection, InspectionRequest
+from s2s.inspection.positions import even_grey
+from s2s.inspection.seq2seq import Pair, inspection_of
+from s2s.inspection.walk import Source
+from s2s.inspection.words import patches
+from s2s.models.base import Seq2Seq
+from s2s.tasks.base import LoadedModel
+from s2s.tasks.captioning.data import as_read, positions_of
+from s2s.tasks.captioning.generation import write
 from s2s.tasks.captioning.recipe import CaptionRecipe
-from s2s.tasks.inspection import CorpusInspection, Split, conversions, some
-from s2s.tasks.pixels import DAMAGED, plain
+from s2s.tasks.image_files import Pixels, read_all
+
+CaptionRun = LoadedModel[CaptionRecipe, Seq2Seq]
 
 
-def inspected(recipe: CaptionRecipe) -> str:
-    """What a recipe's images and captions hold, and what is suspicious, as text."""
-    source, tokenizer = CaptionSource(recipe.data), recipe.tokenizer
-    corpus = source.load()
-    captions = {name: list(part.texts()) for name, part in corpus.parts().items()}
-    found = inspect_captions(corpus, source, tokenizer.normalization, recipe.data.seed)
-    cut = cutting(captions, lambda: learned(captions["train"], tokenizer), recipe.batches.max_length)
-    return str(replace(found, cut=cut))
+def insides(run: CaptionRun, focus: InspectionRequest) -> Inspection:
+    """What is found of one image or two, each with the caption that the model writes.
+
+    Raises:
+        UserError: a file is missing or no image, or there is no such patch, layer or head.
+    """
+    if focus.inputs:
+        pixels, names = read_all([Path(name) for name in focus.inputs], run.recipe.data), list(focus.inputs)
+    else:
+        example = focus.example
+        pixels, names = example.pixels, [f"{example.names[0]}: {example.captions[0][0]}"]
+    pairs = [_pair(run, image[None], name) for image, name in zip(pixels, names, strict=True)]
+    return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, *inspection_of(run.model, pairs, focus))
 
 
-def inspect_captions(
-    corpus: Corpus[Captioned], source: CaptionSource, normalization: str, seed: int
-) -> CorpusInspection:
-    """Looks through images and captions; some to be looked at are drawn by a seed."""
-    train = corpus.train
-    drawn = [(train.names[row], train.captions[row][0]) for row in look.drawn(len(train), seed)]
-    spots = [f"  {look.visible(name)}: {look.visible(caption)}" for name, caption in drawn]
-    splits = {name: _split(name, part, source, normalization) for name, part in corpus.parts().items()}
-    in_train = {
-        "images": look.overlap(corpus, source.keys),
-        "captions": look.overlap(corpus, lambda part: part.texts()),
-    }
-    return CorpusInspection(splits, in_train, spots)
-
-
-def _split(name: str, part: Captioned, source: CaptionSource, normalization: str) -> Split:
-    counts = np.array([len(several) for several in part.captions])
-    unspaced = is_unspaced(part.texts())
-    words = np.array([len(split_words(caption, unspaced)) for caption in part.texts()])
-    again, dull = (look.repeated(look.hashes(source.keys(part))) + 1).tolist(), plain(part.pixels)
-    changed, suspicious = look.altered(part.texts(), normalization), dict[str, list[int]]()
-    for row, several in enumerate(part.captions, start=1):
-        look.note_suspicious(suspicious, row, *several)
-    rows = {
-        "images": len(part),
-        "captions": int(counts.sum()),
-        "  fewest of an image": int(counts.min()),
-        "  most of an image": int(counts.max()),
-        f"{unit_name(unspaced)} of the shortest caption": int(words.min()),
-        "  of the middle one": int(np.median(words)),
-        "  of the longest": int(words.max()),
-        "captions said before": len(look.repeated(look.hashes(part.texts()))),
-        "repeated images": len(again),
-        "images of a single colour": len(dull),
-    }
-    which, spelt = f"images of {name}", f"the tokenizer changes {changed} ({name})"
-    advice = [
-        *some(again, which, " equal an earlier one as they are read: the same image, or data.size is too small"),
-        *some(dull, which, DAMAGED),
-        *([f"{spelt}: such captions can never be written as they are"] if changed else []),
-        *(f"captions of {words}" for words in conversions(suspicious, which)),
-    ]
-    return Split(rows, advice)
+def _pair(run: CaptionRun, pixels: Pixels, name: str) -> Pair:
+    recipe, (tokenizer,), encoder = run.recipe, run.tokenizers, run.model.encoder
+    (caption,) = write(recipe, Generator(run.model, tokenizer, recipe.decoding), pixels)
+    written = list(caption.candidates[0].hypothesis.tokens) if caption.candidates else []
+    read, valid = (to_device(each, run.device_context.device) for each in as_read(pixels, positions_of(recipe)))
+    across = recipe.data.size // recipe.stem.size
+    words = patches(across)
+    with torch.no_grad():
+        nothing = encoder.embedding(even_grey(read, recipe.data.mean))
+    source = Source(read, valid, [word.text for word in words], words, np.asarray(pixels[0]), across)
+    return Pair(source, written, (name, caption.text), tokenizer.tokens([*written, EOS]), nothing)

@@ -6,26 +6,26 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.encoding import Lists
 from s2s.data.scripts import is_unspaced, split_words
+from s2s.data.tokenized import RaggedArray
 from s2s.data.tokenizers import EOS, UNK
-from s2s.decoding.translator import Writer
+from s2s.decoding.generate import Generator
 from s2s.evaluation.metrics import score
-from s2s.evaluation.signs import Sign, Symptoms, share_sign
+from s2s.evaluation.signs import Diagnostics, Finding, share_sign
 from s2s.evaluation.signs.pieces import entropy
 from s2s.evaluation.signs.texts import lengths, repeated, unit_of
 from s2s.evaluation.tokenization import choose_tokenization
-from s2s.models.contract import Seq2Seq
-from s2s.tasks.captioning.data import BUILT_IN, Captioned, as_read, every_one, positions_of
+from s2s.models.base import Seq2Seq
+from s2s.tasks.base import LoadedModel
+from s2s.tasks.captioning.data import BUILT_IN, Captioned, all_captions_in_order, as_read, positions_of
 from s2s.tasks.captioning.evaluation import METRICS, facts_of
+from s2s.tasks.captioning.generation import write
 from s2s.tasks.captioning.recipe import CaptionRecipe
-from s2s.tasks.captioning.writing import write
-from s2s.tasks.contract import Loaded
 from s2s.tasks.seq2seq import sequence_loss
 from s2s.tasks.source_use import SourceUse
 from s2s.tasks.symptoms import cut_off, search_errors, source_ignored, worst_texts
-from s2s.tasks.writing import collapsed
-from s2s.training.progress import Meter
+from s2s.tasks.text_generation import collapsed
+from s2s.training.progress import ProgressBar
 from s2s.training.trainer import mean_loss
 
 # a tenth of a kind of fact told wrongly is more than a slip
@@ -33,23 +33,26 @@ _WRONG_FACTS = 10.0
 
 
 def symptoms(
-    run: Loaded[CaptionRecipe, Seq2Seq], part: Captioned, rows: Int[np.ndarray, " images"], meter: Meter
-) -> Symptoms:
+    run: LoadedModel[CaptionRecipe, Seq2Seq],
+    part: Captioned,
+    rows: Int[np.ndarray, " images"],
+    progress_bar: ProgressBar,
+) -> Diagnostics:
     """Writes a caption for each image of a part, whose images have these rows in their split, and looks at them."""
     recipe, (tokenizer,) = run.recipe, run.tokenizers
-    writer = Writer(run.model, tokenizer, recipe.decoding)
-    with meter("captioning", len(part)) as advance:
+    writer = Generator(run.model, tokenizer, recipe.decoding)
+    with progress_bar("captioning", len(part)) as advance:
         written = write(recipe, writer, part.pixels, advance)
     outputs = [each.text for each in written]
     unspaced = is_unspaced(part.texts())
     references = [_nearest(output, several, unspaced) for output, several in zip(outputs, part.captions, strict=True)]
     cut, positions = unit_of(references), positions_of(recipe)
     places = [f"image {row + 1}" for row in rows]
-    pieces = Lists.of(tokenizer.encode_batch(list(part.texts())))
-    every = pieces.rows(np.arange(len(pieces.lengths)))
+    tokens = RaggedArray.from_rows(tokenizer.encode_batch(list(part.texts())))
+    every = tokens.rows(np.arange(len(tokens.lengths)))
     tokenization = choose_tokenization(part.captions, recipe.validation.bleu_tokenizer)
     found = score(outputs, part.captions, tokenizer.writes_lowercase, METRICS, tokenization)
-    return Symptoms(
+    return Diagnostics(
         summary=f"{len(part):,} images: CIDEr-D {found['cider']:.2f}, BLEU {found['bleu']:.2f}, exact "
         f"{found['exact']:.2f} %",
         signs=[
@@ -68,7 +71,7 @@ def symptoms(
             ),
         ],
         worst=worst_texts(part.names, outputs, part.captions, places, tokenizer.writes_lowercase),
-        ignorant=entropy(np.concatenate([*every, np.full(len(every), EOS)])),
+        chance_loss=entropy(np.concatenate([*every, np.full(len(every), EOS)])),
     )
 
 
@@ -78,7 +81,7 @@ def _nearest(output: str, several: Sequence[str], unspaced: bool) -> str:
     return min(several, key=lambda each: (each != output, abs(len(split_words(each, unspaced)) - words)))
 
 
-def _image_ignored(run: Loaded[CaptionRecipe, Seq2Seq], part: Captioned) -> Sign:
+def _image_ignored(run: LoadedModel[CaptionRecipe, Seq2Seq], part: Captioned) -> Finding:
     """Each image has the captions of the next one, of other pixels, for once."""
     others = np.roll(np.arange(len(part)), -1)
     kept = [i for i, j in enumerate(others) if not np.array_equal(part.pixels[i], part.pixels[j])]
@@ -86,14 +89,14 @@ def _image_ignored(run: Loaded[CaptionRecipe, Seq2Seq], part: Captioned) -> Sign
         return source_ignored(None, "image")
     right = part.select(np.array(kept))
     wrong = replace(right, pixels=part.pixels[others[kept]])
-    pieces, losses = Lists.of(run.tokenizers[0].encode_batch(list(right.texts()))), []
+    tokens, losses = RaggedArray.from_rows(run.tokenizers[0].encode_batch(list(right.texts()))), []
     for each in (right, wrong):
-        examples = every_one(run.recipe, each, pieces, run.model.decoder.longest)
-        losses.append(mean_loss(run.model, examples, sequence_loss(0.0), run.computer))
+        examples = all_captions_in_order(run.recipe, each, tokens, run.model.decoder.max_positions)
+        losses.append(mean_loss(run.model, examples, sequence_loss(0.0), run.device_context))
     return source_ignored(SourceUse(losses[0], losses[1], len(kept)), "image")
 
 
-def facts_wrong(outputs: Sequence[str], part: Captioned) -> list[Sign]:
+def facts_wrong(outputs: Sequence[str], part: Captioned) -> list[Finding]:
     """Of drawn scenes, for each kind of fact, how many are told wrongly or not at all."""
     return [
         share_sign(
@@ -110,11 +113,11 @@ def facts_wrong(outputs: Sequence[str], part: Captioned) -> list[Sign]:
     ]
 
 
-def _unknown(pieces: np.ndarray) -> Sign:
+def _unknown(tokens: np.ndarray) -> Finding:
     return share_sign(
         "unknown pieces",
-        int((pieces == UNK).sum()),
-        len(pieces),
+        int((tokens == UNK).sum()),
+        len(tokens),
         "pieces of the references are unknown, so that they can never be written",
         1,
         "each spoils a caption",

@@ -6,51 +6,59 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.batches import Batch
-from s2s.data.encoding import Lists, learned
+from s2s.data.batches import ParallelBatch
 from s2s.data.sources import Corpus
+from s2s.data.tokenized import RaggedArray, learned
 from s2s.data.tokenizers import Tokenizer
-from s2s.decoding.translator import Translation, Writer, collapse
+from s2s.decoding.generate import Generator, Translation, describe_collapse
 from s2s.errors import UserError
 from s2s.evaluation.metrics import LOWER_IS_BETTER, score
-from s2s.evaluation.signs import Symptoms
+from s2s.evaluation.signs import Diagnostics
 from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
-from s2s.interpretability.inspection import Focus, Inspection
-from s2s.models.contract import Seq2Seq
+from s2s.inspection.inspection import Inspection, InspectionRequest
+from s2s.models.base import Seq2Seq
+from s2s.tasks.base import (
+    EvaluationOptions,
+    LoadedModel,
+    PrintFn,
+    RescoredHypotheses,
+    TrainContext,
+    check_positions,
+    log_figures,
+)
 from s2s.tasks.captioning.data import (
     Captioned,
     CaptionedImages,
     CaptionSource,
     PreparedCaptions,
-    every_one,
+    all_captions_in_order,
     examples_of,
     longest_of,
     positions_of,
 )
 from s2s.tasks.captioning.evaluation import METRICS, CaptionEvaluation, evaluate_images
-from s2s.tasks.captioning.insides import insides
-from s2s.tasks.captioning.pictures import captions_picture, looks_picture
+from s2s.tasks.captioning.figures import captions_picture, looks_picture
+from s2s.tasks.captioning.generation import build_model, looks, write
+from s2s.tasks.captioning.inspection import insides
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.symptoms import symptoms
-from s2s.tasks.captioning.writing import build_model, looks, write
-from s2s.tasks.contract import Course, Loaded, Rescored, Say, Scoring, check_positions, draw
-from s2s.tasks.pixels import statistics_for
+from s2s.tasks.image_files import statistics_for
 from s2s.tasks.seq2seq import sequence_loss, too_long_for_decoding
-from s2s.tasks.writing import WritingTask, rescored
-from s2s.training import drawing
+from s2s.tasks.text_generation import TextGenerationTask, rescore_hypotheses
+from s2s.training import figures
 from s2s.training.logger import RunLog, Sample
-from s2s.training.progress import Meter
+from s2s.training.progress import ProgressBar
 from s2s.training.trainer import mean_loss
 from s2s.training.validation import Validation
 
 _SAMPLES = 5
 _DRAWN, _LOOKED_AT = 18, 2
 
-CaptionCourse = Course[CaptionRecipe, PreparedCaptions, Seq2Seq]
-CaptionRun = Loaded[CaptionRecipe, Seq2Seq]
+CaptionCourse = TrainContext[CaptionRecipe, PreparedCaptions, Seq2Seq]
+CaptionRun = LoadedModel[CaptionRecipe, Seq2Seq]
 
 
-class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
+class CaptioningTask(TextGenerationTask[CaptionRecipe, PreparedCaptions]):
     """Images in, captions out."""
 
     def source(self, recipe: CaptionRecipe) -> CaptionSource:
@@ -60,13 +68,15 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
         """Refuses a tokenizer of BLEU that is not installed."""
         check_tokenizer(recipe.validation.bleu_tokenizer, "validation.bleu_tokenizer")
 
-    def prepare(self, recipe: CaptionRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedCaptions:
+    def prepare(self, recipe: CaptionRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> PreparedCaptions:
         corpus: Corpus[Captioned] = CaptionSource(recipe.data).load()
         train, validation = (list(part.texts()) for part in (corpus.train, corpus.validation))
         tokenizer = tokenizers[0] if tokenizers else learned(train, recipe.tokenizer)
-        return PreparedCaptions(corpus, tokenizer, *(Lists.of(tokenizer.encode_batch(p)) for p in (train, validation)))
+        return PreparedCaptions(
+            corpus, tokenizer, *(RaggedArray.from_rows(tokenizer.encode_batch(p)) for p in (train, validation))
+        )
 
-    def resolved(self, recipe: CaptionRecipe, data: PreparedCaptions) -> CaptionRecipe:
+    def finalize_config(self, recipe: CaptionRecipe, data: PreparedCaptions) -> CaptionRecipe:
         """The recipe with mean and deviation of the pixels."""
         known = statistics_for(recipe.data, data.corpus.train.pixels)
         return recipe.model_copy(update={"data": recipe.data.model_copy(update=known)})
@@ -76,8 +86,8 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
 
     def examples(self, recipe: CaptionRecipe, data: PreparedCaptions, model: Seq2Seq) -> CaptionedImages:
         longest = recipe.batches.max_length
-        check_positions(model.decoder.longest, longest, f"set model.max_positions={longest} or higher")
-        asked, known = longest_of(data.validation), model.decoder.longest
+        check_positions(model.decoder.max_positions, longest, f"set model.max_positions={longest} or higher")
+        asked, known = longest_of(data.validation), model.decoder.max_positions
         if known is not None and known < asked:
             raise UserError(
                 f"the model knows {known} positions, but the longest validation caption has {asked} pieces",
@@ -86,66 +96,73 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
             )
         return examples_of(recipe, data.corpus.train, data.train)
 
-    def read(self, run: CaptionRun, part: Captioned) -> CaptionedImages:
-        pieces = Lists.of(run.tokenizers[0].encode_batch(list(part.texts())))
-        return every_one(run.recipe, part, pieces, run.model.decoder.longest)
+    def examples_for_inference(self, run: CaptionRun, part: Captioned) -> CaptionedImages:
+        tokens = RaggedArray.from_rows(run.tokenizers[0].encode_batch(list(part.texts())))
+        return all_captions_in_order(run.recipe, part, tokens, run.model.decoder.max_positions)
 
-    def rescored(self, run: CaptionRun, batch: Batch) -> Rescored:
+    def score_tokens(self, run: CaptionRun, batch: ParallelBatch) -> RescoredHypotheses:
         """All hypotheses of the beam that the recipe asks for, in fp32."""
         decoding = run.recipe.decoding.model_copy(update={"precision": "fp32"})
-        writer = Writer(run.model, run.tokenizers[0], decoding, decoding.beam)
+        writer = Generator(run.model, run.tokenizers[0], decoding, decoding.beam)
         limits = np.full(len(batch.source), decoding.max_length)
         found = writer.hypotheses(batch.source, batch.source_valid, limits)
-        return rescored(run.model, batch.source, batch.source_valid, found)
+        return rescore_hypotheses(run.model, batch.source, batch.source_valid, found)
 
-    def symptoms(self, run: CaptionRun, part: Captioned, rows: Int[np.ndarray, " images"], meter: Meter) -> Symptoms:
-        return symptoms(run, part, rows, meter)
+    def diagnose(
+        self, run: CaptionRun, part: Captioned, rows: Int[np.ndarray, " images"], progress_bar: ProgressBar
+    ) -> Diagnostics:
+        return symptoms(run, part, rows, progress_bar)
 
-    def counts(self, course: CaptionCourse) -> dict[str, int]:
-        examples = course.trainer.examples
-        return {"test": 0, **super().counts(course), "captions": len(examples), "too_long": examples.left_out}
+    def count_examples(self, train_context: CaptionCourse) -> dict[str, int]:
+        examples = train_context.trainer.examples
+        return {
+            "test": 0,
+            **super().count_examples(train_context),
+            "captions": len(examples),
+            "too_long": examples.num_skipped,
+        }
 
-    def introduce(self, course: CaptionCourse, say: Say) -> None:
-        data, stem = course.recipe.data, course.recipe.stem
-        for name, part in course.data.corpus.parts().items():
+    def log_dataset_summary(self, train_context: CaptionCourse, print_fn: PrintFn) -> None:
+        data, stem = train_context.recipe.data, train_context.recipe.stem
+        for name, part in train_context.data.corpus.parts().items():
             captions = sum(map(len, part.captions))
-            say(f"{name}: {len(part):,} images, {captions:,} captions")
-            if name != "train" and (advice := self._unreachable(course, name, part)):
-                say(advice)
-        references = course.data.corpus.validation.captions
-        tokenization = choose_tokenization(references, course.recipe.validation.bleu_tokenizer)
+            print_fn(f"{name}: {len(part):,} images, {captions:,} captions")
+            if name != "train" and (advice := self._unreachable(train_context, name, part)):
+                print_fn(advice)
+        references = train_context.data.corpus.validation.captions
+        tokenization = choose_tokenization(references, train_context.recipe.validation.bleu_tokenizer)
         if note := describe_tokenizer(tokenization.tokenizer, references):
-            say(note)
+            print_fn(note)
         colour = "grey" if data.channels == 1 else "colour"
-        say(
+        print_fn(
             f"{data.size} x {data.size} pixels, {colour} · {stem.kind} of {stem.size} x {stem.size}: "
-            f"{positions_of(course.recipe)} vectors of an image · {course.data.tokenizer.size:,} pieces"
+            f"{positions_of(train_context.recipe)} vectors of an image · {train_context.data.tokenizer.size:,} pieces"
         )
-        if left_out := course.trainer.examples.left_out:
-            limit = course.recipe.batches.max_length
-            say(f"{left_out} training captions are longer than batches.max_length ({limit}): left out")
+        if left_out := train_context.trainer.examples.num_skipped:
+            limit = train_context.recipe.batches.max_length
+            print_fn(f"{left_out} training captions are longer than batches.max_length ({limit}): left out")
 
-    def _unreachable(self, course: CaptionCourse, name: str, part: Captioned) -> str | None:
-        tokens = np.array([len(row) for row in course.data.tokenizer.encode_batch(list(part.texts()))])
-        allowed = np.full(len(tokens), course.recipe.decoding.max_length)
+    def _unreachable(self, train_context: CaptionCourse, name: str, part: Captioned) -> str | None:
+        tokens = np.array([len(row) for row in train_context.data.tokenizer.encode_batch(list(part.texts()))])
+        allowed = np.full(len(tokens), train_context.recipe.decoding.max_length)
         remedy = f"decoding.max_length={tokens.max(initial=0)}"
-        return too_long_for_decoding(name, tokens, allowed, course.model, remedy)
+        return too_long_for_decoding(name, tokens, allowed, train_context.model, remedy)
 
-    def begin(self, course: CaptionCourse, folder: Path, log: RunLog) -> None:
+    def on_train_start(self, train_context: CaptionCourse, folder: Path, log: RunLog) -> None:
         """Draws some images with their captions."""
-        some = course.data.corpus.train.first(_DRAWN)
+        some = train_context.data.corpus.train.first(_DRAWN)
         captions = [first for first, *_ in some.captions]
         picture = captions_picture(some.pixels, captions, "training images, each with one of its captions")
-        draw(course, folder, log, "data", {"training": picture})
+        log_figures(train_context, folder, log, "data", {"training": picture})
 
-    def validate(self, course: CaptionCourse, log: RunLog) -> Validation:
-        recipe, data, update = course.recipe, course.data, course.trainer.update
-        examples = every_one(recipe, data.corpus.validation, data.validation)
-        loss = mean_loss(course.model, examples, sequence_loss(0.0), course.trainer.computer)
+    def validate(self, train_context: CaptionCourse, log: RunLog) -> Validation:
+        recipe, data, update = train_context.recipe, train_context.data, train_context.trainer.update
+        examples = all_captions_in_order(recipe, data.corpus.validation, data.validation)
+        loss = mean_loss(train_context.model, examples, sequence_loss(0.0), train_context.trainer.device_context)
         part = data.corpus.validation.first(recipe.validation.images)
         decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
-        writer = Writer(course.model, data.tokenizer, decoding)
-        written = course.trainer.computer.ranks.shared(
+        writer = Generator(train_context.model, data.tokenizer, decoding)
+        written = train_context.trainer.device_context.distributed.map_sharded(
             lambda rows: write(recipe, writer, part.pixels[rows]), range(len(part.pixels))
         )
         captions = [each.text for each in written]
@@ -154,30 +171,41 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
         found = {"loss": loss, **score(captions, part.captions, lowercase, METRICS, tokenization)}
         first_ones = [first for first, *_ in part.captions]
         rows = zip(part.names, first_ones, captions, strict=True)
-        log.validation(update, found, [Sample(*row) for row in rows][:_SAMPLES])
-        _draw_captions(course, log, part.first(_DRAWN), written)
-        if advice := collapse([image.tobytes().hex() for image in part.pixels], captions, first_ones, "captions"):
-            log.say(advice)
+        log.log_validation(update, found, [Sample(*row) for row in rows][:_SAMPLES])
+        _draw_captions(train_context, log, part.first(_DRAWN), written)
+        if advice := describe_collapse(
+            [image.tobytes().hex() for image in part.pixels], captions, first_ones, "captions"
+        ):
+            log.info(advice)
         metric = recipe.validation.metric
         return Validation(update, -found[metric] if metric in LOWER_IS_BETTER else found[metric], loss)
 
-    def evaluate(self, run: CaptionRun, part: Captioned, scoring: Scoring, meter: Meter) -> CaptionEvaluation:
-        return evaluate_images(run, part, scoring, meter)
+    def evaluate(
+        self, run: CaptionRun, part: Captioned, scoring: EvaluationOptions, progress_bar: ProgressBar
+    ) -> CaptionEvaluation:
+        return evaluate_images(run, part, scoring, progress_bar)
 
-    def inspect(self, run: CaptionRun, focus: Focus) -> Inspection:
+    def inspect(self, run: CaptionRun, focus: InspectionRequest) -> Inspection:
         return insides(run, focus)
 
 
-TASK = Captioning()
+TASK = CaptioningTask()
 
 
-def _draw_captions(course: CaptionCourse, log: RunLog, part: Captioned, written: Sequence[Translation]) -> None:
+def _draw_captions(train_context: CaptionCourse, log: RunLog, part: Captioned, written: Sequence[Translation]) -> None:
     """Puts validation images with what is written of them into TensorBoard, and where the model looks for each word."""
-    update = course.trainer.update
-    title = f"{course.recipe.name}, update {update}"
+    update = train_context.trainer.update
+    title = f"{train_context.recipe.name}, update {update}"
     captions = [each.text for each in written[: len(part)]]
-    log.picture("captions/validation", drawing.png(captions_picture(part.pixels, captions, title)), update)
+    log.add_figure("captions/validation", figures.render_png(captions_picture(part.pixels, captions, title)), update)
     some = part.first(_LOOKED_AT)
-    seen = looks(course.recipe, course.model, course.data.tokenizer, some.pixels, written[: len(some)], some.names)
+    seen = looks(
+        train_context.recipe,
+        train_context.model,
+        train_context.data.tokenizer,
+        some.pixels,
+        written[: len(some)],
+        some.names,
+    )
     if seen:
-        log.picture("attention/validation", drawing.png(looks_picture(seen, title)), update)
+        log.add_figure("attention/validation", figures.render_png(looks_picture(seen, title)), update)

@@ -13,13 +13,13 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from s2s.data import sources
-from s2s.data.batches import collate_sources, cut_off, widths_for, worst_first
-from s2s.data.encoding import Lists, Pieces, PreparedTexts, cut
-from s2s.data.examples import LabelledExamples, Plan
+from s2s.data.batches import collate_sources, largest_first, split_by_budget, widths_for
+from s2s.data.dataset import LabelledExamples, Plan
 from s2s.data.headers import could_be_name
 from s2s.data.missing_values import missing_label_lines
 from s2s.data.sources import Corpus, Source
 from s2s.data.text_files import Columns, place
+from s2s.data.tokenized import PreparedTexts, RaggedArray, TokenizedTexts, tokenize_splits
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.recipe.schema import Quoting
@@ -66,7 +66,7 @@ class _Table:
 class LabelledSource(Source[LabelledSettings, Labelled]):
     """Labelled texts; those held out are different ones, and none of them is left in the training data."""
 
-    noun: ClassVar[str] = "texts"
+    item_name: ClassVar[str] = "texts"
 
     def read(self, name: str, split: str | tuple[str, str], train: Labelled | None) -> Labelled:
         """A table, or a data set on the hub; the classes are those declared, else those of the training texts."""
@@ -117,13 +117,17 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
         return _Table(rows, lambda line: f"{settings.corpus} {split} row {line}", settings.first_label, names)
 
 
-def _reading(texts: tuple[str, ...], label: str, quoting: Quoting | None = None) -> sources.Reading:
+def _reading(texts: tuple[str, ...], label: str, quoting: Quoting | None = None) -> sources.RowFormat:
     columns = Columns((*texts, label), "data.text and data.label", numbers=(label,), quoting=quoting)
 
     def row(cells: Sequence[str], number: int, where: str) -> dict[str, Any]:
-        return {"text": sources.joined(cells[:-1]), "label": sources.checked_label(cells[-1], where), "line": number}
+        return {
+            "text": sources.join_texts(cells[:-1]),
+            "label": sources.validate_label(cells[-1], where),
+            "line": number,
+        }
 
-    return sources.Reading(columns, "labelled", _KINDS, row)
+    return sources.RowFormat(columns, "labelled", _KINDS, row)
 
 
 def _labels(table: _Table) -> tuple[list[str], Int[np.ndarray, " rows"]]:
@@ -208,7 +212,7 @@ class PreparedLabelled(PreparedTexts[Labelled]):
 
 
 def prepare_texts(
-    recipe: ClassificationRecipe, tokenizer: Tokenizer | None, say: Callable[[str], None]
+    recipe: ClassificationRecipe, tokenizer: Tokenizer | None, print_fn: Callable[[str], None]
 ) -> PreparedLabelled:
     """Loads and encodes the texts; a new tokenizer is trained where none is given.
 
@@ -218,11 +222,11 @@ def prepare_texts(
     source = LabelledSource(recipe.data)
     corpus = source.load()
     for line in source.missing_labels(corpus):
-        say(line)
+        print_fn(line)
     if tokenizer is None:
-        say(f"learning pieces from the training texts ({recipe.tokenizer.kind})")
+        print_fn(f"learning pieces from the training texts ({recipe.tokenizer.kind})")
     texts = corpus.train.texts, corpus.validation.texts
-    return PreparedLabelled(corpus, *cut(*texts, recipe.tokenizer, tokenizer))
+    return PreparedLabelled(corpus, *tokenize_splits(*texts, recipe.tokenizer, tokenizer))
 
 
 Lengths = Int[np.ndarray, " texts"]
@@ -243,27 +247,27 @@ class LabelledTexts(LabelledExamples):
         lengths: those of them that are read.
     """
 
-    noun: ClassVar[str] = "training texts"
+    item_name: ClassVar[str] = "training texts"
     key: ClassVar[str] = "batches.rows"
 
     def __init__(
         self,
-        pieces: Pieces,
+        tokens: TokenizedTexts,
         labels: Int[np.ndarray, " texts"],
         settings: TextBatchSettings,
         begin: bool = False,
         examples_per_update: int | None = None,
         word_dropout: float = 0.0,
     ) -> None:
-        self.pieces = pieces
+        self.pieces = tokens
         self.labels = labels
         self.settings = settings
         self.begin = begin
-        self.wanted = examples_per_update
+        self.examples_per_step = examples_per_update
         self.word_dropout = word_dropout
         special = 1 + int(begin)
         self.longest = max(0, settings.max_length - special)
-        self.whole_lengths = pieces.lengths.astype(np.int64) + special
+        self.whole_lengths = tokens.lengths.astype(np.int64) + special
         self.lengths = np.minimum(self.whole_lengths, self.longest + special)
         self.truncated = int(self.is_truncated.sum())
 
@@ -271,7 +275,7 @@ class LabelledTexts(LabelledExamples):
     def is_truncated(self) -> Bool[np.ndarray, " texts"]:
         return self.whole_lengths > self.lengths
 
-    def plan(self, seed: int, epoch: int) -> Plan:
+    def make_batches(self, seed: int, epoch: int) -> Plan:
         return plan_texts(self.lengths, self.settings, seed, epoch)
 
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
@@ -283,13 +287,15 @@ class LabelledTexts(LabelledExamples):
         lengths = np.array([len(text) for text in texts], dtype=np.int64) + 1 + int(self.begin)
         return collate_sources(texts, self.begin, int(_widths(lengths, self.settings).max(initial=1)))
 
-    def only(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledTexts":
-        return LabelledTexts(Lists.of(self.pieces.rows(rows)), self.labels[rows], self.settings, self.begin)
+    def subset(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledTexts":
+        return LabelledTexts(
+            RaggedArray.from_rows(self.pieces.rows(rows)), self.labels[rows], self.settings, self.begin
+        )
 
     def padding_share(self, seed: int) -> float:
         """Share of an epoch's positions that hold padding, in [0, 1)."""
         widths = _widths(self.lengths, self.settings)
-        positions = sum(len(rows) * int(widths[rows].max()) for rows in self.plan(seed, 0))
+        positions = sum(len(rows) * int(widths[rows].max()) for rows in self.make_batches(seed, 0))
         return 1 - int(self.lengths.sum()) / positions
 
 
@@ -314,6 +320,6 @@ def plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: 
     sorted_by = lengths + (1 + _SPREAD * lengths) * noise if settings.padding == "buckets" else noise
     order = np.argsort(sorted_by, kind="stable")
     widths = _widths(lengths, settings)
-    batches = cut_off(order, widths[order], settings.tokens, settings.rows)
+    batches = split_by_budget(order, widths[order], settings.tokens, settings.rows)
     shuffled = [batches[i] for i in generator.permutation(len(batches))]
-    return worst_first(shuffled, widths, widths) if epoch == 0 else shuffled
+    return largest_first(shuffled, widths, widths) if epoch == 0 else shuffled

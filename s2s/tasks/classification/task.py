@@ -8,26 +8,26 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from s2s.data.encoding import Lists, encode_texts
-from s2s.data.examples import LabelledBatch
+from s2s.data.dataset import LabelledBatch
+from s2s.data.tokenized import RaggedArray, encode_texts
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import Refuse, UserError
-from s2s.evaluation.signs import Sign
+from s2s.evaluation.signs import Finding
 from s2s.evaluation.signs.pieces import unknown
-from s2s.interpretability.classifier import Read
-from s2s.interpretability.positions import without_words
-from s2s.interpretability.saliency import Reading, weighed
-from s2s.interpretability.walk import Source
-from s2s.interpretability.words import joined_to_words, words_of
-from s2s.models.contract import Classifier
-from s2s.nn.pooling import OF_THE_FIRST
+from s2s.inspection.classifier import Read
+from s2s.inspection.positions import without_words
+from s2s.inspection.saliency import Reading, weighed
+from s2s.inspection.walk import Source
+from s2s.inspection.words import merge_to_words, words_of
+from s2s.models.base import Classifier
+from s2s.nn.pooling import FIRST_TOKEN_POOLING
 from s2s.recipe.installed import module_of
+from s2s.tasks.base import LoadedModel, PrintFn, TrainContext, check_positions
 from s2s.tasks.classification.data import Labelled, LabelledSource, LabelledTexts, PreparedLabelled, prepare_texts
 from s2s.tasks.classification.recipe import ClassificationRecipe
-from s2s.tasks.contract import Course, Loaded, Say, check_positions
-from s2s.tasks.labelled import Classified, LabelledEvaluation, Labelling, classification_loss
-from s2s.tasks.pictures import lengths_picture, words_picture
-from s2s.training.devices import Computer, seed_for
+from s2s.tasks.classification_base import ClassificationEvaluation, ClassificationTask, Prediction, classification_loss
+from s2s.tasks.figures import lengths_picture, words_picture
+from s2s.training.device import DeviceContext, derive_seed
 from s2s.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -38,20 +38,20 @@ _SHOWN = 96
 _BARS = 10
 _BAR = 30
 
-TextRun = Loaded[ClassificationRecipe, Classifier]
-TextCourse = Course[ClassificationRecipe, PreparedLabelled, Classifier]
+TextRun = LoadedModel[ClassificationRecipe, Classifier]
+TextCourse = TrainContext[ClassificationRecipe, PreparedLabelled, Classifier]
 
 
-def build_classifier(recipe: ClassificationRecipe, pieces: int) -> Classifier:
+def build_classifier(recipe: ClassificationRecipe, tokens: int) -> Classifier:
     """A classifier of texts of so many different pieces, with the initial weights that the recipe's seed gives."""
-    torch.default_generator.manual_seed(seed_for(recipe.seeds.initialization))
-    encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, pieces)
+    torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
+    encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, tokens)
     return Classifier(encoder, width, len(recipe.data.classes or ()), recipe.head.pooling, recipe.head.dropout)
 
 
-def begins(recipe: ClassificationRecipe) -> bool:
+def starts_with_bos(recipe: ClassificationRecipe) -> bool:
     """Whether texts begin with a piece of their own, whose state stands for the whole."""
-    return recipe.head.pooling in OF_THE_FIRST
+    return recipe.head.pooling in FIRST_TOKEN_POOLING
 
 
 def training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> LabelledTexts:
@@ -60,22 +60,22 @@ def training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> Labe
         data.train,
         data.corpus.train.labels,
         recipe.batches,
-        begins(recipe),
+        starts_with_bos(recipe),
         recipe.training.examples_per_update,
         recipe.training.word_dropout,
     )
 
 
 def trainer_of(
-    recipe: ClassificationRecipe, data: PreparedLabelled, model: Classifier, computer: Computer
+    recipe: ClassificationRecipe, data: PreparedLabelled, model: Classifier, device_context: DeviceContext
 ) -> Trainer[Classifier, LabelledBatch]:
     """A trainer of a classifier, on the computer's device, that has done nothing yet."""
     loss = classification_loss(recipe.training.label_smoothing)
-    return Trainer(model, training_texts(recipe, data), loss, recipe.training, recipe.seeds, computer)
+    return Trainer(model, training_texts(recipe, data), loss, recipe.training, recipe.seeds, device_context)
 
 
 @dataclass(frozen=True)
-class Explained(Classified):
+class SaliencyExample(Prediction):
     """A classified text, untouched, and what each of its words weighed."""
 
     text: str
@@ -88,12 +88,12 @@ class Explained(Classified):
 
 
 @dataclass(frozen=True)
-class TextEvaluation(LabelledEvaluation):
+class TextEvaluation(ClassificationEvaluation):
     """What a classifier of texts scored on a split; of `truncated` ones only the beginning was read."""
 
     noun: ClassVar[str] = "texts"
 
-    examples: Sequence[Explained]
+    examples: Sequence[SaliencyExample]
     truncated: int
 
     def remarks(self) -> str:
@@ -104,7 +104,7 @@ class TextEvaluation(LabelledEvaluation):
         yield "words", words_picture([example.reading for example in self.examples])
 
 
-class Classification(Labelling[ClassificationRecipe, PreparedLabelled]):
+class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLabelled]):
     """Texts in, their classes out."""
 
     evaluation = TextEvaluation
@@ -112,10 +112,12 @@ class Classification(Labelling[ClassificationRecipe, PreparedLabelled]):
     def source(self, recipe: ClassificationRecipe) -> LabelledSource:
         return LabelledSource(recipe.data)
 
-    def prepare(self, recipe: ClassificationRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedLabelled:
-        return prepare_texts(recipe, tokenizers[0] if tokenizers else None, say)
+    def prepare(
+        self, recipe: ClassificationRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn
+    ) -> PreparedLabelled:
+        return prepare_texts(recipe, tokenizers[0] if tokenizers else None, print_fn)
 
-    def resolved(self, recipe: ClassificationRecipe, data: PreparedLabelled) -> ClassificationRecipe:
+    def finalize_config(self, recipe: ClassificationRecipe, data: PreparedLabelled) -> ClassificationRecipe:
         """The recipe with the classes' names."""
         known = recipe.data.model_copy(update={"classes": data.corpus.train.names})
         return recipe.model_copy(update={"data": known})
@@ -124,83 +126,87 @@ class Classification(Labelling[ClassificationRecipe, PreparedLabelled]):
         return build_classifier(recipe, tokenizers[0].size)
 
     def examples(self, recipe: ClassificationRecipe, data: PreparedLabelled, model: Classifier) -> LabelledTexts:
-        longest, wanted = model.encoder.longest, recipe.batches.max_length
+        longest, wanted = model.encoder.max_positions, recipe.batches.max_length
         check_positions(longest, wanted, f"set model.max_positions={wanted}, or batches.max_length={longest}")
         return training_texts(recipe, data)
 
-    def as_read(self, course: TextCourse) -> tuple[LabelledTexts, LabelledTexts]:
-        data, corpus = course.data, course.data.corpus
+    def training_examples_for_inference(self, train_context: TextCourse) -> tuple[LabelledTexts, LabelledTexts]:
+        data, corpus = train_context.data, train_context.data.corpus
         return (
-            _as_read(course.recipe, data.train, corpus.train.labels),
-            _as_read(course.recipe, data.validation, corpus.validation.labels),
+            _as_read(train_context.recipe, data.train, corpus.train.labels),
+            _as_read(train_context.recipe, data.validation, corpus.validation.labels),
         )
 
-    def read(self, run: TextRun, part: Labelled) -> LabelledTexts:
+    def examples_for_inference(self, run: TextRun, part: Labelled) -> LabelledTexts:
         return _as_read(run.recipe, encode_texts(part.texts, run.tokenizers[0]), part.labels)
 
-    def named(self, run: TextRun, lines: Sequence[str], refuse: Refuse | None = None) -> LabelledTexts:
+    def parse_inputs(self, run: TextRun, lines: Sequence[str], refuse: Refuse | None = None) -> LabelledTexts:
         """The texts themselves; what stands beside a text changes nothing, and none is refused."""
-        pieces = Lists.of(run.tokenizers[0].encode_batch(lines) if lines else [])
-        return _as_read(run.recipe, pieces, np.zeros(len(lines), dtype=np.int64))
+        tokens = RaggedArray.from_rows(run.tokenizers[0].encode_batch(lines) if lines else [])
+        return _as_read(run.recipe, tokens, np.zeros(len(lines), dtype=np.int64))
 
-    def described(self, part: Labelled, row: int) -> str:
+    def describe_example(self, part: Labelled, row: int) -> str:
         return " ".join(part.texts[row]["text"].split())
 
-    def strange(self, run: TextRun, part: Labelled) -> list[Sign]:
-        pieces = encode_texts(part.texts, run.tokenizers[0])
-        return [unknown(np.concatenate(pieces.rows(np.arange(len(part)))), UNK, None)]
+    def input_warnings(self, run: TextRun, part: Labelled) -> list[Finding]:
+        tokens = encode_texts(part.texts, run.tokenizers[0])
+        return [unknown(np.concatenate(tokens.rows(np.arange(len(part)))), UNK, None)]
 
-    def counts(self, course: TextCourse) -> dict[str, int]:
+    def count_examples(self, train_context: TextCourse) -> dict[str, int]:
         """Texts by split, and those of which only the beginning is read."""
-        return super().counts(course) | {"truncated": training_texts(course.recipe, course.data).truncated or 0}
+        return super().count_examples(train_context) | {
+            "truncated": training_texts(train_context.recipe, train_context.data).truncated or 0
+        }
 
-    def told(self, course: TextCourse) -> Iterator[str]:
+    def dataset_statistics(self, train_context: TextCourse) -> Iterator[str]:
         """How long the training texts are, and what batches hold."""
-        recipe, texts = course.recipe, training_texts(course.recipe, course.data)
+        recipe, texts = train_context.recipe, training_texts(train_context.recipe, train_context.data)
         limit, cut = recipe.batches.max_length, texts.truncated or 0
         yield "training texts by length in pieces"
         yield from length_bars(texts.whole_lengths, limit)
         share = 100 * cut / len(texts)
         yield f"{cut:,} of them ({share:.1f} %) are longer than batches.max_length ({limit}): their ends are not read"
         padding = texts.padding_share(recipe.seeds.data)
-        yield f"{course.data.tokenizer.size:,} pieces · {100 * padding:.1f} % of a batch's positions are padding"
+        yield f"{train_context.data.tokenizer.size:,} pieces · {100 * padding:.1f} % of a batch's positions are padding"
 
-    def first_pictures(self, course: TextCourse) -> "dict[str, Figure]":
+    def initial_figures(self, train_context: TextCourse) -> "dict[str, Figure]":
         """How long the training texts are, as batches.max_length counts them, with the special pieces."""
-        lengths = training_texts(course.recipe, course.data).whole_lengths
-        return {"lengths": lengths_picture(lengths, course.recipe.batches.max_length)}
+        lengths = training_texts(train_context.recipe, train_context.data).whole_lengths
+        return {"lengths": lengths_picture(lengths, train_context.recipe.batches.max_length)}
 
-    def looked_into(self, run: TextRun, batch: LabelledBatch, text: str) -> Read:
+    def inspect_example(self, run: TextRun, batch: LabelledBatch, text: str) -> Read:
         """A text; its pieces as they are read, without padding."""
         length, tokenizer = int(batch.source_valid.sum()), run.tokenizers[0]
         source, valid = batch.source[:, :length], batch.source_valid[:, :length]
         ids = source[0].tolist()
-        if length == 1 + begins(run.recipe):
+        if length == 1 + starts_with_bos(run.recipe):
             raise UserError("the text is empty", remedy="give one in quotes")
         with torch.no_grad():
             vectors = run.model.encoder.embedding(source)
         baseline = without_words(run.model.encoder.embedding, vectors)
-        known = Source(source, valid, tokenizer.pieces(ids), words_of(tokenizer, ids))
+        known = Source(source, valid, tokenizer.tokens(ids), words_of(tokenizer, ids))
         return Read(known, tokenizer.decode(ids), baseline)
 
-    def explained(self, run: TextRun, part: Labelled, batch: LabelledBatch, said: Classified) -> Explained:
+    def explain_prediction(
+        self, run: TextRun, part: Labelled, batch: LabelledBatch, said: Prediction
+    ) -> SaliencyExample:
         """An answer with what each word of the text weighed for it."""
         length = int(batch.source_valid.sum())
         source, valid = batch.source[:, :length], batch.source_valid[:, :length]
         looked, method = weighed(run.model, source, valid, part.names.index(said.predicted))
-        words, weights = joined_to_words(run.tokenizers[0], source[0].tolist(), looked[0].cpu().double().tolist())
+        words, weights = merge_to_words(run.tokenizers[0], source[0].tolist(), looked[0].cpu().double().tolist())
         share = said.probabilities[said.predicted]
         title = f"row {said.row + 1}: {said.predicted} {share:.3f}, it is {said.truth} ({method})"
         text, reading = part.texts[said.row]["text"], Reading(method, words, weights, title)
-        return Explained(said.row, said.truth, said.predicted, said.probabilities, text, reading)
+        return SaliencyExample(said.row, said.truth, said.predicted, said.probabilities, text, reading)
 
 
-TASK = Classification()
+TASK = TextClassificationTask()
 
 
-def _as_read(recipe: ClassificationRecipe, pieces: Lists, labels: Int[np.ndarray, " texts"]) -> LabelledTexts:
+def _as_read(recipe: ClassificationRecipe, tokens: RaggedArray, labels: Int[np.ndarray, " texts"]) -> LabelledTexts:
     """Texts as a model reads them when it is asked: none is thinned out."""
-    return LabelledTexts(pieces, labels, recipe.batches, begins(recipe))
+    return LabelledTexts(tokens, labels, recipe.batches, starts_with_bos(recipe))
 
 
 def length_bars(lengths: np.ndarray, max_length: int) -> list[str]:

@@ -18,10 +18,10 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from s2s.data.sources import ALIASES, MOST_CLASSES, Source, checked_label, count_classes, digest_of_arrays
+from s2s.data.sources import ALIASES, MOST_CLASSES, Source, count_classes, digest_of_arrays, validate_label
 from s2s.errors import UserError, check_regular
+from s2s.tasks.image_files import Pixels, hub_images, image_files, pixels_of, read_all, read_cell
 from s2s.tasks.images.recipe import ImageDataSettings
-from s2s.tasks.pixels import Pixels, hub_images, image_files, pixels_of, read_all, read_cell
 
 # MNIST's files, and those of all data sets made in its likeness
 _IDX_STEMS = {"train": "train", "test": "t10k"}
@@ -58,7 +58,7 @@ class Images:
 class ImageSource(Source[ImageDataSettings, Images]):
     """Labelled images; those held out are different ones, and none of them is left in the training part."""
 
-    noun: ClassVar[str] = "images"
+    item_name: ClassVar[str] = "images"
 
     def read(self, name: str, split: str | tuple[str, str], train: Images | None) -> Images:
         """IDX files, a folder with a folder of images for each class, or a data set on the hub."""
@@ -209,7 +209,7 @@ def _numbered(
         names = names or tuple(own or map(str, range(max(values) + 1)))
         numbers: Mapping[Any, int] = {number: number for number in range(len(names))}
     else:
-        values = [checked_label(str(value), f"{where}, row {row}") for row, value in enumerate(values, start=1)]
+        values = [validate_label(str(value), f"{where}, row {row}") for row, value in enumerate(values, start=1)]
         different = set(values)
         if not names:
             _check_number(len(different), f"it has so many words, e.g. {values[0]!r:.40}")

@@ -18,26 +18,26 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from s2s.data.examples import LabelledBatch, LabelledExamples, Plan
+from s2s.data.dataset import LabelledBatch, LabelledExamples, Plan
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import Refuse, UserError
-from s2s.interpretability.classifier import Read
-from s2s.interpretability.positions import even_grey
-from s2s.interpretability.saliency import Method, weighed
-from s2s.interpretability.walk import Source
-from s2s.interpretability.words import patches
-from s2s.models.contract import Classifier
+from s2s.inspection.classifier import Read
+from s2s.inspection.positions import even_grey
+from s2s.inspection.saliency import Method, weighed
+from s2s.inspection.walk import Source
+from s2s.inspection.words import patches
+from s2s.models.base import Classifier
 from s2s.models.patches import ImageShape, read_images
-from s2s.nn.pooling import OF_THE_FIRST
+from s2s.nn.pooling import FIRST_TOKEN_POOLING
 from s2s.recipe.installed import module_of
-from s2s.tasks.contract import Course, Loaded, Say
+from s2s.tasks.base import LoadedModel, PrintFn, TrainContext
+from s2s.tasks.classification_base import ClassificationEvaluation, ClassificationTask, Prediction
+from s2s.tasks.figures import images_picture, seen_picture
+from s2s.tasks.image_files import Pixels, read_image, statistics_for
 from s2s.tasks.images.data import Images, ImageSource
 from s2s.tasks.images.recipe import AugmentationSettings, ImageRecipe
-from s2s.tasks.labelled import Classified, LabelledEvaluation, Labelling
-from s2s.tasks.pictures import images_picture, seen_picture
-from s2s.tasks.pixels import Pixels, read_image, statistics_for
-from s2s.training.devices import seed_for
+from s2s.training.device import derive_seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +48,7 @@ _STEP, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1
 _DRAWS = 6
 _NOTHING = AugmentationSettings()
 
-ImageRun = Loaded[ImageRecipe, Classifier]
+ImageRun = LoadedModel[ImageRecipe, Classifier]
 
 
 class LabelledImages(LabelledExamples):
@@ -57,7 +57,7 @@ class LabelledImages(LabelledExamples):
     Of an image, `positions` vectors are read, all of them real; an update learns from those of one batch when None.
     """
 
-    noun: ClassVar[str] = "training images"
+    item_name: ClassVar[str] = "training images"
     key: ClassVar[str] = "batches.images"
 
     def __init__(
@@ -73,26 +73,26 @@ class LabelledImages(LabelledExamples):
         self.positions = positions
         self.batch = batch
         self.augmentation = augmentation
-        self.wanted = examples_per_update
+        self.examples_per_step = examples_per_update
 
-    def plan(self, seed: int, epoch: int) -> Plan:
+    def make_batches(self, seed: int, epoch: int) -> Plan:
         order = np.random.default_rng([seed % 2**64, epoch]).permutation(len(self))
         return [order[first : first + self.batch] for first in range(0, len(self), self.batch)]
 
-    def usual(self, batches: Plan) -> float:
+    def mean_batch_size(self, batches: Plan) -> float:
         return self.batch
 
-    def only(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledImages":
+    def subset(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledImages":
         return LabelledImages(self.images.select(rows), self.positions, self.batch)
 
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
         """The images, varied as the seed and their rows say."""
-        pixels = augmented(self.images.pixels[rows], rows, self.augmentation, seed)
+        pixels = augment(self.images.pixels[rows], rows, self.augmentation, seed)
         valid = torch.ones(len(rows), self.positions, dtype=torch.bool)
         return torch.from_numpy(np.ascontiguousarray(pixels)), valid
 
 
-def augmented(pixels: Pixels, rows: Int[np.ndarray, " images"], settings: AugmentationSettings, seed: int) -> Pixels:
+def augment(pixels: Pixels, rows: Int[np.ndarray, " images"], settings: AugmentationSettings, seed: int) -> Pixels:
     """Square images, varied as a seed, another one for each epoch, and their rows in the corpus say."""
     if settings == AugmentationSettings():
         return pixels
@@ -155,11 +155,11 @@ class PreparedImages:
         return {"training_data": self.corpus.train.digest()}
 
 
-ImageCourse = Course[ImageRecipe, PreparedImages, Classifier]
+ImageCourse = TrainContext[ImageRecipe, PreparedImages, Classifier]
 
 
 @dataclass(frozen=True)
-class SeenImage(Classified):
+class SaliencyImage(Prediction):
     """A classified image, what each patch, row by row, weighed, and by which method; pixels are from 0 to 255."""
 
     method: Method
@@ -168,12 +168,12 @@ class SeenImage(Classified):
 
 
 @dataclass(frozen=True)
-class ImageEvaluation(LabelledEvaluation):
+class ImageEvaluation(ClassificationEvaluation):
     """What a classifier of images scored on a split."""
 
     noun: ClassVar[str] = "images"
 
-    examples: Sequence[SeenImage]
+    examples: Sequence[SaliencyImage]
 
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
         yield from super().pictures()
@@ -182,7 +182,7 @@ class ImageEvaluation(LabelledEvaluation):
         yield "examples", seen_picture(pixels, [np.array(e.patches) for e in self.examples], captions)
 
 
-class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
+class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
     """Images in, their classes out."""
 
     evaluation = ImageEvaluation
@@ -193,10 +193,10 @@ class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
     def tokenizer_names(self, recipe: ImageRecipe) -> tuple[str, ...]:
         return ()
 
-    def prepare(self, recipe: ImageRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedImages:
+    def prepare(self, recipe: ImageRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> PreparedImages:
         return PreparedImages(ImageSource(recipe.data).load())
 
-    def resolved(self, recipe: ImageRecipe, data: PreparedImages) -> ImageRecipe:
+    def finalize_config(self, recipe: ImageRecipe, data: PreparedImages) -> ImageRecipe:
         """The recipe with the classes' names, and mean and deviation of the pixels."""
         train = data.corpus.train
         known = {"classes": train.names} | statistics_for(recipe.data, train.pixels)
@@ -204,25 +204,27 @@ class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
 
     def build(self, recipe: ImageRecipe, tokenizers: Sequence[Tokenizer]) -> Classifier:
         """An encoder that reads patches, and a head."""
-        torch.default_generator.manual_seed(seed_for(recipe.seeds.initialization))
+        torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
         data, head = recipe.data, recipe.head
         # a table of one token, which is replaced at once
         encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, 1)
         shape = ImageShape(data.channels, data.size, data.mean or (), data.deviation or ())
-        read_images(encoder, shape, recipe.patches.size, first=head.pooling in OF_THE_FIRST)
+        read_images(encoder, shape, recipe.patches.size, first=head.pooling in FIRST_TOKEN_POOLING)
         return Classifier(encoder, width, len(data.classes or ()), head.pooling, head.dropout)
 
     def examples(self, recipe: ImageRecipe, data: PreparedImages, model: Classifier) -> LabelledImages:
         batches, wanted = recipe.batches.images, recipe.training.examples_per_update
         return LabelledImages(data.corpus.train, _positions(recipe), batches, recipe.augmentation, wanted)
 
-    def as_read(self, course: ImageCourse) -> tuple[LabelledImages, LabelledImages]:
-        return _as_read(course.recipe, course.data.corpus.train), _as_read(course.recipe, course.data.corpus.validation)
+    def training_examples_for_inference(self, train_context: ImageCourse) -> tuple[LabelledImages, LabelledImages]:
+        return _as_read(train_context.recipe, train_context.data.corpus.train), _as_read(
+            train_context.recipe, train_context.data.corpus.validation
+        )
 
-    def read(self, run: ImageRun, part: Images) -> LabelledImages:
+    def examples_for_inference(self, run: ImageRun, part: Images) -> LabelledImages:
         return _as_read(run.recipe, part)
 
-    def named(self, run: ImageRun, lines: Sequence[str], refuse: Refuse | None = None) -> LabelledImages:
+    def parse_inputs(self, run: ImageRun, lines: Sequence[str], refuse: Refuse | None = None) -> LabelledImages:
         """The image files; one that cannot be read is black where it is refused."""
         data = run.recipe.data
         pixels = np.zeros((len(lines), data.channels, data.size, data.size), dtype=np.uint8)
@@ -235,21 +237,21 @@ class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
                 refuse(row, error)
         return _as_read(run.recipe, Images(pixels, np.zeros(len(lines), dtype=np.int64), data.classes or ()))
 
-    def told(self, course: ImageCourse) -> Iterator[str]:
+    def dataset_statistics(self, train_context: ImageCourse) -> Iterator[str]:
         """What is read of an image."""
-        data, patch = course.recipe.data, course.recipe.patches.size
+        data, patch = train_context.recipe.data, train_context.recipe.patches.size
         colour = "grey" if data.channels == 1 else "colour"
-        vectors = f"patches of {patch} x {patch}: {_positions(course.recipe)} vectors of an image"
+        vectors = f"patches of {patch} x {patch}: {_positions(train_context.recipe)} vectors of an image"
         yield f"{data.size} x {data.size} pixels, {colour} · {vectors}"
 
-    def first_pictures(self, course: ImageCourse) -> "dict[str, Figure]":
+    def initial_figures(self, train_context: ImageCourse) -> "dict[str, Figure]":
         """Some training images as they are first seen."""
-        train, examples = course.data.corpus.train, course.trainer.examples
-        rows = examples.plan(course.recipe.seeds.data, 0)[0][:_DRAWN]
+        train, examples = train_context.data.corpus.train, train_context.trainer.examples
+        rows = examples.make_batches(train_context.recipe.seeds.data, 0)[0][:_DRAWN]
         pixels = examples.collate(rows, 0).source.numpy()
         return {"training": images_picture(pixels, [train.names[label] for label in train.labels[rows]])}
 
-    def looked_into(self, run: ImageRun, batch: LabelledBatch, text: str) -> Read:
+    def inspect_example(self, run: ImageRun, batch: LabelledBatch, text: str) -> Read:
         """An image; its patches are its words, and an even grey is the image with nothing in it."""
         data = run.recipe.data
         across, encoder = data.size // run.recipe.patches.size, run.model.encoder
@@ -260,22 +262,22 @@ class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
         names = [word.text for word in words]
         return Read(Source(batch.source, batch.source_valid, names, words, pixels, across), text, baseline)
 
-    def explained(self, run: ImageRun, part: Images, batch: LabelledBatch, said: Classified) -> SeenImage:
+    def explain_prediction(self, run: ImageRun, part: Images, batch: LabelledBatch, said: Prediction) -> SaliencyImage:
         """An answer with what each patch of the image weighed for it."""
         weights, method = weighed(run.model, batch.source, batch.source_valid, part.names.index(said.predicted))
         across = run.recipe.data.size // run.recipe.patches.size
         # without the first vector, which is no patch
         patches = weights[0, weights.shape[1] - across * across :].view(across, across)
         weighed_patches, pixels = patches.cpu().double().numpy().round(6).tolist(), part.pixels[said.row].tolist()
-        return SeenImage(said.row, said.truth, said.predicted, said.probabilities, method, weighed_patches, pixels)
+        return SaliencyImage(said.row, said.truth, said.predicted, said.probabilities, method, weighed_patches, pixels)
 
 
-TASK = ImageClassification()
+TASK = ImageClassificationTask()
 
 
 def _positions(recipe: ImageRecipe) -> int:
     """Vectors that a model reads of an image: its patches, and the first one where the head pools that."""
-    return (recipe.data.size // recipe.patches.size) ** 2 + (recipe.head.pooling in OF_THE_FIRST)
+    return (recipe.data.size // recipe.patches.size) ** 2 + (recipe.head.pooling in FIRST_TOKEN_POOLING)
 
 
 def _as_read(recipe: ImageRecipe, images: Images) -> LabelledImages:

@@ -16,13 +16,13 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from s2s.data.batches import cut_off
-from s2s.data.caching import cached
+from s2s.data.batches import split_by_budget
+from s2s.data.caching import cache_rows
 from s2s.data.compression import COMPRESSIONS, LARGEST_WHOLE
-from s2s.data.encoding import Pieces
-from s2s.data.examples import Collated, Examples, Plan, batches_for
+from s2s.data.dataset import BaseBatch, Examples, Plan, batches_per_step
 from s2s.data.phrasebook import phrases
 from s2s.data.text_files import check_there, lines, table_kind
+from s2s.data.tokenized import TokenizedTexts
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
 from s2s.tasks.language_model.recipe import DocumentSettings, LanguageRecipe, PackingSettings
@@ -39,7 +39,7 @@ _ORDER = 1
 class DocumentSource(TextSource):
     """Texts of tables, of the hub, of files of plain text, or the built-in corpus's sentences."""
 
-    noun: ClassVar[str] = "documents"
+    item_name: ClassVar[str] = "documents"
     settings: DocumentSettings
 
     def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
@@ -58,7 +58,7 @@ class DocumentSource(TextSource):
         if self.settings.corpus != "files" or (table_kind(path) not in (None, ".txt") and not path.is_dir()):
             return super().read(name, split, train)
         files, unit = tuple(_text_files(path, name)), self.settings.document
-        return cached(partial(_documents, files, unit), files, f"documents by {unit}", TEXT)
+        return cache_rows(partial(_documents, files, unit), files, f"documents by {unit}", TEXT)
 
 
 def built_in_size(settings: DocumentSettings, name: str) -> int:
@@ -108,7 +108,7 @@ def _document(gathered: list[str]) -> Iterator[dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class TextBatch(Collated):
+class TextBatch(BaseBatch):
     """Stretches of documents, padded with `PAD`; the loss is divided by the real pieces.
 
     Attributes:
@@ -129,7 +129,7 @@ Stretch = tuple[int, int, int]
 
 
 def _collated(
-    texts: Pieces, rows: Sequence[Sequence[Stretch]], indices: np.ndarray, skipped: Sequence[int] = ()
+    texts: TokenizedTexts, rows: Sequence[Sequence[Stretch]], indices: np.ndarray, skipped: Sequence[int] = ()
 ) -> TextBatch:
     """A batch whose rows are stretches joined end to end; the first `skipped` places of each count for nothing."""
     width = max((sum(last - first for _, first, last in row) for row in rows), default=0)
@@ -137,8 +137,8 @@ def _collated(
     valid, places = np.zeros((len(rows), width), dtype=bool), np.zeros((len(rows), width), dtype=np.int64)
     for number, row in enumerate(rows):
         at = 0
-        pieces = texts.rows(np.array([document for document, _, _ in row]))
-        for (_, first, last), text in zip(row, pieces, strict=True):
+        tokens = texts.rows(np.array([document for document, _, _ in row]))
+        for (_, first, last), text in zip(row, tokens, strict=True):
             here = slice(at, at := at + last - first)
             # place 0 reads `BOS` and says piece 0; the last place reads the last piece and says `EOS`
             read[number, here] = np.concatenate(([BOS] if first == 0 else [], text[max(0, first - 1) : last - 1]))
@@ -159,9 +159,9 @@ class PackedTexts(Examples[TextBatch]):
     of one batch when None.
     """
 
-    noun: ClassVar[str] = "rows of text that begin at"
+    item_name: ClassVar[str] = "rows of text that begin at"
 
-    def __init__(self, texts: Pieces, settings: PackingSettings, wanted: int | None = None) -> None:
+    def __init__(self, texts: TokenizedTexts, settings: PackingSettings, wanted: int | None = None) -> None:
         self.texts = texts
         self.length, self.rows = settings.length, settings.tokens // settings.length
         self.wanted = wanted
@@ -178,19 +178,19 @@ class PackedTexts(Examples[TextBatch]):
     def __len__(self) -> int:
         return -(-self.places // self.length)
 
-    def plan(self, seed: int, epoch: int) -> Plan:
+    def make_batches(self, seed: int, epoch: int) -> Plan:
         """The rows of each batch of an epoch, by where they begin."""
         generator = np.random.default_rng([seed % 2**64, epoch])
         first = int(generator.integers(1, self.length + 1)) - self.length
         starts = generator.permutation(np.arange(first, self.places, self.length))
         return [starts[i : i + self.rows] for i in range(0, len(starts), self.rows)]
 
-    def together(self, batches: Plan) -> int:
+    def accumulation_steps(self, batches: Plan) -> int:
         if self.wanted is None:
-            return super().together(batches)
+            return super().accumulation_steps(batches)
         usual = self.places / max(1, len(batches))
         remedy = f"divide batches.tokens by {usual / self.wanted:.1f}"
-        return batches_for(self.wanted, usual, "pieces", "tokens_per_update", remedy)
+        return batches_per_step(self.wanted, usual, "pieces", "tokens_per_update", remedy)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> TextBatch:
         return _collated(self.texts, [list(self._stretches(start)) for start in rows.tolist()], rows)
@@ -212,9 +212,9 @@ class Windows(Examples[TextBatch]):
     So every place of every document is scored once, with as many pieces before it in sight as the windows allow.
     """
 
-    noun: ClassVar[str] = "windows of text"
+    item_name: ClassVar[str] = "windows of text"
 
-    def __init__(self, texts: Pieces, context: int, stride: int, tokens: int) -> None:
+    def __init__(self, texts: TokenizedTexts, context: int, stride: int, tokens: int) -> None:
         self.texts, self.tokens = texts, max(tokens, context)
         found = [w for row, n in enumerate(texts.lengths.tolist()) for w in _windows(row, n + 1, context, stride)]
         self.windows = np.array(found, dtype=np.int64).reshape(-1, 4)
@@ -222,11 +222,11 @@ class Windows(Examples[TextBatch]):
     def __len__(self) -> int:
         return len(self.windows)
 
-    def plan(self, seed: int, epoch: int) -> Plan:
+    def make_batches(self, seed: int, epoch: int) -> Plan:
         """Windows of similar length together, always the same ones."""
         widths = self.windows[:, 2] - self.windows[:, 1]
         order = np.argsort(-widths, kind="stable")
-        return cut_off(order, widths[order], self.tokens)
+        return split_by_budget(order, widths[order], self.tokens)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> TextBatch:
         chosen = self.windows[rows].tolist()
@@ -234,7 +234,7 @@ class Windows(Examples[TextBatch]):
         return _collated(self.texts, stretches, rows, [skipped for *_, skipped in chosen])
 
 
-def windows_of(recipe: LanguageRecipe, texts: Pieces) -> Windows:
+def windows_of(recipe: LanguageRecipe, texts: TokenizedTexts) -> Windows:
     """Documents as they are scored by a recipe."""
     return Windows(texts, recipe.context, recipe.stride, recipe.batches.tokens)
 

@@ -12,13 +12,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from s2s.data.tokenizers import BOS, EOS, PAD, UNK, Tokenizer
-from s2s.decoding.translator import LONGEST_SOURCE, one_line
+from s2s.decoding.generate import MAX_SOURCE_LENGTH, one_line
 from s2s.errors import Refuse, UserError
 from s2s.models.language_model import LanguageModel
-from s2s.tasks.contract import Loaded
+from s2s.tasks.base import LoadedModel
 from s2s.tasks.language_model.recipe import LanguageRecipe
-from s2s.tasks.lines import Tell, TooLong
-from s2s.training.devices import Computer
+from s2s.tasks.line_translation import ReportFn, TooLong
+from s2s.training.device import DeviceContext
 
 _NEVER_WRITTEN = (PAD, BOS, UNK)
 _UNFINISHED = "\ufffd"
@@ -62,7 +62,7 @@ class Sampling:
         return torch.zeros_like(shares).scatter_(1, order, shares)
 
 
-def drawn(shares: Float[np.ndarray, "rows pieces"], chances: Sequence[np.random.Generator]) -> list[int]:
+def sample(shares: Float[np.ndarray, "rows pieces"], chances: Sequence[np.random.Generator]) -> list[int]:
     """A piece for each row, by its own chance: where a number between 0 and 1 falls among the sums of the shares."""
     sums = np.cumsum(shares, axis=1)
     found = []
@@ -79,7 +79,7 @@ def write(
     sampling: Sampling,
     most: int,
     chances: Sequence[np.random.Generator],
-    computer: Computer,
+    device_context: DeviceContext,
 ) -> Iterator[list[int | None]]:
     """Goes on after a prompt, one text for each chance, step by step with what was read kept.
 
@@ -88,20 +88,20 @@ def write(
     """
     model.eval()
     device = model.projection.weight.device
-    state = model.decoder.start(len(chances), apart=True)
+    state = model.decoder.start(len(chances), separate_documents=True)
     read = torch.tensor([[BOS, *prompt]] * len(chances), device=device)
     ended = [False] * len(chances)
     for _ in range(most):
-        with torch.inference_mode(), computer.mixed_precision():
+        with torch.inference_mode(), device_context.mixed_precision():
             states, state = model.decoder(state, read)
             # to the processor first: Apple's GPUs know no float64
             scores = model.projection(states[:, -1]).float().cpu()
-            pieces = drawn(sampling.probabilities(scores).numpy(), chances)
-        ended = [over or piece == EOS for over, piece in zip(ended, pieces, strict=True)]
+            tokens = sample(sampling.probabilities(scores).numpy(), chances)
+        ended = [over or piece == EOS for over, piece in zip(ended, tokens, strict=True)]
         if all(ended):
             return
-        yield [None if over else piece for over, piece in zip(ended, pieces, strict=True)]
-        read = torch.tensor(pieces, device=device).unsqueeze(1)
+        yield [None if over else piece for over, piece in zip(ended, tokens, strict=True)]
+        read = torch.tensor(tokens, device=device).unsqueeze(1)
 
 
 @dataclass(frozen=True)
@@ -118,43 +118,43 @@ class Writing:
         return [np.random.default_rng([self.seed, prompt, text]) for text in range(self.count)]
 
 
-LanguageRun = Loaded[LanguageRecipe, LanguageModel]
+LanguageRun = LoadedModel[LanguageRecipe, LanguageModel]
 
 
-def check_room(run: LanguageRun, prompt: str, most: int) -> list[int]:
+def check_context_length(run: LanguageRun, prompt: str, most: int) -> list[int]:
     """The pieces of a prompt.
 
     Raises:
         UserError: the model has not learned as many positions as it and what is to be written need.
     """
-    pieces, longest = run.tokenizers[0].encode(prompt), run.model.decoder.longest
-    if longest is None and len(pieces) > (read := max(LONGEST_SOURCE, run.recipe.batches.length)):
+    tokens, longest = run.tokenizers[0].encode(prompt), run.model.decoder.max_positions
+    if longest is None and len(tokens) > (read := max(MAX_SOURCE_LENGTH, run.recipe.batches.length)):
         raise UserError(
-            f"a prompt of {len(pieces):,} pieces is longer than the {read:,} that are read",
+            f"a prompt of {len(tokens):,} pieces is longer than the {read:,} that are read",
             where=str(run.path),
             remedy="shorten it",
         )
-    if longest is not None and len(pieces) + most > longest:
+    if longest is not None and len(tokens) + most > longest:
         raise UserError(
-            f"a prompt of {len(pieces)} pieces and {most} more are longer than the {longest} positions that the model "
+            f"a prompt of {len(tokens)} pieces and {most} more are longer than the {longest} positions that the model "
             "has learned",
             where=str(run.path),
-            remedy=f"lower --max-tokens to {max(0, longest - len(pieces))}, or shorten the prompt",
+            remedy=f"lower --max-tokens to {max(0, longest - len(tokens))}, or shorten the prompt",
         )
-    return pieces
+    return tokens
 
 
-def growing(run: LanguageRun, prompt: str, asked: Writing) -> Iterator[str]:
+def grow_text(run: LanguageRun, prompt: str, asked: Writing) -> Iterator[str]:
     """One text, its prompt included, as it grows: parts that joined together are the text.
 
     A character of several bytes is given when it is whole.
     """
-    pieces, shown = check_room(run, prompt, asked.most), ""
-    written = list(pieces)
+    tokens, shown = check_context_length(run, prompt, asked.most), ""
+    written = list(tokens)
     if prompt:
         shown = run.tokenizers[0].decode(written)
         yield shown
-    for step in write(run.model, pieces, asked.sampling, asked.most, asked.chances(0)[:1], run.computer):
+    for step in write(run.model, tokens, asked.sampling, asked.most, asked.chances(0)[:1], run.device_context):
         written += [piece for piece in step if piece is not None]
         text = run.tokenizers[0].decode(written)
         if not text.endswith(_UNFINISHED) and text.startswith(shown):
@@ -164,9 +164,11 @@ def growing(run: LanguageRun, prompt: str, asked: Writing) -> Iterator[str]:
     yield text[len(shown) :]
 
 
-def generated(run: LanguageRun, prompt: str, asked: Writing, number: int = 0) -> list[str]:
+def generate_texts(run: LanguageRun, prompt: str, asked: Writing, number: int = 0) -> list[str]:
     """The texts that follow a prompt, which they begin with; `number` is the prompt's among several."""
-    return texts_after(run.model, run.tokenizers[0], check_room(run, prompt, asked.most), asked, run.computer, number)
+    return texts_after(
+        run.model, run.tokenizers[0], check_context_length(run, prompt, asked.most), asked, run.device_context, number
+    )
 
 
 def texts_after(
@@ -174,24 +176,24 @@ def texts_after(
     tokenizer: Tokenizer,
     prompt: Sequence[int],
     asked: Writing,
-    computer: Computer,
+    device_context: DeviceContext,
     number: int = 0,
 ) -> list[str]:
     """The texts that follow the pieces of a prompt, which they begin with."""
     written = [list(prompt) for _ in range(asked.count)]
-    for step in write(model, prompt, asked.sampling, asked.most, asked.chances(number), computer):
+    for step in write(model, prompt, asked.sampling, asked.most, asked.chances(number), device_context):
         for text, piece in zip(written, step, strict=True):
             text += [] if piece is None else [piece]
     return [tokenizer.decode(text) for text in written]
 
 
-def too_long_prompts(run: LanguageRun, at_once: bool, tell: Tell) -> TooLong:
+def too_long_prompts(run: LanguageRun, at_once: bool, tell: ReportFn) -> TooLong:
     """Report prompts with more tokens than the model read at once in training (`batches.length`)."""
     return TooLong(run.recipe.batches.length, tell, at_once, "shorten {}")
 
 
 def answers(
-    run: LanguageRun, chunks: Iterable[list[str]], asked: Writing, refuse: Refuse, at_once: bool, tell: Tell
+    run: LanguageRun, chunks: Iterable[list[str]], asked: Writing, refuse: Refuse, at_once: bool, tell: ReportFn
 ) -> Iterator[str]:
     """The texts that follow each line, each in one line, in order; an empty line begins a document.
 
@@ -203,7 +205,7 @@ def answers(
         for prompt in chunk:
             too_long.add(len(run.tokenizers[0].encode(prompt)))
             try:
-                found = generated(run, prompt, asked, number)
+                found = generate_texts(run, prompt, asked, number)
             except UserError as error:
                 refuse(number, error)
                 found = [""] * asked.count

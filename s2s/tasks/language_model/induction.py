@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from s2s.data.tokenizers import BOS, SPECIALS
+from s2s.data.tokenizers import BOS, SPECIAL_TOKENS
 from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.language_model import LanguageModel
+from s2s.tasks.figures import recall_picture
 from s2s.tasks.language_model.generation import LanguageRun
 from s2s.tasks.language_model.scoring import nats_of
-from s2s.tasks.pictures import recall_picture
 from s2s.tasks.probing import why_not_kept
-from s2s.training import drawing
-from s2s.training.devices import Computer
+from s2s.training import figures
+from s2s.training.device import DeviceContext
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,14 +63,16 @@ class Recall:
         return recall_picture(self.first, self.second, math.log(self.pieces))
 
 
-def recall(model: LanguageModel, size: int, length: int, sequences: int, seed: int, computer: Computer) -> Recall:
+def recall(
+    model: LanguageModel, size: int, length: int, sequences: int, seed: int, device_context: DeviceContext
+) -> Recall:
     """Asks a model of so many pieces, special ones counted; in a sequence, none comes twice but by design."""
     model.eval()
-    chance, pieces = np.random.default_rng(seed), np.arange(len(SPECIALS), size)
+    chance, pieces = np.random.default_rng(seed), np.arange(len(SPECIAL_TOKENS), size)
     rows = np.stack([chance.choice(pieces, length, replace=False) for _ in range(sequences)])
     tokens = torch.from_numpy(np.concatenate((np.full((sequences, 1), BOS), rows, rows), axis=1))
     found = []
-    with torch.inference_mode(), computer.mixed_precision():
+    with torch.inference_mode(), device_context.mixed_precision():
         for part in tokens.split(_ROWS):
             part = part.to(model.projection.weight.device)
             states, following = model(part[:, :-1]).flatten(0, 1), part[:, 1:].flatten()
@@ -85,16 +87,16 @@ def probe(run: LanguageRun, length: int, sequences: int = 64, seed: int = 1) -> 
     Raises:
         UserError: it has too few pieces, or has learned too few positions.
     """
-    size, longest = run.tokenizers[0].size, run.model.decoder.longest
-    most = min(size - len(SPECIALS), size if longest is None else longest // 2)
+    size, longest = run.tokenizers[0].size, run.model.decoder.max_positions
+    most = min(size - len(SPECIAL_TOKENS), size if longest is None else longest // 2)
     if length > most:
         raise UserError(
-            f"{length} random pieces, twice, do not fit: the model knows {size - len(SPECIALS):,} pieces"
+            f"{length} random pieces, twice, do not fit: the model knows {size - len(SPECIAL_TOKENS):,} pieces"
             + ("" if longest is None else f" and has learned {longest:,} positions"),
             where=f"{run.path}: --induction",
             remedy=f"set --induction {most} or lower",
         )
-    found = recall(run.model, size, length, sequences, seed, run.computer)
+    found = recall(run.model, size, length, sequences, seed, run.device_context)
     kept = {"run": str(run.path), "checkpoint": run.checkpoint.name, "seed": seed, "difference": found.difference}
     kept |= asdict(found)
     del kept["lost"]
@@ -102,6 +104,6 @@ def probe(run: LanguageRun, length: int, sequences: int = 64, seed: int = 1) -> 
     def write() -> None:
         """The numbers, and the picture."""
         write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1) + "\n")
-        write_atomically(run.path / f"{_NAME}.png", drawing.png(found.picture()))
+        write_atomically(run.path / f"{_NAME}.png", figures.render_png(found.picture()))
 
     return replace(found, lost=why_not_kept(run, write))

@@ -10,15 +10,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from s2s.data.examples import batches_on
+from s2s.data.dataset import iterate_batches
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.evaluation.inference import Estimate, drawn_rows, estimate, paired_p
 from s2s.models.language_model import LanguageModel
+from s2s.tasks.base import Evaluation
 from s2s.tasks.comparable import check_comparable
-from s2s.tasks.contract import Evaluation
+from s2s.tasks.figures import by_place_picture
 from s2s.tasks.language_model.data import TextBatch, Windows
-from s2s.tasks.pictures import by_place_picture
-from s2s.training.devices import Computer
+from s2s.training.device import DeviceContext
 from s2s.training.progress import Advance
 
 if TYPE_CHECKING:
@@ -59,24 +59,31 @@ class Nats:
         return float(self.sums.sum() / max(1, self.counts.sum()))
 
 
-def measure(model: LanguageModel, windows: Windows, computer: Computer, advance: Advance = lambda count: None) -> Nats:
+def measure(
+    model: LanguageModel, windows: Windows, device_context: DeviceContext, advance: Advance = lambda count: None
+) -> Nats:
     """Reads all windows, dropout off; the model stays in evaluation mode.
 
     Of several processes each reads a part, and all are told the whole.
     `advance` is told how many windows were read, batch by batch.
     """
     model.eval()
-    lengths, ranks = windows.texts.lengths, computer.ranks
+    lengths, distributed = windows.texts.lengths, device_context.distributed
     documents = np.zeros(len(lengths))
     sums, counts = (np.zeros(int(lengths.max(initial=0)) + 1, dtype=kind) for kind in (np.float64, np.int64))
-    with torch.inference_mode(), computer.mixed_precision():
-        for rows, batch in batches_on(windows, computer.device, ranks.rank, ranks.size):
+    with torch.inference_mode(), device_context.mixed_precision():
+        for rows, batch in iterate_batches(windows, device_context.device, distributed.rank, distributed.world_size):
             nats, places, row = (part.cpu().numpy() for part in _nats_of_batch(model, batch))
             np.add.at(sums, places, nats.astype(np.float64))
             np.add.at(counts, places, 1)
             np.add.at(documents, windows.windows[rows, 0][row], nats.astype(np.float64))
             advance(len(rows))
-    return Nats(*(np.sum(parts, axis=0) for parts in zip(*ranks.each((documents, sums, counts)), strict=True)))
+    return Nats(
+        *(
+            np.sum(parts, axis=0)
+            for parts in zip(*distributed.all_gather_object((documents, sums, counts)), strict=True)
+        )
+    )
 
 
 def _nats_of_batch(model: LanguageModel, batch: TextBatch) -> tuple[Tensor, Tensor, Tensor]:
@@ -105,12 +112,12 @@ class Size:
         return sum(self.documents)
 
 
-def size_of(texts: Sequence[str], pieces: Sequence[np.ndarray], tokenizer: Tokenizer) -> Size:
+def size_of(texts: Sequence[str], tokens: Sequence[np.ndarray], tokenizer: Tokenizer) -> Size:
     """Counts bytes as they were before anything was normalised."""
     lossy = sum(
         # words come back with one space between them, whatever was there
         tokenizer.normalize(text) != text or bool((found == UNK).any()) or tokenizer.decode(found.tolist()) != text
-        for text, found in zip(texts, pieces, strict=True)
+        for text, found in zip(texts, tokens, strict=True)
     )
     return Size(tuple(len(text.encode()) + 1 for text in texts), lossy)
 
@@ -221,7 +228,7 @@ class LanguageScores(Evaluation):
             )
         return "\n".join([*found, *self.notes()])
 
-    def main_scores(self) -> dict[str, float]:
+    def headline_metrics(self) -> dict[str, float]:
         scores = {
             "bits_per_byte": bits_per_byte(self.total, self.bytes),
             "loss": self.total / self.pieces,

@@ -7,18 +7,18 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from s2s.data.encoding import Lists, encode_texts
-from s2s.data.examples import batches_on
+from s2s.data.dataset import iterate_batches
+from s2s.data.tokenized import RaggedArray, encode_texts
 from s2s.data.tokenizers import EOS, UNK
 from s2s.evaluation.inference import draws, estimate, ratios
-from s2s.evaluation.signs import WORST, Sign, Symptoms, Worst, plain_sign, share_sign
+from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, plain_sign, share_sign
 from s2s.evaluation.signs.pieces import entropy
 from s2s.evaluation.signs.texts import repeated, unit_of
 from s2s.tasks.language_model.data import Windows, windows_of
 from s2s.tasks.language_model.generation import LanguageRun, Sampling, Writing, texts_after
 from s2s.tasks.language_model.scoring import bits_per_byte, measure, size_of
-from s2s.tasks.writing import collapsed
-from s2s.training.progress import Meter
+from s2s.tasks.text_generation import collapsed
+from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:
     import datasets
@@ -53,19 +53,21 @@ class Expected:
     end: Float[np.ndarray, " places"]
 
 
-def symptoms(run: LanguageRun, part: "datasets.Dataset", rows: Int[np.ndarray, " documents"], meter: Meter) -> Symptoms:
+def symptoms(
+    run: LanguageRun, part: "datasets.Dataset", rows: Int[np.ndarray, " documents"], progress_bar: ProgressBar
+) -> Diagnostics:
     """Reads the documents of a part, which have these rows in their split, goes on from their beginnings, and looks."""
-    pieces = encode_texts(part, run.tokenizers[0])
-    found = _expected(run, windows_of(run.recipe, pieces), meter)
-    texts, every = part["text"][:], pieces.rows(np.arange(len(part)))
+    tokens = encode_texts(part, run.tokenizers[0])
+    found = _expected(run, windows_of(run.recipe, tokens), progress_bar)
+    texts, every = part["text"][:], tokens.rows(np.arange(len(part)))
     size = size_of(texts, every, run.tokenizers[0])
     bits = bits_per_byte(float(found.nats.sum()), size.bytes)
-    return Symptoms(
+    return Diagnostics(
         summary=f"{len(part):,} documents: {bits:.4f} bits per byte, {found.nats.mean():.4f} nats per piece",
         signs=[
             *_written(run, texts, every),
             *ends(found),
-            _short_sighted(run, pieces, found),
+            _short_sighted(run, tokens, found),
             share_sign(
                 "unknown pieces",
                 int((found.wanted == UNK).sum()),
@@ -86,14 +88,18 @@ def symptoms(run: LanguageRun, part: "datasets.Dataset", rows: Int[np.ndarray, "
             ),
         ],
         worst=_worst(run, every, found, rows),
-        ignorant=entropy(found.wanted),
+        chance_loss=entropy(found.wanted),
     )
 
 
-def _expected(run: LanguageRun, windows: Windows, meter: Meter) -> Expected:
+def _expected(run: LanguageRun, windows: Windows, progress_bar: ProgressBar) -> Expected:
     columns: list[list[np.ndarray]] = [[] for _ in range(6)]
-    with meter("measuring", len(windows)) as advance, torch.inference_mode(), run.computer.mixed_precision():
-        for rows, batch in batches_on(windows, run.computer.device):
+    with (
+        progress_bar("measuring", len(windows)) as advance,
+        torch.inference_mode(),
+        run.device_context.mixed_precision(),
+    ):
+        for rows, batch in iterate_batches(windows, run.device_context.device):
             chosen = batch.valid.flatten().nonzero().squeeze(1)
             states = run.model(batch.read).flatten(0, 1)[chosen]
             # the scores of all places are never held at once
@@ -110,7 +116,7 @@ def _expected(run: LanguageRun, windows: Windows, meter: Meter) -> Expected:
     return Expected(*(np.concatenate(column) for column in columns))
 
 
-def ends(found: Expected) -> list[Sign]:
+def ends(found: Expected) -> list[Finding]:
     """Whether documents end as often as is expected: the sum of the end's probability at all places is that number."""
     documents = int(found.document.max(initial=-1)) + 1
     expected = np.bincount(found.document, found.end, documents)
@@ -122,16 +128,16 @@ def ends(found: Expected) -> list[Sign]:
     often = f"where the interval is above {1 + _ENDS:g}: texts that are written then become too short"
     remedy = "train for longer (training.updates); data.document must be what a document of the test data is"
     return [
-        Sign("ends too rarely", high < 1 - _ENDS, said, ratio, low, high, seldom, remedy),
-        Sign("ends too often", low > 1 + _ENDS, said, ratio, low, high, often, remedy),
+        Finding("ends too rarely", high < 1 - _ENDS, said, ratio, low, high, seldom, remedy),
+        Finding("ends too often", low > 1 + _ENDS, said, ratio, low, high, often, remedy),
     ]
 
 
-def _short_sighted(run: LanguageRun, pieces: Lists, found: Expected) -> Sign:
+def _short_sighted(run: LanguageRun, tokens: RaggedArray, found: Expected) -> Finding:
     """What the pieces before the last one are worth: the loss with all of them in sight, and with the last alone."""
-    count = max(1, int(np.searchsorted(np.cumsum(pieces.lengths + 1), _NEAR)))
-    some = Lists.of(pieces.rows(np.arange(min(count, len(pieces.lengths)))))
-    near = measure(run.model, Windows(some, 2, 1, run.recipe.batches.tokens), run.computer).loss
+    count = max(1, int(np.searchsorted(np.cumsum(tokens.lengths + 1), _NEAR)))
+    some = RaggedArray.from_rows(tokens.rows(np.arange(min(count, len(tokens.lengths)))))
+    near = measure(run.model, Windows(some, 2, 1, run.recipe.batches.tokens), run.device_context).loss
     far = float(found.nats[found.document < len(some.lengths)].mean())
     worth = near - far
     said = (
@@ -146,33 +152,33 @@ def _short_sighted(run: LanguageRun, pieces: Lists, found: Expected) -> Sign:
     return plain_sign("ignores what came before", worth < _BEFORE, said, worth, threshold, remedy)
 
 
-def _written(run: LanguageRun, texts: list[str], pieces: list[np.ndarray]) -> list[Sign]:
+def _written(run: LanguageRun, texts: list[str], tokens: list[np.ndarray]) -> list[Finding]:
     """Signs in what is written after the first pieces of documents, drawn as they are expected."""
-    longest = run.model.decoder.longest
+    longest = run.model.decoder.max_positions
     most = _MOST if longest is None else max(0, min(_MOST, longest - _PROMPT))
     asked, prompts, outputs = Writing(Sampling(), most), [], []
-    for number, row in enumerate(pieces[:_TEXTS]):
+    for number, row in enumerate(tokens[:_TEXTS]):
         prompt = row[:_PROMPT].tolist()
         prompts.append(run.tokenizers[0].decode(prompt))
-        outputs += texts_after(run.model, run.tokenizers[0], prompt, asked, run.computer, number)
+        outputs += texts_after(run.model, run.tokenizers[0], prompt, asked, run.device_context, number)
     rests = [text[len(prompt) :] for text, prompt in zip(outputs, prompts, strict=True)]
     references = texts[: len(outputs)]
     return [repeated(outputs, references, unit_of(references)), collapsed(prompts, rests, references)]
 
 
 def _worst(
-    run: LanguageRun, pieces: list[np.ndarray], found: Expected, rows: Int[np.ndarray, " documents"]
-) -> list[Worst]:
+    run: LanguageRun, tokens: list[np.ndarray], found: Expected, rows: Int[np.ndarray, " documents"]
+) -> list[WorstExample]:
     """The documents that cost most for each piece: read to the dearest one, what was expected there, the rest."""
-    counts = np.bincount(found.document, minlength=len(pieces))
-    means, (cutter,) = np.bincount(found.document, found.nats, len(pieces)) / np.maximum(1, counts), run.tokenizers
+    counts = np.bincount(found.document, minlength=len(tokens))
+    means, (cutter,) = np.bincount(found.document, found.nats, len(tokens)) / np.maximum(1, counts), run.tokenizers
     worst = []
     for document in np.argsort(-means, kind="stable")[:WORST].tolist():
         own = np.flatnonzero(found.document == document)
         dearest = own[found.nats[own].argmax()]
-        place, text = int(found.place[dearest]), pieces[document].tolist()
+        place, text = int(found.place[dearest]), tokens[document].tolist()
         said = "(the end)" if found.said[dearest] == EOS else cutter.decode([int(found.said[dearest])])
         right = cutter.decode(text[place:]) if place < len(text) else "(the end)"
         score = f"document {rows[document] + 1}, {means[document]:.2f} nats per piece, {found.nats[dearest]:.1f} here"
-        worst.append(Worst(cutter.decode(text[:place]), said, right, score))
+        worst.append(WorstExample(cutter.decode(text[:place]), said, right, score))
     return worst

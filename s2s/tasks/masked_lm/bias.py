@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError, check_regular
 from s2s.evaluation.inference import Share, coin, holm, wilson
-from s2s.files import spreadsheet_cell, whole, write_atomically
+from s2s.files import spreadsheet_cell, write_atomically, write_folder_atomically
 from s2s.models.masked_lm import MaskedLM
-from s2s.tasks.contract import Loaded
+from s2s.tasks.base import LoadedModel
 from s2s.tasks.masked_lm.filling import masked_log_probabilities
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 from s2s.tasks.probing import why_not_kept
-from s2s.training import drawing
-from s2s.training.drawing import blank
+from s2s.training import figures
+from s2s.training.figures import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -211,7 +211,7 @@ def _group(name: str, preferences: Sequence[Preference]) -> Group:
 
 def write_preferences(preferences: Sequence[Preference], path: Path) -> None:
     """Writes a table with a line for each pair."""
-    with whole(path, follow=True) as place, place.open("w", encoding="utf-8", newline="") as file:
+    with write_folder_atomically(path, follow=True) as place, place.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["line", *_COLUMNS, "shared_pieces", "score_more", "score_less", "preferred"])
         for p in preferences:
@@ -223,7 +223,7 @@ def write_preferences(preferences: Sequence[Preference], path: Path) -> None:
 def bias_picture(found: BiasReport) -> "Figure":
     """The share of each group with its interval, beside one half."""
     groups = [found.all, *reversed(found.directions), *reversed(found.kinds)]
-    figure = blank(7.0, 1.2 + 0.34 * len(groups))
+    figure = new_figure(7.0, 1.2 + 0.34 * len(groups))
     panel = figure.subplots()
     values = [g.share.value for g in groups]
     ends = [[g.share.value - g.share.low for g in groups], [g.share.high - g.share.value for g in groups]]
@@ -235,7 +235,7 @@ def bias_picture(found: BiasReport) -> "Figure":
     return figure
 
 
-def probe(run: Loaded[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
+def probe(run: LoadedModel[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
     """Which sentences a run's model prefers; kept in its folder as JSON, CSV and PNG, if that may be written."""
     read, digest = read_pairs(pairs)
     found = report(prefer(run.model, run.tokenizers[0], read, run.recipe.masking.begin))
@@ -253,6 +253,6 @@ def probe(run: Loaded[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
         """The table, each pair, and the picture."""
         write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
         write_preferences(found.preferences, run.path / f"{_NAME}.csv")
-        write_atomically(run.path / f"{_NAME}.png", drawing.png(bias_picture(found)))
+        write_atomically(run.path / f"{_NAME}.png", figures.render_png(bias_picture(found)))
 
     return replace(found, lost=why_not_kept(run, write))

@@ -14,17 +14,17 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from s2s.data.batches import accumulated, collate_sources, plan, widths_for, windows
-from s2s.data.encoding import Pieces
-from s2s.data.examples import Collated, Examples, Plan
-from s2s.data.tokenizers import SPECIALS
+from s2s.data.batches import collate_sources, count_accumulation_steps, make_batches, widths_for, windows
+from s2s.data.dataset import BaseBatch, Examples, Plan
+from s2s.data.tokenized import TokenizedTexts
+from s2s.data.tokenizers import SPECIAL_TOKENS
 from s2s.tasks.masked_lm.recipe import MaskingSettings, WindowSettings
 
 Row = Int[np.ndarray, " pieces"]
 
 
 @dataclass(frozen=True)
-class MaskedBatch(Collated):
+class MaskedBatch(BaseBatch):
     """Texts with some of their pieces masked, padded with `PAD`; the loss is divided by the chosen pieces.
 
     Attributes:
@@ -46,7 +46,7 @@ def chosen_counts(lengths: Int[np.ndarray, " rows"], share: float) -> Int[np.nda
 
 
 def mask(
-    pieces: Row, size: int, settings: MaskingSettings, seed: int, row: int
+    tokens: Row, size: int, settings: MaskingSettings, seed: int, row: int
 ) -> tuple[Row, Int[np.ndarray, " chosen"]]:
     """Chooses pieces of one text and masks them.
 
@@ -56,11 +56,11 @@ def mask(
         What the model reads, and the chosen places in rising order.
     """
     generator = np.random.default_rng([seed, row])
-    count = int(chosen_counts(np.array([len(pieces)]), settings.share)[0])
-    chosen = np.sort(generator.choice(len(pieces), count, replace=False, shuffle=False))
+    count = int(chosen_counts(np.array([len(tokens)]), settings.share)[0])
+    chosen = np.sort(generator.choice(len(tokens), count, replace=False, shuffle=False))
     fate = generator.random(count)
-    drawn = generator.integers(len(SPECIALS), size, count)
-    read = np.array(pieces)
+    drawn = generator.integers(len(SPECIAL_TOKENS), size, count)
+    read = np.array(tokens)
     masked, random = fate < settings.masked, fate < settings.masked + settings.random
     read[chosen] = np.where(masked, size, np.where(random, drawn, read[chosen]))
     return read, chosen
@@ -100,11 +100,11 @@ class MaskedText(Examples[MaskedBatch]):
     pieces, or those of one batch when None.
     """
 
-    noun: ClassVar[str] = "windows of text"
+    item_name: ClassVar[str] = "windows of text"
 
     def __init__(
         self,
-        texts: Pieces,
+        texts: TokenizedTexts,
         size: int,
         masking: MaskingSettings,
         batches: WindowSettings,
@@ -124,14 +124,14 @@ class MaskedText(Examples[MaskedBatch]):
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def plan(self, seed: int, epoch: int) -> Plan:
+    def make_batches(self, seed: int, epoch: int) -> Plan:
         """The windows of each batch of an epoch; see `batches.plan`."""
-        return plan(self.widths, self.widths, self.tokens, seed, epoch)
+        return make_batches(self.widths, self.widths, self.tokens, seed, epoch)
 
-    def together(self, batches: Plan) -> int:
+    def accumulation_steps(self, batches: Plan) -> int:
         if self.wanted is None:
-            return super().together(batches)
-        return accumulated(batches, self.lengths, self.wanted)
+            return super().accumulation_steps(batches)
+        return count_accumulation_steps(batches, self.lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> MaskedBatch:
         """The windows, masked: each by a chance of its own, whatever batch it is in."""
@@ -139,7 +139,7 @@ class MaskedText(Examples[MaskedBatch]):
         masked = [
             mask(text, self.size, self.masking, seed, row) for text, row in zip(texts, rows.tolist(), strict=True)
         ]
-        read, chosen = [pieces for pieces, _ in masked], [places for _, places in masked]
+        read, chosen = [tokens for tokens, _ in masked], [places for _, places in masked]
         return collate_masked(texts, read, chosen, rows, self.masking.begin, int(self.widths[rows].max(initial=1)))
 
     def window(self, rows: Int[np.ndarray, " chosen"]) -> list[np.ndarray]:

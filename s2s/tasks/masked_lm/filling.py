@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from s2s.data.tokenizers import SPECIALS, UNK, Tokenizer
-from s2s.decoding.translator import LONGEST_SOURCE, one_line
+from s2s.data.tokenizers import SPECIAL_TOKENS, UNK, Tokenizer
+from s2s.decoding.generate import MAX_SOURCE_LENGTH, one_line
 from s2s.errors import UserError
-from s2s.interpretability.words import check_length
+from s2s.inspection.words import check_length
 from s2s.models.masked_lm import MaskedLM
-from s2s.tasks.contract import Loaded
+from s2s.tasks.base import LoadedModel
 from s2s.tasks.masked_lm.data import collate_masked
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 
@@ -56,7 +56,7 @@ def log_probabilities(
     Raises:
         UserError: a text is longer than the positions that the model has learned.
     """
-    longest = LONGEST_SOURCE if model.encoder.longest is None else model.encoder.longest
+    longest = MAX_SOURCE_LENGTH if model.encoder.max_positions is None else model.encoder.max_positions
     check_length(max(len(row) for row in read) + 1 + int(begin), longest)
     batch = collate_masked(read, read, chosen, range(len(read)), begin).to(next(model.parameters()).device)
     with torch.no_grad():
@@ -191,16 +191,16 @@ def fill(model: MaskedLM, tokenizer: Tokenizer, text: str, begin: bool, count: i
             )
         scores, order = found.topk(kept)
         filled = [[*filled[i // model.size], i % model.size] for i in order.tolist()]
-    texts = [("" if blank.begins else "…") + tokenizer.decode(pieces) for pieces in filled]
+    texts = [("" if blank.begins else "…") + tokenizer.decode(tokens) for tokens in filled]
     return Filled(text, count, list(map(Filler, texts, scores.exp().tolist())), fitting)
 
 
-def fill_blank(run: Loaded[MaskedRecipe, MaskedLM], text: str, count: int = 1, best: int = 10) -> Filled:
+def fill_blank(run: LoadedModel[MaskedRecipe, MaskedLM], text: str, count: int = 1, best: int = 10) -> Filled:
     """The best fillers of a blank, by a run's model; see `fill`."""
     return fill(run.model, run.tokenizers[0], text, run.recipe.masking.begin, count, best)
 
 
-def weigh(run: Loaded[MaskedRecipe, MaskedLM], text: str, words: Sequence[str]) -> "WordChoice":
+def weigh(run: LoadedModel[MaskedRecipe, MaskedLM], text: str, words: Sequence[str]) -> "WordChoice":
     """The probability of each word in a blank, by a run's model; see `weigh_words`."""
     return weigh_words(run.model, run.tokenizers[0], text, words, run.recipe.masking.begin)
 
@@ -208,15 +208,15 @@ def weigh(run: Loaded[MaskedRecipe, MaskedLM], text: str, words: Sequence[str]) 
 def _next_piece(
     model: MaskedLM, blank: Blank, filled: list[list[int]], count: int, begin: bool
 ) -> Float[Tensor, "fillers vocabulary"]:
-    read = [blank.masked(pieces, count, model.size) for pieces in filled]
+    read = [blank.masked(tokens, count, model.size) for tokens in filled]
     place = len(blank.left) + len(filled[0])
     return log_probabilities(model, read, [np.array([place])] * len(read), begin)
 
 
 def _fitting(tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
     """Which pieces begin a word, and which go on with one; special ones and bytes do neither."""
-    shown = tokenizer.pieces(range(tokenizer.size))
-    text = [i >= len(SPECIALS) and not re.fullmatch("<0x[0-9A-F]{2}>", piece) for i, piece in enumerate(shown)]
+    shown = tokenizer.tokens(range(tokenizer.size))
+    text = [i >= len(SPECIAL_TOKENS) and not re.fullmatch("<0x[0-9A-F]{2}>", piece) for i, piece in enumerate(shown)]
     begins = [t and piece.startswith(_SPACE) and piece != _SPACE for t, piece in zip(text, shown, strict=True)]
     goes_on = [t and not piece.startswith(_SPACE) for t, piece in zip(text, shown, strict=True)]
     return torch.tensor(begins), torch.tensor(goes_on)
@@ -253,11 +253,11 @@ def weigh_words(model: MaskedLM, tokenizer: Tokenizer, text: str, words: Sequenc
         UserError: a word is unknown, or the words have different numbers of pieces; see also `find_blank`.
     """
     blank = find_blank(text, tokenizer)
-    pieces = [tokenizer.encode(w) if blank.begins else tokenizer.encode_continuation(w) for w in words]
-    for word, found in zip(words, pieces, strict=True):
+    tokens = [tokenizer.encode(w) if blank.begins else tokenizer.encode_continuation(w) for w in words]
+    for word, found in zip(words, tokens, strict=True):
         if not found or UNK in found:
             raise UserError(f"{word!r} is unknown to the run's tokenizer", where="--words", remedy="try another word")
-    counts = {word: len(found) for word, found in zip(words, pieces, strict=True)}
+    counts = {word: len(found) for word, found in zip(words, tokens, strict=True)}
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{word} has {count}" for word, count in counts.items())
         raise UserError(
@@ -265,10 +265,10 @@ def weigh_words(model: MaskedLM, tokenizer: Tokenizer, text: str, words: Sequenc
             where="--words",
             remedy="choose words of equally many pieces",
         )
-    count = len(pieces[0])
+    count = len(tokens[0])
     scores = np.zeros(len(words))
     for step in range(count):
-        found = _next_piece(model, blank, [p[:step] for p in pieces], count, begin)
-        chosen = torch.tensor([p[step] for p in pieces], device=found.device)
+        found = _next_piece(model, blank, [p[:step] for p in tokens], count, begin)
+        chosen = torch.tensor([p[step] for p in tokens], device=found.device)
         scores += found.gather(1, chosen[:, None])[:, 0].cpu().double().numpy()
     return WordChoice(text, list(words), count, scores.tolist())

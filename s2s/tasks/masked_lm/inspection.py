@@ -1,10 +1,144 @@
-"""What commonly spoils texts to learn from, found before training."""
+"""What `s2s inspect` shows of a masked-language model: what it expects in a hole, and which words tell it that."""
 
-from s2s.tasks.inspection import inspect_texts
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from s2s.data.tokenizers import Tokenizer
+from s2s.errors import UserError
+from s2s.inspection.inspection import AttentionMaps, InspectedExample, Inspection, InspectionRequest
+from s2s.inspection.positions import positions_of, without_words
+from s2s.inspection.saliency import Score, explain_classes, rollout
+from s2s.inspection.walk import Source, chosen_words, same_word
+from s2s.inspection.words import Word, check_length, find_word, words_of
+from s2s.models.masked_lm import MaskedLM
+from s2s.nn.layers import States
+from s2s.tasks.base import LoadedModel
+from s2s.tasks.masked_lm.data import collate_masked
+from s2s.tasks.masked_lm.filling import find_blank
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
-from s2s.tasks.texts import TextSource
+
+_BLANK = "___"
+_BEST = 4
+
+MaskedRun = LoadedModel[MaskedRecipe, MaskedLM]
 
 
-def inspected(recipe: MaskedRecipe) -> str:
-    """What a recipe's texts hold, and what is suspicious, as text."""
-    return str(inspect_texts(TextSource(recipe.data).load(), recipe.data.seed, recipe.tokenizer, "texts"))
+def insides(run: MaskedRun, focus: InspectionRequest) -> Inspection:
+    """What is found of one text or two.
+
+    A blank `___` is masked; where one text has none, the word that is looked into is. Of two texts without blanks the
+    word stays, since it is its vectors that are compared. In an example of the corpus, `___` is text.
+
+    Raises:
+        UserError: a text is empty or too long, or has not the word; or there is no such layer or head.
+    """
+    texts = focus.inputs or (str(focus.example["text"][0]),)
+    readings = [_Reading(run, text, typed=bool(focus.inputs)) for text in texts]
+    encoder, one = run.model.encoder, len(texts) == 1
+    words = [readings[0].masked(focus.word)] if one else []
+    sources = [reading.source for reading in readings]
+    words = words or chosen_words(encoder, sources, focus.word)
+    examples = [reading.inspected(focus, word) for reading, word in zip(readings, words, strict=True)]
+    positions = positions_of("encoder", encoder.embedding, max(len(source.pieces) for source in sources))
+    same = same_word(encoder, sources, words)
+    return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, examples, same, positions)
+
+
+class _Reading:
+    """A text as a model reads it, some of its pieces masked."""
+
+    def __init__(self, run: MaskedRun, text: str, typed: bool) -> None:
+        if not text.strip():
+            raise UserError("the text is empty", remedy="give one in quotes")
+        self.text, self.model, self.tokenizer = text, run.model, run.tokenizers[0]
+        self.begin, self.device = run.recipe.masking.begin, run.device_context.device
+        self.blank: int | None = None
+        self.ids, self.words = self._around_blank(text) if typed and _BLANK in text else self._pieces(text)
+        longest = run.recipe.batches.max_length - 1 - int(self.begin)
+        if not typed and len(self.ids) > longest:
+            self.ids = self.ids[:longest]
+            self.words = words_of(self.tokenizer, self.ids)
+            self.text = self.tokenizer.decode(self.ids) + " …"
+        self.source = self._read(self.ids)
+
+    def _pieces(self, text: str) -> tuple[list[int], list[Word]]:
+        ids = self.tokenizer.encode(text)
+        return ids, words_of(self.tokenizer, ids)
+
+    def _around_blank(self, text: str) -> tuple[list[int], list[Word]]:
+        blank = find_blank(text, self.tokenizer)
+        before, after = words_of(self.tokenizer, blank.left), words_of(self.tokenizer, blank.right)
+        self.blank, first = len(before), len(blank.left) + 1
+        behind = [Word(word.text, tuple(place + first for place in word.places)) for word in after]
+        ids = [*blank.left, self.model.size, *blank.right]
+        return ids, [*before, Word(_BLANK, (len(blank.left),)), *behind]
+
+    def _read(self, ids: Sequence[int]) -> Source:
+        """Pieces as they are read, with those that stand for beginning and end."""
+        row = np.array(ids)
+        batch = collate_masked([row], [row], [np.array([0])], [0], self.begin).to(self.device)
+        check_length(batch.source.shape[1], self.model.encoder.max_positions)
+        begin, names = int(self.begin), _named(self.tokenizer, ids)
+        words = [Word(word.text, tuple(place + begin for place in word.places)) for word in self.words]
+        ends = Word("</s>", (begin + len(ids),))
+        words = [*([Word("<s>", (0,))] if begin else []), *words, ends]
+        return Source(batch.source, batch.source_valid, [*["<s>"] * begin, *names, "</s>"], words)
+
+    def masked(self, wanted: str | None) -> int:
+        """Masks what shall be named, the blank or else a word; gives the word that is looked into."""
+        words, begin = self.source.words, int(self.begin)
+        if wanted is not None:
+            word = find_word(words, wanted)
+        elif self.blank is not None:
+            word = self.blank + begin
+        else:
+            word = chosen_words(self.model.encoder, [self.source], None)[0]
+        if self.blank is None:
+            hidden = {place - begin for place in words[word].places}
+            self.source = self._read([self.model.size if i in hidden else p for i, p in enumerate(self.ids)])
+        return word
+
+    def inspected(self, focus: InspectionRequest, word: int) -> InspectedExample:
+        """What the model names at the blank, or at the word, and what each word weighs for that."""
+        model, source, encoder = self.model, self.source, self.model.encoder
+        asked = source.words[word if self.blank is None else self.blank + int(self.begin)]
+        if asked.text in ("<s>", "</s>"):
+            raise UserError(f"{asked.text} is no word to name", "--word", "name a word of the text")
+        places = sorted(asked.places)
+        with torch.no_grad():
+            vectors = encoder.embedding(source.read)
+            weights = encoder.attention_weights(source.read, source.valid)
+            found = model.log_probabilities(source.read, source.valid, torch.tensor(places, device=self.device))
+        best = found.argmax(dim=1).tolist()
+        answers = self.tokenizer.tokens(best)
+        scores = [self._score(place, piece) for place, piece in zip(places, best, strict=True)]
+        reached = rollout(weights)[0, places] if weights.shape[1] else None
+        ways = vectors, without_words(encoder.embedding, vectors)
+        saliency = explain_classes(answers, scores, ways, source.words, reached)
+        maps = []
+        if weights.shape[1]:
+            maps = [AttentionMaps("encoder", weights[0].cpu().double().numpy(), source.pieces, source.pieces)]
+        likely, tokens = found[0].exp().topk(_BEST)
+        named = zip(self.tokenizer.tokens(tokens.tolist()), likely.tolist(), strict=True)
+        remark = f"{asked.text}: " + " · ".join(f"{piece} {share:.3f}" for piece, share in named)
+        walk = source.walk(encoder, focus, word)
+        return InspectedExample(self.text, self.tokenizer.decode(best).strip(), remark, maps, saliency, walk)
+
+    def _score(self, place: int, piece: int) -> Score:
+        """Of a piece at a place, less the mean of all pieces' scores."""
+
+        def score(vectors: States) -> Tensor:
+            """For any number of rows that are all of this text."""
+            states = self.model.encoder.read(vectors, self.source.valid.expand(len(vectors), -1)).states
+            scores = self.model.scores(self.model.transform(states[:, place]))
+            return scores[:, piece] - scores.mean(dim=1)
+
+        return score
+
+
+def _named(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """Pieces by name, the mask piece as a blank."""
+    return [_BLANK if piece == tokenizer.mask else tokenizer.tokens([piece])[0] for piece in ids]

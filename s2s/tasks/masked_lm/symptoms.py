@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from s2s.data.examples import batches_on
+from s2s.data.dataset import iterate_batches
 from s2s.data.tokenizers import UNK
-from s2s.evaluation.signs import WORST, Sign, Symptoms, Worst, share_sign
+from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, share_sign
 from s2s.evaluation.signs.pieces import entropy, unknown
 from s2s.models.masked_lm import MaskedLM
-from s2s.tasks.contract import Loaded
+from s2s.tasks.base import LoadedModel
 from s2s.tasks.masked_lm.data import MaskedText
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
-from s2s.training.progress import Meter
+from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:
     import datasets
@@ -22,12 +22,12 @@ _SHOWN_PIECES = 8
 
 
 def symptoms(
-    run: Loaded[MaskedRecipe, MaskedLM], part: "datasets.Dataset", examples: MaskedText, meter: Meter
-) -> Symptoms:
+    run: LoadedModel[MaskedRecipe, MaskedLM], part: "datasets.Dataset", examples: MaskedText, progress_bar: ProgressBar
+) -> Diagnostics:
     """Names the masked pieces of a part and looks at the answers."""
     wanted, said, losses, windows = [], [], [], []
-    with meter("measuring", len(examples)) as advance, torch.inference_mode():
-        for rows, batch in batches_on(examples, run.computer.device):
+    with progress_bar("measuring", len(examples)) as advance, torch.inference_mode():
+        for rows, batch in iterate_batches(examples, run.device_context.device):
             found = run.model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
             wanted.append(batch.targets.cpu().numpy())
             said.append(found.argmax(1).cpu().numpy())
@@ -35,17 +35,17 @@ def symptoms(
             windows.append(rows[(batch.chosen // batch.source.shape[1]).cpu().numpy()])
             advance(len(rows))
     targets, answers, loss, window = (np.concatenate(each) for each in (wanted, said, losses, windows))
-    pieces = np.concatenate(examples.window(np.arange(len(examples))))
-    return Symptoms(
+    tokens = np.concatenate(examples.window(np.arange(len(examples))))
+    return Diagnostics(
         summary=f"{len(part):,} texts, {len(targets):,} masked pieces: loss {loss.mean():.3f} nats, "
         f"{100 * (targets == answers).mean():.2f} % right",
-        signs=[one_piece(targets, answers, run.tokenizers[0].pieces), unknown(pieces, UNK, None)],
+        signs=[one_piece(targets, answers, run.tokenizers[0].tokens), unknown(tokens, UNK, None)],
         worst=_worst(run, examples, (targets, answers, loss, window)),
-        ignorant=entropy(targets),
+        chance_loss=entropy(targets),
     )
 
 
-def one_piece(targets: np.ndarray, answers: np.ndarray, shown) -> Sign:
+def one_piece(targets: np.ndarray, answers: np.ndarray, shown) -> Finding:
     """The most frequent answer, where it is wrong."""
     kinds, counts = np.unique(answers, return_counts=True)
     usual = kinds[counts.argmax()]
@@ -61,7 +61,7 @@ def one_piece(targets: np.ndarray, answers: np.ndarray, shown) -> Sign:
     )
 
 
-def _worst(run: Loaded, examples: MaskedText, found: tuple[np.ndarray, ...]) -> list[Worst]:
+def _worst(run: LoadedModel, examples: MaskedText, found: tuple[np.ndarray, ...]) -> list[WorstExample]:
     targets, answers, loss, window = found
     kinds, which = np.unique(window, return_inverse=True)
     means = np.bincount(which, loss) / np.bincount(which)
@@ -69,6 +69,8 @@ def _worst(run: Loaded, examples: MaskedText, found: tuple[np.ndarray, ...]) -> 
     for place in np.argsort(-means, kind="stable")[:WORST]:
         mine = np.flatnonzero(which == place)[:_SHOWN_PIECES]
         text = cutter.decode(examples.window(kinds[place : place + 1])[0].tolist())
-        said, right = (" ".join(cutter.pieces(each[mine].tolist())) for each in (answers, targets))
-        worst.append(Worst(text, said, right, f"window {kinds[place] + 1}, {means[place]:.2f} nats per masked piece"))
+        said, right = (" ".join(cutter.tokens(each[mine].tolist())) for each in (answers, targets))
+        worst.append(
+            WorstExample(text, said, right, f"window {kinds[place] + 1}, {means[place]:.2f} nats per masked piece")
+        )
     return worst

@@ -11,36 +11,36 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from s2s.data.encoding import Lists, PreparedTexts, cut, encode_texts
-from s2s.data.examples import batches_on
+from s2s.data.dataset import iterate_batches
+from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_splits
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
-from s2s.evaluation.signs import Symptoms
+from s2s.evaluation.signs import Diagnostics
 from s2s.files import write_atomically
-from s2s.interpretability.inspection import Focus, Inspection
+from s2s.inspection.inspection import Inspection, InspectionRequest
 from s2s.models.masked_lm import MaskedLM, reading_direction
 from s2s.recipe.installed import module_of
+from s2s.tasks.base import Evaluation, EvaluationOptions, LoadedModel, PrintFn, Task, TrainContext, check_positions
 from s2s.tasks.comparable import check_comparable
-from s2s.tasks.contract import Course, Evaluation, Loaded, Say, Scoring, Task, check_positions
+from s2s.tasks.figures import lengths_picture
 from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText
-from s2s.tasks.masked_lm.insides import insides
+from s2s.tasks.masked_lm.inspection import insides
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 from s2s.tasks.masked_lm.symptoms import symptoms
-from s2s.tasks.pictures import lengths_picture
 from s2s.tasks.texts import TextSource
-from s2s.training import drawing
-from s2s.training.devices import Computer, seed_for
+from s2s.training import figures
+from s2s.training.device import DeviceContext, derive_seed
 from s2s.training.logger import RunLog
 from s2s.training.loss import cross_entropy
-from s2s.training.progress import Advance, Meter
+from s2s.training.progress import Advance, ProgressBar
 from s2s.training.trainer import Loss
 from s2s.training.validation import Validation
 
 if TYPE_CHECKING:
     import datasets
 
-MaskedRun = Loaded[MaskedRecipe, MaskedLM]
-MaskedCourse = Course[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedLM]
+MaskedRun = LoadedModel[MaskedRecipe, MaskedLM]
+MaskedCourse = TrainContext[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedLM]
 
 
 def masked_loss(model: MaskedLM, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
@@ -54,7 +54,7 @@ def masked_loss(model: MaskedLM, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
 
 
 def measure(
-    model: MaskedLM, examples: MaskedText, computer: Computer, advance: Advance = lambda count: None
+    model: MaskedLM, examples: MaskedText, device_context: DeviceContext, advance: Advance = lambda count: None
 ) -> tuple[float, float, int]:
     """How well a model names the chosen pieces, dropout off; which pieces are chosen is the same each time.
 
@@ -66,9 +66,9 @@ def measure(
         their number.
     """
     model.eval()
-    sums, hits, count, ranks = [], [], 0, computer.ranks
-    with torch.no_grad(), computer.mixed_precision():
-        for rows, batch in batches_on(examples, computer.device, ranks.rank, ranks.size):
+    sums, hits, count, distributed = [], [], 0, device_context.distributed
+    with torch.no_grad(), device_context.mixed_precision():
+        for rows, batch in iterate_batches(examples, device_context.device, distributed.rank, distributed.world_size):
             found = model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
             sums.append(found.gather(1, batch.targets[:, None]).sum())
             hits.append((found.argmax(1) == batch.targets).sum())
@@ -79,13 +79,13 @@ def measure(
     for each, found in zip(sums, hits, strict=True):
         loss -= float(each)
         right += int(found)
-    loss, right, count = ranks.sums(loss, right, count)
+    loss, right, count = distributed.all_reduce_sum(loss, right, count)
     return loss / max(1, count), 100 * right / max(1, count), int(count)
 
 
-def examples_of(recipe: MaskedRecipe, pieces: Lists, size: int) -> MaskedText:
+def examples_of(recipe: MaskedRecipe, tokens: RaggedArray, size: int) -> MaskedText:
     """Texts as a trainer takes them; `size` is the number of pieces that the tokenizer knows."""
-    return MaskedText(pieces, size, recipe.masking, recipe.batches, recipe.training.tokens_per_update)
+    return MaskedText(tokens, size, recipe.masking, recipe.batches, recipe.training.tokens_per_update)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class MaskedScores(Evaluation):
         ]
         return "\n".join([*lines, *self.notes()])
 
-    def main_scores(self) -> dict[str, float]:
+    def headline_metrics(self) -> dict[str, float]:
         return {"loss": self.loss, "accuracy": self.accuracy}
 
     @classmethod
@@ -128,7 +128,7 @@ class MaskedScores(Evaluation):
         return ()
 
 
-class MaskedModelling(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedLM]):
+class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedLM]):
     """Texts with holes in, what stood there out."""
 
     perplexity: ClassVar[bool] = True
@@ -137,14 +137,14 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], Mask
         return TextSource(recipe.data)
 
     def prepare(
-        self, recipe: MaskedRecipe, tokenizers: tuple[Tokenizer, ...], say: Say
+        self, recipe: MaskedRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn
     ) -> PreparedTexts["datasets.Dataset"]:
         corpus = TextSource(recipe.data).load()
         known = tokenizers[0] if tokenizers else None
-        return PreparedTexts(corpus, *cut(corpus.train, corpus.validation, recipe.tokenizer, known))
+        return PreparedTexts(corpus, *tokenize_splits(corpus.train, corpus.validation, recipe.tokenizer, known))
 
     def build(self, recipe: MaskedRecipe, tokenizers: Sequence[Tokenizer]) -> MaskedLM:
-        torch.default_generator.manual_seed(seed_for(recipe.seeds.initialization))
+        torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
         size = tokenizers[0].size
         encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, size + 1)
         masking, epsilon = recipe.masking, getattr(recipe.model, "norm_epsilon", 1e-5)
@@ -152,7 +152,7 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], Mask
 
     def examples(self, recipe: MaskedRecipe, data: PreparedTexts["datasets.Dataset"], model: MaskedLM) -> MaskedText:
         wanted = recipe.batches.max_length
-        check_positions(model.encoder.longest, wanted, f"set model.max_positions={wanted} or higher")
+        check_positions(model.encoder.max_positions, wanted, f"set model.max_positions={wanted} or higher")
         examples = examples_of(recipe, data.train, data.tokenizer.size)
         if not len(examples):
             raise UserError("the training texts are empty", where="data.train", remedy="look at data.text")
@@ -164,59 +164,63 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], Mask
     def loss(self, recipe: MaskedRecipe) -> Loss[MaskedLM, MaskedBatch]:
         return masked_loss
 
-    def read(self, run: MaskedRun, part: "datasets.Dataset") -> MaskedText:
+    def examples_for_inference(self, run: MaskedRun, part: "datasets.Dataset") -> MaskedText:
         tokenizer = run.tokenizers[0]
         examples = examples_of(run.recipe, encode_texts(part, tokenizer), tokenizer.size)
         if not len(examples):
             raise UserError(f"all of {len(part):,} texts are empty", where=str(run.path), remedy="look at data.text")
         return examples
 
-    def symptoms(
-        self, run: MaskedRun, part: "datasets.Dataset", rows: Int[np.ndarray, " texts"], meter: Meter
-    ) -> Symptoms:
-        return symptoms(run, part, self.read(run, part), meter)
+    def diagnose(
+        self, run: MaskedRun, part: "datasets.Dataset", rows: Int[np.ndarray, " texts"], progress_bar: ProgressBar
+    ) -> Diagnostics:
+        return symptoms(run, part, self.examples_for_inference(run, part), progress_bar)
 
-    def log_probabilities(self, model: MaskedLM, batch: MaskedBatch) -> Float[Tensor, "chosen pieces"]:
+    def log_probs(self, model: MaskedLM, batch: MaskedBatch) -> Float[Tensor, "chosen pieces"]:
         return model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
 
-    def counts(self, course: MaskedCourse) -> dict[str, int]:
-        return {"test": 0, **super().counts(course), "windows": len(course.trainer.examples)}
+    def count_examples(self, train_context: MaskedCourse) -> dict[str, int]:
+        return {"test": 0, **super().count_examples(train_context), "windows": len(train_context.trainer.examples)}
 
-    def introduce(self, course: MaskedCourse, say: Say) -> None:
-        counts, pieces = self.counts(course), int(course.data.train.lengths.sum())
-        say(
-            f"{counts['train']:,} texts of {pieces:,} pieces in {counts['windows']:,} windows · "
-            f"{course.data.tokenizer.size:,} pieces known"
+    def log_dataset_summary(self, train_context: MaskedCourse, print_fn: PrintFn) -> None:
+        counts, tokens = self.count_examples(train_context), int(train_context.data.train.lengths.sum())
+        print_fn(
+            f"{counts['train']:,} texts of {tokens:,} pieces in {counts['windows']:,} windows · "
+            f"{train_context.data.tokenizer.size:,} pieces known"
         )
-        seen = reading_direction(course.model.encoder)
+        seen = reading_direction(train_context.model.encoder)
         if seen != "both sides":
-            say(
+            print_fn(
                 f"this encoder sees only what stands {seen} a piece: it will name masked pieces from that side alone"
                 if seen != "neither side"
                 else "this encoder sees only the piece itself: it can learn how frequent pieces are, no more"
             )
 
-    def begin(self, course: MaskedCourse, folder: Path, log: RunLog) -> None:
-        picture = drawing.png(lengths_picture(course.data.train.lengths, course.recipe.batches.max_length))
+    def on_train_start(self, train_context: MaskedCourse, folder: Path, log: RunLog) -> None:
+        picture = figures.render_png(
+            lengths_picture(train_context.data.train.lengths, train_context.recipe.batches.max_length)
+        )
         write_atomically(folder / "lengths.png", picture)
-        log.picture("data/lengths", picture, 0)
+        log.add_figure("data/lengths", picture, 0)
 
-    def validate(self, course: MaskedCourse, log: RunLog) -> Validation:
-        examples = examples_of(course.recipe, course.data.validation, course.data.tokenizer.size)
-        loss, accuracy, _ = measure(course.model, examples, course.trainer.computer)
-        log.validation(course.trainer.update, {"loss": loss, "accuracy": accuracy})
-        score = {"loss": -loss, "accuracy": accuracy}[course.recipe.validation.metric]
-        return Validation(course.trainer.update, score, loss)
+    def validate(self, train_context: MaskedCourse, log: RunLog) -> Validation:
+        examples = examples_of(train_context.recipe, train_context.data.validation, train_context.data.tokenizer.size)
+        loss, accuracy, _ = measure(train_context.model, examples, train_context.trainer.device_context)
+        log.log_validation(train_context.trainer.update, {"loss": loss, "accuracy": accuracy})
+        score = {"loss": -loss, "accuracy": accuracy}[train_context.recipe.validation.metric]
+        return Validation(train_context.trainer.update, score, loss)
 
-    def evaluate(self, run: MaskedRun, part: "datasets.Dataset", scoring: Scoring, meter: Meter) -> MaskedScores:
-        examples = self.read(run, part)
-        with meter("measuring", len(examples)) as advance:
-            loss, accuracy, masked = measure(run.model, examples, run.computer, advance)
+    def evaluate(
+        self, run: MaskedRun, part: "datasets.Dataset", scoring: EvaluationOptions, progress_bar: ProgressBar
+    ) -> MaskedScores:
+        examples = self.examples_for_inference(run, part)
+        with progress_bar("measuring", len(examples)) as advance:
+            loss, accuracy, masked = measure(run.model, examples, run.device_context, advance)
         found = (len(part), masked, loss, accuracy, self.source(run.recipe).digest(part))
         return MaskedScores(str(run.path), run.checkpoint.name, scoring.split, *found)
 
-    def inspect(self, run: MaskedRun, focus: Focus) -> Inspection:
+    def inspect(self, run: MaskedRun, focus: InspectionRequest) -> Inspection:
         return insides(run, focus)
 
 
-TASK = MaskedModelling()
+TASK = MaskedLMTask()

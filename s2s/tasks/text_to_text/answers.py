@@ -9,8 +9,8 @@ from jaxtyping import Float
 from s2s.data.batches import collate
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError
-from s2s.interpretability.seq2seq import check_fits
-from s2s.models.contract import Seq2Seq
+from s2s.inspection.seq2seq import check_fits
+from s2s.models.base import Seq2Seq
 
 
 @torch.inference_mode()
@@ -34,18 +34,18 @@ def log_probabilities(
     """
     model.eval()
     device = next(model.parameters()).device
-    pieces, wanted = tokenizer.encode_batch(sources), tokenizer.encode_batch(answers)
-    for source in pieces:
+    tokens, wanted = tokenizer.encode_batch(sources), tokenizer.encode_batch(answers)
+    for source in tokens:
         check_fits(model, source, ())
     found = np.zeros((len(sources), len(answers)))
-    order = sorted(range(len(sources)), key=lambda row: len(pieces[row]))
+    order = sorted(range(len(sources)), key=lambda row: len(tokens[row]))
     for first in range(0, len(order), batch):
         rows = order[first : first + batch]
         memory = None
         for number, answer in enumerate(wanted):
             if before_step is not None:
                 before_step()
-            made = collate([pieces[row] for row in rows], [answer] * len(rows), rows).to(device)
+            made = collate([tokens[row] for row in rows], [answer] * len(rows), rows).to(device)
             memory = model.encoder(made.source, made.source_valid) if memory is None else memory
             context, state = model.decoder.start(memory, made.target_in.shape[1])
             scores = model.projection(model.decoder(context, state, made.target_in)[0]).float()
@@ -67,16 +67,16 @@ def check_apart(answers: Sequence[str], tokenizer: Tokenizer, where: str) -> Non
         UserError: two are cut into the same pieces, or one has a piece that the tokenizer does not know.
     """
     seen: dict[tuple[int, ...], str] = {}
-    for answer, pieces in zip(answers, map(tuple, tokenizer.encode_batch(answers)), strict=True):
-        if UNK in pieces:
+    for answer, tokens in zip(answers, map(tuple, tokenizer.encode_batch(answers)), strict=True):
+        if UNK in tokens:
             what, why = f"{answer!r:.60} has a piece that the tokenizer does not know", "another tokenizer.kind"
-        elif pieces in seen:
+        elif tokens in seen:
             what, why = (
-                f"{seen[pieces]!r:.60} and {answer!r:.60} are the same pieces",
+                f"{seen[tokens]!r:.60} and {answer!r:.60} are the same pieces",
                 "tokenizer.lowercase: false",
             )
         else:
-            seen[pieces] = answer
+            seen[tokens] = answer
             continue
         raise UserError(what, where, f"write other answers, or try {why}: a model could not tell them apart")
 

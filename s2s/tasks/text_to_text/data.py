@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data.corruption import CorruptedText
-from s2s.data.encoding import Encoded, Lists, encode_corpus, encode_texts
-from s2s.data.filters import Ledger, filter_training
-from s2s.data.mixing import FixedPairs, PairsOfPieces
+from s2s.data.filters import FilterReport, filter_training
+from s2s.data.mixing import FixedPairs, TokenizedPairSource
 from s2s.data.pairs import PairSource, pairs, prefixed, with_prefix
 from s2s.data.sources import Corpus, Source, digest_of_arrays
+from s2s.data.tokenized import RaggedArray, TokenizedDataset, encode_corpus, encode_texts
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
 from s2s.tasks.seq2seq import check_prefixes
@@ -147,11 +147,11 @@ def own_keys(text: str, corpus: str) -> str:
 
 
 @dataclass(frozen=True)
-class Learned:
+class TrainingMixture:
     """What is learned from of a corpus, what its filters dropped, and how many more examples others hold out."""
 
     kept: "datasets.Dataset"
-    ledger: Ledger
+    ledger: FilterReport
     elsewhere: int
 
     def __str__(self) -> str:
@@ -163,7 +163,9 @@ class Learned:
         return f"{self.elsewhere:,} of its examples are held out by another corpus: left out"
 
 
-def learned_from(corpora: Mapping[str, CorpusSettings], corpus: Corpus[Mixture]) -> dict[str, Learned]:
+def build_training_mixture(
+    corpora: Mapping[str, CorpusSettings], corpus: Corpus[Mixture]
+) -> dict[str, TrainingMixture]:
     """The filtered training examples of each corpus, without those that the validation or test set of another one has.
 
     Such an example reads a text that the other one reads or writes there, or writes one that is read there: a
@@ -182,7 +184,7 @@ def learned_from(corpora: Mapping[str, CorpusSettings], corpus: Corpus[Mixture])
             row for row, (source, target) in enumerate(pairs(kept)) if source not in known and target not in written
         ]
         elsewhere = len(kept) - len(rows)
-        found[name] = Learned(kept.select(rows) if elsewhere else kept, ledger, elsewhere)
+        found[name] = TrainingMixture(kept.select(rows) if elsewhere else kept, ledger, elsewhere)
     return found
 
 
@@ -192,9 +194,9 @@ class PreparedMixture:
 
     corpus: Corpus[Mixture]
     tokenizer: Tokenizer
-    train: dict[str, PairsOfPieces]
-    validation: dict[str, PairsOfPieces]
-    learned: tuple[Encoded | Lists, ...]
+    train: dict[str, TokenizedPairSource]
+    validation: dict[str, TokenizedPairSource]
+    learned: tuple[TokenizedDataset | RaggedArray, ...]
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, ...]:
@@ -210,10 +212,10 @@ class PreparedMixture:
         """The numbers of the pieces that occur in sources and prefixes; texts whose spans are taken out count whole."""
         # sources of pairs are cut with their prefix, texts without
         prefixes = [np.array(self.tokenizer.encode(each.prefix.rstrip()), np.int32) for each in corpora.values()]
-        return np.unique(np.concatenate([*prefixes, *(each.source_pieces() for each in self.learned)]))
+        return np.unique(np.concatenate([*prefixes, *(each.source_token_ids() for each in self.learned)]))
 
 
-def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable[[str], None]) -> PreparedMixture:
+def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, print_fn: Callable[[str], None]) -> PreparedMixture:
     """Loads, filters and encodes all corpora, with the tokenizer of a run that is there, or one trained on all texts.
 
     Raises:
@@ -221,8 +223,8 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable
     """
     corpora = recipe.data.corpora
     corpus, kept = MixtureSource(recipe.data).load(), {}
-    for name, learned in learned_from(corpora, corpus).items():
-        say(f"{name}: {learned}")
+    for name, learned in build_training_mixture(corpora, corpus).items():
+        print_fn(f"{name}: {learned}")
         if not len(learned.kept):
             remedy = "loosen its filters, hold out fewer, or mend its files"
             raise UserError("no training pair is left", f"data.corpora.{name}", remedy)
@@ -241,7 +243,7 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable
 
 def in_pieces(
     part: "datasets.Dataset", settings: CorpusSettings, tokenizer: Tokenizer, longest: int
-) -> tuple[PairsOfPieces, Encoded | Lists]:
+) -> tuple[TokenizedPairSource, TokenizedDataset | RaggedArray]:
     """A corpus as what is learned from it, and the pieces that this is made of."""
     if settings.objective == "span-corruption":
         texts = encode_texts(part.select_columns(["source"]).rename_column("source", "text"), tokenizer)

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from s2s.data.pairs import with_prefix
-from s2s.decoding.translator import LengthLimited, length_limited
+from s2s.decoding.generate import LengthLimited, length_limited
 from s2s.evaluation.classification import ClassificationScores, classification_scores
 from s2s.evaluation.metrics import LOWER_IS_BETTER, Score, score, score_lines, scores
 from s2s.evaluation.significance import ClassifierComparison, Comparison, compare, compare_classifiers
 from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
+from s2s.tasks.base import Evaluation, LoadedModel
 from s2s.tasks.comparable import check_comparable, check_tokenizers
-from s2s.tasks.contract import Evaluation, Loaded
-from s2s.tasks.seq2seq import translator_of
+from s2s.tasks.seq2seq import build_translator
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
 from s2s.tasks.text_to_text.recipe import LOSS, CorpusSettings, TextToTextRecipe
-from s2s.training.progress import Meter
+from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:
     import datasets
 
-Run = Loaded[TextToTextRecipe, Seq2Seq]
+Run = LoadedModel[TextToTextRecipe, Seq2Seq]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class TextToTextEvaluation(Evaluation):
         head = f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {what}"
         return "\n".join([head, *map(str, self.tasks), *self.notes()])
 
-    def main_scores(self) -> dict[str, float]:
+    def headline_metrics(self) -> dict[str, float]:
         mean = {} if self.mean is None else {"mean": self.mean}
         return mean | {f"{each.task}/{each.metric}": each.value for each in self.tasks}
 
@@ -143,14 +143,14 @@ def mean_of(found: Sequence[TaskScore]) -> float | None:
 
 
 def score_task(
-    run: Run, name: str, settings: CorpusSettings, part: "datasets.Dataset", meter: Meter, loss: float
+    run: Run, name: str, settings: CorpusSettings, part: "datasets.Dataset", progress_bar: ProgressBar, loss: float
 ) -> TaskScore:
     """Lets a model write, or choose, for each source of a task, and scores it on the untouched references."""
     sources, references = list(part["source"]), list(part["target"])
     if settings.objective == "span-corruption":
         return TaskScore(name, LOSS, loss, sources, references, [])
     prefixed = [with_prefix(settings.prefix, source) for source in sources]
-    with meter(name, len(sources)) as advance:
+    with progress_bar(name, len(sources)) as advance:
         if settings.answers:
             cut = run.tokenizers[0], prefixed, settings.answers
             probabilities = shares(log_probabilities(run.model, *cut, run.recipe.decoding.batch, advance))
@@ -159,8 +159,8 @@ def score_task(
             written = [settings.answers[number] for number in probabilities.argmax(axis=1)]
             value = {"accuracy": classes.accuracy.value, "macro_f1": classes.macro_f1, LOSS: loss}[settings.metric]
             return TaskScore(name, settings.metric, value, sources, references, written, classes=classes)
-        translator, ranks = translator_of(run), run.computer.ranks
-        found = ranks.shared(
+        translator, distributed = build_translator(run), run.device_context.distributed
+        found = distributed.map_sharded(
             lambda some: [(each.text, each.at_length_limit) for each in translator.translate(some, advance)], prefixed
         )
     written = [text for text, _ in found]

@@ -9,21 +9,21 @@ from jaxtyping import Int
 
 from s2s.data.pairs import with_prefix
 from s2s.data.tokenizers import EOS
-from s2s.evaluation.signs import WORST, Symptoms, Worst
+from s2s.evaluation.signs import WORST, Diagnostics, WorstExample
 from s2s.evaluation.signs.pieces import entropy
-from s2s.tasks.labelled import class_symptoms
+from s2s.tasks.classification_base import class_symptoms
 from s2s.tasks.symptoms import pair_symptoms
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
 from s2s.tasks.text_to_text.data import Mixture, in_pieces, own_keys
 from s2s.tasks.text_to_text.evaluation import Run
 from s2s.tasks.text_to_text.recipe import CorpusSettings
-from s2s.training.progress import Meter
+from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:
     import datasets
 
 
-def symptoms(run: Run, part: Mixture, rows: Int[np.ndarray, " examples"], meter: Meter) -> Symptoms:
+def symptoms(run: Run, part: Mixture, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar) -> Diagnostics:
     """Lets a model answer a part of each task, and looks at the answers, task by task.
 
     `rows` say where the examples stand among those of all tasks of their split. What spans are taken out of is not
@@ -33,24 +33,24 @@ def symptoms(run: Run, part: Mixture, rows: Int[np.ndarray, " examples"], meter:
     places = _places(part, rows)
     for name, each in part.parts.items():
         settings = corpora[name]
-        pieces, _ = in_pieces(each, settings, run.tokenizers[0], run.recipe.batches.max_length)
-        _, targets = pieces.drawn(np.arange(len(pieces.target_lengths)), 0)
+        tokens, _ = in_pieces(each, settings, run.tokenizers[0], run.recipe.batches.max_length)
+        _, targets = tokens.draw(np.arange(len(tokens.target_lengths)), 0)
         wanted += [*targets, np.full(len(targets), EOS)]
         if settings.answers:
-            found[name] = _chosen(run, each, settings, places[name], meter)
+            found[name] = _chosen(run, each, settings, places[name], progress_bar)
         elif settings.objective == "pairs":
-            found[name] = pair_symptoms(run, each, places[name], meter, settings.prefix, settings.bleu_tokenizer)
+            found[name] = pair_symptoms(run, each, places[name], progress_bar, settings.prefix, settings.bleu_tokenizer)
     signs = [
         # a model that writes has no head
         replace(s, name=f"{n}: {s.name}", remedy=own_keys(s.remedy.replace("head.dropout", "model.dropout"), n))
         for n, task in found.items()
         for s in task.signs
     ]
-    return Symptoms(
+    return Diagnostics(
         summary="\n  ".join(f"{name}: {task.summary}" for name, task in found.items()),
         signs=signs,
         worst=_worst({name: task.worst for name, task in found.items()}),
-        ignorant=entropy(np.concatenate(wanted)) if wanted else None,
+        chance_loss=entropy(np.concatenate(wanted)) if wanted else None,
     )
 
 
@@ -62,12 +62,12 @@ def _places(part: Mixture, rows: Int[np.ndarray, " examples"]) -> dict[str, list
 
 
 def _chosen(
-    run: Run, part: "datasets.Dataset", settings: CorpusSettings, places: Sequence[str], meter: Meter
-) -> Symptoms:
+    run: Run, part: "datasets.Dataset", settings: CorpusSettings, places: Sequence[str], progress_bar: ProgressBar
+) -> Diagnostics:
     """Of a task with answers: signs of a classifier."""
     answers = settings.answers or ()
     sources = list(part["source"])
-    with meter("choosing", len(sources)) as advance:
+    with progress_bar("choosing", len(sources)) as advance:
         prefixed = [with_prefix(settings.prefix, source) for source in sources]
         cut = run.tokenizers[0], prefixed, answers, run.recipe.decoding.batch
         probabilities = shares(log_probabilities(run.model, *cut, advance))
@@ -75,7 +75,7 @@ def _chosen(
     return class_symptoms(truth, probabilities, answers, "examples", places, sources.__getitem__)
 
 
-def _worst(tasks: Mapping[str, Sequence[Worst]]) -> list[Worst]:
+def _worst(tasks: Mapping[str, Sequence[WorstExample]]) -> list[WorstExample]:
     """The worst of all tasks, from each as many as fit: what they are measured by differs."""
     each = -(-WORST // max(1, len(tasks)))
     found = [replace(one, score=f"{name}: {one.score}") for name, several in tasks.items() for one in several[:each]]

@@ -7,14 +7,14 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data.corruption import SENTINELS
-from s2s.data.mixing import Mixed, PairsOfPieces, every_one, told
+from s2s.data.mixing import MixedDataset, TokenizedPairSource, all_pairs_by_corpus, describe_mixture
 from s2s.data.tokenizers import Tokenizer
-from s2s.evaluation.signs import Symptoms
+from s2s.evaluation.signs import Diagnostics
 from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
-from s2s.interpretability.inspection import Focus, Inspection
-from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring
-from s2s.tasks.lines import seen_in
+from s2s.inspection.inspection import Inspection, InspectionRequest
+from s2s.models.base import Seq2Seq
+from s2s.tasks.base import TOKENIZER, EvaluationOptions, LoadedModel, PrintFn, TrainContext
+from s2s.tasks.line_translation import measure_coverage
 from s2s.tasks.seq2seq import (
     build_model,
     check_lengths,
@@ -23,19 +23,19 @@ from s2s.tasks.seq2seq import (
     sequence_loss,
     unreachable_references,
 )
+from s2s.tasks.text_generation import TextGenerationTask
 from s2s.tasks.text_to_text.data import Mixture, MixtureSource, PreparedMixture, in_pieces, prepare, sources_of
 from s2s.tasks.text_to_text.evaluation import TextToTextEvaluation, mean_of, score_task, with_intervals
-from s2s.tasks.text_to_text.insides import insides
+from s2s.tasks.text_to_text.inspection import insides
 from s2s.tasks.text_to_text.recipe import LOSS, MEAN, TextToTextRecipe
 from s2s.tasks.text_to_text.symptoms import symptoms
-from s2s.tasks.writing import WritingTask
 from s2s.training import trainer
 from s2s.training.logger import RunLog, Sample
-from s2s.training.progress import Meter, silent
+from s2s.training.progress import ProgressBar, no_progress_bar
 from s2s.training.validation import Validation
 
-MixtureRun = Loaded[TextToTextRecipe, Seq2Seq]
-MixtureCourse = Course[TextToTextRecipe, PreparedMixture, Seq2Seq]
+MixtureRun = LoadedModel[TextToTextRecipe, Seq2Seq]
+MixtureCourse = TrainContext[TextToTextRecipe, PreparedMixture, Seq2Seq]
 
 
 def vocabulary(recipe: TextToTextRecipe, tokenizer: Tokenizer) -> int:
@@ -44,7 +44,7 @@ def vocabulary(recipe: TextToTextRecipe, tokenizer: Tokenizer) -> int:
     return tokenizer.size + (SENTINELS if corrupted else 0)
 
 
-class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
+class TextToTextTask(TextGenerationTask[TextToTextRecipe, PreparedMixture]):
     """Sources with prefixes in, targets out."""
 
     def source(self, recipe: TextToTextRecipe) -> MixtureSource:
@@ -55,50 +55,56 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
         for name, settings in recipe.data.corpora.items():
             check_tokenizer(settings.bleu_tokenizer, f"data.corpora.{name}.bleu_tokenizer")
 
-    def prepare(self, recipe: TextToTextRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedMixture:
-        return prepare(recipe, tokenizers[0] if tokenizers else None, say)
+    def prepare(
+        self, recipe: TextToTextRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn
+    ) -> PreparedMixture:
+        return prepare(recipe, tokenizers[0] if tokenizers else None, print_fn)
 
     def build(self, recipe: TextToTextRecipe, tokenizers: Sequence[Tokenizer]) -> Seq2Seq:
         size = vocabulary(recipe, tokenizers[0])
         return build_model(recipe, size, size)
 
-    def examples(self, recipe: TextToTextRecipe, data: PreparedMixture, model: Seq2Seq) -> Mixed:
+    def examples(self, recipe: TextToTextRecipe, data: PreparedMixture, model: Seq2Seq) -> MixedDataset:
         batches = recipe.batches
         mixing, weights = recipe.data.mixing, recipe.data.weights
-        found = Mixed(data.train, batches, mixing, recipe.training.tokens_per_update, weights)
-        check_lengths(batches, model, found, every_one(data.validation, batches), recipe.model.kind)
+        found = MixedDataset(data.train, batches, mixing, recipe.training.tokens_per_update, weights)
+        check_lengths(batches, model, found, all_pairs_by_corpus(data.validation, batches), recipe.model.kind)
         if test := data.corpus.test:
             check_test_lengths(model, lambda: _read(recipe, test, data.tokenizer), read_alone=False)
         return found
 
-    def read(self, run: MixtureRun, part: Mixture) -> Mixed:
+    def examples_for_inference(self, run: MixtureRun, part: Mixture) -> MixedDataset:
         return _read(run.recipe, part, run.tokenizers[0])
 
-    def symptoms(self, run: MixtureRun, part: Mixture, rows: Int[np.ndarray, " examples"], meter: Meter) -> Symptoms:
-        return symptoms(run, part, rows, meter)
+    def diagnose(
+        self, run: MixtureRun, part: Mixture, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar
+    ) -> Diagnostics:
+        return symptoms(run, part, rows, progress_bar)
 
-    def introduce(self, course: MixtureCourse, say: Say) -> None:
-        tokenizer, examples = course.data.tokenizer, course.trainer.examples
-        say(f"{tokenizer.size:,} pieces ({tokenizer.kind})")
-        for name, part in course.data.corpus.validation.parts.items():
-            task = course.recipe.data.corpora[name]
+    def log_dataset_summary(self, train_context: MixtureCourse, print_fn: PrintFn) -> None:
+        tokenizer, examples = train_context.data.tokenizer, train_context.trainer.examples
+        print_fn(f"{tokenizer.size:,} pieces ({tokenizer.kind})")
+        for name, part in train_context.data.corpus.validation.parts.items():
+            task = train_context.recipe.data.corpora[name]
             if task.answers is None and task.objective == "pairs":
                 tokenization = choose_tokenization(part["target"], task.bleu_tokenizer)
                 if note := describe_tokenizer(tokenization.tokenizer, part["target"]):
-                    say(f"{name}: {note}")
-        for advice in self._unreachable(course):
-            say(advice)
-        if not isinstance(examples, Mixed):
+                    print_fn(f"{name}: {note}")
+        for advice in self._unreachable(train_context):
+            print_fn(advice)
+        if not isinstance(examples, MixedDataset):
             return
-        settings = course.recipe.data
-        say("\n".join(told(course.data.train, examples.sizes, settings.mixing, settings.weights)))
-        if examples.left_out:
-            limit = course.recipe.batches.max_length
-            say(f"{examples.left_out} training examples are longer than batches.max_length ({limit}): left out")
+        settings = train_context.recipe.data
+        print_fn(
+            "\n".join(describe_mixture(train_context.data.train, examples.sizes, settings.mixing, settings.weights))
+        )
+        if examples.num_skipped:
+            limit = train_context.recipe.batches.max_length
+            print_fn(f"{examples.num_skipped} training examples are longer than batches.max_length ({limit}): left out")
 
-    def _unreachable(self, course: MixtureCourse) -> Iterator[str]:
+    def _unreachable(self, train_context: MixtureCourse) -> Iterator[str]:
         """Warnings about references that are longer than decoding allows, for each task whose outputs are searched."""
-        data, recipe = course.data, course.recipe
+        data, recipe = train_context.data, train_context.recipe
         for split, part in data.corpus.parts().items():
             for name, each in part.parts.items() if split != "train" else ():
                 settings = recipe.data.corpora[name]
@@ -106,28 +112,33 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
                     continue
                 known = data.validation[name] if split == "validation" else None
                 lengths = known or in_pieces(each, settings, data.tokenizer, recipe.batches.max_length)[0]
-                if advice := unreachable_references(f"{name} {split}", lengths, course.model, recipe.decoding):
+                if advice := unreachable_references(f"{name} {split}", lengths, train_context.model, recipe.decoding):
                     yield advice
 
-    def begin(self, course: MixtureCourse, folder: Path, log: RunLog) -> None:
+    def on_train_start(self, train_context: MixtureCourse, folder: Path, log: RunLog) -> None:
         """Keeps what the training text held, for warnings."""
-        data, corpora = course.data, course.recipe.data.corpora
-        longest = max(longest_source(each, course.recipe.batches.max_length) for each in data.train.values())
+        data, corpora = train_context.data, train_context.recipe.data.corpora
+        longest = max(longest_source(each, train_context.recipe.batches.max_length) for each in data.train.values())
         texts = sources_of(corpora, data.corpus.train.parts)
-        seen = seen_in(texts, data.source_pieces(corpora), longest, data.tokenizer)
+        seen = measure_coverage(texts, data.source_pieces(corpora), longest, data.tokenizer)
         held = list(sources_of(corpora, data.corpus.validation.parts))
         seen.save(folder / TOKENIZER, held, data.tokenizer)
 
-    def validate(self, course: MixtureCourse, log: RunLog) -> Validation:
-        recipe, data, model, computer = course.recipe, course.data, course.model, course.trainer.computer
+    def validate(self, train_context: MixtureCourse, log: RunLog) -> Validation:
+        recipe, data, model, device_context = (
+            train_context.recipe,
+            train_context.data,
+            train_context.model,
+            train_context.trainer.device_context,
+        )
         decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
         now = recipe.model_copy(update={"decoding": decoding})
-        run = Loaded(Path(recipe.name), Path(recipe.name), now, model.eval(), data.tokenizers, computer)
+        run = LoadedModel(Path(recipe.name), Path(recipe.name), now, model.eval(), data.tokenizers, device_context)
         tasks, samples, found = [], [], {LOSS: self._loss_of(run, data.validation)}
         for name, part in data.corpus.validation.parts.items():
             loss = self._loss_of(run, {name: data.validation[name]})
             rows = part.select(range(min(recipe.validation.sentences or len(part), len(part))))
-            tasks.append(score := score_task(run, name, recipe.data.corpora[name], rows, silent, loss))
+            tasks.append(score := score_task(run, name, recipe.data.corpora[name], rows, no_progress_bar, loss))
             found |= {f"{name}/{LOSS}": loss, f"{name}/{score.metric}": score.value}
             samples += [
                 Sample(name + ": " + s, r, w)
@@ -135,39 +146,43 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
             ][:2]
         mean = mean_of(tasks)
         found |= {} if mean is None else {MEAN: mean}
-        log.validation(course.trainer.update, found, samples)
+        log.log_validation(train_context.trainer.update, found, samples)
         metric = recipe.validation.metric
         if metric in (LOSS, MEAN):
             score = -found[LOSS] if metric == LOSS else found[MEAN]
         else:
             chosen = next(each for each in tasks if each.task == metric)
             score = -chosen.value if chosen.percent is None else chosen.percent
-        return Validation(course.trainer.update, score, found[LOSS])
+        return Validation(train_context.trainer.update, score, found[LOSS])
 
-    def evaluate(self, run: MixtureRun, part: Mixture, scoring: Scoring, meter: Meter) -> TextToTextEvaluation:
+    def evaluate(
+        self, run: MixtureRun, part: Mixture, scoring: EvaluationOptions, progress_bar: ProgressBar
+    ) -> TextToTextEvaluation:
         recipe, lowercase, found = run.recipe, run.tokenizers[0].writes_lowercase, []
         for name, each in part.parts.items():
             settings = recipe.data.corpora[name]
             if scoring.tokenizer:
                 settings = settings.model_copy(update={"bleu_tokenizer": scoring.tokenizer})
-            pieces, _ = in_pieces(each, settings, run.tokenizers[0], recipe.batches.max_length)
-            loss = self._loss_of(run, {name: pieces})
-            found.append(with_intervals(score_task(run, name, settings, each, meter, loss), lowercase))
+            tokens, _ = in_pieces(each, settings, run.tokenizers[0], recipe.batches.max_length)
+            loss = self._loss_of(run, {name: tokens})
+            found.append(with_intervals(score_task(run, name, settings, each, progress_bar, loss), lowercase))
         beam, mean = recipe.decoding.beam, mean_of(found)
         return TextToTextEvaluation(str(run.path), run.checkpoint.name, scoring.name, beam, lowercase, mean, found)
 
-    def inspect(self, run: MixtureRun, focus: Focus) -> Inspection:
+    def inspect(self, run: MixtureRun, focus: InspectionRequest) -> Inspection:
         return insides(run, focus)
 
-    def _loss_of(self, run: MixtureRun, pieces: Mapping[str, PairsOfPieces]) -> float:
+    def _loss_of(self, run: MixtureRun, tokens: Mapping[str, TokenizedPairSource]) -> float:
         """Without smoothing, in nats for each target piece."""
-        return trainer.mean_loss(run.model, every_one(pieces, run.recipe.batches), sequence_loss(0.0), run.computer)
+        return trainer.mean_loss(
+            run.model, all_pairs_by_corpus(tokens, run.recipe.batches), sequence_loss(0.0), run.device_context
+        )
 
 
-def _read(recipe: TextToTextRecipe, part: Mixture, tokenizer: Tokenizer) -> Mixed:
+def _read(recipe: TextToTextRecipe, part: Mixture, tokenizer: Tokenizer) -> MixedDataset:
     longest, corpora = recipe.batches.max_length, recipe.data.corpora
-    pieces = {name: in_pieces(each, corpora[name], tokenizer, longest)[0] for name, each in part.parts.items()}
-    return every_one(pieces, recipe.batches)
+    tokens = {name: in_pieces(each, corpora[name], tokenizer, longest)[0] for name, each in part.parts.items()}
+    return all_pairs_by_corpus(tokens, recipe.batches)
 
 
-TASK = TextToText()
+TASK = TextToTextTask()

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from s2s.decoding.translator import LONGEST_SOURCE, one_line
+from s2s.decoding.generate import MAX_SOURCE_LENGTH, one_line
 from s2s.errors import Refuse, UserError
-from s2s.interpretability.seq2seq import check_fits
-from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import TOKENIZER, Loaded
-from s2s.tasks.lines import Seen, Tell, TooLong, count_sentences, translated
-from s2s.tasks.seq2seq import translator_of
+from s2s.inspection.seq2seq import check_fits
+from s2s.models.base import Seq2Seq
+from s2s.tasks.base import TOKENIZER, LoadedModel
+from s2s.tasks.line_translation import ReportFn, TooLong, VocabularyCoverage, count_sentences, translate_lines
+from s2s.tasks.seq2seq import build_translator
 from s2s.tasks.text_to_text.answers import best_first, log_probabilities
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 
@@ -49,13 +49,13 @@ def check_chosen(answers: Sequence[str], nbest: int, searching: Sequence[str]) -
         raise UserError(what, remedy=f"ask for 1 to {len(answers)}")
 
 
-def written(
-    run: Loaded[TextToTextRecipe, Seq2Seq],
+def generate_answers(
+    run: LoadedModel[TextToTextRecipe, Seq2Seq],
     name: str | None,
     chunks: Iterable[list[str]],
     nbest: int,
     at_once: bool,
-    tell: Tell,
+    tell: ReportFn,
     refuse: Refuse,
 ) -> Iterator[str]:
     """What a model writes for each line as one of its tasks, in order; of a task with answers, one of them.
@@ -65,9 +65,9 @@ def written(
     With more than one best, answers come as `line number TAB log probability TAB answer`, as translations do with their
     scores.
     """
-    task, seen = task_named(run.recipe, name), Seen.load(run.checkpoint / TOKENIZER)
+    task, seen = task_named(run.recipe, name), VocabularyCoverage.load(run.checkpoint / TOKENIZER)
     if task.answers is None:
-        yield from translated(translator_of(run, nbest), seen, chunks, at_once, tell, task.prefix, refuse)
+        yield from translate_lines(build_translator(run, nbest), seen, chunks, at_once, tell, task.prefix, refuse)
         return
     number, tokenizer = 0, run.tokenizers[0]
     too_long = TooLong(seen.longest if seen else None, tell, at_once, sentences=seen.sentences if seen else None)
@@ -75,7 +75,7 @@ def written(
         filled = {place: task.prefix + text for place, text in enumerate(chunk) if text.strip()}
         for place, text in list(filled.items()):
             try:
-                check_fits(run.model, tokenizer.encode(text), (), LONGEST_SOURCE)
+                check_fits(run.model, tokenizer.encode(text), (), MAX_SOURCE_LENGTH)
             except UserError as error:
                 refuse(number + place, error)
                 del filled[place]

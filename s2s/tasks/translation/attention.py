@@ -12,17 +12,17 @@ from torch import Tensor
 from s2s.data.batches import collate
 from s2s.data.pairs import with_prefix
 from s2s.data.tokenizers import EOS, Tokenizer
-from s2s.decoding.translator import LONGEST_SOURCE
+from s2s.decoding.generate import MAX_SOURCE_LENGTH
 from s2s.errors import Refuse, UserError
-from s2s.interpretability.alignment import links, pharaoh
-from s2s.interpretability.inspection import AttentionMaps
-from s2s.interpretability.seq2seq import check_fits
-from s2s.interpretability.words import Word, words_of
-from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import Loaded
-from s2s.tasks.lines import refuse_later
-from s2s.tasks.seq2seq import written_by
-from s2s.tasks.translation.evaluation import translator_of
+from s2s.inspection.alignment import links, pharaoh
+from s2s.inspection.inspection import AttentionMaps
+from s2s.inspection.seq2seq import check_fits
+from s2s.inspection.words import Word, words_of
+from s2s.models.base import Seq2Seq
+from s2s.tasks.base import LoadedModel
+from s2s.tasks.line_translation import refuse_later
+from s2s.tasks.seq2seq import translate_texts
+from s2s.tasks.translation.evaluation import build_translator
 from s2s.tasks.translation.recipe import Recipe
 
 
@@ -36,17 +36,17 @@ def weights_between(
         return model.decoder.attention_weights(memory, batch.target_in)[0]
 
 
-def attention_between(run: Loaded[Any, Seq2Seq], source: list[int], target: list[int]) -> AttentionMaps:
+def attention_between(run: LoadedModel[Any, Seq2Seq], source: list[int], target: list[int]) -> AttentionMaps:
     """Where a trained model looks, in each layer and head, while it writes the pieces of a target; no layers without
     attention.
     """
-    weights = weights_between(run.model, source, target, run.computer.device).cpu().double().numpy()
-    rows, columns = run.tokenizers[-1].pieces([*target, EOS]), run.tokenizers[0].pieces([*source, EOS])
+    weights = weights_between(run.model, source, target, run.device_context.device).cpu().double().numpy()
+    rows, columns = run.tokenizers[-1].tokens([*target, EOS]), run.tokenizers[0].tokens([*source, EOS])
     return AttentionMaps("cross", weights, rows, columns)
 
 
-def aligned(
-    run: Loaded[Recipe, Seq2Seq],
+def align_lines(
+    run: LoadedModel[Recipe, Seq2Seq],
     chunks: Iterable[list[str]],
     refuse: Refuse,
     targets: Iterable[str] | None = None,
@@ -60,33 +60,33 @@ def aligned(
     Raises:
         UserError: the model has no attention or no such layer, or targets are not as many as lines.
     """
-    source, into, translator = run.tokenizers[0], run.tokenizers[-1], translator_of(run)
+    source, into, translator = run.tokenizers[0], run.tokenizers[-1], build_translator(run)
     prefix = run.recipe.data.prefix
     given, before = iter(targets) if targets is not None else None, 0
     for chunk in chunks:
         later, before = partial(refuse_later, refuse, before), before + len(chunk)
         lines = [with_prefix(prefix, line) for line in chunk]
         if given is None:
-            written = written_by(translator, lines, later)
+            written = translate_texts(translator, lines, later)
         else:
             texts = list(islice(given, len(lines)))
             if len(texts) < len(lines):
                 raise _unequal()
             written = into.encode_batch(texts)
-        for row, (line, read, pieces) in enumerate(zip(chunk, source.encode_batch(lines), written, strict=True)):
-            if not read or not pieces:
+        for row, (line, read, tokens) in enumerate(zip(chunk, source.encode_batch(lines), written, strict=True)):
+            if not read or not tokens:
                 yield ""
                 continue
             try:
-                check_fits(run.model, read, pieces, LONGEST_SOURCE)
+                check_fits(run.model, read, tokens, MAX_SOURCE_LENGTH)
             except UserError as error:
                 later(row, error)
                 yield ""
                 continue
-            weights = weights_between(run.model, read, pieces, run.computer.device)
+            weights = weights_between(run.model, read, tokens, run.device_context.device)
             _check_layer(run, len(weights), layer)
             looked = weights[layer].mean(dim=0).cpu().double().numpy()
-            words = after_prefix(source, words_of(source, read, True), line), words_of(into, pieces, True)
+            words = after_prefix(source, words_of(source, read, True), line), words_of(into, tokens, True)
             yield pharaoh(links(looked, *words))
     if given is not None and next(given, None) is not None:
         raise _unequal()
@@ -100,7 +100,7 @@ def after_prefix(tokenizer: Tokenizer, words: list[Word], line: str) -> list[Wor
     return words[len(words) - len(words_of(tokenizer, tokenizer.encode(line), True)) :]
 
 
-def _check_layer(run: Loaded[Recipe, Seq2Seq], layers: int, layer: int) -> None:
+def _check_layer(run: LoadedModel[Recipe, Seq2Seq], layers: int, layer: int) -> None:
     if not layers:
         raise UserError(
             f"a model of kind {run.recipe.model.kind} has no attention", where=str(run.path), remedy="name another run"

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from s2s.data.filters import Ledger, filter_training
+from s2s.data.filters import FilterReport, filter_training
 from s2s.data.pairs import PairSource, pairs, prefixed, without_prefix
 from s2s.data.sources import Corpus
 from s2s.errors import UserError
@@ -28,14 +28,14 @@ class TranslationSource(PairSource):
         return found and prefixed(found, self.settings.prefix)
 
 
-def filtered(data: DataSettings, train: "datasets.Dataset") -> tuple["datasets.Dataset", Ledger]:
+def filtered(data: DataSettings, train: "datasets.Dataset") -> tuple["datasets.Dataset", FilterReport]:
     """The pairs that are learned from, and what filters dropped: they look at pairs without the recipe's prefix."""
     kept, ledger = filter_training(without_prefix(train, data.prefix), data.filters)
     return prefixed(kept, data.prefix), ledger
 
 
 @dataclass(frozen=True)
-class Further:
+class ExtraCorpus:
     """A further corpus, and what was left out of it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Further:
 
     read: "datasets.Dataset"
     kept: "datasets.Dataset"
-    ledger: Ledger
+    ledger: FilterReport
     held_out: int
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Further:
         return f"{self.ledger}{left}"
 
 
-def further(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -> dict[str, Further]:
+def read_extra_corpora(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -> dict[str, ExtraCorpus]:
     """The further corpora that a recipe names; the corpus has the validation and the test set.
 
     Raises:
@@ -72,7 +72,7 @@ def further(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -> dict[str,
     return found
 
 
-def _further(settings: FurtherPairs, held: set[str]) -> Further:
+def _further(settings: FurtherPairs, held: set[str]) -> ExtraCorpus:
     read = PairSource(settings).part("train")
     if read is None:
         raise UserError("data.train is needed", remedy="name a file or a split")
@@ -82,7 +82,7 @@ def _further(settings: FurtherPairs, held: set[str]) -> Further:
         raise UserError("no training pair is left of it", remedy="loosen its filters, or mend its files")
     held_out = len(kept) - len(rows)
     kept = kept.select(rows) if held_out else kept
-    return Further(read, prefixed(kept, settings.prefix), ledger, held_out)
+    return ExtraCorpus(read, prefixed(kept, settings.prefix), ledger, held_out)
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def _of(corpus: str) -> Iterator[None]:
         raise UserError(f"{error.what} (data.more.{corpus})", error.where, error.remedy) from None
 
 
-def together(own: "datasets.Dataset", others: Mapping[str, Further]) -> "datasets.Dataset":
+def combine_corpora(own: "datasets.Dataset", others: Mapping[str, ExtraCorpus]) -> "datasets.Dataset":
     """All pairs that are learned from, corpus after corpus; columns beside the texts are left out."""
     from datasets import concatenate_datasets
 
@@ -102,7 +102,7 @@ def together(own: "datasets.Dataset", others: Mapping[str, Further]) -> "dataset
     return concatenate_datasets([part.select_columns(["source", "target"]) for part in parts])
 
 
-def marks(data: DataSettings) -> list[str]:
+def prefix_tokens(data: DataSettings) -> list[str]:
     """The words of prefixes that are a piece each, such as `<2de>`."""
     words = " ".join(each.prefix for each in (data, *data.more.values())).split()
     return [word for word in dict.fromkeys(words) if word.startswith("<") and word.endswith(">")]

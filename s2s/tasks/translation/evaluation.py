@@ -8,18 +8,18 @@ from typing import Self
 
 from s2s.data.pairs import with_prefix
 from s2s.data.text_files import line_rows
-from s2s.decoding.translator import LengthLimited, length_limited
+from s2s.decoding.generate import LengthLimited, length_limited
 from s2s.errors import UserError
 from s2s.evaluation.metrics import Bucket, References, Score, by_source_length, score_lines, scores, word_accuracy
 from s2s.evaluation.significance import Comparison, compare
 from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
-from s2s.models.contract import Seq2Seq
+from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
+from s2s.tasks.base import Evaluation, EvaluationOptions, LoadedModel
 from s2s.tasks.comparable import check_case, check_comparable, check_tokenizers
-from s2s.tasks.contract import Evaluation, Loaded, Scoring
-from s2s.tasks.seq2seq import translator_of
+from s2s.tasks.seq2seq import build_translator
 from s2s.tasks.translation.recipe import Recipe
-from s2s.training.progress import Meter
+from s2s.training.progress import ProgressBar
 
 _SAMPLES = 3
 
@@ -66,7 +66,7 @@ class TranslationEvaluation(Evaluation):
             lines.append("  BLEU by source length: " + " · ".join(map(str, self.buckets)))
         return "\n".join([*lines, *self.notes()])
 
-    def main_scores(self) -> dict[str, float]:
+    def headline_metrics(self) -> dict[str, float]:
         return {name: s.value for name, s in self.scores.items()}
 
     def samples(self) -> list[tuple[str, str]]:
@@ -96,16 +96,16 @@ class TranslationEvaluation(Evaluation):
 
 
 def evaluate_pairs(
-    run: Loaded[Recipe, Seq2Seq],
+    run: LoadedModel[Recipe, Seq2Seq],
     sources: list[str],
     references: list[str] | list[list[str]],
-    scoring: Scoring,
-    meter: Meter,
+    scoring: EvaluationOptions,
+    progress_bar: ProgressBar,
 ) -> TranslationEvaluation:
     """Translates sources, each after the run's prefix, and scores the translations on the untouched references."""
-    with meter("translating", len(sources)) as advance:
+    with progress_bar("translating", len(sources)) as advance:
         asked = [with_prefix(run.recipe.data.prefix, source) for source in sources]
-        translator = translator_of(run)
+        translator = build_translator(run)
         written = list(translator.translate(asked, advance))
     translations = [each.text for each in written]
     own_case = run.tokenizers[-1].writes_lowercase
@@ -154,7 +154,7 @@ def score_files(
     lowercase: bool,
     names: Sequence[str],
     tokenizer: BleuTokenizer = "auto",
-    say: Callable[[str], object] = lambda _: None,
+    print_fn: Callable[[str], object] = lambda _: None,
 ) -> tuple[list[FileScores], list[Comparison]]:
     """Scores files of translations, line by line, by the named metrics, and tests each against the first.
 
@@ -164,7 +164,7 @@ def score_files(
         lowercase: Score without regard to case.
         names: Metrics, as in `s2s.evaluation.metrics.NAMES`.
         tokenizer: sacreBLEU's, of BLEU and TER.
-        say: Prints a line, about the tokenizer where it is not `13a`.
+        print_fn: Prints a line, about the tokenizer where it is not `13a`.
 
     Raises:
         UserError: A file cannot be read, has no lines, or not as many as the others; or the tokenizer needs what is
@@ -180,7 +180,7 @@ def score_files(
     texts: References = wanted if len(references) > 1 else [each for (each,) in wanted]
     tokenization = choose_tokenization(texts, tokenizer)
     if note := describe_tokenizer(tokenization.tokenizer, texts):
-        say(note)
+        print_fn(note)
     paths = [str(path) for path in references]
     found = [
         FileScores(

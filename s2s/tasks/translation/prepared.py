@@ -6,17 +6,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from s2s.data.encoding import Encoded, encode_corpus
-from s2s.data.filters import Ledger
+from s2s.data.filters import FilterReport
 from s2s.data.missing_values import missing_text_lines
 from s2s.data.pairs import pairs
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words, unit_name
 from s2s.data.sources import Corpus, digest_of_arrays
+from s2s.data.tokenized import TokenizedDataset, encode_corpus
 from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.data.tokenizers import train as train_tokenizer
 from s2s.errors import UserError
 from s2s.tasks.seq2seq import check_prefixes
-from s2s.tasks.translation.data import OWN, TranslationSource, filtered, further, marks, together
+from s2s.tasks.translation.data import (
+    OWN,
+    TranslationSource,
+    combine_corpora,
+    filtered,
+    prefix_tokens,
+    read_extra_corpora,
+)
 from s2s.tasks.translation.recipe import DataSettings, Recipe
 
 if TYPE_CHECKING:
@@ -26,7 +33,7 @@ _Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedTranslation:
     """Everything about the data that training needs: the filtered and joined corpus as text, and as pieces.
 
     Source and target have the same tokenizer where they share one vocabulary. Of several corpora, all training pairs
@@ -36,8 +43,8 @@ class Prepared:
     corpus: Corpus["datasets.Dataset"]
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
-    train: Encoded
-    validation: Encoded
+    train: TokenizedDataset
+    validation: TokenizedDataset
     sizes: dict[str, int]
 
     @property
@@ -56,8 +63,8 @@ class Prepared:
 
 
 def prepare(
-    recipe: Recipe, tokenizers: tuple[Tokenizer, Tokenizer | None] | None, say: Callable[[str], None]
-) -> Prepared:
+    recipe: Recipe, tokenizers: tuple[Tokenizer, Tokenizer | None] | None, print_fn: Callable[[str], None]
+) -> PreparedTranslation:
     """Loads, filters, joins and encodes the corpus.
 
     The tokenizers are those of a run that continues, or the source's of the run that the encoder comes from and none
@@ -66,27 +73,29 @@ def prepare(
     data = recipe.data
     corpus = TranslationSource(data).load()
     kept, ledger = filtered(data, corpus.train)
-    say(str(ledger))
+    print_fn(str(ledger))
     if not len(kept):
         raise _none_left(ledger)
-    others = further(data, corpus)
+    others = read_extra_corpora(data, corpus)
     for name, each in others.items():
-        say(f"data.more.{name}: {each}")
+        print_fn(f"data.more.{name}: {each}")
     sizes = {OWN: len(kept), **{name: len(each.kept) for name, each in others.items()}}
-    kept = together(kept, others) if others else kept
+    kept = combine_corpora(kept, others) if others else kept
     for line in missing_text_lines(pairs(kept), "training pairs"):
-        say(line)
-    source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer, marks(data))
+        print_fn(line)
+    source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer, prefix_tokens(data))
     check_prefixes({"data": data.prefix} | {f"data.more.{n}": each.prefix for n, each in data.more.items()}, source)
     target = target or train_tokenizer(kept["target"], recipe.tokenizer.of("target"), "target")
-    examples = joined(kept, data)
+    examples = join_short_pairs(kept, data)
     if data.join > 1:
-        say(told(examples, len(kept)))
+        print_fn(dataset_summary(examples, len(kept)))
     train, validation = (encode_corpus(part, source, target) for part in (examples, corpus.validation))
-    return Prepared(Corpus(examples, corpus.validation, corpus.test), source, target, train, validation, sizes)
+    return PreparedTranslation(
+        Corpus(examples, corpus.validation, corpus.test), source, target, train, validation, sizes
+    )
 
 
-def _none_left(ledger: Ledger) -> UserError:
+def _none_left(ledger: FilterReport) -> UserError:
     counts = ", ".join(f"{rule}: {count:,}" for rule, count in ledger.dropped.items() if count)
     blank = not any(count for rule, count in ledger.dropped.items() if not rule.startswith("empty"))
     where, remedy = (
@@ -95,7 +104,7 @@ def _none_left(ledger: Ledger) -> UserError:
     return UserError(f"no training pair is left ({counts})", where=where, remedy=remedy)
 
 
-def joined(dataset: "datasets.Dataset", settings: DataSettings) -> "datasets.Dataset":
+def join_short_pairs(dataset: "datasets.Dataset", settings: DataSettings) -> "datasets.Dataset":
     """Examples of 1 to `settings.join` pairs that follow each other; a space stands between sentences.
 
     No space stands between sentences of Chinese or Japanese. Each number is as likely, but joining ends before a side
@@ -131,7 +140,7 @@ def _groups(rows: Iterable[_Pair], settings: DataSettings, generator: np.random.
         yield group
 
 
-def told(examples: "datasets.Dataset", before: int) -> str:
+def dataset_summary(examples: "datasets.Dataset", before: int) -> str:
     """How many examples were made of so many pairs, and how long their sources are."""
     unspaced = is_unspaced(source for source, _ in pairs(examples))
     words = [len(split_words(source, unspaced)) for source, _ in pairs(examples)]

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.batches import Pairs, every_pair
-from s2s.data.encoding import Encoded, encode_corpus
-from s2s.data.mixing import FixedPairs, Mixed, told
-from s2s.data.pair_inspection import unreachable
+from s2s.data.batches import ParallelDataset, all_pairs_in_order
+from s2s.data.mixing import FixedPairs, MixedDataset, describe_mixture
+from s2s.data.pair_check import unreachable
 from s2s.data.pairs import pairs, without_prefix
+from s2s.data.tokenized import TokenizedDataset, encode_corpus
 from s2s.data.tokenizers import Tokenizer
-from s2s.decoding.translator import Translator, collapse
+from s2s.decoding.generate import TextTranslator, describe_collapse
 from s2s.errors import UserError
 from s2s.evaluation.metrics import LOWER_IS_BETTER, exact_share, score
-from s2s.evaluation.signs import Symptoms
+from s2s.evaluation.signs import Diagnostics
 from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
-from s2s.interpretability.figure import attention_picture
-from s2s.interpretability.inspection import Focus, Inspection
-from s2s.interpretability.seq2seq import inspection_of
-from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring
-from s2s.tasks.lines import seen_in
+from s2s.inspection.figure import attention_picture
+from s2s.inspection.inspection import Inspection, InspectionRequest
+from s2s.inspection.seq2seq import inspection_of
+from s2s.models.base import Seq2Seq
+from s2s.tasks.base import TOKENIZER, EvaluationOptions, LoadedModel, PrintFn, TrainContext
+from s2s.tasks.line_translation import measure_coverage
 from s2s.tasks.seq2seq import (
     build_model,
     check_lengths,
@@ -38,18 +38,18 @@ from s2s.tasks.seq2seq import (
     unreachable_references,
 )
 from s2s.tasks.symptoms import pair_symptoms
+from s2s.tasks.text_generation import TextGenerationTask
 from s2s.tasks.translation.attention import weights_between
 from s2s.tasks.translation.data import TranslationSource
 from s2s.tasks.translation.evaluation import TranslationEvaluation, evaluate_pairs
-from s2s.tasks.translation.prepared import Prepared, prepare
+from s2s.tasks.translation.prepared import PreparedTranslation, prepare
 from s2s.tasks.translation.recipe import Recipe
-from s2s.tasks.writing import WritingTask
-from s2s.training import drawing
-from s2s.training.devices import choose
-from s2s.training.divergence import astray
+from s2s.training import figures
+from s2s.training.device import select_device
+from s2s.training.divergence import is_diverged
 from s2s.training.logger import RunLog, Sample
 from s2s.training.precision import check_precision
-from s2s.training.progress import Meter
+from s2s.training.progress import ProgressBar
 from s2s.training.validation import Validation
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ if TYPE_CHECKING:
 _SAMPLES = 5
 _DRAWN_PIECES = 40
 
-TranslationRun = Loaded[Recipe, Seq2Seq]
-TranslationCourse = Course[Recipe, Prepared, Seq2Seq]
+TranslationRun = LoadedModel[Recipe, Seq2Seq]
+TranslationCourse = TrainContext[Recipe, PreparedTranslation, Seq2Seq]
 
 
-class Translation(WritingTask[Recipe, Prepared]):
+class TranslationTask(TextGenerationTask[Recipe, PreparedTranslation]):
     """Sources in, targets out."""
 
     def source(self, recipe: Recipe) -> TranslationSource:
@@ -84,106 +84,106 @@ class Translation(WritingTask[Recipe, Prepared]):
                 remedy="set model.tie: target, or leave it out",
             )
 
-    def prepare(self, recipe: Recipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> Prepared:
+    def prepare(self, recipe: Recipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> PreparedTranslation:
         if not tokenizers:
-            return prepare(recipe, None, say)
+            return prepare(recipe, None, print_fn)
         # of the run that the encoder comes from, there is one: the target's own is made
         source, *others = tokenizers
         target = source if recipe.tokenizer.shared else others[0] if others else None
-        return prepare(recipe, (source, target), say)
+        return prepare(recipe, (source, target), print_fn)
 
     def build(self, recipe: Recipe, tokenizers: Sequence[Tokenizer]) -> Seq2Seq:
         return build_model(recipe, tokenizers[0].size, tokenizers[-1].size)
 
-    def examples(self, recipe: Recipe, data: Prepared, model: Seq2Seq) -> Pairs | Mixed:
+    def examples(self, recipe: Recipe, data: PreparedTranslation, model: Seq2Seq) -> ParallelDataset | MixedDataset:
         check_lengths(recipe.batches, model, data.train, data.validation, recipe.model.kind)
         if test := data.corpus.test:
             cut = data.source_tokenizer, data.target_tokenizer
             check_test_lengths(model, lambda: encode_corpus(test, *cut))
         settings, wanted = recipe.data, recipe.training.tokens_per_update
         if settings.evenly:
-            return Pairs(data.train, recipe.batches, wanted)
+            return ParallelDataset(data.train, recipe.batches, wanted)
         ends = itertools.pairwise(itertools.accumulate(data.sizes.values(), initial=0))
         corpora = {name: FixedPairs(data.train, *span) for name, span in zip(data.sizes, ends, strict=True)}
-        return Mixed(corpora, recipe.batches, settings.mixing, wanted, settings.weights)
+        return MixedDataset(corpora, recipe.batches, settings.mixing, wanted, settings.weights)
 
-    def read(self, run: TranslationRun, part: "datasets.Dataset") -> Pairs:
-        return every_pair(encode_corpus(part, run.tokenizers[0], run.tokenizers[-1]), run.recipe.batches)
+    def examples_for_inference(self, run: TranslationRun, part: "datasets.Dataset") -> ParallelDataset:
+        return all_pairs_in_order(encode_corpus(part, run.tokenizers[0], run.tokenizers[-1]), run.recipe.batches)
 
-    def symptoms(
-        self, run: TranslationRun, part: "datasets.Dataset", rows: Int[np.ndarray, " pairs"], meter: Meter
-    ) -> Symptoms:
+    def diagnose(
+        self, run: TranslationRun, part: "datasets.Dataset", rows: Int[np.ndarray, " pairs"], progress_bar: ProgressBar
+    ) -> Diagnostics:
         # a split's sources have the prefix
         prefix = run.recipe.data.prefix
         places, tokenizer = [f"line {row + 1}" for row in rows], run.recipe.validation.bleu_tokenizer
-        return pair_symptoms(run, without_prefix(part, prefix), places, meter, prefix, tokenizer)
+        return pair_symptoms(run, without_prefix(part, prefix), places, progress_bar, prefix, tokenizer)
 
-    def introduce(self, course: TranslationCourse, say: Say) -> None:
-        source, target = course.data.source_tokenizer, course.data.target_tokenizer
+    def log_dataset_summary(self, train_context: TranslationCourse, print_fn: PrintFn) -> None:
+        source, target = train_context.data.source_tokenizer, train_context.data.target_tokenizer
         of_source = "" if source is target else f"{source.size:,} source pieces ({source.kind}), "
-        say(f"{of_source}{target.size:,} {f'target pieces ({target.kind})' if of_source else 'pieces'}")
-        for name, part in course.data.corpus.parts().items():
+        print_fn(f"{of_source}{target.size:,} {f'target pieces ({target.kind})' if of_source else 'pieces'}")
+        for name, part in train_context.data.corpus.parts().items():
             if name != "train" and (advice := unreachable(part, name, target.normalization)):
-                say(advice)
+                print_fn(advice)
             # encoded once: `datasets` keeps the tokens of a corpus on disk
-            if name != "train" and (advice := self._unreachable(course, name, part)):
-                say(advice)
-        references = course.data.corpus.validation["target"]
-        tokenization = choose_tokenization(references, course.recipe.validation.bleu_tokenizer)
+            if name != "train" and (advice := self._unreachable(train_context, name, part)):
+                print_fn(advice)
+        references = train_context.data.corpus.validation["target"]
+        tokenization = choose_tokenization(references, train_context.recipe.validation.bleu_tokenizer)
         if note := describe_tokenizer(tokenization.tokenizer, references):
-            say(note)
-        examples, settings = course.trainer.examples, course.recipe.data
+            print_fn(note)
+        examples, settings = train_context.trainer.examples, train_context.recipe.data
         if settings.more:
-            sizes = examples.sizes if isinstance(examples, Mixed) else list(course.data.sizes.values())
-            say("\n".join(told(course.data.sizes, sizes, settings.mixing, settings.weights)))
-        if left_out := course.trainer.examples.left_out:
-            limit = course.recipe.batches.max_length
-            say(f"{left_out} training pairs are longer than batches.max_length ({limit}): left out")
+            sizes = examples.sizes if isinstance(examples, MixedDataset) else list(train_context.data.sizes.values())
+            print_fn("\n".join(describe_mixture(train_context.data.sizes, sizes, settings.mixing, settings.weights)))
+        if left_out := train_context.trainer.examples.num_skipped:
+            limit = train_context.recipe.batches.max_length
+            print_fn(f"{left_out} training pairs are longer than batches.max_length ({limit}): left out")
 
-    def _unreachable(self, course: TranslationCourse, name: str, part: "datasets.Dataset") -> str | None:
-        data = course.data
+    def _unreachable(self, train_context: TranslationCourse, name: str, part: "datasets.Dataset") -> str | None:
+        data = train_context.data
         known = name == "validation"
         encoded = data.validation if known else encode_corpus(part, data.source_tokenizer, data.target_tokenizer)
-        return unreachable_references(name, encoded, course.model, course.recipe.decoding)
+        return unreachable_references(name, encoded, train_context.model, train_context.recipe.decoding)
 
-    def begin(self, course: TranslationCourse, folder: Path, log: RunLog) -> None:
+    def on_train_start(self, train_context: TranslationCourse, folder: Path, log: RunLog) -> None:
         """Keeps what the training text held, for warnings; draws nothing: `s2s data check` shows a corpus."""
-        corpus, cut = course.data.corpus, course.data.source_tokenizer
+        corpus, cut = train_context.data.corpus, train_context.data.source_tokenizer
         texts = (source for source, _ in pairs(corpus.train))
-        longest = longest_source(course.data.train, course.recipe.batches.max_length)
-        found = seen_in(texts, course.data.train.source_pieces(), longest, cut)
+        longest = longest_source(train_context.data.train, train_context.recipe.batches.max_length)
+        found = measure_coverage(texts, train_context.data.train.source_token_ids(), longest, cut)
         found.save(folder / TOKENIZER, corpus.validation["source"], cut)
 
-    def validate(self, course: TranslationCourse, log: RunLog) -> Validation:
-        recipe, data, update = course.recipe, course.data, course.trainer.update
-        loss = mean_loss(course.model, data.validation, recipe.batches, course.trainer.computer)
+    def validate(self, train_context: TranslationCourse, log: RunLog) -> Validation:
+        recipe, data, update = train_context.recipe, train_context.data, train_context.trainer.update
+        loss = mean_loss(train_context.model, data.validation, recipe.batches, train_context.trainer.device_context)
         rows = data.corpus.validation
         rows = rows.select(range(min(recipe.validation.sentences or len(rows), len(rows))))
         decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
-        translator = Translator(course.model, data.source_tokenizer, data.target_tokenizer, decoding)
+        translator = TextTranslator(train_context.model, data.source_tokenizer, data.target_tokenizer, decoding)
         sources, references = list(rows["source"]), list(rows["target"])
-        ranks = course.trainer.computer.ranks
-        translations = ranks.shared(lambda part: [t.text for t in translator.translate(part)], sources)
+        distributed = train_context.trainer.device_context.distributed
+        translations = distributed.map_sharded(lambda part: [t.text for t in translator.translate(part)], sources)
         tokenization = choose_tokenization(references, recipe.validation.bleu_tokenizer)
         lowercase = data.target_tokenizer.writes_lowercase
         found = {"loss": loss, **score(translations, references, lowercase, tokenization=tokenization)}
         samples = [Sample(*row) for row in zip(sources, references, translations, strict=True)]
-        log.validation(update, found, samples[:_SAMPLES])
-        _picture_attention(course, log)
-        if advice := collapse(sources, translations, references):
-            log.say(advice)
+        log.log_validation(update, found, samples[:_SAMPLES])
+        _picture_attention(train_context, log)
+        if advice := describe_collapse(sources, translations, references):
+            log.info(advice)
         metric = recipe.validation.metric
         return Validation(update, -found[metric] if metric in LOWER_IS_BETTER else found[metric], loss)
 
     def evaluate(
-        self, run: TranslationRun, part: "datasets.Dataset", scoring: Scoring, meter: Meter
+        self, run: TranslationRun, part: "datasets.Dataset", scoring: EvaluationOptions, progress_bar: ProgressBar
     ) -> TranslationEvaluation:
         # those of a split have the prefix, those that are given are as they were written
         part = part if scoring.given else without_prefix(part, run.recipe.data.prefix)
         references = part["references"] if "references" in part.column_names else part["target"]
-        return evaluate_pairs(run, list(part["source"]), list(references), scoring, meter)
+        return evaluate_pairs(run, list(part["source"]), list(references), scoring, progress_bar)
 
-    def inspect(self, run: TranslationRun, focus: Focus) -> Inspection:
+    def inspect(self, run: TranslationRun, focus: InspectionRequest) -> Inspection:
         """Where it looks while it writes its own translation, or the one that the focus has."""
         # an example of a split has the prefix
         texts = [run.recipe.data.prefix + text for text in focus.inputs] or [str(focus.example["source"][0])]
@@ -191,30 +191,32 @@ class Translation(WritingTask[Recipe, Prepared]):
         return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, *inspection_of(run.model, pairs, focus))
 
 
-TASK = Translation()
+TASK = TranslationTask()
 
 
-def _picture_attention(course: TranslationCourse, log: RunLog) -> None:
-    data, update = course.data, course.trainer.update
+def _picture_attention(train_context: TranslationCourse, log: RunLog) -> None:
+    data, update = train_context.data, train_context.trainer.update
     lengths = np.maximum(data.validation.source_lengths, data.validation.target_lengths)
     # a picture grows with both sides, and nobody reads hundreds of pieces
     short = np.flatnonzero(lengths <= _DRAWN_PIECES)
     if not len(short):
         return
     source, target = data.validation.pair(int(short[0]))
-    weights = weights_between(course.model, source, target, course.trainer.computer.device)
+    weights = weights_between(train_context.model, source, target, train_context.trainer.device_context.device)
     if len(weights):
-        pieces = [*data.source_tokenizer.pieces(source), "</s>"], [*data.target_tokenizer.pieces(target), "</s>"]
-        title = f"{course.recipe.name}, update {update}: attention of the last layer"
-        log.picture("attention/last_layer", drawing.png(attention_picture(weights[-1], *pieces, title)), update)
+        tokens = [*data.source_tokenizer.tokens(source), "</s>"], [*data.target_tokenizer.tokens(target), "</s>"]
+        title = f"{train_context.recipe.name}, update {update}: attention of the last layer"
+        log.add_figure(
+            "attention/last_layer", figures.render_png(attention_picture(weights[-1], *tokens, title)), update
+        )
 
 
 _PAIRS = 16
 _UPDATES = 800
-_BY_HEART = 90  # per cent of translations; one of 16 may go wrong
+_OVERFIT_SHARE = 90  # per cent of translations; one of 16 may go wrong
 
 
-def overfit(recipe: Recipe, say: Callable[[str], None]) -> None:
+def overfit(recipe: Recipe, print_fn: Callable[[str], None]) -> None:
     """Trains on the same 16 pairs of middling length, again and again, until they are known by heart.
 
     Everything is as the recipe says, but for label smoothing, averaging and the schedule after its warm-up, which would
@@ -224,9 +226,11 @@ def overfit(recipe: Recipe, say: Callable[[str], None]) -> None:
         UserError: the pairs were not learned: model, rate or data do not fit together.
     """
     TASK.check(recipe)
-    computer = choose(recipe.device)
-    prepared = prepare(recipe, None, say)
-    model = build_model(recipe, prepared.source_tokenizer.size, prepared.target_tokenizer.size).to(computer.device)
+    device_context = select_device(recipe.device)
+    prepared = prepare(recipe, None, print_fn)
+    model = build_model(recipe, prepared.source_tokenizer.size, prepared.target_tokenizer.size).to(
+        device_context.device
+    )
     chosen = _middling(prepared.train)
     data = _only(prepared.train, chosen)
     longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
@@ -234,19 +238,19 @@ def overfit(recipe: Recipe, say: Callable[[str], None]) -> None:
     changes = {"updates": _UPDATES, "schedule": "constant", "label_smoothing": 0.0, "ema": None, "average_last": None}
     changes |= {"warmup": min(recipe.training.warmup, _UPDATES // 20), "tokens_per_update": None}
     training = recipe.training.model_copy(update=changes)
-    trainer = translation_trainer(model, data, training, batches, recipe.seeds, computer)
+    trainer = translation_trainer(model, data, training, batches, recipe.seeds, device_context)
     check_precision(trainer)
     started = time.perf_counter()
-    before = mean_loss(model, data, batches, computer)
-    say(f"{len(chosen)} pairs, loss {before:.2f} before training")
+    before = mean_loss(model, data, batches, device_context)
+    print_fn(f"{len(chosen)} pairs, loss {before:.2f} before training")
     loss, exact = math.nan, 0.0
-    while exact < _BY_HEART and trainer.update < _UPDATES:
+    while exact < _OVERFIT_SHARE and trainer.update < _UPDATES:
         for _ in trainer.updates(trainer.update + _UPDATES // 8):
             pass
-        loss, exact = mean_loss(model, data, batches, computer), _exact(model, prepared, recipe, chosen)
-        say(f"update {trainer.update}: loss {loss:.3f}, {exact:.0f} % of the translations exact")
-    if exact < _BY_HEART:
-        if sign := astray(model, loss, max(before, math.log(prepared.target_tokenizer.size))):
+        loss, exact = mean_loss(model, data, batches, device_context), _exact(model, prepared, recipe, chosen)
+        print_fn(f"update {trainer.update}: loss {loss:.3f}, {exact:.0f} % of the translations exact")
+    if exact < _OVERFIT_SHARE:
+        if sign := is_diverged(model, loss, max(before, math.log(prepared.target_tokenizer.size))):
             raise UserError(
                 f"the training diverged: {sign}",
                 where=f"{trainer.update} updates",
@@ -257,25 +261,25 @@ def overfit(recipe: Recipe, say: Callable[[str], None]) -> None:
             remedy="raise training.learning_rate or the model's width, lower its dropout, and look at the pairs with "
             "`s2s data check`",
         )
-    say(f"known by heart after {trainer.update} updates, {time.perf_counter() - started:.0f} s")
+    print_fn(f"known by heart after {trainer.update} updates, {time.perf_counter() - started:.0f} s")
 
 
-def _middling(data: Encoded) -> np.ndarray:
+def _middling(data: TokenizedDataset) -> np.ndarray:
     """Rows of middling length: neither the easiest nor the dearest."""
     order = np.argsort(np.maximum(data.source_lengths, data.target_lengths), kind="stable")
     first = max(0, (len(order) - _PAIRS) // 2)
     return order[first : first + _PAIRS]
 
 
-def _only(data: Encoded, chosen: np.ndarray) -> Encoded:
-    return Encoded.of(*data.rows(chosen))
+def _only(data: TokenizedDataset, chosen: np.ndarray) -> TokenizedDataset:
+    return TokenizedDataset.from_rows(*data.rows(chosen))
 
 
-def _exact(model: Seq2Seq, prepared: Prepared, recipe: Recipe, chosen: np.ndarray) -> float:
+def _exact(model: Seq2Seq, prepared: PreparedTranslation, recipe: Recipe, chosen: np.ndarray) -> float:
     """Share of the pairs whose greedy translation is the target, as far as its pieces can spell it, in percent."""
     pairs = prepared.corpus.train.select(chosen)
     decoding = recipe.decoding.model_copy(update={"beam": 1})
     target = prepared.target_tokenizer
-    translator = Translator(model, prepared.source_tokenizer, target, decoding)
+    translator = TextTranslator(model, prepared.source_tokenizer, target, decoding)
     spelled = [target.decode(target.encode(text)) for text in pairs["target"]]
     return exact_share([t.text for t in translator.translate(pairs["source"])], spelled)

@@ -1,0 +1,269 @@
+"""What commonly spoils pairs, whatever they are for, found before training."""
+
+import itertools
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Int
+
+from s2s.data import data_check as look
+from s2s.data.filters import FilterReport, broken_rule, filter_training, later_copies
+from s2s.data.pairs import pairs
+from s2s.data.scripts import is_unspaced, split_words, unit_name
+from s2s.data.sources import Corpus
+from s2s.recipe.pairs import FilterSettings, LearnedPairs
+
+if TYPE_CHECKING:
+    import datasets
+
+_BINS = (0, 1, 5, 10, 15, 20, 30, 50, 100, 1 << 60)
+_OUTLIERS = 5
+_BAR = 20
+_NO_LIMITS = FilterSettings(max_words=None, max_ratio=None)
+
+
+@dataclass(frozen=True)
+class SideFindings:
+    """What one side of a split holds: white-space separated words, Unicode code points, and different words.
+
+    The histogram counts texts by words, in bins that begin at 0, 1, 5, 10, 15, 20, 30, 50 and 100. Where spaces do not
+    separate words (`unspaced`), characters other than white space take the place of words.
+    """
+
+    words: int
+    characters: int
+    types: int
+    histogram: list[int]
+    unspaced: bool = False
+
+
+@dataclass(frozen=True)
+class SplitFindings:
+    """What one split holds. Rows count from 1: of line files they are the line numbers, unless pairs were held out.
+
+    Attributes:
+        pairs: sentence pairs.
+        source: the side that is read.
+        target: the side that is written.
+        correlation: between the lengths of source and target (log characters), in [-1, 1]; the lengths of translations
+            go together (Gale & Church 1993). None for fewer than 100 pairs, and where all lengths are equal.
+        empty: rows with an empty side.
+        duplicates: rows whose pair stands in an earlier row, too.
+        copies: rows whose target is the source.
+        suspicious: rows with one of the `SUSPICIOUS` characters, by its name.
+        windows_ends: rows in which a side ends with a carriage return.
+        outliers: rows of the most unequal lengths for this corpus, the worst first, with their texts.
+    """
+
+    pairs: int
+    source: SideFindings
+    target: SideFindings
+    correlation: float | None
+    empty: list[int]
+    duplicates: list[int]
+    copies: list[int]
+    suspicious: dict[str, list[int]]
+    windows_ends: int
+    outliers: list[tuple[int, str, str]]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a corpus holds, and what is suspicious.
+
+    By split, how many pairs, and how many sources, occur in train, too; what the recipe's filters would drop; rows of
+    train drawn at random, to read with one's own eyes; and what should be mended.
+    """
+
+    splits: dict[str, SplitFindings]
+    overlap: dict[str, tuple[int, int]]
+    ledger: FilterReport
+    spots: list[tuple[int, str, str]]
+    advice: list[str]
+
+
+def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normalization: str = "identity") -> Inspection:
+    """Looks through a corpus as loaded, nothing filtered; the normalization is that of the targets."""
+    parts = corpus.parts()
+    splits = {name: _findings(part) for name, part in parts.items()}
+    whole, sources = (
+        look.overlap(corpus, pairs),
+        look.overlap(corpus, lambda part: (source for source, _ in pairs(part))),
+    )
+    both = {name: (whole[name], sources[name]) for name in whole}
+    _, ledger = filter_training(corpus.train, settings.filters)
+    advice = [words for name, split in splits.items() for words in _split_advice(name, split)]
+    advice += _corpus_advice(both, ledger)
+    advice += [words for name, part in parts.items() if (words := unreachable(part, name, normalization))]
+    spots = _rows(corpus.train, look.sample_rows(len(corpus.train), settings.seed))
+    return Inspection(splits, both, ledger, spots, advice)
+
+
+def render(found: Inspection, more: Iterable[Sequence[str]] = ()) -> str:
+    """All findings as plain text for a terminal, last what should be mended; `more` stands before that."""
+    return look.findings([*blocks(found), *more], found.advice)
+
+
+def blocks(found: Inspection) -> list[list[str]]:
+    """The findings as lines for a terminal, but for the advice: numbers, bars, pairs to read, and what filters do."""
+    bars = [[f"{name}: pairs by {_units(split)}", *_bars(split)] for name, split in found.splits.items()]
+    unequal = [[f"{name}: most unequal lengths", *_texts(split.outliers)] for name, split in found.splits.items()]
+    spots = [f"train: {len(found.spots)} pairs drawn at random", *_texts(found.spots)]
+    filters = ["what the recipe's filters do", *(f"  {line}" for line in str(found.ledger).split("\n"))]
+    return [_summary(found), *bars, *unequal, spots, filters]
+
+
+def _units(split: SplitFindings) -> str:
+    source, target = (unit_name(side.unspaced) for side in (split.source, split.target))
+    return f"{source} of the source and {'' if source == target else f'{target} '}of the target"
+
+
+class _Side:
+    """Tallies one side of a split, text by text."""
+
+    def __init__(self, unspaced: bool) -> None:
+        self.unspaced = unspaced
+        self.words, self.characters = array("l"), array("l")
+        self.types: set[str] = set()
+
+    def add(self, text: str) -> None:
+        words = split_words(text, self.unspaced)
+        self.words.append(len(words))
+        self.characters.append(len(text))
+        self.types.update(words)
+
+    def findings(self) -> SideFindings:
+        histogram = np.histogram(self.words, bins=np.array(_BINS))[0].tolist()
+        return SideFindings(sum(self.words), sum(self.characters), len(self.types), histogram, self.unspaced)
+
+
+def _findings(dataset: "datasets.Dataset") -> SplitFindings:
+    source, target = (_Side(is_unspaced(pair[side] for pair in pairs(dataset))) for side in (0, 1))
+    empty, copies, windows_ends = [], [], 0
+    suspicious: dict[str, list[int]] = {}
+    for row, (one, other) in enumerate(pairs(dataset), start=1):
+        source.add(one)
+        target.add(other)
+        windows_ends += one.endswith("\r") or other.endswith("\r")
+        look.note_suspicious(suspicious, row, one, other)
+        if broken_rule(one, other, _NO_LIMITS):
+            empty.append(row)
+        elif one == other:
+            copies.append(row)
+    lengths = np.stack([source.characters, target.characters])
+    return SplitFindings(
+        pairs=len(dataset),
+        source=source.findings(),
+        target=target.findings(),
+        correlation=_correlation(lengths),
+        empty=empty,
+        duplicates=(later_copies(dataset) + 1).tolist(),
+        copies=copies,
+        suspicious=suspicious,
+        windows_ends=windows_ends,
+        outliers=_rows(dataset, _most_unequal(lengths)),
+    )
+
+
+def _correlation(lengths: Int[np.ndarray, "2 rows"]) -> float | None:
+    logs = np.log1p(lengths[:, (lengths > 0).all(0)])
+    if logs.shape[1] < 100 or not logs.std(1).all():
+        return None
+    return float(np.corrcoef(logs)[0, 1])
+
+
+def _most_unequal(lengths: Int[np.ndarray, "2 rows"]) -> list[int]:
+    """Rows, from 0 on, whose ratio of lengths is farthest from the corpus' own, the worst first; no empty sides."""
+    usual = lengths[1].sum() / max(1, lengths[0].sum())
+    # twenty characters are added so that short pairs, whose ratios mean little, do not fill the list
+    distances = np.abs(np.log((lengths[1] + 20) / (lengths[0] * usual + 20)))
+    distances[(lengths == 0).any(0)] = -1
+    worst = np.argsort(-distances, kind="stable")[:_OUTLIERS]
+    return [int(row) for row in worst if distances[row] >= 0]
+
+
+def _rows(dataset: "datasets.Dataset", chosen: list[int]) -> list[tuple[int, str, str]]:
+    return [(row + 1, dataset[row]["source"], dataset[row]["target"]) for row in chosen]
+
+
+def _split_advice(name: str, split: SplitFindings) -> Iterator[str]:
+    if split.correlation is not None and split.correlation < 0.5:
+        yield (
+            f"the lengths of source and target hardly go together in {name} (correlation {split.correlation:.2f}; "
+            "translations usually reach 0.8): is line n of one file the translation of line n of the other?"
+        )
+    if split.empty:
+        some = f"{_count(split.empty, 'pair')} of {name} with an empty side ({look.some_rows(split.empty)})"
+        yield f"{some}: are the lines aligned?"
+    if len(split.copies) > look.MANY * split.pairs:
+        yield f"{_count(split.copies, 'target')} of {name} just the source again: untranslated lines teach copying"
+    if name == "train" and len(split.duplicates) > look.MANY * split.pairs:
+        yield f"{_count(split.duplicates, 'repeated pair')} in train: data.filters.duplicates=drop keeps one of each"
+    windows = split.windows_ends > split.pairs / 2
+    if windows:
+        yield f"most lines of {name} end with a carriage return, which references keep: convert them, e.g. dos2unix"
+    for character, rows in split.suspicious.items():
+        if not (windows and character == look.SUSPICIOUS["\r"]):
+            some = f"{_count(rows, 'row')} of {name} with a {character} ({look.some_rows(rows)})"
+            yield f"{some}: wanted, or a conversion gone wrong?"
+
+
+def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: FilterReport) -> Iterator[str]:
+    for name, (whole, sources) in overlap.items():
+        if sources:
+            occurs = "source also occurs" if sources == 1 else "sources also occur"
+            yield f"{sources:,} {name} {occurs} in train, {whole:,} with the same target: scores will flatter"
+    dropped = sum(ledger.dropped.values())
+    if dropped > look.MANY * (dropped + ledger.kept):
+        share = dropped / (dropped + ledger.kept)
+        yield f"the filters drop {share:.0%} of train: look at what they drop, or set data.filters otherwise"
+
+
+def unreachable(part: "datasets.Dataset", name: str, normalization: str) -> str:
+    """What to say where the normalization changes targets of a split; nothing where it changes none."""
+    split = look.altered((target for _, target in pairs(part)), normalization)
+    remedy = "are kept as they are and so can never be reached: tokenizer.normalization=identity changes nothing"
+    return f"tokenizer.normalization={normalization} changes {split} in {name}; references {remedy}" if split else ""
+
+
+def _count(rows: list[int], noun: str) -> str:
+    return f"{len(rows):,} {noun}{'s' * (len(rows) != 1)}"
+
+
+def _summary(found: Inspection) -> list[str]:
+    splits = list(found.splits.values())
+    rows: dict[str, list[float | None]] = {"pairs": [split.pairs for split in splits]}
+    for side, of in (("source", [split.source for split in splits]), ("target", [split.target for split in splits])):
+        # as the training data have it: a split of a few texts may not tell
+        unspaced = of[0].unspaced
+        if not unspaced:
+            rows[f"{side} words"] = [split.words for split in of]
+        rows[f"{side} {unit_name(unspaced)}, different"] = [split.types for split in of]
+        rows[f"{side} characters"] = [split.characters for split in of]
+    rows["correlation of lengths"] = [split.correlation for split in splits]
+    rows["pairs with an empty side"] = [len(split.empty) for split in splits]
+    rows["repeated pairs"] = [len(split.duplicates) for split in splits]
+    rows["targets equal to the source"] = [len(split.copies) for split in splits]
+    shared = [found.overlap.get(name, (None, None)) for name in found.splits]
+    rows["sources also in train"] = [sources for _, sources in shared]
+    rows["pairs also in train"] = [whole for whole, _ in shared]
+    return look.table(found.splits, rows)
+
+
+def _bars(split: SplitFindings) -> Iterator[str]:
+    most = max(split.source.histogram + split.target.histogram)
+    ends = [*itertools.pairwise(_BINS)]
+    for (low, high), *counts in zip(ends, split.source.histogram, split.target.histogram, strict=True):
+        if any(counts):
+            label = f"{low}" if high == low + 1 else f"{low}–{high - 1}" if high < _BINS[-1] else f"{low} or more"
+            cells = [f"{'█' * round(_BAR * count / most):{_BAR}} {count:>11,}" for count in counts]
+            yield f"  {label:>11}  {'   '.join(cells)}"
+
+
+def _texts(rows: list[tuple[int, str, str]]) -> Iterator[str]:
+    for row, source, target in rows:
+        yield f"  {row:>9,}  {look.escape_invisible(source)}"
+        yield f"  {'':>9}  {look.escape_invisible(target)}"

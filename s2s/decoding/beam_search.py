@@ -1,0 +1,240 @@
+"""Beam search, the one search for every model.
+
+A beam has `size` slots, each with a live hypothesis. At each step slot i takes the best continuation of the hypotheses
+in slots 0 to i that no earlier slot has taken (`select_nested`), so the slots of a narrow beam are the first slots of a
+wide one. A hypothesis finishes when EOS is a better continuation than one that a slot from its own on takes; at the
+length limit EOS is the only continuation. The score of a finished hypothesis is its log probability divided by
+((5 + length) / 6)^α (Wu et al. 2016, equation 14), where the length counts EOS.
+
+A sentence is done when no live hypothesis can reach the `nbest` best finished ones: a log probability only falls, so a
+bound on the score is the log probability so far, divided by the largest penalty within the length limit. The rule
+"done when `size` hypotheses have finished" is not used: with a model that is sure of itself, unlikely hypotheses finish
+early, and a wide beam would return one of them instead of the likely hypothesis that is still live.
+
+It follows that a wider beam never returns a lower score than a narrower one, that size 1 is greedy search (it stops at
+the first EOS), and that a beam as wide as the space of targets is exhaustive.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from s2s.data.dataset import to_device
+from s2s.data.tokenizers import BOS, EOS, PAD
+from s2s.decoding.topk import top_tokens, topk_continuations
+from s2s.models.base import Seq2Seq
+from s2s.nn.layers import Inputs, PaddingMask
+from s2s.nn.precision import autocast_matmul
+
+_NEVER = float("-inf")
+
+
+@dataclass(frozen=True)
+class Beam:
+    """Settings of a beam search.
+
+    Attributes:
+        size: Live hypotheses of each sentence; 1 is greedy search.
+        nbest: Hypotheses to return for each sentence, at most `size`.
+        length_penalty: The exponent α, 0 or more; 0 compares log probabilities.
+        precision: Data type of matrix products.
+    """
+
+    size: int = 5
+    nbest: int = 1
+    length_penalty: float = 1.0
+    precision: torch.dtype = torch.float32
+
+    def penalty(self, length: int) -> float:
+        """Return the divisor of the log probability of a hypothesis with `length` tokens, EOS included."""
+        return ((5 + length) / 6) ** self.length_penalty
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished target.
+
+    Attributes:
+        tokens: Its token ids, without BOS and EOS.
+        score: Log probability divided by the length penalty.
+        log_probability: Of the tokens and EOS, in nats.
+        cut: True where the length limit ended it: a token other than EOS would have been more likely.
+    """
+
+    tokens: tuple[int, ...]
+    score: float
+    log_probability: float
+    cut: bool
+
+
+@torch.inference_mode()
+def search(
+    model: Seq2Seq,
+    source: Inputs,
+    valid: PaddingMask,
+    limits: Int[np.ndarray, " batch"],
+    beam: Beam,
+    tokens: int | None = None,
+    before_step: Callable[[], None] | None = None,
+) -> list[list[Hypothesis]]:
+    """Search the best targets of a batch of sources.
+
+    Args:
+        model: In evaluation mode.
+        source: Inputs of the encoder; rows of tokens end with EOS.
+        valid: True for real positions, False for padding.
+        limits: Most tokens of each target, EOS not counted, 0 or more.
+        beam: Settings of the search.
+        tokens: Only the first `tokens` ids of the vocabulary are written; None for all.
+        before_step: Called before each step of the decoder. An exception that it raises ends the search.
+
+    Returns:
+        For each sentence its `nbest` hypotheses, best first; fewer where there are fewer.
+    """
+    with autocast_matmul(beam.precision, source.device):
+        running = _Search(model, source, valid, limits, beam, tokens)
+        while len(running.sentences):
+            if before_step is not None:
+                before_step()
+            running.step()
+    return running.pools
+
+
+@dataclass(frozen=True)
+class _Continuations:
+    """Continuations of each live hypothesis, on the CPU, where decisions are made.
+
+    Attributes:
+        log_probability: Of each hypothesis with one more token, best first, EOS excluded.
+        token: The ids of these tokens.
+        end: Log probability of each hypothesis with EOS.
+        cut: Whether a hypothesis that must end here would have gone on.
+    """
+
+    log_probability: Float[np.ndarray, "sentences width best"]
+    token: Int[np.ndarray, "sentences width best"]
+    end: Float[np.ndarray, "sentences width"]
+    cut: Bool[np.ndarray, "sentences width"]
+
+
+class _Search:
+    """The state of a search: sentences that are not done, and their live hypotheses.
+
+    Rows of a sentence are adjacent; the row number within the sentence is the slot.
+
+    Attributes:
+        pools: The best finished hypotheses of each sentence of the batch, best first, at most `nbest`.
+        to_beat: `(batch,)`, the score that a hypothesis must exceed to enter its pool.
+        sentences: `(sentences,)`, indices of the sentences that are not done.
+        limits: `(sentences,)`, most tokens of each one's target.
+        width: Rows of each sentence: slots of the beam that are in use.
+        context_of_sentence: The decoder's context, one row for each sentence.
+        context_of_hypothesis: The same for each hypothesis, see `Rows.spread`.
+        state: The decoder's state, `sentences · width` rows.
+        written: `(sentences · width, length)`, tokens of each hypothesis, on the CPU.
+        newest: `(sentences · width, 1)`, the last token, or BOS.
+        log_probability: `(sentences · width,)`, of each hypothesis so far, in nats; -inf for an empty slot.
+    """
+
+    def __init__(
+        self, model: Seq2Seq, source: Tensor, valid: Tensor, limits: np.ndarray, beam: Beam, tokens: int | None
+    ) -> None:
+        self.model, self.beam, self.pieces, self.device = model, beam, tokens, source.device
+        self.pools: list[list[Hypothesis]] = [[] for _ in range(len(source))]
+        self.to_beat = np.full(len(source), _NEVER)
+        self.sentences = np.arange(len(source))
+        self.limits = np.asarray(limits)
+        memory = model.encoder(source, valid)
+        self.context_of_sentence, self.state = model.decoder.start(memory, int(self.limits.max()) + 1)
+        self.context_of_hypothesis = self.context_of_sentence
+        # one row for each sentence until there are hypotheses to tell apart
+        self.width = 1
+        self.written = np.empty((len(source), 0), dtype=np.int32)
+        self.newest = torch.full((len(source), 1), BOS, device=self.device)
+        self.log_probability = torch.zeros(len(source), device=self.device)
+
+    def step(self) -> None:
+        """Add one token to every live hypothesis."""
+        length = self.written.shape[1]
+        found = self._expand(self.limits == length)
+        slot, rank, log_probability = topk_continuations(found.log_probability, self.beam.size)
+        token = found.token[np.arange(len(slot))[:, None], slot, rank]
+        self._finish(found, log_probability, length)
+        staying = self._can_improve(log_probability.max(axis=1), length)
+        # the last slots stay empty while there are fewer continuations than slots
+        width = 1 + int(np.flatnonzero((log_probability > _NEVER).any(axis=0)).max(initial=0))
+        self._advance(slot[:, :width], token[:, :width], log_probability[:, :width], staying)
+
+    def _expand(self, must_end: Bool[np.ndarray, " sentences"]) -> _Continuations:
+        states, self.state = self.model.decoder(self.context_of_hypothesis, self.state, self.newest)
+        # one kernel; `logsumexp` is several, and took four times as long
+        scores = self.model.projection(states[:, 0]).float().log_softmax(dim=1)
+        end = scores[:, EOS] + self.log_probability
+        scores[:, PAD] = scores[:, BOS] = scores[:, EOS] = _NEVER
+        if self.pieces is not None:
+            scores[:, self.pieces :] = _NEVER
+        best, token = top_tokens(scores, self.beam.size)
+        best += self.log_probability.unsqueeze(1)
+        # one transfer from the device: it waits for each
+        packed = torch.cat((best.view(torch.int32), token.int(), end.view(torch.int32).unsqueeze(1)), dim=1)
+        rows = packed.cpu().numpy().reshape(len(self.sentences), self.width, -1)
+        count = best.shape[1]
+        log_probability, end_on_cpu = rows[..., :count].view(np.float32), rows[..., -1:].view(np.float32)[..., 0]
+        cut = must_end[:, None] & (log_probability[..., 0] > end_on_cpu)
+        if must_end.any():
+            log_probability = np.where(must_end[:, None, None], np.float32(_NEVER), log_probability)
+        return _Continuations(log_probability, rows[..., count : 2 * count], end_on_cpu, cut)
+
+    def _finish(self, found: _Continuations, picked: Float[np.ndarray, "sentences size"], length: int) -> None:
+        # the least likely continuation that is taken by the slot of a hypothesis or by a later one
+        least = np.minimum.accumulate(picked[:, ::-1], axis=1)[:, ::-1][:, : self.width]
+        scores = found.end.astype(np.float64) / self.beam.penalty(length + 1)
+        ends = (found.end >= least) & (scores > self.to_beat[self.sentences][:, None])
+        for sentence, slot in np.argwhere(ends):
+            index = self.sentences[sentence]
+            tokens = tuple(self.written[sentence * self.width + slot].tolist())
+            log_probability, cut = float(found.end[sentence, slot]), bool(found.cut[sentence, slot])
+            pool = self.pools[index]
+            pool.append(Hypothesis(tokens, float(scores[sentence, slot]), log_probability, cut))
+            pool.sort(key=lambda h: -h.score)
+            del pool[self.beam.nbest :]
+            if len(pool) == self.beam.nbest:
+                self.to_beat[index] = pool[-1].score
+
+    def _can_improve(self, best_live: Float[np.ndarray, " sentences"], length: int) -> Bool[np.ndarray, " sentences"]:
+        # false for NaN, too: weights that diverged give no hypothesis
+        alive = best_live > _NEVER
+        if self.beam.size == 1:
+            return alive & np.array([not self.pools[i] for i in self.sentences], dtype=bool)
+        # the best score that is still possible: no further loss of log probability, and the longest target
+        largest = ((5 + self.limits + 1) / 6) ** self.beam.length_penalty
+        return alive & (best_live / largest > self.to_beat[self.sentences])
+
+    def _advance(
+        self,
+        slot: Int[np.ndarray, "sentences width"],
+        token: Int[np.ndarray, "sentences width"],
+        log_probability: Float[np.ndarray, "sentences width"],
+        staying: Bool[np.ndarray, " sentences"],
+    ) -> None:
+        before, width = len(self.written), slot.shape[1]
+        parent = (slot + self.width * np.arange(len(slot))[:, None])[staying].reshape(-1)
+        token, log_probability = token[staying].reshape(-1), log_probability[staying].reshape(-1)
+        # one transfer to the device
+        packed = np.stack((parent.astype(np.int32), token, log_probability.view(np.int32)))
+        parents, tokens, self.log_probability = to_device(torch.from_numpy(packed), self.device)
+        self.log_probability, parents = self.log_probability.view(torch.float32), parents.long()
+        # all rows of a sentence have the same context: it moves only when sentences leave or get more rows
+        if not staying.all():
+            chosen = parents.view(-1, width)[:, 0] // self.width
+            self.context_of_sentence = self.context_of_sentence.select(chosen)
+        if width != self.width or not staying.all():
+            self.context_of_hypothesis = self.context_of_sentence.spread(int(staying.sum()), width, self.device)
+        if not np.array_equal(parent, np.arange(before)):
+            self.state = self.state.select(parents)
+        self.newest, self.written = tokens.long().unsqueeze(1), np.column_stack((self.written[parent], token))
+        self.sentences, self.limits, self.width = self.sentences[staying], self.limits[staying], width

@@ -1,0 +1,198 @@
+"""Pictures of what was found in a model: heads as grey maps, what words or patches weigh in blue and orange."""
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from s2s.inspection.inspection import AttentionMaps, InspectedExample, Inspection, InspectionRequest, Saliency
+from s2s.training.figures import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure, FigureBase
+
+_SMALL = 8
+# a picture grows with both sides, and nobody reads hundreds of pieces
+_DRAWN = 40
+# inches, above which maps stand below each other
+_WIDE = 22
+_AXES = {
+    "encoder": ("pieces that look", "pieces of the source"),
+    "decoder": ("target pieces", "target pieces read before"),
+    "cross": ("target pieces", "source pieces"),
+}
+
+
+def attention_picture(
+    weights: Float[Tensor, "head target source"], source: list[str], target: list[str], title: str
+) -> "Figure":
+    """Where each head of a layer looks: one panel a head, targets downward, sources to the right, dark is much."""
+    figure = new_figure(_width(len(weights), len(source)), _height(len(target)))
+    _heads(figure, weights.float().cpu().numpy(), target, source, (*_AXES["cross"], title))
+    return figure
+
+
+def _width(heads: int, columns: int) -> float:
+    return heads * (1.5 + 0.22 * columns) + 0.8
+
+
+def _height(rows: int) -> float:
+    return 2.0 + 0.22 * rows
+
+
+def _heads(
+    figure: "FigureBase", shares: np.ndarray, rows: Sequence[str], columns: Sequence[str], said: tuple[str, str, str]
+) -> None:
+    down, across, title = said
+    width = _width(len(shares), len(columns))
+    # a narrow picture has its title in several rows
+    figure.suptitle(textwrap.fill(title, max(24, int(11 * width))), fontsize=9, parse_math=False)
+    panels = figure.subplots(1, len(shares), sharey=True, squeeze=False)[0]
+    panels[0].set_yticks(range(len(rows)), rows, fontsize=_SMALL, parse_math=False)
+    images = [p.imshow(s, cmap="Greys", vmin=0, vmax=1, aspect="auto") for p, s in zip(panels, shares, strict=True)]
+    for head, panel in enumerate(panels):
+        panel.set_xticks(range(len(columns)), columns, rotation=90, fontsize=_SMALL, parse_math=False)
+        panel.set_title(f"head {head}", fontsize=_SMALL)
+        panel.set_xlabel(across, fontsize=_SMALL)
+    panels[0].set_ylabel(down, fontsize=_SMALL)
+    bar = figure.colorbar(images[0], ax=panels, fraction=0.02)
+    bar.set_label("share of a target piece's attention" if across == "source pieces" else "share", fontsize=_SMALL)
+    bar.ax.tick_params(labelsize=_SMALL)
+
+
+@dataclass(frozen=True)
+class _Band:
+    """A row of panels: its size in inches, and what draws it."""
+
+    width: float
+    height: float
+    draw: Callable[[Any], None]
+
+
+def inspection_picture(inspection: Inspection, focus: InspectionRequest) -> "Figure":
+    """One layer's heads of each kind of attention, and what words or patches weigh; of long texts the beginning.
+
+    Raises:
+        UserError: there is no such layer.
+    """
+    whose = f"{inspection.run}, checkpoint {inspection.checkpoint}"
+    bands = [band for example in inspection.examples for band in _bands(example, focus, whose)]
+    figure = new_figure(max(band.width for band in bands), sum(band.height for band in bands))
+    parts = figure.subfigures(len(bands), 1, squeeze=False, height_ratios=[band.height for band in bands])[:, 0]
+    for part, band in zip(parts, bands, strict=True):
+        band.draw(part)
+    return figure
+
+
+def _bands(example: InspectedExample, focus: InspectionRequest, whose: str) -> list[_Band]:
+    if example.image is not None:
+        return [_patches(example, focus, whose)]
+    deepest = max((len(maps.weights) for maps in example.attention), default=0)
+    layer = focus.chosen_layer(deepest) if deepest else 0
+    # where a part has fewer layers, its last
+    bands = [_attention(maps, min(layer, len(maps.weights) - 1), whose) for maps in example.attention]
+    if len(example.saliency[0].answers) > 1:
+        title = "what words weigh for each piece that is written"
+        band = _weights(example.saliency, title)
+        wide = band.width > _WIDE
+        return [*bands, *([_weights([found], title) for found in example.saliency] if wide else [band])]
+    return [*bands, _weights([_together(example.saliency)], f"{example.source} → {example.output}: what words weigh")]
+
+
+def _attention(maps: AttentionMaps, layer: int, whose: str) -> _Band:
+    rows, columns = maps.rows[:_DRAWN], maps.columns[:_DRAWN]
+    shares = maps.weights[layer, :, : len(rows), : len(columns)]
+    name = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
+    title = f"{whose}: {name[maps.kind]} of layer {layer}"
+    if len(maps.rows) > _DRAWN or len(maps.columns) > _DRAWN:
+        title += f", the first {_DRAWN} pieces"
+    said = (*_AXES[maps.kind], title)
+    return _Band(
+        _width(len(shares), len(columns)), _height(len(rows)), lambda f: _heads(f, shares, rows, columns, said)
+    )
+
+
+def _together(found: Sequence[Saliency]) -> Saliency:
+    """Methods as rows, each scaled to its own largest: their units differ."""
+    rows = np.concatenate([each.weights / (np.abs(each.weights).max() or 1.0) for each in found])
+    return Saliency("each as a share of its largest", [each.method for each in found], found[0].words, rows)
+
+
+def _weights(methods: Sequence[Saliency], title: str) -> _Band:
+    """A map for each method beside each other, each with a scale that is the same on both sides of zero."""
+    words, answers = list(methods[0].words[:_DRAWN]), list(methods[0].answers[:_DRAWN])
+    width = 1.2 + len(methods) * (1.4 + 0.26 * len(words))
+
+    def draw(figure: "FigureBase") -> None:
+        """Answers downward, words to the right."""
+        figure.suptitle(textwrap.fill(title, max(24, int(11 * width))), fontsize=9, parse_math=False)
+        panels = figure.subplots(1, len(methods), sharey=True, squeeze=False)[0]
+        panels[0].set_yticks(range(len(answers)), answers, fontsize=_SMALL, parse_math=False)
+        for panel, found in zip(panels, methods, strict=True):
+            weights = found.weights[:_DRAWN, :_DRAWN]
+            end = float(np.abs(weights).max()) or 1.0
+            image = panel.imshow(weights, cmap=diverging(), vmin=-end, vmax=end, aspect="auto")
+            panel.set_xticks(range(len(words)), words, rotation=90, fontsize=_SMALL, parse_math=False)
+            panel.set_title(found.method, fontsize=_SMALL)
+            bar = figure.colorbar(image, ax=panel, fraction=0.04)
+            bar.ax.tick_params(labelsize=_SMALL)
+
+    return _Band(width, 2.1 + 0.22 * len(answers), draw)
+
+
+def _patches(example: InspectedExample, focus: InspectionRequest, whose: str) -> _Band:
+    """The image, where each head of a layer looks from the patch that is looked into, and what patches weigh."""
+    across, image = example.patches, example.image
+    maps: list[tuple[str, np.ndarray, bool]] = []
+    layer, place = -1, example.walk.place if example.walk else 0
+    for found in example.attention:
+        layer = focus.chosen_layer(len(found.weights))
+        weights = found.weights[layer, :, :, -across * across :]
+        if found.kind == "encoder":
+            maps += [(f"layer {layer}, head {head}", row, False) for head, row in enumerate(weights[:, place])]
+        elif found.kind == "cross":
+            means = weights[:, :_DRAWN].mean(axis=0)
+            maps += [(f"for {piece}", row, False) for piece, row in zip(found.rows, means, strict=False)]
+    # scores add up, and so do what patches weigh for the pieces of a caption
+    maps += [(found.method, found.weights[:, -across * across :].sum(axis=0), True) for found in example.saliency]
+    columns = 4
+    rows = -(-(len(maps) + 1) // columns)
+    looking = f"; heads look from patch {example.walk.word}" if example.walk else ""
+    remark = f" ({example.remark})" if example.remark else ""
+    title = f"{whose}: {example.source} → {example.output}{remark}{looking}"
+
+    def draw(figure: "FigureBase") -> None:
+        """Panels from left to right, the image first."""
+        figure.suptitle(textwrap.fill(title, 90), fontsize=9, parse_math=False)
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for panel in panels:
+            panel.set_axis_off()
+        pixels = image if image is not None else np.zeros((1, 1, 1))
+        show_image(panels[0], pixels)
+        panels[0].set_title("image", fontsize=_SMALL)
+        for panel, (name, weights, signed) in zip(panels[1:], maps, strict=False):
+            end = float(np.abs(weights).max()) or 1.0
+            colours = {"cmap": diverging() if signed else "Greys", "vmin": -end if signed else 0, "vmax": end}
+            panel.imshow(weights.reshape(across, across), **colours)
+            panel.set_title(name, fontsize=_SMALL, parse_math=False)
+
+    return _Band(columns * 1.9, rows * 2.0 + 0.6, draw)
+
+
+def show_image(panel: "Axes", image: Shaped[np.ndarray, "channels height width"]) -> None:
+    """Draws an image, grey or red, green and blue, whose numbers are from 0 to 255."""
+    panel.imshow(image[0] if len(image) == 1 else image.transpose(1, 2, 0), cmap="gray", vmin=0, vmax=255)
+
+
+def diverging() -> "Colormap":
+    """The colours of what weighs for, blue, and against, orange."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    # for the blind to red, green or blue (Okabe & Ito 2008), as in all pictures of what weighs for and against
+    return LinearSegmentedColormap.from_list("weights", ["#d55e00", "white", "#0072b2"])

@@ -1,0 +1,141 @@
+"""What `s2s inspect` shows of an encoder and a decoder: where they look, and what the input weighs for each piece."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from s2s.data.tokenizers import BOS, EOS, Tokenizer
+from s2s.errors import UserError
+from s2s.inspection.inspection import AttentionMaps, InspectedExample, InspectionRequest, Positions, Saliency, SameWord
+from s2s.inspection.positions import positions_of, without_words
+from s2s.inspection.saliency import Score, explain_classes, rollout
+from s2s.inspection.walk import Source, chosen_words, same_word
+from s2s.inspection.words import words_of
+from s2s.models.base import Seq2Seq
+from s2s.nn.layers import Inputs, PaddingMask, States
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An input and what was written for it, as a model reads them.
+
+    Attributes:
+        source: the input, its pieces and words, or patches.
+        written: pieces of the output, without its end.
+        texts: what names the input, and the output.
+        target: the names of the output's pieces, and of its end.
+        baseline: the vectors of an input with nothing in it; those of a text without words when None.
+        remark: what else is to be said of the output.
+    """
+
+    source: Source
+    written: Sequence[int]
+    texts: tuple[str, str]
+    target: Sequence[str]
+    baseline: Float[Tensor, "1 source width"] | None = None
+    remark: str = ""
+
+    def inspected(self, model: Seq2Seq, focus: InspectionRequest, word: int) -> InspectedExample:
+        """All that is found of it."""
+        walk = self.source.walk(model.encoder, focus, word)
+        maps, weights = self._attention(model), list(self._saliency(model))
+        return InspectedExample(*self.texts, self.remark, maps, weights, walk, self.source.image, self.source.across)
+
+    def _fed(self) -> Tensor:
+        return torch.tensor([[BOS, *self.written]], device=self.source.valid.device)
+
+    def _attention(self, model: Seq2Seq) -> list[AttentionMaps]:
+        read, fed = self.source.pieces, self._fed()
+        with torch.no_grad():
+            memory = model.encoder(self.source.read, self.source.valid)
+            encoder = model.encoder.attention_weights(self.source.read, self.source.valid)[0]
+            decoder = model.decoder.self_attention_weights(memory, fed)[0]
+            cross = model.decoder.attention_weights(memory, fed)[0]
+        found = (
+            AttentionMaps("encoder", _numbers(encoder), read, read),
+            AttentionMaps("decoder", _numbers(decoder), self.target, ["<s>", *self.target[:-1]]),
+            AttentionMaps("cross", _numbers(cross), self.target, read),
+        )
+        return [maps for maps in found if len(maps.weights)]
+
+    def _saliency(self, model: Seq2Seq) -> list[Saliency]:
+        source = self.source
+        with torch.no_grad():
+            vectors = model.encoder.embedding(source.read)
+            memory = model.encoder(source.read, source.valid)
+            cross = model.decoder.attention_weights(memory, self._fed())[0]
+            mixed = model.encoder.attention_weights(source.read, source.valid)
+        baseline = without_words(model.encoder.embedding, vectors) if self.baseline is None else self.baseline
+        scores = [self._score(model, place) for place in range(len(self.target))]
+        # what reached each state of the encoder, by how much the last layer's heads looked at it
+        reached = cross[-1].mean(dim=0) @ rollout(mixed)[0] if len(cross) else None
+        return explain_classes(self.target, scores, (vectors, baseline), source.words, reached)
+
+    def _score(self, model: Seq2Seq, place: int) -> Score:
+        """Of the piece that was written at a place, less the mean of all pieces' scores."""
+        due, all_fed = [*self.written, EOS][place], self._fed()
+
+        def score(vectors: States) -> Tensor:
+            """For any number of rows that are all of this pair."""
+            rows = len(vectors)
+            memory = model.encoder.read(vectors, self.source.valid.expand(rows, -1))
+            context, state = model.decoder.start(memory, place + 1)
+            scores = model.projection(model.decoder(context, state, all_fed[:, : place + 1].expand(rows, -1))[0][:, -1])
+            return scores[:, due] - scores.mean(dim=1)
+
+        return score
+
+
+def inspection_of(
+    model: Seq2Seq, pairs: Sequence[Pair], focus: InspectionRequest
+) -> tuple[list[InspectedExample], SameWord | None, list[Positions]]:
+    """What is found of one input, or of two with a word in common.
+
+    Raises:
+        UserError: a word, a layer or a head is not there.
+    """
+    sources, encoder = [pair.source for pair in pairs], model.encoder
+    words = chosen_words(encoder, sources, focus.word)
+    examples = [pair.inspected(model, focus, word) for pair, word in zip(pairs, words, strict=True)]
+    read, written = (max(map(len, lengths)) for lengths in ([s.pieces for s in sources], [p.target for p in pairs]))
+    longest = max(read, written)
+    # an image has no more positions than it has patches
+    of_encoder = (read, 0) if sources[0].across else (longest,)
+    positions = positions_of("encoder", encoder.embedding, *of_encoder)
+    positions += positions_of("decoder", getattr(model.decoder, "embedding", None), longest)
+    return examples, same_word(encoder, sources, words), positions
+
+
+def source_of(tokenizer: Tokenizer, tokens: Sequence[int], read: Inputs, valid: PaddingMask) -> Source:
+    """A text of these pieces, which an encoder reads with its end."""
+    ids = [*tokens, EOS]
+    return Source(read, valid, tokenizer.tokens(ids), words_of(tokenizer, ids))
+
+
+def check_fits(model: Seq2Seq, source: Sequence[int], target: Sequence[int], most: int | None = None) -> None:
+    """Refuses a pair that is longer than a model's positions or, where these have no end, than `most` pieces.
+
+    Raises:
+        UserError: a side is too long.
+    """
+    for side, tokens, longest in (
+        ("sentence", source, model.encoder.max_positions),
+        ("translation", target, model.decoder.max_positions),
+    ):
+        if longest is None and most is not None and len(tokens) >= most:
+            raise UserError(
+                f"a {side} of {len(tokens):,} pieces is longer than the {most:,} that are read", remedy="shorten it"
+            )
+        if longest is not None and len(tokens) >= longest:
+            raise UserError(
+                f"a {side} of {len(tokens)} pieces is longer than the {longest} positions that the model has",
+                remedy="shorten it",
+            )
+
+
+def _numbers(weights: Tensor) -> np.ndarray:
+    return weights.cpu().double().numpy()

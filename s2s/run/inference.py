@@ -1,0 +1,309 @@
+"""From a run's folder to a model that is ready to be used, or scored on what it has not learned, whatever its task."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from rich.console import Console
+
+from s2s.data.data_check import TrainOverlap
+from s2s.data.sources import Source, Split
+from s2s.data.text_files import line_rows
+from s2s.data.tokenizers import Tokenizer
+from s2s.decoding.generate import TextTranslator
+from s2s.errors import UserError, quote_path
+from s2s.files import explain_os_error, is_number, read_file
+from s2s.inspection.inspection import MOST_INSPECTED, Inspection, InspectionRequest, check_chosen
+from s2s.inspection.words import check_length
+from s2s.recipe.schema import DeviceSettings
+from s2s.run import manifest
+from s2s.run.exported import EXPORTED, check_files
+from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, open_run, run_dir_of
+from s2s.run.tasks import read, task_of
+from s2s.tasks.base import Evaluation, EvaluationOptions, LoadedModel, PreparedData, R, Task
+from s2s.tasks.line_translation import VocabularyCoverage
+from s2s.tasks.seq2seq import build_translator
+from s2s.training.checkpoint import Checkpoints, check_weights, digest_of_weights
+from s2s.training.device import DeviceContext, select_device, setup_process
+from s2s.training.progress import ProgressBar, no_progress_bar, progress_bar
+from s2s.training.tensor_files import load_weights
+
+if TYPE_CHECKING:
+    import datasets
+
+    from s2s.run.tasks import AnyTask
+
+_WEIGHTS = "model.safetensors"
+_SPLITS = ("train", "validation", "test")
+
+
+def load(run: RunConfig | Path, checkpoint: str | None = None, overrides: Sequence[str] = ()) -> LoadedModel[Any, Any]:
+    """Loads a trained model.
+
+    A run is asked for as it was opened, or by its folder or that of one checkpoint, with overrides of what may change
+    after training. A checkpoint is `best`, `last`, `average` or a name; when None, the average where there is one, else
+    the best.
+
+    Raises:
+        UserError: it is no run, it has no such checkpoint, or a file is damaged.
+    """
+    run = open_run(run, overrides) if isinstance(run, Path) else run
+    folder = find_checkpoint(run.path, checkpoint)
+    kept, recipe = run.kept, run.recipe
+    if read_file(folder / RECIPE) != read_file(run.path / RECIPE):
+        # what was trained is what the checkpoint says
+        kept, recipe = read(folder / RECIPE), read(folder / RECIPE, run.overrides)
+    task = task_of(recipe)
+    task.check_inference_overrides(kept, recipe)
+    device_context = inference_device(recipe.device, run.overrides)
+    tokenizers = load_tokenizers(folder, recipe)
+    # the seed of the first weights is not that of whatever else this process draws
+    with torch.random.fork_rng(devices=[]):
+        model = task.build(recipe, tokenizers)
+    check_saved(folder)
+    load_weights(model, folder / _WEIGHTS)
+    return LoadedModel(
+        run.path, folder, recipe, model.to(device_context.device).eval(), tokenizers, device_context, run.fetched
+    )
+
+
+def check_saved(folder: Path) -> None:
+    """Check the files of a checkpoint, or of an export, against the digests that they were saved with.
+
+    Raises:
+        UserError: a file has changed or is missing, or there is no digest.
+    """
+    (check_files if (folder / EXPORTED).exists() else check_weights)(folder)
+
+
+def load_for_inference(run: RunConfig, checkpoint: str | None = None) -> LoadedModel[Any, Any]:
+    """Loads a trained model into a process that is then as its recipe asks: for a command that uses it alone."""
+    setup_process(run.recipe.device)
+    return load(run, checkpoint)
+
+
+def line_translator(
+    run: RunConfig, nbest: int, checkpoint: str | None = None
+) -> tuple[TextTranslator, VocabularyCoverage | None]:
+    """What translates lines with a run, and what it has seen in training."""
+    loaded = load_for_inference(run, checkpoint)
+    return build_translator(loaded, nbest), VocabularyCoverage.load(loaded.checkpoint / TOKENIZER)
+
+
+def load_tokenizers(folder: Path, recipe: "AnyTask") -> tuple[Tokenizer, ...]:
+    """The tokenizers that a run, or a checkpoint, keeps."""
+    return tuple(Tokenizer.load(folder / TOKENIZER, name) for name in task_of(recipe).tokenizer_names(recipe))
+
+
+def inference_device(settings: DeviceSettings, overrides: Sequence[str]) -> DeviceContext:
+    """What the recipe or an override asks for; what there is, where a run comes from a machine with other devices."""
+    try:
+        return select_device(settings)
+    except UserError:
+        if any(override.startswith("device.") for override in overrides):
+            raise
+        return select_device(settings.model_copy(update={"kind": "auto"}))
+
+
+def find_checkpoint(path: Path, name: str | None) -> Path:
+    """The folder of a run's checkpoint, if there is one of that name."""
+    if (path / _WEIGHTS).exists():
+        if name is not None:
+            raise UserError("is a checkpoint itself", where=str(path), remedy=f"leave out --checkpoint {name}")
+        # its own name, which a link or `.` has not
+        return path.resolve()
+    checkpoints = Checkpoints(path)
+    average = checkpoints.folder / "average"
+    if name is None:
+        found = average if average.exists() else checkpoints.best()
+    elif name in ("best", "last"):
+        found = checkpoints.best() if name == "best" else checkpoints.last()
+    else:
+        found = checkpoints.folder / (name.zfill(7) if is_number(name) else name)
+    if found is None and (path / EXPORTED).exists():
+        raise UserError(
+            "is an export for ONNX Runtime or CTranslate2, which s2s does not load",
+            where=str(path),
+            remedy="name the run itself; docs/export.md shows how to load the export",
+        )
+    if found is None:
+        raise UserError(
+            "has no checkpoint yet",
+            where=str(path),
+            remedy=f"train it to the first one: s2s train {quote_path(path)} --resume",
+        )
+    there = sorted(p.name for p in checkpoints.folder.glob("[!.]*"))
+    # a name such as `.` leads elsewhere
+    if found.parent != checkpoints.folder or found.name not in there:
+        raise UserError(
+            f"no checkpoint {name!r}; there: {', '.join(there) or 'none'}",
+            where=str(path),
+            remedy="name one of these, best or last",
+        )
+    return found
+
+
+def inspect_input(run: RunConfig, focus: InspectionRequest, checkpoint: str | None = None) -> Inspection:
+    """What `s2s inspect` shows of a run: without inputs, of an example of the test set, or of the validation set.
+
+    Raises:
+        UserError: the input does not fit the model, or the run has no such example, or the model no such layer or head.
+    """
+    loaded = load_for_inference(run, checkpoint)
+    # a classifier reads the beginning of a long text, and a captioner no text
+    if loaded.recipe.task not in ("classification", "images", "captioning"):
+        for text in (*focus.inputs, focus.output or ""):
+            check_length(len(loaded.tokenizers[0].encode(text)), MOST_INSPECTED)
+    if not focus.inputs:
+        split = "validation" if loaded.recipe.data.test is None else "test"
+        focus = replace(focus, part=evaluation_split(run, loaded.recipe, split), split=split)
+    found = task_of(loaded.recipe).inspect(loaded, focus)
+    check_chosen(found, focus)
+    return found
+
+
+def evaluate(
+    run: RunConfig | Path,
+    split: str = "test",
+    checkpoint: str | None = None,
+    overrides: Sequence[str] = (),
+    keep: bool = True,
+    progress_bar: ProgressBar = no_progress_bar,
+    scoring: EvaluationOptions | None = None,
+) -> Evaluation:
+    """Scores a run on a split, as its task does.
+
+    Overrides (`section.key=value`) are for what may change after training, and for a run's folder alone; `keep` says
+    whether this is the run's result, kept there. `scoring` takes the place of `split`.
+
+    Raises:
+        UserError: it is not a run, its recipe has no such split, or the files have not equally many lines, or none.
+    """
+    run = open_run(run, overrides) if isinstance(run, Path) else run
+    loaded = load(run, checkpoint)
+    task = task_of(loaded.recipe)
+    scoring = scoring or EvaluationOptions(split)
+    part = _from_files(*scoring.files) if scoring.files else evaluation_split(run, loaded.recipe, scoring.split)
+    # of now: a training that goes on may make another average meanwhile
+    weights = digest_of_weights(loaded.checkpoint)
+    overlap = None if scoring.files else train_overlap(run, loaded.recipe, scoring.split, part)
+    evaluation = replace(task.evaluate(loaded, part, scoring, progress_bar), weights=weights, train_overlap=overlap)
+    if keep and not run.fetched:
+        evaluation.save()
+    return evaluation
+
+
+def train_overlap(run: RunConfig, recipe: "AnyTask", split: str, part: Split) -> TrainOverlap | None:
+    """Return how much of a split occurs in the run's training data; None if nothing, or unknown."""
+    source = task_of(recipe).source(recipe)
+    return manifest.train_overlap(run_dir_of(run.path) / MANIFEST, split, lambda: source.digest(part))
+
+
+def default_split(run: LoadedModel[Any, Any]) -> str:
+    """What a run is looked at by: its test set, or its validation set where it has none."""
+    return "test" if run.recipe.data.test is not None else "validation"
+
+
+def evenly_spaced(count: int, most: int) -> Int[np.ndarray, " rows"]:
+    """At most so many rows of so many, evenly taken: a corpus may be sorted."""
+    return np.unique(np.linspace(0, count - 1, min(most, count)).astype(int))
+
+
+def evaluation_split(run: RunConfig, recipe: "AnyTask", split: str) -> Split:
+    """The examples of a split, of which a run has learned none, by its recipe with what was changed for now.
+
+    Raises:
+        UserError: the recipe has no such split, or other examples would be held out than for the training.
+    """
+    if split not in _SPLITS:
+        raise UserError(f"there is no split {split!r}", remedy=f"name one of {', '.join(_SPLITS)}")
+    source = task_of(recipe).source(recipe)
+    part, section = source.part(split), source.section
+    wanted = getattr(recipe.data, split)
+    if part is None and isinstance(wanted, int):
+        part = getattr(source.load(), split)
+        starts = manifest.read(run_dir_of(run.path) / MANIFEST)
+        then: dict[str, str] = starts[0]["hashes"] if starts else {}
+        known = {name: digest for name, digest in then.items() if name.startswith(f"held_out_{split}")}
+        then_source, then_part = _as_trained(run, recipe, split) or (source, part)
+        same = then_source.held_out(split, then_part).items() <= known.items()
+        # a run that held nothing out for this split has learned from all that could be drawn now
+        held_out = isinstance(getattr(run.kept.data, split), int)
+        if not held_out or (known and not same):
+            raise UserError(
+                f"the {split} set is drawn from the training data, and would not be the one that was held out when the "
+                "run was trained: training has seen some of it",
+                where=f"{run.path}: {section}.{split}: {wanted}",
+                remedy=f"restore the training data and {section}.seed, or name a file or split: {section}.{split}=FILE",
+            )
+    if part is None:
+        raise UserError(f"the run's recipe has no {split} set", remedy=f"name one: {section}.{split}=FILE")
+    return part
+
+
+def _as_trained(run: RunConfig, recipe: "AnyTask", split: str) -> tuple[Source[Any, Any], Split] | None:
+    """The split with the prefix that the run was trained with; None where that is the one it has now."""
+    then = getattr(run.kept.data, "prefix", None)
+    if then == getattr(recipe.data, "prefix", None):
+        return None
+    data = recipe.data.model_copy(update={"prefix": then})
+    source = task_of(recipe).source(recipe.model_copy(update={"data": data}))
+    return source, getattr(source.load(), split)
+
+
+def data_hashes(task: Task[R, Any, Any], recipe: R, data: PreparedData) -> dict[str, str]:
+    """What a run's manifest keeps of its data, so that they are known again.
+
+    What is learned, what is held out, and what checkpoints are compared by.
+    """
+    source = task.source(recipe)
+    held_out = [source.held_out(name, part) for name, part in data.corpus.parts().items() if name != "train"]
+    compared_by = {"validation": source.digest_of_all(data.corpus.validation)}
+    return data.hashes() | {name: digest for each in held_out for name, digest in each.items()} | compared_by
+
+
+def _from_files(source: Path, *references: Path) -> "datasets.Dataset":
+    rows = list(line_rows(source, *references))
+    if not rows:
+        raise UserError("has no lines", where=str(source), remedy="name a file with a sentence a line")
+    return pairs_to_score([row[0] for row in rows], [row[1:] for row in rows])
+
+
+def pairs_to_score(sources: Sequence[str], references: Sequence[Sequence[str]]) -> "datasets.Dataset":
+    """Sources with one or more references each, as translators are scored on them."""
+    from datasets import Dataset
+
+    columns: dict[str, object] = {"source": list(sources), "target": [first for first, *_ in references]}
+    if any(len(several) > 1 for several in references):
+        columns["references"] = list(map(list, references))
+    return Dataset.from_dict(columns)
+
+
+def score_together(
+    runs: Sequence[RunConfig], scoring: EvaluationOptions, checkpoint: str | None, tell: Callable[[str], None]
+) -> tuple[list[Evaluation], Sequence[Any]]:
+    """Scores runs of one task and, where there are several, tests each against the first.
+
+    Returns:
+        The evaluations and the comparisons; that scores could not be kept is told beside them.
+    """
+    setup_process(runs[0].recipe.device)
+    # beside the results, which may go into a file; nothing where nobody looks
+    console = Console(stderr=True)
+    shown = progress_bar(console) if console.is_terminal else no_progress_bar
+    evaluations = [
+        evaluate(run, checkpoint=checkpoint, keep=False, progress_bar=shown, scoring=scoring) for run in runs
+    ]
+    comparisons = type(evaluations[0]).compare(evaluations) if len(runs) > 1 else ()
+    # what another search, checkpoint, corpus or tokenizer scores is not the run's result
+    own = checkpoint is None and not runs[0].overrides and scoring.tokenizer is None
+    for evaluation in (e for e, run in zip(evaluations, runs, strict=True) if own and not run.fetched):
+        try:
+            evaluation.save()
+        except OSError as error:
+            tell(f"the scores are shown, but not kept: {explain_os_error(error)}")
+    return evaluations, comparisons

@@ -1,0 +1,390 @@
+"""A trained model for whoever writes Python: what its task can do, by methods, whatever the task."""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from numbers import Integral
+from typing import Any, cast
+
+import torch
+
+from s2s.data.batches import collate_sources
+from s2s.data.dataset import to_device
+from s2s.decoding.beam_search import Hypothesis
+from s2s.decoding.generate import Candidate
+from s2s.errors import UserError, quote_path
+from s2s.evaluation.tokenization import check_choice
+from s2s.inspection.alignment import Link, links
+from s2s.inspection.inspection import AttentionMaps, InspectionRequest
+from s2s.inspection.seq2seq import check_fits
+from s2s.inspection.words import words_of
+from s2s.recipe.schema import BleuTokenizer
+from s2s.run.folder import RunConfig
+from s2s.run.inference import evaluation_split, load, pairs_to_score, train_overlap
+from s2s.run.tasks import schema_of, task_of
+from s2s.tasks.base import TEXTS, TOKENIZER, Evaluation, EvaluationOptions, LoadedModel
+from s2s.tasks.classification_base import ClassificationTask, class_probabilities
+from s2s.tasks.classify_lines import truncation_warning
+from s2s.tasks.line_translation import TooLong, VocabularyCoverage, count_sentences
+from s2s.tasks.seq2seq import build_translator
+from s2s.tasks.text_generation import sequence_scores
+from s2s.tasks.text_to_text.answers import best_first, log_probabilities
+from s2s.tasks.text_to_text.use import check_chosen, task_named
+from s2s.tasks.translation.attention import after_prefix, attention_between
+from s2s.training.progress import no_progress_bar
+
+WRITES = ("translation", "text-to-text")
+"""Tasks that write a text for a text."""
+WRITTEN = (*WRITES, "captioning")
+"""Tasks whose texts are scored by BLEU."""
+LABELS = ("classification", "images")
+"""Tasks that name classes."""
+
+
+class Run:
+    """A trained model, ready to be used.
+
+    Args:
+        run: as it was opened, with what was changed for now.
+        checkpoint: `best`, `last`, `average` or a name; when None, the average where there is one, else the best.
+
+    Raises:
+        UserError: it has no such checkpoint, or a file is damaged.
+    """
+
+    def __init__(self, run: RunConfig, checkpoint: str | None = None) -> None:
+        self._opened = run
+        self.loaded: LoadedModel[Any, Any] = load(run, checkpoint)
+
+    def __repr__(self) -> str:
+        return f"<run {self.loaded.path}, task {self.task}, checkpoint {self.loaded.checkpoint.name}>"
+
+    @property
+    def task(self) -> str:
+        """What it was trained for, as its recipe says."""
+        return self.loaded.recipe.task
+
+    @property
+    def recipe(self) -> Any:
+        """What it was trained by, with what was changed for now."""
+        return self.loaded.recipe
+
+    def translate(self, lines: Sequence[str], task: str | None = None) -> list[str]:
+        """The best translation of each line, as `s2s translate` writes it; empty lines stay empty.
+
+        Args:
+            lines: sources.
+            task: which task of a text-to-text run; needed where it has several.
+
+        Raises:
+            UserError: the run does not write texts for texts, a line is too long, or there is no such task.
+
+        Warns:
+            UserWarning: Lines are longer than any training text. `candidates` does not warn; ask
+                `longer_than_training`. `Candidate.hypothesis.cut` is True where the length limit ended an output.
+        """
+        lines = _several(lines, "lines")
+        found = self.candidates(lines, task=task)
+        longest, sentences = self._longest
+        too_long = TooLong(longest, warnings.warn, at_once=False, sentences=sentences)
+        for line, tokens in zip(lines, self._lengths(lines, task), strict=True):
+            too_long.add(tokens, count_sentences(line))
+        too_long.report()
+        return [each[0].text if each else "" for each in found]
+
+    def longer_than_training(self, lines: Sequence[str], task: str | None = None) -> list[bool]:
+        """Check whether each line has more tokens, or more sentences, than any text that the run was trained on."""
+        (longest, sentences), lines = self._longest, _several(lines, "lines")
+        return [
+            (longest is not None and tokens > longest)
+            or (sentences is not None and tokens > 0 and count_sentences(line) > sentences)
+            for line, tokens in zip(lines, self._lengths(lines, task), strict=True)
+        ]
+
+    @cached_property
+    def _longest(self) -> tuple[int | None, int | None]:
+        """Most tokens and most sentences of a text that was trained on; None where unknown."""
+        seen = VocabularyCoverage.load(self.loaded.checkpoint / TOKENIZER)
+        return (seen.longest, seen.sentences) if seen else (None, None)
+
+    def _lengths(self, lines: Sequence[str], task: str | None) -> list[int]:
+        """Tokens of each line after its prefix; 0 for an empty one."""
+        prefix, _ = self._asked(task)
+        rows = self.loaded.tokenizers[0].encode_batch([prefix + line if line.strip() else "" for line in lines])
+        return [len(row) if line.strip() else 0 for row, line in zip(rows, lines, strict=True)]
+
+    def candidates(
+        self,
+        lines: Sequence[str],
+        nbest: int = 1,
+        beam: int | None = None,
+        task: str | None = None,
+        before_step: Callable[[], None] | None = None,
+    ) -> list[tuple[Candidate, ...]]:
+        """What may be written for each line, best first, with scores; nothing for an empty line.
+
+        Args:
+            lines: sources.
+            nbest: how many for each line, at most as many as the beam holds.
+            beam: hypotheses kept at each step; the recipe's when None.
+            task: see `translate`. Where a task has answers to choose from, these are the candidates, their scores are
+                log probabilities, and there is no beam.
+            before_step: Called before each step of the decoder, possibly from several threads. An exception that it
+                raises ends the computation and is raised here.
+
+        Raises:
+            UserError: see `translate`; or the beam holds less than is asked for, or there are not as many answers.
+        """
+        for name, value in (("nbest", nbest), ("beam", 1 if beam is None else beam)):
+            _check_whole(name, value)
+        prefix, answers = self._asked(task)
+        filled = [prefix + line if line.strip() else "" for line in _several(lines, "lines")]
+        if answers is not None:
+            check_chosen(answers, nbest, [] if beam is None else [f"beam {beam}"])
+            return self._chosen(filled, answers, nbest, before_step)
+        run = self.loaded
+        if beam is not None:
+            decoding = run.recipe.decoding.model_copy(update={"beam": beam})
+            run = replace(run, recipe=run.recipe.model_copy(update={"decoding": decoding}))
+        return [found.candidates for found in build_translator(run, nbest, before_step).translate(filled)]
+
+    def count_tokens(self, lines: Sequence[str], task: str | None = None) -> list[int]:
+        """Count the tokens of each line as the model reads it, the task's prefix included; nothing is computed.
+
+        Args:
+            lines: Sources, or texts to classify.
+            task: See `translate`.
+
+        Raises:
+            UserError: there is no such task.
+        """
+        prefix = self._asked(task)[0] if self.task in WRITES else ""
+        filled = [prefix + line if line.strip() else "" for line in _several(lines, "lines")]
+        return [len(tokens) for tokens in self.loaded.tokenizers[0].encode_batch(filled)]
+
+    @property
+    def max_source_tokens(self) -> int | None:
+        """Most tokens of a source that a model that writes can read; None where there is no limit."""
+        longest = self.loaded.model.encoder.longest if self.task in WRITES else None
+        return None if longest is None else longest - 1
+
+    def _asked(self, task: str | None) -> tuple[str, tuple[str, ...] | None]:
+        """What stands before each line, and the answers that there are to choose from."""
+        self._only("translate", WRITES)
+        if self.task == "text-to-text":
+            named = task_named(self.loaded.recipe, task)
+            return named.prefix, named.answers
+        if task is not None:
+            raise UserError("says nothing to runs of translation", where=f"task {task!r}", remedy="leave it out")
+        return self.recipe.data.prefix, None
+
+    def _chosen(
+        self, lines: list[str], answers: tuple[str, ...], nbest: int, before_step: Callable[[], None] | None
+    ) -> list[tuple[Candidate, ...]]:
+        run, cut = self.loaded, self.loaded.tokenizers[0]
+        sources, batch = [line for line in lines if line], run.recipe.decoding.batch
+        found = log_probabilities(run.model, cut, sources, answers, batch, before_step=before_step)
+        rows = iter(found.tolist())
+        tokens = dict(zip(answers, map(tuple, cut.encode_batch(answers)), strict=True))
+
+        def best(row: list[float]) -> tuple[Candidate, ...]:
+            """The likeliest answers."""
+            order = best_first(row, answers)[:nbest]
+            return tuple(Candidate(text, nats, Hypothesis(tokens[text], nats, nats, False)) for nats, text in order)
+
+        return [best(next(rows)) if line else () for line in lines]
+
+    def score(self, sources: Sequence[str], targets: Sequence[str], task: str | None = None) -> list[float]:
+        """The log probability, in nats, that the model writes each target for its source and then ends.
+
+        Raises:
+            UserError: see `translate`; or there are not as many sources as targets.
+        """
+        prefix, _ = self._asked(task)
+        sources, targets = _several(sources, "sources"), _several(targets, "targets")
+        if len(sources) != len(targets):
+            raise UserError(
+                f"{len(sources)} sources and {len(targets)} targets", remedy="give a target for each source"
+            )
+        run, found = self.loaded, [0.0] * len(sources)
+        read = run.tokenizers[0].encode_batch([prefix + source for source in sources])
+        wanted = run.tokenizers[-1].encode_batch(list(targets))
+        for tokens in zip(read, wanted, strict=True):
+            check_fits(run.model, *tokens)
+        order = sorted(range(len(read)), key=lambda row: len(read[row]))
+        for first in range(0, len(order), run.recipe.decoding.batch):
+            rows = order[first : first + run.recipe.decoding.batch]
+            source, valid = collate_sources([read[row] for row in rows])
+            where = run.device_context.device
+            with torch.inference_mode():
+                scores = sequence_scores(
+                    run.model, to_device(source, where), to_device(valid, where), [wanted[row] for row in rows]
+                )
+            for row, nats in zip(rows, scores.tolist(), strict=True):
+                found[row] = nats
+        return found
+
+    def attention(self, line: str, target: str | None = None, task: str | None = None) -> AttentionMaps:
+        """Where the model looks: while it writes a target for a line or, where it writes none, while it reads the line.
+
+        Args:
+            line: the source.
+            target: what it shall be taken to have written; its own translation when None.
+            task: see `translate`.
+
+        Raises:
+            UserError: the model has no attention, or the line is empty or too long.
+        """
+        if self.task not in WRITES:
+            found = (
+                task_of(self.recipe)
+                .inspect(self.loaded, InspectionRequest((line,), output=target))
+                .examples[0]
+                .attention
+            )
+            if not found:
+                raise self._without_attention()
+            return found[-1]
+        if target is None:
+            (best, *_) = self.candidates([line], task=task)[0] or (None,)
+            tokens = best.hypothesis.tokens if best else ()
+        else:
+            tokens = self.loaded.tokenizers[-1].encode(target)
+        maps = self.looks(line, tokens, task)
+        if not len(maps.weights):
+            raise self._without_attention()
+        return maps
+
+    def looks(self, line: str, tokens: Sequence[int], task: str | None = None) -> AttentionMaps:
+        """Where a model that writes looks while it writes the pieces of a target; no layers without attention."""
+        read = self._read(line, task)
+        check_fits(self.loaded.model, read, tokens)
+        return attention_between(self.loaded, read, list(tokens))
+
+    def alignment(
+        self, line: str, tokens: Sequence[int], task: str | None = None
+    ) -> tuple[list[str], list[str], list[Link]]:
+        """The words of a line and of a target given by its pieces, and which source word each target word looked at.
+
+        Links are pairs of places from 0 on, as `s2s inspect --align` prints them; see `looks` for errors.
+        """
+        read, (source, *_, into) = self._read(line, task), (*self.loaded.tokenizers, self.loaded.tokenizers[-1])
+        looked = self.looks(line, tokens, task).weights[-1].mean(axis=0)
+        words = after_prefix(source, words_of(source, read, True), line), words_of(into, list(tokens), True)
+        return [word.text for word in words[0]], [word.text for word in words[1]], links(looked, *words)
+
+    def _read(self, line: str, task: str | None) -> list[int]:
+        prefix, _ = self._asked(task)
+        if not line.strip():
+            raise UserError("the line is empty", remedy="give one with a word")
+        return self.loaded.tokenizers[0].encode(prefix + line)
+
+    def _without_attention(self) -> UserError:
+        what = f"a model of kind {self.recipe.model.kind} has no attention"
+        return UserError(what, where=str(self.loaded.path), remedy="name another run")
+
+    def classify(self, lines: Sequence[str]) -> list[str]:
+        """The class of each line, a text or the path of an image, as `s2s classify` writes it; empty lines stay empty.
+
+        Raises:
+            UserError: the run does not name classes, or an image cannot be read.
+        """
+        return [max(found, key=found.__getitem__) if found else "" for found in self.probabilities(lines)]
+
+    def probabilities(self, lines: Sequence[str]) -> list[dict[str, float]]:
+        """The probability of each class for each line; nothing for an empty line. See `classify`.
+
+        Warns:
+            UserWarning: Texts were cut at `batches.max_length`.
+        """
+        found, truncated = self.probabilities_and_truncation(lines)
+        if any(truncated):
+            texts, limit = sum(map(bool, found)), self.recipe.batches.max_length
+            warnings.warn(truncation_warning(sum(truncated), texts, limit), stacklevel=2)
+        return found
+
+    def probabilities_and_truncation(self, lines: Sequence[str]) -> tuple[list[dict[str, float]], list[bool]]:
+        """Classify without a warning.
+
+        Returns:
+            What `probabilities` returns, and for each line whether the text was cut at `batches.max_length`.
+        """
+        self._only("classify", LABELS)
+        task, classes = cast(ClassificationTask[Any, Any], task_of(self.recipe)), self.recipe.data.classes
+        lines = _several(lines, "lines")
+        filled = [line for line in lines if line.strip()]
+        if not filled:
+            return [{} for _ in lines], [False for _ in lines]
+        examples = task.parse_inputs(self.loaded, filled)
+        rows = iter(class_probabilities(self.loaded.model, examples).tolist())
+        cut = iter(examples.is_truncated.tolist())
+        found = [dict(zip(classes, next(rows), strict=True)) if line.strip() else {} for line in lines]
+        return found, [bool(line.strip()) and next(cut) for line in lines]
+
+    def evaluate(
+        self,
+        split: str = "test",
+        sources: Sequence[str] | None = None,
+        references: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        tokenizer: BleuTokenizer | None = None,
+    ) -> Evaluation:
+        """Score the run as `s2s evaluate` does; nothing is written into the run's folder.
+
+        Args:
+            split: `test` or `validation`.
+            sources: Texts to translate and score in the place of a split, with `references`.
+            references: For each source one reference, or several, which are scored together.
+            tokenizer: sacreBLEU's tokenizer of BLEU and TER; the recipe's when None.
+
+        Raises:
+            UserError: The recipe has no such split, or other examples would be held out than for the training; or
+                sources and references do not go together.
+        """
+        if tokenizer is not None:
+            check_choice(tokenizer)
+            self._only("be scored with a tokenizer", WRITTEN)
+        if sources is None and references is None:
+            part = evaluation_split(self._opened, self.recipe, split)
+            scoring = EvaluationOptions(split, tokenizer=tokenizer)
+            evaluation = task_of(self.recipe).evaluate(self.loaded, part, scoring, no_progress_bar)
+            return replace(evaluation, train_overlap=train_overlap(self._opened, self.recipe, split, part))
+        self._only("score sources", ("translation",))
+        if sources is None or references is None:
+            raise UserError("sources and references go together", remedy="give both, or neither for a split")
+        read = _several(sources, "sources")
+        wanted = [
+            [each] if isinstance(each, str) else _several(each, f"references[{place}]")
+            for place, each in enumerate(references)
+        ]
+        if isinstance(references, str) or not read or len(read) != len(wanted) or not all(wanted):
+            raise UserError(
+                f"{len(read)} sources and {len(wanted)} references", remedy="give one reference or more for each source"
+            )
+        scoring = EvaluationOptions(TEXTS, tokenizer=tokenizer)
+        return task_of(self.recipe).evaluate(self.loaded, pairs_to_score(read, wanted), scoring, no_progress_bar)
+
+    def _only(self, what: str, tasks: tuple[str, ...]) -> None:
+        if self.task not in tasks:
+            use = f"s2s {schema_of(self.recipe).command} {quote_path(self.loaded.path)}"
+            raise UserError(
+                f"a run of task {self.task} cannot {what}",
+                where=str(self.loaded.path),
+                remedy=f"name a run of {' or '.join(tasks)}; this one is for `{use}`",
+            )
+
+
+def _several(lines: Iterable[str], name: str) -> list[str]:
+    if isinstance(lines, str):
+        raise UserError("is one text, where several are expected", where=name, remedy="put it into a list: [text]")
+    lines = list(lines)
+    for place, line in enumerate(lines):
+        if not isinstance(line, str):
+            raise UserError(f"{line!r:.60} is no text", where=f"{name}[{place}]", remedy="give texts, as in ['A dog.']")
+    return lines
+
+
+def _check_whole(name: str, value: object) -> None:
+    # numpy's are whole numbers, too
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise UserError(f"{value!r:.60} is no whole number", where=name, remedy="give one, such as 4")

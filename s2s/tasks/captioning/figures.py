@@ -1,0 +1,90 @@
+"""Captioned images, and where a model looked for each word (Xu et al. 2015, "Show, attend and tell", figure 2).
+
+An image lies in the dark, and what a word's attention is on is lit, as by a torch: brightness grows with a square's
+share, from a quarter to the whole and some white light more at the square that has most, and runs smoothly from square
+to square.
+"""
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from s2s.tasks.image_files import Pixels
+from s2s.training.figures import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from s2s.tasks.captioning.generation import Look
+
+Shown = UInt8[np.ndarray, "side side 3"]
+
+SIDE = 192
+"""Height and width of a shown image, in pixels."""
+_DARK, _LIGHT = 0.25, 70
+_ACROSS = 8
+# of a panel in inches, and what it has below it for words, as a share of its side
+_INCHES, _WORDS = 1.25, 0.3
+
+
+def enlarged(image: UInt8[np.ndarray, "channels height width"], side: int = SIDE) -> Shown:
+    """An image as it is shown: in squares, as the model had it."""
+    from PIL.Image import Resampling, fromarray
+
+    colours = np.repeat(image, 3, axis=0) if len(image) == 1 else image
+    shown = fromarray(np.ascontiguousarray(colours.transpose(1, 2, 0)))
+    return np.asarray(shown.resize((side, side), Resampling.NEAREST))
+
+
+def lit(image: Shown, shares: Float[np.ndarray, "rows columns"]) -> Shown:
+    """A shown image, lit where a word's attention is."""
+    from PIL.Image import Resampling, fromarray
+
+    most = float(shares.max()) or 1.0
+    light = fromarray((shares / most).astype(np.float32)).resize(image.shape[:2], Resampling.BILINEAR)
+    bright = np.asarray(light)[:, :, None]
+    return (image * (_DARK + (1 - _DARK) * bright) + _LIGHT * bright).round().clip(0, 255).astype(np.uint8)
+
+
+def looks_picture(looks: Sequence["Look"], title: str) -> "Figure":
+    """Images, and after each a panel for each word of its caption."""
+    panels: list[tuple[Shown, str]] = []
+    for look in looks:
+        image = enlarged(np.array(look.pixels, dtype=np.uint8))
+        panels.append((image, look.name))
+        panels += [(lit(image, np.array(shares)), word) for word, shares in zip(look.words, look.maps, strict=True)]
+        # each image begins a row
+        panels += [(np.full_like(image, 255), "")] * (-len(panels) % _ACROSS)
+    return _sheet(panels, _ACROSS, 12, title)
+
+
+def captions_picture(pixels: Pixels, captions: Sequence[str], title: str) -> "Figure":
+    """Images, each above its caption."""
+    return _sheet([(enlarged(i), c) for i, c in zip(pixels, captions, strict=True)], 6, 22, title)
+
+
+def _sheet(panels: Sequence[tuple[Shown, str]], across: int, letters: int, title: str) -> "Figure":
+    """Panels row by row, each above a few words, cut off where they take too much room.
+
+    They are drawn as one image: hundreds of axes would take seconds.
+    """
+    down, step = -(-len(panels) // across), round(SIDE * (1 + _WORDS))
+    sheet = np.full((down * step, across * (SIDE + 8), 3), 255, dtype=np.uint8)
+    figure = new_figure(across * _INCHES, down * _INCHES * (1 + _WORDS) + 0.3)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1 - 0.3 / (down * _INCHES * (1 + _WORDS) + 0.3)))
+    axes.set_axis_off()
+    for place, (panel, words) in enumerate(panels):
+        row, column = divmod(place, across)
+        top, left = row * step, column * (SIDE + 8)
+        sheet[top : top + SIDE, left + 4 : left + 4 + SIDE] = panel
+        lines = textwrap.wrap(words, letters, max_lines=3, placeholder=" …")
+        axes.text(
+            left + 4 + SIDE / 2, top + SIDE + 4, "\n".join(lines), ha="center", va="top", fontsize=6.5, parse_math=False
+        )
+    axes.imshow(sheet, aspect="auto")
+    figure.text(0.01, 1 - 0.15 / figure.get_figheight(), title, va="center", fontsize=8, parse_math=False)
+    return figure

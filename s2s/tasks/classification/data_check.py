@@ -1,0 +1,38 @@
+"""What commonly spoils labelled texts, found before training."""
+
+from collections.abc import Sequence
+
+from s2s.data import data_check as look
+from s2s.data.scripts import is_unspaced, split_words, unit_name
+from s2s.data.sources import Corpus
+from s2s.tasks.classification.data import Labelled, LabelledSource
+from s2s.tasks.classification.recipe import ClassificationRecipe
+from s2s.tasks.data_check import CorpusInspection, Split, conversions, inspect_labels, look_through, some
+
+
+def inspected(recipe: ClassificationRecipe) -> str:
+    """What a recipe's texts hold, and what is suspicious, as text."""
+    source = LabelledSource(recipe.data)
+    corpus = source.load()
+    return str(inspect_labelled(corpus, recipe.data.seed, source.missing_labels(corpus)))
+
+
+def inspect_labelled(corpus: Corpus[Labelled], seed: int, own: Sequence[str] = ()) -> CorpusInspection:
+    """Looks through labelled texts; some to be read are drawn by a seed, and `own` is further advice."""
+    texts, labels = corpus.train.texts, corpus.train.labels
+    rows = look.sample_rows(len(labels), seed)
+    spots = [
+        f"  {row + 1:>9,}  {corpus.train.names[int(labels[row])]}: {look.escape_invisible(texts[row]['text'])}"
+        for row in rows
+    ]
+    splits = {name: _split(name, part) for name, part in corpus.parts().items()}
+    return CorpusInspection(splits, {"texts": look.overlap(corpus, lambda part: part.texts["text"])}, spots, own=own)
+
+
+def _split(name: str, part: Labelled) -> Split:
+    texts, which = part.texts["text"], f"texts of {name}"
+    unspaced = is_unspaced(texts)
+    words, empty, suspicious = look_through(texts, lambda text: len(split_words(text, unspaced)), unit_name(unspaced))
+    found = inspect_labels(name, "texts", look.hashes(texts), part.labels, part.counts(), empty)
+    advice = [*some(empty, f"{which} are empty"), *found.advice, *conversions(suspicious, which)]
+    return Split({**found.rows, **words, "empty texts": len(empty)}, advice)

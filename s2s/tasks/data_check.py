@@ -1,0 +1,188 @@
+"""What commonly spoils a corpus, found before training: of any examples, of texts, and of examples with classes."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Int
+
+from s2s.data import data_check as look
+from s2s.data.sources import Corpus
+from s2s.data.token_check import Cutting, cutting
+from s2s.data.tokenized import learned
+from s2s.data.tokenizers import normalized
+from s2s.recipe.schema import PieceSettings
+
+if TYPE_CHECKING:
+    import datasets
+
+# a class with so many times fewer examples than the largest one is easily never named
+IMBALANCE = 10
+_LISTED = 8
+
+
+@dataclass(frozen=True)
+class Split:
+    """What one split holds: numbers by what they count, and what should be mended, in plain words."""
+
+    rows: Mapping[str, int]
+    advice: Sequence[str]
+
+
+@dataclass(frozen=True)
+class CorpusInspection:
+    """What a corpus holds, and what is suspicious.
+
+    Attributes:
+        splits: what each holds.
+        in_train: by what is counted, the task's examples first, and by split, how many occur in train, too.
+        spots: lines, each with an example of train drawn at random, to look at with one's own eyes.
+        cut: how texts are cut, where that was looked at.
+        own: what the task itself has to advise.
+    """
+
+    splits: Mapping[str, Split]
+    in_train: Mapping[str, Mapping[str, int]]
+    spots: Sequence[str]
+    cut: Cutting | None = None
+    own: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        noun = next(iter(self.in_train))
+        drawn = [f"train: {len(self.spots)} {noun} drawn at random", *self.spots]
+        return look.findings([self._summary(), drawn], self._advice(noun))
+
+    def _advice(self, noun: str) -> Iterator[str]:
+        for found in self.splits.values():
+            yield from found.advice
+        for name, count in self.in_train[noun].items():
+            if count:
+                yield f"{count:,} {noun} of {name} also occur in train: scores will flatter"
+        yield from self.cut.advice() if self.cut else ()
+        yield from self.own
+
+    def _summary(self) -> list[str]:
+        columns = [found.rows for found in self.splits.values()]
+        rows: dict[str, list[float | None]] = {row: [column.get(row) for column in columns] for row in columns[0]}
+        for noun, counts in self.in_train.items():
+            rows[f"{noun} also in train"] = [counts.get(name) for name in self.splits]
+        return look.table(self.splits, rows | (self.cut.rows() if self.cut else {}))
+
+
+def some(rows: list[int], such: str, rest: str = "") -> list[str]:
+    """How many examples of a split are `such`, and which rows from 1 on, in words; nothing where none is."""
+    return [f"{len(rows):,} {such} ({look.some_rows(rows)}){rest}"] if rows else []
+
+
+def repetitions(name: str, repeated: Sequence[int], of: int, noun: str) -> list[str]:
+    """A word on examples of train that are there again and again."""
+    many = name == "train" and len(repeated) > look.MANY * of
+    return [f"{len(repeated):,} {noun} of train are repeated: a model may learn them by heart"] if many else []
+
+
+def conversions(suspicious: Mapping[str, list[int]], which: str) -> list[str]:
+    """A word on each kind of `SUSPICIOUS` characters in the texts of some examples, such as the `images of train`."""
+    meant = ": wanted, or a conversion gone wrong?"
+    return [words for kind, rows in suspicious.items() for words in some(rows, f"{which} with a {kind}", meant)]
+
+
+def missing_classes(name: str, noun: str, counts: Mapping[str, int]) -> list[str]:
+    """A line for `name`, a validation or test split, that names its classes without an example; none if all have one.
+
+    Args:
+        name: Name of the split.
+        noun: Plural noun for the examples of the task.
+        counts: Number of examples of each class.
+    """
+    missing = [kind for kind, count in counts.items() if not count]
+    if name == "train" or not missing:
+        return []
+    shown = ", ".join(missing[:_LISTED]) + (f" and {len(missing) - _LISTED:,} more" if missing[_LISTED:] else "")
+    classes = f"class{'es' if missing[1:] else ''} {shown}"
+    return [f"no {noun} of {name} are of {classes}: no {name} score measures {'them' if missing[1:] else 'it'}"]
+
+
+def look_through(
+    texts: Iterable[str], size: Callable[[str], int], unit: str
+) -> tuple[dict[str, int], list[int], dict[str, list[int]]]:
+    """How large texts are, all together, the shortest, the middle and the longest one; empty and suspicious rows."""
+    sizes, empty = [], []
+    suspicious: dict[str, list[int]] = {}
+    for row, text in enumerate(texts, start=1):
+        sizes.append(size(text))
+        if not text.strip():
+            empty.append(row)
+        look.note_suspicious(suspicious, row, text)
+    places = (unit, "  of the shortest", "  of the middle one", "  of the longest")
+    spread = sum(sizes), min(sizes), int(np.median(sizes)), max(sizes)
+    return dict(zip(places, spread, strict=True)), empty, suspicious
+
+
+def inspect_texts(
+    corpus: Corpus["datasets.Dataset"], seed: int, tokens: PieceSettings, noun: str, altered: str = ""
+) -> CorpusInspection:
+    """Looks through texts, which the task calls by `noun`; some to be read are drawn by a seed.
+
+    Where that is not empty, `altered` is what it means that a text is changed by the recipe's normalization.
+    """
+    train = corpus.train
+    spots = [
+        f"  {row + 1:>9,}  {look.escape_invisible(train[row]['text'])}" for row in look.sample_rows(len(train), seed)
+    ]
+    texts = {name: part["text"][:] for name, part in corpus.parts().items()}
+    splits = {name: _of_texts(name, part, tokens, noun, altered) for name, part in texts.items()}
+    cut = cutting(texts, lambda: learned(texts["train"], tokens), None)
+    return CorpusInspection(splits, {noun: look.overlap(corpus, lambda part: part["text"])}, spots, cut)
+
+
+def _of_texts(name: str, texts: Sequence[str], tokens: PieceSettings, noun: str, altered: str) -> Split:
+    which, cut = f"{noun} of {name}", (tokens.normalization, tokens.lowercase)
+    sizes, empty, suspicious = look_through(texts, lambda text: len(text.encode()), "bytes")
+    again = look.repeated(look.hashes(texts)).tolist()
+    changed = [row for row, text in enumerate(texts, start=1) if normalized(text, *cut) != text]
+    advice = [
+        *some(empty, f"{which} are empty"),
+        *repetitions(name, again, len(texts), noun),
+        *conversions(suspicious, which),
+        *(some(changed, f"{which} are changed by tokenizer.normalization", f": {altered}") if altered else ()),
+    ]
+    rows = {f"empty {noun}": len(empty), f"repeated {noun}": len(again), "changed by normalization": len(changed)}
+    return Split({noun: len(texts), **sizes, **rows}, advice)
+
+
+def inspect_labels(
+    name: str,
+    noun: str,
+    hashed: look.Hashes,
+    labels: Int[np.ndarray, " rows"],
+    counts: Mapping[str, int],
+    empty: Sequence[int] = (),
+) -> Split:
+    """Which examples of a split are repeated, or contradict each other, and which classes are rare.
+
+    Args:
+        name: of the split.
+        noun: what the task calls its examples, in the plural.
+        hashed: numbers that are equal where examples are.
+        labels: their classes.
+        counts: examples of each class.
+        empty: rows, from 1 on, that have nothing to contradict.
+    """
+    again = look.repeated(hashed)
+    _, first, number = np.unique(hashed, return_index=True, return_inverse=True)
+    other = again[labels[again] != labels[first[number[again]]]] + 1
+    contradictory = np.setdiff1d(other, empty).tolist()
+    most, hopeless = max(counts.values()), " have another class than the same one before: no model can be right on both"
+    advice = [
+        *some(contradictory, f"{noun} of {name}", hopeless),
+        *repetitions(name, again.tolist(), len(labels), noun),
+        *missing_classes(name, noun, counts),
+        *(
+            f"class {kind} has {count:,} training {noun}, the largest one {most:,}: look at macro-F1"
+            for kind, count in counts.items()
+            if name == "train" and count * IMBALANCE < most
+        ),
+    ]
+    rows = {noun: len(labels), f"repeated {noun}": len(again), "repeated with another class": len(contradictory)}
+    return Split({**counts, **rows}, advice)

@@ -1,0 +1,224 @@
+"""Images as pixels: read from files and from cells of data sets, scaled, coloured, and counted.
+
+Pixels are kept as bytes, four times smaller than numbers a network computes with. An image may come from anywhere, so
+only formats are read that hold nothing but an image, and none that unpacks to more than memory is for.
+"""
+
+import difflib
+import io
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Int, UInt8
+
+from s2s.data.sources import hub_split
+from s2s.errors import UserError, check_regular
+from s2s.recipe.images import PixelSettings
+from s2s.recipe.schema import SourceSettings
+
+if TYPE_CHECKING:
+    import datasets
+    from PIL.Image import Image
+
+Pixels = UInt8[np.ndarray, "images channels height width"]
+Picture = UInt8[np.ndarray, "channels height width"]
+
+# what Pillow may open of whatever a file says that it is: no PostScript, which it hands to a program
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
+# a file of 50 KB may unpack to a gigabyte
+_MOST_PIXELS = 2**26
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
+
+
+def image_files(folder: Path) -> list[Path]:
+    """The images in a folder and below it, by their names' endings."""
+    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS)
+
+
+def read_image(file: Path, wanted: PixelSettings, where: str = "") -> Picture:
+    """One image, scaled and coloured as is wanted; messages name the file, or where it is named.
+
+    Raises:
+        UserError: it is missing, or no image that Pillow reads.
+    """
+    if not where:
+        check_regular(file, "remove or replace it")
+    return _read(file, where or str(file), wanted)
+
+
+def _read(file: Path | io.BytesIO, where: str, wanted: PixelSettings) -> Picture:
+    with open_image(file, where) as image:
+        return pixels_of(image, wanted)
+
+
+@contextmanager
+def open_image(file: Path | io.BytesIO, where: str) -> "Iterator[Image]":
+    """An image of which nothing but its beginning was read.
+
+    Raises:
+        UserError: it is missing, no image that Pillow reads, or too large; or what is done with it fails.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    # our own limit follows; below it, Pillow would warn in words that no user understands
+    Image.MAX_IMAGE_PIXELS = None
+    # of metadata that it cannot read; what stops it from reading pixels is an error
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+    try:
+        with Image.open(file, formats=_FORMATS) as image:
+            if image.width * image.height > _MOST_PIXELS:
+                raise ValueError(f"it has {image.width:,} x {image.height:,} pixels; {_MOST_PIXELS:,} are the most")
+            yield image
+            return
+    except FileNotFoundError:
+        why = "there is no such file"
+    except UnidentifiedImageError:
+        why = f"it is no whole image of the kinds {', '.join(_FORMATS)}"
+    except Exception as error:
+        # a reader of damaged bytes fails as its format leads it to: struct.error, KeyError, zlib.error …
+        why = str(error) or type(error).__name__
+    raise UserError(f"cannot be read: {why}", where=where, remedy="remove or replace the file")
+
+
+def pixels_of(image: "Image", wanted: PixelSettings) -> Picture:
+    """An opened image, scaled and coloured as is wanted.
+
+    Raises:
+        ValueError: parts of it are transparent, or nothing says what is white.
+    """
+    from PIL.Image import Resampling, fromarray
+    from PIL.ImageOps import exif_transpose
+
+    image = exif_transpose(image)
+    if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:  # type: ignore[operator]
+        raise ValueError("parts of it are transparent, and nothing says what is behind them")
+    if image.mode.startswith("I;16"):
+        # Pillow would cut off what is above 255
+        image = fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        raise ValueError("a pixel has 32 bits, and nothing says what is white; 8 or 16 are read")
+    converted = image.convert("L" if wanted.channels == 1 else "RGB")
+    if converted.size != (wanted.size, wanted.size):
+        converted = converted.resize((wanted.size, wanted.size), Resampling.BILINEAR)
+    found = np.asarray(converted, dtype=np.uint8)
+    return found[None] if found.ndim == 2 else found.transpose(2, 0, 1)
+
+
+def read_all(files: Sequence[Path], wanted: PixelSettings, places: Sequence[str] | None = None) -> Pixels:
+    """The images of files, in their order; see `read_image`. Several are read at once.
+
+    Raises:
+        UserError: one is missing, or no image that Pillow reads.
+    """
+    with ThreadPoolExecutor() as pool:
+        return np.stack(
+            list(pool.map(lambda file, where: read_image(file, wanted, where), files, places or [""] * len(files)))
+        )
+
+
+def read_some(files: Sequence[Path], wanted: PixelSettings) -> tuple[dict[int, Picture], dict[int, UserError]]:
+    """Images of files that can be read, by row, and the errors of the others; several are read at once."""
+
+    def read(file: Path) -> Picture | UserError:
+        """An image, or why it cannot be read."""
+        try:
+            return read_image(file, wanted)
+        except UserError as error:
+            return error
+
+    with ThreadPoolExecutor() as pool:
+        found = dict(enumerate(pool.map(read, files)))
+    images = {row: each for row, each in found.items() if not isinstance(each, UserError)}
+    return images, {row: each for row, each in found.items() if isinstance(each, UserError)}
+
+
+def hub_images(
+    settings: SourceSettings, split: str, folder: Path | None, columns: Sequence[tuple[str, str]]
+) -> tuple["datasets.Dataset", str]:
+    """A split of a data set on the hub, or of its own files in a folder, and its place in words.
+
+    The columns are told by key of `data` and name, that of the images first; their cells are for `read_cell`.
+
+    Raises:
+        UserError: it is not there, or lacks a column.
+    """
+    import pyarrow
+    from datasets import Image
+
+    where, found = f"{folder or settings.corpus} {split}", hub_split(settings, split, folder)
+    for key, column in columns:
+        if column not in found.column_names:
+            near = difflib.get_close_matches(column, found.column_names, n=1)
+            raise UserError(
+                f"data.{key} is {column!r}, but the columns are {', '.join(found.column_names)}",
+                where=where,
+                remedy=f"did you mean {near[0]}?" if near else f"set data.{key} to one of them",
+            )
+    # as bytes or as paths: what they may unpack to is decided where they are read
+    key, column = columns[0]
+    try:
+        if isinstance(kind := found.features[column], dict) and not kind.keys() & {"bytes", "path"}:
+            raise TypeError(column)
+        return found.cast_column(column, Image(decode=False)), where
+    except (pyarrow.ArrowException, TypeError, ValueError):
+        raise UserError(
+            f"data.{key} is {column!r}, which holds {found.features[column]} and no images",
+            where=where,
+            remedy=f"set data.{key} to the column of the images",
+        ) from None
+
+
+def read_cell(cell: Mapping[str, Any] | None, where: str, wanted: PixelSettings) -> Picture:
+    """The image in a cell of a data set, as bytes or as a path.
+
+    Raises:
+        UserError: there is none, or it cannot be read.
+    """
+    if cell is None or cell["bytes"] is cell["path"] is None:
+        raise UserError("has no image", where=where, remedy="remove the row")
+    return _read(Path(cell["path"]) if cell["bytes"] is None else io.BytesIO(cell["bytes"]), where, wanted)
+
+
+def statistics_for(settings: PixelSettings, pixels: Pixels) -> dict[str, tuple[float, ...]]:
+    """The `mean` and `deviation` of a resolved recipe: what it says, or those of the training images."""
+    statistics = pixel_statistics(pixels)
+    mean, deviation = (tuple(round(float(number), 6) for number in part) for part in statistics)
+    return {
+        "mean": settings.mean or mean,
+        # so little difference is rounding's, not the images'
+        "deviation": settings.deviation or tuple(number or 1.0 for number in deviation),
+    }
+
+
+def pixel_statistics(pixels: Pixels) -> tuple[Float[np.ndarray, " channels"], Float[np.ndarray, " channels"]]:
+    """Mean and standard deviation of each channel's pixels, as shares of white.
+
+    They are counted exactly, in whole numbers. Where all pixels are the same, the deviation is 1: nothing is divided by
+    zero.
+    """
+    counts = np.stack([_histogram(pixels[:, channel]) for channel in range(pixels.shape[1])])
+    values, total = np.arange(256) / 255, counts.sum(axis=1)
+    mean = counts @ values / total
+    deviation = np.sqrt((counts * (values - mean[:, None]) ** 2).sum(axis=1) / total)
+    return mean, np.where(deviation > 0, deviation, 1.0)
+
+
+DAMAGED = " are of a single colour: damaged?"
+"""What to say of `plain` images."""
+
+
+def plain(pixels: Pixels) -> list[int]:
+    """Rows, from 1 on, whose image is of a single colour."""
+    flat = pixels.reshape(len(pixels), pixels.shape[1], -1)
+    return (np.flatnonzero((flat == flat[:, :, :1]).all(axis=(1, 2))) + 1).tolist()
+
+
+def _histogram(values: UInt8[np.ndarray, "images height width"]) -> Int[np.ndarray, "256"]:
+    # some thousand images at a time: bincount makes 64-bit numbers of its bytes
+    parts = (values[first : first + 4096] for first in range(0, len(values), 4096))
+    return sum((np.bincount(part.ravel(), minlength=256) for part in parts), start=np.zeros(256, dtype=np.int64))

@@ -1,0 +1,45 @@
+"""What commonly spoils labelled images, found before training."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from s2s.data import data_check as look
+from s2s.data.sources import Corpus
+from s2s.tasks.data_check import CorpusInspection, Split, inspect_labels, some
+from s2s.tasks.image_files import DAMAGED, pixel_statistics, plain
+from s2s.tasks.images.data import Images, ImageSource
+from s2s.tasks.images.recipe import ImageDataSettings, ImageRecipe
+
+# in deviations of the training pixels: a mean further away than this leaves pixels that are all dark, or all bright
+_FAR = 1.0
+
+
+def inspected(recipe: ImageRecipe) -> str:
+    """What a recipe's images hold, as they are read, and what is suspicious, as text."""
+    source = ImageSource(recipe.data)
+    return str(inspect_images(source.load(), source))
+
+
+def inspect_images(corpus: Corpus[Images], source: ImageSource) -> CorpusInspection:
+    """Looks through labelled images; some to be looked at are drawn by the recipe's seed."""
+    train = corpus.train
+    spots = [
+        f"  {row + 1:>9,}  {train.names[int(train.labels[row])]}: mean {train.pixels[row].mean() / 255:.2f} of white"
+        for row in look.sample_rows(len(train), source.settings.seed)
+    ]
+    splits = {}
+    for name, part in corpus.parts().items():
+        found = inspect_labels(name, "images", look.hashes(source.keys(part)), part.labels, part.counts())
+        dull = plain(part.pixels)
+        told = some(dull, f"images of {name}", DAMAGED)
+        splits[name] = Split({**found.rows, "images of a single colour": len(dull)}, [*found.advice, *told])
+    overlap = {"images": look.overlap(corpus, source.keys)}
+    return CorpusInspection(splits, overlap, spots, own=tuple(_statistics(train, source.settings)))
+
+
+def _statistics(train: Images, settings: ImageDataSettings) -> Iterator[str]:
+    mean, deviation = pixel_statistics(train.pixels)
+    if settings.mean and np.any(np.abs(mean - settings.mean) > _FAR * deviation):
+        own, given = (", ".join(f"{number:.3f}" for number in numbers) for numbers in (mean, settings.mean))
+        yield f"the mean of the training pixels is {own}, data.mean says {given}: shares of white, from 0 to 1?"

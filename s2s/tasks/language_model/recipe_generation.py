@@ -1,0 +1,88 @@
+"""A language model's recipe fitted to the user's own texts."""
+
+from pathlib import Path
+
+import numpy as np
+
+from s2s.data.missing_values import missing_text_lines
+from s2s.data.text_files import table_kind
+from s2s.errors import UserError
+from s2s.tasks import recipe_generation
+from s2s.tasks.language_model.data import DocumentSource
+from s2s.tasks.language_model.recipe import DocumentSettings
+from s2s.tasks.recipe_generation import Head, Splits
+
+_MEASURED = 20_000
+
+
+def generate_language_model_recipe(name: str, splits: Splits[Path], column: str | None = None) -> str:
+    """A recipe for the user's own texts, its sizes chosen by what they hold.
+
+    A table is read by a column, found by its name or looks unless it is given; other files and folders are plain text.
+
+    Raises:
+        UserError: a file or column is missing, or there is too little to learn from.
+    """
+    settings = DocumentSettings(train=str(splits.train.absolute()), validation=1, test=None)
+    if table_kind(splits.train) not in (None, ".txt") and not splits.train.is_dir():
+        head = recipe_generation.read_head(splits.train, [column] if column else [])
+        chosen = {"text": _column(head, column), "quoting": head.quoting}
+        settings = settings.model_copy(update=chosen)
+        layout, source = (
+            recipe_generation.layout_lines(head, "document"),
+            f"\n  text: {recipe_generation.quoted(chosen['text'])}",
+        )
+    else:
+        if column is not None:
+            raise UserError(
+                "plain text has no columns", where=f"--text {column}", remedy="leave it out, or name a table"
+            )
+        layout, unit = "", _unit(settings)
+        settings = settings.model_copy(update={"document": unit})
+        source = f"\n  document: {unit} # what a document is"
+    everything = DocumentSource(settings).part("train")
+    different = len(set(everything["text"] if everything else ()))
+    held = recipe_generation.held_out_settings(splits, different, "documents", splits.train)
+    corpus = DocumentSource(settings.model_copy(update=held)).load()
+    others = [text for name, part in corpus.parts().items() if name != "train" for text in part["text"]]
+    texts = corpus.train["text"][:]
+    source += recipe_generation.remarks(missing_text_lines(((text,) for text in texts), "documents"))
+    choices = _chosen(texts, others) | {"source": source, "header": layout}
+    return recipe_generation.render_recipe("language_model", name, splits.train, held, choices)
+
+
+def _column(head: Head, given: str | None) -> str:
+    if given is None and len(head.columns) == 1:
+        return head.columns[0]
+    return recipe_generation.text_column(head, given)
+
+
+def _unit(settings: DocumentSettings) -> str:
+    """Lines where nothing stands between empty lines but lines, or hardly anything does; paragraphs elsewhere."""
+    sources = {unit: DocumentSource(settings.model_copy(update={"document": unit})) for unit in ("line", "paragraph")}
+    counts = {unit: len(source.part("train") or ()) for unit, source in sources.items()}
+    return "paragraph" if counts["paragraph"] >= 100 or counts["line"] < 100 else "line"
+
+
+def _chosen(texts: list[str], held_out: list[str]) -> dict[str, object]:
+    some = texts[:: max(1, -(-len(texts) // _MEASURED))]
+    words = recipe_generation.count_words(texts, held_out)
+    pieces = recipe_generation.choose_tokenizer(some, [words], "identity")
+    lengths = np.array([len(text) + 1 for text in pieces.tokenizer.encode_batch(some)])
+    everything = lengths.mean() * len(texts)
+    length = recipe_generation.power_of_two(2 * np.quantile(lengths, 0.9), 32, 256)
+    tokens = recipe_generation.power_of_two(everything / 60, 4 * length, 8192)
+    updates = recipe_generation.rounded((3 if everything > 5_000_000 else 8) * everything / tokens, 300, 20_000)
+    return {
+        "documents": len(texts),
+        "kind": pieces.kind,
+        "why_kind": pieces.why,
+        "size": pieces.size,
+        "length": length,
+        "why_length": f"{(lengths > length).mean():.1%} of documents have more and are read in parts",
+        "tokens": tokens,
+        "width": 192 if everything > 1_000_000 else 128,
+        "feedforward": 768 if everything > 1_000_000 else 512,
+        "dropout": 0.1 if everything > 1_000_000 else 0.2,
+        **recipe_generation.training_length(updates, tokens, max(everything, tokens)),
+    }

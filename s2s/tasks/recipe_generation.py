@@ -1,0 +1,410 @@
+"""Recipes fitted to the user's own data, for `s2s new`: it is read and measured, and every choice says why.
+
+Here is what they have in common; each kind of data has a module, and a page in which its choices are put.
+"""
+
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from s2s.data.data_check import altered
+from s2s.data.headers import LABELS, SOURCES, TARGETS, TEXTS, check_no_header, is_header, is_index, no_column
+from s2s.data.scripts import estimate_words, is_unspaced, unspaced_script
+from s2s.data.text_files import TABLES, Columns, check_there, is_quoted_tsv, raw_rows, table_kind
+from s2s.data.tokenizers import UNK, Tokenizer, train
+from s2s.errors import UserError
+from s2s.recipe.schema import LONGEST_NAME, PieceSettings, Quoting
+from s2s.tasks.data_check import IMBALANCE
+
+if TYPE_CHECKING:
+    import datasets
+
+_SPECIALS = 4
+# as many different words as a table of vectors holds without a thought
+_CLOSED = 500
+_LETTERS = 500
+# words a text, on average, up to which texts are single words
+_SINGLE = 1.5
+_SIZES = (16_000, 8_000, 4_000, 2_000, 1_000, 500, 400, 350, 300)
+# pieces learned from more text differ little, and what part of a text fills, all of it does
+_TRIED = 20_000
+_SEEN = 50
+_FEWEST = 20
+
+
+Files = Path | tuple[Path, Path]
+F = TypeVar("F", bound=Files, covariant=True)
+
+
+@dataclass(frozen=True)
+class Splits(Generic[F]):
+    """The user's data: tables, folders, files of images, or pairs of files of lines; None is held out of `train`."""
+
+    train: F
+    validation: F | None = None
+    test: F | None = None
+
+
+@dataclass(frozen=True)
+class WordStatistics:
+    """What the words of texts are, between spaces.
+
+    Of the texts to learn from: all words, different ones, those that occur once; those of validation and test that do
+    not occur in them; how many different characters there are, and how many in the longest text. Where spaces do not
+    separate words (`unspaced`), the number of all words is a low estimate by the number of characters.
+    """
+
+    texts: int
+    words: int
+    types: int
+    once: int
+    unseen: int
+    characters: int
+    longest: int
+    unspaced: bool = False
+
+    @property
+    def sentences(self) -> bool:
+        """Whether texts are natural sentences without spaces between words."""
+        return self.unspaced and self.words > _SINGLE * self.texts
+
+    @property
+    def closed(self) -> bool:
+        """Whether no new word is to be expected: few occur only once, as half of natural text's do."""
+        if self.sentences:
+            return False
+        return self.types <= _CLOSED and not self.unseen and self.once <= 0.2 * self.types
+
+    @property
+    def spelt(self) -> bool:
+        """Whether texts are single words, of letters that are few."""
+        return self.words <= _SINGLE * self.texts and self.characters <= _LETTERS
+
+
+@dataclass(frozen=True)
+class TokenizerChoice:
+    """How text is to be cut: a tokenizer learned from a part of the texts, the size for all of them, and why."""
+
+    tokenizer: Tokenizer
+    size: int
+    why: str
+
+    @property
+    def kind(self) -> str:
+        """As in the recipe."""
+        return self.tokenizer.kind
+
+
+def count_words(learned: Iterable[str], held_out: Iterable[str]) -> WordStatistics:
+    """Counts the words of the training texts, and of validation and test those that do not occur in them."""
+    counts: Counter[str] = Counter()
+    characters: set[str] = set()
+    sample: list[str] = []
+    texts = longest = written = 0
+    for text in learned:
+        counts.update(text.split())
+        characters.update(text)
+        texts, longest = texts + 1, max(longest, len(text))
+        written += len(text)
+        if texts <= _TRIED:
+            sample.append(text)
+    unseen = {word for text in held_out for word in text.split()} - counts.keys()
+    once = sum(count == 1 for count in counts.values())
+    script, words = unspaced_script(sample), counts.total()
+    unspaced = script is not None and is_unspaced(sample)
+    if script and unspaced:
+        words = max(words, estimate_words(written, script))
+    return WordStatistics(texts, words, len(counts), once, len(unseen), len(characters), longest, unspaced)
+
+
+def choose_normalization(targets: Iterable[str]) -> tuple[str, str]:
+    """`nfkc` where it changes nothing in what is to be written, and why."""
+    if changed := altered(targets, "nfkc"):
+        return "identity", f"nfkc would change {changed}"
+    return "nfkc", "it changes no target"
+
+
+def choose_tokenizer(
+    texts: Sequence[str], sides: Sequence[WordStatistics], normalization: str, lowercase: bool = False
+) -> TokenizerChoice:
+    """Words where no new ones are to be expected, letters where texts are words, else as many pieces as the text fills.
+
+    The texts are those of all sides together; `sides` says of each what its words are.
+    """
+    types, characters, words = (sum(getattr(side, key) for side in sides) for key in ("types", "characters", "words"))
+    some = texts[:: max(1, len(texts) // _TRIED)]
+    tried: list[tuple[str, int, str]] = []
+    if all(side.closed for side in sides):
+        tried = [("word", types + _SPECIALS, f"{types:,} different words, and no new one is to be expected")]
+    elif not any(side.spelt for side in sides):
+        # each piece should be seen often
+        most = max(_SIZES[-1], words / _SEEN)
+        said = f"{words:,} words, {types:,} different ones, can fill them"
+        if any(side.unspaced for side in sides):
+            # room for all characters, for bytes, and for as many pieces as there are characters
+            most = max(most, _SPECIALS + 256 + 2 * characters)
+            said = f"{words:,} words or so, not all separated by spaces, can fill them"
+        sizes = [size for size in _SIZES if size <= most]
+        tried = [("unigram", size, said) for size in sizes]
+
+    def learned(kind: str, size: int, why: str) -> TokenizerChoice:
+        """A tokenizer of that kind and size, from some of the texts."""
+        cut = {"kind": kind, "size": size, "normalization": normalization, "lowercase": lowercase}
+        return TokenizerChoice(train(some, PieceSettings.model_validate(cut), "shared"), size, why)
+
+    for choice in tried:
+        try:
+            tokens = learned(*choice)
+        except UserError:
+            # more pieces than the text gives, or fewer than it has characters
+            continue
+        # words that stand between other white space than single spaces are none to the tokenizer
+        if choice[0] != "word" or not any(UNK in text for text in tokens.tokenizer.encode_batch(list(some))):
+            return tokens
+    spelt = any(side.spelt for side in sides)
+    few = f"{words:,} words are too few to learn larger pieces from"
+    return learned("char", characters + _SPECIALS + 1, "texts are single words: they are spelt" if spelt else few)
+
+
+def sample_evenly(dataset: "datasets.Dataset", most: int) -> "datasets.Dataset":
+    """At most so many rows, evenly taken."""
+    return dataset.select(range(0, len(dataset), max(1, -(-len(dataset) // most))))
+
+
+def held_out_settings(
+    splits: Splits[Files], different: int, what: str, where: Path
+) -> dict[str, int | str | tuple[str, str]]:
+    """Validation and test, as in the recipe: files, or how many examples are held out.
+
+    Raises:
+        UserError: there are fewer different examples to learn from than it takes.
+    """
+    if different < _FEWEST:
+        raise UserError(
+            f"{different} different {what} are too few to learn from", where=str(where), remedy="collect 1,000 or more"
+        )
+    held = 0 if None not in (splits.validation, splits.test) else max(1, min(1000, different // 20))
+    given = {"validation": splits.validation, "test": splits.test}
+    return {split: absolute_paths(files) if files else held for split, files in given.items()}
+
+
+def absolute_paths(files: Files) -> str | tuple[str, str]:
+    """As a recipe names them."""
+    return str(files.absolute()) if isinstance(files, Path) else (str(files[0].absolute()), str(files[1].absolute()))
+
+
+def render_recipe(
+    kind: str, name: str, train: Files, parts: Mapping[str, int | str | tuple[str, str]], choices: Mapping[str, object]
+) -> str:
+    """The recipe: the page in the folder of a task, with these choices.
+
+    What a run's name may not hold becomes `-`, what is too long for one is cut, and what then has none is called like
+    the command.
+    """
+    # held out of the training data, or files of its own
+    own = " # held out of the training data and never trained on; or a file of your own, as above"
+    lines = [
+        f"  {split}: {f'{given}{own}' if isinstance(given, int) else quoted(given)}" for split, given in parts.items()
+    ]
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:LONGEST_NAME]
+    text = resources.files("s2s.tasks").joinpath(kind, "fitting.yaml").read_text(encoding="utf-8")
+    usual = {"translation": "translate", "classification": "classify", "language_model": "text"}.get(kind, kind)
+    given = {"name": quoted(stem or usual), "train": quoted(absolute_paths(train)), "splits": "\n".join(lines)}
+    return text.format_map(given | dict(choices))
+
+
+def remarks(lines: Sequence[str]) -> str:
+    """Lines of a recipe's comment that follow a key of a section."""
+    return "".join(f"\n  # {line}" for line in lines)
+
+
+def training_length(updates: int, size: float, examples: float) -> dict[str, object]:
+    """How long is trained, how many passes that is, and how often is validated; a batch counts as the examples do."""
+    return {"updates": updates, "passes": updates * size / examples, "every": max(1, updates // 8)}
+
+
+def classes_metric(counts: Collection[int]) -> str:
+    """By what checkpoints of a classifier are compared, as a line of a recipe, by the examples of each class."""
+    return "macro_f1 # the classes are uneven" if max(counts) > IMBALANCE * min(counts) else "accuracy"
+
+
+def power_of_two(value: float, least: int, most: int) -> int:
+    """The largest power of two that is not above a value, within limits that are powers of two."""
+    return max(least, min(most, 1 << max(0, int(value).bit_length() - 1)))
+
+
+def rounded(updates: float, least: int, most: int) -> int:
+    """A number of updates, in hundreds, within limits."""
+    return max(least, min(most, round(updates / 100) * 100))
+
+
+def quoted(value: str | Path | Sequence[str | Path]) -> str:
+    """A text, or a list of texts, as YAML."""
+    if not isinstance(value, str | Path):
+        return f"[{', '.join(map(quoted, value))}]"
+    # YAML reads JSON's quotes, and a plain word needs none unless it means something else
+    text = str(value)
+    plain = re.fullmatch(r"[A-Za-z/][A-Za-z0-9._/-]*", text) and text.lower() not in ("null", "true", "false")
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+_READ = 1000
+# two to twenty classes are few enough to be told by their looks alone
+_FEW = 20
+
+
+@dataclass(frozen=True)
+class Head:
+    """The beginning of a table.
+
+    Cells as text, by column; columns without a header are named by their positions from 0, and `header` is None where
+    columns have names by themselves. The row index that pandas writes is left out. `quoting` is `csv` for a tsv whose
+    cells are quoted.
+    """
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: list[dict[str, str]]
+    header: bool | None
+    quoting: Quoting | None = None
+
+    def __str__(self) -> str:
+        first = self.rows[0] if self.rows else {}
+        return ", ".join(f"{name!r:.40} (e.g. {first.get(name, '')!r:.40})" for name in self.columns[:10])
+
+
+def read_head(path: Path, wanted: Sequence[str]) -> Head:
+    """Looks at the beginning of a table; columns that the user names tell whether it has a header.
+
+    Raises:
+        UserError: it is missing, damaged, empty or no table; or its header is not used.
+    """
+    check_there(path)
+    if table_kind(path) is None:
+        raise UserError(
+            f"is no table ({', '.join(TABLES)}; plain, .gz or .xz)", str(path), "name a table, or rename it"
+        )
+    quoting: Quoting | None = "csv" if is_quoted_tsv(path) else None
+    layout = Columns((), "", quoting=quoting) if quoting else None
+    found = [row for _, row in itertools.islice(raw_rows(path, layout), _READ + 1)]
+    if not found:
+        raise UserError("holds no rows", where=str(path), remedy="name another file")
+    header = None
+    if isinstance(found[0], list):
+        header = _has_header(found, wanted, path)
+        names = found[0] if header else [str(position) for position in range(len(found[0]))]
+        found = [dict(zip(names, row, strict=False)) for row in found[header:]]
+    rows = [{name: _text(cell) for name, cell in _unnested(row).items()} for row in found]
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = tuple(name for name in names if name in wanted or not is_index(name))
+    return Head(path, columns, rows, header, quoting)
+
+
+def layout_lines(head: Head, what: str) -> str:
+    """What a recipe says of the layout of a table, after its path: its first line and the quoting of its cells.
+
+    Args:
+        head: Beginning of the table.
+        what: Noun for an example.
+    """
+    quoting = "\n  quoting: csv # its cells are quoted as in a CSV: quotes around and doubled ones are removed"
+    lines = quoting if head.quoting else ""
+    if head.header is None:
+        return lines
+    return f" # its first line {'names the columns' if head.header else f'is a {what} like all others'}{lines}"
+
+
+def pair_columns(head: Head, source: str | None, target: str | None) -> tuple[str, str]:
+    """Source and target column: those that the user named, else those of usual names, else the only two.
+
+    Raises:
+        UserError: a column is missing, or nothing tells which are meant.
+    """
+    options = "--source COLUMN --target COLUMN"
+    chosen = source or _usual(head, SOURCES, but=target), target or _usual(head, TARGETS, but=source)
+    if len(head.columns) == 2 and None in chosen:
+        one = source or (head.columns[1 - head.columns.index(target)] if target in head.columns else head.columns[0])
+        chosen = one, target or next((name for name in head.columns if name != one), head.columns[1])
+    first, second = _there(head, chosen, options)
+    return first, second
+
+
+def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[tuple[str, ...], str]:
+    """The columns of the text and that of the label: as named, by usual names, or by their looks.
+
+    Raises:
+        UserError: a column is missing, or nothing tells which are meant.
+    """
+    options = "--text COLUMN --label COLUMN (--text several times: joined by a space)"
+    few = [name for name in head.columns if name not in texts and 2 <= len(_different(head, name)) <= _FEW]
+    label = label or _usual(head, LABELS, but=None) or (few[0] if len(few) == 1 and len(head.rows) > 2 * _FEW else None)
+    if label is None and len(head.columns) == 2 and len(texts) == 1 and texts[0] in head.columns:
+        label = head.columns[1 - head.columns.index(texts[0])]
+    others = [name for name in head.columns if name != label]
+    found = list(texts) or [_usual(head, TEXTS, but=label) or (others[0] if label and len(others) == 1 else None)]
+    *chosen, named = _there(head, (*found, label), options)
+    if named in chosen:
+        raise UserError(f"column {named!r} is both text and class", remedy=f"name another one of the two: {options}")
+    return tuple(chosen), named
+
+
+def text_column(head: Head, given: str | None) -> str:
+    """The column of the text: as named, or by usual names.
+
+    Raises:
+        UserError: it is missing, or nothing tells which is meant.
+    """
+    (found,) = _there(head, (given or _usual(head, TEXTS, but=None),), "--text COLUMN")
+    return found
+
+
+def _has_header(rows: Sequence[Sequence[str]], wanted: Sequence[str], path: Path) -> bool:
+    """Whether the first line names columns: those that the user named, or usual ones.
+
+    Raises:
+        UserError: The user gives columns by position although the first line names them.
+    """
+    if not wanted:
+        return is_header(*rows[:2])
+    if not all(name.isdecimal() for name in wanted):
+        return True
+    positions = [int(name) for name in wanted if len(name) < 6 and int(name) < len(rows[0])]
+    check_no_header(rows[0], positions, f"{path}:1", *rows[1:2])
+    return False
+
+
+def _unnested(row: dict[str, object]) -> dict[str, object]:
+    nested = row.get("translation")
+    return nested if isinstance(nested, dict) else row
+
+
+def _text(cell: object) -> str:
+    return cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False, default=str)
+
+
+def _usual(head: Head, names: Sequence[str], but: str | None) -> str | None:
+    there = {name.lower(): name for name in head.columns if name != but}
+    return next((there[name] for name in names if name in there), None)
+
+
+def _different(head: Head, column: str) -> set[str]:
+    return {row[column] for row in head.rows if column in row}
+
+
+def _there(head: Head, chosen: Sequence[str | None], options: str) -> list[str]:
+    for name in chosen:
+        if name is not None and name not in head.columns:
+            raise no_column(name, list(head.columns), str(head.path), options)
+    if None in chosen:
+        raise UserError(
+            f"nothing tells which columns are meant; there are {head}",
+            where=str(head.path),
+            remedy=f"name them: {options}",
+        )
+    return [name for name in chosen if name is not None]

@@ -1,0 +1,217 @@
+"""A translation recipe fitted to the user's own pairs: they are read, measured, and every choice says why."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Int
+
+from s2s.data.filters import broken_rule
+from s2s.data.missing_values import missing_text_lines
+from s2s.data.pairs import load, load_split, pairs
+from s2s.data.sources import Corpus
+from s2s.data.tokenizers import Tokenizer
+from s2s.recipe.pairs import FilterSettings
+from s2s.recipe.schema import DecodingSettings, Quoting
+from s2s.tasks import recipe_generation
+from s2s.tasks.recipe_generation import Files, Splits
+from s2s.tasks.translation.recipe import DataSettings
+
+if TYPE_CHECKING:
+    import datasets
+
+# what decides between checkpoints where there is one right answer
+METRIC_OF_RULES = "exact"
+
+_MEASURED = 50_000
+_LONGEST = 2048
+# natural text of which the usual filters drop more is not what they are made for
+_FILTERED = 0.01
+
+
+def generate_translation_recipe(
+    name: str, splits: Splits[Files], source: str | None = None, target: str | None = None
+) -> str:
+    """A recipe for the user's own pairs, its sizes chosen by what they hold.
+
+    Data with few words or single words are taken for data with rules, with one right answer: words or letters are the
+    pieces, nothing is filtered. Natural text gets as many pieces as it fills; small corpora get small vocabularies,
+    narrow models and much dropout (Sennrich & Zhang 2019, "Revisiting low-resource neural machine translation").
+    Columns of a table are found by their names or places when None.
+
+    Raises:
+        UserError: a file or column is missing, files do not fit together, or there is too little to learn from.
+    """
+    columns, layout, quoting = _columns(splits.train, source, target)
+    settings = DataSettings(
+        corpus="files",
+        source=columns[0],
+        target=columns[1],
+        quoting=quoting,
+        train=recipe_generation.absolute_paths(splits.train),
+        validation=1,
+        test=None,
+    )
+    everything = load_split(settings, "train")
+    different = len({one for one, _ in pairs(everything)}) if everything else 0
+    first = splits.train if isinstance(splits.train, Path) else splits.train[0]
+    held = recipe_generation.held_out_settings(splits, different, "sources", first)
+    corpus = load(settings.model_copy(update=held))
+    choices = _chosen(corpus)
+    target_column = recipe_generation.quoted(columns[1]) + recipe_generation.remarks(
+        missing_text_lines(pairs(corpus.train), "pairs")
+    )
+    said = {"source": recipe_generation.quoted(columns[0]), "target": target_column, "header": layout}
+    return recipe_generation.render_recipe("translation", name, splits.train, held, said | choices)
+
+
+def _columns(train: Files, source: str | None, target: str | None) -> tuple[tuple[str, str], str, Quoting | None]:
+    if not isinstance(train, Path):
+        return (source or _ending(train[0]), target or _ending(train[1])), "", None
+    head = recipe_generation.read_head(train, [name for name in (source, target) if name])
+    return (
+        recipe_generation.pair_columns(head, source, target),
+        recipe_generation.layout_lines(head, "pair"),
+        head.quoting,
+    )
+
+
+def _ending(path: Path) -> str:
+    """`en` for `a.en` and `a.en.gz`."""
+    name = Path(path.stem) if path.suffix in (".gz", ".xz") else path
+    return name.suffix.removeprefix(".") or name.name
+
+
+def _chosen(corpus: Corpus["datasets.Dataset"]) -> dict[str, object]:
+    kept = corpus.train
+    others = [part for part in (corpus.validation, corpus.test) if part is not None]
+    sides = [recipe_generation.count_words(_texts(side, [kept]), _texts(side, others)) for side in (0, 1)]
+    normalization, why = recipe_generation.choose_normalization(_texts(1, [kept, *others]))
+    measured = recipe_generation.sample_evenly(kept, _MEASURED)
+    tokens = recipe_generation.choose_tokenizer(
+        [text for pair in pairs(measured) for text in pair], sides, normalization
+    )
+    lengths = np.concatenate([_lengths(part, tokens.tokenizer) for part in (measured, *others)], axis=1)
+    ruled = tokens.kind != "unigram" and not any(side.sentences for side in sides)
+    target_pieces = round(float(lengths[1].mean() + 1) * len(kept))
+    sizes = _rule_sizes(len(kept), target_pieces) if ruled else _text_sizes(len(kept), target_pieces)
+    max_length, why_length = _max_length(lengths, ruled)
+    if sides[1].sentences:
+        sizes["metric"] = "chrf # characters: the target has no spaces between words"
+    sizes["tokens"] = max(sizes["tokens"], recipe_generation.power_of_two(4 * max_length, 256, 8192))
+    return {
+        "pairs": len(kept),
+        **_filters(kept, ruled),
+        "kind": tokens.kind,
+        "size": tokens.size,
+        "why_kind": tokens.why,
+        "normalization": normalization,
+        "why_normalization": why,
+        "target_pieces": target_pieces,
+        "batches": max(1, round(target_pieces / sizes["tokens"])),
+        **recipe_generation.training_length(sizes["updates"], sizes["tokens"], max(target_pieces, sizes["tokens"])),
+        "max_length": max_length,
+        "why_length": why_length,
+        "sentences": min(500, len(corpus.validation)),
+        **_output(lengths, ruled),
+        **sizes,
+    }
+
+
+def _texts(side: int, parts: Sequence["datasets.Dataset"]) -> Iterator[str]:
+    return (pair[side] for part in parts for pair in pairs(part))
+
+
+def _lengths(part: "datasets.Dataset", tokenizer: Tokenizer) -> Int[np.ndarray, "2 pairs"]:
+    """Pieces of each source and target, without special ones; no pairs with an empty side."""
+    encoded = [tokenizer.encode_batch(list(_texts(side, [part]))) for side in (0, 1)]
+    lengths = np.array([[len(tokens) for tokens in side] for side in encoded], dtype=np.int64)
+    return lengths[:, (lengths > 0).all(0)]
+
+
+def _filters(kept: "datasets.Dataset", ruled: bool) -> dict[str, object]:
+    """The usual filters for natural text, where they drop little; none where each pair follows rules."""
+    usual = FilterSettings()
+    if ruled:
+        return {"max_words": "null # data with rules: what is unequal is right, too", "max_ratio": "null"}
+    broken = Counter(broken_rule(one, other, usual) for one, other in pairs(kept))
+    choices: dict[str, object] = {}
+    for key in ("max_words", "max_ratio"):
+        count, value = broken[f"over {key}"], getattr(usual, key)
+        drops = f" # drops {count:,} training pairs: see `s2s data check`" if count else ""
+        choices[key] = f"{value}{drops}" if count <= _FILTERED * len(kept) else f"null # {value} would drop {count:,}"
+    return choices
+
+
+def _rule_sizes(examples: int, pieces: int) -> dict[str, Any]:
+    """Few pieces, one right answer: a small LSTM with attention, which learns rules from few examples.
+
+    A Transformer of the same width is far behind it after as many updates, on what is spelt as on what is repeated,
+    turned round and put together of words (docs/log.md; benchmarks/rules.py makes such data).
+    """
+    tokens = recipe_generation.power_of_two(pieces / 100, 256, 1024)
+    return {
+        "tokens": tokens,
+        "model": "lstm-attention # learns rules from fewer examples than a Transformer",
+        "width": 64 if examples < 1_000 else 128,
+        "heads": "  scale_embeddings: true # few pieces, and all of them frequent\n",
+        "layers": 1,
+        "dropout": 0.1,
+        "why_dropout": "rules: little to learn by heart",
+        "updates": recipe_generation.rounded(20 * pieces / tokens, 1_000, 4_000),
+        "rate": 0.004,
+        "smoothing": "0.0 # there is one right answer",
+        "ema": 0.99,
+        "metric": f"{METRIC_OF_RULES} # BLEU says little where one wrong word is all wrong",
+        "beam": "1 # one right answer",
+    }
+
+
+def _text_sizes(examples: int, pieces: int) -> dict[str, Any]:
+    """The larger the corpus, the larger the model, the fewer the passes, the less dropout."""
+    large, middling = examples > 300_000, examples > 50_000
+    width = 512 if large else 256 if examples > 100_000 else 128
+    tokens = 4096 if examples > 10_000 else 2048 if examples > 2_000 else 1024
+    passes = 15 if large else 30 if middling else 60
+    return {
+        "tokens": tokens,
+        "model": "transformer",
+        "width": width,
+        "heads": f"  heads: 4\n  feedforward: {4 * width}\n",
+        "layers": 6 if large else 3,
+        "dropout": 0.1 if large else 0.3,
+        "why_dropout": "the smaller the corpus, the more",
+        "updates": recipe_generation.rounded(passes * pieces / tokens, 1_000, 100_000),
+        "rate": 0.001 if width > 128 else 0.004,
+        "smoothing": 0.1,
+        "ema": 0.999,
+        "metric": "bleu",
+        "beam": 5,
+    }
+
+
+def _max_length(lengths: Int[np.ndarray, "2 pairs"], ruled: bool) -> tuple[int, str]:
+    """Room for all pairs, but for the few longest of natural text."""
+    longest = lengths.max(axis=0) + 1
+    wanted = int(longest.max()) if ruled or longest.max() <= 256 else int(np.quantile(longest, 0.999))
+    limit = min(max(32, recipe_generation.power_of_two(wanted - 1, 16, _LONGEST // 2) * 2), _LONGEST)
+    over = int((longest > limit).sum())
+    return limit, f"the longest side has {longest.max():,} pieces" + (
+        f"; {over:,} of {len(longest):,} pairs are longer" if over else ""
+    )
+
+
+def _output(lengths: Int[np.ndarray, "2 pairs"], ruled: bool) -> dict[str, object]:
+    """How much longer than its source a translation may become."""
+    ratios = (lengths[1] + 1 - DecodingSettings().max_extra) / lengths[0]
+    needed = float(ratios.max() if ruled else np.quantile(ratios, 0.999))
+    usual = DecodingSettings().max_ratio
+    chosen = usual if needed <= usual else math.ceil(1.2 * needed)
+    row = int(np.argmax(ratios))
+    return {
+        "longest_output": chosen,
+        "why_output": f"up to {lengths[1][row]:,} pieces are written for {lengths[0][row]:,}",
+    }
