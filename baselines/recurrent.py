@@ -30,7 +30,7 @@ class LayerFields(Section):
     """Applied to embeddings, between layers and to the output, never from step to step (Zaremba et al. 2014)."""
     scale_embeddings: bool = False
     """Whether embeddings are multiplied by √width, so that they begin as large as states, as in the Transformer. Models
-    learn sooner so where all pieces are frequent, and less in the end where many are rare (docs/log.md)."""
+    learn sooner so where all pieces are frequent, and less in the end where many are rare (docs/dev/log.md)."""
 
 
 class EncoderFields(LayerFields):

@@ -240,7 +240,7 @@ def test_power_is_told_for_as_many_pairs_as_were_tested():
 
 
 def test_a_device_that_waits_for_its_next_operation_is_not_measured():
-    # 32 texts in the time of one, as on an H200 (docs/log.md), and in three times that, as on a processor
+    # 32 texts in the time of one, as on an H200 (docs/dev/log.md), and in three times that, as on a processor
     idle, busy = device_busy(0.0070, 0.0069, 32), device_busy(0.004, 0.012, 32)
     assert (idle.passed, busy.passed) == (False, True)
     assert idle.sentence == "32 texts at once take 0.99 times as long as one (≥ 1.5 wanted)"

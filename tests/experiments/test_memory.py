@@ -97,7 +97,7 @@ def test_who_grows_less_is_better_whatever_it_takes(contest):
 
 
 def test_what_a_single_token_takes_is_no_matter_of_length(contest):
-    # a recurrent layer's workspace on a GPU, beside which its own memory was n to the power of 0.52 (docs/log.md)
+    # a recurrent layer's workspace on a GPU, beside which its own memory was n to the power of 0.52 (docs/dev/log.md)
     shared = contest(["rnn", "transformer"])
     lengths = (1, 64, 512, 1024, 2048)
     planted = {"rnn": _peaks(1.0, fixed=10**9, lengths=lengths), "transformer": _peaks(1.0, lengths=lengths)}
