@@ -33,7 +33,7 @@ def entered(name: str, base: ComparedRecipe, own: Mapping[str, object]) -> Compa
     kind, discipline, reference = kind_of(name), discipline_of(base), base.model
     blueprint = discipline.blueprint(base)
     # recurrent translators learn sooner from vectors as large as states where all pieces are frequent, as those of a
-    # grammar are; of natural text they learn less in the end (docs/log.md)
+    # grammar are; of natural text they learn less in the end (docs/dev/log.md)
     usual = {"scale_embeddings": base.task == "translation" and base.data.corpus == "built-in"}
     given = beside_width(reference)
     names = given if kind == reference.kind else (*_SHARED, "feedforward_ratio")

@@ -257,7 +257,7 @@ def number_for(device_context: DeviceContext) -> int:
     """How many processes measure beside each other: as many as torch has threads, at most 8.
 
     A GPU waits for the processor with models of a comparison's size, so as many share it, if each has 4 GiB of its
-    memory: eight trainings took no longer than one (docs/log.md). Of other devices, which nobody has measured, one.
+    memory: eight trainings took no longer than one (docs/dev/log.md). Of other devices, which nobody has measured, one.
     """
     if device_context.device.type not in ("cpu", "cuda"):
         return 1

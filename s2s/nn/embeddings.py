@@ -4,7 +4,7 @@ A table's rows have about length one, so that as an output projection it gives s
 variance one. As an input such a row would be next to nothing: numbers of variance 1 / width, where every gate, state
 and position vector is of size one. So what is read is multiplied by √width (Vaswani et al. 2017, section 3.4), unless a
 recipe says otherwise with `model.scale_embeddings`. Recurrent models read the rows as they are, unless a recipe says
-otherwise: scaled, they learn sooner, and less in the end where many pieces are rare (docs/log.md).
+otherwise: scaled, they learn sooner, and less in the end where many pieces are rare (docs/dev/log.md).
 """
 
 import math

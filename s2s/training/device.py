@@ -90,7 +90,8 @@ def setup_process(settings: DeviceSettings) -> None:
     if settings.deterministic != torch.are_deterministic_algorithms_enabled():
         # imports torch's compiler: a second that only those pay who ask
         torch.use_deterministic_algorithms(settings.deterministic)
-    # it plans anew for every shape, and hardly two batches have the same: 334 ms an update instead of 64 (docs/log.md)
+    # cuDNN plans attention anew for every shape, and hardly two batches share one: 334 ms a step instead of 64
+    # (docs/dev/log.md)
     torch.backends.cuda.enable_cudnn_sdp(False)
     _keep_freed_memory()
     _flush_denormals()
@@ -173,7 +174,8 @@ def _flush_denormals() -> None:
     """Makes numbers below the smallest normal one (1e-38 in fp32) zeros, in all threads.
 
     A processor takes its slow path for a product with one of them, and gradients that vanish become such numbers: an
-    LSTM whose gates were saturated took twice to three times as long for each update as it did at first (docs/log.md).
+    LSTM whose gates were saturated took twice to three times as long for each step as it did at first
+    (docs/dev/log.md).
     """
     if float(torch.full((), 1e-39) * 1.0) == 0:
         return

@@ -150,7 +150,7 @@ def _rule_sizes(examples: int, pieces: int) -> dict[str, Any]:
     """Few pieces, one right answer: a small LSTM with attention, which learns rules from few examples.
 
     A Transformer of the same width is far behind it after as many updates, on what is spelt as on what is repeated,
-    turned round and put together of words (docs/log.md; benchmarks/rules.py makes such data).
+    turned round and put together of words (docs/dev/log.md; benchmarks/rules.py makes such data).
     """
     tokens = recipe_generation.power_of_two(pieces / 100, 256, 1024)
     return {
