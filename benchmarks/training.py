@@ -115,7 +115,9 @@ def s2s_trainer(
         device_context,
     )
     if device_context.autoselect_precision:
-        trainer.device_context = replace(device_context, precision=measure_precision(trainer).faster, undecided=False)
+        trainer.device_context = replace(
+            device_context, precision=measure_precision(trainer).faster, autoselect_precision=False
+        )
     return trainer
 
 

@@ -79,9 +79,11 @@ def _quick_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         from s2s.training.precision import PrecisionBenchmark
 
         dot = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
-        monkeypatch.setattr("s2s.training.figures.png", lambda figure: dot)
+        monkeypatch.setattr("s2s.training.figures.render_png", lambda figure: dot)
         monkeypatch.setattr("s2s.files._sync", lambda path: None)
-        monkeypatch.setattr("s2s.run.training.measure", lambda trainer: PrecisionBenchmark(fp32=1, bf16=2, threads=1))
+        monkeypatch.setattr(
+            "s2s.run.training.benchmark_precision", lambda trainer: PrecisionBenchmark(fp32=1, bf16=2, threads=1)
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -80,13 +80,13 @@ def test_a_folder_is_replaced_whole(tmp_path):
 _REPLACED = """
 import os, sys
 from pathlib import Path
-from s2s.files import sweep, whole
+from s2s.files import remove_unfinished, write_folder_atomically
 
 home, how = Path(sys.argv[1]), sys.argv[2]
 FILES = {"a": "1", "b": "2"}
 
 def written(text):
-    with whole(home / "folder") as place:
+    with write_folder_atomically(home / "folder") as place:
         place.mkdir()
         for name, value in FILES.items():
             (place / name).write_text(text + value)
@@ -117,7 +117,7 @@ while True:
     if how == "error":
         # an error, unlike a kill, leaves something there at once
         assert (home / "folder").exists(), moment
-    sweep(home, alone=True)
+    remove_unfinished(home, alone=True)
     found = {path.name: path.read_text() for path in (home / "folder").iterdir()}
     assert found in [{name: text + value for name, value in FILES.items()} for text in ("old", "new")], (moment, found)
     assert [path.name for path in home.iterdir()] == ["folder"], moment

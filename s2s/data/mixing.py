@@ -160,7 +160,7 @@ class MixedDataset(Examples[ParallelBatch]):
         targets: Written = list(sources)
         for number in np.unique(of).tolist():
             places = np.flatnonzero(of == number)
-            found = self.corpora[number].drawn(rows[places] - self._starts[number], seed)
+            found = self.corpora[number].draw(rows[places] - self._starts[number], seed)
             for place, source, target in zip(places.tolist(), *found, strict=True):
                 sources[place], targets[place] = source, target
         return collate(sources, targets, rows)

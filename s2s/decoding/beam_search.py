@@ -133,7 +133,7 @@ class _Search:
         limits: `(sentences,)`, most tokens of each one's target.
         width: Rows of each sentence: slots of the beam that are in use.
         context_of_sentence: The decoder's context, one row for each sentence.
-        context_of_hypothesis: The same for each hypothesis, see `Rows.spread`.
+        context_of_hypothesis: The same for each hypothesis, see `BatchedState.repeat_for_beams`.
         state: The decoder's state, `sentences · width` rows.
         written: `(sentences · width, length)`, tokens of each hypothesis, on the CPU.
         newest: `(sentences · width, 1)`, the last token, or BOS.
@@ -233,7 +233,9 @@ class _Search:
             chosen = parents.view(-1, width)[:, 0] // self.width
             self.context_of_sentence = self.context_of_sentence.select(chosen)
         if width != self.width or not staying.all():
-            self.context_of_hypothesis = self.context_of_sentence.spread(int(staying.sum()), width, self.device)
+            self.context_of_hypothesis = self.context_of_sentence.repeat_for_beams(
+                int(staying.sum()), width, self.device
+            )
         if not np.array_equal(parent, np.arange(before)):
             self.state = self.state.select(parents)
         self.newest, self.written = tokens.long().unsqueeze(1), np.column_stack((self.written[parent], token))

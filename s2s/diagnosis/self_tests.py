@@ -300,7 +300,7 @@ def _resume(name: str, model: ModelUnderTest) -> SelfTest:
     recipe = recipe.model_copy(update={"training": longer})
     before = parse_precision(manifest.training_device(folder))
     device_context = replace(
-        model.run.device_context, precision=before or model.run.device_context.precision, undecided=False
+        model.run.device_context, precision=before or model.run.device_context.precision, autoselect_precision=False
     )
 
     def trainer_from(tensors: Mapping[str, Tensor], progress: Progress, checkpoint: Path) -> Trainer[Any, Any]:

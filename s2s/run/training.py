@@ -137,7 +137,7 @@ class TrainingRun(Generic[R, D, M]):
         """
         device_context, before = self.trainer.device_context, parse_precision(manifest.training_device(self.folder))
         if before is not None and device_context.autoselect_precision:
-            self.trainer.device_context = replace(device_context, precision=before, undecided=False)
+            self.trainer.device_context = replace(device_context, precision=before, autoselect_precision=False)
         elif before is not None and before != device_context.precision:
             self.print_fn(
                 f"until now this run computed in {PRECISION_NAMES[before]}, "
@@ -149,7 +149,9 @@ class TrainingRun(Generic[R, D, M]):
         with explain_oom(self.train_context, self.folder):
             if self.trainer.device_context.autoselect_precision:
                 measured = benchmark_precision(self.trainer)
-                self.trainer.device_context = replace(device_context, precision=measured.faster, undecided=False)
+                self.trainer.device_context = replace(
+                    device_context, precision=measured.faster, autoselect_precision=False
+                )
                 self.print_fn(str(measured))
             check_precision(self.trainer, in_search)
         precisions = {self.trainer.device_context.precision, in_search}

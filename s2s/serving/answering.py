@@ -212,7 +212,7 @@ def _candidate(run: Run, asked: GenerationRequest, line: str, found: Found) -> C
     return Candidate(
         text=found.text,
         score=found.score,
-        at_length_limit=found.hypothesis.cut and not run.loaded.model.decoder.one_to_one,
+        at_length_limit=found.hypothesis.cut and not run.loaded.model.decoder.is_one_to_one,
         alignment=alignment,
         attention=attention,
     )

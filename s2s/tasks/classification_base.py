@@ -260,7 +260,9 @@ class ClassificationTask(Task[R, D, Classifier]):
             places,
             partial(self.describe_example, part),
         )
-        return replace(found, signs=[*found.signs, *self.input_warnings(run, part)], ignorant=entropy(examples.labels))
+        return replace(
+            found, signs=[*found.signs, *self.input_warnings(run, part)], chance_loss=entropy(examples.labels)
+        )
 
     def input_warnings(self, run: LoadedModel[R, Classifier], part: Any) -> list[Finding]:
         """Signs in what is read; none, unless a task has some."""

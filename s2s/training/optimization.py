@@ -75,7 +75,7 @@ class OptimizerWrapper:
         self._recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema else None
 
-    def clip_and_measure_norms(self) -> tuple[Tensor, dict[str, Tensor]]:
+    def measure_gradient_norms(self) -> tuple[Tensor, dict[str, Tensor]]:
         """The norm of the whole gradient, and of each layer's part of it; they stay on the device."""
         groups: dict[str, list[Tensor]] = {}
         for name, p in zip(self.names, self.parameters, strict=True):

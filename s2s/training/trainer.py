@@ -153,7 +153,7 @@ class Trainer(Generic[Model, Batch]):
         if self.distributed.world_size == 1:
             return
         precision = self.distributed.broadcast_object(self.device_context.precision)
-        self.device_context = replace(self.device_context, precision=precision, undecided=False)
+        self.device_context = replace(self.device_context, precision=precision, autoselect_precision=False)
         tensors, place = self.state()
         self.load_state(self.distributed.broadcast_tensors(tensors), self.distributed.broadcast_object(place))
 
@@ -180,7 +180,7 @@ class Trainer(Generic[Model, Batch]):
         loss = self.distributed.all_reduce_gradients(self.optimization.parameters, loss)
         # a GPU still has the gradient to compute: it does not stand still while the last update's numbers are read
         self._check_pending_finite()
-        norm, layer_norms = self.optimization.clip_and_measure_norms()
+        norm, layer_norms = self.optimization.measure_gradient_norms()
         measured = StepMetrics(loss, layer_norms, part_norms)
         self._pending = _PendingStep(number, (self.epoch, self.position), batches, count, measured)
         if is_asynchronous(self.device_context.device) and self.optimization.skips_on_device:

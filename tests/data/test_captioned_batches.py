@@ -34,12 +34,12 @@ def _examples(part: Captioned, max_length: int) -> CaptionedImages:
 
 
 def test_an_epoch_has_every_caption_once_in_an_order_of_its_own(examples):
-    plans = [examples.plan(1, epoch) for epoch in range(3)]
+    plans = [examples.make_batches(1, epoch) for epoch in range(3)]
     for plan in plans:
         assert [len(rows) for rows in plan] == [4, 2]
         assert sorted(np.concatenate(plan)) == list(range(6))
     assert len({tuple(np.concatenate(plan)) for plan in plans}) > 1
-    assert np.array_equal(plans[0][0], examples.plan(1, 0)[0])
+    assert np.array_equal(plans[0][0], examples.make_batches(1, 0)[0])
 
 
 def test_a_batch_holds_the_captions_of_its_rows_and_the_images_that_they_are_of(examples, part):

@@ -33,7 +33,7 @@ class _Blind(torch.nn.Module):
 
     def __init__(self, encoder):
         super().__init__()
-        self.encoder, self.embedding, self.longest = encoder, encoder.embedding, encoder.longest
+        self.encoder, self.embedding, self.max_positions = encoder, encoder.embedding, encoder.max_positions
 
     def forward(self, source, valid):
         memory = self.encoder(source, valid)

@@ -266,6 +266,9 @@ def test_sentences_that_are_done_leave_the_batch(model, sources, monkeypatch):
 def test_the_benchmarks_decoder_without_a_cache_translates_the_same(model, sources):
     benchmark = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "decoding.py"))
     slow = Seq2Seq(model.encoder, benchmark["Uncached"](model.decoder), model.projection)
-    assert (slow.decoder.max_positions, slow.decoder.is_one_to_one) == (model.decoder.longest, model.decoder.one_to_one)
+    assert (slow.decoder.max_positions, slow.decoder.is_one_to_one) == (
+        model.decoder.max_positions,
+        model.decoder.is_one_to_one,
+    )
     ours, theirs = (_search(m, sources, [6, 9, 4, 7, 5], Beam(size=3)) for m in (model, slow))
     assert [[h.tokens for h in found] for found in ours] == [[h.tokens for h in found] for found in theirs]

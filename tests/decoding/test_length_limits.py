@@ -19,7 +19,7 @@ def _lengths(*pairs: tuple[int, int]) -> Any:
 
 
 def _model(longest: int | None = None, one_to_one: bool = False) -> Any:
-    return SimpleNamespace(decoder=SimpleNamespace(longest=longest, one_to_one=one_to_one))
+    return SimpleNamespace(decoder=SimpleNamespace(max_positions=longest, is_one_to_one=one_to_one))
 
 
 def test_unreachable_references_names_the_setting_that_allows_all():

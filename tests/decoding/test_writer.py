@@ -115,7 +115,7 @@ def test_a_word_looks_where_its_pieces_look_on_average(tokenizer, pixels, monkey
     recipe = recipe_of("transformer")
     model = build_model(recipe, tokenizer.size)
     tokens = tokenizer.encode("two red")
-    assert [len(piece) for piece in tokenizer.pieces(tokens)] == [1] * 8
+    assert [len(piece) for piece in tokenizer.tokens(tokens)] == [1] * 8
     given = np.random.default_rng(1).random((1, 9, 16))
     monkeypatch.setattr("s2s.tasks.captioning.generation.attention", lambda *_: given)
 

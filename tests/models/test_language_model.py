@@ -97,8 +97,12 @@ def test_a_document_among_others_is_the_document_alone(model):
 
 
 def test_documents_that_are_not_kept_apart_see_each_other(model, tokens):
-    assert not torch.allclose(model(tokens, apart=False)[1, 3:], model(tokens, apart=True)[1, 3:])
-    torch.testing.assert_close(model(tokens, apart=False)[1, :3], model(tokens, apart=True)[1, :3])
+    assert not torch.allclose(
+        model(tokens, separate_documents=False)[1, 3:], model(tokens, separate_documents=True)[1, 3:]
+    )
+    torch.testing.assert_close(
+        model(tokens, separate_documents=False)[1, :3], model(tokens, separate_documents=True)[1, :3]
+    )
 
 
 @pytest.mark.parametrize("apart", [True, False])

@@ -99,7 +99,7 @@ def test_positions_in_the_attention_tell_the_order_on_their_own_side(kind):
 def test_long_sources_and_long_decoding_have_no_end(kind):
     torch.manual_seed(0)
     model = _shaken(build(_settings(encoder_positions=kind, decoder_positions=kind), SIZE, SIZE))
-    assert model.encoder.longest is model.decoder.longest is None
+    assert model.encoder.max_positions is model.decoder.max_positions is None
     source, target = torch.randint(4, SIZE, (1, 300)), torch.randint(4, SIZE, (1, 270))
     valid = torch.ones_like(source, dtype=torch.bool)
     with torch.inference_mode():

@@ -265,7 +265,7 @@ def test_a_layer_or_head_that_is_not_there_is_refused_whatever_is_shown(world, t
     ):
         recipe = run.recipe.model_copy(update={"model": module_of(kind).Settings(kind=kind, width=8)})
         other = replace(run, recipe=recipe, model=TRANSLATION.build(recipe, run.tokenizers).eval())
-        monkeypatch.setattr("s2s.run.inference.ready", lambda *_, other=other: other)
+        monkeypatch.setattr("s2s.run.inference.load_for_inference", lambda *_, other=other: other)
         words = ["inspect", str(world / "runs/t"), "a text", "--translation", "ein", *shown, *asked]
         with pytest.raises(UserError, match=said) if said else nullcontext():
             CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False)

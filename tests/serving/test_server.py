@@ -294,7 +294,7 @@ def test_what_cannot_be_served_is_said_before_anything_is_loaded(small_runs, mon
 
 def test_a_run_that_lies_in_a_cache_is_served_by_the_name_that_it_was_asked_for(small_runs, tmp_path, monkeypatch):
     (tmp_path / "opus").mkdir()
-    monkeypatch.setattr("s2s.run.folder.located", lambda path: small_runs / "t")
+    monkeypatch.setattr("s2s.run.folder.resolve_run_path", lambda path: small_runs / "t")
     given = []
     monkeypatch.setattr("s2s.serving.listening.serve", lambda runs, place, *_: given.append((runs, place.close())))
     CliRunner().invoke(commands, ["serve", str(tmp_path / "opus"), "--port", "0"], catch_exceptions=False)

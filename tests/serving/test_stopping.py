@@ -83,7 +83,7 @@ import time
 from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from s2s.serving.batching import ModelThread
-from s2s.serving.listening import bound, server_of
+from s2s.serving.listening import bind_socket, server_of
 from s2s.serving.messages import Limits
 import asyncio, sys
 
@@ -100,7 +100,7 @@ async def lifespan(app):
     print("stopping", flush=True)
     await asyncio.to_thread(thread.stop)
 
-server_of(FastAPI(lifespan=lifespan), Limits()).run(sockets=[bound("127.0.0.1", 0)])
+server_of(FastAPI(lifespan=lifespan), Limits()).run(sockets=[bind_socket("127.0.0.1", 0)])
 """
 
 

@@ -34,9 +34,9 @@ def test_products_run_in_the_precision_asked_for(precision, product):
 NEW_PAGES = """
 import resource, torch
 from s2s.recipe.schema import DeviceSettings
-from s2s.training.device import prepare_process
+from s2s.training.device import setup_process
 
-prepare_process(DeviceSettings(kind="cpu"))
+setup_process(DeviceSettings(kind="cpu"))
 for _ in range(20):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     torch.empty(64 << 20, dtype=torch.uint8).fill_(1)
@@ -57,13 +57,13 @@ FLUSHED = """
 import warnings
 import numpy, torch
 from s2s.recipe.schema import DeviceSettings
-from s2s.training.device import prepare_process
+from s2s.training.device import setup_process
 
 warnings.simplefilter("error")
 torch.set_num_threads(2)
 tiny = torch.full((1 << 22,), 1e-39)
 print(int((tiny * 1.0 != 0).sum()))
-prepare_process(DeviceSettings(kind="cpu"))
+setup_process(DeviceSettings(kind="cpu"))
 print(int((tiny * 1.0 != 0).sum()), torch.get_num_threads(), numpy.finfo(numpy.float64).tiny > 0)
 """
 

@@ -263,10 +263,10 @@ def test_muon_moves_hidden_matrices_and_adamw_the_rest():
 def test_no_optimizer_imports_a_compiler():
     code = (
         "import sys, torch\nfrom s2s.recipe.schema import OptimizationSettings as S\n"
-        "from s2s.training.optimization import Optimization\n"
+        "from s2s.training.optimization import OptimizerWrapper\n"
         "for kind in ('adam', 'adamw', 'sgd', 'muon', 'rmsprop'):\n"
         "    layer = torch.nn.Linear(2, 2)\n    layer(torch.ones(1, 2)).sum().backward()\n"
-        "    o = Optimization(layer, S(optimizer=kind, l1=0.1))\n    o.step(1, o.gradient_norms()[0])\n"
+        "    o = OptimizerWrapper(layer, S(optimizer=kind, l1=0.1))\n    o.step(1, o.measure_gradient_norms()[0])\n"
         "print('torch._dynamo' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -34,9 +34,9 @@ def test_the_bar_of_training_shows_no_loss_before_there_is_one_then_the_chosen_s
     run, console = log
     run._bar.refresh()
     assert "nan" not in console.file.getvalue()
-    run.update(_update(1))
-    run.validation(1, {"loss": 2.0, "bleu": 9.0, "wer": 33.3})
-    run.update(_update(2))
+    run.log_step(_update(1))
+    run.log_validation(1, {"loss": 2.0, "bleu": 9.0, "wer": 33.3})
+    run.log_step(_update(2))
     run._bar.refresh()
     text = console.file.getvalue()
     assert "loss 2.500 · wer 33.30 · 100 tokens/s" in text
@@ -47,7 +47,7 @@ def test_the_bar_of_training_shows_no_loss_before_there_is_one_then_the_chosen_s
 
 def test_a_sample_takes_one_row_however_long_it_is(log):
     run, console = log
-    run.validation(1, {"loss": 2.0}, [Sample("word " * 100, "x", "Wort\n" * 100)])
+    run.log_validation(1, {"loss": 2.0}, [Sample("word " * 100, "x", "Wort\n" * 100)])
     rows = [line for line in console.file.getvalue().splitlines() if "→" in line]
     assert len(rows) == 1
     assert cell_len(rows[0].removeprefix("\x1b[2K")) <= 120

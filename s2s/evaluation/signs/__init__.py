@@ -69,7 +69,7 @@ class Diagnostics:
         summary: how many examples were looked at, and how good the answers are.
         signs: all that were looked for.
         worst: the worst answers, the very worst first.
-        ignorant: the loss, in nats per item, of one who knows how often each answer is right and reads nothing; None
+        chance_loss: the loss, in nats per item, of one who knows how often each answer is right and reads nothing; None
             where the task cannot say.
     """
 

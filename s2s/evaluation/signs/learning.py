@@ -58,10 +58,10 @@ class Learning:
         return statistics.fmean(self.losses[max(0, last - _WINDOW) : last] or [float("nan")])
 
 
-def learning_signs(log: Learning, ignorant: float | None) -> list[Finding]:
-    """All of them; `ignorant` is the loss of one who reads nothing, where it is known."""
+def learning_signs(log: Learning, chance_loss: float | None) -> list[Finding]:
+    """All of them; `chance_loss` is the loss of one who reads nothing, where it is known."""
     signs = [overfitting(log), still_learning(log), unstable(log)]
-    return signs if ignorant is None or not log.losses else [*signs, *near_chance(log, ignorant)]
+    return signs if chance_loss is None or not log.losses else [*signs, *near_chance(log, chance_loss)]
 
 
 def overfitting(log: Learning) -> Finding:
@@ -127,15 +127,15 @@ def unstable(log: Learning) -> Finding:
     return plain_sign("rate too high", leaps >= _LEAPS or worse, said, leaps, threshold, remedy)
 
 
-def near_chance(log: Learning, ignorant: float) -> list[Finding]:
+def near_chance(log: Learning, chance_loss: float) -> list[Finding]:
     """The loss is no better than that of one who reads nothing: and it stays there, or is still coming down to it."""
     # what was learned by heart was learned, however badly it serves elsewhere
     loss = min([statistics.fmean(log.losses[-_WINDOW:]), *log.validation()[1]])
     tokens, losses = _windows(log)
     slope = slope_per_doubling(tokens, losses)
     falling, level = slope is not None and -slope >= LEARNING, slope is not None and -slope < LEARNING
-    at_it = loss >= _GUESSING * ignorant
-    said = f"the loss was {loss:.3f} nats at best; who knows only how often each answer is right has {ignorant:.3f}"
+    at_it = loss >= _GUESSING * chance_loss
+    said = f"the loss was {loss:.3f} nats at best; who knows only how often each answer is right has {chance_loss:.3f}"
     moving = "; it still falls" if falling else "; it does not fall any more"
     if slope is None:
         moving = "; too few updates to say whether it falls"
