@@ -249,7 +249,7 @@ def _padded(rows: Rows, begin: bool = False, width: int | None = None) -> tuple[
 def windows(
     lengths: Int[np.ndarray, " texts"], longest: int
 ) -> tuple[Int[np.ndarray, " windows"], Int[np.ndarray, " windows"], Int[np.ndarray, " windows"]]:
-    """Cut long texts into windows of nearly equal length; no token is left out.
+    """Cut long texts into windows of nearly equal length that cover all tokens.
 
     Args:
         lengths: Tokens of each text without special tokens, shape `(texts,)`. An empty text has no window.

@@ -102,7 +102,7 @@ def open_text(path: Path) -> io.BufferedIOBase:
 
 
 class _XzReader(io.RawIOBase):
-    """Decompresses .xz in bounded blocks, and refuses invalid data after a stream.
+    """Decompressor of .xz in bounded blocks that refuses invalid data after a stream.
 
     Python's `lzma.open` silently drops a second stream whose beginning is damaged.
     """

@@ -75,7 +75,7 @@ def overlap(corpus: Corpus[Part], keys: Callable[[Part], Iterable[Hashable]]) ->
 
 @dataclass(frozen=True)
 class TrainOverlap:
-    """Counts the examples of a split that also occur in the training data.
+    """Number of examples of a split that also occur in the training data.
 
     Attributes:
         split: `validation` or `test`.

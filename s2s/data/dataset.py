@@ -269,13 +269,13 @@ C = TypeVar("C", bound=BaseBatch)
 def is_asynchronous(device: torch.device) -> bool:
     """Return True if a device runs asynchronously, so that work can be queued ahead.
 
-    Apple GPUs (`mps`) count as synchronous, like CPUs: on them, Adam cannot be told on the device to skip a step.
+    Apple GPUs (`mps`) count as synchronous, like CPUs, because Adam cannot skip a step on these devices.
     """
     return device.type not in ("cpu", "mps")
 
 
 class Prefetcher(Generic[C]):
-    """Collates the micro-batches of optimizer steps, one step ahead on a GPU.
+    """Prefetcher of micro-batches: collates one optimizer step ahead on a GPU.
 
     On an asynchronous device a thread collates the next step while the device computes the current one. On a CPU
     nothing is prefetched, because the thread would compete with the step for CPU time.

@@ -44,7 +44,7 @@ class Examples:
 
 
 def concatenate(parts: list[Examples]) -> Examples:
-    """Concatenate examples."""
+    """Concatenate examples; `rivals` is None if no part has any."""
     rivals = [rival for part in parts for rival in part.rivals or ()]
     sources = [row for part in parts for row in part.sources]
     return Examples(sources, [row for part in parts for row in part.targets], rivals or None)
@@ -101,7 +101,7 @@ class Exercise(ABC):
     def baseline(self, distance: int) -> float:
         """Return the best accuracy without reading the source.
 
-        The baseline knows the task and the distance only.
+        The answer depends on the task and the distance only.
         """
 
     def _chance(self, distance: int, seed: int, split: Split) -> np.random.Generator:

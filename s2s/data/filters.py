@@ -63,7 +63,7 @@ def filter_training(dataset: "datasets.Dataset", settings: FilterSettings) -> tu
 
 
 def broken_rule(source: str, target: str, settings: FilterSettings) -> str | None:
-    """Return the first rule that a pair breaks, apart from `duplicates`.
+    """Return the first rule that a pair breaks, without the check for duplicates.
 
     Args:
         source: Source text.

@@ -153,7 +153,7 @@ def _units(split: SplitFindings) -> str:
 
 
 class _Side:
-    """Collects the statistics of one side of a split, text by text."""
+    """Statistics of one side of a split, collected text by text."""
 
     def __init__(self, unspaced: bool) -> None:
         self.unspaced = unspaced

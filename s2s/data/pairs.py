@@ -71,7 +71,7 @@ _PAIRS = {"source": "string", "target": "string"}
 
 
 class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
-    """Reads sentence pairs as unchanged text into the columns `source` and `target`.
+    """Source of sentence pairs: unchanged text in the columns `source` and `target`.
 
     Pairs are memory-mapped Arrow data. The built-in corpora have more columns, see `phrasebook.Phrase` and
     `homonyms.Homonym`. Held-out pairs have distinct sources, none of which remains in the training data.

@@ -19,7 +19,7 @@ _SPACE = "▁"
 
 
 def pack_sentencepiece(pieces: list[str], model: bytes) -> bytes:
-    """Serialize a Marian tokenizer for `unpack_tokenizer`.
+    """Serialize a Marian tokenizer to bytes that `unpack_tokenizer` reads.
 
     Args:
         pieces: Tokens after the special tokens.
@@ -29,7 +29,7 @@ def pack_sentencepiece(pieces: list[str], model: bytes) -> bytes:
 
 
 def pack_wordpiece(pieces: list[str], lowercase: bool, strip_accents: bool, split_chinese: bool) -> bytes:
-    """Serialize a BERT tokenizer for `unpack_tokenizer`.
+    """Serialize a BERT tokenizer to bytes that `unpack_tokenizer` reads.
 
     Args:
         pieces: Tokens after the special tokens.
@@ -50,8 +50,8 @@ def unpack_tokenizer(packed: bytes) -> "SentencePieces | WordPieces":
 class SentencePieces:
     """Marian's tokenizer: sentencepiece, and a separate vocabulary for the ids.
 
-    A piece that is missing in the vocabulary is unknown. A line may begin with a language code, such as `>>deu<<`,
-    which is one token.
+    A sentencepiece token that is missing in the vocabulary is unknown. A line may begin with a language code, such as
+    `>>deu<<`, which is one token.
 
     Args:
         found: Unpacked form: the vocabulary and the sentencepiece model.

@@ -74,7 +74,7 @@ def _rows(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _cells(row: str) -> Sequence[tuple[str, bool]] | None:
-    """Return the content of each cell (quotes still doubled), and True if it is wrapped.
+    """Return the content of each cell (quotes doubled), and True if it is wrapped.
 
     None if a quote breaks the rules.
     """

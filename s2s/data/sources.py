@@ -54,7 +54,7 @@ Settings = TypeVar("Settings", bound=SourceSettings)
 
 @dataclass(frozen=True)
 class Corpus(Generic[Part]):
-    """The splits of a corpus.
+    """Splits of a corpus.
 
     Attributes:
         train: Training examples.
@@ -72,7 +72,7 @@ class Corpus(Generic[Part]):
 
 
 class Source(ABC, Generic[Settings, Part]):
-    """Reads the examples of one task, as the recipe's `data` section describes them.
+    """Source of the examples of one task, described by the recipe's `data` section.
 
     Args:
         settings: The recipe's `data` section.
@@ -281,7 +281,7 @@ def count_classes(labels: Int[np.ndarray, " examples"], classes: Sequence[str]) 
 
 @dataclass(frozen=True)
 class RowFormat:
-    """Converts rows of a table or of a hub data set to the columns that a task needs.
+    """Conversion of the rows of a table or hub data set to the columns of a task.
 
     Attributes:
         columns: Columns to read.
@@ -297,7 +297,7 @@ class RowFormat:
 
     @property
     def name(self) -> str:
-        """Name for the cache; formats with different names give different results."""
+        """Cache key of the conversion."""
         quoting = self.columns.quoting
         return f"{self.word} {self.columns.names}" + (f" quoting {quoting}" if quoting else "")
 

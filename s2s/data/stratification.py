@@ -36,7 +36,7 @@ def stratified(classes: Int[np.ndarray, " candidates"], sizes: Sequence[int]) ->
 
 
 def _priorities(classes: Int[np.ndarray, " left"], reserved: int) -> np.ndarray:
-    """Return sort keys: first one of each class, then in proportion, reserved ones last."""
+    """Return sort keys: one of each class, then in proportion, reserved ones last."""
     order = np.argsort(classes, kind="stable")
     _, starts, counts = np.unique(classes[order], return_index=True, return_counts=True)
     size = np.empty(len(classes), dtype=np.int64)

@@ -428,7 +428,10 @@ def _parquet_rows(path: Path, columns: Columns | None) -> Iterator[tuple[int, di
 
 
 def _check_cells(metadata: "FileMetaData", columns: Sequence[str], path: Path) -> None:
-    """Refuse a column with cells longer than `LONGEST_LINE` on average, by the metadata."""
+    """Refuse columns with cells longer than `LONGEST_LINE` on average.
+
+    The metadata suffice, so that nothing is decompressed.
+    """
     for group in range(metadata.num_row_groups):
         about = metadata.row_group(group)
         for chunk in (about.column(number) for number in range(about.num_columns)):

@@ -72,10 +72,10 @@ def normalized(text: str, normalization: str, lowercase: bool) -> str:
 
 
 class Tokenizer:
-    """Converts text to token ids and back.
+    """Tokenizer: text to token ids and back.
 
-    Ids 0 to 3 are `PAD`, `BOS`, `EOS` and `UNK`. A space is put before each text, so that a word has the same token at
-    the beginning as elsewhere; decoding removes this space.
+    Ids 0 to 3 are `PAD`, `BOS`, `EOS` and `UNK`. Sentencepiece models get a space before each text, so that a word has
+    the same token at the beginning as elsewhere; decoding removes this space.
 
     Unknown text becomes `UNK`, which decodes as `⁇`: with `word`, each unknown word; with `char`, unknown characters,
     where several in a row become one. With `bytes`, byte b has the id b + 4.
@@ -395,7 +395,7 @@ def _learn(lines: list[str], settings: PieceSettings, side: str, whole: Sequence
             add_dummy_prefix=False,
             remove_extra_whitespaces=False,
             max_sentence_length=8 * _LONGEST_LINE,
-            # Sums of floats depend on the number of threads, so it must not depend on the machine.
+            # Sums of floats depend on the number of threads, which is therefore the same on every machine.
             num_threads=_THREADS,
             minloglevel=2,
             user_defined_symbols=list(whole),

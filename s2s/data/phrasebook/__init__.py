@@ -1,4 +1,4 @@
-"""The built-in parallel corpus: English and German from one synchronous grammar.
+"""Built-in parallel corpus: English and German from one synchronous grammar.
 
 `phrases` generates sentence pairs, `numbered` singular/plural pairs, `judgements` sentences with acceptability labels.
 

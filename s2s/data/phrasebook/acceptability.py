@@ -22,7 +22,7 @@ _DETERMINERS = ("the", "the", "a", "this", "my", "his", "our")
 
 @dataclass(frozen=True)
 class _Phrase:
-    """The parts of a noun phrase."""
+    """Parts of a noun phrase."""
 
     noun: Noun
     determiner: str
@@ -46,7 +46,7 @@ class _Scene:
 
     @property
     def case(self) -> int:
-        """The case that the verb governs."""
+        """Case that the verb governs."""
         return DATIVE if self.clause.verb.table == "dative" else ACCUSATIVE
 
     def with_object(self, nominal: Nominal) -> Clause:

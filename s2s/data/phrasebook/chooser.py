@@ -32,7 +32,7 @@ def _at(source: str, target: str, case: int, where: Nominal) -> Pair:
 
 
 class Chooser:
-    """Draws random words and phrases; all of them are grammatical and make sense.
+    """Random source of words and phrases that are grammatical and make sense.
 
     Methods that draw return noun phrases, adverbials and pairs in both languages.
 

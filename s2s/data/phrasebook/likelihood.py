@@ -76,7 +76,7 @@ class _Number(float):
 
 
 class _Integers:
-    """Replaces the generator of a chooser, and reports the nats of each `randint`."""
+    """Replacement of a chooser's generator that reports the nats of each `randint`."""
 
     def __init__(self, generator: random.Random, tell: Callable[[float], None]) -> None:
         self._generator, self._tell = generator, tell
@@ -182,7 +182,7 @@ def _falling(count: int) -> tuple[float, ...]:
 
 
 class _Marked(Chooser):
-    """Records the generator state before a sentence, to draw the sentence again."""
+    """Chooser that records the generator state before a sentence, to draw it again."""
 
     def begin(self) -> None:
         self.before = self.generator.getstate()

@@ -271,7 +271,7 @@ def passive(choose: Chooser) -> Draft:
 
 
 def infinitive(choose: Chooser) -> Draft:
-    """Draw an infinitive (The man tries to open the door; he comes in order to open it)."""
+    """Draw an infinitive (The man tries to open the door; he comes to open it)."""
     table = choose.even(("transitive", "transitive", "oblique", "ditransitive"))
     inner = choose.until(
         lambda c: _of_persons(c) and not c.verb.state,
