@@ -310,7 +310,15 @@ class ParallelDataset(Examples[ParallelBatch]):
         return count_accumulation_steps(batches, self.data.target_lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
-        """Pad the pairs; nothing is random."""
+        """Pad the pairs; nothing is random.
+
+        Args:
+            rows: Rows of the pairs, shape `(batch,)`.
+            seed: Unused.
+
+        Returns:
+            The batch, on the CPU.
+        """
         return collate(*self.data.rows(rows), rows)
 
 

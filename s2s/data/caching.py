@@ -144,7 +144,14 @@ def _digest(path: Path) -> str:
 
 
 def of_kinds(kinds: Mapping[str, str]) -> "datasets.Features":
-    """Build `datasets.Features` from column names and type names."""
+    """Build `datasets.Features` from column names and type names.
+
+    Args:
+        kinds: Type name, such as `string` or `int64`, of each column.
+
+    Returns:
+        The features.
+    """
     from datasets import Features, Value
 
     return Features({name: Value(kind) for name, kind in kinds.items()})
@@ -154,6 +161,9 @@ def content_hash(path: Path) -> str:
     """Hash the content of a file.
 
     Dates are ignored: a file may have been restored, or copied with its date.
+
+    Returns:
+        BLAKE2b digest in hexadecimal digits.
     """
     with open_regular(path, "name a file") as file:
         try:
@@ -184,7 +194,14 @@ def name_of_folder(corpus: str, config: str) -> str | None:
 
 
 def named(*parts: str) -> str:
-    """Return a cache name for these parts and the version of s2s."""
+    """Return a cache name for these parts and the version of s2s.
+
+    Args:
+        parts: Everything that the content depends on.
+
+    Returns:
+        Digest in hexadecimal digits.
+    """
     return hashlib.blake2b("\n".join([version("s2s"), *parts]).encode(), digest_size=16).hexdigest()
 
 

@@ -34,6 +34,9 @@ _OTHER_MARKS = {
 def blocks(path: Path) -> Iterator[bytes]:
     """Iterate over the content of a file in blocks, decompressed if .gz or .xz.
 
+    Yields:
+        Blocks of up to 64 KiB.
+
     Raises:
         UserError: The file cannot be read or is damaged.
     """
@@ -47,6 +50,9 @@ def read_whole(path: Path, magic: bytes = b"") -> bytes:
     Args:
         path: File to read.
         magic: Bytes with which the content must begin; if it begins otherwise, only a part of it is returned.
+
+    Returns:
+        The content, or its beginning if it does not begin with `magic`.
 
     Raises:
         UserError: The file cannot be read or is damaged, or its content has more than `LARGEST_WHOLE` bytes.
@@ -87,6 +93,9 @@ def check_encoding(beginning: bytes, path: Path) -> None:
 
 def open_text(path: Path) -> io.BufferedIOBase:
     """Open a file to read its bytes, decompressed if .gz or .xz.
+
+    Returns:
+        A binary file of the decompressed content.
 
     Raises:
         UserError: There is no such file, or it cannot be opened.
@@ -155,6 +164,9 @@ def checked(read: Iterable[bytes], path: Path) -> Iterator[bytes]:
     Args:
         read: Blocks of the file.
         path: The file, for messages.
+
+    Yields:
+        The blocks up to the damage.
 
     Raises:
         UserError: The file is damaged, or cannot be read any further.

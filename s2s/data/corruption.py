@@ -130,6 +130,9 @@ class CorruptedText:
         Args:
             indices: Rows of the windows.
             seed: Seed of the spans. They depend on seed and row only.
+
+        Returns:
+            Token ids of each source, with prefix, and of each target; both without `EOS`.
         """
         sources, targets = [], []
         whole = self.texts.rows(self.numbers[indices])

@@ -40,6 +40,12 @@ def hashes(keys: Iterable[Hashable]) -> Hashes:
     """Hash keys to 64-bit integers, equal where keys are equal.
 
     The probability of a collision among ten million distinct keys is 3 in a million.
+
+    Args:
+        keys: Hashable keys, one for each row.
+
+    Returns:
+        Hashes, shape `(rows,)`.
     """
     return np.fromiter(map(hash, keys), np.int64)
 
@@ -49,6 +55,9 @@ def repeated(hashed: Hashes) -> Int[np.ndarray, " copies"]:
 
     Args:
         hashed: Hash of each row.
+
+    Returns:
+        Rows in ascending order.
 
     Example:
         >>> repeated(hashes(["a", "b", "a", "a"]))
@@ -110,6 +119,9 @@ def train_overlaps(source: Source[Any, Part], corpus: Corpus[Part]) -> list[Trai
     Args:
         source: Data source, which defines the keys.
         corpus: The splits.
+
+    Returns:
+        Overlap of each split other than train.
     """
     parts, seen = corpus.parts(), overlap(corpus, source.keys)
     whole: dict[str, int] = {}
@@ -145,12 +157,21 @@ def sample_rows(rows: int, seed: int) -> list[int]:
     Args:
         rows: Number of rows.
         seed: Seed of the choice.
+
+    Returns:
+        Rows, from 0.
     """
     return sorted(random.Random(seed).sample(range(rows), min(_SPOTS, rows)))
 
 
 def some_rows(rows: list[int]) -> str:
     """Format the first five row numbers for a message.
+
+    Args:
+        rows: Row numbers.
+
+    Returns:
+        Words such as `row 3` or `rows 3, 1,200`; more than five rows end with `…`.
 
     Example:
         >>> some_rows([3, 1200])
@@ -161,6 +182,12 @@ def some_rows(rows: list[int]) -> str:
 
 def escape_invisible(text: str) -> str:
     r"""Escape invisible characters and cut a text to 110 characters, for the terminal.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        One line of printable characters.
 
     Example:
         >>> escape_invisible("a\u2028b")
@@ -176,6 +203,9 @@ def table(columns: Iterable[str], rows: Mapping[str, Iterable[float | None]]) ->
     Args:
         columns: Column names.
         rows: Numbers of each row by its label; None is shown as `–`.
+
+    Returns:
+        Lines of equal width: the header, then a line for each row.
     """
     shown = {"": list(columns)}
     for label, numbers in rows.items():
@@ -191,6 +221,9 @@ def findings(blocks: Iterable[Iterable[str]], advice: Iterable[str]) -> str:
     Args:
         blocks: Lines of each block.
         advice: Sentences of advice; without any, the last line says that nothing was found.
+
+    Returns:
+        The text, blocks separated by blank lines.
     """
     mend = [f"  - {words}" for words in advice]
     return "\n\n".join("\n".join(b) for b in (*blocks, ["advice", *mend] if mend else ["nothing suspicious found"]))

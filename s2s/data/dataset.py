@@ -43,7 +43,14 @@ class BaseBatch:
     real_share: float
 
     def to(self: C, device: torch.device | str) -> C:
-        """Return the batch with its tensors on a device (`indices` stay on the CPU)."""
+        """Return the batch with its tensors on a device (`indices` stay on the CPU).
+
+        Args:
+            device: Device to copy the tensors to.
+
+        Returns:
+            A new batch.
+        """
         return self._map_tensors(lambda tensor: to_device(tensor, device))
 
     def pinned(self: C) -> C:
@@ -57,7 +64,15 @@ class BaseBatch:
 
 
 def to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Copy a CPU tensor to a device; copies to CUDA are asynchronous (pinned memory)."""
+    """Copy a CPU tensor to a device; copies to CUDA are asynchronous (pinned memory).
+
+    Args:
+        tensor: Tensor on the CPU.
+        device: Device to copy to.
+
+    Returns:
+        The tensor on the device.
+    """
     if torch.device(device).type != "cuda":
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
@@ -234,7 +249,14 @@ class LabelledExamples(Examples[LabelledBatch]):
 
     @abstractmethod
     def subset(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledExamples":
-        """Return a dataset of the chosen rows, encoded as for inference."""
+        """Return a dataset of the chosen rows, encoded as for inference.
+
+        Args:
+            rows: Rows of the examples.
+
+        Returns:
+            The dataset of these rows only.
+        """
 
     @abstractmethod
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Shaped[Tensor, "batch ..."], Tensor]:
@@ -245,7 +267,14 @@ class LabelledExamples(Examples[LabelledBatch]):
         """
 
     def mean_batch_size(self, batches: Plan) -> float:
-        """Compute the mean number of examples per batch."""
+        """Compute the mean number of examples per batch.
+
+        Args:
+            batches: Batches of an epoch.
+
+        Returns:
+            Examples per batch.
+        """
         return len(self) / max(1, len(batches))
 
     def accumulation_steps(self, batches: Plan) -> int:
@@ -270,6 +299,9 @@ def is_asynchronous(device: torch.device) -> bool:
     """Return True if a device runs asynchronously, so that work can be queued ahead.
 
     Apple GPUs (`mps`) count as synchronous, like CPUs, because Adam cannot skip a step on these devices.
+
+    Returns:
+        False for the CPU and `mps`, True for other devices.
     """
     return device.type not in ("cpu", "mps")
 
@@ -298,6 +330,9 @@ class Prefetcher(Generic[C]):
             group: Rows of each micro-batch of this step.
             seed: Seed passed to `collate`.
             following: Rows of each micro-batch of the next step, collated with the same seed; None if there is none.
+
+        Returns:
+            One batch for each micro-batch.
         """
         ahead, self._next = self._next, None
         known = ahead is not None and ahead[0] is group and ahead[1] == seed

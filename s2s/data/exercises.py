@@ -38,13 +38,27 @@ class Examples:
         return len(self.sources)
 
     def pick(self, rows: list[int]) -> "Examples":
-        """Return the examples of these rows, in that order."""
+        """Return the examples of these rows, in that order.
+
+        Args:
+            rows: Rows of the examples.
+
+        Returns:
+            The chosen examples.
+        """
         rivals = None if self.rivals is None else [self.rivals[i] for i in rows]
         return Examples([self.sources[i] for i in rows], [self.targets[i] for i in rows], rivals)
 
 
 def concatenate(parts: list[Examples]) -> Examples:
-    """Concatenate examples; `rivals` is None if no part has any."""
+    """Concatenate examples; `rivals` is None if no part has any.
+
+    Args:
+        parts: Examples in the order of the result.
+
+    Returns:
+        All examples.
+    """
     rivals = [rival for part in parts for rival in part.rivals or ()]
     sources = [row for part in parts for row in part.sources]
     return Examples(sources, [row for part in parts for row in part.targets], rivals or None)
@@ -59,6 +73,9 @@ def unseen(examples: Examples, seen: Examples) -> Examples:
     Args:
         examples: Examples to filter.
         seen: Examples whose sources are removed.
+
+    Returns:
+        The new examples, or all if fewer than half are new.
     """
     known = {tuple(row) for row in seen.sources}
     fresh = [i for i, row in enumerate(examples.sources) if tuple(row) not in known]
@@ -93,6 +110,9 @@ class Exercise(ABC):
             seed: Seed; splits and seeds are separate random streams.
             split: `train`, `held-out` or `test`.
 
+        Returns:
+            The examples, as many as `count`.
+
         Raises:
             UserError: There is no example of this distance.
         """
@@ -102,6 +122,12 @@ class Exercise(ABC):
         """Return the best accuracy without reading the source.
 
         The answer depends on the task and the distance only.
+
+        Args:
+            distance: Distance in `unit`.
+
+        Returns:
+            Accuracy in [0, 1].
         """
 
     def _chance(self, distance: int, seed: int, split: Split) -> np.random.Generator:

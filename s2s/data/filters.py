@@ -90,7 +90,14 @@ def broken_rule(source: str, target: str, settings: FilterSettings) -> str | Non
 
 
 def later_copies(dataset: "datasets.Dataset") -> Int[np.ndarray, " copies"]:
-    """Return the rows, from 0, whose pair also occurs in an earlier row."""
+    """Return the rows, from 0, whose pair also occurs in an earlier row.
+
+    Args:
+        dataset: Pairs.
+
+    Returns:
+        Rows in ascending order, shape `(copies,)`.
+    """
     return repeated(hashes(pairs(dataset)))
 
 

@@ -35,6 +35,9 @@ def is_header(first: Sequence[str], second: Sequence[str] = ()) -> bool:
         first: Cells of the first line.
         second: Cells of the second line, if known.
 
+    Returns:
+        True for a header, False for a line of data.
+
     Example:
         >>> is_header(["text", "label"]), is_header(["A nice film.", "pos"])
         (True, False)
@@ -118,6 +121,9 @@ def no_column(column: str, there: Sequence[str], where: str, keys: str) -> UserE
         there: Names of the existing columns.
         where: Place of the table or row.
         keys: Recipe keys that name the columns.
+
+    Returns:
+        The error; its remedy suggests a similar name if there is one.
     """
     near = difflib.get_close_matches(column, there, n=1)
     return UserError(

@@ -70,6 +70,9 @@ def homonyms(split: str, size: int, seed: int = 1) -> list[Homonym]:
         size: Number of sentences.
         seed: Seed of the stream of sentences.
 
+    Returns:
+        The sentences, in the order in which they are drawn.
+
     Raises:
         UserError: The split is unknown, or there are fewer sentences.
 
@@ -145,5 +148,9 @@ def _noun(text: str) -> _Noun:
 
 
 def signs() -> dict[str, str]:
-    """Return the German word that each disambiguating noun determines."""
+    """Return the German word that each disambiguating noun determines.
+
+    Returns:
+        German word by English noun.
+    """
     return {sign.english: meaning.german for meaning, nouns in _lexicon().meanings for sign in nouns}

@@ -37,6 +37,9 @@ class TokenizedPairSource(Protocol):
         Args:
             indices: Rows of the examples.
             seed: Seed of random choices. They depend on seed and row only.
+
+        Returns:
+            Token ids of each source and of each target, without `EOS`.
         """
         ...
 
@@ -55,7 +58,15 @@ class FixedPairs:
         self.source_lengths, self.target_lengths = data.source_lengths[first:last], data.target_lengths[first:last]
 
     def draw(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[Written, Written]:
-        """Return the token ids of the chosen sources and targets; the seed is ignored."""
+        """Return the token ids of the chosen sources and targets; the seed is ignored.
+
+        Args:
+            indices: Rows of the pairs, counted from `first`.
+            seed: Ignored.
+
+        Returns:
+            Token ids of each source and of each target, without `EOS`.
+        """
         return self.data.rows(indices + self.first)
 
 
@@ -119,6 +130,9 @@ def describe_mixture(
         sizes: Number of examples of each corpus.
         mixing: Temperature, `size` or `equal`, see `rates`.
         weights: Weight of each corpus; None for 1.
+
+    Returns:
+        One line for each corpus.
     """
     rows = zip(names, sizes, rates(sizes, mixing, weights), counts(sizes, mixing, weights), strict=True)
     return [
@@ -220,6 +234,13 @@ class MixedDataset(Examples[ParallelBatch]):
         """Group the examples of an epoch into batches of similar length across corpora.
 
         See `s2s.data.batches.make_batches`.
+
+        Args:
+            seed: Seed of the order.
+            epoch: Epoch number, from 0.
+
+        Returns:
+            The rows of each batch. A row may occur several times.
         """
         rows = self.rows_of(seed, epoch)
         return [
@@ -231,7 +252,15 @@ class MixedDataset(Examples[ParallelBatch]):
         return count_accumulation_steps(batches, self.target_lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
-        """Pad the examples; random choices depend on seed and row, not on the batch."""
+        """Pad the examples; random choices depend on seed and row, not on the batch.
+
+        Args:
+            rows: Rows of the examples, shape `(batch,)`.
+            seed: Seed of random choices.
+
+        Returns:
+            The batch, on the CPU.
+        """
         of = np.searchsorted(self._starts, rows, side="right") - 1
         sources: Written = [np.empty(0, np.int32)] * len(rows)
         targets: Written = list(sources)

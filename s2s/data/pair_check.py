@@ -130,6 +130,9 @@ def render(found: Inspection, more: Iterable[Sequence[str]] = ()) -> str:
     Args:
         found: Findings.
         more: Further blocks of lines, printed before the advice.
+
+    Returns:
+        The text, with the advice as the last block.
     """
     return look.findings([*blocks(found), *more], found.advice)
 

@@ -109,7 +109,19 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         return super().part(name, train)
 
     def read(self, name: str, split: str | tuple[str, str], train: "datasets.Dataset | None") -> "datasets.Dataset":
-        """Read a split from line-aligned files, a table, or a data set on the hub."""
+        """Read a split from line-aligned files, a table, or a data set on the hub.
+
+        Args:
+            name: `train`, `validation` or `test`.
+            split: File, pair of files, or name of a split, as the recipe gives it.
+            train: Not used.
+
+        Returns:
+            Columns `source` and `target`.
+
+        Raises:
+            UserError: A file, column or split is missing, a file is damaged, or it has no pairs.
+        """
         files = self._files(name, split)
         if len(files) == 2:
             found = _line_files(files[0], files[1])
@@ -127,6 +139,9 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         Args:
             name: `train`, `validation` or `test`.
             row: Row of the split as it is read, from 0.
+
+        Returns:
+            A place such as `train.de:17`, or a row number of the hub data set.
         """
         split: Split | None = getattr(self.settings, name)
         if split is None or self.settings.corpus in MADE or not (files := self._files(name, split)):  # type: ignore[arg-type]
@@ -151,6 +166,12 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
 
         Pairs with an empty side can be neither translated nor scored; they stay in the training data, where the filters
         count them.
+
+        Args:
+            part: Pairs.
+
+        Returns:
+            Mask of shape `(examples,)`.
         """
         return np.array([bool(source.strip() and target.strip()) for source, target in pairs(part)], dtype=bool)
 
@@ -221,7 +242,17 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
 
 
 def load(settings: PairSettings) -> Corpus["datasets.Dataset"]:
-    """Load the corpus that a recipe's `data` section describes."""
+    """Load the corpus that a recipe's `data` section describes.
+
+    Args:
+        settings: The recipe's `data` section.
+
+    Returns:
+        The splits, each with the columns `source` and `target`.
+
+    Raises:
+        UserError: A split cannot be read, or too few training pairs remain.
+    """
     return PairSource(settings).load()
 
 
@@ -239,14 +270,29 @@ def load_split(settings: PairSettings, name: str) -> "datasets.Dataset | None":
 
 
 def pairs(dataset: "datasets.Dataset") -> Iterator[tuple[str, str]]:
-    """Iterate over the source and target of each row, reading blocks of 10,000 rows."""
+    """Iterate over the source and target of each row, reading blocks of 10,000 rows.
+
+    Args:
+        dataset: Rows with the columns `source` and `target`.
+
+    Yields:
+        Source and target of a row.
+    """
     for first in range(0, len(dataset), 10_000):
         rows = dataset[first : first + 10_000]
         yield from zip(rows["source"], rows["target"], strict=True)
 
 
 def with_prefix(prefix: str, text: str) -> str:
-    """Put a prefix before a source, unless the source is empty."""
+    """Put a prefix before a source, unless the source is empty.
+
+    Args:
+        prefix: Prefix, such as a language tag.
+        text: Source text.
+
+    Returns:
+        The source with the prefix; a source of white space only is unchanged.
+    """
     return prefix + text if text.strip() else text
 
 

@@ -24,6 +24,9 @@ def pack_sentencepiece(pieces: list[str], model: bytes) -> bytes:
     Args:
         pieces: Tokens after the special tokens.
         model: Serialized sentencepiece model.
+
+    Returns:
+        The serialized tokenizer.
     """
     return json.dumps({"pieces": pieces, "model": base64.b64encode(model).decode()}, ensure_ascii=False).encode()
 
@@ -36,13 +39,23 @@ def pack_wordpiece(pieces: list[str], lowercase: bool, strip_accents: bool, spli
         lowercase: Whether text is lowercased.
         strip_accents: Whether accents are removed.
         split_chinese: Whether each Chinese character is a word.
+
+    Returns:
+        The serialized tokenizer.
     """
     words = {"lowercase": lowercase, "strip_accents": strip_accents, "split_chinese": split_chinese}
     return json.dumps({"pieces": pieces, "words": words}, ensure_ascii=False).encode()
 
 
 def unpack_tokenizer(packed: bytes) -> "SentencePieces | WordPieces":
-    """Build a tokenizer from its serialized form."""
+    """Build a tokenizer from its serialized form.
+
+    Args:
+        packed: Bytes that `pack_sentencepiece` or `pack_wordpiece` made.
+
+    Returns:
+        The tokenizer, of the kind that was packed.
+    """
     found = json.loads(packed)
     return WordPieces(found["pieces"], **found["words"]) if "words" in found else SentencePieces(found)
 
@@ -64,7 +77,14 @@ class SentencePieces:
         self.size = len(self._names)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Return the token ids of each text."""
+        """Return the token ids of each text.
+
+        Args:
+            texts: Texts.
+
+        Returns:
+            Token ids of each text, without special tokens.
+        """
         return [self.encode_continuation(text) for text in texts]
 
     def encode_continuation(self, text: str) -> list[int]:
@@ -75,7 +95,14 @@ class SentencePieces:
         return [self._numbers.get(piece, _UNK) for piece in pieces]
 
     def decode(self, ids: list[int]) -> str:
-        """Convert token ids to text."""
+        """Convert token ids to text.
+
+        Args:
+            ids: Token ids.
+
+        Returns:
+            The text, without spaces at the ends.
+        """
         return self._processor.decode_pieces([self._names[i] for i in ids]).replace(_SPACE, " ").strip()
 
     def show(self, piece: int) -> str:
@@ -160,13 +187,26 @@ class WordPieces:
         self.size = len(self._names)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Return the token ids of each text."""
+        """Return the token ids of each text.
+
+        Args:
+            texts: Texts.
+
+        Returns:
+            Token ids of each text, without special tokens.
+        """
         return [[piece for word in self._apart(text).split() for piece in self._known(word)] for text in texts]
 
     def encode_continuation(self, text: str) -> list[int]:
         """Return the token ids of a text whose first word continues the word before it.
 
         Punctuation never continues a word.
+
+        Args:
+            text: Text that follows the end of another one.
+
+        Returns:
+            Token ids, without special tokens.
         """
         apart = self._apart(text)
         first, *others = apart.split() or [""]
@@ -178,7 +218,14 @@ class WordPieces:
         return self._apart(text).endswith(" ")
 
     def decode(self, ids: list[int]) -> str:
-        """Convert token ids to text, with spaces between words and punctuation marks."""
+        """Convert token ids to text, with spaces between words and punctuation marks.
+
+        Args:
+            ids: Token ids.
+
+        Returns:
+            The text, without spaces at the ends.
+        """
         return "".join(self.show(i) if self._goes_on(i) else f" {self._names[i]}" for i in ids).strip()
 
     def show(self, piece: int) -> str:

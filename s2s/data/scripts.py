@@ -87,12 +87,26 @@ def split_words(text: str, unspaced: bool | None = None) -> list[str]:
 
 
 def unit_name(unspaced: bool) -> str:
-    """Return the plural noun for the items that `split_words` returns."""
+    """Return the plural noun for the items that `split_words` returns.
+
+    Args:
+        unspaced: Result of `is_unspaced` for the texts.
+
+    Returns:
+        `characters` or `words`.
+    """
     return "characters" if unspaced else "words"
 
 
 def sentence_separator(texts: Iterable[str]) -> str:
-    """Return the separator of sentences: empty for Chinese and Japanese, else a space."""
+    """Return the separator of sentences: empty for Chinese and Japanese, else a space.
+
+    Args:
+        texts: Texts of the corpus, of which the first 10,000 are read.
+
+    Returns:
+        An empty string or a space.
+    """
     script, segmented = _examine(texts)
     return "" if script in ("Chinese", "Japanese") and not segmented else " "
 
@@ -103,6 +117,9 @@ def estimate_words(characters: int, script: Script) -> int:
     Args:
         characters: Number of characters.
         script: Script of the text.
+
+    Returns:
+        Number of words, rounded down.
     """
     return characters // _WORD.get(script, _WORD_ELSEWHERE)
 

@@ -101,38 +101,90 @@ class Source(ABC, Generic[Settings, Part]):
             split: File, pair of files, or name of a split, as the recipe gives it.
             train: The training split if it was read before; None if only this split is wanted.
 
+        Returns:
+            The examples of the split.
+
         Raises:
             UserError: A file, column or split is missing, a file is damaged, or it has no examples.
         """
 
     @abstractmethod
     def keys(self, part: Part) -> Iterable[Hashable]:
-        """Return a key for each example, for deduplication: equal keys mean duplicates."""
+        """Return a key for each example, for deduplication: equal keys mean duplicates.
+
+        Args:
+            part: Examples of a split.
+
+        Returns:
+            Hashable keys, in the order of the examples.
+        """
 
     def keys_with_targets(self, part: Part) -> Iterable[Hashable] | None:
-        """Return keys of input and target together; None if targets are not compared."""
+        """Return keys of input and target together; None if targets are not compared.
+
+        Args:
+            part: Examples of a split.
+
+        Returns:
+            Hashable keys, in the order of the examples, or None.
+        """
         return None
 
     @abstractmethod
     def digest(self, part: Part) -> str:
-        """Return a digest of a split's examples and their order, independent of paths."""
+        """Return a digest of a split's examples and their order, independent of paths.
+
+        Args:
+            part: Examples of a split.
+
+        Returns:
+            Digest in hexadecimal digits.
+        """
 
     def digest_of_all(self, part: Part) -> str:
-        """Return a digest of the examples of a split and of their metadata."""
+        """Return a digest of the examples of a split and of their metadata.
+
+        Args:
+            part: Examples of a split.
+
+        Returns:
+            The same as `digest`, unless a subclass has metadata.
+        """
         return self.digest(part)
 
     def held_out(self, name: str, part: Part) -> dict[str, str]:
-        """Return the digest of a held-out split by name; empty if it is not held out."""
+        """Return the digest of a held-out split by name; empty if it is not held out.
+
+        Args:
+            name: `validation` or `test`.
+            part: Examples of the split.
+
+        Returns:
+            `{"held_out_NAME": digest}`, or an empty dict.
+        """
         return {f"held_out_{name}": self.digest(part)} if isinstance(getattr(self.settings, name), int) else {}
 
     def usable_mask(self, part: Part) -> Bool[np.ndarray, " examples"]:
-        """Return a mask of the examples that may be held out, shape `(examples,)`."""
+        """Return a mask of the examples that may be held out, shape `(examples,)`.
+
+        Args:
+            part: Training examples.
+
+        Returns:
+            True for each example that may be held out; by default for all.
+        """
         return np.ones(len(part), dtype=bool)
 
     def classes(self, part: Part) -> Int[np.ndarray, " examples"]:
         """Return the class of each example, by which held-out splits are stratified.
 
         By default all examples have one class.
+
+        Args:
+            part: Training examples.
+
+        Returns:
+            Class numbers, shape `(examples,)`.
         """
         return np.zeros(len(part), dtype=np.int64)
 
@@ -209,6 +261,9 @@ class Source(ABC, Generic[Settings, Part]):
         Args:
             of_what: Plural noun for what the folder holds, for the message.
 
+        Returns:
+            The path of the folder.
+
         Raises:
             UserError: There is no such folder.
         """
@@ -220,7 +275,14 @@ class Source(ABC, Generic[Settings, Part]):
 
 
 def digest_of(*columns: Iterable[str]) -> str:
-    """Compute a digest of columns of text, one after the other, independent of paths."""
+    """Compute a digest of columns of text, one after the other, independent of paths.
+
+    Args:
+        columns: Columns of text.
+
+    Returns:
+        Digest in hexadecimal digits.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for column in columns:
         for text in column:
@@ -229,7 +291,14 @@ def digest_of(*columns: Iterable[str]) -> str:
 
 
 def digest_of_arrays(arrays: Iterable[np.ndarray]) -> str:
-    """Compute a digest of arrays joined end to end."""
+    """Compute a digest of arrays joined end to end.
+
+    Args:
+        arrays: Arrays, whose bytes are joined; their boundaries do not matter.
+
+    Returns:
+        Digest in hexadecimal digits.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         digest.update(np.ascontiguousarray(array).data)
@@ -244,6 +313,9 @@ def validate_label(label: str, where: str) -> str:
     Args:
         label: The label.
         where: Place of the label, for messages.
+
+    Returns:
+        The label.
 
     Raises:
         UserError: The label is empty or too long, is surrounded by spaces, or has an unprintable character.
@@ -309,6 +381,9 @@ def from_table(path: Path, reading: RowFormat) -> "datasets.Dataset":
         path: Table file.
         reading: Conversion of the rows.
 
+    Returns:
+        The converted rows.
+
     Raises:
         UserError: The file is missing or damaged, or lacks a column.
     """
@@ -357,6 +432,9 @@ def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) 
         settings: The recipe's `data` section.
         split: Name of the split.
         folder: Folder with the files of a data set, read instead of the hub.
+
+    Returns:
+        The rows of the split, unconverted.
 
     Raises:
         UserError: The data set or split is not found, or the hub cannot be reached.
@@ -411,6 +489,9 @@ def missing_split_error(root: Path, what: str, remedy: str) -> UserError:
         root: The folder; its file names are listed in the message.
         what: Message.
         remedy: Remedy.
+
+    Returns:
+        The error, to be raised by the caller.
     """
     names = sorted(path.name for path in root.iterdir())
     there = f"{', '.join(names[:SHOWN_NAMES]) or 'nothing'}{' …' if names[SHOWN_NAMES:] else ''}"
@@ -418,7 +499,16 @@ def missing_split_error(root: Path, what: str, remedy: str) -> UserError:
 
 
 def not_a_table_error(name: str, split: str, remedy: str) -> UserError:
-    """Build the error for a file that is not a table."""
+    """Build the error for a file that is not a table.
+
+    Args:
+        name: `train`, `validation` or `test`.
+        split: The recipe's value for it.
+        remedy: Remedy.
+
+    Returns:
+        The error, to be raised by the caller.
+    """
     return UserError(
         f"is no table ({', '.join(text_files.TABLES)}; plain, .gz or .xz)", f"data.{name}: {split}", remedy
     )
@@ -464,6 +554,9 @@ def text_columns(settings: TextSettings, local: str | tuple[str, ...] | None = N
     Args:
         settings: The recipe's `data` section.
         local: Columns to use instead, such as those of a table.
+
+    Returns:
+        Names of the columns, in the order in which they are joined.
     """
     columns = local or settings.text
     return (columns,) if isinstance(columns, str) else columns

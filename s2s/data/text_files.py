@@ -69,6 +69,12 @@ def table_kind(path: Path) -> str | None:
 def lines(path: Path) -> Iterator[str]:
     """Iterate over the lines of a file, without line ends and byte order mark.
 
+    Args:
+        path: File to read.
+
+    Yields:
+        The text of each line.
+
     Raises:
         UserError: The file cannot be read or is damaged, or a line is not UTF-8 or longer than `LONGEST_LINE`.
     """
@@ -94,6 +100,12 @@ def too_long_line(what: str, where: str) -> UserError:
 def text(path: Path) -> str:
     """Read the lines of a file as one text; see `lines`.
 
+    Args:
+        path: File to read.
+
+    Returns:
+        The text, with newlines.
+
     Raises:
         UserError: As for `lines`, except for long lines; or the file has more than `LARGEST_WHOLE` bytes.
     """
@@ -110,6 +122,13 @@ def text(path: Path) -> str:
 def line_pairs(source: Path, target: Path) -> Iterator[Row]:
     """Iterate over two line-aligned files; rows have the keys `source` and `target`.
 
+    Args:
+        source: File of the sources.
+        target: File of the targets.
+
+    Returns:
+        Iterator over the rows.
+
     Raises:
         UserError: As for `lines`; or one file has more lines than the other.
     """
@@ -118,6 +137,12 @@ def line_pairs(source: Path, target: Path) -> Iterator[Row]:
 
 def line_rows(*files: Path) -> Iterator[list[str]]:
     """Iterate over the lines of two or more line-aligned files, row by row.
+
+    Args:
+        files: Line-aligned files.
+
+    Yields:
+        The lines of a row, one for each file.
 
     Raises:
         UserError: As for `lines`; or one file has more lines than another.
@@ -176,7 +201,15 @@ def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]
 
 
 def comma_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
-    """Iterate over the rows of a csv as `table_cells` does, whatever the file name."""
+    """Iterate over the rows of a csv as `table_cells` does, whatever the file name.
+
+    Args:
+        path: Csv file.
+        columns: Columns to read.
+
+    Returns:
+        Iterator over line numbers and cells, see `table_cells`.
+    """
     return _by_position(path, columns, _csv_cells(path))
 
 
@@ -190,6 +223,9 @@ def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, 
         path: Table file.
         columns: Columns to read from a parquet file (None for all), and the quoting of a tsv. With `csv` quoting, a tsv
             is read like a csv; with `none`, quotes are ordinary characters; with None, a quoted tsv is refused.
+
+    Returns:
+        Iterator over places (see `place`) and cells.
 
     Raises:
         UserError: The file cannot be read, is damaged, or is not a table; or a tsv is quoted and `columns.quoting` is
@@ -230,7 +266,15 @@ def _is_separated(path: Path) -> bool:
 
 
 def place(path: Path, number: int) -> str:
-    """Return the place of a row for messages: file and line, or row number in parquet."""
+    """Return the place of a row for messages: file and line, or row number in parquet.
+
+    Args:
+        path: Table file.
+        number: Number of the line or row, from 1.
+
+    Returns:
+        A place such as `train.tsv:17` or `train.parquet row 17`.
+    """
     return f"{path} row {number}" if table_kind(path) == ".parquet" else f"{path}:{number}"
 
 
@@ -243,6 +287,9 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
         row: Cells by column.
         columns: Columns to read.
         where: Place of the row, for messages.
+
+    Returns:
+        Cells in the order of the columns.
 
     Raises:
         UserError: A column is missing, or a cell is not text.

@@ -46,7 +46,11 @@ class Cutting:
     failure: str = ""
 
     def rows(self) -> dict[str, list[float | None]]:
-        """Return the rows of a table: by label, a list with a number for each split."""
+        """Return the rows of a table: by label, a list with a number for each split.
+
+        Returns:
+            Numbers by row label, one for each split; empty if no tokenizer can be made.
+        """
         cuts = list(self.splits.values())
         found: dict[str, list[float | None]] = {
             "pieces": [cut.pieces for cut in cuts],

@@ -61,6 +61,9 @@ class TokenizedDataset:
         Args:
             sources: Token ids of each source.
             targets: Token ids of each target.
+
+        Returns:
+            The dataset, without a memory-mapped file.
         """
         return cls(RaggedArray.from_rows(sources), RaggedArray.from_rows(targets))
 
@@ -68,12 +71,26 @@ class TokenizedDataset:
         return len(self.source_lengths)
 
     def pair(self, index: int) -> tuple[list[int], list[int]]:
-        """Return the token ids of the source and the target of one pair."""
+        """Return the token ids of the source and the target of one pair.
+
+        Args:
+            index: Row of the pair.
+
+        Returns:
+            Token ids of source and target, without special tokens.
+        """
         sources, targets = self.rows(np.array([index]))
         return sources[0].tolist(), targets[0].tolist()
 
     def rows(self, indices: Int[np.ndarray, " chosen"]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the token ids of the chosen sources and targets, in that order, as views."""
+        """Return the token ids of the chosen sources and targets, in that order, as views.
+
+        Args:
+            indices: Rows of the pairs.
+
+        Returns:
+            Token ids of each source and of each target, without special tokens.
+        """
         return self._sources.rows(indices), self._targets.rows(indices)
 
     def within(self, max_length: int) -> tuple[Int[np.ndarray, " kept"], int]:
@@ -89,7 +106,11 @@ class TokenizedDataset:
         return kept, len(self) - len(kept)
 
     def source_token_ids(self) -> Int[np.ndarray, " different"]:
-        """Return the token ids that occur in sources, sorted."""
+        """Return the token ids that occur in sources, sorted.
+
+        Returns:
+            Distinct ids, shape `(different,)`.
+        """
         return self._sources.source_token_ids()
 
     def arrays(self) -> Iterator[np.ndarray]:
@@ -112,7 +133,14 @@ class TokenizedTexts(Protocol):
         ...
 
     def rows(self, indices: Int[np.ndarray, " chosen"], /) -> list[np.ndarray]:
-        """Return the token ids of the chosen texts, in that order."""
+        """Return the token ids of the chosen texts, in that order.
+
+        Args:
+            indices: Rows of the texts.
+
+        Returns:
+            Token ids of each text, without special tokens.
+        """
         ...
 
 
@@ -154,7 +182,14 @@ class RaggedArray:
         return cls([(chunk.values.to_numpy(), chunk.offsets.to_numpy()) for chunk in column.chunks])
 
     def rows(self, indices: np.ndarray) -> list[np.ndarray]:
-        """Return the lists of the chosen rows, in that order, as views."""
+        """Return the lists of the chosen rows, in that order, as views.
+
+        Args:
+            indices: Rows of the lists; negative ones count from the end.
+
+        Returns:
+            One array for each row.
+        """
         starts = self._starts[indices]
         ends = starts + self.lengths[indices]
         # The modulo maps a negative index to the row that it means in the arrays above.
@@ -275,7 +310,11 @@ class PreparedTexts(Generic[Part]):
         yield from self.train.arrays()
 
     def hashes(self) -> dict[str, str]:
-        """Compute digests of training data and tokenizer, independent of file names."""
+        """Compute digests of training data and tokenizer, independent of file names.
+
+        Returns:
+            Digests by name: `training_data` and `tokenizer`.
+        """
         return {"training_data": digest_of_arrays(self.learned()), "tokenizer": self.tokenizer.digest}
 
 
@@ -308,6 +347,9 @@ def learned(texts: Sequence[str], settings: PieceSettings) -> Tokenizer:
     Args:
         texts: Training texts.
         settings: Settings of the tokenizer.
+
+    Returns:
+        The tokenizer.
     """
     characters = sum(len(text) for text in texts)
     return train(texts[:: max(1, round(characters / _CHARACTERS))], settings, TEXT_TOKENIZER)

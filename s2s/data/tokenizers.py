@@ -57,6 +57,9 @@ def normalized(text: str, normalization: str, lowercase: bool) -> str:
         normalization: `identity` or `nfkc`, see `Tokenizer.normalize`.
         lowercase: Whether to lowercase the text.
 
+    Returns:
+        The normalized text.
+
     Example:
         >>> normalized(" ① Straße", "nfkc", lowercase=True)
         '1 straße'
@@ -132,25 +135,58 @@ class Tokenizer:
         `identity` keeps every character. `nfkc` applies Unicode NFKC (as Python's `unicodedata` does), folds each run
         of white space (as defined by `str.isspace`) into one space, and strips both ends. `lowercase` applies
         `str.lower`.
+
+        Args:
+            text: Any Unicode text.
+
+        Returns:
+            The normalized text.
         """
         return normalized(text, self.normalization, self.lowercase)
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a text, without special tokens."""
+        """Return the token ids of a text, without special tokens.
+
+        Args:
+            text: Text; it is normalized first.
+
+        Returns:
+            Token ids.
+        """
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text, without special tokens, using all CPUs."""
+        """Return the token ids of each text, without special tokens, using all CPUs.
+
+        Args:
+            texts: Texts; they are normalized first.
+
+        Returns:
+            Token ids of each text.
+        """
         return self._pieces.encode([self.normalize(text) for text in texts])
 
     def encode_continuation(self, text: str) -> list[int]:
-        """Return the token ids of a text that continues a word or line: no space is added."""
+        """Return the token ids of a text that continues a word or line: no space is added.
+
+        Args:
+            text: Text that follows the end of another one; it is normalized first.
+
+        Returns:
+            Token ids, without special tokens.
+        """
         return self._pieces.encode_continuation(self.normalize(text))
 
     def begins_after(self, text: str) -> bool:
         """Return True if a new word begins after a text.
 
         A word begins after an empty text and after white space; with BERT's tokenizer also after punctuation.
+
+        Args:
+            text: Text before the word.
+
+        Returns:
+            True if the text after it is a new word, False if it continues one.
         """
         apart = isinstance(self._pieces, WordPieces) and self._pieces.ends_word(text)
         return apart or text == "" or text[-1].isspace()
@@ -160,11 +196,24 @@ class Tokenizer:
 
         Padding, `BOS`, `EOS` and ids outside the vocabulary, such as sentinels, are skipped. Bytes that are not UTF-8
         become U+FFFD.
+
+        Args:
+            ids: Token ids.
+
+        Returns:
+            The text, in normalized form.
         """
         return self._pieces.decode([int(i) for i in ids if UNK <= i < self.size])
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return each token as text for display: `▁` is a space, `<0xC3>` a byte."""
+        """Return each token as text for display: `▁` is a space, `<0xC3>` a byte.
+
+        Args:
+            ids: Token ids.
+
+        Returns:
+            One string for each id; special tokens as in `SPECIAL_TOKENS`.
+        """
         return [SPECIAL_TOKENS[i] if i <= UNK else self._pieces.show(int(i)) for i in ids]
 
     def save(self, folder: Path, side: str) -> None:
@@ -180,6 +229,9 @@ class Tokenizer:
         Args:
             folder: Folder of the two files.
             side: Name of the files without ending, such as `source`.
+
+        Returns:
+            The tokenizer, equal to the one that was saved.
 
         Raises:
             UserError: A file is missing, or has changed since it was saved.

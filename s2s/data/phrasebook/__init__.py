@@ -64,6 +64,12 @@ def _constructions(numbers: bool) -> tuple[str, ...]:
 def split_of(source: str) -> str:
     """Return the split of a sentence, which depends on a hash of its letters only.
 
+    Args:
+        source: English sentence.
+
+    Returns:
+        `train`, `validation` or `test`.
+
     Example:
         >>> split_of("The old man sleeps.")
         'train'
@@ -131,6 +137,9 @@ def draw_phrases(choose: Chooser, split: str, size: int, depth: int | None = Non
     """Yield distinct phrases of a split as they are drawn.
 
     `choose.begin` is called before each draw. For the arguments and errors see `phrases`.
+
+    Yields:
+        The phrases, in the order in which they are drawn.
     """
 
     def draw() -> tuple[str, Phrase]:
@@ -157,6 +166,9 @@ class Numbered:
 
 def numbered(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> list[Numbered]:
     """Generate the first distinct singular/plural pairs of a split; see `phrases`.
+
+    Returns:
+        The pairs, in the order in which they are drawn.
 
     Example:
         >>> pair = numbered("train", 1)[0]
@@ -194,6 +206,9 @@ def judgements(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> l
     """Generate the first distinct sentences with acceptability labels; see `phrases`.
 
     A sentence and its unacceptable version belong to the same split, and only one of them occurs.
+
+    Returns:
+        The sentences, in the order in which they are drawn.
 
     Example:
         >>> {judged.judgement for judged in judgements("train", 20)} == set(ACCEPTABILITY)

@@ -62,13 +62,28 @@ class Chooser:
         """Report that a subject or object is replaced or left out (hook for subclasses)."""
 
     def until(self, suits: Callable[[Item], object], draw: Callable[[], Item]) -> Item:
-        """Draw until an item satisfies the condition."""
+        """Draw until an item satisfies the condition.
+
+        Args:
+            suits: Condition.
+            draw: Function that draws an item.
+
+        Returns:
+            The first item that satisfies the condition.
+        """
         while not suits(item := draw()):
             pass
         return item
 
     def pick(self, items: Sequence[Item]) -> Item:
-        """Draw an item, the first about three times as often as the last."""
+        """Draw an item, the first about three times as often as the last.
+
+        Args:
+            items: Items; the first ones are drawn most often.
+
+        Returns:
+            One of the items in use, see `known`.
+        """
         draw = self.random()
         return items[int(self.known(len(items)) * draw * (0.5 + 0.5 * draw))]
 
@@ -76,6 +91,12 @@ class Chooser:
         """Return how many of a number of items are used, at least two if there are two.
 
         With a single word, a search for another one would not end.
+
+        Args:
+            items: Number of items.
+
+        Returns:
+            `words` times the number, rounded, at least two if there are two.
         """
         return max(min(2, items), round(self.words * items))
 
@@ -99,6 +120,9 @@ class Chooser:
             noun: Head noun.
             determiners: Determiners to draw from; empty for any.
             adjective: Probability of an adjective.
+
+        Returns:
+            The noun phrase.
         """
         chosen = self.adjective(noun, adjective)
         if noun.kind in _MASS:
@@ -117,6 +141,9 @@ class Chooser:
         Args:
             noun: Head noun.
             denied: Whether the clause is negated, which needs "kein".
+
+        Returns:
+            The noun phrase.
         """
         if denied and noun.kind in _MASS:
             return noun_phrase(noun, self.even(("not any", "the", "my")), self.adjective(noun, 0.3))
@@ -148,6 +175,9 @@ class Chooser:
             options: Nouns to draw from.
             definite: Whether a noun phrase must be definite.
             adjective: Probability of an adjective.
+
+        Returns:
+            The subject.
         """
         noun = self.pick(options)
         draw = self.random()
@@ -173,6 +203,9 @@ class Chooser:
             options: Nouns to draw from.
             subject: Subject of the clause.
             denied: Whether the clause is negated.
+
+        Returns:
+            The object.
         """
         noun = self.pick(options)
         while noun.english[0] in subject.english and len(options) > 1:
@@ -190,7 +223,14 @@ class Chooser:
         return self.noun_phrase(noun) if thing.english.startswith(f"{subject.english}'s") else thing
 
     def time(self, *when: str) -> Adverb:
-        """Draw an adverbial of time of the given kinds; clock times and dates are `any`."""
+        """Draw an adverbial of time of the given kinds; clock times and dates are `any`.
+
+        Args:
+            when: Kinds of adverbials: any, past, future, habit, mid.
+
+        Returns:
+            The adverbial.
+        """
         if "any" not in when or self.chance(0.55):
             return self.pick(lexicon.adverbs(*when))
         draw = self.random()
@@ -227,7 +267,14 @@ class Chooser:
         return Adverb(f"on the {english.ordinal(day)} of {source}", f"am {german.ordinal(day)}en {target}", "any")
 
     def place(self, indoors: bool = True) -> Pair:
-        """Draw a place: in the garden, in Berlin, at the lake."""
+        """Draw a place: in the garden, in Berlin, at the lake.
+
+        Args:
+            indoors: Whether nouns of the kind `place` are allowed; False for vehicles.
+
+        Returns:
+            The prepositional phrase in English and German.
+        """
         draw = self.random() if indoors else self.even((0.1, 0.9))
         if draw < 0.3:
             source, target = self.even(lexicon.pairs("cities" if draw < 0.2 else "countries"))
@@ -236,7 +283,14 @@ class Chooser:
         return _at(at, an, DATIVE, self._placed(lexicon.nouns(kind)))
 
     def direction(self, verb: Verb) -> Pair:
-        """Draw the direction of a verb of motion: to the station."""
+        """Draw the direction of a verb of motion: to the station.
+
+        Args:
+            verb: Verb of motion.
+
+        Returns:
+            The prepositional phrase in English and German.
+        """
         base = verb.english[0]
         if base in {"go", "drive"} and self.chance(0.35):
             source, target = self.even(lexicon.pairs("cities", "countries"))
@@ -246,7 +300,15 @@ class Chooser:
         return _at(to.replace("_", " "), zu, german.CASES[case], self._placed(lexicon.nouns(kind)))
 
     def relation(self, verb: Verb, case: int) -> Pair:
-        """Draw a position (dative) or the goal of putting something (accusative)."""
+        """Draw a position (dative) or the goal of putting something (accusative).
+
+        Args:
+            verb: Verb of position, or of putting something somewhere.
+            case: German case, dative for a position and accusative for a goal.
+
+        Returns:
+            The prepositional phrase in English and German.
+        """
         if verb.english[0] == "hang":
             return _at("on", "an", case, noun_phrase(lexicon.nouns("wall")[0], self.even(("the", "this", "a"))))
         on, auf = self.even(lexicon.pairs("relations"))

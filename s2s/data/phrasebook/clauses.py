@@ -38,6 +38,13 @@ class Nominal:
         """Return the German prepositional phrase.
 
         The article is contracted with the preposition, unless a relative clause follows.
+
+        Args:
+            preposition: German preposition.
+            case: Case that the preposition governs.
+
+        Returns:
+            The phrase, with marked words.
         """
         if "," in self.german[case]:
             return f"{preposition} {self.german[case]}"
@@ -49,6 +56,9 @@ class Nominal:
         Args:
             english: English words, without a space before them.
             target: German words, with a space or comma before them.
+
+        Returns:
+            A new phrase.
         """
         return replace(
             self,
@@ -85,6 +95,9 @@ def noun_phrase(
         adjective: Adjective, if any.
         plural: Whether the phrase is in the plural.
         degree: Degree of the adjective: 0 positive, 1 comparative, 2 superlative.
+
+    Returns:
+        The noun phrase in both languages.
     """
     *words, article = closed("determiners")[determiner]
     word = words[plural]
@@ -246,6 +259,9 @@ def english_clause(clause: Clause, *, question: bool = False, skip: str = "", su
         question: Whether the finite verb precedes the subject.
         skip: Object to leave out, `"acc"` or `"dat"` (questions and relative clauses); empty for none.
         subject: Whether to render the subject; without it, the clause follows a relative or interrogative pronoun.
+
+    Returns:
+        The clause, without capitalization and full stop.
     """
     finite, rest = _english_verbs(clause, clause.subject.form, question or clause.negated)
     middle = clause.time.english if clause.time and clause.time.when == "mid" else ""

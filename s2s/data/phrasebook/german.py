@@ -67,6 +67,9 @@ def determiner(word: str, case: int, gender: int) -> str:
         case: Case, 0 to 3: nominative, accusative, dative, genitive.
         gender: Gender, 0 to 3: masculine, neuter, feminine, plural.
 
+    Returns:
+        The inflected form.
+
     Example:
         >>> determiner("kein", ACCUSATIVE, MASCULINE)
         'keinen'
@@ -88,6 +91,9 @@ def adjective_ending(word: str, case: int, gender: int) -> str:
         word: The determiner; `""` for none (strong endings).
         case: Case, 0 to 3: nominative, accusative, dative, genitive.
         gender: Gender, 0 to 3: masculine, neuter, feminine, plural.
+
+    Returns:
+        The ending, without a hyphen.
     """
     kind = "weak" if word in _WEAK_AFTER else "mixed" if word in _EIN_WORDS else "strong"
     return _cell(kind, case, gender)

@@ -167,6 +167,9 @@ def nouns(kind: str) -> tuple[Noun, ...]:
 
     Args:
         kind: A semantic class, a group of classes, or the English singular of one noun.
+
+    Returns:
+        The nouns, in the order of the lexicon.
     """
     words = _words()
     if kind in words["groups"]:

@@ -100,6 +100,9 @@ def agreement(choose: Chooser, depth: int = -1) -> Draft:
         choose: Source of random choices.
         depth: Number of relative clauses between the subject and its verb; a few, at random, if negative. Each has four
             German words, so the distance is four times the depth.
+
+    Returns:
+        The draft of the sentence.
     """
     if depth < 0:
         depth = choose.even((0, 1, 1, 1, 1, 2, 2, 3))
@@ -205,6 +208,9 @@ def command(clause: Clause, polite: bool) -> Draft:
     Args:
         clause: Clause to render.
         polite: Whether "please" precedes the command.
+
+    Returns:
+        The draft of the sentence.
     """
     statement, distance = clauses.german_clause(clause)
     rest = statement.split(" ", 2)[2:]

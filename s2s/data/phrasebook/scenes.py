@@ -102,6 +102,9 @@ def any_clause(
         time: Probability of an adverbial of time.
         subject: Subject; None to draw one.
         placed: Whether the clause may have an adverbial of place.
+
+    Returns:
+        The clause, in no language yet.
     """
     if verb is None:
         verb = choose.pick(verbs(table or choose.even(menu("clauses"))))
@@ -170,6 +173,9 @@ def with_relative(choose: Chooser, noun: Noun) -> Nominal:
     Args:
         choose: Source of random choices.
         noun: Head noun.
+
+    Returns:
+        The noun phrase.
     """
     head = choose.noun_phrase(noun, ("the", "the", "the", "my", "a", "this"), 0.15)
     draw = choose.random()
@@ -213,6 +219,9 @@ def chain(choose: Chooser, noun: Noun, head: Nominal, depth: int) -> Nominal:
         noun: Noun of the phrase.
         head: The phrase.
         depth: Number of relative clauses; each has exactly four German words.
+
+    Returns:
+        The phrase with the clauses as its tail.
     """
     english, german = "", ""
     inner, phrase = noun, head
