@@ -1,1 +1,1 @@
-"""Text to batches: corpora, tokenizers, batches."""
+"""Data: corpora, tokenizers, datasets, batch samplers and collation."""

@@ -1,7 +1,8 @@
-"""Batches: pairs of similar length under a hard budget of tokens.
+"""Batch sampler and collation of sentence pairs: length bucketing, token limit.
 
-Which pairs make which batch is a pure function of (lengths, seed, epoch), so to resume in the middle of an epoch is to
-look up where one was.
+`ParallelDataset` serves a tokenized corpus to the trainer. `make_batches` groups pairs of similar length; the result is
+a pure function of (lengths, seed, epoch), so a run resumes in the middle of an epoch without saved sampler state.
+`collate` pads a batch and shifts its targets for teacher forcing.
 """
 
 from collections.abc import Sequence
@@ -22,25 +23,27 @@ from s2s.recipe.pairs import BatchSettings
 Lengths = Int[np.ndarray, " pairs"]
 Rows = Sequence[Sequence[int] | np.ndarray]
 
-# Each epoch, pairs whose difference in length is this close may change places. On Multi30k (4,096 tokens, 8,000 pieces)
-# it costs one per cent of real tokens, 96.6 to 95.5, and two pairs of a batch meet again in 39 % of cases, not in 63 %.
+# Random noise added to the sort key, so that each epoch has other batches: pairs whose length differences are closer
+# than this may change places. Cost on Multi30k (4,096 tokens, vocabulary of 8,000): 95.5 % instead of 96.6 % real
+# tokens. In return, two pairs of a batch meet again in 39 % of cases instead of 63 %.
 _JITTER = 2.0
-# Widths of a batch from each power of two to the next. In bf16, oneDNN compiles a kernel for each new shape of a matrix
-# product and keeps a thousand of them scattered over the heap. On IMDB (masked, 8,192 tokens, up to 256) 16 widths make
-# 25 shapes instead of 132, in 90 per cent of the processor time and 58 per cent of the memory (docs/speed.md).
+# Number of batch widths from each power of two to the next. In bf16, oneDNN compiles a kernel for each new shape of a
+# matrix product and keeps a thousand of them, scattered over the heap. On IMDB (masked, 8,192 tokens, up to 256) 16
+# widths give 25 shapes instead of 132, with 90 % of the CPU time and 58 % of the memory (docs/speed.md).
 _WIDTHS = 16
 
 
 @dataclass(frozen=True)
 class ParallelBatch(BaseBatch):
-    """Pairs of pieces, padded with `PAD` to the longest of each side; the loss is divided by the real target pieces.
+    """A padded batch of sentence pairs; the loss is divided by the target tokens.
 
     Attributes:
-        source: pieces, each row ending with `EOS`; or what else an encoder reads, such as images.
-        source_valid: True where a position of the source is real.
-        target_in: `BOS`, then the target's pieces: what the decoder reads.
-        target_out: the target's pieces, then `EOS`: what it should write.
-        target_valid: True where a target piece is real, the same for both.
+        source: Token ids, each row ending with `EOS`, shape `(batch, source)`; or another encoder input, such as
+            images.
+        source_valid: Padding mask of the source, True at real positions, shape `(batch, source)`.
+        target_in: Decoder input: `BOS`, then the target tokens, shape `(batch, target)`.
+        target_out: Expected output: the target tokens, then `EOS`, shape `(batch, target)`.
+        target_valid: Padding mask of both targets, True at real positions, shape `(batch, target)`.
     """
 
     source: Shaped[Tensor, "batch ..."]
@@ -51,23 +54,32 @@ class ParallelBatch(BaseBatch):
 
 
 def make_batches(source_lengths: Lengths, target_lengths: Lengths, budget: int, seed: int, epoch: int) -> Plan:
-    """Which pairs make which batch in an epoch: every pair once, and no batch over budget.
+    """Group pairs of similar length into batches under a token limit (bucketing).
 
-    Pairs are sorted by their longer side, which decides what a batch costs, and among equals by how much longer the
-    target is than the source: so the longer sides of a batch stand together, and the shorter ones, too. That second
-    order turns round from one length to the next, as a snake goes, so that neighbours stay alike. Then batches are cut
-    off, each as large as the budget allows, and shuffled.
+    Pairs are sorted by their longer side, which decides the cost of a batch, and then by target length minus source
+    length, so that both sides of a batch have similar lengths. The second order alternates between ascending and
+    descending from one length to the next, so that pairs at the borders are similar, too. The sorted list is cut into
+    batches, each as large as the limit allows, and the batches are shuffled.
 
     Args:
-        source_lengths: pieces of each source, `EOS` counted.
-        target_lengths: pieces of each target, `EOS` counted.
-        budget: largest number of rows × longest side in a batch.
-        seed: of the order; any integer.
-        epoch: from 0 on. In epoch 0 the batch with most positions comes first and the one with most pairs of positions
-            (attention grows with these) second: memory runs out at once or not at all.
+        source_lengths: Tokens of each source including `EOS`, shape `(pairs,)`.
+        target_lengths: Tokens of each target including `EOS`, shape `(pairs,)`.
+        budget: Largest number of rows × longest side in a batch.
+        seed: Seed of the order; any integer.
+        epoch: Epoch number, from 0. In epoch 0 the batch with the most positions comes first, and the one with the most
+            pairs of positions (attention memory grows with these) second: a run that lacks memory fails at once.
+
+    Returns:
+        The rows of each batch; every pair occurs once.
 
     Raises:
-        UserError: one pair alone is over budget.
+        UserError: A single pair exceeds the limit.
+
+    Example:
+        >>> lengths = np.array([3, 9, 4, 10, 3])
+        >>> batches = make_batches(lengths, lengths, budget=20, seed=1, epoch=0)
+        >>> [sorted(rows.tolist()) for rows in batches]
+        [[1, 3], [0, 2, 4]]
     """
     longest = np.maximum(source_lengths, target_lengths).astype(np.int64)
     if len(longest) == 0:
@@ -88,18 +100,25 @@ def make_batches(source_lengths: Lengths, target_lengths: Lengths, budget: int, 
 
 
 def split_by_budget(order: np.ndarray, widths: Lengths, budget: int, most: int | None = None) -> Plan:
-    """Batches of successive examples, each as large as the limits allow, and of one example at least.
+    """Cut an ordered list of examples into batches, each as large as the limits allow.
 
     Args:
-        order: of the examples.
-        widths: how wide a batch is that has one of them, in that order.
-        budget: largest number of rows × width of a batch.
-        most: rows of a batch; any number when None.
+        order: Rows of the examples, in order.
+        widths: Padded width of each example, in the same order.
+        budget: Largest number of rows × width of a batch.
+        most: Largest number of rows of a batch; None for no limit.
+
+    Returns:
+        The rows of each batch: consecutive examples, at least one.
+
+    Example:
+        >>> [rows.tolist() for rows in split_by_budget(np.arange(5), np.array([2, 2, 4, 4, 9]), budget=8)]
+        [[0, 1], [2, 3], [4]]
     """
     counts = np.arange(1, len(order) + 1)
     batches, first = [], 0
     while first < len(order):
-        # the first one alone allows no more rows than this, and any longer one after it fewer
+        # The width of the first example bounds the number of rows; wider examples after it only lower the bound.
         several = max(1, min(most or len(order), budget // widths[first]))
         longest = np.maximum.accumulate(widths[first : first + several])
         rows = max(1, int(np.searchsorted(longest * counts[: len(longest)], budget, side="right")))
@@ -109,9 +128,18 @@ def split_by_budget(order: np.ndarray, widths: Lengths, budget: int, most: int |
 
 
 def widths_for(lengths: Lengths, most: int) -> Lengths:
-    """How wide batches are made for texts of these lengths: rounded up, so that few shapes come again and again.
+    """Round lengths up to a few batch widths, so that few tensor shapes occur.
 
-    Lengths count special pieces; up to 32, each is its own width, and no width is above the most that a length can be.
+    Args:
+        lengths: Tokens of each text including special tokens, shape `(texts,)`. Up to 32, each length is its own width.
+        most: Largest possible length; no width exceeds it.
+
+    Returns:
+        Width for each text, shape `(texts,)`.
+
+    Example:
+        >>> widths_for(np.array([7, 32, 33, 100, 250]), 250)
+        array([  7,  32,  34, 100, 250])
     """
     _, exponents = np.frexp(lengths)
     steps = np.maximum(1, 2 ** exponents.astype(np.int64) // (2 * _WIDTHS))
@@ -119,7 +147,16 @@ def widths_for(lengths: Lengths, most: int) -> Lengths:
 
 
 def largest_first(batches: Plan, source_lengths: Lengths, target_lengths: Lengths) -> Plan:
-    """The batches, that with most positions first and that with most pairs of positions second."""
+    """Move the two most expensive batches to the front.
+
+    Args:
+        batches: Rows of each batch.
+        source_lengths: Tokens of each source including `EOS`, shape `(pairs,)`.
+        target_lengths: Tokens of each target including `EOS`, shape `(pairs,)`.
+
+    Returns:
+        The batch with the most positions, the one with the most pairs of positions (width²), then the others in order.
+    """
     widths = np.array([(source_lengths[rows].max(), target_lengths[rows].max()) for rows in batches], dtype=np.int64)
     sizes = np.array([len(rows) for rows in batches])
     most_positions = int((sizes * widths.sum(axis=1)).argmax())
@@ -129,10 +166,18 @@ def largest_first(batches: Plan, source_lengths: Lengths, target_lengths: Length
 
 
 def count_accumulation_steps(batches: Plan, target_lengths: Lengths, tokens_per_update: int) -> int:
-    """How many batches have about as many target tokens together, `EOS` counted; see `batches_for`.
+    """Compute the micro-batches per step for about a number of target tokens.
+
+    Args:
+        batches: Rows of each batch.
+        target_lengths: Tokens of each target including `EOS`, shape `(pairs,)`.
+        tokens_per_update: Target tokens per optimizer step, `EOS` included.
+
+    Returns:
+        Number of micro-batches per optimizer step (gradient accumulation), at least 1.
 
     Raises:
-        UserError: one batch is more than twice that.
+        UserError: One batch has more than twice as many target tokens.
     """
     usual = sum(int(target_lengths[rows].sum()) for rows in batches) / max(len(batches), 1)
     remedy = f"divide batches.tokens by {usual / tokens_per_update:.1f}"
@@ -140,7 +185,21 @@ def count_accumulation_steps(batches: Plan, target_lengths: Lengths, tokens_per_
 
 
 def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -> ParallelBatch:
-    """Makes a batch of pairs, of whose pieces none is a special one; the indices are their rows in the corpus."""
+    """Pad sentence pairs to a batch, with targets shifted for teacher forcing.
+
+    Args:
+        sources: Token ids of each source, without special tokens.
+        targets: Token ids of each target, without special tokens.
+        indices: Corpus row of each pair.
+
+    Returns:
+        The batch, on the CPU.
+
+    Example:
+        >>> batch = collate([[7, 8], [9]], [[5], [6, 4]], [0, 1])
+        >>> batch.source.tolist(), batch.target_in.tolist(), batch.target_out.tolist()
+        ([[7, 8, 2], [9, 2, 0]], [[1, 5, 0], [1, 6, 4]], [[5, 2, 0], [6, 4, 2]])
+    """
     source, source_valid = _padded(sources)
     target_out, target_valid = _padded(targets)
     target_in = np.full_like(target_out, BOS)
@@ -162,9 +221,15 @@ def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -
 def collate_sources(
     sources: Rows, begin: bool = False, width: int | None = None
 ) -> tuple[Int[Tensor, "batch source"], Bool[Tensor, "batch source"]]:
-    """Makes a batch of texts alone: their pieces, each row ending with `EOS`, and where they are real.
+    """Pad texts to a batch, each row ending with `EOS`.
 
-    Each row begins with `BOS` where asked for, and has so many positions, or those of the longest when None.
+    Args:
+        sources: Token ids of each text, without special tokens.
+        begin: Whether each row begins with `BOS`.
+        width: Number of positions; None for those of the longest row.
+
+    Returns:
+        Token ids and padding mask (True at real positions), both of shape `(batch, source)`.
     """
     source, valid = _padded(sources, begin, width)
     return torch.from_numpy(source), torch.from_numpy(valid)
@@ -184,30 +249,40 @@ def _padded(rows: Rows, begin: bool = False, width: int | None = None) -> tuple[
 def windows(
     lengths: Int[np.ndarray, " texts"], longest: int
 ) -> tuple[Int[np.ndarray, " windows"], Int[np.ndarray, " windows"], Int[np.ndarray, " windows"]]:
-    """Cuts long texts into windows of nearly equal length, none with more pieces than `longest`; nothing is left out.
+    """Cut long texts into windows of nearly equal length that cover all tokens.
 
-    Texts are counted in pieces without special ones; those without any give no window.
+    Args:
+        lengths: Tokens of each text without special tokens, shape `(texts,)`. An empty text has no window.
+        longest: Largest number of tokens of a window.
 
     Returns:
-        Of each window, in order: the text's number, the place of its first piece there, and how many pieces it has.
+        For each window in order, shape `(windows,)`: number of the text, position of the first token, number of tokens.
+
+    Example:
+        >>> texts, first, sizes = windows(np.array([5, 0, 3]), longest=3)
+        >>> texts.tolist(), first.tolist(), sizes.tolist()
+        ([0, 0, 2], [0, 2, 0], [2, 3, 3])
     """
     lengths = lengths.astype(np.int64)
     counts = -(-lengths // longest)
     texts = np.repeat(np.arange(len(lengths)), counts)
     number = np.arange(len(texts)) - np.repeat(np.cumsum(counts) - counts, counts)
-    # window i of n begins at floor(i · length / n): lengths differ by one at most
+    # Window i of n begins at floor(i · length / n), so lengths differ by one at most.
     first = number * lengths[texts] // np.maximum(counts[texts], 1)
     last = (number + 1) * lengths[texts] // np.maximum(counts[texts], 1)
     return texts, first, last - first
 
 
 class ParallelDataset(Examples[ParallelBatch]):
-    """The pairs of a corpus under a recipe's limits.
+    """A dataset of tokenized sentence pairs under a recipe's length and batch limits.
 
-    An update learns from `tokens_per_update` target tokens, or `batches.tokens` when None.
+    Args:
+        data: Tokenized pairs.
+        batches: Batch settings: `tokens` per batch, and `max_length`, above which a pair is skipped.
+        tokens_per_update: Target tokens per optimizer step (gradient accumulation); None for `batches.tokens`.
 
     Raises:
-        UserError: all pairs are longer than `batches.max_length`.
+        UserError: All pairs are longer than `batches.max_length`.
     """
 
     item_name: ClassVar[str] = "training pairs"
@@ -235,12 +310,28 @@ class ParallelDataset(Examples[ParallelBatch]):
         return count_accumulation_steps(batches, self.data.target_lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
-        """The pairs, padded; nothing is drawn at random."""
+        """Pad the pairs; nothing is random.
+
+        Args:
+            rows: Rows of the pairs, shape `(batch,)`.
+            seed: Unused.
+
+        Returns:
+            The batch, on the CPU.
+        """
         return collate(*self.data.rows(rows), rows)
 
 
 def all_pairs_in_order(data: TokenizedDataset, batches: BatchSettings) -> ParallelDataset:
-    """All pairs, however long, to measure a loss: a batch may then hold more tokens than the recipe says."""
+    """Build a dataset of all pairs, whatever their length, to compute a loss.
+
+    Args:
+        data: Tokenized pairs.
+        batches: Batch settings; a longer pair raises the token limit and `max_length`.
+
+    Returns:
+        A dataset that skips no pair.
+    """
     longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
     limits = {"tokens": max(batches.tokens, longest), "max_length": longest}
     return ParallelDataset(data, batches.model_copy(update=limits))

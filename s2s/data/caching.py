@@ -1,7 +1,7 @@
-"""Data sets that are made once: found again by the content of what they were made of, never by its date.
+"""Cached data sets, found by a hash of the content that they were made from.
 
-Each has a folder of its own in the cache of `datasets`, with the digests of its files. One that has changed is removed
-and made again, and so is one that was never finished.
+File dates are ignored. Each data set has a folder in the cache of `datasets`, with digests of its files. A damaged or
+unfinished data set is removed and made again.
 """
 
 import hashlib
@@ -27,35 +27,42 @@ _DIGESTS = "digests.json"
 def cache_rows(
     read: Callable[[], Iterator[dict[str, Any]]], files: tuple[Path, ...], reading: str, columns: Mapping[str, str]
 ) -> "datasets.Dataset":
-    """Rows of files, written to Arrow once and found again while content, reading and our version stay the same.
+    """Write rows to an Arrow file, or reuse it if content and version are the same.
+
+    Args:
+        read: Function that iterates over the rows.
+        files: Files that the rows are read from; their content is part of the cache key.
+        reading: Name of the conversion; another name is another result.
+        columns: Resulting columns and their `datasets` types.
+
+    Returns:
+        The memory-mapped rows.
 
     Raises:
-        UserError: as `read`; or there are no rows.
+        UserError: Raised by `read`, or because there are no rows.
     """
     import datasets
     from datasets import config
     from datasets.exceptions import DatasetGenerationError
 
-    # a file's ending says how it is read
+    # The file name is part of the key, because its ending says how the file is read.
     fingerprint = named(reading, *(f"{path.name} {content_hash(path)}" for path in files))
     failure: list[UserError] = []
 
     def rows() -> Iterator[dict[str, Any]]:
-        """The rows, until one is at fault."""
         row = None
         try:
             for row in read():
                 yield row
             if row is None:
-                # the builder would say this in its own words
+                # The message of the builder would not name the file.
                 raise UserError("holds no rows", where=", ".join(map(str, files)), remedy="name another file")
         except UserError as error:
-            # the builder wraps what its generator raises; the user wants our words
+            # The builder wraps exceptions of its generator; keep ours to show it to the user.
             failure.append(error)
             raise
 
     def make(place: Path) -> datasets.Dataset:
-        """The rows as an Arrow file in the folder."""
         return datasets.Dataset.from_generator(  # type: ignore[return-value]
             rows, features=of_kinds(columns), cache_dir=str(place), fingerprint=fingerprint
         )
@@ -72,14 +79,16 @@ def cache_rows(
 
 
 def build_once(name: str, make: "Callable[[Path], datasets.Dataset]") -> "datasets.Dataset":
-    """Make a data set in its folder of the cache, or open the one that is there.
+    """Make a data set in a folder of the cache, or open the existing one.
+
+    A folder whose files have changed is removed first, with a message on standard error.
 
     Args:
-        name: identifies the data set.
-        make: makes the data set in a folder, or opens the one that it has made there before.
+        name: Name of the data set, unique for its content.
+        make: Function that makes the data set in a folder, or opens the one that is there.
 
     Returns:
-        The data set. A folder whose files have changed is removed first, which is printed to standard error.
+        The data set.
     """
     from datasets import config
 
@@ -108,17 +117,17 @@ def _lock_of(place: Path) -> Path:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Removes what a process left that was killed while it made a data set."""
+    """Remove data sets that a killed process has not finished."""
     for place in folder.iterdir():
         if place.is_dir() and not (place / _DIGESTS).exists():
-            # whoever holds the lock is at it
+            # A process that holds the lock is still making the data set.
             with suppress(OSError, UserError), file_lock(_lock_of(place)):
                 if not (place / _DIGESTS).exists():
                     shutil.rmtree(place, ignore_errors=True)
 
 
 def _damaged(place: Path) -> Path | None:
-    """The first file of a finished data set that is not what it was."""
+    """Return the first file of a finished data set that does not match its digest."""
     try:
         digests = read_json(place / _DIGESTS, dict[str, str])
     except UserError:
@@ -127,7 +136,7 @@ def _damaged(place: Path) -> Path | None:
 
 
 def _digest(path: Path) -> str:
-    """The digest of a file; empty where it is missing or no file."""
+    """Return the digest of a file; empty if the file is missing or not regular."""
     try:
         return sha256_of(path)
     except (OSError, UserError):
@@ -135,27 +144,47 @@ def _digest(path: Path) -> str:
 
 
 def of_kinds(kinds: Mapping[str, str]) -> "datasets.Features":
-    """Columns as `datasets` declares them, by the names of the types of what is in them."""
+    """Build `datasets.Features` from column names and type names.
+
+    Args:
+        kinds: Type name, such as `string` or `int64`, of each column.
+
+    Returns:
+        The features.
+    """
     from datasets import Features, Value
 
     return Features({name: Value(kind) for name, kind in kinds.items()})
 
 
 def content_hash(path: Path) -> str:
-    """What identifies a file: dates say nothing, for it may have been restored, or copied with its date."""
+    """Hash the content of a file.
+
+    Dates are ignored: a file may have been restored, or copied with its date.
+
+    Returns:
+        BLAKE2b digest in hexadecimal digits.
+    """
     with open_regular(path, "name a file") as file:
         try:
             return hashlib.file_digest(file, "blake2b").hexdigest()
         except OSError as error:
-            # what fails while it is read does not name the file
+            # An error while reading does not name the file.
             error.filename = error.filename or str(path)
             raise
 
 
 def name_of_folder(corpus: str, config: str) -> str | None:
-    """A name for what is made of the files in a folder, by their content: `datasets` looks at their dates alone.
+    """Return a name for the files of a local data set, made from their content.
 
-    None for a data set on the hub.
+    `datasets` itself looks at file dates only.
+
+    Args:
+        corpus: Folder, or name of a data set on the hub.
+        config: Configuration of the data set; part of the name.
+
+    Returns:
+        The name; None for a data set on the hub.
     """
     folder = Path(corpus)
     if not folder.is_dir():
@@ -165,7 +194,14 @@ def name_of_folder(corpus: str, config: str) -> str | None:
 
 
 def named(*parts: str) -> str:
-    """A name for what our version makes of these."""
+    """Return a cache name for these parts and the version of s2s.
+
+    Args:
+        parts: Everything that the content depends on.
+
+    Returns:
+        Digest in hexadecimal digits.
+    """
     return hashlib.blake2b("\n".join([version("s2s"), *parts]).encode(), digest_size=16).hexdigest()
 
 
@@ -175,11 +211,19 @@ def convert_cached(
     reading: str,
     kinds: Mapping[str, str],
 ) -> "datasets.Dataset":
-    """Rows of a data set as ours, made once and found again while they, the columns and our version stay the same.
+    """Convert the rows of a data set, or reuse the result for the same inputs.
 
-    The columns of some rows and their numbers are made by `take`; another `reading` is another result.
+    Args:
+        found: Rows to convert.
+        take: Function of a batch (lists by column) and row numbers that returns the converted columns.
+        reading: Name of the conversion; another name is another result.
+        kinds: Resulting columns and their `datasets` types.
+
+    Returns:
+        The converted rows, found by the rows, the name of the conversion and the version of s2s. A damaged cache file
+        is made again.
     """
-    # left alone, datasets would name the result by the code of `take`, whose callees it does not look into
+    # Without a given name, `datasets` would hash the code of `take`, but not of the functions that it calls.
     name = named(found._fingerprint, reading)
     columns, there = found.column_names, [Path(file["filename"]) for file in found.cache_files]
     kept = there[0].with_name(f"cache-{name}.arrow") if there else None

@@ -1,4 +1,7 @@
-"""Bytes of files, plain or compressed: in bounded parts, and to the end of the last stream."""
+"""Bytes of plain or compressed files, read in blocks of bounded size.
+
+All streams of a compressed file are read to the end.
+"""
 
 import codecs
 import gzip
@@ -16,10 +19,10 @@ if TYPE_CHECKING:
 
 COMPRESSIONS = ("", ".gz", ".xz")
 LARGEST_WHOLE = 1 << 28
-"""Most bytes of what is read into memory as a whole: JSON, a compressed parquet file, a document of many lines."""
+"""Largest size in bytes of data read into memory at once: JSON, a compressed parquet file, a document of many lines."""
 DAMAGE = (OSError, EOFError, lzma.LZMAError, zlib.error)
-"""What reading a damaged file raises."""
-# UTF-32 first: its mark begins with that of UTF-16
+"""Exceptions raised when a damaged file is read."""
+# UTF-32 comes first, because its byte order mark begins with that of UTF-16.
 _OTHER_MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
@@ -29,24 +32,30 @@ _OTHER_MARKS = {
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """The content of a file, decompressed where its name says that it is compressed, piece by piece.
+    """Iterate over the content of a file in blocks, decompressed if .gz or .xz.
+
+    Yields:
+        Blocks of up to 64 KiB.
 
     Raises:
-        UserError: the file cannot be read or is damaged.
+        UserError: The file cannot be read or is damaged.
     """
     with open_text(path) as file:
         yield from checked(iter(lambda: file.read(1 << 16), b""), path)
 
 
 def read_whole(path: Path, magic: bytes = b"") -> bytes:
-    """The decompressed content of a file.
+    """Read the decompressed content of a file.
 
     Args:
-        path: of the file.
-        magic: how the content must begin; of a file that begins otherwise, a part is returned.
+        path: File to read.
+        magic: Bytes with which the content must begin; if it begins otherwise, only a part of it is returned.
+
+    Returns:
+        The content, or its beginning if it does not begin with `magic`.
 
     Raises:
-        UserError: the file cannot be read or is damaged, or its content has more than `LARGEST_WHOLE` bytes.
+        UserError: The file cannot be read or is damaged, or its content has more than `LARGEST_WHOLE` bytes.
     """
     content = bytearray()
     for block in blocks(path):
@@ -64,10 +73,14 @@ def read_whole(path: Path, magic: bytes = b"") -> bytes:
 
 
 def check_encoding(beginning: bytes, path: Path) -> None:
-    """Refuses a file that begins with the byte order mark of UTF-16 or UTF-32.
+    """Refuse a file that begins with the byte order mark of UTF-16 or UTF-32.
+
+    Args:
+        beginning: First bytes of the file.
+        path: The file, for the message.
 
     Raises:
-        UserError: it does.
+        UserError: The file begins with such a mark.
     """
     for mark, name in _OTHER_MARKS.items():
         if beginning.startswith(mark):
@@ -79,10 +92,13 @@ def check_encoding(beginning: bytes, path: Path) -> None:
 
 
 def open_text(path: Path) -> io.BufferedIOBase:
-    """Opens a file to read its content, decompressed where its name says that it is compressed.
+    """Open a file to read its bytes, decompressed if .gz or .xz.
+
+    Returns:
+        A binary file of the decompressed content.
 
     Raises:
-        UserError: there is no such file, or it cannot be opened.
+        UserError: There is no such file, or it cannot be opened.
     """
     check_regular(path, "name a file; of a pipe, write the lines to one first")
     try:
@@ -95,9 +111,9 @@ def open_text(path: Path) -> io.BufferedIOBase:
 
 
 class _XzReader(io.RawIOBase):
-    """Decompresses .xz in bounded parts, and refuses what follows a stream and is none.
+    """Decompressor of .xz in bounded blocks that refuses invalid data after a stream.
 
-    Python's own `lzma.open` silently drops a second stream whose beginning is damaged.
+    Python's `lzma.open` silently drops a second stream whose beginning is damaged.
     """
 
     def __init__(self, file: io.BufferedIOBase) -> None:
@@ -109,11 +125,11 @@ class _XzReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        """Fills a buffer with decompressed bytes; 0 at the end.
+        """Fill a buffer with decompressed bytes; return 0 at the end.
 
         Raises:
-            lzma.LZMAError: the file is damaged.
-            EOFError: the file ends within a stream.
+            lzma.LZMAError: The file is damaged.
+            EOFError: The file ends within a stream.
         """
         view = memoryview(buffer)
         while not self._stream.eof or self._next_stream():
@@ -130,7 +146,7 @@ class _XzReader(io.RawIOBase):
 
     def _next_stream(self) -> bool:
         rest = self._stream.unused_data
-        # zeros between and after streams are padding
+        # Zeros between and after streams are padding.
         while not (rest := rest.lstrip(b"\0")):
             if not (rest := self._file.read(1 << 16)):
                 return False
@@ -143,10 +159,17 @@ class _XzReader(io.RawIOBase):
 
 
 def checked(read: Iterable[bytes], path: Path) -> Iterator[bytes]:
-    """What is read of a file, up to any damage.
+    """Iterate over blocks read from a file; turn read errors into `UserError`.
+
+    Args:
+        read: Blocks of the file.
+        path: The file, for messages.
+
+    Yields:
+        The blocks up to the damage.
 
     Raises:
-        UserError: the file is damaged, or cannot be read any further.
+        UserError: The file is damaged, or cannot be read any further.
     """
     try:
         yield from read

@@ -1,10 +1,13 @@
-"""Span corruption: a text without some of its spans, and the spans, as source and target (Raffel et al. 2020, 3.1.4).
+"""Span corruption, the denoising objective of T5 (Raffel et al. 2020, 3.1.4).
 
-Of n pieces, `share` are taken out, rounded and at least one, in spans whose number is what is taken out over the mean
-length of a `span`, rounded and at least one. In the source a sentinel stands in the place of each span, and in the
-target before it: source and target together have every piece once. T5's code lets each text begin with what stays and
-end with what is taken out; here every placing of the spans that keeps a piece between them is equally likely, and the
-target ends with `EOS` rather than with a sentinel more. Lengths follow from n alone, so batches can be planned.
+The source is a text without some of its spans, the target has the spans. Of n tokens, `share` · n are removed (rounded,
+at least one), in as many spans as the removed tokens divided by the mean length `span` (rounded, at least one). A
+sentinel token takes the place of each span in the source, and precedes the span in the target. Source and target
+together have each token once.
+
+Two differences to T5's code: T5 lets each text begin with a kept token and end with a removed one, whereas here every
+placement of spans with a token between them is equally likely; and the target ends with `EOS` instead of a further
+sentinel. Lengths follow from n alone, so batches can be planned.
 """
 
 import numpy as np
@@ -15,31 +18,61 @@ from s2s.data.tokenized import TokenizedTexts
 from s2s.errors import UserError
 
 SENTINELS = 100
-"""Pieces beside those of a tokenizer: sentinel i has the tokenizer's size plus i as its number."""
+"""Number of sentinel tokens after the vocabulary: sentinel i has the id vocabulary size + i."""
 
 Row = Int[np.ndarray, " pieces"]
 Counts = Int[np.ndarray, " texts"]
 
 
 def masked_counts(lengths: Counts, share: float, span: float) -> tuple[Counts, Counts]:
-    """How many pieces are taken out of texts of these lengths, above 0, and in how many spans."""
+    """Compute the number of removed tokens and of spans.
+
+    Args:
+        lengths: Tokens of each text, above 0, shape `(texts,)`.
+        share: Share of the tokens that is removed.
+        span: Mean length of a span in tokens.
+
+    Returns:
+        Removed tokens and spans of each text, both of shape `(texts,)`.
+
+    Example:
+        >>> removed, spans = masked_counts(np.array([10, 100]), 0.15, 3.0)
+        >>> removed.tolist(), spans.tolist()
+        ([2, 15], [1, 5])
+    """
     tokens = np.clip(np.rint(lengths * share).astype(np.int64), 1, lengths)
-    # between two spans a piece stays
+    # At least one token is kept between two spans.
     spans = np.clip(np.rint(tokens / span).astype(np.int64), 1, np.minimum(tokens, lengths - tokens + 1))
     return tokens, spans
 
 
 def _parts(total: int, number: int, generator: np.random.Generator) -> Int[np.ndarray, " parts"]:
-    """One of the ways to divide a total into so many parts of at least one, all equally likely."""
+    """Draw a partition of a total into parts of at least one, all equally likely."""
     cuts = np.sort(generator.choice(total - 1, number - 1, replace=False)) + 1
     return np.diff([0, *cuts, total])
 
 
 def corrupt(tokens: Row, size: int, share: float, span: float, generator: np.random.Generator) -> tuple[Row, Row]:
-    """The source and the target of a text, which has a piece or more; sentinels count from `size`."""
+    """Corrupt a text.
+
+    Args:
+        tokens: Token ids of the text, at least one.
+        size: Vocabulary size, the id of the first sentinel.
+        share: Share of the tokens that is removed.
+        span: Mean length of a span in tokens.
+        generator: Random number generator.
+
+    Returns:
+        Token ids of the source and of the target, without `EOS`.
+
+    Example:
+        >>> source, target = corrupt(np.arange(10, 20), 100, 0.2, 2.0, np.random.default_rng(0))
+        >>> len(source), len(target), sorted([*source.tolist(), *target.tolist()])[:10]
+        (9, 3, [10, 11, 12, 13, 14, 15, 16, 17, 18, 19])
+    """
     (count,), (spans,) = masked_counts(np.array([len(tokens)]), share, span)
     inside = _parts(int(count), int(spans), generator)
-    # what stays stands before, between and behind the spans; before and behind it may be nothing
+    # Kept tokens are before, between and after the spans; before and after, there may be none.
     outside = _parts(len(tokens) - int(count) + 2, int(spans) + 1, generator)
     outside[[0, -1]] -= 1
     source, target, place = [], [], 0
@@ -52,18 +85,25 @@ def corrupt(tokens: Row, size: int, share: float, span: float, generator: np.ran
 
 
 class CorruptedText:
-    """Texts of which a model writes what was taken out, drawn anew for each seed; long ones are cut into windows.
+    """Texts with span corruption, drawn again for each seed.
+
+    Long texts are cut into windows.
 
     Args:
-        texts: in pieces.
-        prefix: pieces before each source.
-        size: of the tokenizer.
-        share: of the pieces that is taken out.
-        span: mean length of what is taken out, in pieces.
-        longest: pieces of a window at most, `EOS` and the prefix counted.
+        texts: Tokenized texts.
+        prefix: Token ids before each source.
+        size: Vocabulary size, the id of the first sentinel.
+        share: Share of the tokens that is removed.
+        span: Mean length of a span in tokens.
+        longest: Largest number of tokens of a window, including `EOS` and prefix.
+
+    Attributes:
+        source_lengths: Tokens of each source including prefix and `EOS`, shape `(windows,)`.
+        target_lengths: Tokens of each target including `EOS`, shape `(windows,)`.
 
     Raises:
-        UserError: a window would need more spans than there are sentinels.
+        UserError: The prefix leaves no space for text, there is no text, or a window needs more spans than there are
+            sentinels.
     """
 
     def __init__(self, texts: TokenizedTexts, prefix: Row, size: int, share: float, span: float, longest: int) -> None:
@@ -85,7 +125,15 @@ class CorruptedText:
         self.target_lengths = tokens + spans + 1
 
     def draw(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """The windows, corrupted, each by its row and the seed."""
+        """Return corrupted sources and targets of the chosen windows.
+
+        Args:
+            indices: Rows of the windows.
+            seed: Seed of the spans. They depend on seed and row only.
+
+        Returns:
+            Token ids of each source, with prefix, and of each target; both without `EOS`.
+        """
         sources, targets = [], []
         whole = self.texts.rows(self.numbers[indices])
         for row, text in zip(indices.tolist(), whole, strict=True):

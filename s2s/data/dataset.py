@@ -1,4 +1,10 @@
-"""What a trainer learns from, whatever the task: examples that become batches."""
+"""Datasets and batches: base classes, data-parallel sharding, prefetching.
+
+A dataset (`Examples`) acts as its own batch sampler and collate function: `make_batches(seed, epoch)` says which rows
+make each batch, and `collate(rows, seed)` builds one batch of tensors. The trainer groups batches into optimizer steps
+(`group_into_steps`, gradient accumulation), gives each rank its share (`shard_batches`, data parallel) and loads them
+with a `Prefetcher`, which takes the place of torch's `DataLoader`.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -20,27 +26,35 @@ C = TypeVar("C", bound="BaseBatch")
 
 @dataclass(frozen=True)
 class BaseBatch:
-    """Some examples as tensors; each task adds its own.
+    """Base class of a batch; each task adds its own tensors.
 
     Attributes:
-        indices: the corpus row of each example, so that a bad batch can be named; they stay on the CPU.
-        count: what the sum of the losses is divided by, e.g. target tokens, examples or masked tokens.
-        tokens: real tokens, by which speed is told.
-        real_share: real tokens among all positions, in (0, 1].
+        indices: Row of each example in the corpus, shape `(batch,)`, so that errors can name a bad batch. Stays on the
+            CPU.
+        count: Number by which the summed loss is divided, e.g. target tokens, examples or masked tokens.
+        tokens: Number of real (not padding) tokens, used to report training speed.
+        real_share: Share of real tokens among all positions, in (0, 1].
     """
 
     indices: Int[Tensor, " batch"]
-    # plain numbers, counted before the batch moves: to ask a GPU would make the processor wait for it
+    # These are Python numbers, counted before the batch moves: reading them from a GPU tensor would block the CPU.
     count: int
     tokens: int
     real_share: float
 
     def to(self: C, device: torch.device | str) -> C:
-        """The batch on a device."""
+        """Return the batch with its tensors on a device (`indices` stay on the CPU).
+
+        Args:
+            device: Device to copy the tensors to.
+
+        Returns:
+            A new batch.
+        """
         return self._map_tensors(lambda tensor: to_device(tensor, device))
 
     def pinned(self: C) -> C:
-        """The batch in memory that a CUDA device reads by itself."""
+        """Return the batch in pinned memory, for asynchronous copies to a CUDA device."""
         return self._map_tensors(torch.Tensor.pin_memory)
 
     def _map_tensors(self: C, change: Callable[[Tensor], Tensor]) -> C:
@@ -50,21 +64,30 @@ class BaseBatch:
 
 
 def to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """A processor's tensor on a device; to CUDA, without waiting for what the device has yet to do."""
+    """Copy a CPU tensor to a device; copies to CUDA are asynchronous (pinned memory).
+
+    Args:
+        tensor: Tensor on the CPU.
+        device: Device to copy to.
+
+    Returns:
+        The tensor on the device.
+    """
     if torch.device(device).type != "cuda":
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
 class Examples(ABC, Generic[C]):
-    """A corpus that a trainer can learn from: which examples make which batch, and what a batch holds.
+    """A training dataset with its batch sampler (`make_batches`) and `collate`.
 
-    The plan of an epoch is a pure function of seed and epoch, and so is what collation draws at random of its seed:
-    to resume in the middle of an epoch is to look up where one was.
+    Batches of an epoch are a pure function of seed and epoch, and random choices in `collate` are a pure function of
+    its seed. A run therefore resumes in the middle of an epoch from (epoch, position) alone, without saved sampler
+    state.
 
     Attributes:
-        noun: what the examples are called in messages, in the plural.
-        left_out: examples that no plan holds, e.g. for their length.
+        item_name: Plural noun for the examples in messages.
+        num_skipped: Number of examples that are in no batch, e.g. because they are too long.
     """
 
     item_name: ClassVar[str] = "examples"
@@ -72,42 +95,81 @@ class Examples(ABC, Generic[C]):
 
     @abstractmethod
     def __len__(self) -> int:
-        """The number of examples, those that are left out included."""
+        """Return the number of examples, including skipped ones."""
 
     @abstractmethod
     def make_batches(self, seed: int, epoch: int) -> Plan:
-        """The corpus rows of each batch of an epoch, from 0 on: every example once, but for those left out."""
+        """Group the examples of an epoch into batches (batch sampler).
+
+        Args:
+            seed: Seed of the order.
+            epoch: Epoch number, from 0.
+
+        Returns:
+            One array of corpus rows for each batch. Every example that is not skipped occurs once.
+        """
 
     def accumulation_steps(self, batches: Plan) -> int:
-        """How many batches (micro-batches) make an update, in all epochs, by the plan of epoch 0.
+        """Return the number of micro-batches per optimizer step (gradient accumulation).
 
-        Each batch is an update, unless a task joins several.
+        Args:
+            batches: Batches of epoch 0. The number that follows from them applies to all epochs.
+
+        Returns:
+            1, unless a task accumulates gradients over several batches.
         """
         return 1
 
     @abstractmethod
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> C:
-        """The batch of these corpus rows.
+        """Build the batch of these corpus rows.
 
         Args:
-            rows: indices of the examples.
-            seed: of what is drawn at random for them, such as masks; in training the same for a whole epoch. What is
-                drawn for an example should depend on seed and row alone, not on the batch it is in.
+            rows: Corpus rows of the examples, shape `(batch,)`.
+            seed: Seed of random choices such as masks. In training it is the same for a whole epoch. The choices for an
+                example should depend on seed and row only, not on the batch that the example is in.
+
+        Returns:
+            The batch, on the CPU.
         """
 
 
 def group_into_steps(batches: Plan, together: int) -> list[Plan]:
-    """The batches of each update of an epoch: so many that follow each other, and in the last one what remains."""
+    """Group consecutive batches into optimizer steps (gradient accumulation).
+
+    Args:
+        batches: Micro-batches of an epoch.
+        together: Number of micro-batches per step.
+
+    Returns:
+        The micro-batches of each step; the last step may have fewer.
+
+    Example:
+        >>> [len(step) for step in group_into_steps([np.array([row]) for row in range(5)], 2)]
+        [2, 2, 1]
+    """
     return [batches[i : i + together] for i in range(0, len(batches), together)]
 
 
 def batches_per_step(wanted: int, usual: float, noun: str, key: str, remedy: str) -> int:
-    """How many batches have about as many items together as wanted.
+    """Compute how many batches have about the wanted number of items together.
 
-    A batch has `usual` items, none where there is no batch; `key` of the recipe's `training` says how many are wanted.
+    Args:
+        wanted: Items per optimizer step.
+        usual: Mean number of items per batch; 0 if there are no batches.
+        noun: Plural noun for the items, for the error message.
+        key: Key in the recipe's `training` section that sets `wanted`, for the error message.
+        remedy: Remedy for the error message.
+
+    Returns:
+        Number of micro-batches per optimizer step, at least 1.
 
     Raises:
-        UserError: one batch has more than twice as many.
+        UserError: One batch has more than twice as many items as wanted.
+
+    Example:
+        >>> batches_per_step(1000, 240.0, "tokens", "tokens_per_update", "")
+        4
     """
     if wanted < usual / 2:
         raise UserError(
@@ -119,11 +181,26 @@ def batches_per_step(wanted: int, usual: float, noun: str, key: str, remedy: str
 
 
 def shard_batches(batches: Plan, rank: int, size: int) -> Plan:
-    """What the process of that rank takes of the batches of an update; together, `size` processes take each row once.
+    """Return the share of one rank of the micro-batches of a step (data parallel).
 
-    Batches are dealt out whole while there is one for each, and of each that is left over every process takes every
-    size-th row: so they do about as much, and nothing is too large for one of them that was not for one alone. A
-    process may get less than the others, or nothing.
+    All ranks together process each row once. Whole batches are dealt out in turn while there is one for each rank. Each
+    remaining batch is split: every rank takes every `size`-th row. So all ranks do about the same work, and no rank
+    gets a batch larger than a single process would. A rank may get less than the others, or nothing.
+
+    Args:
+        batches: Micro-batches of one optimizer step.
+        rank: Rank of the process, from 0.
+        size: World size.
+
+    Returns:
+        The micro-batches of this rank; with a world size of 1, all of them.
+
+    Example:
+        >>> batches = [np.array([0, 1]), np.array([2, 3]), np.array([4, 5, 6])]
+        >>> [rows.tolist() for rows in shard_batches(batches, 0, 2)]
+        [[0, 1], [4, 6]]
+        >>> [rows.tolist() for rows in shard_batches(batches, 1, 2)]
+        [[2, 3], [5]]
     """
     if size == 1:
         return batches
@@ -134,7 +211,13 @@ def shard_batches(batches: Plan, rank: int, size: int) -> Plan:
 
 @dataclass(frozen=True)
 class LabelledBatch(BaseBatch):
-    """Examples, as pieces or pixels, and the numbers of their classes; the loss is divided by the examples."""
+    """A batch of examples with class labels; the loss is divided by the examples.
+
+    Attributes:
+        source: Token ids or pixels, shape `(batch, ...)`.
+        source_valid: Padding mask, True at real positions, shape `(batch, source)`.
+        labels: Class number of each example, shape `(batch,)`.
+    """
 
     source: Shaped[Tensor, "batch ..."]
     source_valid: Bool[Tensor, "batch source"]
@@ -142,10 +225,13 @@ class LabelledBatch(BaseBatch):
 
 
 class LabelledExamples(Examples[LabelledBatch]):
-    """Examples that have classes.
+    """A dataset of examples with class labels.
 
-    A recipe's `key` says how many a batch has, and an update learns from the `wanted`, or from those of a batch. Of
-    truncated ones only the beginning is read; None where all are read whole.
+    Attributes:
+        key: Recipe key that sets the batch size, for messages.
+        labels: Class number of each example, shape `(examples,)`.
+        examples_per_step: Examples per optimizer step (gradient accumulation); None means one batch per step.
+        truncated: Number of examples of which only the beginning is read; None if examples are read whole.
     """
 
     key: ClassVar[str]
@@ -158,19 +244,37 @@ class LabelledExamples(Examples[LabelledBatch]):
 
     @property
     def is_truncated(self) -> Bool[np.ndarray, " examples"]:
-        """True for each example of which only the beginning is read."""
+        """Mask of the examples that are truncated, shape `(examples,)`."""
         return np.zeros(len(self), dtype=bool)
 
     @abstractmethod
     def subset(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledExamples":
-        """The chosen examples alone, as a model reads them when it is asked."""
+        """Return a dataset of the chosen rows, encoded as for inference.
+
+        Args:
+            rows: Rows of the examples.
+
+        Returns:
+            The dataset of these rows only.
+        """
 
     @abstractmethod
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Shaped[Tensor, "batch ..."], Tensor]:
-        """What an encoder reads of these examples, and where its positions are real; see `collate`."""
+        """Read the encoder input of the examples; for the arguments see `collate`.
+
+        Returns:
+            The input, shape `(batch, ...)`, and its padding mask, True at real positions.
+        """
 
     def mean_batch_size(self, batches: Plan) -> float:
-        """Examples of a batch."""
+        """Compute the mean number of examples per batch.
+
+        Args:
+            batches: Batches of an epoch.
+
+        Returns:
+            Examples per batch.
+        """
         return len(self) / max(1, len(batches))
 
     def accumulation_steps(self, batches: Plan) -> int:
@@ -192,17 +296,25 @@ C = TypeVar("C", bound=BaseBatch)
 
 
 def is_asynchronous(device: torch.device) -> bool:
-    """Whether the processor may ask a device for more before it has done what it was asked for.
+    """Return True if a device runs asynchronously, so that work can be queued ahead.
 
-    Apple's GPUs are treated as processors are: there, Adam cannot be told on the device to leave the weights alone.
+    Apple GPUs (`mps`) count as synchronous, like CPUs, because Adam cannot skip a step on these devices.
+
+    Returns:
+        False for the CPU and `mps`, True for other devices.
     """
     return device.type not in ("cpu", "mps")
 
 
 class Prefetcher(Generic[C]):
-    """Makes the batches of updates; for a device that runs by itself, a thread makes those of the next one meanwhile.
+    """Prefetcher of micro-batches: collates one optimizer step ahead on a GPU.
 
-    On a processor nothing is made ahead: the thread would take its time from the update.
+    On an asynchronous device a thread collates the next step while the device computes the current one. On a CPU
+    nothing is prefetched, because the thread would compete with the step for CPU time.
+
+    Args:
+        examples: Dataset to read.
+        device: Device that computes. For CUDA, batches are put into pinned memory.
     """
 
     def __init__(self, examples: Examples[C], device: torch.device) -> None:
@@ -212,7 +324,16 @@ class Prefetcher(Generic[C]):
         self._next: tuple[Plan, int, Future[list[C]]] | None = None
 
     def batches(self, group: Plan, seed: int, following: Plan | None = None) -> list[C]:
-        """The batches of an update, in the processor's memory; the following one will have the same seed."""
+        """Return the micro-batches of a step, on the CPU, and start to prefetch the next.
+
+        Args:
+            group: Rows of each micro-batch of this step.
+            seed: Seed passed to `collate`.
+            following: Rows of each micro-batch of the next step, collated with the same seed; None if there is none.
+
+        Returns:
+            One batch for each micro-batch.
+        """
         ahead, self._next = self._next, None
         known = ahead is not None and ahead[0] is group and ahead[1] == seed
         batches = ahead[2].result() if ahead is not None and known else self._collate(group, seed)
@@ -228,9 +349,18 @@ class Prefetcher(Generic[C]):
 def iterate_batches(
     examples: Examples[C], device: torch.device, rank: int = 0, size: int = 1
 ) -> Iterator[tuple[np.ndarray, C]]:
-    """All examples in batches on a device, with the rows of each; the same ones, drawn the same, each time.
+    """Iterate over all examples of epoch 0 (seed 0), in batches on a device.
 
-    Of `size` processes, that of this rank has every size-th batch.
+    Batches and random choices are the same on every call.
+
+    Args:
+        examples: Dataset to read.
+        device: Device of the batches.
+        rank: Rank of this process; it gets every `size`-th batch.
+        size: World size.
+
+    Yields:
+        The rows of a batch, and the batch.
     """
     groups = [[rows] for rows in examples.make_batches(0, 0)[rank::size]]
     ahead = Prefetcher(examples, device)

@@ -1,7 +1,7 @@
-"""Long-range exercises with exact answers, as numbers: what must be remembered stands a chosen distance from its use.
+"""Synthetic long-range tasks with exact answers: recall, copying, association.
 
-Examples are a pure function of (distance, count, seed, split). Pieces below `FIRST` are the special ones of every
-tokenizer, and no example has them.
+The information to remember is a chosen distance from its use. Examples are a pure function of (distance, count, seed,
+split). Token ids below `FIRST` are the special tokens of every tokenizer; no example has them.
 """
 
 import zlib
@@ -21,13 +21,13 @@ _SPLITS: tuple[Split, ...] = ("train", "held-out", "test")
 
 @dataclass(frozen=True)
 class Examples:
-    """Sources and targets in pieces, without special ones.
+    """Sources and targets as token ids, without special tokens.
 
     Attributes:
-        sources: what is read.
-        targets: what should be written.
-        rivals: where given, an answer counts by one piece alone: for each target, a place in it and the piece that
-            must be less likely there than the right one. Where None, the whole target must be right.
+        sources: Token ids of each source.
+        targets: Token ids of each target.
+        rivals: For each target, a position in it and a token id that must be less probable there than the correct
+            token; the answer is scored by this token alone. None if the whole target must be correct.
     """
 
     sources: list[list[int]]
@@ -38,22 +38,44 @@ class Examples:
         return len(self.sources)
 
     def pick(self, rows: list[int]) -> "Examples":
-        """The examples of these rows, in that order."""
+        """Return the examples of these rows, in that order.
+
+        Args:
+            rows: Rows of the examples.
+
+        Returns:
+            The chosen examples.
+        """
         rivals = None if self.rivals is None else [self.rivals[i] for i in rows]
         return Examples([self.sources[i] for i in rows], [self.targets[i] for i in rows], rivals)
 
 
 def concatenate(parts: list[Examples]) -> Examples:
-    """All examples of the parts, one part behind the other."""
+    """Concatenate examples; `rivals` is None if no part has any.
+
+    Args:
+        parts: Examples in the order of the result.
+
+    Returns:
+        All examples.
+    """
     rivals = [rival for part in parts for rival in part.rivals or ()]
     sources = [row for part in parts for row in part.sources]
     return Examples(sources, [row for part in parts for row in part.targets], rivals or None)
 
 
 def unseen(examples: Examples, seen: Examples) -> Examples:
-    """Those examples whose sources are not among the seen ones; all, where fewer than half are new.
+    """Remove examples whose source occurs among seen examples.
 
-    A small space, such as one symbol, has too few sources to keep some for a test.
+    A small space, such as that of a single symbol, has too few distinct sources to reserve some for a test. If fewer
+    than half of the examples are new, all are returned.
+
+    Args:
+        examples: Examples to filter.
+        seen: Examples whose sources are removed.
+
+    Returns:
+        The new examples, or all if fewer than half are new.
     """
     known = {tuple(row) for row in seen.sources}
     fresh = [i for i, row in enumerate(examples.sources) if tuple(row) not in known]
@@ -61,15 +83,15 @@ def unseen(examples: Examples, seen: Examples) -> Examples:
 
 
 class Exercise(ABC):
-    """One kind of question, at every distance.
+    """Base class of a synthetic task, for every distance.
 
     Attributes:
-        name: in lower-case letters, digits and hyphens.
-        title: what is to be done, in a few words.
-        unit: what its distance counts.
-        pieces: size of the one vocabulary of both sides, special pieces counted.
-        asking: so many pieces at the source's end are each answered by one piece of the target, in their order, so that
-            a linear head over the states there can answer; 0 where nothing of the kind is so.
+        name: Name in lowercase letters, digits and hyphens.
+        title: Short description of the task.
+        unit: Unit of the distance.
+        pieces: Vocabulary size of both sides, including special tokens.
+        asking: Number of tokens at the end of the source that are answered by one target token each, in order, so that
+            a linear head on the states there can answer; 0 if the task has no such tokens.
     """
 
     name: str
@@ -80,15 +102,33 @@ class Exercise(ABC):
 
     @abstractmethod
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
-        """Examples of one distance; the splits and the seeds are separate streams of chance.
+        """Generate examples of one distance.
+
+        Args:
+            distance: Distance in `unit`.
+            count: Number of examples.
+            seed: Seed; splits and seeds are separate random streams.
+            split: `train`, `held-out` or `test`.
+
+        Returns:
+            The examples, as many as `count`.
 
         Raises:
-            UserError: there is no example of such a distance.
+            UserError: There is no example of this distance.
         """
 
     @abstractmethod
     def baseline(self, distance: int) -> float:
-        """Accuracy of the best answer without memory: by one who knows the kind and the distance, and read nothing."""
+        """Return the best accuracy without reading the source.
+
+        The answer depends on the task and the distance only.
+
+        Args:
+            distance: Distance in `unit`.
+
+        Returns:
+            Accuracy in [0, 1].
+        """
 
     def _chance(self, distance: int, seed: int, split: Split) -> np.random.Generator:
         if distance < 1:
@@ -97,10 +137,16 @@ class Exercise(ABC):
 
 
 class Recall(Exercise):
-    """First-token recall: a key, then noise; the answer is the key. Keys and noise share no symbol.
+    """First-token recall: a key followed by noise; the answer is the key.
 
-    The number of keys decides how hard it is for a recurrent network: of four small tanh networks trained with ten keys
-    (and distances up to 32), two recalled them over every distance tested, up to 256; with 32 keys none of four did.
+    Keys and noise share no symbol. The number of keys decides how hard the task is for a recurrent network: of four
+    small tanh networks trained with ten keys (and distances up to 32), two recalled them over every distance tested, up
+    to 256; with 32 keys none of four did.
+
+    Example:
+        >>> examples = Recall().examples(distance=4, count=2, seed=1)
+        >>> [len(source) for source in examples.sources], examples.targets == [s[:1] for s in examples.sources]
+        ([5, 5], True)
     """
 
     name, title, unit = "recall", "first-token recall", "noise symbols after the key"
@@ -109,7 +155,7 @@ class Recall(Exercise):
     asking = 1
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
-        """`distance` symbols of noise behind each key."""
+        """Generate keys, each followed by `distance` noise symbols."""
         chance = self._chance(distance, seed, split)
         key = FIRST + chance.integers(self.keys, size=(count, 1))
         noise = FIRST + self.keys + chance.integers(self.noise, size=(count, distance))
@@ -120,7 +166,10 @@ class Recall(Exercise):
 
 
 class Copy(Exercise):
-    """Copy memory (Hochreiter & Schmidhuber 1997; as in Arjovsky et al. 2016): symbols, blanks, a delimiter."""
+    """Copy memory task: symbols, blanks, a delimiter; the answer is the symbols.
+
+    Source: Hochreiter & Schmidhuber 1997; as in Arjovsky et al. 2016.
+    """
 
     name, title, unit = "copy", "copy memory", "blanks after the symbols"
     symbols, length = 8, 5
@@ -128,7 +177,7 @@ class Copy(Exercise):
     pieces = FIRST + symbols + 2
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
-        """Five symbols, `distance` blanks and the delimiter; the answer is the symbols."""
+        """Generate five symbols, `distance` blanks and the delimiter."""
         symbols = FIRST + self._chance(distance, seed, split).integers(self.symbols, size=(count, self.length))
         blanks = np.full((count, distance), self.blank)
         ends = np.full((count, 1), self.delimiter)
@@ -139,7 +188,10 @@ class Copy(Exercise):
 
 
 class Associative(Exercise):
-    """Multi-query associative recall (Arora et al. 2023): keys with their values, noise, then some of the keys."""
+    """Multi-query associative recall (Arora et al. 2023).
+
+    The source has keys with their values, noise, then some of the keys; the answer is the values of these keys.
+    """
 
     name, title, unit = "associative", "multi-query associative recall", "noise symbols after the pairs"
     keys, values, noise = 12, 8, 4
@@ -148,7 +200,7 @@ class Associative(Exercise):
     asking = queries
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
-        """Four different keys, each followed by its value, `distance` symbols of noise, and two of the keys."""
+        """Generate four keys with a value each, `distance` noise symbols and two keys."""
         chance = self._chance(distance, seed, split)
         everything = np.tile(np.arange(self.keys), (count, 1))
         keys = FIRST + chance.permuted(everything, axis=1)[:, : self.pairs]
@@ -161,24 +213,27 @@ class Associative(Exercise):
         return Examples(sources.tolist(), np.take_along_axis(values, asked, axis=1).tolist())
 
     def baseline(self, distance: int) -> float:
-        """Both values guessed: 8⁻²."""
+        """Return the accuracy of guessing both values: 8⁻²."""
         return self.values**-self.queries
 
 
 class Symbols(Exercise):
-    """Random symbols to be written again: how many of them a memory holds. A distance is a number of symbols."""
+    """Copying of random symbols, to measure memory capacity.
+
+    The distance is the number of symbols.
+    """
 
     name, title, unit = "symbols", "copying random symbols", "symbols"
     bits = 4
     pieces = FIRST + 2**bits
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
-        """`distance` symbols of four bits each; the answer is the same."""
+        """Generate `distance` symbols of four bits each; the answer is the same symbols."""
         symbols = FIRST + self._chance(distance, seed, split).integers(2**self.bits, size=(count, distance))
         return Examples(symbols.tolist(), symbols.tolist())
 
     def baseline(self, distance: int) -> float:
-        """Every symbol guessed: 2 to the power of −4 `distance`."""
+        """Return the accuracy of guessing every symbol: 2 to the power of −4 · `distance`."""
         return 2.0 ** (-self.bits * distance)
 
 

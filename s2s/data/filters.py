@@ -1,4 +1,4 @@
-"""Which training pairs are dropped before anything is learned from them, and how many each rule dropped."""
+"""Filters for training pairs, with a count of the pairs that each rule drops."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -15,15 +15,18 @@ from s2s.recipe.pairs import FilterSettings
 if TYPE_CHECKING:
     import datasets
 
-# ratios of very short texts say little: "Yes." is "Ja, das stimmt."
+# The length ratio of very short texts means little: "Yes." may be "Ja, das stimmt."
 _SHORT = 20
 
 
 @dataclass(frozen=True)
 class FilterReport:
-    """How many training pairs each rule dropped; a pair counts for the first rule it breaks.
+    """Number of training pairs that each rule dropped.
 
-    By rule, in the rules' order, and without those that are switched off.
+    Attributes:
+        dropped: Pairs dropped, by rule in the order of the rules, without disabled rules. A pair that breaks several
+            rules counts for the first one.
+        kept: Pairs that remain.
     """
 
     dropped: dict[str, int]
@@ -40,7 +43,15 @@ class FilterReport:
 
 
 def filter_training(dataset: "datasets.Dataset", settings: FilterSettings) -> tuple["datasets.Dataset", FilterReport]:
-    """The training pairs that keep all rules, and the ledger of the others."""
+    """Drop the training pairs that break a rule.
+
+    Args:
+        dataset: Training pairs.
+        settings: Rules of the recipe.
+
+    Returns:
+        The remaining pairs, and the number of pairs that each rule dropped.
+    """
     broken = [broken_rule(source, target, settings) for source, target in pairs(dataset)]
     if settings.duplicates == "drop":
         for row in later_copies(dataset):
@@ -52,7 +63,20 @@ def filter_training(dataset: "datasets.Dataset", settings: FilterSettings) -> tu
 
 
 def broken_rule(source: str, target: str, settings: FilterSettings) -> str | None:
-    """The first rule that a pair breaks by itself; None when it is fine."""
+    """Return the first rule that a pair breaks, without the check for duplicates.
+
+    Args:
+        source: Source text.
+        target: Target text.
+        settings: Rules of the recipe.
+
+    Returns:
+        Name of the rule; None if the pair breaks none.
+
+    Example:
+        >>> broken_rule("A short text.", "  ", FilterSettings())
+        'empty target'
+    """
     if not source.strip():
         return "empty source"
     if not target.strip():
@@ -66,7 +90,14 @@ def broken_rule(source: str, target: str, settings: FilterSettings) -> str | Non
 
 
 def later_copies(dataset: "datasets.Dataset") -> Int[np.ndarray, " copies"]:
-    """The rows, from 0 on, whose pair stands in an earlier row, too."""
+    """Return the rows, from 0, whose pair also occurs in an earlier row.
+
+    Args:
+        dataset: Pairs.
+
+    Returns:
+        Rows in ascending order, shape `(copies,)`.
+    """
     return repeated(hashes(pairs(dataset)))
 
 

@@ -1,4 +1,4 @@
-"""Header lines of tables: which first lines name columns, and which column is a row index."""
+"""Header lines of tables: detection of column names and of row indices."""
 
 import difflib
 import re
@@ -9,7 +9,7 @@ from s2s.errors import UserError
 _NAME = re.compile(r"[^\W\d][\w .:/-]{0,39}(?<![.:/-])")
 _INDEX = ("", "Unnamed: 0", "__index_level_0__")
 
-# usual names of columns, those first that say most
+# Common column names, the most specific first.
 _USUAL = """
 source src input in word words grapheme graphemes letters spelling question command commands lemma /
 target tgt trg output out phone phones phoneme phonemes pronunciation ipa transcription answer action actions
@@ -25,11 +25,22 @@ _NAMES = {*SOURCES, *TARGETS, *TEXTS, *LABELS, *LANGUAGES, "id", "title", "descr
 
 
 def is_header(first: Sequence[str], second: Sequence[str] = ()) -> bool:
-    """Whether the first line of a table names columns.
+    """Return True if the first line of a table is a header with column names.
 
-    It does if its cells are different names of which one is usual (`text`, `label`, `review_text`, `en` …). The first
-    cell may be empty, as pandas names its row index; then, if the second line begins with a number, no name needs to
-    be usual.
+    The cells of a header are distinct names, at least one of them common (`text`, `label`, `review_text`, `en` …). The
+    first cell may be empty, as in tables written by pandas with a row index; then no name needs to be common if the
+    second line begins with a number.
+
+    Args:
+        first: Cells of the first line.
+        second: Cells of the second line, if known.
+
+    Returns:
+        True for a header, False for a line of data.
+
+    Example:
+        >>> is_header(["text", "label"]), is_header(["A nice film.", "pos"])
+        (True, False)
     """
     names = [cell.strip() for cell in first]
     indexed = len(names) > 1 and not names[0]
@@ -42,26 +53,29 @@ def is_header(first: Sequence[str], second: Sequence[str] = ()) -> bool:
 
 
 def is_index(column: str) -> bool:
-    """Whether a column of this name is the row index that pandas writes."""
+    """Return True if a column has a name that pandas gives to a row index."""
     return column in _INDEX
 
 
 def could_be_name(cell: str) -> bool:
-    """Whether a cell could be the name of a column: up to 40 characters that begin with a letter, and no full stop."""
+    """Return True if a cell could be a column name.
+
+    A name has up to 40 characters, begins with a letter, and does not end with a full stop.
+    """
     return _NAME.fullmatch(cell) is not None
 
 
 def check_no_header(cells: Sequence[str], positions: Sequence[int], where: str, second: Sequence[str] = ()) -> None:
-    """Refuse a first line that names the columns of a table whose columns are given by position.
+    """Refuse a first line with column names in a table that is read by position.
 
     Args:
         cells: Cells of the first line.
         positions: Positions that are read, from 0.
-        where: Place of the line.
-        second: Cells of the second line, where they are known.
+        where: Place of the line, for messages.
+        second: Cells of the second line, if known.
 
     Raises:
-        UserError: All cells at these positions are usual names of columns, or the first column is a row index.
+        UserError: All cells at these positions are common column names, or the first column is a row index.
     """
     chosen = [cells[position].strip() for position in positions]
     indexed = not cells[0].strip() and is_header(cells, second)
@@ -74,13 +88,16 @@ def check_no_header(cells: Sequence[str], positions: Sequence[int], where: str, 
 
 
 def header_positions(header: Sequence[str], names: Sequence[str], keys: str, where: str) -> list[int]:
-    """Positions of columns in a table with a header line.
+    """Find columns in a header line.
 
     Args:
         header: Cells of the header line.
         names: Names of the columns.
-        keys: Settings that name the columns, for messages.
-        where: Place of the header line.
+        keys: Recipe keys that name the columns, for messages.
+        where: Place of the header line, for messages.
+
+    Returns:
+        Position of each column, from 0.
 
     Raises:
         UserError: A column is missing or occurs several times, or the line ends with a carriage return.
@@ -97,7 +114,17 @@ def header_positions(header: Sequence[str], names: Sequence[str], keys: str, whe
 
 
 def no_column(column: str, there: Sequence[str], where: str, keys: str) -> UserError:
-    """What to say of a column that a table does not have; `keys` says where columns are named."""
+    """Build the error for a column that a table does not have.
+
+    Args:
+        column: Name of the missing column.
+        there: Names of the existing columns.
+        where: Place of the table or row.
+        keys: Recipe keys that name the columns.
+
+    Returns:
+        The error; its remedy suggests a similar name if there is one.
+    """
     near = difflib.get_close_matches(column, there, n=1)
     return UserError(
         f"no column {column!r}; there are {', '.join(f'{name!r:.40}' for name in there[:10]) or 'none'}",
@@ -107,6 +134,6 @@ def no_column(column: str, there: Sequence[str], where: str, keys: str) -> UserE
 
 
 def _is_usual(name: str) -> bool:
-    """A usual name, or one that has a usual name as a part: `review_text`."""
+    """Return True for a common name, or one that contains it: `review_text`."""
     parts = name.lower().split("_")
     return name.lower() in _NAMES or (len(parts) > 1 and not _NAMES.isdisjoint(parts))

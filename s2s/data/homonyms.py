@@ -1,7 +1,8 @@
-"""A built-in parallel corpus of English words that have two meanings, which German tells apart: bank is Ufer or Bank.
+"""A built-in parallel corpus of English homonyms that German distinguishes.
 
-Two clauses make a sentence. One has the homonym, the other a noun of the field that its meaning is of; all other words
-go with both meanings. So whoever translates the homonym must have looked at that noun, which stands before or after.
+For example, "bank" is "Ufer" or "Bank". Each sentence has two clauses: one contains the homonym, the other a noun from
+the semantic field of its meaning. All other words fit both meanings. So a model can translate the homonym only by
+attending to that noun, which may come before or after.
 """
 
 import random
@@ -18,7 +19,14 @@ _CONTRACTED = {"von dem": "vom"}
 
 @dataclass(frozen=True)
 class Homonym:
-    """A sentence and its translation; `word` is the homonym, and `sign` the noun that tells its meaning."""
+    """A sentence with a homonym, and its translation.
+
+    Attributes:
+        source: English sentence.
+        target: German sentence.
+        word: The homonym.
+        sign: The noun that determines its meaning.
+    """
 
     source: str
     target: str
@@ -34,7 +42,10 @@ class _Noun:
     oblique: str
 
     def phrase(self, case: int, adjective: str = "") -> str:
-        """With its article: 0 nominative, 1 accusative, 2 dative; the adjective is weak, so only of the nominative."""
+        """Return article, adjective and noun (case 0 nominative, 1 accusative, 2 dative).
+
+        The adjective has the weak ending of the nominative, so it must be used with that case only.
+        """
         noun = self.german if case == 0 else self.oblique
         return " ".join(word for word in (_ARTICLES[self.gender][case], adjective, noun) if word)
 
@@ -50,15 +61,29 @@ class _Lexicon:
 
 
 def homonyms(split: str, size: int, seed: int = 1) -> list[Homonym]:
-    """The first distinct sentences of a split; which split one belongs to depends on nothing but its letters.
+    """Generate the first distinct sentences of a split.
+
+    The split of a sentence depends on its letters only.
+
+    Args:
+        split: `train`, `validation` or `test`.
+        size: Number of sentences.
+        seed: Seed of the stream of sentences.
+
+    Returns:
+        The sentences, in the order in which they are drawn.
 
     Raises:
-        UserError: for an unknown split, or more sentences than there are.
+        UserError: The split is unknown, or there are fewer sentences.
+
+    Example:
+        >>> first = homonyms("train", 1)[0]
+        >>> first.word in first.source, first.sign in first.source
+        (True, True)
     """
     chance = random.Random(seed)
 
     def draw() -> tuple[str, Homonym]:
-        """The English sentence, and what is made of it."""
         made = _sentence(chance)
         return made.source, made
 
@@ -83,7 +108,7 @@ def _sentence(draw: random.Random) -> Homonym:
 
 
 def _clause(draw: random.Random, meaning: _Noun) -> tuple[str, str]:
-    """What has the homonym, in both languages, and does not tell its meaning."""
+    """Return the clause with the homonym, in both languages; it fits all its meanings."""
     words = _lexicon()
     kind = draw.randrange(6)
     if kind == 0:
@@ -123,5 +148,9 @@ def _noun(text: str) -> _Noun:
 
 
 def signs() -> dict[str, str]:
-    """Of each noun that tells a meaning, the German word that it tells."""
+    """Return the German word that each disambiguating noun determines.
+
+    Returns:
+        German word by English noun.
+    """
     return {sign.english: meaning.german for meaning, nouns in _lexicon().meanings for sign in nouns}

@@ -1,10 +1,10 @@
-"""Missing values that were written as text: labels and texts such as `nan`, `NA` and `None`."""
+"""Missing values written as text: labels and texts such as `nan`, `NA` and `None`."""
 
 import json
 import re
 from collections.abc import Iterable, Mapping
 
-# those that pandas reads as missing, but for the empty cell
+# Values that pandas reads as missing, except the empty cell.
 _SPELLINGS = """
 #N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null|NaT
 """
@@ -13,11 +13,14 @@ _LISTED = 8
 
 
 def missing_label_lines(counts: Mapping[str, int], noun: str) -> list[str]:
-    """A warning for labels that look like a missing one, with their counts and a remedy; none if there are none.
+    """Return a warning for labels that look like a missing value.
 
     Args:
         counts: Number of examples of each label.
         noun: Plural noun for the examples.
+
+    Returns:
+        One line with the counts and a remedy, or no line.
 
     Example:
         >>> missing_label_lines({"neg": 5, "pos": 4}, "texts")
@@ -41,11 +44,14 @@ def missing_label_lines(counts: Mapping[str, int], noun: str) -> list[str]:
 
 
 def missing_text_lines(examples: Iterable[tuple[str, ...]], noun: str) -> list[str]:
-    """A warning for examples of which a text looks like a missing value, with their count; none if there are none.
+    """Return a warning for examples with a text that looks like a missing value.
 
     Args:
         examples: The texts of each example.
         noun: Plural noun for the examples.
+
+    Returns:
+        One line with the count and a remedy, or no line.
 
     Example:
         >>> missing_text_lines([("one", "eins"), ("two", "nan")], "pairs")

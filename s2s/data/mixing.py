@@ -1,8 +1,8 @@
-"""Several corpora learned from at once: how often each is drawn, and which examples an epoch has.
+"""Mixtures of training corpora: sampling rates, and the examples of each epoch.
 
-The examples of an epoch are a pure function of (sizes, rates, seed, epoch): each corpus is a stream of passes over all
-of its examples, each pass in an order of its own, and an epoch takes the next ones of each stream. So no example comes
-a second time before all others of its corpus have come, whatever the rates.
+The examples of an epoch are a pure function of (sizes, rates, seed, epoch). Each corpus is a stream of passes over all
+its examples, each pass in a new random order, and an epoch takes the next examples of each stream. So no example is
+repeated before all others of its corpus were used, whatever the rates.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,39 +21,73 @@ Written = list[np.ndarray]
 
 
 class TokenizedPairSource(Protocol):
-    """Examples of one corpus, in pieces.
+    """Protocol of the tokenized examples of one corpus.
 
     Attributes:
-        source_lengths: pieces of each source, its `EOS` counted.
-        target_lengths: pieces of each target, its `EOS` counted.
+        source_lengths: Tokens of each source including `EOS`, shape `(examples,)`.
+        target_lengths: Tokens of each target including `EOS`, shape `(examples,)`.
     """
 
     source_lengths: Int[np.ndarray, " examples"]
     target_lengths: Int[np.ndarray, " examples"]
 
     def draw(self, indices: Int[np.ndarray, " chosen"], seed: int, /) -> tuple[Written, Written]:
-        """The sources and targets of the chosen examples; what is drawn at random for one depends on seed and row."""
+        """Return the token ids of the chosen sources and targets.
+
+        Args:
+            indices: Rows of the examples.
+            seed: Seed of random choices. They depend on seed and row only.
+
+        Returns:
+            Token ids of each source and of each target, without `EOS`.
+        """
         ...
 
 
 class FixedPairs:
-    """Pairs that are the same each time: some that follow each other, from the first to the last, not counted."""
+    """Tokenized pairs without random choices.
+
+    Args:
+        data: Tokenized pairs.
+        first: First row to use.
+        last: End of the rows to use (exclusive); None for all.
+    """
 
     def __init__(self, data: TokenizedDataset, first: int = 0, last: int | None = None) -> None:
         self.data, self.first = data, first
         self.source_lengths, self.target_lengths = data.source_lengths[first:last], data.target_lengths[first:last]
 
     def draw(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[Written, Written]:
-        """As they are."""
+        """Return the token ids of the chosen sources and targets; the seed is ignored.
+
+        Args:
+            indices: Rows of the pairs, counted from `first`.
+            seed: Ignored.
+
+        Returns:
+            Token ids of each source and of each target, without `EOS`.
+        """
         return self.data.rows(indices + self.first)
 
 
 def rates(
     sizes: Sequence[int], mixing: Mixing, weights: Sequence[float] | None = None
 ) -> Float[np.ndarray, " corpora"]:
-    """Shares of corpora of these sizes among what is drawn: p ~ w · n^(1/T), T = 1 for `size`, and ∞ for `equal`.
+    """Compute the sampling rates of corpora with a temperature: p ~ w · n^(1/T).
 
-    The weights w are 1 when None. Source: Raffel et al. 2020, section 3.5.2, without their limit on sizes.
+    Source: Raffel et al. 2020, section 3.5.2, without their limit on sizes.
+
+    Args:
+        sizes: Number of examples n of each corpus.
+        mixing: Temperature T; `size` means T = 1, `equal` means T = ∞.
+        weights: Weight w of each corpus; None for 1.
+
+    Returns:
+        Sampling rates that sum to 1, shape `(corpora,)`.
+
+    Example:
+        >>> rates([900, 100], "size").tolist(), rates([900, 100], 2.0).tolist()
+        ([0.9, 0.1], [0.75, 0.25])
     """
     exponent = {"size": 1.0, "equal": 0.0}[mixing] if isinstance(mixing, str) else 1 / mixing
     powers = np.where(np.array(sizes) > 0, np.array(sizes, dtype=np.float64) ** exponent, 0)
@@ -62,9 +96,22 @@ def rates(
 
 
 def counts(sizes: Sequence[int], mixing: Mixing, weights: Sequence[float] | None = None) -> Int[np.ndarray, " corpora"]:
-    """How many examples of each corpus an epoch has: together as many as there are, at `rates`, rounded.
+    """Compute the number of examples that each corpus contributes to an epoch.
 
-    What rounding down leaves goes to the largest remainders. A corpus that would have none in an epoch is given one.
+    An epoch has as many examples as all corpora together, divided at `rates` (largest remainder method). A corpus that
+    would contribute none contributes one.
+
+    Args:
+        sizes: Number of examples of each corpus.
+        mixing: Temperature, `size` or `equal`, see `rates`.
+        weights: Weight of each corpus; None for 1.
+
+    Returns:
+        Number of examples per epoch, shape `(corpora,)`.
+
+    Example:
+        >>> counts([900, 100], 2.0).tolist()
+        [750, 250]
     """
     wanted = rates(sizes, mixing, weights) * sum(sizes)
     found = np.floor(wanted + 1e-9).astype(np.int64)
@@ -76,7 +123,17 @@ def counts(sizes: Sequence[int], mixing: Mixing, weights: Sequence[float] | None
 def describe_mixture(
     names: Iterable[str], sizes: Sequence[int], mixing: Mixing, weights: Sequence[float] | None
 ) -> list[str]:
-    """How often each corpus is drawn, as lines."""
+    """Describe the sampling rate and the passes per epoch of each corpus, a line each.
+
+    Args:
+        names: Names of the corpora.
+        sizes: Number of examples of each corpus.
+        mixing: Temperature, `size` or `equal`, see `rates`.
+        weights: Weight of each corpus; None for 1.
+
+    Returns:
+        One line for each corpus.
+    """
     rows = zip(names, sizes, rates(sizes, mixing, weights), counts(sizes, mixing, weights), strict=True)
     return [
         f"  {name}: {size:,} examples, drawn {share:.1%} of the time, {count / max(1, size):.2f} passes an epoch"
@@ -85,7 +142,24 @@ def describe_mixture(
 
 
 def stream(size: int, first: int, last: int, seed: int, corpus: int) -> Int[np.ndarray, " drawn"]:
-    """The places `first` to `last`, not counted, of the endless stream of a corpus, by its number: its rows."""
+    """Return a range of the endless stream of rows of a corpus.
+
+    The stream consists of passes over all rows, each in a new random order.
+
+    Args:
+        size: Number of rows of the corpus.
+        first: First position in the stream.
+        last: End of the range (exclusive).
+        seed: Seed of the order.
+        corpus: Number of the corpus.
+
+    Returns:
+        The rows at these positions.
+
+    Example:
+        >>> sorted(stream(3, 0, 3, seed=1, corpus=0).tolist())
+        [0, 1, 2]
+    """
     passes = range(first // size, -(-last // size)) if last > first else range(0)
     orders = [np.random.default_rng([seed % 2**64, corpus, number]).permutation(size) for number in passes]
     start = first - size * (first // size)
@@ -93,13 +167,19 @@ def stream(size: int, first: int, last: int, seed: int, corpus: int) -> Int[np.n
 
 
 class MixedDataset(Examples[ParallelBatch]):
-    """The examples of several corpora, drawn at rates.
+    """A dataset that samples from several corpora at given rates.
 
-    Rows count through all corpora, in their order. An update learns from `tokens_per_update` target tokens, or
-    `batches.tokens` when None.
+    Rows are numbered through all corpora, in their order.
+
+    Args:
+        corpora: Tokenized examples by name of the corpus.
+        batches: Batch settings: `tokens` per batch, and `max_length`, above which an example is skipped.
+        mixing: Temperature, `size` or `equal`, see `rates`.
+        tokens_per_update: Target tokens per optimizer step (gradient accumulation); None for `batches.tokens`.
+        weights: Weight of each corpus; None for 1.
 
     Raises:
-        UserError: all examples of a corpus are longer than `batches.max_length`.
+        UserError: All examples of a corpus are longer than `batches.max_length`.
     """
 
     item_name: ClassVar[str] = "training examples"
@@ -136,14 +216,32 @@ class MixedDataset(Examples[ParallelBatch]):
         return len(self.source_lengths)
 
     def rows_of(self, seed: int, epoch: int) -> Int[np.ndarray, " examples"]:
-        """The rows that an epoch draws, corpus after corpus: `counts` of each, one row several times where it must."""
+        """Return the rows of an epoch, corpus by corpus; a row may occur several times.
+
+        Args:
+            seed: Seed of the order.
+            epoch: Epoch number, from 0.
+
+        Returns:
+            For each corpus, as many rows as `counts` says.
+        """
         found = []
         for number, (kept, count) in enumerate(zip(self.kept, self.counts.tolist(), strict=True)):
             found.append(kept[stream(len(kept), epoch * count, (epoch + 1) * count, seed, number)])
         return np.concatenate(found)
 
     def make_batches(self, seed: int, epoch: int) -> Plan:
-        """What an epoch draws, in batches of similar length, whatever their corpora; see `batches.plan`."""
+        """Group the examples of an epoch into batches of similar length across corpora.
+
+        See `s2s.data.batches.make_batches`.
+
+        Args:
+            seed: Seed of the order.
+            epoch: Epoch number, from 0.
+
+        Returns:
+            The rows of each batch. A row may occur several times.
+        """
         rows = self.rows_of(seed, epoch)
         return [
             rows[some]
@@ -154,7 +252,15 @@ class MixedDataset(Examples[ParallelBatch]):
         return count_accumulation_steps(batches, self.target_lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
-        """The examples, padded; each by a chance of its own, whatever batch it is in."""
+        """Pad the examples; random choices depend on seed and row, not on the batch.
+
+        Args:
+            rows: Rows of the examples, shape `(batch,)`.
+            seed: Seed of random choices.
+
+        Returns:
+            The batch, on the CPU.
+        """
         of = np.searchsorted(self._starts, rows, side="right") - 1
         sources: Written = [np.empty(0, np.int32)] * len(rows)
         targets: Written = list(sources)
@@ -167,7 +273,15 @@ class MixedDataset(Examples[ParallelBatch]):
 
 
 def all_pairs_by_corpus(corpora: Mapping[str, TokenizedPairSource], batches: BatchSettings) -> MixedDataset:
-    """All examples once, however long, to measure a loss: a batch may then hold more tokens than the recipe says."""
+    """Build a dataset with each example once, whatever its length, to compute a loss.
+
+    Args:
+        corpora: Tokenized examples by name of the corpus.
+        batches: Batch settings; a longer example raises the token limit and `max_length`.
+
+    Returns:
+        A dataset that skips no example.
+    """
     longest = max(int(max(each.source_lengths.max(), each.target_lengths.max())) for each in corpora.values())
     limits = {"tokens": max(batches.tokens, longest), "max_length": longest}
     return MixedDataset(corpora, batches.model_copy(update=limits), "size")

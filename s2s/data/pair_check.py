@@ -1,4 +1,7 @@
-"""What commonly spoils pairs, whatever they are for, found before training."""
+"""Checks of a parallel corpus before training, as in `s2s data check`.
+
+`inspect` computes the findings, `render` prints them.
+"""
 
 import itertools
 from array import array
@@ -27,10 +30,14 @@ _NO_LIMITS = FilterSettings(max_words=None, max_ratio=None)
 
 @dataclass(frozen=True)
 class SideFindings:
-    """What one side of a split holds: white-space separated words, Unicode code points, and different words.
+    """Statistics of one side of a split.
 
-    The histogram counts texts by words, in bins that begin at 0, 1, 5, 10, 15, 20, 30, 50 and 100. Where spaces do not
-    separate words (`unspaced`), characters other than white space take the place of words.
+    Attributes:
+        words: Number of words between white space; characters other than white space if `unspaced`.
+        characters: Number of Unicode code points.
+        types: Number of distinct words.
+        histogram: Number of texts by words, in bins that begin at 0, 1, 5, 10, 15, 20, 30, 50 and 100.
+        unspaced: Whether spaces do not separate words.
     """
 
     words: int
@@ -42,20 +49,22 @@ class SideFindings:
 
 @dataclass(frozen=True)
 class SplitFindings:
-    """What one split holds. Rows count from 1: of line files they are the line numbers, unless pairs were held out.
+    """Statistics and findings of one split.
+
+    Rows count from 1. For line files they are line numbers, unless pairs were held out.
 
     Attributes:
-        pairs: sentence pairs.
-        source: the side that is read.
-        target: the side that is written.
-        correlation: between the lengths of source and target (log characters), in [-1, 1]; the lengths of translations
-            go together (Gale & Church 1993). None for fewer than 100 pairs, and where all lengths are equal.
-        empty: rows with an empty side.
-        duplicates: rows whose pair stands in an earlier row, too.
-        copies: rows whose target is the source.
-        suspicious: rows with one of the `SUSPICIOUS` characters, by its name.
-        windows_ends: rows in which a side ends with a carriage return.
-        outliers: rows of the most unequal lengths for this corpus, the worst first, with their texts.
+        pairs: Number of sentence pairs.
+        source: Statistics of the sources.
+        target: Statistics of the targets.
+        correlation: Correlation of source and target lengths (log characters), in [-1, 1]. It is high for translations
+            (Gale & Church 1993). None for fewer than 100 pairs, or if all lengths are equal.
+        empty: Rows with an empty side.
+        duplicates: Rows whose pair also occurs in an earlier row.
+        copies: Rows whose target equals the source.
+        suspicious: Rows by name of a `SUSPICIOUS` character.
+        windows_ends: Number of rows in which a side ends with a carriage return.
+        outliers: Rows with the most unequal lengths relative to the corpus, the worst first, with their texts.
     """
 
     pairs: int
@@ -72,10 +81,14 @@ class SplitFindings:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a corpus holds, and what is suspicious.
+    """Findings for a corpus.
 
-    By split, how many pairs, and how many sources, occur in train, too; what the recipe's filters would drop; rows of
-    train drawn at random, to read with one's own eyes; and what should be mended.
+    Attributes:
+        splits: Findings by split.
+        overlap: For each split, the number of pairs and of sources that also occur in the training data.
+        ledger: Number of pairs that the recipe's filters would drop.
+        spots: Random training rows for manual inspection: row number, source, target.
+        advice: Recommended corrections.
     """
 
     splits: dict[str, SplitFindings]
@@ -86,7 +99,16 @@ class Inspection:
 
 
 def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normalization: str = "identity") -> Inspection:
-    """Looks through a corpus as loaded, nothing filtered; the normalization is that of the targets."""
+    """Check a corpus as loaded, before filters.
+
+    Args:
+        corpus: The splits.
+        settings: The recipe's `data` section.
+        normalization: Normalization of the targets, `identity` or `nfkc`.
+
+    Returns:
+        All findings.
+    """
     parts = corpus.parts()
     splits = {name: _findings(part) for name, part in parts.items()}
     whole, sources = (
@@ -103,12 +125,24 @@ def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normaliz
 
 
 def render(found: Inspection, more: Iterable[Sequence[str]] = ()) -> str:
-    """All findings as plain text for a terminal, last what should be mended; `more` stands before that."""
+    """Format all findings as plain text, the advice last.
+
+    Args:
+        found: Findings.
+        more: Further blocks of lines, printed before the advice.
+
+    Returns:
+        The text, with the advice as the last block.
+    """
     return look.findings([*blocks(found), *more], found.advice)
 
 
 def blocks(found: Inspection) -> list[list[str]]:
-    """The findings as lines for a terminal, but for the advice: numbers, bars, pairs to read, and what filters do."""
+    """Format the findings as blocks of lines, without the advice.
+
+    Returns:
+        Blocks for the numbers, histograms, most unequal pairs, random pairs, and filters.
+    """
     bars = [[f"{name}: pairs by {_units(split)}", *_bars(split)] for name, split in found.splits.items()]
     unequal = [[f"{name}: most unequal lengths", *_texts(split.outliers)] for name, split in found.splits.items()]
     spots = [f"train: {len(found.spots)} pairs drawn at random", *_texts(found.spots)]
@@ -122,7 +156,7 @@ def _units(split: SplitFindings) -> str:
 
 
 class _Side:
-    """Tallies one side of a split, text by text."""
+    """Statistics of one side of a split, collected text by text."""
 
     def __init__(self, unspaced: bool) -> None:
         self.unspaced = unspaced
@@ -176,9 +210,12 @@ def _correlation(lengths: Int[np.ndarray, "2 rows"]) -> float | None:
 
 
 def _most_unequal(lengths: Int[np.ndarray, "2 rows"]) -> list[int]:
-    """Rows, from 0 on, whose ratio of lengths is farthest from the corpus' own, the worst first; no empty sides."""
+    """Return the rows, from 0, whose length ratio is farthest from that of the corpus.
+
+    The worst comes first; rows with an empty side are excluded.
+    """
     usual = lengths[1].sum() / max(1, lengths[0].sum())
-    # twenty characters are added so that short pairs, whose ratios mean little, do not fill the list
+    # Add twenty characters, so that short pairs, whose ratios mean little, do not fill the list.
     distances = np.abs(np.log((lengths[1] + 20) / (lengths[0] * usual + 20)))
     distances[(lengths == 0).any(0)] = -1
     worst = np.argsort(-distances, kind="stable")[:_OUTLIERS]
@@ -223,7 +260,16 @@ def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: FilterReport) ->
 
 
 def unreachable(part: "datasets.Dataset", name: str, normalization: str) -> str:
-    """What to say where the normalization changes targets of a split; nothing where it changes none."""
+    """Return advice if the normalization changes targets of a split.
+
+    Args:
+        part: Pairs of the split.
+        name: Name of the split.
+        normalization: Normalization of the targets, `identity` or `nfkc`.
+
+    Returns:
+        The advice; empty if no target is changed.
+    """
     split = look.altered((target for _, target in pairs(part)), normalization)
     remedy = "are kept as they are and so can never be reached: tokenizer.normalization=identity changes nothing"
     return f"tokenizer.normalization={normalization} changes {split} in {name}; references {remedy}" if split else ""
@@ -237,7 +283,7 @@ def _summary(found: Inspection) -> list[str]:
     splits = list(found.splits.values())
     rows: dict[str, list[float | None]] = {"pairs": [split.pairs for split in splits]}
     for side, of in (("source", [split.source for split in splits]), ("target", [split.target for split in splits])):
-        # as the training data have it: a split of a few texts may not tell
+        # Use the finding for the training data, because a small split may be too short to decide.
         unspaced = of[0].unspaced
         if not unspaced:
             rows[f"{side} words"] = [split.words for split in of]

@@ -1,4 +1,4 @@
-"""Parallel corpora: where pairs of sentences come from."""
+"""Parallel corpora: sentence pairs from files, tables, the hub or a generator."""
 
 import difflib
 import itertools
@@ -57,8 +57,8 @@ def _homonyms(split: str, size: int, settings: LearnedPairs) -> list[Homonym]:
     return homonyms(split, size, settings.seed)
 
 
-# Corpora that are made to measure. Of each, the sides that belong together: what makes their sentences, the fields of a
-# sentence that are sides, and those that stand beside them.
+# Generated corpora. Each entry is a group of columns of the same sentences: the function that generates them, the
+# recipe's column names with the fields they are read from, and extra columns.
 _MADE: dict[str, tuple[tuple[Make, dict[str, str], tuple[str, ...]], ...]] = {
     "built-in": (
         (_draw_pairs(phrases), {"en": "source", "de": "target", "cases": "cases"}, ("construction", "distance")),
@@ -71,10 +71,10 @@ _PAIRS = {"source": "string", "target": "string"}
 
 
 class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
-    """Sentence pairs as untouched text, in the columns `source` and `target`; Arrow keeps them on disk.
+    """Source of sentence pairs: unchanged text in the columns `source` and `target`.
 
-    The built-in corpora have more columns, see `phrasebook.Phrase` and `homonyms.Homonym`. Pairs held out of the
-    training data have different sources, none of which is left in the training data.
+    Pairs are memory-mapped Arrow data. The built-in corpora have more columns, see `phrasebook.Phrase` and
+    `homonyms.Homonym`. Held-out pairs have distinct sources, none of which remains in the training data.
     """
 
     item_name: ClassVar[str] = "pairs"
@@ -82,7 +82,20 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
     in_order: ClassVar[bool] = False
 
     def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
-        """As elsewhere; the built-in corpora are made to measure, so that a number holds nothing out of it."""
+        """Read one split, or generate it in the given size (built-in corpora).
+
+        A number of pairs holds nothing out of a built-in corpus.
+
+        Args:
+            name: `train`, `validation` or `test`.
+            train: The training split, if it was read before.
+
+        Returns:
+            The split; None if the recipe names none, or if it is held out of the training data.
+
+        Raises:
+            UserError: `data.train` is a number, but the corpus is not built-in; or the split cannot be read.
+        """
         import datasets
 
         datasets.disable_progress_bars()
@@ -96,7 +109,19 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         return super().part(name, train)
 
     def read(self, name: str, split: str | tuple[str, str], train: "datasets.Dataset | None") -> "datasets.Dataset":
-        """Line-aligned files, a table, or a data set on the hub."""
+        """Read a split from line-aligned files, a table, or a data set on the hub.
+
+        Args:
+            name: `train`, `validation` or `test`.
+            split: File, pair of files, or name of a split, as the recipe gives it.
+            train: Not used.
+
+        Returns:
+            Columns `source` and `target`.
+
+        Raises:
+            UserError: A file, column or split is missing, a file is damaged, or it has no pairs.
+        """
         files = self._files(name, split)
         if len(files) == 2:
             found = _line_files(files[0], files[1])
@@ -109,7 +134,15 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         return found
 
     def place(self, name: str, row: int) -> str:
-        """Where a row of a part, from 0 on and as it is read, stands, for messages: file and line of its target."""
+        """Return the place of a row of a split for messages: file and line of its target.
+
+        Args:
+            name: `train`, `validation` or `test`.
+            row: Row of the split as it is read, from 0.
+
+        Returns:
+            A place such as `train.de:17`, or a row number of the hub data set.
+        """
         split: Split | None = getattr(self.settings, name)
         if split is None or self.settings.corpus in MADE or not (files := self._files(name, split)):  # type: ignore[arg-type]
             return f"{self.settings.corpus} {name} row {row + 1}"
@@ -125,11 +158,21 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         return pairs(part)
 
     def held_out(self, name: str, part: "datasets.Dataset") -> dict[str, str]:
-        """As elsewhere; nothing is held out of a corpus that is made to measure."""
+        """Return the digest of a held-out split by name; empty for built-in corpora."""
         return {} if self.settings.corpus in MADE else super().held_out(name, part)
 
     def usable_mask(self, part: "datasets.Dataset") -> Bool[np.ndarray, " examples"]:
-        """An empty side can be neither translated nor scored; it is left for the filters to count."""
+        """Return a mask of the pairs with text on both sides.
+
+        Pairs with an empty side can be neither translated nor scored; they stay in the training data, where the filters
+        count them.
+
+        Args:
+            part: Pairs.
+
+        Returns:
+            Mask of shape `(examples,)`.
+        """
         return np.array([bool(source.strip() and target.strip()) for source, target in pairs(part)], dtype=bool)
 
     def digest(self, part: "datasets.Dataset") -> str:
@@ -142,7 +185,7 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         return RowFormat(columns, "columns", _PAIRS, lambda cells, number, where: dict(zip(_PAIRS, cells, strict=True)))
 
     def _files(self, name: str, split: str | tuple[str, str]) -> tuple[Path, ...]:
-        """Two line-aligned files or one table; nothing of a data set on the hub."""
+        """Return two line-aligned files or one table; nothing for a data set on the hub."""
         settings = self.settings
         if settings.corpus == "files":
             return self._named_files(name, split)
@@ -154,7 +197,6 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         return self._files_of_root(name, split) if settings.root else ()
 
     def _files_of_root(self, name: str, split: str) -> tuple[Path, ...]:
-        """Files of the usual names in a folder."""
         root, settings = self.folder("files"), self.settings
         stems = ALIASES.get(split, (split,))
         if split == "test" and not self._usual_files(root, split):
@@ -171,14 +213,14 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         )
 
     def _usual_files(self, root: Path, stem: str) -> tuple[Path, ...]:
-        """Two line files, or one table, or nothing."""
+        """Return two line-aligned files, or one table, or nothing."""
         sides = [usual_file(root, stem, (f".{side}",)) for side in (self.settings.source, self.settings.target)]
         files = tuple(path for path in sides if path is not None)
         table = usual_file(root, stem)
         return files if len(files) == 2 else (table,) if table else ()
 
     def _longer_test_names(self, root: Path) -> tuple[str, ...]:
-        """`test_2016_flickr` where the files of that name are the only test set."""
+        """Return the longer name of a single test set, such as `test_2016_flickr`."""
         endings = [e + c for e in (f".{self.settings.source}", *TABLES) for c in COMPRESSIONS]
         names = {p.name.removesuffix(e) for p in root.glob("test*") for e in endings if p.name.endswith(e)}
         complete = sorted(name for name in names if self._usual_files(root, name))
@@ -200,45 +242,93 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
 
 
 def load(settings: PairSettings) -> Corpus["datasets.Dataset"]:
-    """The corpus that a recipe's `data` section describes."""
+    """Load the corpus that a recipe's `data` section describes.
+
+    Args:
+        settings: The recipe's `data` section.
+
+    Returns:
+        The splits, each with the columns `source` and `target`.
+
+    Raises:
+        UserError: A split cannot be read, or too few training pairs remain.
+    """
     return PairSource(settings).load()
 
 
 def load_split(settings: PairSettings, name: str) -> "datasets.Dataset | None":
-    """`train`, `validation` or `test`; None where there is none, or it is held out of the training data."""
+    """Load one split.
+
+    Args:
+        settings: The recipe's `data` section.
+        name: `train`, `validation` or `test`.
+
+    Returns:
+        The split; None if there is none, or if it is held out of the training data.
+    """
     return PairSource(settings).part(name)
 
 
 def pairs(dataset: "datasets.Dataset") -> Iterator[tuple[str, str]]:
-    """Source and target of each row, read some thousand rows at a time."""
+    """Iterate over the source and target of each row, reading blocks of 10,000 rows.
+
+    Args:
+        dataset: Rows with the columns `source` and `target`.
+
+    Yields:
+        Source and target of a row.
+    """
     for first in range(0, len(dataset), 10_000):
         rows = dataset[first : first + 10_000]
         yield from zip(rows["source"], rows["target"], strict=True)
 
 
 def with_prefix(prefix: str, text: str) -> str:
-    """A source after its prefix; one without any text has none."""
+    """Put a prefix before a source, unless the source is empty.
+
+    Args:
+        prefix: Prefix, such as a language tag.
+        text: Source text.
+
+    Returns:
+        The source with the prefix; a source of white space only is unchanged.
+    """
     return prefix + text if text.strip() else text
 
 
 def prefixed(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
-    """The pairs alone, with the prefix before each source that has a text; without a prefix, the data set itself."""
+    """Put a prefix before each source that has text.
+
+    Args:
+        dataset: Pairs.
+        prefix: The prefix; if empty, the data set is returned unchanged.
+
+    Returns:
+        The columns `source` and `target`, cached.
+    """
     return _with_sources(dataset, lambda text: with_prefix(prefix, text), prefix) if prefix else dataset
 
 
 def without_prefix(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
-    """The pairs alone, without the prefix that sources begin with; without a prefix, the data set itself."""
+    """Remove a prefix from the sources that begin with it.
+
+    Args:
+        dataset: Pairs.
+        prefix: The prefix; if empty, the data set is returned unchanged.
+
+    Returns:
+        The columns `source` and `target`, cached.
+    """
     return _with_sources(dataset, lambda text: text.removeprefix(prefix), f"without {prefix}") if prefix else dataset
 
 
 def _with_sources(dataset: "datasets.Dataset", changed: Callable[[str], str], how: str) -> "datasets.Dataset":
     def change(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Some thousand sources."""
         return {"source": [changed(text) for text in rows["source"]]}
 
     import datasets
 
-    # left alone, datasets would name the result by the code above
+    # Without a given name, `datasets` would name the result by a hash of the function above.
     name = named(dataset._fingerprint, how)
     datasets.disable_progress_bars()
     return dataset.select_columns(["source", "target"]).map(change, batched=True, new_fingerprint=name)

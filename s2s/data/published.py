@@ -1,8 +1,8 @@
-"""Tokenizers that come with published weights: another's pieces, under our numbers.
+"""Tokenizers of published models (Marian, BERT), with the ids of s2s.
 
-`SentencePieces` are Marian's, `WordPieces` BERT's. Our numbers begin with `<pad>`, `<s>`, `</s>` and `<unk>`; what
-follows are the other's pieces in their order. Text is cut as the other does it, so that its model reads what it has
-learned to read.
+`SentencePieces` is Marian's tokenizer, `WordPieces` BERT's. Ids begin with `<pad>`, `<s>`, `</s>` and `<unk>`; then
+follow the model's own tokens in their order. Text is tokenized exactly as by the published tokenizer, so that the model
+gets the input it was trained on.
 """
 
 import base64
@@ -19,26 +19,55 @@ _SPACE = "▁"
 
 
 def pack_sentencepiece(pieces: list[str], model: bytes) -> bytes:
-    """What `published` reads: the pieces after the special ones, and sentencepiece's model that cuts text into them."""
+    """Serialize a Marian tokenizer to bytes that `unpack_tokenizer` reads.
+
+    Args:
+        pieces: Tokens after the special tokens.
+        model: Serialized sentencepiece model.
+
+    Returns:
+        The serialized tokenizer.
+    """
     return json.dumps({"pieces": pieces, "model": base64.b64encode(model).decode()}, ensure_ascii=False).encode()
 
 
 def pack_wordpiece(pieces: list[str], lowercase: bool, strip_accents: bool, split_chinese: bool) -> bytes:
-    """What `published` reads: the pieces after the special ones, and how `WordPieces` makes words of a text."""
+    """Serialize a BERT tokenizer to bytes that `unpack_tokenizer` reads.
+
+    Args:
+        pieces: Tokens after the special tokens.
+        lowercase: Whether text is lowercased.
+        strip_accents: Whether accents are removed.
+        split_chinese: Whether each Chinese character is a word.
+
+    Returns:
+        The serialized tokenizer.
+    """
     words = {"lowercase": lowercase, "strip_accents": strip_accents, "split_chinese": split_chinese}
     return json.dumps({"pieces": pieces, "words": words}, ensure_ascii=False).encode()
 
 
 def unpack_tokenizer(packed: bytes) -> "SentencePieces | WordPieces":
-    """The pieces that were packed, of one kind or the other."""
+    """Build a tokenizer from its serialized form.
+
+    Args:
+        packed: Bytes that `pack_sentencepiece` or `pack_wordpiece` made.
+
+    Returns:
+        The tokenizer, of the kind that was packed.
+    """
     found = json.loads(packed)
     return WordPieces(found["pieces"], **found["words"]) if "words" in found else SentencePieces(found)
 
 
 class SentencePieces:
-    """Between text and numbers, as Marian does it: sentencepiece gives pieces, and a table of its own their numbers.
+    """Marian's tokenizer: sentencepiece, and a separate vocabulary for the ids.
 
-    A piece that the table lacks is unknown. A line may begin with a language, such as `>>deu<<`, which is a piece.
+    A sentencepiece token that is missing in the vocabulary is unknown. A line may begin with a language code, such as
+    `>>deu<<`, which is one token.
+
+    Args:
+        found: Unpacked form: the vocabulary and the sentencepiece model.
     """
 
     def __init__(self, found: dict[str, Any]) -> None:
@@ -48,29 +77,43 @@ class SentencePieces:
         self.size = len(self._names)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """The numbers of the pieces of each text."""
+        """Return the token ids of each text.
+
+        Args:
+            texts: Texts.
+
+        Returns:
+            Token ids of each text, without special tokens.
+        """
         return [self.encode_continuation(text) for text in texts]
 
     def encode_continuation(self, text: str) -> list[int]:
-        """The numbers of the pieces of a text."""
+        """Return the token ids of a text."""
         code = text[: text.find("<<") + 2] if text.startswith(">>") and "<<" in text else ""
         pieces = [code] if code else []
         pieces += self._processor.encode(text[len(code) :], out_type=str)
         return [self._numbers.get(piece, _UNK) for piece in pieces]
 
     def decode(self, ids: list[int]) -> str:
-        """The text of pieces."""
+        """Convert token ids to text.
+
+        Args:
+            ids: Token ids.
+
+        Returns:
+            The text, without spaces at the ends.
+        """
         return self._processor.decode_pieces([self._names[i] for i in ids]).replace(_SPACE, " ").strip()
 
     def show(self, piece: int) -> str:
-        """A piece as it is shown."""
+        """Return a token as text for display."""
         return self._names[piece]
 
 
 _GOES_ON = "##"
 _LONGEST_WORD = 100
 _REMEMBERED = 1 << 17
-# as the published code has them, gaps included
+# The ranges of the published code, including its gaps.
 _CHINESE = (
     *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B81F)),
     *((0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
@@ -78,7 +121,7 @@ _CHINESE = (
 
 
 class _ByCharacter(dict[int, str | None]):
-    """A table for `str.translate`, filled as characters come: each is replaced as a rule says, None by nothing."""
+    """A table for `str.translate`, filled on demand by a rule (None: remove)."""
 
     def __init__(self, rule: Callable[[str], str | None]) -> None:
         super().__init__()
@@ -112,17 +155,28 @@ def _unaccented(c: str) -> str | None:
 
 _CLEAN, _CHINESE_APART = _ByCharacter(_cleaned), _ByCharacter(_chinese_apart)
 _PUNCTUATION_APART, _UNACCENTED = _ByCharacter(_punctuation_apart), _ByCharacter(_unaccented)
-# each character for itself: as a whole, a word that ends in a capital sigma would end in another small one
+# Lowercase each character by itself: in a whole word, a final capital sigma would become the final small sigma.
 _LOWER = _ByCharacter(str.lower)
 
 
 class WordPieces:
-    """Between text and numbers, as BERT does it (Devlin et al. 2019): of words, the longest pieces they begin with.
+    """BERT's WordPiece tokenizer (Devlin et al. 2019): longest match within words.
 
-    White space, punctuation and, where `split_chinese`, Chinese characters end words; control characters are left out.
-    A word of more than 100 characters, or of which no pieces can be made, is unknown. The numbers are those that the
-    `tokenizers` library gives, but for some hundred characters that are newer than its tables of Unicode. Text never
-    holds a special piece: `[MASK]` is three words.
+    White space, punctuation and, with `split_chinese`, Chinese characters end words; control characters are removed. A
+    word of more than 100 characters, or without a match, is unknown. Ids equal those of the `tokenizers` library,
+    except for some hundred characters that are newer than its Unicode tables. Text never yields a special token:
+    `[MASK]` is three words.
+
+    Args:
+        pieces: Tokens after the special tokens.
+        lowercase: Whether text is lowercased.
+        strip_accents: Whether accents are removed.
+        split_chinese: Whether each Chinese character is a word.
+
+    Example:
+        >>> tokenizer = WordPieces(["play", "##ing", "!"], lowercase=True, strip_accents=True, split_chinese=True)
+        >>> tokenizer.encode(["Playing!"]), tokenizer.decode([4, 5, 6])
+        ([[4, 5, 6]], 'playing !')
     """
 
     def __init__(self, pieces: list[str], lowercase: bool, strip_accents: bool, split_chinese: bool) -> None:
@@ -133,26 +187,49 @@ class WordPieces:
         self.size = len(self._names)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """The numbers of the pieces of each text."""
+        """Return the token ids of each text.
+
+        Args:
+            texts: Texts.
+
+        Returns:
+            Token ids of each text, without special tokens.
+        """
         return [[piece for word in self._apart(text).split() for piece in self._known(word)] for text in texts]
 
     def encode_continuation(self, text: str) -> list[int]:
-        """The numbers of the pieces of a text whose first word, unless it is punctuation, goes on with another."""
+        """Return the token ids of a text whose first word continues the word before it.
+
+        Punctuation never continues a word.
+
+        Args:
+            text: Text that follows the end of another one.
+
+        Returns:
+            Token ids, without special tokens.
+        """
         apart = self._apart(text)
         first, *others = apart.split() or [""]
         pieces = self._known(first) if apart.startswith(" ") else self._pieces(first, _GOES_ON)
         return [*pieces, *(piece for word in others for piece in self._known(word))]
 
     def ends_word(self, text: str) -> bool:
-        """Whether what follows a text is a word of its own, whatever it is."""
+        """Return True if any text after this one begins a new word."""
         return self._apart(text).endswith(" ")
 
     def decode(self, ids: list[int]) -> str:
-        """The text of pieces, with a space between words, of which punctuation is one."""
+        """Convert token ids to text, with spaces between words and punctuation marks.
+
+        Args:
+            ids: Token ids.
+
+        Returns:
+            The text, without spaces at the ends.
+        """
         return "".join(self.show(i) if self._goes_on(i) else f" {self._names[i]}" for i in ids).strip()
 
     def show(self, piece: int) -> str:
-        """A piece as it is shown."""
+        """Return a token as text for display."""
         name = self._names[piece]
         return name.removeprefix(_GOES_ON) if self._goes_on(piece) else _SPACE + name
 
@@ -160,7 +237,7 @@ class WordPieces:
         return self._names[piece].startswith(_GOES_ON) and self._names[piece] != _GOES_ON
 
     def _apart(self, text: str) -> str:
-        """The text with spaces between words."""
+        """Return the normalized text with spaces between words."""
         text = text.translate(_CLEAN)
         if self._split_chinese:
             text = text.translate(_CHINESE_APART)

@@ -1,30 +1,32 @@
-"""Detection of tab-separated files whose cells are quoted as in a CSV, as pandas and Excel write them."""
+"""Detection of quoted tab-separated files, as written by pandas and Excel."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 _CELL = re.compile(r'"((?:[^"]|"")*)"|([^"\t]*)')
-# fewer wrapped cells prove nothing unless one has doubled quotes
+# Fewer wrapped cells prove nothing, unless one has doubled quotes.
 _FEWEST = 5
-# most characters of a row, as elsewhere: an open quote may not gather a whole file
+# Largest number of characters of a row: an unclosed quote must not collect a whole file.
 _LONGEST = 1 << 24
 
 
 def is_quoted(lines: Iterable[str]) -> bool:
-    r"""Whether a whole tab-separated file is quoted after RFC 4180.
+    r"""Return True if a tab-separated file is quoted as in RFC 4180.
 
-    Each cell with a quote must be wrapped in quotes, with the quotes inside doubled; texts that merely contain quotes
-    do not pass. Besides, something must show that the quotes are no part of the texts:
+    Each cell with a quote must be wrapped in quotes, with inner quotes doubled; so texts that merely contain quotes do
+    not pass. In addition, one of these must show that the quotes are not part of the texts:
 
     - a wrapped cell has doubled quotes inside, or
-    - five cells or more are wrapped, among them all of a column, but for a first line without quotes, or
-    - five cells or more are wrapped, all of them have a comma, and no other cell has one (Excel).
+    - at least five cells are wrapped, among them all cells of a column (a first line without quotes aside), or
+    - at least five cells are wrapped, all of them contain a comma, and no other cell does (Excel).
+
+    The first line that breaks the rules ends the search.
 
     Args:
         lines: Lines of the file, without line feeds.
 
     Returns:
-        True if the cells have to be unquoted. The first line that breaks the rules ends the search.
+        True if the cells must be unquoted.
 
     Example:
         >>> is_quoted(['text\tlabel', '"She said ""no"", twice."\tneg'])
@@ -52,7 +54,10 @@ def is_quoted(lines: Iterable[str]) -> bool:
 
 
 def _rows(lines: Iterable[str]) -> Iterator[str]:
-    """Rows of a file, empty ones left out; a wrapped cell may hold line ends, so a row has an even number of quotes."""
+    """Yield the non-empty rows.
+
+    A wrapped cell may contain line ends, so lines are joined until the number of quotes is even.
+    """
     gathered: list[str] = []
     is_open, size = False, 0
     for line in lines:
@@ -69,7 +74,10 @@ def _rows(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _cells(row: str) -> Sequence[tuple[str, bool]] | None:
-    """Content of each cell, its quotes still doubled, and whether it is wrapped; None if a quote breaks the rules."""
+    """Return the content of each cell (quotes doubled), and True if it is wrapped.
+
+    None if a quote breaks the rules.
+    """
     cells, at = [], 0
     while True:
         found = _CELL.match(row, at)

@@ -1,7 +1,7 @@
-"""Writing systems: which script texts are in, and whether spaces separate its words.
+"""Writing systems: script detection and word splitting without spaces.
 
-Chinese, Japanese, Thai, Lao, Khmer, Burmese and Tibetan are written without spaces between words. A "word" between
-spaces is a clause or a whole sentence there, so their texts are measured in characters.
+Chinese, Japanese, Thai, Lao, Khmer, Burmese and Tibetan are written without spaces between words. There, the text
+between two spaces is a clause or a sentence, so these texts are measured in characters.
 """
 
 import itertools
@@ -25,33 +25,37 @@ _LETTERS = {name: re.compile(f"[{characters}]") for name, characters in _RANGES.
 _UNSPACED = re.compile(f"[{''.join(_RANGES.values())}]")
 _OTHER_LETTERS = re.compile(f"[^\\W\\d_{''.join(_RANGES.values())}]")
 
-# Japanese text has more kana than this; Chinese text has almost none
+# Japanese text has a larger share of kana; Chinese text has almost none.
 _KANA = 0.1
-# average characters between spaces up to which text was split into words by a segmenter
+# Average number of characters between spaces up to which a text counts as segmented into words.
 _SEGMENTED, _SEGMENTED_CHINESE = 7, 3
-# letters of a typical word, rounded up, so that single words are not taken for sentences
+# Letters of a typical word, rounded up, so that single words are not mistaken for sentences.
 _WORD: dict[Script, int] = {"Chinese": 2, "Japanese": 4}
 _WORD_ELSEWHERE = 6
-# texts that decide for a corpus
+# Number of texts that decide for a corpus.
 _SAMPLE = 10_000
 
 
 def unspaced_script(texts: str | Iterable[str]) -> Script | None:
-    """Detect the script of texts, if it is one that puts no spaces between words.
+    """Detect a script without spaces between words.
 
     Args:
         texts: One text, or several, of which the first 10,000 are read.
 
     Returns:
-        The script that more than half of all letters belong to; None if that is any other, or there are no letters.
+        The script of more than half of all letters; None if it is any other script, or there are no letters.
+
+    Example:
+        >>> unspaced_script("今日は良い天気です"), unspaced_script("a nice day")
+        ('Japanese', None)
     """
     return _examine(texts)[0]
 
 
 def is_unspaced(texts: str | Iterable[str]) -> bool:
-    """Whether spaces do not separate the words of texts.
+    """Return True if spaces do not separate the words of texts.
 
-    Texts of such a script that a segmenter has split into words count as spaced: their words are what spaces separate.
+    Texts of a script without spaces that were segmented into words count as spaced.
 
     Args:
         texts: One text, or several, of which the first 10,000 are read.
@@ -64,14 +68,18 @@ def is_unspaced(texts: str | Iterable[str]) -> bool:
 
 
 def split_words(text: str, unspaced: bool | None = None) -> list[str]:
-    """Split a text into words or, where spaces do not separate words, into characters.
+    """Split a text into words, or into characters if spaces do not separate words.
 
     Args:
         text: The text.
-        unspaced: What `is_unspaced` says of the corpus; None decides by this text alone.
+        unspaced: Result of `is_unspaced` for the corpus; None decides by this text alone.
 
     Returns:
-        The words between white space, or all characters that are not white space.
+        The words between white space, or all characters other than white space.
+
+    Example:
+        >>> split_words("a nice day"), split_words("你好")
+        (['a', 'nice', 'day'], ['你', '好'])
     """
     if unspaced is None:
         unspaced = is_unspaced(text)
@@ -79,28 +87,50 @@ def split_words(text: str, unspaced: bool | None = None) -> list[str]:
 
 
 def unit_name(unspaced: bool) -> str:
-    """The plural noun for what `split_words` returns."""
+    """Return the plural noun for the items that `split_words` returns.
+
+    Args:
+        unspaced: Result of `is_unspaced` for the texts.
+
+    Returns:
+        `characters` or `words`.
+    """
     return "characters" if unspaced else "words"
 
 
 def sentence_separator(texts: Iterable[str]) -> str:
-    """What stands between two sentences of such texts: nothing in Chinese and Japanese, else a space."""
+    """Return the separator of sentences: empty for Chinese and Japanese, else a space.
+
+    Args:
+        texts: Texts of the corpus, of which the first 10,000 are read.
+
+    Returns:
+        An empty string or a space.
+    """
     script, segmented = _examine(texts)
     return "" if script in ("Chinese", "Japanese") and not segmented else " "
 
 
 def estimate_words(characters: int, script: Script) -> int:
-    """A low estimate of how many words so many characters of a script without spaces are."""
+    """Return a low estimate of the number of words in a text without spaces.
+
+    Args:
+        characters: Number of characters.
+        script: Script of the text.
+
+    Returns:
+        Number of words, rounded down.
+    """
     return characters // _WORD.get(script, _WORD_ELSEWHERE)
 
 
 def _examine(texts: str | Iterable[str]) -> tuple[Script | None, bool]:
-    """The script, and whether the words of its texts are separated by spaces after all."""
+    """Return the script without spaces, and True if the texts are segmented."""
     found: Counter[str] = Counter()
     others = written = chunks = 0
     for text in [texts] if isinstance(texts, str) else itertools.islice(texts, _SAMPLE):
         others += len(_OTHER_LETTERS.findall(text))
-        # most text of other scripts ends here
+        # Most texts of other scripts are skipped here.
         if text.isascii() or not _UNSPACED.search(text):
             continue
         for name, characters in _LETTERS.items():

@@ -1,7 +1,8 @@
-"""The best answers of those who do not do what an exercise asks: a model that scores no more has shown nothing.
+"""Shortcut baselines: the best accuracy without doing what an exercise requires.
 
-`Exercise.baseline` is the best answer of one who has read nothing. Much more can be had by reading without doing the
-task: values without their keys, symbols without their order. Each is computed exactly, for one distance.
+A model must exceed these to show that it solves the task. `Exercise.baseline` is the best accuracy without reading the
+source. Partial reading yields more: values without their keys, symbols without their order. Each baseline is computed
+exactly, for one distance.
 """
 
 import itertools
@@ -17,11 +18,12 @@ from s2s.data.exercises import Associative, Copy, Recall
 
 @dataclass(frozen=True)
 class Cheat:
-    """A way of answering without doing what is asked.
+    """A shortcut baseline.
 
     Attributes:
-        how: what is known and what is not, in a few words.
-        accuracy: share of right answers at a distance, from 0 to 1; 1 where the distance asks for nothing more.
+        how: Short description of what the shortcut uses and what it lacks.
+        accuracy: Function from the distance to the share of correct answers, in [0, 1]; 1 if the shortcut suffices at
+            that distance.
     """
 
     how: str
@@ -33,13 +35,20 @@ def _recall(distance: int) -> float:
 
 
 def _copy(distance: int) -> float:
-    """All orders of known symbols are equally likely, so each set of symbols is right as often as one order of it."""
+    """Return the accuracy of answering with the correct symbols in a random order.
+
+    All orders of the symbols are equally likely, so each multiset of symbols contributes
+    the probability of a single order.
+    """
     return math.comb(Copy.symbols + Copy.length - 1, Copy.length) / Copy.symbols**Copy.length
 
 
 @cache
 def _associative(distance: int) -> float:
-    """Over all values that could be stored, the likeliest pair of them at two different places."""
+    """Return the accuracy of answering the most frequent pair of stored values.
+
+    Averaged over all values that can be stored; the pair is at two different positions.
+    """
     total = 0
     for values in itertools.product(range(Associative.values), repeat=Associative.pairs):
         asked = Counter(itertools.permutations(values, Associative.queries))
@@ -50,7 +59,10 @@ def _associative(distance: int) -> float:
 
 @cache
 def _agreement(distance: int) -> float:
-    """Counted over a thousand sentences: the verb of a single clause has the subject's own number."""
+    """Return the better of two accuracies, counted over 1,000 sentences.
+
+    The verb of a single relative clause has the number of the subject.
+    """
     return max(verbs_alike(distance), baseline(distance))
 
 
@@ -60,4 +72,4 @@ CHEATS: dict[str, Cheat] = {
     "associative": Cheat("knows which values are stored, but not with which keys", _associative),
     "agreement": Cheat("makes the verb agree with the one before it", _agreement),
 }
-"""By the exercise's name."""
+"""Shortcut baselines by name of the exercise."""

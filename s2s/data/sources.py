@@ -1,7 +1,8 @@
-"""Where examples come from, the same for pairs, texts and images: files, a folder of usual names, or the hub.
+"""Data sources for pairs, texts and images: files, folders, Hugging Face hub.
 
-A part of a corpus is named, or held out of the training data: then it has different examples, and none that equals one
-of them is left to learn from.
+Each task has a subclass of `Source`; `Source.load` returns a `Corpus` with the splits train, validation and test.
+Validation and test splits are named by the recipe or held out of the training data. Held-out splits have distinct
+examples, and no duplicate of a held-out example stays in the training data.
 """
 
 import difflib
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     import datasets
 
 ALIASES = {"validation": ("validation", "valid", "val", "dev")}
-"""The names under which a split may lie in a folder."""
+"""File names under which a split may be found in a folder."""
 MOST_CLASSES = 1000
-"""More than so many different labels are none: the column is another one's."""
+"""Most distinct labels; more suggest that the label column is wrong."""
 SHOWN_NAMES = 20
 
 
@@ -36,14 +37,14 @@ R = TypeVar("R", bound="Split")
 
 
 class Split(Protocol):
-    """Examples that can be counted and chosen."""
+    """Protocol of a set of examples that can be counted and indexed."""
 
     def __len__(self) -> int:
-        """The number of examples."""
+        """Return the number of examples."""
         ...
 
     def select(self: R, indices: np.ndarray, /) -> R:
-        """The chosen examples, in that order."""
+        """Return the chosen examples, in that order."""
         ...
 
 
@@ -53,25 +54,34 @@ Settings = TypeVar("Settings", bound=SourceSettings)
 
 @dataclass(frozen=True)
 class Corpus(Generic[Part]):
-    """The parts that a recipe names: what is learned from, what decides between checkpoints, and what is tested on."""
+    """Splits of a corpus.
+
+    Attributes:
+        train: Training examples.
+        validation: Examples for validation, which selects the checkpoint.
+        test: Test examples; None if the recipe names none.
+    """
 
     train: Part
     validation: Part
     test: Part | None
 
     def parts(self) -> dict[str, Part]:
-        """Those that there are, by name."""
+        """Return the existing splits by name."""
         return {f.name: part for f in fields(self) if (part := getattr(self, f.name)) is not None}
 
 
 class Source(ABC, Generic[Settings, Part]):
-    """Where one task's examples come from, by the recipe's `data` section.
+    """Source of the examples of one task, described by the recipe's `data` section.
+
+    Args:
+        settings: The recipe's `data` section.
 
     Attributes:
-        noun: what examples are called, in the plural.
-        inputs: What their inputs are called, in the plural; `noun` where empty.
-        section: of the recipe, in which a part is named.
-        in_order: whether held-out examples stand in the order of the training data; as they are drawn otherwise.
+        item_name: Plural noun for the examples.
+        inputs: Plural noun for their inputs; empty if it is `item_name`.
+        section: Recipe section that names the splits.
+        in_order: Whether held-out examples keep the order of the training data; otherwise they are in random order.
     """
 
     item_name: ClassVar[str] = "examples"
@@ -84,56 +94,125 @@ class Source(ABC, Generic[Settings, Part]):
 
     @abstractmethod
     def read(self, name: str, split: str | tuple[str, str], train: Part | None) -> Part:
-        """A part that the recipe names, `train`, `validation` or `test`, as the recipe says of it.
+        """Read one split.
 
-        The training part is there if it was read before; None where this part alone is wanted.
+        Args:
+            name: `train`, `validation` or `test`.
+            split: File, pair of files, or name of a split, as the recipe gives it.
+            train: The training split if it was read before; None if only this split is wanted.
+
+        Returns:
+            The examples of the split.
 
         Raises:
-            UserError: a file, column or split is missing, a file is damaged, or nothing is in it.
+            UserError: A file, column or split is missing, a file is damaged, or it has no examples.
         """
 
     @abstractmethod
     def keys(self, part: Part) -> Iterable[Hashable]:
-        """What is equal where examples are."""
+        """Return a key for each example, for deduplication: equal keys mean duplicates.
+
+        Args:
+            part: Examples of a split.
+
+        Returns:
+            Hashable keys, in the order of the examples.
+        """
 
     def keys_with_targets(self, part: Part) -> Iterable[Hashable] | None:
-        """Keys that are equal where input and target are; None where they are not compared."""
+        """Return keys of input and target together; None if targets are not compared.
+
+        Args:
+            part: Examples of a split.
+
+        Returns:
+            Hashable keys, in the order of the examples, or None.
+        """
         return None
 
     @abstractmethod
     def digest(self, part: Part) -> str:
-        """What identifies the examples of a part, in their order and wherever they lie."""
+        """Return a digest of a split's examples and their order, independent of paths.
+
+        Args:
+            part: Examples of a split.
+
+        Returns:
+            Digest in hexadecimal digits.
+        """
 
     def digest_of_all(self, part: Part) -> str:
-        """What identifies the examples of a part and what is to be said of them."""
+        """Return a digest of the examples of a split and of their metadata.
+
+        Args:
+            part: Examples of a split.
+
+        Returns:
+            The same as `digest`, unless a subclass has metadata.
+        """
         return self.digest(part)
 
     def held_out(self, name: str, part: Part) -> dict[str, str]:
-        """What identifies the examples of a part, by a name, where they are held out of training data; else nothing."""
+        """Return the digest of a held-out split by name; empty if it is not held out.
+
+        Args:
+            name: `validation` or `test`.
+            part: Examples of the split.
+
+        Returns:
+            `{"held_out_NAME": digest}`, or an empty dict.
+        """
         return {f"held_out_{name}": self.digest(part)} if isinstance(getattr(self.settings, name), int) else {}
 
     def usable_mask(self, part: Part) -> Bool[np.ndarray, " examples"]:
-        """Which examples may be held out."""
+        """Return a mask of the examples that may be held out, shape `(examples,)`.
+
+        Args:
+            part: Training examples.
+
+        Returns:
+            True for each example that may be held out; by default for all.
+        """
         return np.ones(len(part), dtype=bool)
 
     def classes(self, part: Part) -> Int[np.ndarray, " examples"]:
-        """Class of each example: held-out parts are stratified by it. One class by default."""
+        """Return the class of each example, by which held-out splits are stratified.
+
+        By default all examples have one class.
+
+        Args:
+            part: Training examples.
+
+        Returns:
+            Class numbers, shape `(examples,)`.
+        """
         return np.zeros(len(part), dtype=np.int64)
 
     def part(self, name: str, train: Part | None = None) -> Part | None:
-        """One part, `train`, `validation` or `test`; None where there is none, or it is held out of `train`."""
+        """Read one split.
+
+        Args:
+            name: `train`, `validation` or `test`.
+            train: The training split, if it was read before.
+
+        Returns:
+            The split; None if the recipe names none, or if it is held out of the training data.
+        """
         import datasets
 
-        # the progress of Arrow's conversions would disturb the run's own
+        # Progress bars of Arrow's conversions would disturb those of the run.
         datasets.disable_progress_bars()
         split = getattr(self.settings, name)
         return None if split is None or isinstance(split, int) else self.read(name, split, train)
 
     def load(self) -> Corpus[Part]:
-        """All parts.
+        """Read all splits; those given as a number are held out of the training data.
+
+        Returns:
+            The corpus.
 
         Raises:
-            UserError: see `read`; or too little is left to learn from.
+            UserError: A split cannot be read (see `read`), or too few training examples remain.
         """
         train = self.part("train")
         parts = {name: self.part(name, train) for name in ("validation", "test")}
@@ -153,9 +232,13 @@ class Source(ABC, Generic[Settings, Part]):
     def _held_out(
         self, train: Part, sizes: Mapping[str, int]
     ) -> tuple[Int[np.ndarray, " rest"], dict[str, Int[np.ndarray, " held"]]]:
-        """Different examples for parts of these sizes, and the rows that stay: none that is the same as one of them."""
+        """Draw held-out splits of these sizes.
+
+        Returns:
+            The rows that stay in the training data, none a duplicate of a held-out example, and the rows of each split.
+        """
         usable, wanted = self.usable_mask(train), sum(sizes.values())
-        # 64 bits each: two different ones of ten million share a hash with a probability of 3 in a million
+        # With 64-bit hashes, the probability of a collision among ten million examples is 3 in a million.
         hashes = np.fromiter(map(hash, self.keys(train)), np.int64, len(usable))
         order = np.random.default_rng(self.settings.seed).permutation(len(usable))
         order = order[usable[order]]
@@ -173,7 +256,17 @@ class Source(ABC, Generic[Settings, Part]):
         return rest, {name: np.sort(rows) if self.in_order else rows for name, rows in zip(sizes, held, strict=True)}
 
     def folder(self, of_what: str) -> Path:
-        """The folder `data.root`, if there is one."""
+        """Return the folder `data.root`.
+
+        Args:
+            of_what: Plural noun for what the folder holds, for the message.
+
+        Returns:
+            The path of the folder.
+
+        Raises:
+            UserError: There is no such folder.
+        """
         root = Path(self.settings.root or "")
         if not root.is_dir():
             what = "there is no such folder"
@@ -182,7 +275,14 @@ class Source(ABC, Generic[Settings, Part]):
 
 
 def digest_of(*columns: Iterable[str]) -> str:
-    """What identifies columns of text, one after the other, wherever they lie."""
+    """Compute a digest of columns of text, one after the other, independent of paths.
+
+    Args:
+        columns: Columns of text.
+
+    Returns:
+        Digest in hexadecimal digits.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for column in columns:
         for text in column:
@@ -191,7 +291,14 @@ def digest_of(*columns: Iterable[str]) -> str:
 
 
 def digest_of_arrays(arrays: Iterable[np.ndarray]) -> str:
-    """What identifies arrays, joined end to end."""
+    """Compute a digest of arrays joined end to end.
+
+    Args:
+        arrays: Arrays, whose bytes are joined; their boundaries do not matter.
+
+    Returns:
+        Digest in hexadecimal digits.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         digest.update(np.ascontiguousarray(array).data)
@@ -199,10 +306,19 @@ def digest_of_arrays(arrays: Iterable[np.ndarray]) -> str:
 
 
 def validate_label(label: str, where: str) -> str:
-    """A label as it is; two that look alike would be two classes.
+    """Return a label unchanged if it is well-formed.
+
+    Invisible characters are refused, because two labels that look alike would be two classes.
+
+    Args:
+        label: The label.
+        where: Place of the label, for messages.
+
+    Returns:
+        The label.
 
     Raises:
-        UserError: it is empty or too long, has a space around it, or a character that cannot be seen.
+        UserError: The label is empty or too long, is surrounded by spaces, or has an unprintable character.
     """
     if not label:
         raise UserError("has no label", where=where, remedy="label the row, or remove it")
@@ -223,19 +339,27 @@ def validate_label(label: str, where: str) -> str:
 
 
 def count_classes(labels: Int[np.ndarray, " examples"], classes: Sequence[str]) -> dict[str, int]:
-    """How many examples each class has."""
+    """Count the examples of each class.
+
+    Args:
+        labels: Class number of each example.
+        classes: Class names.
+
+    Returns:
+        Number of examples by class name.
+    """
     return dict(zip(classes, np.bincount(labels, minlength=len(classes)).tolist(), strict=True))
 
 
 @dataclass(frozen=True)
 class RowFormat:
-    """How the rows of a table, or of a data set on the hub, become ours.
+    """Conversion of the rows of a table or hub data set to the columns of a task.
 
     Attributes:
-        columns: that are read.
-        word: names the result among others made of the same file.
-        kinds: the columns of ours, with the name of the type of what is in them.
-        row: of the cells, the row's number and its place in words: a row of ours.
+        columns: Columns to read.
+        word: Name of the conversion, to distinguish results made from the same file.
+        kinds: Resulting columns and their `datasets` types.
+        row: Function of (cells, row number, place for messages) that returns the resulting row.
     """
 
     columns: text_files.Columns
@@ -245,21 +369,27 @@ class RowFormat:
 
     @property
     def name(self) -> str:
-        """Another one is another result."""
+        """Cache key of the conversion."""
         quoting = self.columns.quoting
         return f"{self.word} {self.columns.names}" + (f" quoting {quoting}" if quoting else "")
 
 
 def from_table(path: Path, reading: RowFormat) -> "datasets.Dataset":
-    """The rows of a table.
+    """Read the rows of a table, cached.
+
+    Args:
+        path: Table file.
+        reading: Conversion of the rows.
+
+    Returns:
+        The converted rows.
 
     Raises:
-        UserError: it is missing or damaged, or lacks a column.
+        UserError: The file is missing or damaged, or lacks a column.
     """
     text_files.check_there(path)
 
     def rows() -> Iterator[dict[str, Any]]:
-        """As they are asked for."""
         for number, cells in text_files.table_cells(path, reading.columns):
             yield reading.row(cells, number, text_files.place(path, number))
 
@@ -269,15 +399,22 @@ def from_table(path: Path, reading: RowFormat) -> "datasets.Dataset":
 def from_hub(
     settings: SourceSettings, split: str, reading: RowFormat
 ) -> tuple["datasets.Dataset", "datasets.Features"]:
-    """The rows of a data set on the hub as ours, and the columns that it has itself.
+    """Read the rows of a split of a data set on the Hugging Face hub.
+
+    Args:
+        settings: The recipe's `data` section.
+        split: Name of the split.
+        reading: Conversion of the rows.
+
+    Returns:
+        The converted rows, cached, and the columns of the data set itself.
 
     Raises:
-        UserError: it is not there, the hub cannot be reached, or a column is missing.
+        UserError: The data set is not found, the hub cannot be reached, or a column is missing.
     """
     dataset = hub_split(settings, split)
 
     def take(rows: Mapping[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
-        """Some rows, by column."""
         made = []
         for number, *values in zip(numbers, *rows.values(), strict=True):
             where = f"{settings.corpus} {split} row {number + 1}"
@@ -289,10 +426,18 @@ def from_hub(
 
 
 def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) -> "datasets.Dataset":
-    """A split of a data set on the Hugging Face hub, or of a data set's own files in a folder.
+    """Load a split of a data set on the Hugging Face hub.
+
+    Args:
+        settings: The recipe's `data` section.
+        split: Name of the split.
+        folder: Folder with the files of a data set, read instead of the hub.
+
+    Returns:
+        The rows of the split, unconverted.
 
     Raises:
-        UserError: it is not there, or the hub cannot be reached.
+        UserError: The data set or split is not found, or the hub cannot be reached.
     """
     import datasets
     from datasets import config
@@ -302,7 +447,6 @@ def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) 
     name = name_of_folder(corpus, settings.config or "")
 
     def make(place: Path | None) -> datasets.Dataset:
-        """The split, in a folder, or where data sets of the hub are."""
         return datasets.load_dataset(  # type: ignore[return-value]
             corpus, settings.config, split=split, revision=settings.revision, cache_dir=place and str(place)
         )
@@ -324,30 +468,65 @@ def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) 
 
 
 def usual_file(folder: Path, stem: str, kinds: Sequence[str] = text_files.TABLES) -> Path | None:
-    """A file of that name in a folder, with one of these endings, compressed or not; None where there is none."""
+    """Find a file by name in a folder, with one of several endings, compressed or not.
+
+    Args:
+        folder: Folder to search.
+        stem: File name without ending.
+        kinds: Endings, in order of preference.
+
+    Returns:
+        The first file found, or None.
+    """
     names = (stem + kind + packed for kind in kinds for packed in text_files.COMPRESSIONS)
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def missing_split_error(root: Path, what: str, remedy: str) -> UserError:
-    """What to say where a folder lacks a split's files."""
+    """Build the error for a folder that lacks the files of a split.
+
+    Args:
+        root: The folder; its file names are listed in the message.
+        what: Message.
+        remedy: Remedy.
+
+    Returns:
+        The error, to be raised by the caller.
+    """
     names = sorted(path.name for path in root.iterdir())
     there = f"{', '.join(names[:SHOWN_NAMES]) or 'nothing'}{' …' if names[SHOWN_NAMES:] else ''}"
     return UserError(f"{what}; there: {there}", where=f"data.root: {root}", remedy=remedy)
 
 
 def not_a_table_error(name: str, split: str, remedy: str) -> UserError:
-    """What to say of a file that is no table."""
+    """Build the error for a file that is not a table.
+
+    Args:
+        name: `train`, `validation` or `test`.
+        split: The recipe's value for it.
+        remedy: Remedy.
+
+    Returns:
+        The error, to be raised by the caller.
+    """
     return UserError(
         f"is no table ({', '.join(text_files.TABLES)}; plain, .gz or .xz)", f"data.{name}: {split}", remedy
     )
 
 
 def split_table(source: Source, name: str, split: str) -> Path | None:
-    """The table of a split of texts, as the recipe says of it; None where it comes from the hub.
+    """Return the table of a split of texts.
+
+    Args:
+        source: Data source.
+        name: `train`, `validation` or `test`.
+        split: The recipe's value for it: a file, or the name of a split.
+
+    Returns:
+        Path of the table; None if the split comes from the hub.
 
     Raises:
-        UserError: there is no such table.
+        UserError: There is no such table.
     """
     if source.settings.corpus != "files" and source.settings.root is None:
         return None
@@ -370,11 +549,24 @@ def _usual_table(root: Path, name: str, split: str) -> Path:
 
 
 def text_columns(settings: TextSettings, local: str | tuple[str, ...] | None = None) -> tuple[str, ...]:
-    """The columns that a text is joined from; those of a table may be others."""
+    """Return the columns that make up a text.
+
+    Args:
+        settings: The recipe's `data` section.
+        local: Columns to use instead, such as those of a table.
+
+    Returns:
+        Names of the columns, in the order in which they are joined.
+    """
     columns = local or settings.text
     return (columns,) if isinstance(columns, str) else columns
 
 
 def join_texts(texts: Sequence[str]) -> str:
-    """The text of several columns: a space between them, empty ones left out."""
+    """Join the texts of several columns with spaces, without empty ones.
+
+    Example:
+        >>> join_texts(["A title", "", "and a body"])
+        'A title and a body'
+    """
     return " ".join(text for text in texts if text)

@@ -1,4 +1,4 @@
-"""Stratified hold-out: validation and test parts in which each class occurs about as often as in the whole."""
+"""Stratified hold-out: validation and test splits with the overall class shares."""
 
 from collections.abc import Sequence
 
@@ -7,18 +7,18 @@ from jaxtyping import Int
 
 
 def stratified(classes: Int[np.ndarray, " candidates"], sizes: Sequence[int]) -> tuple[Int[np.ndarray, " held"], ...]:
-    """Draw disjoint parts of these sizes in which each class has about its share of the candidates.
+    """Draw disjoint stratified splits of given sizes.
 
-    A class with more candidates than there are parts has at least one in each part and one in the rest, as far as the
-    sizes allow (larger classes first). A smaller class is left out of the first parts; its last candidate stays in the
-    rest while there are others.
+    Each class has about its share of the candidates in each split. A class with more candidates than there are splits
+    has at least one in each split and one in the rest, as far as the sizes allow (larger classes first). A smaller
+    class is missing from the first splits; its last candidate stays in the rest as long as there are others.
 
     Args:
-        classes: Class of each candidate; the candidates are in random order.
-        sizes: Number of candidates of each part.
+        classes: Class of each candidate, shape `(candidates,)`; the candidates are in random order.
+        sizes: Number of candidates of each split.
 
     Returns:
-        Positions in `classes`, in ascending order, for each part.
+        Positions in `classes`, in ascending order, for each split.
 
     Example:
         >>> import numpy as np
@@ -28,7 +28,7 @@ def stratified(classes: Int[np.ndarray, " candidates"], sizes: Sequence[int]) ->
     """
     left, parts = np.arange(len(classes)), []
     for number, size in enumerate(sizes):
-        # one candidate of each class for each later part, and one for the rest
+        # Reserve one candidate of each class for each later split, and one for the rest.
         chosen = np.sort(left[np.argsort(_priorities(classes[left], len(sizes) - number), kind="stable")[:size]])
         parts.append(chosen)
         left = np.setdiff1d(left, chosen)
@@ -36,7 +36,7 @@ def stratified(classes: Int[np.ndarray, " candidates"], sizes: Sequence[int]) ->
 
 
 def _priorities(classes: Int[np.ndarray, " left"], reserved: int) -> np.ndarray:
-    """Sort keys: the first candidate of each class, then all in proportion, at last those that are reserved."""
+    """Return sort keys: one of each class, then in proportion, reserved ones last."""
     order = np.argsort(classes, kind="stable")
     _, starts, counts = np.unique(classes[order], return_index=True, return_counts=True)
     size = np.empty(len(classes), dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Lines and tables from files, plain or compressed, with the line number of every mistake.
+"""Lines and tables from plain or compressed files, with line numbers in errors.
 
-Lines end at the newline (U+000A) only: carriage return, U+0085 and U+2028 are data, as they are for every tool that
-counts lines. A byte order mark at a file's beginning is the signature that some programs write, and no data.
+Lines end at the newline (U+000A) only. Carriage return, U+0085 and U+2028 are data, as for every tool that counts
+lines. A byte order mark at the beginning of a file is removed.
 """
 
 import codecs
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
 
 LONGEST_LINE = 1 << 24
-"""Most bytes of a line, a table's row or a cell: a small archive may hold zeros that would fill the memory."""
+"""Largest size of a line, a table row or a cell, in bytes: a small archive of zeros could otherwise fill the memory."""
 TABLES = (".tsv", ".csv", ".jsonl", ".parquet", ".txt")
 Row = dict[str, str]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What is read of a table.
+    """Columns to read from a table.
 
     Attributes:
-        names: of the columns; of a tsv or csv without a header, their positions from 0.
-        keys: where a user names them, for messages.
-        numbers: those of them whose cells may also be whole numbers.
+        names: Column names; for a tsv or csv without a header, positions from 0.
+        keys: Recipe keys that name the columns, for messages.
+        numbers: Names of the columns whose cells may also be whole numbers.
         quoting: Quoting of the cells of a tsv, see `raw_rows`.
     """
 
@@ -48,21 +48,35 @@ class Columns:
 
 
 _PARQUET_MAGIC = b"PAR1"
-# rows that are in memory at once; each may have a cell of LONGEST_LINE bytes
+# Rows in memory at once; each may have a cell of LONGEST_LINE bytes.
 _PARQUET_ROWS = 64
 
 
 def table_kind(path: Path) -> str | None:
-    """`.tsv`, `.csv`, `.jsonl`, `.parquet` or `.txt` for a table, compressed or not; None for anything else."""
+    """Return the table format of a file by its name, compressed or not.
+
+    Returns:
+        `.tsv`, `.csv`, `.jsonl`, `.parquet` or `.txt`; None for any other file.
+
+    Example:
+        >>> table_kind(Path("train.tsv.gz")), table_kind(Path("train.en"))
+        ('.tsv', None)
+    """
     suffix = path.with_suffix("").suffix if path.suffix in COMPRESSIONS else path.suffix
     return suffix if suffix in TABLES else None
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a file, without their ends and without a byte order mark.
+    """Iterate over the lines of a file, without line ends and byte order mark.
+
+    Args:
+        path: File to read.
+
+    Yields:
+        The text of each line.
 
     Raises:
-        UserError: the file cannot be read or is damaged, or a line is not UTF-8 or longer than `LONGEST_LINE`.
+        UserError: The file cannot be read or is damaged, or a line is not UTF-8 or longer than `LONGEST_LINE`.
     """
     with open_text(path) as file:
         read = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
@@ -77,17 +91,23 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def too_long_line(what: str, where: str) -> UserError:
-    """The error for a line, row or cell with more bytes than `LONGEST_LINE`."""
+    """Build the error for a line, row or cell with more bytes than `LONGEST_LINE`."""
     return UserError(
         f"{what} has more than {LONGEST_LINE >> 20} MiB", where=where, remedy="split it, or name a file of text"
     )
 
 
 def text(path: Path) -> str:
-    """The lines of a file as one text; see `lines`.
+    """Read the lines of a file as one text; see `lines`.
+
+    Args:
+        path: File to read.
+
+    Returns:
+        The text, with newlines.
 
     Raises:
-        UserError: as `lines`, but for the length of a line; or the file has more than `LARGEST_WHOLE` bytes.
+        UserError: As for `lines`, except for long lines; or the file has more than `LARGEST_WHOLE` bytes.
     """
     raw = read_whole(path)
     check_encoding(raw, path)
@@ -100,19 +120,32 @@ def text(path: Path) -> str:
 
 
 def line_pairs(source: Path, target: Path) -> Iterator[Row]:
-    """The rows of two line-aligned files.
+    """Iterate over two line-aligned files; rows have the keys `source` and `target`.
+
+    Args:
+        source: File of the sources.
+        target: File of the targets.
+
+    Returns:
+        Iterator over the rows.
 
     Raises:
-        UserError: as `lines`; or one file has more lines than the other.
+        UserError: As for `lines`; or one file has more lines than the other.
     """
     return ({"source": one, "target": other} for one, other in line_rows(source, target))
 
 
 def line_rows(*files: Path) -> Iterator[list[str]]:
-    """The lines of two or more line-aligned files, row by row.
+    """Iterate over the lines of two or more line-aligned files, row by row.
+
+    Args:
+        files: Line-aligned files.
+
+    Yields:
+        The lines of a row, one for each file.
 
     Raises:
-        UserError: as `lines`; or a file has more lines than another.
+        UserError: As for `lines`; or one file has more lines than another.
     """
     readers = [lines(file) for file in files]
     count = 0
@@ -136,18 +169,30 @@ def line_rows(*files: Path) -> Iterator[list[str]]:
 
 
 def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a table: where each begins, and its cells of these columns as text.
+    """Iterate over the rows of a table: the row's place and its cells as text.
 
-    A csv is quoted after RFC 4180, a tsv as `columns.quoting` says, see `raw_rows`. A jsonl or parquet file may nest
-    the columns in one that is called `translation`, as many hub data sets do. A txt is a tsv if its first line has a
-    tab; else each cell stands behind the name of its column: `IN: jump twice OUT: I_JUMP I_JUMP`.
+    Supported formats:
 
-    A row's place is the number of its line or, in parquet, of the row, from 1 on; see `place`. A tsv or csv file
-    without a header is read by position: `"0"` is its first column, and its first line is a row like all others. A
-    compressed parquet file is read into memory whole, so it is limited to `LARGEST_WHOLE` bytes.
+    - csv: quoted as in RFC 4180.
+    - tsv: quoted as `columns.quoting` says, see `raw_rows`.
+    - jsonl, parquet: the columns may be nested in a column called `translation`, as in many hub data sets.
+    - txt: a tsv if its first line has a tab; otherwise each cell follows the name of its column: `IN: jump twice OUT:
+      I_JUMP I_JUMP`.
+
+    A tsv or csv file without a header is read by position: `"0"` is the first column, and the first line is a row like
+    all others. A compressed parquet file is read into memory, so it is limited to `LARGEST_WHOLE` bytes.
+
+    Args:
+        path: Table file.
+        columns: Columns to read.
+
+    Yields:
+        The number of the line, or of the row in parquet, from 1 (see `place`), and the cells in the order of the
+        columns.
 
     Raises:
-        UserError: as `lines`; or a column is missing, a row has not as many cells as the first, or a cell is not text.
+        UserError: As for `lines`; or a column is missing, a row differs from the first in its number of cells, or a
+            cell is not text.
     """
     rows = raw_rows(path, columns)
     if _is_separated(path):
@@ -156,21 +201,35 @@ def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]
 
 
 def comma_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
-    """As `table_cells` of a csv, whatever the file is called."""
+    """Iterate over the rows of a csv as `table_cells` does, whatever the file name.
+
+    Args:
+        path: Csv file.
+        columns: Columns to read.
+
+    Returns:
+        Iterator over line numbers and cells, see `table_cells`.
+    """
     return _by_position(path, columns, _csv_cells(path))
 
 
 def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, Any]]:
-    """The rows of a table as they are: where each begins, and its cells by column.
+    """Iterate over the rows of a table without conversion: the place and the cells.
 
-    A tsv's and a csv's cells are a list, and a header is a row like all others. Of a parquet file, these columns are
-    read; all when None.
+    Cells of a tsv or csv are a list, and a header is a row like all others; other formats have a dict by column. Empty
+    lines of a csv are skipped.
 
-    Empty lines of a csv are skipped. With `columns.quoting`, a tsv is read like a csv (`csv`), or quotes are characters
-    like all others (`none`). Without, a tsv that `is_quoted` is refused.
+    Args:
+        path: Table file.
+        columns: Columns to read from a parquet file (None for all), and the quoting of a tsv. With `csv` quoting, a tsv
+            is read like a csv; with `none`, quotes are ordinary characters; with None, a quoted tsv is refused.
+
+    Returns:
+        Iterator over places (see `place`) and cells.
 
     Raises:
-        UserError: the file cannot be read, is damaged, or is no table; or quoted cells of a tsv need a decision.
+        UserError: The file cannot be read, is damaged, or is not a table; or a tsv is quoted and `columns.quoting` is
+            None.
     """
     kind, quoting = table_kind(path), columns.quoting if columns else None
     if kind == ".parquet":
@@ -193,7 +252,7 @@ def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, 
 
 
 def is_quoted_tsv(path: Path) -> bool:
-    """Whether a file is tab-separated and its cells are quoted as in a CSV.
+    """Return True if a file is tab-separated with cells quoted as in a csv.
 
     Raises:
         UserError: The file cannot be read or is damaged.
@@ -207,15 +266,33 @@ def _is_separated(path: Path) -> bool:
 
 
 def place(path: Path, number: int) -> str:
-    """A row's place, for messages."""
+    """Return the place of a row for messages: file and line, or row number in parquet.
+
+    Args:
+        path: Table file.
+        number: Number of the line or row, from 1.
+
+    Returns:
+        A place such as `train.tsv:17` or `train.parquet row 17`.
+    """
     return f"{path} row {number}" if table_kind(path) == ".parquet" else f"{path}:{number}"
 
 
 def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str]:
-    """The cells of a row; a `translation` column of nested languages is looked into.
+    """Return the cells of a row as text.
+
+    If the columns are missing, they are taken from a nested column `translation`.
+
+    Args:
+        row: Cells by column.
+        columns: Columns to read.
+        where: Place of the row, for messages.
+
+    Returns:
+        Cells in the order of the columns.
 
     Raises:
-        UserError: a column is missing, or a cell is not text.
+        UserError: A column is missing, or a cell is not text.
     """
     nested = row.get("translation")
     if isinstance(nested, dict) and columns.names[0] not in row:
@@ -238,7 +315,11 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
 
 
 def check_there(*paths: Path) -> None:
-    """Refuses files that are not there, and tells what is there under a similar name."""
+    """Check that files exist; the error lists files with similar names.
+
+    Raises:
+        UserError: A file does not exist, or is not a regular file.
+    """
     for path in paths:
         check_regular(path, "name a file; of a pipe, write the lines to one first")
         if path.is_file():
@@ -254,7 +335,7 @@ def check_there(*paths: Path) -> None:
 
 def _decoded(raw: bytes, path: Path, number: int) -> str:
     if b"\0" in raw and 4 * raw.count(b"\0") >= len(raw):
-        # every second byte of Latin letters in UTF-16, which would pass as UTF-8
+        # In UTF-16, every second byte of Latin letters is NUL; such text is valid UTF-8.
         order = "BE" if raw.startswith(b"\0") else "LE"
         raise UserError(
             "a quarter of the line or more is NUL bytes: it is UTF-16 without a byte order mark, or no text",
@@ -275,7 +356,7 @@ def _by_position(
     path: Path, columns: Columns, rows: Iterator[tuple[int, list[str]]]
 ) -> Iterator[tuple[int, list[str]]]:
     quoted = table_kind(path) == ".csv" or columns.quoting == "csv"
-    # a position has a few digits; what has more is looked for in the header
+    # A position has up to five digits; longer numbers are column names.
     by_place = all(name.isdecimal() and len(name) < 6 for name in columns.names)
     positions = [int(name) for name in columns.names] if by_place else []
     width = 0
@@ -304,13 +385,13 @@ def _by_position(
 
 
 def _csv_cells(path: Path, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """The rows that have cells, with the number of the line that each begins in."""
-    # the module's own limit is 128 KiB; a row's size is limited below
+    """Yield the non-empty rows, each with the number of its first line."""
+    # The limit of the csv module is 128 KiB; the size of a row is limited below.
     csv.field_size_limit(2 * LONGEST_LINE)
     begins, size = 1, 0
 
     def bounded() -> Iterator[str]:
-        """The lines with their ends, as long as those of one row are not too long together."""
+        """Yield the lines with line ends, as long as the current row is not too long."""
         nonlocal size
         for line in lines(path):
             size += len(line) + 1
@@ -361,7 +442,7 @@ def _is_text(cell: object) -> bool:
     if not isinstance(cell, str):
         return False
     try:
-        # JSON can spell half of a surrogate pair, which is no character
+        # JSON can encode half of a surrogate pair, which is not a character.
         cell.encode()
     except UnicodeEncodeError:
         return False
@@ -369,7 +450,7 @@ def _is_text(cell: object) -> bool:
 
 
 def _parquet_rows(path: Path, columns: Columns | None) -> Iterator[tuple[int, dict[str, Any]]]:
-    # pyarrow is half a second to import, and only parquet needs it here
+    # Importing pyarrow takes half a second, and only parquet needs it here.
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
@@ -388,13 +469,16 @@ def _parquet_rows(path: Path, columns: Columns | None) -> Iterator[tuple[int, di
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
-    # a ValueError: bytes that are no text, or a date that Python has not
+    # ValueError: bytes that are not UTF-8, or a date that Python cannot represent.
     except (pyarrow.ArrowException, ValueError, OverflowError, *DAMAGE) as error:
         raise UserError(f"not parquet: {error}", where=str(path), remedy="write the file again") from None
 
 
 def _check_cells(metadata: "FileMetaData", columns: Sequence[str], path: Path) -> None:
-    """Refuses a parquet file whose cells are longer than `LONGEST_LINE` on average, before it is decompressed."""
+    """Refuse columns with cells longer than `LONGEST_LINE` on average.
+
+    The metadata suffice, so that nothing is decompressed.
+    """
     for group in range(metadata.num_row_groups):
         about = metadata.row_group(group)
         for chunk in (about.column(number) for number in range(about.num_columns)):

@@ -1,4 +1,4 @@
-"""How a recipe's tokenizer cuts texts, found before training: too long ones, and pieces that nothing teaches."""
+"""Checks of a recipe's tokenizer before training: long texts, untrained tokens."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ import numpy as np
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError
 
-# the threshold of the sign in `s2s diagnose`
+# The same threshold as for the sign in `s2s diagnose`.
 _STRANGE = 0.01
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How the texts of one split are cut.
+    """Token statistics of one split.
 
     Attributes:
-        pieces: of all texts, ends not counted.
-        longest: pieces of the longest text.
-        too_long: texts with more pieces than are learned from, ends counted.
-        unknown: pieces that are unknown.
-        new: pieces that never stand in the training texts, the unknown ones not counted.
+        pieces: Number of tokens, without special tokens.
+        longest: Tokens of the longest text.
+        too_long: Number of texts that exceed the length limit, special tokens included.
+        unknown: Number of unknown tokens.
+        new: Number of tokens that never occur in the training texts, without unknown tokens.
     """
 
     pieces: int
@@ -33,9 +33,12 @@ class Cut:
 
 @dataclass(frozen=True)
 class Cutting:
-    """How the texts of all splits are cut; where no tokenizer can be made, why, in words.
+    """Token statistics of all splits.
 
-    What is longer than `max_length` pieces is not learned from; None where all is.
+    Attributes:
+        splits: Statistics by split; empty if no tokenizer can be made.
+        max_length: Length limit of training texts in tokens; None for no limit.
+        failure: Reason why no tokenizer can be made; empty if one can.
     """
 
     splits: dict[str, Cut]
@@ -43,7 +46,11 @@ class Cutting:
     failure: str = ""
 
     def rows(self) -> dict[str, list[float | None]]:
-        """Numbers by row and split."""
+        """Return the rows of a table: by label, a list with a number for each split.
+
+        Returns:
+            Numbers by row label, one for each split; empty if no tokenizer can be made.
+        """
         cuts = list(self.splits.values())
         found: dict[str, list[float | None]] = {
             "pieces": [cut.pieces for cut in cuts],
@@ -56,7 +63,7 @@ class Cutting:
         return found if cuts else {}
 
     def advice(self) -> Iterator[str]:
-        """What should be mended, in plain words."""
+        """Yield recommended corrections."""
         if self.failure:
             yield self.failure
         for name, cut in self.splits.items():
@@ -72,7 +79,16 @@ class Cutting:
 
 
 def cutting(splits: Mapping[str, Sequence[str]], make: Callable[[], Tokenizer], max_length: int | None) -> Cutting:
-    """Cuts the texts of each split, `train` first, with the tokenizer that training would make."""
+    """Tokenize the texts of each split with the tokenizer that training would make.
+
+    Args:
+        splits: Texts by split, `train` first.
+        make: Function that makes the tokenizer.
+        max_length: Length limit of training texts in tokens; None for no limit.
+
+    Returns:
+        Token statistics of all splits.
+    """
     try:
         tokenizer = make()
     except UserError as error:

@@ -1,4 +1,8 @@
-"""A corpus as pieces: compact, memory-mapped, and with its lengths at hand."""
+"""Tokenized corpora: compact, memory-mapped token ids with their lengths.
+
+`encode_corpus` and `encode_texts` tokenize a `datasets.Dataset` once and cache the result; `TokenizedDataset` and
+`RaggedArray` give access to it.
+"""
 
 import contextlib
 import hashlib
@@ -21,19 +25,28 @@ if TYPE_CHECKING:
     import pyarrow
 
 TEXT_TOKENIZER = "text"
-"""The name under which the tokenizer of texts is kept."""
+"""Name under which the tokenizer of single texts is saved."""
 _CHARACTERS = 10_000_000
 Row = Sequence[int] | Int[np.ndarray, " pieces"]
 
 
 class TokenizedDataset:
-    """Pairs of pieces, without special ones. They stay in Arrow's memory-mapped file; only lengths are in memory.
+    """Sentence pairs as token ids, without special tokens.
 
-    The rows have the integer lists `source` and `target`.
+    Token ids stay in Arrow's memory-mapped file; only the lengths are in memory.
+
+    Args:
+        sources: Token ids of each source.
+        targets: Token ids of each target.
 
     Attributes:
-        source_lengths: pieces of each source, its `EOS` counted.
-        target_lengths: pieces of each target, its `EOS` counted.
+        source_lengths: Tokens of each source including `EOS`, shape `(pairs,)`.
+        target_lengths: Tokens of each target including `EOS`, shape `(pairs,)`.
+
+    Example:
+        >>> data = TokenizedDataset.from_rows([[7, 8], [9]], [[5], [6, 4]])
+        >>> len(data), data.source_lengths.tolist(), data.pair(0)
+        (2, [3, 2], ([7, 8], [5]))
     """
 
     def __init__(self, sources: "RaggedArray", targets: "RaggedArray") -> None:
@@ -43,32 +56,68 @@ class TokenizedDataset:
 
     @classmethod
     def from_rows(cls, sources: Sequence[Row], targets: Sequence[Row]) -> "TokenizedDataset":
-        """Pairs that are in memory: their sources and their targets, row by row."""
+        """Build a dataset from token ids in memory.
+
+        Args:
+            sources: Token ids of each source.
+            targets: Token ids of each target.
+
+        Returns:
+            The dataset, without a memory-mapped file.
+        """
         return cls(RaggedArray.from_rows(sources), RaggedArray.from_rows(targets))
 
     def __len__(self) -> int:
         return len(self.source_lengths)
 
     def pair(self, index: int) -> tuple[list[int], list[int]]:
-        """The pieces of one pair."""
+        """Return the token ids of the source and the target of one pair.
+
+        Args:
+            index: Row of the pair.
+
+        Returns:
+            Token ids of source and target, without special tokens.
+        """
         sources, targets = self.rows(np.array([index]))
         return sources[0].tolist(), targets[0].tolist()
 
     def rows(self, indices: Int[np.ndarray, " chosen"]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """The pieces of the chosen sources and of the chosen targets, in that order; nothing is copied."""
+        """Return the token ids of the chosen sources and targets, in that order, as views.
+
+        Args:
+            indices: Rows of the pairs.
+
+        Returns:
+            Token ids of each source and of each target, without special tokens.
+        """
         return self._sources.rows(indices), self._targets.rows(indices)
 
     def within(self, max_length: int) -> tuple[Int[np.ndarray, " kept"], int]:
-        """The pairs with no side longer than this, `EOS` counted, and the number of the others."""
+        """Select the pairs with no side longer than a limit.
+
+        Args:
+            max_length: Largest number of tokens of a side, `EOS` included.
+
+        Returns:
+            Rows of the pairs within the limit, and the number of the others.
+        """
         kept = np.flatnonzero(np.maximum(self.source_lengths, self.target_lengths) <= max_length)
         return kept, len(self) - len(kept)
 
     def source_token_ids(self) -> Int[np.ndarray, " different"]:
-        """The numbers of the pieces that occur in sources."""
+        """Return the token ids that occur in sources, sorted.
+
+        Returns:
+            Distinct ids, shape `(different,)`.
+        """
         return self._sources.source_token_ids()
 
     def arrays(self) -> Iterator[np.ndarray]:
-        """All that is in it, as contiguous arrays: joined end to end, they depend on the pairs alone."""
+        """Yield the content as contiguous arrays, for digests.
+
+        Joined end to end, the arrays depend on the pairs alone, not on how they are chunked.
+        """
         yield self.source_lengths
         yield self.target_lengths
         yield from self._sources.values
@@ -76,28 +125,46 @@ class TokenizedDataset:
 
 
 class TokenizedTexts(Protocol):
-    """Texts as pieces, without special ones."""
+    """Protocol of tokenized texts, without special tokens."""
 
     @property
     def lengths(self) -> Int[np.ndarray, " texts"]:
-        """Pieces of each text."""
+        """Tokens of each text, shape `(texts,)`."""
         ...
 
     def rows(self, indices: Int[np.ndarray, " chosen"], /) -> list[np.ndarray]:
-        """The pieces of the chosen texts, in that order."""
+        """Return the token ids of the chosen texts, in that order.
+
+        Args:
+            indices: Rows of the texts.
+
+        Returns:
+            Token ids of each text, without special tokens.
+        """
         ...
 
 
 class RaggedArray:
-    """Integer lists, as Arrow keeps a column of them, in chunks, with the length of each list.
+    """Integer lists of different lengths, stored as Arrow does (values and offsets).
 
-    A row is found by arithmetic, since Arrow's own objects take a microsecond for each.
+    A row is found by index arithmetic, because creating an Arrow object takes a microsecond for each row.
+
+    Args:
+        chunks: For each chunk, its values and the offsets at which rows begin, followed by the end of the last row.
+
+    Attributes:
+        values: Values of each chunk.
+        lengths: Length of each list, shape `(rows,)`.
+
+    Example:
+        >>> lists = RaggedArray.from_rows([[4, 5, 6], [], [7]])
+        >>> lists.lengths.tolist(), lists.rows(np.array([2]))[0].tolist()
+        ([3, 0, 1], [7])
     """
 
     def __init__(self, chunks: Sequence[tuple[Int[np.ndarray, " values"], Int[np.ndarray, " rows+1"]]]) -> None:
-        """Of chunks: values, and the places among them where rows begin, with the end of the last."""
         offsets = [places for _, places in chunks]
-        # a chunk's own offsets say which of the values behind it are its own
+        # A sliced chunk keeps the values of its neighbours; its offsets say which are its own.
         self.values = [values[places[0] : places[-1]] for values, places in chunks]
         self.lengths = np.concatenate([np.empty(0, np.int32), *(np.diff(o) for o in offsets)])
         self._starts = np.concatenate([np.empty(0, np.int32), *(o[:-1] - o[0] for o in offsets)])
@@ -105,39 +172,57 @@ class RaggedArray:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Row]) -> "RaggedArray":
-        """Lists that are in memory."""
+        """Build from lists in memory."""
         values = np.concatenate([np.empty(0, np.int32), *rows], dtype=np.int32, casting="unsafe")
         return cls([(values, np.cumsum([0, *map(len, rows)], dtype=np.int32))])
 
     @classmethod
     def from_column(cls, column: "pyarrow.ChunkedArray") -> "RaggedArray":
-        """A column of a table; nothing is copied."""
+        """Build from a list column of an Arrow table, without a copy."""
         return cls([(chunk.values.to_numpy(), chunk.offsets.to_numpy()) for chunk in column.chunks])
 
     def rows(self, indices: np.ndarray) -> list[np.ndarray]:
-        """The lists of the chosen rows, in that order; nothing is copied."""
+        """Return the lists of the chosen rows, in that order, as views.
+
+        Args:
+            indices: Rows of the lists; negative ones count from the end.
+
+        Returns:
+            One array for each row.
+        """
         starts = self._starts[indices]
         ends = starts + self.lengths[indices]
-        # counted from the end as lists do: a negative index means what it means in the arrays above
+        # The modulo maps a negative index to the row that it means in the arrays above.
         chunks = np.searchsorted(self._first_rows, np.asarray(indices) % len(self.lengths), side="right") - 1
         found = zip(chunks.tolist(), starts.tolist(), ends.tolist(), strict=True)
         return [self.values[chunk][start:end] for chunk, start, end in found]
 
     def source_token_ids(self) -> Int[np.ndarray, " different"]:
-        """The numbers that occur in them: texts that are learned from alone are all sources."""
+        """Return the distinct values, sorted; texts without targets count as sources."""
         return np.unique(np.concatenate([np.empty(0, np.int32), *map(np.unique, self.values)]))
 
     def arrays(self) -> Iterator[np.ndarray]:
-        """All that is in it, as contiguous arrays: joined end to end, they depend on the lists alone."""
+        """Yield the content as contiguous arrays, for digests.
+
+        Joined end to end, the arrays depend on the lists alone, not on how they are chunked.
+        """
         yield self.lengths
         yield from self.values
 
 
 def encode_corpus(dataset: "datasets.Dataset", source: Tokenizer, target: Tokenizer) -> TokenizedDataset:
-    """Cuts both sides of a corpus, the texts `source` and `target`, into pieces.
+    """Tokenize both sides of a corpus.
 
-    A corpus that lies on disk is cut once: the next time, `datasets` finds the pieces in its cache, by a name made
+    A corpus on disk is tokenized once. Later calls find the token ids in the cache of `datasets`, under a name made
     from the corpus and the tokenizers.
+
+    Args:
+        dataset: Rows with the text columns `source` and `target`.
+        source: Tokenizer of the sources.
+        target: Tokenizer of the targets.
+
+    Returns:
+        The memory-mapped token ids.
     """
     tokens = _tokenize_columns(dataset, {"source": source, "target": target}).data
     return TokenizedDataset(
@@ -146,7 +231,15 @@ def encode_corpus(dataset: "datasets.Dataset", source: Tokenizer, target: Tokeni
 
 
 def encode_texts(dataset: "datasets.Dataset", tokenizer: Tokenizer) -> RaggedArray:
-    """Cuts the texts of the column `text` into pieces, once, as `encode_corpus` does."""
+    """Tokenize the column `text`, cached as in `encode_corpus`.
+
+    Args:
+        dataset: Rows with the column `text`.
+        tokenizer: Tokenizer of the texts.
+
+    Returns:
+        The memory-mapped token ids.
+    """
     return RaggedArray.from_column(_tokenize_columns(dataset, {"text": tokenizer}).data.column("text"))
 
 
@@ -165,7 +258,7 @@ def _tokenize_columns(dataset: "datasets.Dataset", tokenizers: Mapping[str, Toke
             writer_batch_size=10_000,
             remove_columns=dataset.column_names,
             features=datasets.Features(dict.fromkeys(tokenizers, tokens)),
-            # left alone, datasets would pickle the tokenizers to name the result
+            # Without a given name, `datasets` would pickle the tokenizers to name the result.
             new_fingerprint=_fingerprint(dataset, tokenizers),
             desc="Cutting into pieces",
         )
@@ -193,7 +286,14 @@ def _progress_on_a_terminal_only() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PreparedTexts(Generic[Part]):
-    """Everything about texts that training needs: as text, and as pieces."""
+    """Texts ready for training: as text and as token ids.
+
+    Attributes:
+        corpus: The texts of all splits.
+        tokenizer: Tokenizer of the texts.
+        train: Token ids of the training texts.
+        validation: Token ids of the validation texts.
+    """
 
     corpus: Corpus[Part]
     tokenizer: Tokenizer
@@ -202,15 +302,19 @@ class PreparedTexts(Generic[Part]):
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, ...]:
-        """The only one."""
+        """All tokenizers, here a single one."""
         return (self.tokenizer,)
 
     def learned(self) -> Iterator[np.ndarray]:
-        """All that training learns from."""
+        """Yield the training data as arrays, for digests."""
         yield from self.train.arrays()
 
     def hashes(self) -> dict[str, str]:
-        """What identifies the data and the tokenizer, whatever their files are called."""
+        """Compute digests of training data and tokenizer, independent of file names.
+
+        Returns:
+            Digests by name: `training_data` and `tokenizer`.
+        """
         return {"training_data": digest_of_arrays(self.learned()), "tokenizer": self.tokenizer.digest}
 
 
@@ -220,12 +324,32 @@ def tokenize_splits(
     settings: PieceSettings,
     tokenizer: Tokenizer | None,
 ) -> tuple[Tokenizer, RaggedArray, RaggedArray]:
-    """A tokenizer, trained unless there is one, and training and validation texts, the column `text`, as pieces."""
+    """Tokenize training and validation texts, and train a tokenizer if there is none.
+
+    Args:
+        train_texts: Training rows with the column `text`.
+        validation: Validation rows with the column `text`.
+        settings: Settings of a new tokenizer.
+        tokenizer: Tokenizer to use; None trains one on the training texts.
+
+    Returns:
+        The tokenizer, and the token ids of training and validation texts.
+    """
     tokenizer = tokenizer or learned(train_texts["text"], settings)
     return tokenizer, encode_texts(train_texts, tokenizer), encode_texts(validation, tokenizer)
 
 
 def learned(texts: Sequence[str], settings: PieceSettings) -> Tokenizer:
-    """A tokenizer of texts; of many, evenly taken, as hold about ten million characters: more change little."""
+    """Train a tokenizer on texts.
+
+    Of many texts, an evenly spaced sample of about ten million characters is used, because more change little.
+
+    Args:
+        texts: Training texts.
+        settings: Settings of the tokenizer.
+
+    Returns:
+        The tokenizer.
+    """
     characters = sum(len(text) for text in texts)
     return train(texts[:: max(1, round(characters / _CHARACTERS))], settings, TEXT_TOKENIZER)

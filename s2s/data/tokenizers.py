@@ -1,9 +1,11 @@
-"""Text into pieces and back: sentencepiece (unigram, bpe, char, word) and plain bytes.
+"""Tokenizers: sentencepiece (unigram, bpe, char, word), bytes, and published ones.
 
-All normalisation happens here, in `Tokenizer.normalize`, and sentencepiece is told to change nothing. So
-`decode(encode(text)) == normalize(text)` for any Unicode text, as long as nothing in it is unknown: with `bytes`, and
-with `unigram` and `bpe` that have `byte_fallback`, nothing ever is. Pieces of kind `word` come back with one space
-between them, which is what every normalisation but `identity` leaves there.
+`train` or `train_pair` makes a `Tokenizer`; `Tokenizer.save` and `Tokenizer.load` store it.
+
+All normalization happens in `Tokenizer.normalize`; sentencepiece's own is switched off. So `decode(encode(text)) ==
+normalize(text)` for any Unicode text without unknown tokens: with `bytes`, and with `unigram` and `bpe` that have
+`byte_fallback`, no token is ever unknown. Tokens of kind `word` are joined with one space between them, which is what
+every normalization except `identity` leaves there.
 """
 
 import hashlib
@@ -36,8 +38,8 @@ _THREADS = 16
 _WORKSPACE = 1 << 29
 
 # Sentencepiece writes a space as U+2581, learns nothing from a line with U+2585 in it, never learns NUL, and cuts line
-# ends off. These travel as noncharacters, which Unicode sets apart for a program's own use; a noncharacter that does
-# occur in a text is marked by another one, so that nothing is lost.
+# ends off. These characters are replaced by noncharacters, which Unicode reserves for a program's internal use. A
+# noncharacter that occurs in a text is escaped with another one, so that no text is changed.
 _RESERVED = "\u2581\u2585\0\n\r"
 _MARK = "\ufdd0"
 _STAND_INS = "".join(chr(ord(_MARK) + 1 + i) for i in range(len(_RESERVED)))
@@ -48,26 +50,51 @@ _INWARD = {stand_in: text for text, stand_in in _OUTWARD.items()}
 
 
 def normalized(text: str, normalization: str, lowercase: bool) -> str:
-    """A text as `Tokenizer.normalize` makes it, by the recipe's keys."""
+    """Normalize a text as `Tokenizer.normalize` does, by the recipe's keys.
+
+    Args:
+        text: The text.
+        normalization: `identity` or `nfkc`, see `Tokenizer.normalize`.
+        lowercase: Whether to lowercase the text.
+
+    Returns:
+        The normalized text.
+
+    Example:
+        >>> normalized(" ① Straße", "nfkc", lowercase=True)
+        '1 straße'
+    """
     composed = normalization == "nfkc"
     if composed:
         text = unicodedata.normalize("NFKC", text)
     if lowercase:
         text = text.lower()
-        # there is no single character for H\u0331, but there is one for h\u0331
+        # Unicode has no single character for H\u0331, but one for h\u0331.
         text = unicodedata.normalize("NFKC", text) if composed else text
     return " ".join(text.split()) if composed else text
 
 
 class Tokenizer:
-    """Cuts text into numbered pieces and joins them again.
+    """Tokenizer: text to token ids and back.
 
-    The numbers 0 to 3 are `PAD`, `BOS`, `EOS` and `UNK`. A text begins with a space of its own, so that a word is the
-    same piece at the beginning as elsewhere; decoding takes that space away.
+    Ids 0 to 3 are `PAD`, `BOS`, `EOS` and `UNK`. Sentencepiece models get a space before each text, so that a word has
+    the same token at the beginning as elsewhere; decoding removes this space.
 
-    What is unknown becomes `UNK`, which decoding shows as `⁇`: each new word to `word`; to `char`, new characters, of
-    which several in a row become one. With `bytes`, the piece of byte b has the number b + 4. The model is
-    sentencepiece's, as it is stored, empty for `bytes`, and for `published` what `s2s.data.published` packs.
+    Unknown text becomes `UNK`, which decodes as `⁇`: with `word`, each unknown word; with `char`, unknown characters,
+    where several in a row become one. With `bytes`, byte b has the id b + 4.
+
+    Args:
+        model: Serialized model: sentencepiece's; empty for `bytes`; for `published`, see `s2s.data.published`.
+        kind: `unigram`, `bpe`, `char`, `word`, `bytes` or `published`.
+        normalization: `identity` or `nfkc`, see `normalize`.
+        lowercase: Whether text is lowercased before it is tokenized.
+
+    Example:
+        >>> tokenizer = Tokenizer(b"", "bytes", "identity", lowercase=False)
+        >>> tokenizer.encode("Hé")
+        [76, 199, 173]
+        >>> tokenizer.decode([76, 199, 173]), tokenizer.tokens([1, 76, 199, 173])
+        ('Hé', ['<s>', 'H', '<0xC3>', '<0xA9>'])
     """
 
     def __init__(self, model: bytes, kind: str, normalization: str, lowercase: bool) -> None:
@@ -80,77 +107,134 @@ class Tokenizer:
 
     @property
     def size(self) -> int:
-        """Number of pieces, the four special ones included."""
+        """Vocabulary size, including the four special tokens."""
         return self._pieces.size
 
     @property
     def mask(self) -> int:
-        """The number of the mask piece, which stands for a piece that is not shown: the first that no text has.
+        """Id of the mask token (masked language modeling): the first id that no text has.
 
-        It is no piece of the tokenizer. A model that reads it has one row more in its table, and every tokenizer, old
-        or new, serves such a model and all others alike.
+        The mask is not part of the vocabulary: a model that reads it has one more row in its embedding table. So the
+        same tokenizer serves models with and without a mask.
         """
         return self._pieces.size
 
     @property
     def writes_lowercase(self) -> bool:
-        """Whether no text that it gives back has a capital letter, so that none is to be had in a score."""
+        """True if decoded text never has capital letters, so that scores must ignore case."""
         return self.lowercase or getattr(self._pieces, "lowercase", False)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that decides how text is cut."""
+        """SHA-256 of the model and all settings that affect tokenization."""
         return _digest(self._model, self._settings())
 
     def normalize(self, text: str) -> str:
-        """The text as the model sees it, and as `decode` gives it back.
+        """Normalize a text; `decode` gives text back in this form.
 
-        `identity` keeps every character. `nfkc` applies Unicode's NFKC (as Python's `unicodedata` does), turns each run
-        of white space (what `str.isspace` calls so) into one space, and takes it away at both ends. `lowercase`
-        applies `str.lower`.
+        `identity` keeps every character. `nfkc` applies Unicode NFKC (as Python's `unicodedata` does), folds each run
+        of white space (as defined by `str.isspace`) into one space, and strips both ends. `lowercase` applies
+        `str.lower`.
+
+        Args:
+            text: Any Unicode text.
+
+        Returns:
+            The normalized text.
         """
         return normalized(text, self.normalization, self.lowercase)
 
     def encode(self, text: str) -> list[int]:
-        """The pieces of a text, as numbers; no special ones are added."""
+        """Return the token ids of a text, without special tokens.
+
+        Args:
+            text: Text; it is normalized first.
+
+        Returns:
+            Token ids.
+        """
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The pieces of each text; all processor threads share the work."""
+        """Return the token ids of each text, without special tokens, using all CPUs.
+
+        Args:
+            texts: Texts; they are normalized first.
+
+        Returns:
+            Token ids of each text.
+        """
         return self._pieces.encode([self.normalize(text) for text in texts])
 
     def encode_continuation(self, text: str) -> list[int]:
-        """The pieces of a text that goes on within a word or a line: no space of its own stands before it."""
+        """Return the token ids of a text that continues a word or line: no space is added.
+
+        Args:
+            text: Text that follows the end of another one; it is normalized first.
+
+        Returns:
+            Token ids, without special tokens.
+        """
         return self._pieces.encode_continuation(self.normalize(text))
 
     def begins_after(self, text: str) -> bool:
-        """Whether a word begins after a text: after nothing or a space, and as BERT has it, after punctuation, too."""
+        """Return True if a new word begins after a text.
+
+        A word begins after an empty text and after white space; with BERT's tokenizer also after punctuation.
+
+        Args:
+            text: Text before the word.
+
+        Returns:
+            True if the text after it is a new word, False if it continues one.
+        """
         apart = isinstance(self._pieces, WordPieces) and self._pieces.ends_word(text)
         return apart or text == "" or text[-1].isspace()
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the pieces; padding, begin, end and what is no piece, such as a sentinel, are passed over.
+        """Convert token ids to text.
 
-        Bytes that are not UTF-8 become U+FFFD.
+        Padding, `BOS`, `EOS` and ids outside the vocabulary, such as sentinels, are skipped. Bytes that are not UTF-8
+        become U+FFFD.
+
+        Args:
+            ids: Token ids.
+
+        Returns:
+            The text, in normalized form.
         """
         return self._pieces.decode([int(i) for i in ids if UNK <= i < self.size])
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Each piece as it is shown in a picture: `▁` stands for a space, `<0xC3>` for a byte."""
+        """Return each token as text for display: `▁` is a space, `<0xC3>` a byte.
+
+        Args:
+            ids: Token ids.
+
+        Returns:
+            One string for each id; special tokens as in `SPECIAL_TOKENS`.
+        """
         return [SPECIAL_TOKENS[i] if i <= UNK else self._pieces.show(int(i)) for i in ids]
 
     def save(self, folder: Path, side: str) -> None:
-        """Writes `<side>.model` and `<side>.json`."""
+        """Write `<side>.model` and `<side>.json` into a folder."""
         (folder / f"{side}.model").write_bytes(self._model)
         described = self._settings() | {"size": self.size, "digest": self.digest}
         (folder / f"{side}.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
 
     @staticmethod
     def load(folder: Path, side: str) -> "Tokenizer":
-        """Reads what `save` wrote.
+        """Load a tokenizer that `save` wrote.
+
+        Args:
+            folder: Folder of the two files.
+            side: Name of the files without ending, such as `source`.
+
+        Returns:
+            The tokenizer, equal to the one that was saved.
 
         Raises:
-            UserError: a file is missing or is no longer what was saved.
+            UserError: A file is missing, or has changed since it was saved.
         """
         remedy = "copy the tokenizer's two files again from where the model was trained: it fits no other tokenizer"
         try:
@@ -167,7 +251,7 @@ class Tokenizer:
             )
             raise UserError(changed, where=str(folder), remedy=remedy)
         try:
-            # whoever changed a file may have changed the digest, too
+            # A file that was changed along with its digest passes the check above.
             return Tokenizer(model, **PieceSettings(**settings).model_dump(include=set(settings)))
         except (ValueError, RuntimeError, KeyError, TypeError, AttributeError, RecursionError) as error:
             what = f"{side}.model and {side}.json are no tokenizer: {str(error).splitlines()[0]}"
@@ -182,7 +266,7 @@ def _digest(model: bytes, settings: dict[str, object]) -> str:
 
 
 class _Described(BaseModel):
-    """The settings of a tokenizer's JSON file."""
+    """Contents of a tokenizer's JSON file."""
 
     kind: str
     normalization: str
@@ -191,7 +275,7 @@ class _Described(BaseModel):
 
 
 class _Bytes:
-    """Between normalised text and numbers: each byte is a piece."""
+    """Byte-level vocabulary: each byte is a token."""
 
     size = 256 + len(SPECIAL_TOKENS)
 
@@ -214,7 +298,7 @@ class _Bytes:
 
 
 class _Learned:
-    """As `_Bytes`, by pieces that sentencepiece has learned."""
+    """Vocabulary of a sentencepiece model."""
 
     def __init__(self, model: bytes) -> None:
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -239,7 +323,10 @@ class _Learned:
 
 
 class _Words(_Learned):
-    """One piece for each word, whatever stands beside it: sentencepiece would make one of several unknown ones."""
+    """Word-level vocabulary: one token for each word.
+
+    Sentencepiece alone would merge several unknown words in a row into one token.
+    """
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         rows = super().encode(texts)
@@ -262,9 +349,16 @@ def _unescape(text: str) -> str:
 def train_pair(
     sources: Iterable[str], targets: Iterable[str], settings: TokenizerSettings, marks: Sequence[str] = ()
 ) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenizers of source and target; the same object twice, trained on both, when they share one vocabulary.
+    """Train the tokenizers of source and target.
 
-    Marks are words of sources that are a piece each.
+    Args:
+        sources: Source texts.
+        targets: Target texts.
+        settings: Settings; `shared` trains one tokenizer on both sides.
+        marks: Words of sources that are one token each.
+
+    Returns:
+        The tokenizers of source and target; with `shared`, the same object twice.
     """
     if settings.shared:
         shared = train(itertools.chain(sources, targets), settings, "shared", marks)
@@ -273,15 +367,30 @@ def train_pair(
 
 
 def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Sequence[str] = ()) -> Tokenizer:
-    """Learns the pieces of a corpus; the same lines and settings give the same bytes.
+    """Train a tokenizer; the same lines and settings give the same bytes.
 
-    Of more than two million lines, one to two million are taken, spread evenly. Lines of more than 2,000 characters are
-    cut, never left out. With `unigram` and `bpe`, the most frequent characters, which make up 99.95 % of the text, are
-    pieces; the others are spelt in bytes, or unknown. `char` and `word` take the most frequent characters and words.
-    Marks are words that are a piece each, however seldom they are; to `bytes`, they are bytes.
+    Of more than two million lines, a sample of one to two million is used, evenly spaced. Lines of more than 2,000
+    characters are split, never dropped. With `unigram` and `bpe`, the most frequent characters, which make up 99.95 %
+    of the text, are in the vocabulary; others are spelled in bytes, or unknown. `char` and `word` take the most
+    frequent characters and words.
+
+    Args:
+        lines: Training texts.
+        settings: Kind, vocabulary size and normalization.
+        side: `source`, `target` or another name for the texts, used in messages.
+        marks: Words that are one token each, however rare they are; `bytes` encodes them in bytes.
+
+    Returns:
+        The tokenizer.
 
     Raises:
-        UserError: the corpus is empty, or `tokenizer.size` is larger or smaller than it allows.
+        UserError: There is no text, or `tokenizer.size` is larger or smaller than the text allows.
+
+    Example:
+        >>> settings = PieceSettings(kind="char", size=100)
+        >>> tokenizer = train(["a banana", "band"], settings, "source")
+        >>> tokenizer.size, tokenizer.decode(tokenizer.encode("nab"))
+        (9, 'nab')
     """
     if settings.kind == "published":
         raise UserError("published comes with weights, and is not learned", "tokenizer.kind", "choose another kind")
@@ -302,7 +411,7 @@ def _parts(line: str) -> Iterator[str]:
 
 
 def _thinned(lines: Iterable[str]) -> list[str]:
-    # sentencepiece could sample, but draws different lines in each process
+    # Sentencepiece can sample, too, but draws different lines in each process.
     kept: list[str] = []
     stride = 1
     for number, line in enumerate(lines):
@@ -323,7 +432,7 @@ def _learn(lines: list[str], settings: PieceSettings, side: str, whole: Sequence
             sentence_iterator=iter(lines),
             model_writer=model,
             model_type=settings.kind,
-            # without room for the special pieces sentencepiece does not say what is missing
+            # With no space for the special tokens, sentencepiece does not say what is missing.
             vocab_size=max(settings.size, len(SPECIAL_TOKENS) + 1),
             hard_vocab_limit=subwords,
             byte_fallback=subwords and settings.byte_fallback,
@@ -332,13 +441,13 @@ def _learn(lines: list[str], settings: PieceSettings, side: str, whole: Sequence
             bos_id=BOS,
             eos_id=EOS,
             unk_id=UNK,
-            # an unknown word includes the space before it
+            # An unknown word includes the space before it.
             unk_surface=" ⁇" if settings.kind == "word" else "⁇",
             normalization_rule_name="identity",
             add_dummy_prefix=False,
             remove_extra_whitespaces=False,
             max_sentence_length=8 * _LONGEST_LINE,
-            # sums of floats depend on how many threads share them: the machine must not decide
+            # Sums of floats depend on the number of threads, which is therefore the same on every machine.
             num_threads=_THREADS,
             minloglevel=2,
             user_defined_symbols=list(whole),
@@ -349,11 +458,14 @@ def _learn(lines: list[str], settings: PieceSettings, side: str, whole: Sequence
 
 
 def _check_threads() -> None:
-    """Starts as many threads as sentencepiece will, which would end the whole process where one cannot be started."""
+    """Start as many threads as sentencepiece will.
+
+    Sentencepiece ends the whole process if it cannot start a thread.
+    """
     enough, started = threading.Event(), []
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     try:
-        # what the learning itself takes beside its threads
+        # Reserve the memory that training needs besides its threads.
         with mmap.mmap(-1, _WORKSPACE if limited else 1):
             for _ in range(_THREADS):
                 thread = threading.Thread(target=enough.wait)

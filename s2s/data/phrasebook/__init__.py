@@ -1,8 +1,10 @@
-"""The built-in parallel corpus: English and German sentences from one synchronous grammar.
+"""Built-in parallel corpus: English and German from one synchronous grammar.
 
-Lexicon and grammar are our own. ``lexicon.toml`` has the words and how often each is drawn, ``english`` and ``german``
-inflect them, ``clauses`` renders a structure in both languages, ``chooser`` and ``scenes`` draw structures, and
-``patterns`` has a function for each kind of sentence.
+`phrases` generates sentence pairs, `numbered` singular/plural pairs, `judgements` sentences with acceptability labels.
+
+Lexicon and grammar were written for s2s. `lexicon.toml` has the words and how often each is drawn, `english` and
+`german` inflect them, `clauses` renders a structure in both languages, `chooser` and `scenes` draw structures, and
+`patterns` has a function for each kind of sentence.
 """
 
 import random
@@ -22,20 +24,24 @@ from s2s.errors import UserError
 
 SPLITS = ("train", "validation", "test")
 CONSTRUCTIONS: tuple[str, ...] = tuple(PATTERNS)
-_HELD_OUT = 4  # per cent of all sentences in each of validation and test
-_PATIENCE = 5_000  # fruitless draws in a row after which a depth counts as exhausted
-_DEEPEST = 20  # relative clauses; already eighty words between subject and verb
+_HELD_OUT = 4  # Per cent of all sentences, for validation and for test.
+_PATIENCE = 5_000  # Draws in a row without a new sentence after which a corpus counts as exhausted.
+_DEEPEST = 20  # Relative clauses; eighty words between subject and verb.
 
 
 @dataclass(frozen=True)
 class Phrase:
     """A sentence and its translation.
 
-    ``construction`` is one of ``CONSTRUCTIONS``. ``distance`` counts the German words between the two ends of the
-    longest dependency: subject noun and agreeing verb, or finite verb and its prefix, participle or infinitive; 0
-    where there is none. ``cases`` has a word for each German one: its case (``nom``, ``acc``, ``dat``, ``gen``) in the
-    noun phrases, names and pronouns of those that take part in what happens; ``-`` elsewhere, so for verbs and
-    conjunctions, but also in expressions of time, weather and quantity.
+    Attributes:
+        source: English sentence.
+        target: German sentence.
+        cases: Case of each German word (`nom`, `acc`, `dat`, `gen`) in noun phrases, names and pronouns that are
+            arguments of the verb; `-` for all other words, such as verbs and conjunctions, but also in expressions of
+            time, weather and quantity.
+        construction: One of `CONSTRUCTIONS`.
+        distance: Number of German words between the two ends of the longest dependency (subject noun and agreeing verb,
+            or finite verb and its prefix, participle or infinitive); 0 if there is none.
     """
 
     source: str
@@ -47,19 +53,33 @@ class Phrase:
 
 @cache
 def _constructions(numbers: bool) -> tuple[str, ...]:
-    """Each as often as its weight says; without those of numbers, which German writes as one word each."""
+    """Return each construction as often as its weight.
+
+    Number words are optional, because German writes each number as one word.
+    """
     drawn = [name for name, (weight, _) in PATTERNS.items() for _ in range(weight)]
     return tuple(name for name in drawn if numbers or name != "number")
 
 
 def split_of(source: str) -> str:
-    """Give the split a sentence belongs to, for good: it depends on nothing but its letters."""
+    """Return the split of a sentence, which depends on a hash of its letters only.
+
+    Args:
+        source: English sentence.
+
+    Returns:
+        `train`, `validation` or `test`.
+
+    Example:
+        >>> split_of("The old man sleeps.")
+        'train'
+    """
     bucket = int.from_bytes(blake2b(source.encode(), digest_size=8).digest(), "big") % 100
     return "validation" if bucket < _HELD_OUT else "test" if bucket < 2 * _HELD_OUT else "train"
 
 
 def _finish(text: str) -> str:
-    """Capitalise, end with a full stop unless something ends it already, and drop doubled commas."""
+    """Capitalize, end with a full stop if there is no end mark, drop doubled commas."""
     for doubled, single in ((",,", ","), (",.", "."), (",!", "!"), (",?", "?")):
         text = text.replace(doubled, single)
     text = text.removesuffix(",")
@@ -67,22 +87,30 @@ def _finish(text: str) -> str:
 
 
 def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None, words: float = 1.0) -> list[Phrase]:
-    """Give the first distinct phrases of a split.
+    """Generate the first distinct sentence pairs of a split.
 
     A sentence belongs to one split whatever the seed and the size, and a larger size begins with the phrases of a
     smaller one.
 
     Args:
-        split: ``"train"``, ``"validation"`` or ``"test"``.
-        size: how many, 0 or more.
-        seed: which stream of random sentences.
-        depth: when given, only sentences of the construction ``"agreement"`` with exactly this many relative clauses
-            between subject and verb, four German words each; 0 to 20.
-        words: share of the nouns, verbs, adjectives and adverbs of each kind that occur, at least two of each; numbers
-            in words, of which there are thousands, occur only with all of them.
+        split: `train`, `validation` or `test`.
+        size: Number of phrases, 0 or more.
+        seed: Seed of the stream of sentences.
+        depth: Generate only sentences of the construction `agreement` with this number of relative clauses (0 to 20)
+            between subject and verb, four German words each; None for all constructions.
+        words: Share of the nouns, verbs, adjectives and adverbs of each kind that occur, at least two of each. Numbers
+            in words, of which there are thousands, occur only if it is 1.
+
+    Returns:
+        The phrases, in the order in which they are drawn.
 
     Raises:
-        UserError: for an unknown split, a negative size, a depth out of range, or more phrases than there are.
+        UserError: The split is unknown, the size negative, the depth out of range, or there are fewer phrases.
+
+    Example:
+        >>> phrase = phrases("train", 1, depth=2)[0]
+        >>> phrase.construction, phrase.distance
+        ('agreement', 8)
     """
     if depth is not None and not 0 <= depth <= _DEEPEST:
         raise UserError(f"depth {depth} is out of range", remedy=f"give a depth from 0 to {_DEEPEST}")
@@ -90,7 +118,15 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None, w
 
 
 def sentence(choose: Chooser, depth: int | None = None) -> tuple[str, Draft]:
-    """Draw one sentence: its construction, and what is in `scenes.Draft`."""
+    """Draw one sentence.
+
+    Args:
+        choose: Source of random choices.
+        depth: Number of relative clauses of an `agreement` sentence; None for any construction.
+
+    Returns:
+        The construction, and the draft of the sentence (see `scenes.Draft`).
+    """
     if depth is not None:
         return "agreement", agreement(choose, depth)
     construction = choose.even(_constructions(numbers=choose.words == 1))
@@ -98,10 +134,15 @@ def sentence(choose: Chooser, depth: int | None = None) -> tuple[str, Draft]:
 
 
 def draw_phrases(choose: Chooser, split: str, size: int, depth: int | None = None) -> Iterator[Phrase]:
-    """Give distinct phrases of a split as they are drawn; see `phrases`. Before each draw, `choose.begin` is called."""
+    """Yield distinct phrases of a split as they are drawn.
+
+    `choose.begin` is called before each draw. For the arguments and errors see `phrases`.
+
+    Yields:
+        The phrases, in the order in which they are drawn.
+    """
 
     def draw() -> tuple[str, Phrase]:
-        """Give the English sentence, and what is made of it."""
         choose.begin()
         construction, (english, german, distance) = sentence(choose, depth)
         source, target = _finish(english), _finish(german)
@@ -112,18 +153,31 @@ def draw_phrases(choose: Chooser, split: str, size: int, depth: int | None = Non
 
 @dataclass(frozen=True)
 class Numbered:
-    """A German sentence about one, and the same about several."""
+    """A German sentence with a singular subject, and the same in the plural.
+
+    Attributes:
+        singular: Sentence about one.
+        plural: The same sentence about several.
+    """
 
     singular: str
     plural: str
 
 
 def numbered(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> list[Numbered]:
-    """Give the first distinct sentences about one, each with its plural; of the rest see `phrases`."""
+    """Generate the first distinct singular/plural pairs of a split; see `phrases`.
+
+    Returns:
+        The pairs, in the order in which they are drawn.
+
+    Example:
+        >>> pair = numbered("train", 1)[0]
+        >>> pair.singular != pair.plural
+        True
+    """
     choose = Chooser(random.Random(seed), words)
 
     def draw() -> tuple[str, Numbered]:
-        """Give the English sentence, and what is made of it."""
         one, several = singular_and_plural(choose)
         return _finish(one[0]), Numbered(*(unmarked(_finish(german)) for _, german, _ in (one, several)))
 
@@ -135,7 +189,13 @@ ACCEPTABILITY = ("acceptable", "unacceptable")
 
 @dataclass(frozen=True)
 class Judged:
-    """A German sentence, whether it is `acceptable` or `unacceptable`, and which rule broke it, `""` for none."""
+    """A German sentence with an acceptability label.
+
+    Attributes:
+        sentence: The sentence.
+        judgement: `acceptable` or `unacceptable`.
+        rule: Name of the rule that made it unacceptable; empty if it is acceptable.
+    """
 
     sentence: str
     judgement: str
@@ -143,14 +203,20 @@ class Judged:
 
 
 def judgements(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> list[Judged]:
-    """Give the first distinct sentences with their judgements; of the rest see `phrases`.
+    """Generate the first distinct sentences with acceptability labels; see `phrases`.
 
-    A sentence and what a rule makes of it belong to the same split, and only one of them is there.
+    A sentence and its unacceptable version belong to the same split, and only one of them occurs.
+
+    Returns:
+        The sentences, in the order in which they are drawn.
+
+    Example:
+        >>> {judged.judgement for judged in judgements("train", 20)} == set(ACCEPTABILITY)
+        True
     """
     choose = Chooser(random.Random(seed), words)
 
     def draw() -> tuple[str, Judged]:
-        """Give the English sentence, and what is made of it."""
         (english, german, _), rule = judged(choose)
         return _finish(english), Judged(unmarked(_finish(german)), ACCEPTABILITY[bool(rule)], rule)
 
@@ -163,10 +229,20 @@ Drawn = TypeVar("Drawn")
 def distinct(
     draw: Callable[[], tuple[str, Drawn]], split: str, size: int, noun: str, where: str = ""
 ) -> Iterator[Drawn]:
-    """Draw until there are so many with different English sentences, by which they belong to a split.
+    """Draw until there are enough distinct sentences of a split.
+
+    Args:
+        draw: Function that draws an English sentence and the item made from it.
+        split: `train`, `validation` or `test`, decided by the English sentence.
+        size: Number of items.
+        noun: Plural noun for the items, for messages.
+        where: Restriction of the items, for messages.
+
+    Yields:
+        The items, in the order in which they are drawn.
 
     Raises:
-        UserError: for an unknown split, a negative size, or more than there are.
+        UserError: The split is unknown, the size negative, or there are fewer items.
     """
     if split not in SPLITS:
         raise UserError(f"the built-in corpus has no split {split!r}", remedy=f"choose one of {', '.join(SPLITS)}")

@@ -1,8 +1,9 @@
-"""German sentences, and the same with one thing wrong: the wrong ones are outside of the grammar.
+"""Acceptability: German sentences, and the same with one grammatical error.
 
-One rule breaks a sentence: the verb does not agree, a noun phrase stands in the wrong case or has the article of
-another gender, or the finite verb is not second. What is broken is also no sentence with the object in front, which
-German allows although this grammar never says it (den Mann sieht die Frau): a rule that would give one does not apply.
+One rule breaks a sentence: the verb does not agree, a noun phrase is in the wrong case or has an article of the wrong
+gender, or the finite verb is not in second position. A broken sentence must not be a valid sentence with the object in
+front, which German allows although this grammar never generates it ("Den Mann sieht die Frau"): a rule that would
+produce one is not applied.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ _DETERMINERS = ("the", "the", "a", "this", "my", "his", "our")
 
 @dataclass(frozen=True)
 class _Phrase:
-    """A noun phrase as what it is made of."""
+    """Parts of a noun phrase."""
 
     noun: Noun
     determiner: str
@@ -29,14 +30,14 @@ class _Phrase:
     plural: bool
 
     def nominal(self, gender: int | None = None) -> Nominal:
-        """The phrase, with articles and endings of its gender or of another one."""
+        """Return the phrase, with articles and endings of its gender or of another one."""
         noun = self.noun if gender is None else replace(self.noun, gender=gender)
         return noun_phrase(noun, self.determiner, self.adjective, self.plural)
 
 
 @dataclass(frozen=True)
 class _Scene:
-    """A clause, the phrases in it, and what stands in front of it."""
+    """A clause, its noun phrases, and the adverbial before it."""
 
     clause: Clause
     subject: _Phrase
@@ -45,11 +46,11 @@ class _Scene:
 
     @property
     def case(self) -> int:
-        """The case that the verb governs."""
+        """Case that the verb governs."""
         return DATIVE if self.clause.verb.table == "dative" else ACCUSATIVE
 
     def with_object(self, nominal: Nominal) -> Clause:
-        """The clause with another object."""
+        """Return the clause with another object."""
         return replace(self.clause, **{"dative" if self.case == DATIVE else "accusative": nominal})
 
 
@@ -61,7 +62,10 @@ def _phrase(choose: Chooser, noun: Noun) -> _Phrase:
 
 
 def _is_distinguishable(verb: Verb) -> bool:
-    """Whether a verb has no reflexive pronoun and shares no form with one that takes other objects: hören, gehören."""
+    """Return True if a verb has no reflexive pronoun and no ambiguous form.
+
+    "gehören" shares forms with "hören", which takes other objects.
+    """
     return not verb.reflexive and verb.bare != "gehören"
 
 
@@ -91,7 +95,7 @@ def _rendered(clause: Clause, front: Adverb | None) -> str:
 
 
 def _same_cases(nominal: Nominal) -> bool:
-    """Whether a phrase could be the subject as well as the direct object."""
+    """Return True if a phrase could be both the subject and the direct object."""
     return _bare(nominal, NOMINATIVE) == _bare(nominal, ACCUSATIVE)
 
 
@@ -100,9 +104,11 @@ def _bare(nominal: Nominal, case: int) -> str:
 
 
 def _in_case(phrase: _Phrase, place: int, case: int) -> Nominal | None:
-    """The phrase with the form of another case in the place of one; None where it would be right again.
+    """Return the phrase with the form of one case replaced by that of another.
 
-    It may be the same, or that of several in the place of one: den Kollegen.
+    Returns:
+        The phrase; None if the result would be correct again: if the form is the same, or is that of the other number
+        ("den Kollegen").
     """
     nominal, wrong = phrase.nominal(), _bare(phrase.nominal(), case)
     numbers = [nominal] + ([replace(phrase, plural=not phrase.plural).nominal()] if phrase.noun.german[4] else [])
@@ -114,7 +120,7 @@ def _in_case(phrase: _Phrase, place: int, case: int) -> Nominal | None:
 
 
 def _disagreeing(choose: Chooser, scene: _Scene) -> str | None:
-    """Der Mann schlafen."""
+    """Break the agreement (Der Mann schlafen)."""
     subject, other = scene.clause.subject, scene.clause.accusative
     if _same_cases(subject) and other is not None and _same_cases(other):
         return None
@@ -123,11 +129,12 @@ def _disagreeing(choose: Chooser, scene: _Scene) -> str | None:
 
 
 def _subject_in_another_case(choose: Chooser, scene: _Scene) -> str | None:
-    """Dem Mann schläft; den Mann kauft den Hut."""
+    """Break the case of the subject (Dem Mann schläft; Den Mann kauft den Hut)."""
     other, phrase = scene.clause.accusative, scene.subject
     subject = _in_case(phrase, NOMINATIVE, choose.even((DATIVE, ACCUSATIVE)))
     if subject and other is not None and _same_cases(other):
-        # den Kollegen sehen die Männer: the object is the subject, and this is one or several in the accusative
+        # "Den Kollegen sehen die Männer": the object could be the subject, and this phrase (singular or plural) an
+        # accusative.
         both = [replace(phrase, plural=plural).nominal() for plural in (False, True)]
         if _bare(subject, NOMINATIVE) in {_bare(each, ACCUSATIVE) for each in both}:
             return None
@@ -135,7 +142,7 @@ def _subject_in_another_case(choose: Chooser, scene: _Scene) -> str | None:
 
 
 def _object_in_another_case(choose: Chooser, scene: _Scene) -> str | None:
-    """Der Mann kauft der Hut; der Mann hilft den Hund."""
+    """Break the case of the object (Der Mann kauft der Hut; Der Mann hilft den Hund)."""
     if scene.object is None:
         return None
     cases = [case for case in (NOMINATIVE, ACCUSATIVE, DATIVE) if case != scene.case]
@@ -146,23 +153,23 @@ def _object_in_another_case(choose: Chooser, scene: _Scene) -> str | None:
 
 
 def _of_another_gender(choose: Chooser, scene: _Scene) -> str | None:
-    """Die Mann schläft."""
+    """Break the gender (Die Mann schläft)."""
     phrase = scene.object if scene.object and choose.chance(0.5) else scene.subject
     if phrase.plural or set(phrase.noun.german[:4]) & set(phrase.noun.german[4:]):
-        # die Lehrer, die Jungen: of another gender, one would be several
+        # "die Lehrer", "die Jungen": with another gender, the singular would be a plural.
         return None
     gender = choose.even([gender for gender in range(3) if gender != phrase.noun.gender])
     wrong, right = phrase.nominal(gender), phrase.nominal()
     case = NOMINATIVE if phrase is scene.subject else scene.case
     if _bare(wrong, case) in {_bare(right, each) for each in range(4)}:
-        # der Frau is another case, not another gender
+        # "der Frau" is another case, not another gender.
         return None
     clause = replace(scene.clause, subject=wrong) if phrase is scene.subject else scene.with_object(wrong)
     return _rendered(clause, scene.front)
 
 
 def _verb_not_second(choose: Chooser, scene: _Scene) -> str | None:
-    """Der Mann den Hut kauft; heute der Mann schläft."""
+    """Break the word order (Der Mann den Hut kauft; Heute der Mann schläft)."""
     order = "statement" if scene.front and choose.chance(0.5) else "final"
     return german_clause(scene.clause, order, front=scene.front.german if scene.front else "")[0]
 
@@ -178,7 +185,11 @@ RULES: dict[str, Rule] = {
 
 
 def judged(choose: Chooser) -> tuple[Draft, str]:
-    """Draw a sentence, right or broken in equal shares, and the name of the rule that broke it; `""` for none."""
+    """Draw a sentence, with equal probability correct or broken.
+
+    Returns:
+        The draft of the sentence, and the name of the rule that broke it; empty if it is correct.
+    """
     wrong = choose.chance(0.5)
     while True:
         scene = _scene(choose)

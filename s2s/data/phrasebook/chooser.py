@@ -1,4 +1,4 @@
-"""Random phrases for the built-in corpus: who, what, when and where, and how often each is said."""
+"""Random phrases of the built-in corpus: persons, things, times and places."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -16,13 +16,14 @@ Item = TypeVar("Item")
 
 _OWN = frozenset({"my", "his", "her", "our", "your", "their"})
 _MASS = frozenset({"drink", "mass"})
-_ONE_EACH = frozenset({"mother", "father"})  # my fathers would be too many
-_GIFTS = frozenset({"animal", "text", "clothes", "vehicle", "standing", "lying", "idea"})  # nouns with an owner
+_ONE_EACH = frozenset({"mother", "father"})  # A person has one of each, so "my fathers" does not occur.
+# Kinds of nouns that may have an owner.
+_GIFTS = frozenset({"animal", "text", "clothes", "vehicle", "standing", "lying", "idea"})
 
 
 @cache
 def people() -> tuple[Nominal, ...]:
-    """Give the names of persons."""
+    """Return the names of persons."""
     return tuple(name(*both, MASCULINE) for both in lexicon.pairs("names"))
 
 
@@ -31,52 +32,98 @@ def _at(source: str, target: str, case: int, where: Nominal) -> Pair:
 
 
 class Chooser:
-    """Draws words and phrases at random; whatever it gives is grammatical and makes sense."""
+    """Random source of words and phrases that are grammatical and make sense.
+
+    Methods that draw return noun phrases, adverbials and pairs in both languages.
+
+    Args:
+        generator: Random number generator.
+        words: Share of the words of each kind that are used.
+    """
 
     def __init__(self, generator: random.Random, words: float = 1.0) -> None:
         self.generator = generator
         self.random = generator.random
-        self.words = words  # share of the words of each kind that it knows
+        self.words = words
 
     def begin(self) -> None:
-        """Called before each sentence is drawn."""
+        """Start a sentence; called before each one is drawn."""
 
     def seen_as(self, alike: Callable[[Any], object]) -> None:
-        """Called where all that is alike to the item chosen last would have led to the same."""
+        """Report that all items like the last one would have given the same result.
+
+        A hook for subclasses that track probabilities, such as `likelihood.LikelihoodChooser`.
+
+        Args:
+            alike: Predicate of the equivalent items.
+        """
 
     def unseen(self, phrase: object) -> None:
-        """Called where a subject or an object is replaced, or left out, before anybody hears of it."""
+        """Report that a subject or object is replaced or left out (hook for subclasses)."""
 
     def until(self, suits: Callable[[Item], object], draw: Callable[[], Item]) -> Item:
-        """Draw until it suits."""
+        """Draw until an item satisfies the condition.
+
+        Args:
+            suits: Condition.
+            draw: Function that draws an item.
+
+        Returns:
+            The first item that satisfies the condition.
+        """
         while not suits(item := draw()):
             pass
         return item
 
     def pick(self, items: Sequence[Item]) -> Item:
-        """Give one of the items that it knows, the first about three times as often as the last."""
+        """Draw an item, the first about three times as often as the last.
+
+        Args:
+            items: Items; the first ones are drawn most often.
+
+        Returns:
+            One of the items in use, see `known`.
+        """
         draw = self.random()
         return items[int(self.known(len(items)) * draw * (0.5 + 0.5 * draw))]
 
     def known(self, items: int) -> int:
-        """Give how many of so many items it knows: of one word alone nobody could draw another one."""
+        """Return how many of a number of items are used, at least two if there are two.
+
+        With a single word, a search for another one would not end.
+
+        Args:
+            items: Number of items.
+
+        Returns:
+            `words` times the number, rounded, at least two if there are two.
+        """
         return max(min(2, items), round(self.words * items))
 
     def even(self, items: Sequence[Item]) -> Item:
-        """Give one of the items, all equally often."""
+        """Draw an item with equal probabilities."""
         return items[int(len(items) * self.random())]
 
     def chance(self, probability: float) -> bool:
-        """Give True with the given probability."""
+        """Return True with the given probability."""
         return self.random() < probability
 
     def adjective(self, noun: Noun, probability: float) -> Adjective | None:
-        """Give an adjective that goes with a noun, or none."""
+        """Draw an adjective that fits a noun, or None."""
         options = lexicon.adjectives(noun.kind)
         return self.pick(options) if options and self.chance(probability) else None
 
     def noun_phrase(self, noun: Noun, determiners: Sequence[str] = (), adjective: float = 0.45) -> Nominal:
-        """Give a phrase around a noun, with one of these determiners, or any, and an adjective at this probability."""
+        """Draw a noun phrase.
+
+        Args:
+            noun: Head noun.
+            determiners: Determiners to draw from; empty for any.
+            adjective: Probability of an adjective.
+
+        Returns:
+            The noun phrase.
+        """
         chosen = self.adjective(noun, adjective)
         if noun.kind in _MASS:
             return noun_phrase(noun, self.even(("the", "my", "this") if determiners else ("", "", "the", "my")), chosen)
@@ -89,7 +136,15 @@ class Chooser:
         return noun_phrase(noun, word, chosen, plural)
 
     def thing(self, noun: Noun, denied: bool = False) -> Nominal:
-        """Give what a verb is done to: now and then owned by somebody or a pair; with kein where it is denied."""
+        """Draw an object phrase, sometimes with an owner, or coordinated.
+
+        Args:
+            noun: Head noun.
+            denied: Whether the clause is negated, which needs "kein".
+
+        Returns:
+            The noun phrase.
+        """
         if denied and noun.kind in _MASS:
             return noun_phrase(noun, self.even(("not any", "the", "my")), self.adjective(noun, 0.3))
         if denied:
@@ -109,12 +164,21 @@ class Chooser:
         return self.noun_phrase(noun)
 
     def owned(self, noun: Noun) -> Nominal:
-        """Give a noun with an owner in the genitive: the dog of my neighbour."""
+        """Draw a noun phrase with an owner in the genitive: the dog of my neighbour."""
         owner = self.until(lambda one: one is not noun, lambda: self.pick(lexicon.nouns("person")))
         return owned(self.noun_phrase(noun, ("the",), 0.25), self.noun_phrase(owner, lexicon.menu("definite"), 0.2))
 
     def subject(self, options: Sequence[Noun], definite: bool = False, adjective: float = 0.45) -> Nominal:
-        """Give a subject: a noun phrase, for persons also a name, a pronoun or a pair."""
+        """Draw a subject: a noun phrase, or for persons a name, pronoun or coordination.
+
+        Args:
+            options: Nouns to draw from.
+            definite: Whether a noun phrase must be definite.
+            adjective: Probability of an adjective.
+
+        Returns:
+            The subject.
+        """
         noun = self.pick(options)
         draw = self.random()
         if noun.kind == "person":
@@ -133,7 +197,16 @@ class Chooser:
         return self.noun_phrase(noun, lexicon.menu("definite") if definite else (), adjective)
 
     def object(self, options: Sequence[Noun], subject: Nominal, denied: bool = False) -> Nominal:
-        """Give an object that is neither the subject nor, for I, we and you, part of it."""
+        """Draw an object that differs from the subject, also in part for I, we and you.
+
+        Args:
+            options: Nouns to draw from.
+            subject: Subject of the clause.
+            denied: Whether the clause is negated.
+
+        Returns:
+            The object.
+        """
         noun = self.pick(options)
         while noun.english[0] in subject.english and len(options) > 1:
             noun = self.even(options)
@@ -146,11 +219,18 @@ class Chooser:
             if other.form != subject.form and not {other.form, subject.form} <= {FIRST, WE}:
                 return other
         thing = self.thing(noun, denied)
-        # Anna does not lose Anna's key.
+        # Avoid "Anna loses Anna's key".
         return self.noun_phrase(noun) if thing.english.startswith(f"{subject.english}'s") else thing
 
     def time(self, *when: str) -> Adverb:
-        """Give an adverbial of time of the given kinds; clock times and dates are of the kind any."""
+        """Draw an adverbial of time of the given kinds; clock times and dates are `any`.
+
+        Args:
+            when: Kinds of adverbials: any, past, future, habit, mid.
+
+        Returns:
+            The adverbial.
+        """
         if "any" not in when or self.chance(0.55):
             return self.pick(lexicon.adverbs(*when))
         draw = self.random()
@@ -163,7 +243,7 @@ class Chooser:
         return Adverb(f"{on} {source}", f"{am} {target}", "any")
 
     def clock(self) -> Adverb:
-        """Give a clock time: at half past seven, um halb acht."""
+        """Draw a clock time: at half past seven, um halb acht."""
         hour = self.generator.randint(1, 12)
         numbers = hour, hour % 12 + 1, self.even((5, 10, 20))
         source, after, few = map(english.number_words, numbers)
@@ -180,14 +260,21 @@ class Chooser:
         return Adverb(f"at {at}", f"um {um}", "any")
 
     def date(self) -> Adverb:
-        """Give a date that every year has: on the third of May, am dritten Mai."""
+        """Draw a date that every year has: on the third of May, am dritten Mai."""
         index = int(12 * self.random())
         day = self.generator.randint(1, 28 if index == 1 else 30)
         source, target = lexicon.pairs("months")[index]
         return Adverb(f"on the {english.ordinal(day)} of {source}", f"am {german.ordinal(day)}en {target}", "any")
 
     def place(self, indoors: bool = True) -> Pair:
-        """Give where something happens: in the garden, in Berlin, at the lake."""
+        """Draw a place: in the garden, in Berlin, at the lake.
+
+        Args:
+            indoors: Whether nouns of the kind `place` are allowed; False for vehicles.
+
+        Returns:
+            The prepositional phrase in English and German.
+        """
         draw = self.random() if indoors else self.even((0.1, 0.9))
         if draw < 0.3:
             source, target = self.even(lexicon.pairs("cities" if draw < 0.2 else "countries"))
@@ -196,7 +283,14 @@ class Chooser:
         return _at(at, an, DATIVE, self._placed(lexicon.nouns(kind)))
 
     def direction(self, verb: Verb) -> Pair:
-        """Give where a verb of motion leads."""
+        """Draw the direction of a verb of motion: to the station.
+
+        Args:
+            verb: Verb of motion.
+
+        Returns:
+            The prepositional phrase in English and German.
+        """
         base = verb.english[0]
         if base in {"go", "drive"} and self.chance(0.35):
             source, target = self.even(lexicon.pairs("cities", "countries"))
@@ -206,7 +300,15 @@ class Chooser:
         return _at(to.replace("_", " "), zu, german.CASES[case], self._placed(lexicon.nouns(kind)))
 
     def relation(self, verb: Verb, case: int) -> Pair:
-        """Give where something stands (dative) or is put (accusative)."""
+        """Draw a position (dative) or the goal of putting something (accusative).
+
+        Args:
+            verb: Verb of position, or of putting something somewhere.
+            case: German case, dative for a position and accusative for a goal.
+
+        Returns:
+            The prepositional phrase in English and German.
+        """
         if verb.english[0] == "hang":
             return _at("on", "an", case, noun_phrase(lexicon.nouns("wall")[0], self.even(("the", "this", "a"))))
         on, auf = self.even(lexicon.pairs("relations"))

@@ -1,4 +1,7 @@
-"""Phrases and clauses of the built-in corpus, rendered in English and in German from one structure."""
+"""Phrases and clauses of the built-in corpus, rendered in English and German.
+
+Both languages are rendered from the same structure (`Nominal`, `Clause`).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +16,14 @@ from s2s.data.phrasebook.lexicon import Adjective, Adverb, Noun, Pair, Verb, clo
 class Nominal:
     """A noun phrase, a name or a pronoun in both languages.
 
-    ``german`` has the four cases, each word marked (see ``german.marked``); ``form`` chooses the verb form
-    (``FIRST`` to ``THEY``), ``gender`` the relative pronoun; ``tail`` counts the German words that follow the head
-    noun.
+    Attributes:
+        english: English form.
+        english_object: English form as an object.
+        german: The four German cases, each word marked (see `german.marked`).
+        form: Verb form of the subject, `FIRST` to `THEY`.
+        gender: Gender, which selects the relative pronoun.
+        pronoun: Whether it is a pronoun.
+        tail: Number of German words after the head noun.
     """
 
     english: str
@@ -27,13 +35,31 @@ class Nominal:
     tail: int = 0
 
     def after(self, preposition: str, case: int) -> str:
-        """Give the German prepositional phrase; an article melts into the preposition unless a clause follows."""
+        """Return the German prepositional phrase.
+
+        The article is contracted with the preposition, unless a relative clause follows.
+
+        Args:
+            preposition: German preposition.
+            case: Case that the preposition governs.
+
+        Returns:
+            The phrase, with marked words.
+        """
         if "," in self.german[case]:
             return f"{preposition} {self.german[case]}"
         return german.contract(preposition, self.german[case])
 
     def with_tail(self, english: str, target: str) -> "Nominal":
-        """Add what follows the head noun, such as a relative clause."""
+        """Add words after the head noun, such as a relative clause.
+
+        Args:
+            english: English words, without a space before them.
+            target: German words, with a space or comma before them.
+
+        Returns:
+            A new phrase.
+        """
         return replace(
             self,
             english=f"{self.english} {english}",
@@ -48,23 +74,30 @@ def _marked(cases: Sequence[str]) -> tuple[str, ...]:
 
 
 def pronoun(word: str) -> Nominal:
-    """Give a personal pronoun by its English subject form."""
+    """Build a personal pronoun from its English subject form."""
     english_object, cases, form, gender = closed("pronouns")[word]
     return Nominal(word, english_object, _marked([*cases.split(), ""]), form, gender, True)
 
 
 def name(english: str, target: str, gender: int) -> Nominal:
-    """Give the name of a person or place, the same in every case but the genitive."""
+    """Build the name of a person or place; only its genitive differs."""
     return Nominal(english, english, _marked((target, target, target, f"{target}s")), SINGULAR, gender)
 
 
 def noun_phrase(
     noun: Noun, determiner: str = "the", adjective: Adjective | None = None, plural: bool = False, degree: int = 0
 ) -> Nominal:
-    """Build determiner, adjective and noun.
+    """Build a noun phrase from determiner, adjective and noun.
 
-    A determiner is one of ``lexicon.toml``; ``"a"`` has no word in the plural, ``""`` never has one. The degree is 0
-    for the positive, 1 for the comparative and 2 for the superlative.
+    Args:
+        noun: Head noun.
+        determiner: A determiner of `lexicon.toml`; `"a"` has no word in the plural, `""` never has one.
+        adjective: Adjective, if any.
+        plural: Whether the phrase is in the plural.
+        degree: Degree of the adjective: 0 positive, 1 comparative, 2 superlative.
+
+    Returns:
+        The noun phrase in both languages.
     """
     *words, article = closed("determiners")[determiner]
     word = words[plural]
@@ -87,7 +120,7 @@ def noun_phrase(
 
 
 def possessed(owner: Nominal, noun: Noun, plural: bool = False) -> Nominal:
-    """Build a name in the genitive and a noun: Anna's dog, Annas Hund."""
+    """Build a noun phrase with a name in the genitive: Anna's dog, Annas Hund."""
     english = f"{owner.english}'s {noun.english[plural]}"
     form, gender = (THEY, PLURAL) if plural else (SINGULAR, noun.gender)
     core = _marked(noun.german[4 * plural : 4 * plural + 4])
@@ -100,7 +133,7 @@ def owned(thing: Nominal, owner: Nominal) -> Nominal:
 
 
 def coordinate(first: Nominal, second: Nominal) -> Nominal:
-    """Join two phrases by and: a plural."""
+    """Join two phrases with "and"; the result is a plural."""
     return Nominal(
         f"{first.english} and {second.english}",
         f"{first.english_object} and {second.english_object}",
@@ -112,10 +145,21 @@ def coordinate(first: Nominal, second: Nominal) -> Nominal:
 
 @dataclass(slots=True)
 class Clause:
-    """A subject, a verb and what goes with it, in no language yet.
+    """A subject, a verb and its complements, independent of the language.
 
-    ``place`` is a prepositional phrase, English and German, and also carries the prepositional object;
-    ``predicate`` is what follows to be; ``recipient_last`` chooses the English order with to.
+    Attributes:
+        subject: Subject.
+        verb: Verb.
+        tense: Tense or modal verb.
+        accusative: Direct object.
+        dative: Indirect object.
+        place: Prepositional phrase (English, German); also holds the prepositional object.
+        predicate: Predicate after "to be" (English, German).
+        manner: Adverbial of manner (English, German).
+        time: Adverbial of time.
+        negated: Whether the clause is negated.
+        passive: Whether the clause is in the passive.
+        recipient_last: Whether the English indirect object follows the direct one, with "to".
     """
 
     subject: Nominal
@@ -137,12 +181,16 @@ _WAS = ("was", "were", "was", "were", "were")
 _HAVE = ("have", "have", "has", "have", "have")
 _DO = ("do", "do", "does", "do", "do")
 _PAST_TENSES = ("past", "wanted", "had to")
-_PREPOSITIONS = {"for", "at", "to"}  # of English verbs; other particles follow a pronoun: turn it on
-_IS_SIMPLE = {"be", "have"}  # German keeps their simple past where other verbs take the perfect
+# Prepositions of English verbs; other particles follow a pronoun: turn it on.
+_PREPOSITIONS = {"for", "at", "to"}
+_IS_SIMPLE = {"be", "have"}  # German uses their simple past where other verbs take the perfect.
 
 
 def _english_verbs(clause: Clause, form: int, support: bool) -> Pair:
-    """Give the finite word and the rest of the English verb group; ``support``: do is needed (question, not)."""
+    """Return the finite word and the rest of the English verb group.
+
+    `support` requires "do", as in questions and negated clauses.
+    """
     base, third, past, participle, progressive = clause.verb.english
     tense = clause.tense
     infinitive = f"be {participle}" if clause.passive else base
@@ -167,7 +215,7 @@ def _english_verbs(clause: Clause, form: int, support: bool) -> Pair:
 
 
 def _german_verbs(clause: Clause, form: int) -> Pair:
-    """Give the finite verb and the right bracket: a prefix, a participle or an infinitive."""
+    """Return the finite verb and the right bracket (prefix, participle or infinitive)."""
     verb, tense = clause.verb, clause.tense
 
     def finite(auxiliary: str, past: bool) -> str:
@@ -191,7 +239,7 @@ def _join(*parts: str) -> str:
 
 
 def _complements(clause: Clause, skip: str = "") -> str:
-    """Give the English words after the verb group; ``skip`` leaves out the object asked for or relativised."""
+    """Return the English words after the verb group, without the skipped object."""
     accusative = "" if clause.accusative is None or skip == "acc" else clause.accusative.english_object
     dative = "" if clause.dative is None or skip == "dat" else clause.dative.english_object
     particle = clause.verb.particle
@@ -206,8 +254,14 @@ def _complements(clause: Clause, skip: str = "") -> str:
 def english_clause(clause: Clause, *, question: bool = False, skip: str = "", subject: bool = True) -> str:
     """Render the English clause.
 
-    A question has the finite verb before the subject; ``skip``, ``"acc"`` or ``"dat"``, leaves that object out
-    (questions and relative clauses). Without a subject, the clause follows a relative or interrogative one.
+    Args:
+        clause: Clause to render.
+        question: Whether the finite verb precedes the subject.
+        skip: Object to leave out, `"acc"` or `"dat"` (questions and relative clauses); empty for none.
+        subject: Whether to render the subject; without it, the clause follows a relative or interrogative pronoun.
+
+    Returns:
+        The clause, without capitalization and full stop.
     """
     finite, rest = _english_verbs(clause, clause.subject.form, question or clause.negated)
     middle = clause.time.english if clause.time and clause.time.when == "mid" else ""
@@ -223,7 +277,7 @@ def english_clause(clause: Clause, *, question: bool = False, skip: str = "", su
 
 
 def _middle(clause: Clause, skip: str = "") -> list[str]:
-    """Give the German middle field after the subject, in the order that never sounds wrong."""
+    """Return the German middle field after the subject, in an acceptable order."""
     parts: list[str] = []
     known, new = "", ""
     accusative = clause.accusative if skip != "acc" else None
@@ -237,7 +291,8 @@ def _middle(clause: Clause, skip: str = "") -> list[str]:
         words = dative.german[DATIVE] if dative else accusative.german[ACCUSATIVE] if accusative else ""
         known, new = (words, "") if clause.negated and not words.startswith("kein") else ("", words)
     time = clause.time.german if clause.time else "gerade" if clause.tense == "progressive" else ""
-    # What is denied is known and comes early: verkauft das Auto heute nicht, but verkauft heute ein Auto.
+    # Negated objects are known information and come early: "verkauft das Auto heute nicht", but "verkauft heute ein
+    # Auto".
     parts += [part for part in (known, time, new) if part]
     if clause.negated and not new:
         parts.append("nicht")
@@ -251,12 +306,12 @@ def german_clause(
     """Render the German clause and measure its longest dependency.
 
     Args:
-        clause: what to say.
-        order: ``"statement"`` (subject first), ``"inverted"`` (finite verb, then subject: after a fronted word and
-            in questions) or ``"final"`` (finite verb last: subordinate clauses).
-        front: the word or conjunction before it, if any.
-        skip: ``"acc"`` or ``"dat"`` leaves that object out.
-        subject: whether the subject is said.
+        clause: Clause to render.
+        order: `"statement"` (subject first), `"inverted"` (finite verb, then subject: after a fronted word and in
+            questions) or `"final"` (finite verb last: subordinate clauses).
+        front: Word or conjunction before the clause, if any.
+        skip: Object to leave out, `"acc"` or `"dat"`; empty for none.
+        subject: Whether to render the subject.
 
     Returns:
         The clause and the number of words between the two ends of its longest dependency.
@@ -274,7 +329,7 @@ def german_clause(
         text = _join(front, who, finite, reflexive, *middle, bracket)
         between = _count([reflexive, *middle])
         return text, max(person.tail, between if bracket else 0)
-    # A noun follows the reflexive pronoun, a pronoun precedes it: freut sich der Mann, freut er sich.
+    # A noun follows the reflexive pronoun, a pronoun precedes it: "freut sich der Mann", "freut er sich".
     subjects = (who, reflexive) if person.pronoun else (reflexive, who)
     text = _join(front, finite, *subjects, *middle, bracket)
     return text, _count([*subjects, *middle]) if bracket else 0
@@ -285,7 +340,13 @@ def _count(parts: list[str]) -> int:
 
 
 def infinitive_clause(clause: Clause) -> Pair:
-    """Render the infinitive without subject: to read the book, das Buch zu lesen; die Tür aufzumachen."""
+    """Render the infinitive without subject: to read the book, das Buch zu lesen.
+
+    A separable verb has "zu" inside: "die Tür aufzumachen".
+
+    Returns:
+        The English and the German words.
+    """
     verb = clause.verb
     reflexive = german.REFLEXIVE[clause.subject.form] if verb.reflexive else ""
     with_zu = f"{verb.prefix}zu{verb.bare}" if verb.prefix else f"zu {verb.bare}"

@@ -1,4 +1,4 @@
-"""English inflection for the built-in corpus: plurals, verb forms, articles, number words."""
+"""English inflection of the built-in corpus: plurals, verbs, articles, numbers."""
 
 import re
 
@@ -11,7 +11,12 @@ _ORDINALS = {"one": "first", "two": "second", "three": "third", "five": "fifth",
 
 
 def with_s(word: str) -> str:
-    """Add the -s of a plural or of the third person: boxes, stories, goes, boys."""
+    """Add the -s of a plural or of the third person.
+
+    Example:
+        >>> [with_s(word) for word in ("box", "story", "go", "boy")]
+        ['boxes', 'stories', 'goes', 'boys']
+    """
     if re.search(r"(s|x|z|ch|sh|[^aeiou]o)$", word) and word not in {"piano", "photo"}:
         return word + "es"
     if re.search(r"[^aeiou]y$", word):
@@ -25,7 +30,12 @@ def _doubled(word: str) -> str:
 
 
 def past(word: str) -> str:
-    """Give the regular past tense: opened, tried, hugged."""
+    """Return the regular past tense.
+
+    Example:
+        >>> [past(word) for word in ("open", "try", "hug")]
+        ['opened', 'tried', 'hugged']
+    """
     if word.endswith("e"):
         return word + "d"
     if re.search(r"[^aeiou]y$", word):
@@ -34,7 +44,12 @@ def past(word: str) -> str:
 
 
 def progressive(word: str) -> str:
-    """Give the -ing form: reading, writing, lying, sitting."""
+    """Return the -ing form.
+
+    Example:
+        >>> [progressive(word) for word in ("read", "write", "lie", "sit")]
+        ['reading', 'writing', 'lying', 'sitting']
+    """
     if word.endswith("ie"):
         return word[:-2] + "ying"
     if word.endswith("e") and not word.endswith("ee"):
@@ -43,7 +58,7 @@ def progressive(word: str) -> str:
 
 
 def indefinite(phrase: str) -> str:
-    """Put a or an before a phrase, by its first letter."""
+    """Put "a" or "an" before a phrase, by its first letters."""
     return ("an " if phrase[0] in "aeiou" and not re.match("uni|use|eu|one", phrase) else "a ") + phrase
 
 
@@ -58,7 +73,12 @@ def _below_thousand(number: int) -> str:
 
 
 def number_words(number: int) -> str:
-    """Give a number from 0 to 1,000,000 in British words: 1234, one thousand two hundred and thirty-four."""
+    """Spell a number from 0 to 1,000,000 in British English.
+
+    Example:
+        >>> number_words(1234)
+        'one thousand two hundred and thirty-four'
+    """
     if number == 0:
         return _ONES[0]
     if number == 1_000_000:
@@ -71,7 +91,12 @@ def number_words(number: int) -> str:
 
 
 def ordinal(day: int) -> str:
-    """Give an ordinal from 1 to 31: first, twentieth, twenty-third."""
+    """Spell an ordinal number from 1 to 31.
+
+    Example:
+        >>> ordinal(1), ordinal(20), ordinal(23)
+        ('first', 'twentieth', 'twenty-third')
+    """
     head, dash, last = number_words(day).rpartition("-")
     if last in _ORDINALS:
         return head + dash + _ORDINALS[last]
@@ -79,7 +104,12 @@ def ordinal(day: int) -> str:
 
 
 def degrees(adjective: str) -> list[str]:
-    """Give comparative and superlative: older, oldest; more famous, most famous."""
+    """Return comparative and superlative.
+
+    Example:
+        >>> degrees("old"), degrees("famous")
+        (['older', 'oldest'], ['more famous', 'most famous'])
+    """
     syllables = len(re.findall("[aeiouy]+", adjective.removesuffix("e")))
     if syllables > 1 and not adjective.endswith("y") and adjective not in {"clever", "quiet", "polite"}:
         return [f"more {adjective}", f"most {adjective}"]

@@ -1,4 +1,4 @@
-"""German inflection for the built-in corpus: articles, endings, pronouns, verb forms and number words."""
+"""German inflection of the built-in corpus: articles, endings, verbs, numbers."""
 
 import re
 import tomllib
@@ -8,7 +8,7 @@ from typing import Any
 
 NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
 MASCULINE, NEUTER, FEMININE, PLURAL = range(4)
-FIRST, SECOND, SINGULAR, WE, THEY = range(5)  # the five verb forms in use: ich, du, er/sie/es, wir, sie
+FIRST, SECOND, SINGULAR, WE, THEY = range(5)  # verb forms: ich, du, er/sie/es, wir, sie
 CASES = {"nom": NOMINATIVE, "acc": ACCUSATIVE, "dat": DATIVE, "gen": GENITIVE}
 
 _WEAK_AFTER = {"der", "dies", "jed", "all", "welch", "beid"}
@@ -16,7 +16,7 @@ _EIN_WORDS = {"ein", "kein", "mein", "dein", "sein", "ihr", "unser"}
 
 REFLEXIVE = ("mich", "dich", "sich", "uns", "sich")
 
-# The case of each word of a noun phrase, noted behind it by a character of private use until the sentence is finished.
+# Private-use characters that mark the case of each word of a noun phrase until the sentence is finished.
 _MARKS = {chr(0xE000 + case): name for name, case in CASES.items()}
 _UNMARKED = str.maketrans("", "", "".join(_MARKS))
 
@@ -31,30 +31,48 @@ def _cell(table: str, case: int, gender: int) -> str:
 
 
 def marked(words: str, case: int) -> str:
-    """Note behind each word which case it stands in; ``cases_of`` reads it, ``unmarked`` takes it away."""
+    """Mark each word with its case.
+
+    `cases_of` reads the marks, `unmarked` removes them.
+    """
     mark = chr(0xE000 + case)
     return words.replace(" ", mark + " ") + mark
 
 
 def unmarked(text: str) -> str:
-    """Give the text without what ``marked`` noted in it."""
+    """Remove the marks that `marked` added."""
     return text.translate(_UNMARKED)
 
 
 def cases_of(text: str) -> str:
-    """Give the case of each word of a marked text: ``nom``, ``acc``, ``dat``, ``gen``, ``-`` outside noun phrases."""
-    # only punctuation follows a mark
+    """Return the case of each word of a marked text.
+
+    Returns:
+        Words `nom`, `acc`, `dat`, `gen`, or `-` outside noun phrases, separated by spaces.
+
+    Example:
+        >>> cases_of(marked("der Mann", NOMINATIVE) + " schläft.")
+        'nom nom -'
+    """
+    # Only punctuation may follow a mark.
     return " ".join(_MARKS.get(word.rstrip(",.!?")[-1], "-") for word in text.split(" "))
 
 
 @cache
 def determiner(word: str, case: int, gender: int) -> str:
-    """Give the form of an article word: ``determiner("kein", ACCUSATIVE, MASCULINE)`` is ``"keinen"``.
+    """Return the form of a determiner.
 
     Args:
-        word: ``"der"``, a stem such as ``"dies"``, ``"kein"``, ``"viel"``, a number word, or ``""`` for none.
-        case: 0 to 3, nominative to genitive.
-        gender: 0 to 3, masculine, neuter, feminine, plural.
+        word: `"der"`, a stem such as `"dies"`, `"kein"`, `"viel"`, a number word, or `""` for none.
+        case: Case, 0 to 3: nominative, accusative, dative, genitive.
+        gender: Gender, 0 to 3: masculine, neuter, feminine, plural.
+
+    Returns:
+        The inflected form.
+
+    Example:
+        >>> determiner("kein", ACCUSATIVE, MASCULINE)
+        'keinen'
     """
     if word == "der":
         return _cell("der", case, gender)
@@ -67,19 +85,31 @@ def determiner(word: str, case: int, gender: int) -> str:
 
 @cache
 def adjective_ending(word: str, case: int, gender: int) -> str:
-    """Give the ending of an adjective after an article word (``""``: none, strong endings)."""
+    """Return the ending of an adjective after a determiner.
+
+    Args:
+        word: The determiner; `""` for none (strong endings).
+        case: Case, 0 to 3: nominative, accusative, dative, genitive.
+        gender: Gender, 0 to 3: masculine, neuter, feminine, plural.
+
+    Returns:
+        The ending, without a hyphen.
+    """
     kind = "weak" if word in _WEAK_AFTER else "mixed" if word in _EIN_WORDS else "strong"
     return _cell(kind, case, gender)
 
 
 def noun_forms(singular: str, plural: str, genitive: str, weak: bool) -> tuple[str, ...]:
-    """Give eight forms: nominative, accusative, dative, genitive, first of the singular, then of the plural.
+    """Return the eight forms of a noun.
 
     Args:
-        singular: nominative singular.
-        plural: nominative plural; ``""`` for a mass noun.
-        genitive: genitive singular ending, ``""`` for feminines.
-        weak: whether every form but the first is the plural (der Junge, den Jungen).
+        singular: Nominative singular.
+        plural: Nominative plural; `""` for a mass noun.
+        genitive: Ending of the genitive singular; `""` for feminine nouns.
+        weak: Whether every form except the first equals the plural (der Junge, den Jungen).
+
+    Returns:
+        Nominative, accusative, dative and genitive of the singular, then of the plural.
     """
     dative_plural = plural if plural.endswith(("n", "s")) or not plural else plural + "n"
     plurals = (plural, plural, dative_plural, plural)
@@ -89,7 +119,12 @@ def noun_forms(singular: str, plural: str, genitive: str, weak: bool) -> tuple[s
 
 
 def contract(preposition: str, phrase: str) -> str:
-    """Join a preposition and a phrase, and melt the article into it: in + dem Haus = im Haus."""
+    """Join a preposition and a phrase, with contraction of the article.
+
+    Example:
+        >>> contract("in", "dem Haus")
+        'im Haus'
+    """
     article, _, rest = phrase.partition(" ")
     bare = unmarked(article)
     melted = _tables()["contractions"].get(f"{preposition} {bare}")
@@ -97,7 +132,12 @@ def contract(preposition: str, phrase: str) -> str:
 
 
 def relative_pronoun(case: int, gender: int) -> str:
-    """Give der, den, dem, dessen, ... for the case in the relative clause and the gender of the head; marked."""
+    """Return the relative pronoun (der, den, dem, dessen, …), marked with its case.
+
+    Args:
+        case: Case in the relative clause, 0 to 3.
+        gender: Gender of the head noun, 0 to 3.
+    """
     return marked(_cell("relative", case, gender), case)
 
 
@@ -110,13 +150,23 @@ def _needs_e(stem: str) -> bool:
 
 
 def third_person(infinitive: str) -> str:
-    """Give the regular third person singular of the present: machen, macht; öffnen, öffnet."""
+    """Return the regular third person singular of the present.
+
+    Example:
+        >>> third_person("machen"), third_person("öffnen")
+        ('macht', 'öffnet')
+    """
     stem = _stem(infinitive)
     return stem + ("et" if _needs_e(stem) else "t")
 
 
 def participle(infinitive: str) -> str:
-    """Give the regular past participle: gemacht, besucht, repariert."""
+    """Return the regular past participle.
+
+    Example:
+        >>> participle("machen"), participle("besuchen"), participle("reparieren")
+        ('gemacht', 'besucht', 'repariert')
+    """
     stem = _stem(infinitive)
     bare = infinitive.endswith("ieren") or re.match(r"(be|ver|er|ent|zer|emp)", infinitive)
     return ("" if bare else "ge") + third_person(stem + infinitive[len(stem) :])
@@ -124,9 +174,15 @@ def participle(infinitive: str) -> str:
 
 @cache
 def present(infinitive: str, third: str = "") -> tuple[str, ...]:
-    """Give the five present forms (ich, du, er, wir, sie) without any separable prefix.
+    """Return the five present forms (ich, du, er, wir, sie) without separable prefix.
 
-    The third person singular is regular unless given, where it changes the vowel (liest, fährt).
+    Args:
+        infinitive: Infinitive without prefix.
+        third: Third person singular, if its vowel changes (liest, fährt); empty for a regular verb.
+
+    Example:
+        >>> present("lesen", "liest")
+        ('lese', 'liest', 'liest', 'lesen', 'lesen')
     """
     if irregular := _tables()["present"].get(infinitive):
         return tuple(irregular.split())
@@ -139,7 +195,10 @@ def present(infinitive: str, third: str = "") -> tuple[str, ...]:
 
 
 def preterite(infinitive: str) -> tuple[str, ...]:
-    """Give the five simple past forms of an auxiliary or modal verb (möchte counts as one of mögen)."""
+    """Return the five simple past forms of an auxiliary or modal verb.
+
+    "möchte" counts as a form of "mögen".
+    """
     stem = _tables()["preterite"][infinitive]
     if stem == "war":
         return "war", "warst", "war", "waren", "waren"
@@ -147,7 +206,16 @@ def preterite(infinitive: str) -> tuple[str, ...]:
 
 
 def imperative(infinitive: str, third: str = "") -> str:
-    """Give the imperative for du, without prefix: kauf, öffne, lies, fahr."""
+    """Return the imperative (du) without prefix.
+
+    Args:
+        infinitive: Infinitive without prefix.
+        third: Third person singular, if its vowel changes (liest, fährt); empty for a regular verb.
+
+    Example:
+        >>> imperative("kaufen"), imperative("öffnen"), imperative("lesen", "liest"), imperative("fahren", "fährt")
+        ('kauf', 'öffne', 'lies', 'fahr')
+    """
     stem = _stem(infinitive)
     third = third or third_person(infinitive)
     changed = third[:-1]
@@ -177,7 +245,12 @@ def _below_thousand(number: int) -> str:
 
 
 def number_word(number: int) -> str:
-    """Give a number from 0 to 1,000,000 in German words, one compound: 325000, dreihundertfünfundzwanzigtausend."""
+    """Spell a number from 0 to 1,000,000 in German, as one compound.
+
+    Example:
+        >>> number_word(325000)
+        'dreihundertfünfundzwanzigtausend'
+    """
     if number == 0:
         return _ONES[0]
     if number == 1_000_000:
@@ -188,6 +261,11 @@ def number_word(number: int) -> str:
 
 
 def ordinal(day: int) -> str:
-    """Give the stem of an ordinal from 1 to 31: erst, zweit, dritt, ... (add -e or -en)."""
+    """Return the stem of an ordinal number from 1 to 31 (add -e or -en).
+
+    Example:
+        >>> ordinal(1), ordinal(2), ordinal(20)
+        ('erst', 'zweit', 'zwanzigst')
+    """
     irregular = {1: "erst", 3: "dritt", 7: "siebt", 8: "acht"}
     return irregular.get(day) or _below_hundred(day) + ("t" if day < 20 else "st")

@@ -1,4 +1,4 @@
-"""The words of the built-in corpus as records, read from `lexicon.toml` when first needed."""
+"""Lexicon of the built-in corpus: records read from `lexicon.toml` on first use."""
 
 import tomllib
 from collections.abc import Iterator
@@ -10,13 +10,20 @@ from typing import Any
 import s2s.data.phrasebook.english as english
 import s2s.data.phrasebook.german as german
 
-# English, German
+# (English, German)
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
-    """A noun: English singular and plural, eight German forms, gender and class."""
+    """A noun in both languages.
+
+    Attributes:
+        english: Singular and plural.
+        german: Eight forms, see `german.noun_forms`.
+        gender: Grammatical gender of the German noun.
+        kind: Semantic class.
+    """
 
     english: tuple[str, str]
     german: tuple[str, ...]
@@ -26,7 +33,16 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
-    """An adjective: three English degrees; German predicate form and the stems of the three degrees."""
+    """An adjective in both languages.
+
+    Attributes:
+        english: Positive, comparative, superlative.
+        predicate: German predicative form.
+        stems: German stems of the three degrees.
+        kinds: Semantic classes of nouns that it fits.
+        compared: Whether it has a comparative.
+        superlative: Whether it has a superlative.
+    """
 
     english: tuple[str, str, str]
     predicate: str
@@ -38,11 +54,23 @@ class Adjective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """A verb of both languages with what it governs.
+    """A verb in both languages, with its valency.
 
-    ``table`` is the table it stands in, and decides which objects it takes; ``english`` is base, third person, past,
-    participle and -ing form; ``present`` the five German forms without prefix; ``participle`` and ``infinitive`` have
-    the prefix; ``preposition`` is English, German and the case.
+    Attributes:
+        table: Table of the lexicon that has the verb; decides which objects it takes.
+        english: Base form, third person, past, participle and -ing form.
+        particle: English particle or preposition.
+        prefix: Separable German prefix.
+        bare: German infinitive without prefix.
+        present: The five German present forms without prefix.
+        imperative: German imperative.
+        participle: German participle, with prefix.
+        auxiliary: German auxiliary of the perfect, "haben" or "sein".
+        reflexive: Whether the German verb is reflexive.
+        state: Whether the verb describes a state.
+        subjects: Nouns that may be its subject.
+        objects: Nouns that may be its object.
+        preposition: Preposition of the object: English, German, and the German case.
     """
 
     table: str
@@ -62,18 +90,24 @@ class Verb:
 
     @property
     def infinitive(self) -> str:
-        """The infinitive with its prefix."""
+        """German infinitive with prefix."""
         return self.prefix + self.bare
 
     @property
     def looks_present(self) -> bool:
-        """Whether the English past looks like the present: they read, they put."""
+        """True if the English past equals the base form: they read, they put."""
         return self.english[0] == self.english[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Adverb:
-    """An adverbial of time: when it fits (any, past, future, habit, mid) decides the tenses it goes with."""
+    """An adverbial of time.
+
+    Attributes:
+        english: English words.
+        german: German words.
+        when: Kind (any, past, future, habit, mid), which decides the tenses that it fits.
+    """
 
     english: str
     german: str
@@ -96,19 +130,22 @@ def _spelt(words: str) -> Iterator[str]:
 
 
 def closed(table: str) -> dict[str, list[Any]]:
-    """Give words of which there are but a few, as they are written: determiners, pronouns, auxiliaries or roads."""
+    """Return a table of the lexicon as written, for small closed classes of words.
+
+    The tables are determiners, pronouns, auxiliaries and roads.
+    """
     return _words()[table]
 
 
 @cache
 def menu(name: str) -> tuple[str, ...]:
-    """Give what there is to draw from, each as often as its weight says."""
+    """Return the items of a menu, each repeated by its weight."""
     return tuple(_spelt(_words()["menus"][name]))
 
 
 @cache
 def pairs(*tables: str) -> tuple[Pair, ...]:
-    """Read tables of single words of both languages, e.g. ``pairs("months")``."""
+    """Return tables of single words in both languages, such as `"months"`."""
     words = [word for table in tables for word in _spelt(_words()["pairs"][table])]
     return tuple((word.partition("/")[0], word.rpartition("/")[2]) for word in words)
 
@@ -126,7 +163,14 @@ def _noun(entry: str, kind: str) -> Noun:
 
 @cache
 def nouns(kind: str) -> tuple[Noun, ...]:
-    """Give the nouns of a class, of a group of classes, or the one noun of that English name."""
+    """Return nouns by name.
+
+    Args:
+        kind: A semantic class, a group of classes, or the English singular of one noun.
+
+    Returns:
+        The nouns, in the order of the lexicon.
+    """
     words = _words()
     if kind in words["groups"]:
         return tuple(noun for part in words["groups"][kind].split() for noun in nouns(part))
@@ -136,7 +180,7 @@ def nouns(kind: str) -> tuple[Noun, ...]:
 
 
 def all_nouns() -> Iterator[Noun]:
-    """Give every noun."""
+    """Iterate over all nouns."""
     return (noun for kind in _words()["nouns"] for noun in nouns(kind))
 
 
@@ -158,13 +202,18 @@ def _adjective(entry: str) -> Adjective:
 
 @cache
 def all_adjectives() -> tuple[Adjective, ...]:
-    """Give every adjective."""
+    """Return all adjectives."""
     return tuple(_adjective(entry) for entry in _entries(_words()["adjectives"]))
 
 
 @cache
 def adjectives(kind: str, compared: bool = False) -> tuple[Adjective, ...]:
-    """Give the adjectives that go with a class of nouns, on request only those with a comparative."""
+    """Return the adjectives that fit a class of nouns.
+
+    Args:
+        kind: Semantic class of the noun.
+        compared: Whether to return only adjectives that have a comparative.
+    """
     return tuple(a for a in all_adjectives() if kind in a.kinds and (a.compared or not compared))
 
 
@@ -188,7 +237,7 @@ def _verb(entry: str, table: str) -> Verb:
     third = {"have": "has", "be": "is"}.get(base) or english.with_s(base)
     parts = [*target.rstrip("*").split("/"), "", ""]
     head, _, tail = parts[0].removeprefix("sich_").rpartition("+")
-    # whoever gives something to somebody is a person
+    # The subject of a ditransitive verb is a person.
     subjects, _, objects = (f"person:{classes}" if table == "ditransitive" else classes).partition(":")
     return Verb(
         table=table,
@@ -210,7 +259,7 @@ def _verb(entry: str, table: str) -> Verb:
 
 @cache
 def verbs(*tables: str) -> tuple[Verb, ...]:
-    """Read tables of verbs, e.g. ``verbs("transitive")``."""
+    """Return the verbs of tables, such as `"transitive"`."""
     if len(tables) == 1:
         return tuple(_verb(entry, tables[0]) for entry in _entries(_words()["verbs"][tables[0]]))
     return tuple(verb for table in tables for verb in verbs(table))
@@ -218,6 +267,6 @@ def verbs(*tables: str) -> tuple[Verb, ...]:
 
 @cache
 def adverbs(*when: str) -> tuple[Adverb, ...]:
-    """Give the adverbials of time of the given kinds (any, past, future, habit, mid)."""
+    """Return the adverbials of time of some kinds (any, past, future, habit, mid)."""
     read = (Adverb(*entry.split("|")) for entry in _entries(_words()["adverbs"]))
     return tuple(adverb for adverb in read if adverb.when in when)

@@ -1,11 +1,15 @@
-"""How probable the built-in grammar's sentences are: what a model of them cannot do without.
+"""Likelihood of built-in sentences under their own grammar, in nats.
 
-A sentence is drawn by a sequence of choices whose probabilities are all known, so the probability of the sequence is
-their product, and choices that nobody hears of are left out of it: which noun a name or a pronoun stands for, and
-phrases that are replaced. That is an estimate of the sentence's own probability, and rather too low a one, so that its
-−log is rather too many nats: other sequences may end in the same sentence (a plain statement may happen to be one in
-the future), and what is drawn again because it did not suit is counted as if all had suited. That the sentences of a
-corpus are different ones and belong to one split is no part of it: the grammar knows of neither.
+A reference for the loss of a language model trained on them.
+
+A sentence is drawn by a sequence of choices with known probabilities, and the probability of the sequence is their
+product. Choices without effect on the sentence are excluded: the noun that a name or pronoun replaces, and phrases that
+are replaced.
+
+The product estimates the probability of the sentence, and is rather too low, so the nats are rather too many: other
+sequences may give the same sentence (a plain statement may happen to be one in the future), and after a rejected draw
+the final draw counts as if none were ever rejected. The selection of distinct sentences and of a split is not included,
+because it is not part of the grammar.
 """
 
 import math
@@ -22,13 +26,15 @@ from s2s.data.phrasebook.lexicon import Noun
 
 
 class _Number(float):
-    """A number drawn evenly between 0 and 1, with the interval that all it was compared with puts it in."""
+    """A uniform random number in [0, 1) that records the outcome of comparisons.
+
+    `low` and `high` are the interval to which the comparisons confine it.
+    """
 
     low: float
     high: float
 
     def __new__(cls, value: float) -> "_Number":
-        """The number, of which nobody knows anything yet."""
         made = super().__new__(cls, value)
         made.low, made.high = 0.0, 1.0
         return made
@@ -46,7 +52,7 @@ class _Number(float):
         return not self._observe(other)
 
     def _observe(self, limit: float) -> bool:
-        """Whether it lies below a limit; that it equals one has no probability."""
+        """Return True if the number is below a limit; equality has probability 0."""
         below = float(self) < limit
         if below:
             self.high = min(self.high, limit)
@@ -55,7 +61,7 @@ class _Number(float):
         return below
 
     def __rmul__(self, parts: float) -> float:
-        """One of so many equal parts of the interval: only `int(parts * number)` is made of it."""
+        """Record the part that contains the number (only used in `int(parts * number)`)."""
         part = int(parts * float(self))
         self.low, self.high = part / parts, (part + 1) / parts
         return parts * float(self)
@@ -65,24 +71,30 @@ class _Number(float):
 
     @property
     def nats(self) -> float:
-        """−log of the probability that it lies where it is known to lie."""
+        """−log of the probability of the recorded interval."""
         return -math.log(self.high - self.low)
 
 
 class _Integers:
-    """In the place of a chooser's generator: `randint` as it is, told to the chooser."""
+    """Replacement of a chooser's generator that reports the nats of each `randint`."""
 
     def __init__(self, generator: random.Random, tell: Callable[[float], None]) -> None:
         self._generator, self._tell = generator, tell
 
     def randint(self, low: int, high: int) -> int:
-        """One of the numbers, both ends included, all equally often."""
+        """Return a random integer, both ends included."""
         self._tell(math.log(high - low + 1))
         return self._generator.randint(low, high)
 
 
 class LikelihoodChooser(Chooser):
-    """Chooses as `Chooser` does by the same generator, and knows how probable the choices of a sentence were."""
+    """A `Chooser` that computes the probability of its choices.
+
+    With an equal generator, it draws the same sentences as `Chooser`.
+
+    Args:
+        generator: Random number generator, as for `Chooser`.
+    """
 
     def __init__(self, generator: random.Random) -> None:
         super().__init__(generator)
@@ -90,7 +102,7 @@ class LikelihoodChooser(Chooser):
         self._choices: list[float | _Number] = []
         self._latest: tuple[int, Sequence[Any], Sequence[float]] = (0, (), ())
         self._phrases: list[tuple[Nominal, int, int]] = []
-        # what is compared knows its probability only when the sentence is complete
+        # A number that is compared has its final probability only when the sentence is complete.
         self.random = self._number  # type: ignore[assignment]
         self.generator: Any = _Integers(generator, self._choices.append)
 
@@ -120,14 +132,13 @@ class LikelihoodChooser(Chooser):
         return self._phrase(lambda: super(LikelihoodChooser, self).object(options, subject, denied))
 
     def _phrase(self, draw: Callable[[], Nominal]) -> Nominal:
-        """Keeps which choices made a phrase."""
         first = len(self._choices)
         made = draw()
         self._phrases.append((made, first, len(self._choices)))
         return made
 
     def until(self, suits: Callable[[Item], Any], draw: Callable[[], Item]) -> Item:
-        """As elsewhere; of what did not suit nothing is counted."""
+        """Draw until an item satisfies the condition; rejected draws do not count."""
         before = len(self._choices)
         while not suits(item := draw()):
             del self._choices[before:]
@@ -151,7 +162,7 @@ class LikelihoodChooser(Chooser):
         return number
 
     def _chosen(self, items: Sequence[Item], index: int, shares: Sequence[float]) -> Item:
-        """An item that stands several times in a list is as probable as all of its places together."""
+        """Record a choice; the probabilities of repeated items are summed."""
         item = items[index]
         same = [other is item or (type(item) is str and other == item) for other in items]
         share = sum(each for each, equal in zip(shares, same, strict=True) if equal)
@@ -162,23 +173,34 @@ class LikelihoodChooser(Chooser):
 
 @cache
 def _falling(count: int) -> tuple[float, ...]:
-    """The probability of each of so many items in `Chooser.pick`: item i for count · d · (1 + d) / 2 in [i, i + 1)."""
+    """Return the probability of each item in `Chooser.pick`.
+
+    Item i is drawn if count · d · (1 + d) / 2 is in [i, i + 1), for a uniform d.
+    """
     ends = [(math.sqrt(1 + 8 * i / count) - 1) / 2 for i in range(count + 1)]
     return tuple(after - before for before, after in pairwise(ends))
 
 
 class _Marked(Chooser):
-    """Keeps where its generator stood before the sentence, so that it can be drawn once more."""
+    """Chooser that records the generator state before a sentence, to draw it again."""
 
     def begin(self) -> None:
         self.before = self.generator.getstate()
 
 
 def grammar_nats(split: str, size: int, seed: int = 1) -> list[float]:
-    """For each phrase of `phrases(split, size, seed)`, about how many nats the grammar needs for its English.
+    """Compute about how many nats the grammar needs for each English sentence.
+
+    Args:
+        split: `train`, `validation` or `test`.
+        size: Number of phrases.
+        seed: Seed of the stream of sentences.
+
+    Returns:
+        −log probability in nats for each phrase of `phrases(split, size, seed)`.
 
     Raises:
-        UserError: see `phrases`.
+        UserError: See `phrases`.
     """
     choose, again, found = _Marked(random.Random(seed)), random.Random(), []
     for _ in draw_phrases(choose, split, size):

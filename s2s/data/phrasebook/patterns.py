@@ -1,4 +1,4 @@
-"""The sentence patterns of the built-in corpus: each draws one sentence in English and German."""
+"""Sentence patterns of the built-in corpus; each draws one sentence pair."""
 
 from collections.abc import Callable
 from functools import cache
@@ -21,23 +21,29 @@ def _of_persons(clause: Clause) -> bool:
 
 
 def of_verbs(*tables: str) -> Pattern:
-    """Give the pattern of plain statements around verbs of these tables (of any, when there are none)."""
+    """Return the pattern of plain statements with verbs of these tables, or of any."""
     return lambda choose: statement(any_clause(choose, choose.even(tables) if tables else ""))
 
 
 def in_tense(*tenses: str) -> Pattern:
-    """Give the pattern of plain statements in one of these tenses."""
+    """Return the pattern of plain statements in one of these tenses."""
     return lambda choose: statement(any_clause(choose, tense=choose.even(tenses), time=0.45))
 
 
 def fronted(choose: Chooser) -> Draft:
-    """Today the man buys a car: what is fronted takes the subject's place before the German verb."""
+    """Draw a statement with a fronted adverbial: Today the man buys a car.
+
+    In German, the adverbial takes the place of the subject before the verb.
+    """
     clause = choose.until(lambda c: not c.verb.state and time_kinds(c.tense), lambda: any_clause(choose, time=0))
     return statement(clause, choose.time(*time_kinds(clause.tense)))
 
 
 def subordinate(choose: Chooser) -> Draft:
-    """The man smiles because she has bought the car: the German verb comes last."""
+    """Draw a subordinate clause, in German with the verb last.
+
+    Example sentence: The man smiles because she has bought the car.
+    """
     english, german = choose.even(pairs("conjunctions"))
     if choose.chance(0.12) and english in {"because", "although", "if", "when"}:
         source, side = choose.even(pairs("weather"))
@@ -58,7 +64,7 @@ def subordinate(choose: Chooser) -> Draft:
 
 
 def reported(choose: Chooser) -> Draft:
-    """The man says that ..., asks whether ..., does not know whether ..."""
+    """Draw reported speech (says that …, asks whether …, does not know whether …)."""
     verb = choose.pick(verbs("report"))
     clause = any_clause(choose, denied=0.1, time=0.2)
     refused = verb.english[0] == "know" and choose.chance(0.4)
@@ -72,7 +78,10 @@ def reported(choose: Chooser) -> Draft:
 
 
 def relative(choose: Chooser) -> Draft:
-    """The man who ... sees the dog whose ...: relative pronouns in every case."""
+    """Draw a relative clause (The man who … sees the dog whose …).
+
+    Relative pronouns occur in all cases.
+    """
     table = choose.even(("transitive", "transitive", "intransitive", "oblique"))
     clause = any_clause(choose, table, denied=0, time=0.15)
     if clause.accusative is not None and choose.chance(0.5):
@@ -85,10 +94,15 @@ def relative(choose: Chooser) -> Draft:
 
 
 def agreement(choose: Chooser, depth: int = -1) -> Draft:
-    """The boys who see the dog that chases the cats sleep.
+    """Draw long-distance agreement (The boys who see the dog … sleep).
 
-    The depth is that of the relative clauses between the subject and the verb that agrees with it; a few when negative.
-    Each has four German words, so the distance is four times the depth.
+    Args:
+        choose: Source of random choices.
+        depth: Number of relative clauses between the subject and its verb; a few, at random, if negative. Each has four
+            German words, so the distance is four times the depth.
+
+    Returns:
+        The draft of the sentence.
     """
     if depth < 0:
         depth = choose.even((0, 1, 1, 1, 1, 2, 2, 3))
@@ -111,12 +125,12 @@ def _separable_verbs() -> tuple[Verb, ...]:
 
 
 def separable(choose: Chooser) -> Draft:
-    """The man turns the lamp on: schaltet ... ein."""
+    """Draw a separable verb: The man turns the lamp on (schaltet … ein)."""
     return statement(any_clause(choose, verb=choose.pick(_separable_verbs()), time=0.45))
 
 
 def negation(choose: Chooser) -> Draft:
-    """The man does not buy a car; no man buys a car: nicht and kein."""
+    """Draw a negation (nicht or kein): The man does not buy a car; no man buys a car."""
     if choose.chance(0.2):
         verb = choose.pick(verbs(choose.even(("transitive", "intransitive", "oblique"))))
         noun = choose.pick(verb.subjects)
@@ -127,13 +141,20 @@ def negation(choose: Chooser) -> Draft:
 
 
 def _asked(clause: Clause, source: str = "", target: str = "", skip: str = "") -> Draft:
-    """Render a question: what stands in front of it, and the object that is asked for, if one is."""
+    """Render a question.
+
+    Args:
+        clause: Clause of the question.
+        source: English words before it.
+        target: German words before it.
+        skip: Object that the question asks for, `"acc"` or `"dat"`; empty for none.
+    """
     german, distance = clauses.german_clause(clause, "inverted", front=target, skip=skip)
     return f"{source} {clauses.english_clause(clause, question=True, skip=skip)}?".lstrip(), f"{german}?", distance
 
 
 def interrogative(choose: Chooser) -> Draft:
-    """Who, whom, which, when, where and why."""
+    """Draw a question with who, whom, which, when, where or why."""
     draw = choose.random()
     if draw < 0.3:
         return _asked_object(choose)
@@ -172,7 +193,7 @@ def _asked_object(choose: Chooser) -> Draft:
 
 
 def imperative(choose: Chooser) -> Draft:
-    """Open the door!"""
+    """Draw a command: Open the door!"""
     table = choose.even(menu("commands"))
     while True:
         clause = any_clause(choose, table, tense="present", denied=0.2, time=0, subject=clauses.pronoun("you"))
@@ -182,7 +203,15 @@ def imperative(choose: Chooser) -> Draft:
 
 
 def command(clause: Clause, polite: bool) -> Draft:
-    """Render a clause whose subject is you as a command; ``polite`` puts please before it."""
+    """Render a clause with the subject "you" as a command.
+
+    Args:
+        clause: Clause to render.
+        polite: Whether "please" precedes the command.
+
+    Returns:
+        The draft of the sentence.
+    """
     statement, distance = clauses.german_clause(clause)
     rest = statement.split(" ", 2)[2:]
     target = " ".join([clause.verb.imperative, *rest])
@@ -191,7 +220,7 @@ def command(clause: Clause, polite: bool) -> Draft:
 
 
 def copula(choose: Chooser) -> Draft:
-    """The house is very old."""
+    """Draw a description: The house is very old."""
     noun = choose.pick(nouns(choose.even(menu("described"))))
     subject = choose.subject((noun,), True, 0.0)
     adjective = choose.pick(adjectives(noun.kind))
@@ -205,7 +234,10 @@ def copula(choose: Chooser) -> Draft:
 
 
 def comparison(choose: Chooser) -> Draft:
-    """The dog is bigger than the cat, as old as the cat, the oldest dog in the village."""
+    """Draw a comparison: The dog is bigger than the cat, as old as the cat.
+
+    For persons also a superlative with a place: the oldest woman in the village.
+    """
     noun = choose.pick(nouns(choose.even(menu("described"))))
     adjective = choose.pick(adjectives(noun.kind, compared=True))
     subject = choose.subject((noun,), True, 0.0)
@@ -231,11 +263,11 @@ def comparison(choose: Chooser) -> Draft:
 
 
 def passive(choose: Chooser) -> Draft:
-    """The letter was written by the teacher."""
+    """Draw a passive: The letter was written by the teacher."""
     verb = choose.until(lambda v: not v.state, lambda: choose.pick(verbs("transitive")))
     tense = choose.even(("present", "past", "past", "perfect", "future", "must", "can"))
     clause = Clause(choose.noun_phrase(choose.pick(verb.objects)), verb, tense, passive=True)
-    # Without the eater nobody knows whether eat is essen or fressen.
+    # Without an agent, "eat" could be "essen" or "fressen".
     if verb.english[0] == "eat" or choose.chance(0.45):
         agent = choose.object(verb.subjects, clause.subject)
         clause.place = f"by {agent.english_object}", agent.after("von", DATIVE)
@@ -245,7 +277,7 @@ def passive(choose: Chooser) -> Draft:
 
 
 def infinitive(choose: Chooser) -> Draft:
-    """The man tries to open the door; he comes in order to open it."""
+    """Draw an infinitive (The man tries to open the door; he comes to open it)."""
     table = choose.even(("transitive", "transitive", "oblique", "ditransitive"))
     inner = choose.until(
         lambda c: _of_persons(c) and not c.verb.state,
@@ -261,7 +293,7 @@ def infinitive(choose: Chooser) -> Draft:
 
 
 def coordination(choose: Chooser) -> Draft:
-    """The man sings and the dog sleeps; the man sings, but the dog sleeps."""
+    """Draw two clauses joined by "and" or "but": The man sings and the dog sleeps."""
     first = any_clause(choose, time=0.25)
     second = any_clause(choose, tense=first.tense if first.tense in {"present", "past"} else "", time=0.1)
     english, german = choose.even(((" and", " und"), (", but", ", aber")))
@@ -281,11 +313,11 @@ def _timed(choose: Chooser, time: Adverb) -> Draft:
 
 
 def _amount(choose: Chooser, low: int, high: int) -> Pair:
-    """Draw a number in words; large ones are round half of the time."""
+    """Draw a number in words; large numbers are round half of the time."""
     number = choose.generator.randint(low, high)
     if number > 2000 and choose.chance(0.5):
         number -= number % 1000
-    # A final 1 would be inflected before a German noun: no hunderteins Euro.
+    # Avoid a final 1, which would be inflected before a German noun ("hunderteins Euro" is wrong).
     number += number % 100 == 1
     return number_words(number), number_word(number)
 
@@ -336,7 +368,7 @@ def _people(choose: Chooser) -> Clause:
 
 
 def number(choose: Chooser) -> Draft:
-    """Prices, inhabitants, people and things in words."""
+    """Draw a statement with a number in words: prices, inhabitants, people, things."""
     return statement(choose.even((_price, _price, _inhabitants, _people, _goods))(choose))
 
 

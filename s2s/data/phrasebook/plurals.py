@@ -1,7 +1,7 @@
-"""German sentences about one, and the same about several: Der alte Mann schläft. Die alten Männer schlafen.
+"""German singular/plural pairs: Der alte Mann schläft. Die alten Männer schlafen.
 
-The subject and the finite verb change, and nothing else; where the singular has `ein`, the plural has no article. Each
-singular has one plural only, so that an answer is right or wrong.
+Only the subject and the finite verb change; "ein" has no counterpart in the plural. Each singular has exactly one
+plural, so that an answer is right or wrong.
 """
 
 from dataclasses import replace
@@ -11,19 +11,23 @@ from s2s.data.phrasebook.clauses import noun_phrase
 from s2s.data.phrasebook.lexicon import Noun, verbs
 from s2s.data.phrasebook.scenes import Draft, any_clause, statement, time_kinds
 
-# each has one form only for one, and one for several
+# Each has a single form in the singular, and a single one in the plural.
 _DETERMINERS = ("the", "the", "a", "this", "my", "his", "our", "no")
 _TABLES = ("transitive", "transitive", "intransitive", "dative", "oblique", "motion", "position")
 _TENSES = ("present", "present", "past", "perfect", "future", "can", "must")
 
 
 def _countable(nouns: tuple[Noun, ...]) -> tuple[Noun, ...]:
-    """Give the nouns that have a plural in German."""
+    """Return the nouns that have a plural in German."""
     return tuple(noun for noun in nouns if noun.german[4])
 
 
 def singular_and_plural(choose: Chooser) -> tuple[Draft, Draft]:
-    """Draw a sentence about one, and give it with the same about several."""
+    """Draw a sentence with a singular subject.
+
+    Returns:
+        The drafts of the sentence and of the same sentence in the plural.
+    """
     verb = choose.pick([verb for verb in verbs(choose.even(_TABLES)) if _countable(verb.subjects)])
     noun = choose.pick(_countable(verb.subjects))
     word, adjective = choose.even(_DETERMINERS), choose.adjective(noun, 0.5)

@@ -1,4 +1,4 @@
-"""Random clauses for the built-in corpus: verbs with subjects, objects, tenses and circumstances that fit."""
+"""Random clauses of the built-in corpus: verbs with fitting subjects and objects."""
 
 from functools import cache
 
@@ -7,20 +7,30 @@ from s2s.data.phrasebook.clauses import Clause, Nominal, english_clause, german_
 from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, GENITIVE, NOMINATIVE, SINGULAR, relative_pronoun
 from s2s.data.phrasebook.lexicon import Adverb, Noun, Pair, Verb, menu, nouns, pairs, verbs
 
-# Which adverbials of time go with a tense (with any other: any, future).
+# Kinds of adverbials of time that fit a tense (all other tenses: any, future).
 _TIMES = {
     "present": ("any", "habit", "mid"), "past": ("any", "past", "mid"), "perfect": ("mid",), "progressive": (),
     "wanted": ("any", "past"), "had to": ("any", "past"), "could": ("any", "past"),
 }  # fmt: skip
-_WISHES = {"want", "wanted", "would like", "allowed"}  # not of pillows
-_ONLY_TO = {"explain", "recommend"}  # explain it to somebody, never explain somebody it
-_UNDENIABLE = {"progressive", "must", "had to", "allowed"}  # English not does not mean German nicht with these
+_WISHES = {"want", "wanted", "would like", "allowed"}  # Only persons and animals can be their subject.
+_ONLY_TO = {"explain", "recommend"}  # "explain it to somebody", never "explain somebody it"
+# With these, English "not" does not correspond to German "nicht".
+_UNDENIABLE = {"progressive", "must", "had to", "allowed"}
 
-Draft = tuple[str, str, int]  # English, German, distance; not yet capitalised, full stops still to come
+# English, German, distance; not yet capitalized, and without a full stop.
+Draft = tuple[str, str, int]
 
 
 def statement(clause: Clause, front: Adverb | None = None) -> Draft:
-    """Render a statement; after an adverbial of time in front of it, the German verb comes before the subject."""
+    """Render a statement, optionally after an adverbial of time.
+
+    Args:
+        clause: Clause to render.
+        front: Adverbial before it; in German, the verb then precedes the subject.
+
+    Returns:
+        The draft of the sentence.
+    """
     source = english_clause(clause)
     if front is None:
         return source, *german_clause(clause)
@@ -29,7 +39,7 @@ def statement(clause: Clause, front: Adverb | None = None) -> Draft:
 
 @cache
 def done_by(noun: Noun, *tables: str) -> tuple[Verb, ...]:
-    """Give the verbs of these tables that a noun can be the subject of."""
+    """Return the verbs of these tables that may have a noun as their subject."""
     return tuple(verb for verb in verbs(*tables) if noun in verb.subjects)
 
 
@@ -40,14 +50,14 @@ def _done_to(noun: Noun, table: str) -> tuple[Verb, ...]:
 
 @cache
 def _chain_verbs(noun: Noun) -> tuple[tuple[Verb, tuple[Noun, ...]], ...]:
-    """Give the verbs that lead from one being to several others, and these."""
+    """Return the verbs that connect one being to several others, with these others."""
     beings = [other for other in nouns("being") if other is not noun]
     led = [(verb, tuple(b for b in beings if b in verb.objects)) for verb in done_by(noun, "transitive", "dative")]
     return tuple((verb, others) for verb, others in led if len(others) > 1)
 
 
 def time_kinds(tense: str) -> tuple[str, ...]:
-    """Give the kinds of adverbials of time that may be fronted in a tense."""
+    """Return the kinds of adverbials of time that may be fronted in a tense."""
     return tuple(kind for kind in _TIMES.get(tense, ("any", "future")) if kind != "mid")
 
 
@@ -60,7 +70,7 @@ def _tense(choose: Chooser, verb: Verb) -> str:
 
 
 def _suitable(tense: str, verb: Verb) -> str:
-    """Give the tense, or the nearest one that the verb has."""
+    """Return the tense, or the nearest one that fits the verb."""
     if tense == "past" and verb.looks_present:
         return "perfect"
     if tense == "progressive" and verb.state:
@@ -81,9 +91,20 @@ def any_clause(
     subject: Nominal | None = None,
     placed: bool = True,
 ) -> Clause:
-    """Draw a clause: of a verb, or of any of a table, in a tense or modal, or in any that suits, with a subject or any.
+    """Draw a clause.
 
-    It is denied, and has an adverbial of time, at these probabilities, and may say where unless that is forbidden.
+    Args:
+        choose: Source of random choices.
+        table: Table of the verb; empty for any.
+        verb: Verb; None to draw one.
+        tense: Tense or modal verb, replaced if it does not fit the verb; empty to draw one.
+        denied: Probability of a negation.
+        time: Probability of an adverbial of time.
+        subject: Subject; None to draw one.
+        placed: Whether the clause may have an adverbial of place.
+
+    Returns:
+        The clause, in no language yet.
     """
     if verb is None:
         verb = choose.pick(verbs(table or choose.even(menu("clauses"))))
@@ -95,7 +116,7 @@ def any_clause(
     _add_objects(choose, clause)
     if placed:
         _locate(choose, clause)
-    # A state lasts: it goes with often and never, hardly with half past seven.
+    # A state lasts: it fits "often" and "never", hardly "half past seven".
     kinds = time_kinds(tense) if refused else _TIMES.get(tense, ("any", "future"))
     if verb.state:
         kinds = tuple(kind for kind in kinds if kind == "mid")
@@ -109,7 +130,7 @@ def _add_objects(choose: Chooser, clause: Clause) -> None:
     if verb.table == "ditransitive":
         clause.dative = _recipient(choose, clause, nouns("person"))
         clause.accusative = choose.thing(choose.pick(verb.objects), refused)
-        # He sells her books: whose? In the other order there is no doubt.
+        # "He sells her books" is ambiguous; the other order is not.
         last = clause.dative.english == "she" or verb.english[0] in _ONLY_TO
         clause.recipient_last = last or (not clause.dative.pronoun and choose.chance(0.4))
     elif verb.table == "dative":
@@ -145,7 +166,17 @@ def _locate(choose: Chooser, clause: Clause) -> None:
 
 
 def with_relative(choose: Chooser, noun: Noun) -> Nominal:
-    """Give a noun phrase with a relative clause in any case, or the phrase alone where no verb fits."""
+    """Draw a noun phrase with a relative clause, or without one if no verb fits.
+
+    The relative pronoun is in any case.
+
+    Args:
+        choose: Source of random choices.
+        noun: Head noun.
+
+    Returns:
+        The noun phrase.
+    """
     head = choose.noun_phrase(noun, ("the", "the", "the", "my", "a", "this"), 0.15)
     draw = choose.random()
     person = noun.kind == "person"
@@ -166,7 +197,7 @@ def with_relative(choose: Chooser, noun: Noun) -> Nominal:
 
 
 def _gap(clause: Clause, head: Nominal, word: str, case: int, skip: str) -> Pair:
-    """Render a relative clause: the subject is the gap when nothing is skipped."""
+    """Render a relative clause; the subject is the gap if no object is skipped."""
     front = relative_pronoun(case, head.gender)
     target, _ = german_clause(clause, "final", front=front, skip=skip, subject=bool(skip))
     return f"{word} {english_clause(clause, skip=skip, subject=bool(skip))}", f", {target},"
@@ -181,7 +212,17 @@ def _whose(choose: Chooser, head: Nominal) -> Pair:
 
 
 def chain(choose: Chooser, noun: Noun, head: Nominal, depth: int) -> Nominal:
-    """Add relative clauses to a phrase, each about the noun before it, each of exactly four German words."""
+    """Add a chain of relative clauses, each about the noun before it, to a phrase.
+
+    Args:
+        choose: Source of random choices.
+        noun: Noun of the phrase.
+        head: The phrase.
+        depth: Number of relative clauses; each has exactly four German words.
+
+    Returns:
+        The phrase with the clauses as its tail.
+    """
     english, german = "", ""
     inner, phrase = noun, head
     for _ in range(depth):
