@@ -89,7 +89,7 @@ def _save_writer(model: Writer, examples: list[Example], folder: Path, described
         "empty": [_empty(shapes, [len(e.written) for e in examples]) for shapes in fed],
         "counts": counts(state),
         "longest": _longest(model.decoder),
-        "one_to_one": getattr(model.decoder, "one_to_one", False),
+        "one_to_one": getattr(model.decoder, "is_one_to_one", False),
         "longest_source": _longest(model.encoder) if isinstance(model, Seq2Seq) else None,
     }
 
@@ -119,8 +119,8 @@ class _Examples:
         self.images = table if isinstance(table, ImageTable) else None
         self.one_to_one = isinstance(model, Seq2Seq) and model.decoder.is_one_to_one
         self.reads = encoder is not None
-        self.most_read = getattr(encoder, "longest", None)
-        self.most_written = getattr(getattr(model, "decoder", None), "longest", None)
+        self.most_read = getattr(encoder, "max_positions", None)
+        self.most_written = getattr(getattr(model, "decoder", None), "max_positions", None)
 
     def __call__(self, rows: int, read: int, written: int) -> Example:
         read, written = min(read, self.most_read or read), min(written, self.most_written or written)

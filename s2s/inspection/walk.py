@@ -46,7 +46,7 @@ def _noted(model: nn.Module, found: list[Lookup]) -> Iterator[None]:
     modules = [module for module in model.modules() if isinstance(module, Attention)]
 
     def noting(module: Attention) -> Callable[[Tensor, Tensor, Tensor, Mask], Tensor]:
-        """Its `read`, which also notes what it was given and gave."""
+        """Wrap `attend` so that it records its arguments and its result."""
         read = module.attend
 
         def noted(query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Tensor:
@@ -58,11 +58,11 @@ def _noted(model: nn.Module, found: list[Lookup]) -> Iterator[None]:
     try:
         for module in modules:
             # found before the class's own
-            module.__dict__["read"] = noting(module)
+            module.__dict__["attend"] = noting(module)
         yield
     finally:
         for module in modules:
-            module.__dict__.pop("read", None)
+            module.__dict__.pop("attend", None)
 
 
 def weights_of(lookup: Lookup) -> Float[Tensor, "head target source"]:

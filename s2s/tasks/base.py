@@ -341,7 +341,7 @@ class Task(ABC, Generic[R, D, M]):
         """
         raise UserError(
             f"task {run.recipe.model_dump()['task']} does not say how it reads a part of its corpus",
-            remedy="give its class a method `read`",
+            remedy="give its class a method `examples_for_inference`",
         )
 
     def log_probs(self, model: M, batch: Any) -> Float[Tensor, "items choices"] | None:

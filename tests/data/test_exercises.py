@@ -191,7 +191,7 @@ def test_agreements_baseline_is_the_share_of_the_more_frequent_number(agreement)
     forms = Counter(target[place] for (place, _), target in zip(found.rivals, found.targets, strict=True))
     rivals = Counter(rival for _, rival in found.rivals)
     # whose form is right at each verb by which number says so: singular or plural alone
-    plurals = {piece for piece in (forms | rivals) if agreement.tokenizer.pieces([piece])[0].endswith(("n", "sind"))}
+    plurals = {piece for piece in (forms | rivals) if agreement.tokenizer.tokens([piece])[0].endswith(("n", "sind"))}
     share = sum(forms[piece] for piece in plurals) / 1_000
     assert agreement.baseline(4) == pytest.approx(max(share, 1 - share))
 

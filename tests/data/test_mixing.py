@@ -18,7 +18,7 @@ class Numbers:
         self.source_lengths = np.arange(size) % 5 + 2
         self.target_lengths = np.full(size, 3)
 
-    def drawn(self, indices, seed):
+    def draw(self, indices, seed):
         sources = [np.full(self.source_lengths[i] - 1, self.first + i) for i in indices]
         return sources, [np.full(2, self.first + i) for i in indices]
 

@@ -121,12 +121,12 @@ def test_a_batch_is_its_texts_one_by_one_and_special_ids_are_passed_over(made, k
 def test_pieces_are_shown_as_they_stand_in_the_text(made):
     for kind in ("unigram", "bpe", "char", "word"):
         tokenizer = made[kind, "identity", False]
-        shown = tokenizer.pieces([BOS, *tokenizer.encode("The dog saw 7 frogs"), EOS, PAD])
+        shown = tokenizer.tokens([BOS, *tokenizer.encode("The dog saw 7 frogs"), EOS, PAD])
         assert "".join(shown) == "<s>▁The▁dog▁saw▁7▁frogs</s><pad>"
     tokenizer = made["unigram", "identity", False]
-    assert tokenizer.pieces(tokenizer.encode("é")) == ["▁", "<0xC3>", "<0xA9>"]
+    assert tokenizer.tokens(tokenizer.encode("é")) == ["▁", "<0xC3>", "<0xA9>"]
     tokenizer = made["bytes", "identity", False]
-    assert tokenizer.pieces([UNK, *tokenizer.encode("a é\n")]) == ["<unk>", "a", "▁", "<0xC3>", "<0xA9>", "<0x0A>"]
+    assert tokenizer.tokens([UNK, *tokenizer.encode("a é\n")]) == ["<unk>", "a", "▁", "<0xC3>", "<0xA9>", "<0x0A>"]
 
 
 def test_bytes_are_utf_8_above_the_special_ids_and_broken_ones_show(made):

@@ -130,7 +130,7 @@ def test_pieces_that_are_shown_alike_have_names_of_their_own():
     class Alike:
         size = 6
 
-        def pieces(self, ids):
+        def tokens(self, ids):
             return ["<pad>", "<s>", "</s>", "<unk>", "▁", "▁"]
 
     assert vocabulary(cast(Tokenizer, Alike())) == ["<pad>", "<s>", "</s>", "<unk>", "▁", "▁#5"]

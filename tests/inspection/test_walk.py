@@ -52,7 +52,7 @@ def test_the_walk_ends_at_what_the_fused_kernel_read(norm):
 def test_the_vectors_of_the_walk_are_the_layers_own_projections():
     model, source = _model(), _source(5, 9, 7)
     layer = model.encoder.layers[0]
-    read = layer.attention_block.read(model.encoder.embedding(source.read))
+    read = layer.attention_block.branch_input(model.encoder.embedding(source.read))
     walk = source.walk(model.encoder, InspectionRequest(layer=0, head=3), 1)
     for name, linear in (("keys", layer.attention.key), ("values", layer.attention.value)):
         np.testing.assert_allclose(getattr(walk, name), linear(read)[0, :, 12:].detach(), atol=1e-5)

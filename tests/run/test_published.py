@@ -92,7 +92,7 @@ def _theirs(tokenizer, config, ids):
     """Our numbers of pieces as theirs."""
     vocabulary = json.loads((Path(config) / "vocab.json").read_text())
     own = {0: len(vocabulary) - 1, BOS: len(vocabulary) - 1, EOS: 0, UNK: 1}
-    return [own[i] if i in own else vocabulary[tokenizer.pieces([i])[0]] for i in ids]
+    return [own[i] if i in own else vocabulary[tokenizer.tokens([i])[0]] for i in ids]
 
 
 TEXTS = [source for source, _ in PHRASES[:6]]

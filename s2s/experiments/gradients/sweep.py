@@ -72,7 +72,7 @@ def _scale(weights: Sequence[Tensor], value: float) -> None:
 
 def _biases(part: Any) -> tuple[tuple[Tensor, float], ...]:
     # whatever it is, a layer of any package may offer it
-    offered: Any = getattr(part, "memory_biases", tuple)
+    offered: Any = getattr(part, "forget_gate_biases", tuple)
     return offered()
 
 
