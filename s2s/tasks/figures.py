@@ -85,9 +85,9 @@ def confusion_picture(matrix: Int[np.ndarray, "truth predicted"], names: Sequenc
 
 
 def reliability_picture(calibration: Calibration) -> "Figure":
-    """Draw a reliability diagram with Wilson intervals, above a histogram of confidence.
+    """Draw a reliability diagram above a histogram of confidence.
 
-    A calibrated model is on the diagonal; an overconfident model is below it.
+    Error bars are Wilson intervals. A calibrated model is on the diagonal; an overconfident model is below it.
 
     Args:
         calibration: Accuracy by bin of confidence.

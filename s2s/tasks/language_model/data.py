@@ -142,7 +142,7 @@ Stretch = tuple[int, int, int]
 def _collated(
     texts: TokenizedTexts, rows: Sequence[Sequence[Stretch]], indices: np.ndarray, skipped: Sequence[int] = ()
 ) -> TextBatch:
-    """Return a batch of concatenated spans; the first `skipped` positions do not count."""
+    """Return a batch of concatenated spans; the first `skipped` positions are masked."""
     width = max((sum(last - first for _, first, last in row) for row in rows), default=0)
     read, following = (np.full((len(rows), width), PAD, dtype=np.int64) for _ in range(2))
     valid, places = np.zeros((len(rows), width), dtype=bool), np.zeros((len(rows), width), dtype=np.int64)
@@ -271,7 +271,7 @@ def windows_of(recipe: LanguageRecipe, texts: TokenizedTexts) -> Windows:
 
 
 def _windows(document: int, places: int, context: int, stride: int) -> Iterable[tuple[int, int, int, int]]:
-    """Yield document, start, end (exclusive) and number of unscored positions of windows."""
+    """Yield document, start, end (exclusive) and unscored positions of each window."""
     first, scored = 0, 0
     while scored < places:
         last = min(first + context, places)

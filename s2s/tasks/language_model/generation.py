@@ -36,8 +36,8 @@ class Sampling:
     Example:
         >>> import torch
         >>> logits = torch.tensor([[0.0, 0.0, 0.0, 0.0, 2.0, 1.0, 1.0]])
-        >>> Sampling(top_k=2).probabilities(logits).round(decimals=2)
-        tensor([[0.0000, 0.0000, 0.0000, 0.0000, 0.7300, 0.2700, 0.0000]], dtype=torch.float64)
+        >>> Sampling(top_k=2).probabilities(logits).round(decimals=2).tolist()
+        [[0.0, 0.0, 0.0, 0.0, 0.73, 0.27, 0.0]]
     """
 
     temperature: float = 1.0
@@ -272,7 +272,9 @@ def too_long_prompts(run: LanguageRun, at_once: bool, tell: ReportFn) -> TooLong
 def answers(
     run: LanguageRun, chunks: Iterable[list[str]], asked: Writing, refuse: Refuse, at_once: bool, tell: ReportFn
 ) -> Iterator[str]:
-    """Generate texts for each line, each on one line; an empty line is an empty prompt.
+    """Generate texts for each line, one text a line.
+
+    An empty line is an empty prompt.
 
     Args:
         run: Trained model.

@@ -112,7 +112,7 @@ def measure(
 
 
 def _nats_of_batch(model: LanguageModel, batch: TextBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the loss of each position that counts, its place and its row in the batch."""
+    """Return loss, place and batch row of each position that counts."""
     chosen = batch.valid.flatten().nonzero().squeeze(1)
     states = model(batch.read).flatten(0, 1).index_select(0, chosen)
     places = batch.places.flatten().index_select(0, chosen)

@@ -56,7 +56,7 @@ class Expected:
 def symptoms(
     run: LanguageRun, part: "datasets.Dataset", rows: Int[np.ndarray, " documents"], progress_bar: ProgressBar
 ) -> Diagnostics:
-    """Measure the predictions on documents, generate texts, and return signs of problems.
+    """Measure predictions, generate texts, and return signs of problems.
 
     Args:
         run: Trained model.
@@ -153,7 +153,7 @@ def ends(found: Expected) -> list[Finding]:
 
 
 def _short_sighted(run: LanguageRun, tokens: RaggedArray, found: Expected) -> Finding:
-    """Return the sign for a model that makes no use of the context before the last token."""
+    """Return the sign for a model that uses only the last tokens of its context."""
     count = max(1, int(np.searchsorted(np.cumsum(tokens.lengths + 1), _NEAR)))
     some = RaggedArray.from_rows(tokens.rows(np.arange(min(count, len(tokens.lengths)))))
     near = measure(run.model, Windows(some, 2, 1, run.recipe.batches.tokens), run.device_context).loss
