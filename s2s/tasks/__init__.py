@@ -1,1 +1,1 @@
-"""Tasks: one folder for each, and common modules for data checks, figures and losses."""
+"""Tasks: one folder for each, with common modules for data, figures and losses."""

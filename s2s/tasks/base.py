@@ -188,7 +188,7 @@ class Evaluation(ABC):
             evaluations: Evaluations of this class; the first is the baseline.
 
         Returns:
-            One comparison for each further evaluation; empty if the task has no test.
+            Comparisons with the first evaluation; empty if the task has no test.
 
         Raises:
             UserError: The evaluations are of different examples.

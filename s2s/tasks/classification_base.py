@@ -82,7 +82,8 @@ def class_probabilities(
 ) -> Float[np.ndarray, "examples classes"]:
     """Compute the class probabilities of each example, in fp32 and without dropout.
 
-    The model stays in evaluation mode. With several ranks, each rank classifies a part and all ranks return the whole.
+    The model stays in evaluation mode. With several ranks, each rank classifies a part, and all
+    ranks return the full result.
 
     Args:
         model: Classifier.
@@ -444,7 +445,7 @@ class ClassificationEvaluation(Evaluation):
             evaluations: Evaluations of the same examples; the first is the baseline.
 
         Returns:
-            One comparison for each further evaluation.
+            One comparison for each evaluation; the first has no p-value.
 
         Raises:
             UserError: The runs have different classes, or different examples.

@@ -77,18 +77,45 @@ class CorpusInspection:
 
 
 def some(rows: list[int], such: str, rest: str = "") -> list[str]:
-    """Return a line with the number and rows (from 1) of such examples; empty if none."""
+    """Return a line with the number and rows of such examples.
+
+    Args:
+        rows: Rows of the examples, from 1.
+        such: Description of the examples, to follow their number.
+        rest: End of the line.
+
+    Returns:
+        One line; empty if there are no rows.
+    """
     return [f"{len(rows):,} {such} ({look.some_rows(rows)}){rest}"] if rows else []
 
 
 def repetitions(name: str, repeated: Sequence[int], of: int, noun: str) -> list[str]:
-    """Return advice on repeated training examples, which a model may memorize."""
+    """Return advice on repeated training examples, which a model may memorize.
+
+    Args:
+        name: Name of the split.
+        repeated: Rows of repeated examples.
+        of: Number of examples of the split.
+        noun: Plural noun for the examples.
+
+    Returns:
+        One line for a training set with many repetitions, else none.
+    """
     many = name == "train" and len(repeated) > look.MANY * of
     return [f"{len(repeated):,} {noun} of train are repeated: a model may learn them by heart"] if many else []
 
 
 def conversions(suspicious: Mapping[str, list[int]], which: str) -> list[str]:
-    """Return advice on each kind of suspicious characters in texts."""
+    """Return advice on each kind of suspicious characters in texts.
+
+    Args:
+        suspicious: Rows (from 1) by kind of characters; see `look_through`.
+        which: Description of the examples, such as `images of train`.
+
+    Returns:
+        One line for each kind.
+    """
     meant = ": wanted, or a conversion gone wrong?"
     return [words for kind, rows in suspicious.items() for words in some(rows, f"{which} with a {kind}", meant)]
 

@@ -225,7 +225,15 @@ def choose_tokenizer(
 
 
 def sample_evenly(dataset: "datasets.Dataset", most: int) -> "datasets.Dataset":
-    """Return at most this number of rows, evenly spaced."""
+    """Return a sample of rows at equal distances.
+
+    Args:
+        dataset: The data set.
+        most: Maximum number of rows.
+
+    Returns:
+        The sample.
+    """
     return dataset.select(range(0, len(dataset), max(1, -(-len(dataset) // most))))
 
 
@@ -333,7 +341,20 @@ def power_of_two(value: float, least: int, most: int) -> int:
 
 
 def rounded(updates: float, least: int, most: int) -> int:
-    """Return a number of optimizer steps in hundreds, within limits."""
+    """Return a number of optimizer steps in hundreds, within limits.
+
+    Args:
+        updates: The number to round.
+        least: Lower limit.
+        most: Upper limit.
+
+    Returns:
+        The rounded number.
+
+    Example:
+        >>> rounded(1234, 300, 20_000)
+        1200
+    """
     return max(least, min(most, round(updates / 100) * 100))
 
 

@@ -57,7 +57,9 @@ def sequence_loss(smoothing: float) -> Loss[Seq2Seq, ParallelBatch]:
 
     def loss(model: Seq2Seq, batch: ParallelBatch) -> tuple[Tensor, Tensor]:
         """Return the smoothed sum and the plain sum, in nats."""
-        states = model(batch.source, batch.source_valid, batch.target_in)
+        # Teacher forcing: the decoder reads BOS and the reference, and predicts the reference and EOS.
+        states = model(batch.source, batch.source_valid, batch.target_in)  # (batch, target, width)
+        # The loss takes states and the output projection, not logits: (batch, target, vocabulary) may be too large.
         weight, bias = model.projection.weight, model.projection.bias
         return cross_entropy(states, weight, batch.target_out, batch.target_valid, smoothing, bias)
 
@@ -170,7 +172,7 @@ def translate_texts(translator: TextTranslator, lines: list[str], refuse: Refuse
 def check_prefixes(prefixes: Mapping[str, str], tokenizer: Tokenizer) -> None:
     """Refuse prefixes with unknown tokens, which the model cannot tell apart.
 
-    A tokenizer trained on the corpora knows all tokens of the prefixes; the tokenizer of another run may not.
+    A tokenizer trained on the corpora has all tokens of the prefixes; the tokenizer of another run may lack some.
 
     Args:
         prefixes: Prefix by section of the recipe.

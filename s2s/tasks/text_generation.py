@@ -119,6 +119,7 @@ def feed_stepwise(feed: Callable[[State, Tokens], tuple[Vectors, State]], state:
     rows, found = torch.arange(len(tokens), device=tokens.device), []
     turn = rows.flip(0)
     for place in range(tokens.shape[1]):
+        # A beam search selects rows of the state after each step; here the selection is a reversal.
         rows, state = rows[turn], state.select(turn)
         states, state = feed(state, tokens[rows, place : place + 1])
         # `rows` is a reversal or the identity, so indexing by it restores the original order.
@@ -198,6 +199,8 @@ def sequence_scores(
     batch = collate(empty, targets, range(len(targets))).to(source.device)
     memory = model.encoder(source, valid)
     context, state = model.decoder.start(memory, batch.target_in.shape[1])
-    states, _ = model.decoder(context, state, batch.target_in)
+    # Teacher forcing: all target tokens at once, so that the final state is not needed.
+    states, _ = model.decoder(context, state, batch.target_in)  # (batch, target, width)
+    # The log-probability of each target token, and the sum over tokens without padding.
     each = model.projection(states).log_softmax(-1).gather(2, batch.target_out.unsqueeze(2)).squeeze(2)
     return (each * batch.target_valid).sum(dim=1)

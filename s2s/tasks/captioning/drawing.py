@@ -83,7 +83,7 @@ def _line(group: Group, line: float, upright: bool, chance: np.random.Generator)
     along = _MARGIN + radius + np.arange(group.number) * (2 * radius + _GAP) + spread
     middle = float(along.mean())
     along += chance.uniform(0.5 - _ASIDE, 0.5 + _ASIDE) - middle
-    # If a shape is outside of the image, the whole group moves back.
+    # If a shape is outside of the image, its group moves back.
     along += max(0.0, _MARGIN + radius - along[0]) - max(0.0, along[-1] - (1 - _MARGIN - radius))
     across = line + chance.uniform(-0.05, 0.05) + chance.uniform(-_WOBBLE, _WOBBLE, group.number)
     return [

@@ -105,7 +105,7 @@ class CaptionEvaluation(Evaluation):
             evaluations: Evaluations of the same images and references; the first is the baseline.
 
         Returns:
-            One comparison for each run.
+            One comparison for each evaluation and metric; the first has no p-value.
 
         Raises:
             UserError: The evaluations differ in images, references, case or tokenizer.

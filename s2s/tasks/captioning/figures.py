@@ -1,8 +1,8 @@
-"""Figures of captioned images, with attention for each word (Xu et al. 2015, figure 2).
+"""Figures of captioned images, with attention for each word.
 
-"Show, attend and tell" shows an image in the dark, and brightens the squares that a word attends to. Here the
-brightness of a square grows with its attention weight, from a quarter to the full image plus some white at the maximum,
-and is interpolated between squares.
+Attention is drawn as in figure 2 of "Show, attend and tell" (Xu et al. 2015): the image is dark, and the squares that a
+word attends to are bright. The brightness of a square grows with its attention weight, from a quarter to the full image
+plus some white at the maximum, and is interpolated between squares.
 """
 
 import textwrap
@@ -31,7 +31,7 @@ _INCHES, _WORDS = 1.25, 0.3
 
 
 def enlarged(image: UInt8[np.ndarray, "channels height width"], side: int = SIDE) -> Shown:
-    """Enlarge an image without smoothing, so that the model's input pixels are visible.
+    """Enlarge an image without smoothing, so that its pixels are visible.
 
     Args:
         image: Pixels (channels, height, width), uint8.

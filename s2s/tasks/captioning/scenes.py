@@ -1,4 +1,4 @@
-"""Scenes of the built-in corpus: contents of an image, correct captions, and parsing.
+"""Scenes of the built-in corpus: contents, correct captions and their parsing.
 
 A scene has one or two groups of equal shapes. The caption of one group says where it is; the caption of two groups says
 where the first is relative to the second:
@@ -201,7 +201,7 @@ def _drawn(chance: random.Random) -> Scene:
     if chance.random() < _ALONE:
         return Scene((first,), chance.choice(PLACES))
     second = chance.choice(GROUPS)
-    # of two groups of equal shapes and colours, nobody could say which shape belongs to which
+    # With two groups of equal shapes and colors, the groups could not be told apart.
     while (second.shape, second.colour) == (first.shape, first.colour):
         second = chance.choice(GROUPS)
     return Scene((first, second), chance.choice(tuple(TURNED)))

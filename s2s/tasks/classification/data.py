@@ -61,7 +61,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class _Table:
-    """A split as it was read: labels are still words, and rows know their place."""
+    """A split as it was read: labels are still words, and each row has its place."""
 
     rows: "datasets.Dataset"
     place: Callable[[int], str]

@@ -225,7 +225,7 @@ def _numbered(
         if own and value not in range(len(own)):
             raise _unknown_class(repr(value), own, f"{where}, row {row}")
     if own and names and tuple(own) != names:
-        # the same classes in another order, or fewer of them: the words decide
+        # The same classes in another order, or fewer classes: the names decide.
         values, own = [own[value] for value in values], None
     if all(isinstance(value, int) for value in values):
         if not (names or own):

@@ -60,7 +60,7 @@ def generate_image_recipe(name: str, places: Splits[Path]) -> str:
 
 
 def _beside(places: Splits[Path], split: str) -> Files | None:
-    """Return the user's validation or test images, or those beside the training images."""
+    """Return the user's held-out images, or those beside the training images."""
     given: Path | None = getattr(places, split)
     if given is None:
         return _split(places.train, split)

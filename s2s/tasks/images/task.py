@@ -297,7 +297,10 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
         return {"training": images_picture(pixels, [train.names[label] for label in train.labels[rows]])}
 
     def inspect_example(self, run: ImageRun, batch: LabelledBatch, text: str) -> Read:
-        """Prepare an image for `s2s inspect`: patches are words, the baseline is even grey."""
+        """Prepare an image for `s2s inspect`.
+
+        Patches are the words of an image; the baseline is an even grey.
+        """
         data = run.recipe.data
         across, encoder = data.size // run.recipe.patches.size, run.model.encoder
         words = patches(across, before=batch.source_valid.shape[1] - across * across)

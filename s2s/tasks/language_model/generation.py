@@ -265,7 +265,16 @@ def texts_after(
 
 
 def too_long_prompts(run: LanguageRun, at_once: bool, tell: ReportFn) -> TooLong:
-    """Return a reporter of prompts that are longer than `batches.length`."""
+    """Return a reporter of prompts that are longer than `batches.length`.
+
+    Args:
+        run: Trained model.
+        at_once: Report each prompt immediately; otherwise their number, at the end.
+        tell: Prints a warning.
+
+    Returns:
+        The reporter.
+    """
     return TooLong(run.recipe.batches.length, tell, at_once, "shorten {}")
 
 

@@ -81,7 +81,8 @@ def measure(
 ) -> Nats:
     """Measure the loss on all windows, without dropout.
 
-    The model stays in evaluation mode. With several ranks, each rank measures a part and all ranks return the whole.
+    The model stays in evaluation mode. With several ranks, each rank measures a part, and all
+    ranks return the full result.
 
     Args:
         model: Language model.

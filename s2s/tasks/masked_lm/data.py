@@ -26,7 +26,9 @@ Row = Int[np.ndarray, " pieces"]
 
 @dataclass(frozen=True)
 class MaskedBatch(BaseBatch):
-    """Texts with masked tokens, padded with `PAD`; the loss is the mean over chosen tokens.
+    """Texts with masked tokens, padded with `PAD`.
+
+    The loss is the mean over the chosen tokens.
 
     Attributes:
         source: Input tokens (batch, source); each row ends with `EOS`.

@@ -1,4 +1,4 @@
-"""Predictions of a masked language model: scores of tokens, and fillers of a blank.
+"""Predictions of a masked language model: token scores, and fillers of a blank.
 
 The sum of the log-probabilities of a sentence's tokens, each predicted from all others, is its pseudo-log-likelihood
 (Salazar et al. 2020). It is not the probability of the sentence: it does not sum to one over all sentences.
@@ -59,7 +59,7 @@ def masked_log_probabilities(
 def log_probabilities(
     model: MaskedLM, read: Sequence[np.ndarray], chosen: Sequence[np.ndarray], begin: bool
 ) -> Float[Tensor, "chosen vocabulary"]:
-    """Compute the log-probabilities of all tokens at the chosen positions, in one batch.
+    """Compute the log-probabilities of all tokens at positions of texts, in a batch.
 
     Args:
         model: Masked language model.
@@ -334,8 +334,8 @@ class WordChoice:
 def weigh_words(model: MaskedLM, tokenizer: Tokenizer, text: str, words: Sequence[str], begin: bool) -> WordChoice:
     """Compute the probability of two or more words in a blank `___`.
 
-    Words with different numbers of tokens are refused. A model that sees two masked tokens knows that one token was not
-    enough, so that the probabilities answer different questions.
+    Words with different numbers of tokens are refused. Two masked tokens imply that one token was
+    not enough, so that the probabilities answer different questions.
 
     Args:
         model: Masked language model.

@@ -43,7 +43,7 @@ class WindowSettings(schema.Section):
     """Batch size and window length."""
 
     tokens: schema.Tokens = 8192
-    """Hard limit of a batch in tokens: rows times the longest window, padding included."""
+    """Hard limit of a batch in tokens: rows times the longest window, with padding."""
     max_length: Annotated[int, Field(ge=3, le=1_000_000)] = 256
     """Maximum length of a window in tokens, its ends included.
 

@@ -1,4 +1,4 @@
-"""What a recipe of `task: text-to-text` says: corpora with prefixes, how they are mixed, how each is scored."""
+"""Recipe of `task: text-to-text`: corpora with prefixes, mixing and metrics."""
 
 from typing import Annotated, Generic, Literal, Self
 
@@ -27,7 +27,7 @@ class CorpusSettings(PairSettings):
     """A task of the mixture: its pairs, prefix and metric."""
 
     prefix: Prefix = ""
-    """Prefix of each source, such as `"plural: "`, by which the model knows the task."""
+    """Prefix of each source, such as `"plural: "`, which selects the task."""
     metric: Metric = "exact"
     """Metric of the task.
 
@@ -36,7 +36,7 @@ class CorpusSettings(PairSettings):
     bleu_tokenizer: schema.BleuTokenizer = "auto"
     """sacreBLEU tokenizer; see `validation.bleu_tokenizer` of task `translation`."""
     answers: schema.Classes | None = None
-    """All possible outputs; null allows any text.
+    """Possible outputs; null allows any text.
 
     The model chooses the answer with the highest log-probability, so that it never gives any other output.
     """

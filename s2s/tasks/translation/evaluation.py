@@ -99,13 +99,13 @@ class TranslationEvaluation(Evaluation):
 
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> list[Comparison]:
-        """Compare translations by paired randomization tests.
+        """Compare translations by paired approximate randomization.
 
         Args:
             evaluations: Evaluations of the same sources and references; the first is the baseline.
 
         Returns:
-            One comparison for each further evaluation.
+            One comparison for each evaluation and metric; the first has no p-value.
 
         Raises:
             UserError: The evaluations differ in sources, references, case or tokenizer.

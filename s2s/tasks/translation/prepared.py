@@ -161,7 +161,15 @@ def _groups(rows: Iterable[_Pair], settings: DataSettings, generator: np.random.
 
 
 def dataset_summary(examples: "datasets.Dataset", before: int) -> str:
-    """Return a line with the number of joined examples and their source lengths."""
+    """Return a line with the number of joined examples and their source lengths.
+
+    Args:
+        examples: Joined examples.
+        before: Number of pairs before joining.
+
+    Returns:
+        The line.
+    """
     unspaced = is_unspaced(source for source, _ in pairs(examples))
     words = [len(split_words(source, unspaced)) for source, _ in pairs(examples)]
     return (

@@ -186,7 +186,10 @@ def _rule_sizes(examples: int, pieces: int) -> dict[str, Any]:
 
 
 def _text_sizes(examples: int, pieces: int) -> dict[str, Any]:
-    """Return sizes for natural text: larger corpora get larger models, fewer epochs and less dropout."""
+    """Return sizes for natural text.
+
+    Larger corpora get larger models, fewer epochs and less dropout.
+    """
     large, middling = examples > 300_000, examples > 50_000
     width = 512 if large else 256 if examples > 100_000 else 128
     tokens = 4096 if examples > 10_000 else 2048 if examples > 2_000 else 1024

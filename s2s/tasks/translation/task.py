@@ -227,7 +227,7 @@ def _picture_attention(train_context: TranslationCourse, log: RunLog) -> None:
 
 _PAIRS = 16
 _UPDATES = 800
-_OVERFIT_SHARE = 90  # per cent of translations; one of 16 may go wrong
+_OVERFIT_SHARE = 90  # Percentage of exact translations: 1 of 16 may be wrong.
 
 
 def overfit(recipe: Recipe, print_fn: Callable[[str], None]) -> None:
