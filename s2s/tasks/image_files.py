@@ -163,6 +163,7 @@ def read_some(files: Sequence[Path], wanted: PixelSettings) -> tuple[dict[int, P
     """
 
     def read(file: Path) -> Picture | UserError:
+        """Return an image, or the error."""
         try:
             return read_image(file, wanted)
         except UserError as error:

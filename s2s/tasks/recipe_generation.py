@@ -207,6 +207,7 @@ def choose_tokenizer(
         tried = [("unigram", size, said) for size in sizes]
 
     def learned(kind: str, size: int, why: str) -> TokenizerChoice:
+        """Return a tokenizer of this kind and size, trained on the sample."""
         cut = {"kind": kind, "size": size, "normalization": normalization, "lowercase": lowercase}
         return TokenizerChoice(train(some, PieceSettings.model_validate(cut), "shared"), size, why)
 

@@ -71,6 +71,7 @@ class TextGenerationTask(Task[R, D, Seq2Seq]):
         begin = _StepwiseOutput(*model.decoder.start(memory, batch.target_in.shape[1]))
 
         def feed(fed: _StepwiseOutput, tokens: Tokens) -> tuple[Vectors, _StepwiseOutput]:
+            """Run one step of the decoder."""
             states, state = model.decoder(fed.context, fed.state, tokens)
             return states, _StepwiseOutput(fed.context, state)
 

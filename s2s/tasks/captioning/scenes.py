@@ -157,6 +157,7 @@ def _compared(scene: Scene, said: Scene | None) -> Facts:
     pairs = list(itertools.zip_longest(scene.groups, there[: len(scene.groups)]))
 
     def right(name: str) -> tuple[bool, ...]:
+        """Compare an attribute of each group."""
         return tuple(told is not None and getattr(group, name) == getattr(told, name) for group, told in pairs)
 
     position = said is not None and scene.position == said.position

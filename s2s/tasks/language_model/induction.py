@@ -134,6 +134,7 @@ def probe(run: LanguageRun, length: int, sequences: int = 64, seed: int = 1) -> 
     del kept["lost"]
 
     def write() -> None:
+        """Write the losses and the figure."""
         write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1) + "\n")
         write_atomically(run.path / f"{_NAME}.png", figures.render_png(found.picture()))
 

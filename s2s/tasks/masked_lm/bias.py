@@ -317,6 +317,7 @@ def probe(run: LoadedModel[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
     }
 
     def write() -> None:
+        """Write the summary, the scores of each pair, and the figure."""
         write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
         write_preferences(found.preferences, run.path / f"{_NAME}.csv")
         write_atomically(run.path / f"{_NAME}.png", figures.render_png(bias_picture(found)))

@@ -66,7 +66,7 @@ def measure(
     """Measure the prediction of masked tokens, without dropout.
 
     The masked tokens are the same at each call, and the model stays in evaluation mode. With several ranks, each rank
-    measures a part, and all ranks return the results of all.
+    measures a part, and all ranks return the full result.
 
     Args:
         model: Masked language model.

@@ -255,6 +255,7 @@ class PreparedMixture:
         return (self.tokenizer,)
 
     def hashes(self) -> dict[str, str]:
+        """Return hashes of the training tokens and of the tokenizer."""
         arrays = (array for each in self.learned for array in each.arrays())
         return {"training_data": digest_of_arrays(arrays), "tokenizer": self.tokenizer.digest}
 

@@ -59,6 +59,7 @@ class PreparedTranslation:
         return both[:1] if both[0] is both[1] else both
 
     def hashes(self) -> dict[str, str]:
+        """Return hashes of the training tokens and of both tokenizers."""
         return {
             "training_data": digest_of_arrays(self.train.arrays()),
             "source_tokenizer": self.source_tokenizer.digest,
