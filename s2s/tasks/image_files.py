@@ -286,7 +286,13 @@ DAMAGED = " are of a single colour: damaged?"
 
 
 def plain(pixels: Pixels) -> list[int]:
-    """Return the rows, from 1, of images with a single color."""
+    """Return the rows, from 1, of images with a single color.
+
+    Example:
+        >>> import numpy as np
+        >>> plain(np.array([[[[7, 7]]], [[[1, 2]]]], dtype=np.uint8))
+        [1]
+    """
     flat = pixels.reshape(len(pixels), pixels.shape[1], -1)
     return (np.flatnonzero((flat == flat[:, :, :1]).all(axis=(1, 2))) + 1).tolist()
 

@@ -185,6 +185,11 @@ class TooLong:
         at_once: Report each line immediately, for an interactive session; otherwise `report` prints the count.
         remedy: Remedy, with `{}` for the lines.
         sentences: Largest number of sentences in a training text; None if unknown.
+
+    Example:
+        >>> long_lines = TooLong(5, print, at_once=True)
+        >>> long_lines.add(7)
+        7 tokens, the longest training text has 5; split it into sentences
     """
 
     def __init__(

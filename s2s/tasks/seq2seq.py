@@ -211,6 +211,11 @@ def longest_source(lengths: Lengths, max_length: int) -> int:
 
     Returns:
         Number of tokens, `EOS` not counted.
+
+    Example:
+        >>> pairs = TokenizedDataset.from_rows([[5, 6, 7], [5]], [[8], [9, 9]])
+        >>> longest_source(pairs, 10)
+        3
     """
     fits = np.maximum(lengths.source_lengths, lengths.target_lengths) <= max_length
     return int(lengths.source_lengths[fits].max(initial=1)) - 1

@@ -189,6 +189,10 @@ def scenes(split: str, seed: int) -> Iterator[Scene]:
 
     Yields:
         Scenes.
+
+    Example:
+        >>> print(next(scenes("train", 1)))
+        three small green triangles at the top
     """
     chance = random.Random(f"{split} {seed}")
     while True:

@@ -367,6 +367,12 @@ def plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: 
 
     Returns:
         Rows of each batch.
+
+    Example:
+        >>> import numpy as np
+        >>> settings = TextBatchSettings(tokens=40, max_length=20)
+        >>> [rows.tolist() for rows in plan_texts(np.array([3, 4, 20, 19]), settings, seed=1, epoch=1)]
+        [[0, 1], [3, 2]]
     """
     if not len(lengths):
         return []

@@ -116,6 +116,12 @@ def augment(pixels: Pixels, rows: Int[np.ndarray, " images"], settings: Augmenta
 
     Returns:
         Augmented images of the same shape; a function of seed and rows.
+
+    Example:
+        >>> import numpy as np
+        >>> image = np.array([[[[0, 1], [2, 3]]]], dtype=np.uint8)
+        >>> augment(image, np.array([0]), AugmentationSettings(flip=True), seed=2).tolist()
+        [[[[1, 0], [3, 2]]]]
     """
     if settings == AugmentationSettings():
         return pixels

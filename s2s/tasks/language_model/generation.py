@@ -84,6 +84,11 @@ def sample(shares: Float[np.ndarray, "rows pieces"], chances: Sequence[np.random
 
     Returns:
         One token id for each row.
+
+    Example:
+        >>> import numpy as np
+        >>> sample(np.array([[0.0, 0.0, 1.0]]), [np.random.default_rng(1)])
+        [2]
     """
     sums = np.cumsum(shares, axis=1)
     found = []

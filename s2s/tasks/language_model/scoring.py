@@ -203,6 +203,12 @@ def spans(nats: Nats) -> list[Span]:
 
     Returns:
         Ranges with at least one token.
+
+    Example:
+        >>> import numpy as np
+        >>> nats = Nats(np.array([6.0]), np.array([3.0, 2.0, 1.0]), np.array([1, 1, 1]))
+        >>> [(span.first, span.last, span.loss) for span in spans(nats)]
+        [(0, 0, 3.0), (1, 1, 2.0), (2, 2, 1.0)]
     """
     found, first = [], 0
     while first < len(nats.counts):

@@ -75,6 +75,12 @@ def mask(
 
     Returns:
         Input tokens, and the chosen positions in rising order.
+
+    Example:
+        >>> import numpy as np
+        >>> read, chosen = mask(np.arange(10, 20), 100, MaskingSettings(share=0.2), seed=1, row=0)
+        >>> read.tolist(), chosen.tolist()
+        ([10, 11, 12, 13, 14, 100, 16, 17, 18, 19], [4, 5])
     """
     generator = np.random.default_rng([seed, row])
     count = int(chosen_counts(np.array([len(tokens)]), settings.share)[0])

@@ -131,6 +131,11 @@ def combine_corpora(own: "datasets.Dataset", others: Mapping[str, ExtraCorpus]) 
 
 
 def prefix_tokens(data: DataSettings) -> list[str]:
-    """Return the words of prefixes that are a single token, such as `<2de>`."""
+    """Return the words of prefixes that are a single token, such as `<2de>`.
+
+    Example:
+        >>> prefix_tokens(DataSettings(prefix="<2de> "))
+        ['<2de>']
+    """
     words = " ".join(each.prefix for each in (data, *data.more.values())).split()
     return [word for word in dict.fromkeys(words) if word.startswith("<") and word.endswith(">")]
