@@ -306,6 +306,9 @@ class Task(ABC, Generic[R, D, M]):
         Args:
             recipe: Resolved recipe.
             data: Prepared data.
+
+        Returns:
+            The recipe with these settings; unchanged by default.
         """
         return recipe
 
@@ -328,6 +331,12 @@ class Task(ABC, Generic[R, D, M]):
         """Build the recipe's model with a tiny vocabulary, to estimate its minimum size.
 
         The caller builds the model on the meta device, without memory for the weights.
+
+        Args:
+            recipe: Recipe of a new run.
+
+        Returns:
+            The model, or only its encoder.
         """
         return module_of(recipe.model.kind).build_encoder(recipe.model, 5)[0]
 
@@ -352,6 +361,14 @@ class Task(ABC, Generic[R, D, M]):
     @abstractmethod
     def examples(self, recipe: R, data: D, model: M) -> Examples[Any]:
         """Return the training examples of a trainer.
+
+        Args:
+            recipe: Resolved recipe.
+            data: Prepared data.
+            model: Untrained model, to check its positions.
+
+        Returns:
+            Examples that make the batches of an epoch (batch sampler and collation).
 
         Raises:
             UserError: The data does not fit the model or the recipe.
@@ -382,7 +399,12 @@ class Task(ABC, Generic[R, D, M]):
 
     @abstractmethod
     def log_dataset_summary(self, train_context: TrainContext[R, D, M], print_fn: PrintFn) -> None:
-        """Print a summary of the dataset before training starts."""
+        """Print a summary of the dataset before training starts.
+
+        Args:
+            train_context: Context of the run.
+            print_fn: Prints a line.
+        """
 
     def on_train_start(self, train_context: TrainContext[R, D, M], folder: Path, log: RunLog) -> None:
         """Write files and figures that are available before the first optimizer step.
@@ -396,6 +418,10 @@ class Task(ABC, Generic[R, D, M]):
     @abstractmethod
     def validate(self, train_context: TrainContext[R, D, M], log: RunLog) -> Validation:
         """Measure the current model; log scores, texts and figures.
+
+        Args:
+            train_context: Context of the run.
+            log: Log of the run, with TensorBoard.
 
         Returns:
             The score that selects the best checkpoint (higher is better), and the loss, which breaks ties.
