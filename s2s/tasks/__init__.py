@@ -1,1 +1,1 @@
-"""The tasks: one folder each, with all that it has of its own."""
+"""Tasks: one folder for each, with common modules for data, figures and losses."""

@@ -1,7 +1,8 @@
-"""The interface of a task: what training, loading and scoring ask of it.
+"""Interface of a task: data, model, loss, validation and evaluation.
 
-`s2s.run` calls a `Task` in this order: `check`, `prepare`, `resolved`, `build`, `examples`, `loss`, `introduce`,
-`begin`, `validate`, `end` and, for the best checkpoint on the test set, `evaluate`.
+A task is a subclass of `Task`. `s2s.run` calls its methods in this order: `check`, `prepare`, `finalize_config`,
+`build`, `examples`, `loss`, `log_dataset_summary`, `on_train_start`, `validate` (at each validation), `on_train_end`
+and, for the best checkpoint on the test set, `evaluate`.
 """
 
 import hashlib
@@ -40,28 +41,34 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PrintFn = Callable[[str], None]
-"""Prints a line."""
+"""Function that prints a line."""
 TEXTS = "texts"
-"""The name of what callers give in the place of a split."""
+"""Name of the split for sources and references that the caller gives."""
 FIGURES, TOKENIZER = "figures", "tokenizer"
-"""Folders of a run, and of a checkpoint."""
+"""Names of folders in a run and in a checkpoint."""
 
 
 class PreparedData(Protocol):
-    """Everything about the data that training needs."""
+    """Data that training needs: corpus, tokenizers and hashes."""
 
     @property
     def corpus(self) -> Corpus[Any]:
-        """Its parts, as they were read."""
+        """Splits of the corpus, as they were read."""
         ...
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, ...]:
-        """What cuts it; none where nothing is cut."""
+        """Tokenizers of the data; empty for data without tokens."""
         ...
 
     def hashes(self) -> dict[str, str]:
-        """What identifies the training data and all that was made of it, whatever files are called."""
+        """Return hashes that identify the training data and all derived data.
+
+        File names have no influence on the hashes.
+
+        Returns:
+            Digests by name.
+        """
         ...
 
 
@@ -72,7 +79,10 @@ M = TypeVar("M", bound=nn.Module)
 
 @dataclass(frozen=True)
 class TrainContext(Generic[R, D, M]):
-    """A run that learns, by its resolved recipe: what a task is asked with while it does."""
+    """Context of a training run: resolved recipe, data and trainer.
+
+    Training passes the context to the hooks of a task, such as `on_train_start` and `validate`.
+    """
 
     recipe: R
     data: D
@@ -80,22 +90,22 @@ class TrainContext(Generic[R, D, M]):
 
     @property
     def model(self) -> M:
-        """What learns, as it is now."""
+        """Model in training, with its current weights."""
         return self.trainer.model
 
 
 @dataclass(frozen=True)
 class LoadedModel(Generic[R, M]):
-    """A trained model with all that is needed to use it.
+    """A trained model with everything needed for inference.
 
     Attributes:
-        path: of its run, as it was asked for.
-        checkpoint: the folder that its weights came from.
-        recipe: what it was trained by, with the caller's overrides.
-        model: in evaluation mode, on the computer's device.
-        tokenizers: what cuts its texts: none, one, or one of the source and one of the target.
-        computer: device and precision.
-        fetched: whether this is the copy of what lies on the hub, into which nothing is written.
+        path: Path of the run, as the caller gave it.
+        checkpoint: Folder of the checkpoint that the weights were loaded from.
+        recipe: Recipe of the training, with the caller's overrides.
+        model: Model in evaluation mode, on the device of `device_context`.
+        tokenizers: No tokenizer, one, or one for the source and one for the target.
+        device_context: Device and precision.
+        fetched: True for the cached copy of a model from the hub: nothing is written into its folder.
     """
 
     path: Path
@@ -113,9 +123,9 @@ class EvaluationOptions:
 
     Attributes:
         split: `test`, `validation`, or `texts` for sources and references that the caller gives.
-        lowercase: Score without regard to case.
-        files: In the place of a split, a file of sources and one or more files of references, line by line.
-        tokenizer: sacreBLEU's tokenizer of BLEU and TER; the recipe's when None.
+        lowercase: Ignore case when scoring.
+        files: A file of sources and one or more files of references, line by line, instead of a split.
+        tokenizer: sacreBLEU tokenizer for BLEU and TER; None uses the recipe's.
     """
 
     split: str = "test"
@@ -125,12 +135,15 @@ class EvaluationOptions:
 
     @property
     def given(self) -> bool:
-        """Whether the caller gives sources and references, as files or texts, in the place of a split."""
+        """Return True if the caller gives sources and references instead of a split."""
         return self.files is not None or self.split == TEXTS
 
     @property
     def name(self) -> str:
-        """Of the split, or of the file of the sources, with what tells it from files of that name in other folders."""
+        """Name of the split, or of the source file with a hash of all paths.
+
+        The hash distinguishes files of the same name in different folders.
+        """
         if not self.files:
             return self.split
         places = b"\0".join(os.fsencode(path.resolve()) for path in self.files)
@@ -141,7 +154,12 @@ class EvaluationOptions:
 class Evaluation(ABC):
     """Scores of one checkpoint of a run on a split or a file.
 
-    `weights` is the digest of the scored weights, `train_overlap` how much of the split is training data, if known.
+    Attributes:
+        run: Path of the run.
+        checkpoint: Name of the checkpoint.
+        split: Name of the split or the file.
+        weights: Digest of the scored weights, if known.
+        train_overlap: Share of the split that is in the training data, if known.
     """
 
     run: str
@@ -151,56 +169,74 @@ class Evaluation(ABC):
     train_overlap: TrainOverlap | None = field(default=None, kw_only=True)
 
     def notes(self) -> list[str]:
-        """Lines for the end of `__str__`: reasons to doubt the scores."""
+        """Return lines for the end of `__str__`: reasons to doubt the scores."""
         return [f"  {self.train_overlap}"] if self.train_overlap else []
 
     @abstractmethod
     def __str__(self) -> str:
-        """All of it, for a terminal."""
+        """Return the complete evaluation as text for a terminal."""
 
     @abstractmethod
     def headline_metrics(self) -> dict[str, float]:
-        """The numbers that stand for the whole, by name."""
+        """Return the headline metrics by name."""
 
     @classmethod
     def compare(cls, evaluations: Sequence[Any]) -> Sequence[Any]:
-        """Tests each evaluation, all of this class, against the first; nothing where the task has no test.
+        """Test each evaluation against the first for statistical significance.
+
+        Args:
+            evaluations: Evaluations of this class; the first is the baseline.
+
+        Returns:
+            Comparisons with the first evaluation; empty if the task has no test.
 
         Raises:
-            UserError: they are not of the same examples.
+            UserError: The evaluations are of different examples.
         """
         return ()
 
     def to_json(self) -> str:
-        """Everything, and the `summary`."""
+        """Return all fields and the `summary` as JSON."""
         return json.dumps(asdict(self) | self.summary(), indent=1, ensure_ascii=False) + "\n"
 
     def summary(self) -> dict[str, Any]:
-        """What an export's card says of it: as it is told, and the numbers that stand for the whole."""
+        """Return the text and the headline metrics for the model card of an export."""
         return {"summary": {"told": str(self), "scores": self.headline_metrics()}}
 
     @property
     def file(self) -> str:
-        """The name of the file that it is kept in."""
+        """File name of the evaluation in the run's folder."""
         return f"evaluation-{self.split}.json"
 
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
-        """What is to be seen of it, by name; nothing, unless a task has something."""
+        """Yield figures by name; none by default."""
         return iter(())
 
     def samples(self) -> list[tuple[str, str]]:
-        """Some of what was read, each with what was written; none, unless a task writes."""
+        """Return pairs of an input and the model's output, for the model card.
+
+        Returns:
+            A few pairs; none if the task generates no text.
+        """
         return []
 
     def save(self) -> None:
-        """Writes it into the run's folder, and its pictures into `figures/`."""
+        """Write the evaluation into the run's folder, and its figures into `figures/`."""
         folder = Path(self.run)
         write_atomically(folder / self.file, self.to_json())
         save_figures(folder, {f"{name}-{self.split}": picture for name, picture in self.pictures()})
 
 
 def save_figures(run: Path, pictures: "Mapping[str, Figure]") -> dict[str, bytes]:
-    """Draws pictures into a run's `figures/`, by their names; gives what is in the files."""
+    """Render figures as PNG files into a run's `figures/` folder.
+
+    Args:
+        run: Folder of the run.
+        pictures: Figures by file name, without `.png`.
+
+    Returns:
+        Bytes of each PNG file, by the same names.
+    """
     drawn = {name: figures.render_png(picture) for name, picture in pictures.items()}
     for name, picture in drawn.items():
         make_folder(run / FIGURES)
@@ -210,12 +246,12 @@ def save_figures(run: Path, pictures: "Mapping[str, Figure]") -> dict[str, bytes
 
 @dataclass(frozen=True)
 class RescoredHypotheses:
-    """Log probabilities of what a search found, in nats: as it reports them, and by feeding the whole again.
+    """Log-probabilities of beam-search hypotheses, from the search and recomputed.
 
     Attributes:
-        reported: by the search.
-        again: by teacher forcing.
-        longest: most items that one of them is the sum of.
+        reported: Log-probabilities that the search reported, in nats.
+        again: Log-probabilities computed by teacher forcing, in nats.
+        longest: Number of tokens of the longest hypothesis, `EOS` included.
     """
 
     reported: Float[Tensor, " hypotheses"]
@@ -224,108 +260,212 @@ class RescoredHypotheses:
 
 
 class Task(ABC, Generic[R, D, M]):
-    """What a task has of its own; it keeps nothing: one object serves all its runs.
+    """Base class of a task.
+
+    A task object has no state: one object serves all runs of the task.
+
+    Type parameters: `R` is the recipe, `D` the prepared data, `M` the model.
 
     Attributes:
-        perplexity: whether the loss is that of pieces, so that its exponential means something.
+        perplexity: True if the loss is a cross-entropy per token, so that its exponential is the perplexity.
     """
 
     perplexity: ClassVar[bool] = False
 
     @abstractmethod
     def source(self, recipe: R) -> Source[Any, Any]:
-        """Where its examples come from."""
+        """Return the source of the task's examples, by the recipe's `data` section."""
 
     def tokenizer_names(self, recipe: R) -> tuple[str, ...]:
-        """The names under which a run keeps its tokenizers, in the order in which they are handed around: here one."""
+        """Return the names under which a run saves its tokenizers.
+
+        Returns:
+            Names in the order of the `tokenizers` arguments; one name by default.
+        """
         return (TEXT_TOKENIZER,)
 
     @abstractmethod
     def prepare(self, recipe: R, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> D:
-        """Loads the data.
+        """Load the data and train missing tokenizers.
 
         Args:
-            recipe: the resolved recipe.
-            tokenizers: those of a run that continues, or the one of the run that the encoder comes from; none: new ones
-                are trained.
-            print_fn: prints a line.
+            recipe: Resolved recipe.
+            tokenizers: Tokenizers of a resumed run, or the tokenizer of the run that the encoder is taken from; empty
+                to train new ones.
+            print_fn: Prints a line.
+
+        Returns:
+            The data, with the tokenizers.
         """
 
     def finalize_config(self, recipe: R, data: D) -> R:
-        """The recipe with what only the data tells: a checkpoint shall know it without them."""
+        """Return the recipe with the settings that depend on the data.
+
+        A checkpoint saves these settings, so that the model can be built without the data.
+
+        Args:
+            recipe: Resolved recipe.
+            data: Prepared data.
+
+        Returns:
+            The recipe with these settings; unchanged by default.
+        """
         return recipe
 
     @abstractmethod
     def build(self, recipe: R, tokenizers: Sequence[Tokenizer]) -> M:
-        """A model as the resolved recipe describes it, with the initial weights that its seed gives.
+        """Build the recipe's model, initialized with the recipe's seed.
+
+        Args:
+            recipe: Resolved recipe.
+            tokenizers: Tokenizers of the data, for the sizes of the vocabularies.
+
+        Returns:
+            The model, on the CPU.
 
         Raises:
-            UserError: the recipe's sizes do not fit each other.
+            UserError: Sizes in the recipe contradict each other.
         """
 
     def build_on_meta(self, recipe: R) -> nn.Module:
-        """What the recipe's model takes at least, whatever its vocabulary."""
+        """Build the recipe's model with a tiny vocabulary, to estimate its minimum size.
+
+        The caller builds the model on the meta device, without memory for the weights.
+
+        Args:
+            recipe: Recipe of a new run.
+
+        Returns:
+            The model, or only its encoder.
+        """
         return module_of(recipe.model.kind).build_encoder(recipe.model, 5)[0]
 
     def check_inference_overrides(self, kept: R, recipe: R) -> None:
-        """Refuses a recipe with overrides that a model trained by the `kept` one cannot follow."""
+        """Refuse overrides that a trained model cannot follow.
+
+        Args:
+            kept: Recipe that the model was trained with.
+            recipe: The same recipe with the caller's overrides.
+
+        Raises:
+            UserError: An override contradicts the trained model.
+        """
 
     def check(self, recipe: R) -> None:
-        """Refuses a recipe of a new run before its data are read."""
+        """Validate the recipe of a new run before its data is read.
+
+        Raises:
+            UserError: The recipe has a mistake that the schema cannot express.
+        """
 
     @abstractmethod
     def examples(self, recipe: R, data: D, model: M) -> Examples[Any]:
-        """What a trainer learns from.
+        """Return the training examples of a trainer.
+
+        Args:
+            recipe: Resolved recipe.
+            data: Prepared data.
+            model: Untrained model, to check its positions.
+
+        Returns:
+            Examples that make the batches of an epoch (batch sampler and collation).
 
         Raises:
-            UserError: the data do not fit the model or the recipe.
+            UserError: The data does not fit the model or the recipe.
         """
 
     @abstractmethod
     def loss(self, recipe: R) -> Loss[M, Any]:
-        """What shall become small."""
+        """Return the training loss.
+
+        Returns:
+            A function of a model and a batch that returns two sums over the batch: the loss to minimize and the loss to
+            report.
+        """
 
     def count_examples(self, train_context: TrainContext[R, D, M]) -> dict[str, int]:
-        """How many examples there are, by split; a task adds how many were left out or cut."""
+        """Return the number of examples by split.
+
+        Tasks add the numbers of skipped and truncated examples.
+        """
         return {name: len(part) for name, part in train_context.data.corpus.parts().items()}
 
     def chance_loss(self, data: D) -> float:
-        """The loss of a model that has learned nothing and guesses, for each item; in nats where it is an entropy.
+        """Return the per-item loss of uniform guessing (nats for cross-entropy).
 
-        Here that of who guesses among the pieces of the last tokenizer.
+        The default is a uniform guess among the tokens of the last tokenizer: the logarithm of its vocabulary size.
         """
         return math.log(data.tokenizers[-1].size)
 
     @abstractmethod
     def log_dataset_summary(self, train_context: TrainContext[R, D, M], print_fn: PrintFn) -> None:
-        """Tells in plain lines what will be learned from, before training begins."""
+        """Print a summary of the dataset before training starts.
+
+        Args:
+            train_context: Context of the run.
+            print_fn: Prints a line.
+        """
 
     def on_train_start(self, train_context: TrainContext[R, D, M], folder: Path, log: RunLog) -> None:
-        """Keeps in the run's folder, and draws, what is to be seen before the first update."""
+        """Write files and figures that are available before the first optimizer step.
+
+        Args:
+            train_context: Context of the run.
+            folder: Folder of the run.
+            log: Log of the run, with TensorBoard.
+        """
 
     @abstractmethod
     def validate(self, train_context: TrainContext[R, D, M], log: RunLog) -> Validation:
-        """Measure the model as it is now, and write scores, texts and figures into the log.
+        """Measure the current model; log scores, texts and figures.
+
+        Args:
+            train_context: Context of the run.
+            log: Log of the run, with TensorBoard.
 
         Returns:
-            The score that decides which checkpoint is best, higher is better, and the loss, which decides between
-            equal scores.
+            The score that selects the best checkpoint (higher is better), and the loss, which breaks ties.
         """
 
     def on_train_end(self, train_context: TrainContext[R, D, M], folder: Path, log: RunLog) -> None:
-        """Draws what is to be seen after the last update, before the test."""
+        """Draw figures after the last optimizer step, before the test.
+
+        Args:
+            train_context: Context of the run.
+            folder: Folder of the run.
+            log: Log of the run, with TensorBoard.
+        """
 
     @abstractmethod
     def evaluate(
         self, run: LoadedModel[R, M], part: Any, scoring: EvaluationOptions, progress_bar: ProgressBar
     ) -> Evaluation:
-        """Scores a trained model on a part, as the source gives it."""
+        """Evaluate a trained model on a split.
+
+        Args:
+            run: Trained model.
+            part: Split of the corpus, as the task's source returns it.
+            scoring: Options of the evaluation.
+            progress_bar: Makes a progress bar.
+
+        Returns:
+            Scores of the model on the split.
+        """
 
     def inspect(self, run: LoadedModel[R, M], focus: InspectionRequest) -> Inspection:
-        """Looks into a trained model while it reads one input or two; what it has not, such as attention, is left out.
+        """Inspect a trained model on one or two inputs (`s2s inspect`).
+
+        A view that the model does not support, such as attention, is omitted.
+
+        Args:
+            run: Trained model.
+            focus: Inputs and views.
+
+        Returns:
+            Attention maps, saliency and further views.
 
         Raises:
-            UserError: the input does not fit, or the task has nothing to show.
+            UserError: The input does not fit the model, or the task has nothing to inspect.
         """
         raise UserError(
             f"there is nothing to look into where the task is {dict(run.recipe)['task']}",
@@ -334,10 +474,17 @@ class Task(ABC, Generic[R, D, M]):
         )
 
     def examples_for_inference(self, run: LoadedModel[R, M], part: Any) -> Examples[Any]:
-        """A part of a corpus, as a trained model reads it: whole, and nothing varied.
+        """Encode a split for inference: in full, without data augmentation.
+
+        Args:
+            run: Trained model.
+            part: Split of the corpus, as the task's source returns it.
+
+        Returns:
+            Examples to make batches from.
 
         Raises:
-            UserError: the task cannot say.
+            UserError: The task does not implement the method.
         """
         raise UserError(
             f"task {run.recipe.model_dump()['task']} does not say how it reads a part of its corpus",
@@ -345,29 +492,61 @@ class Task(ABC, Generic[R, D, M]):
         )
 
     def log_probs(self, model: M, batch: Any) -> Float[Tensor, "items choices"] | None:
-        """The log probability of each choice at each item of a batch, row after row.
+        """Return the log-probability of each choice for each item of a batch.
 
-        None where a task chooses nothing: then `s2s diagnose` compares the loss.
+        Returns:
+            Log-probabilities (items, choices); None if the task makes no choices, in which case `s2s diagnose` compares
+            the loss.
         """
         return None
 
     def incremental_log_probs(self, model: M, batch: Any) -> Float[Tensor, "items choices"] | None:
-        """Log-probabilities with one token fed per step and permuted rows; None if the task generates no text."""
+        """Return the log-probabilities with one token fed per step and rows permuted.
+
+        `s2s diagnose` compares them with `log_probs`, to test incremental decoding.
+
+        Returns:
+            Log-probabilities (items, choices), in the order of `log_probs`; None if the task generates no text.
+        """
         return None
 
     def score_tokens(self, run: LoadedModel[R, M], batch: Any) -> "RescoredHypotheses | None":
-        """What a search found for a batch, scored again; None where nothing is searched."""
+        """Rescore the hypotheses that a beam search finds for a batch.
+
+        Returns:
+            Log-probabilities of the search and of teacher forcing; None for tasks without a search.
+        """
         return None
 
     def diagnose(
         self, run: LoadedModel[R, M], part: Any, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar
     ) -> Diagnostics:
-        """What is to be seen in a model's answers to a part; `rows` say where its examples stand in their split."""
+        """Examine a trained model's answers for signs of known problems.
+
+        Args:
+            run: Trained model.
+            part: Examples of a split.
+            rows: Row of each example in its split, from 0.
+            progress_bar: Makes a progress bar.
+
+        Returns:
+            Findings, and the examples with the worst answers.
+        """
         return Diagnostics(f"{len(part):,} examples; only the log of the training was looked at")
 
 
 def check_positions(longest: int | None, wanted: int, remedy: str, key: str = "batches.max_length") -> None:
-    """Refuses texts of so many pieces as a key says where a model learns fewer positions; None: it knows any number."""
+    """Refuse texts with more tokens than the model has positions.
+
+    Args:
+        longest: Number of positions of the model; None if unlimited.
+        wanted: Number of tokens.
+        remedy: Remedy for the error message.
+        key: Recipe key that sets the number of tokens.
+
+    Raises:
+        UserError: The model has fewer positions.
+    """
     if longest is not None and longest < wanted:
         raise UserError(
             f"the model knows {longest} positions, but {key} is {wanted}",
@@ -379,6 +558,14 @@ def check_positions(longest: int | None, wanted: int, remedy: str, key: str = "b
 def log_figures(
     train_context: TrainContext[Any, Any, Any], folder: Path, log: RunLog, group: str, pictures: "Mapping[str, Figure]"
 ) -> None:
-    """Puts pictures into the run's `figures/`, and into TensorBoard under a group's name."""
+    """Save figures to the run's `figures/` folder and add them to TensorBoard.
+
+    Args:
+        train_context: Context of the run; its optimizer step dates the figures.
+        folder: Folder of the run.
+        log: Log of the run, with TensorBoard.
+        group: Name of the group in TensorBoard.
+        pictures: Figures by name.
+    """
     for name, picture in save_figures(folder, pictures).items():
         log.add_figure(f"{group}/{name}", picture, train_context.trainer.update)

@@ -1,4 +1,7 @@
-"""What all tasks that name classes have in common, whether they read texts or images."""
+"""Base class of classification tasks, for texts and for images.
+
+`ClassificationTask` has the loss, validation, evaluation and inspection; a subclass adds the reading of its examples.
+"""
 
 import itertools
 import json
@@ -40,7 +43,7 @@ from s2s.training.validation import Validation
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Training examples that are classified at each validation, to see what is known by heart.
+# Number of training examples that are classified at each validation, to show overfitting.
 _LOOKED_AT = 1000
 _SHOWN_CLASSES = 8
 
@@ -48,12 +51,20 @@ Advance = Callable[[int], object]
 
 
 def classification_loss(smoothing: float) -> Loss[Classifier, LabelledBatch]:
-    """The cross-entropy of a batch's classes, summed; smoothing is in [0, 1), and the plain loss has none."""
+    """Return the cross-entropy loss of a classifier, with optional label smoothing.
+
+    Args:
+        smoothing: Label smoothing, in [0, 1).
+
+    Returns:
+        A function of a model and a batch that returns two sums over the examples, in nats: the smoothed loss to
+        minimize and the plain cross-entropy to report.
+    """
 
     def loss(model: Classifier, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
-        """The smoothed sum and the plain one, in nats."""
+        """Return the smoothed sum and the plain sum, in nats."""
         scores = model(batch.source, batch.source_valid)
-        # in fp64, for `s2s diagnose`, too
+        # At least fp32; fp64 scores stay fp64, which `s2s diagnose` needs.
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         plain = functional.cross_entropy(scores, batch.labels, reduction="sum")
         if not smoothing:
@@ -69,10 +80,19 @@ def class_probabilities(
     advance: Advance = lambda count: None,
     distributed: Distributed = SINGLE_PROCESS,
 ) -> Float[np.ndarray, "examples classes"]:
-    """The probability of each class, for each example; in fp32, dropout off.
+    """Compute the class probabilities of each example, in fp32 and without dropout.
 
-    `advance` is told how many examples were classified, batch by batch; the model stays in evaluation mode. Of
-    several processes each reads a part, and all are told the whole.
+    The model stays in evaluation mode. With several ranks, each rank classifies a part, and all
+    ranks return the full result.
+
+    Args:
+        model: Classifier.
+        examples: Examples to classify.
+        advance: Called after each batch with its number of examples.
+        distributed: Process group.
+
+    Returns:
+        Probabilities (examples, classes).
     """
     model.eval()
     found = np.zeros((len(examples), model.head.out_features))
@@ -81,15 +101,15 @@ def class_probabilities(
             examples, model.head.weight.device, distributed.rank, distributed.world_size
         ):
             scores = model(batch.source, batch.source_valid)
-            # to the processor first: Apple's GPUs know no float64
+            # To the CPU first, because Apple GPUs have no float64.
             found[rows] = scores.cpu().double().softmax(dim=1).numpy()
             advance(len(rows))
-    # each row is in one part, and 0 in the others
+    # Each row is set on one rank and 0 on the others.
     return np.sum(distributed.all_gather_object(found), axis=0)
 
 
 def _measure(model: Classifier, examples: LabelledExamples, distributed: Distributed) -> dict[str, float]:
-    """Loss in nats, accuracy and macro-F1 in percent."""
+    """Return the loss in nats, and accuracy and macro-F1 in percent."""
     labels, probabilities = examples.labels, class_probabilities(model, examples, distributed=distributed)
     predicted, classes = probabilities.argmax(axis=1), probabilities.shape[1]
     each = measures.per_class(measures.confusion(labels, predicted, classes), [str(n) for n in range(classes)])
@@ -101,61 +121,97 @@ def _measure(model: Classifier, examples: LabelledExamples, distributed: Distrib
 
 
 class ClassificationTask(Task[R, D, Classifier]):
-    """A task that names classes."""
+    """Base class of tasks that assign a class to each example."""
 
     evaluation: ClassVar[type["ClassificationEvaluation"]]
-    """What it scored."""
+    """Class of the task's evaluations."""
 
     @abstractmethod
     def training_examples_for_inference(
         self, train_context: TrainContext[R, D, Classifier]
     ) -> tuple[LabelledExamples, LabelledExamples]:
-        """The training and the validation examples as a model reads them when it is asked: whole and unvaried."""
+        """Encode training and validation examples for inference.
+
+        Returns:
+            Training and validation examples, in full and without data augmentation.
+        """
 
     @abstractmethod
     def examples_for_inference(self, run: LoadedModel[R, Classifier], part: Any) -> LabelledExamples:
-        """See `Task.read`; with their classes."""
+        """Encode a labelled split for inference; see `Task.examples_for_inference`."""
 
     @abstractmethod
     def parse_inputs(
         self, run: LoadedModel[R, Classifier], lines: Sequence[str], refuse: Refuse | None = None
     ) -> LabelledExamples:
-        """What each line names, as a trained model reads it; its labels say nothing.
+        """Read the example that each input line names.
 
-        `refuse` takes each line that names nothing that can be read; its example says nothing.
+        Args:
+            run: Trained classifier.
+            lines: A text or the path of an image for each example.
+            refuse: Receives the error of each line that cannot be read; such a line gets a placeholder example.
+
+        Returns:
+            Examples with meaningless labels.
 
         Raises:
-            UserError: there is such a line, and `refuse` is None.
+            UserError: A line cannot be read, and `refuse` is None.
         """
 
     @abstractmethod
     def explain_prediction(
         self, run: LoadedModel[R, Classifier], part: Any, batch: LabelledBatch, said: "Prediction"
     ) -> "Prediction":
-        """An answer, and what decided it; the batch has the example alone, on the classifier's device."""
+        """Add the evidence for a prediction, such as the most relevant words.
+
+        Args:
+            run: Trained classifier.
+            part: Split of the example.
+            batch: The example alone, on the model's device.
+            said: The prediction.
+
+        Returns:
+            The prediction with its evidence.
+        """
 
     @abstractmethod
     def inspect_example(self, run: LoadedModel[R, Classifier], batch: LabelledBatch, text: str) -> Read:
-        """An example as `s2s inspect` takes it apart; the batch has it alone, on the classifier's device.
+        """Prepare an example for `s2s inspect`.
 
-        The text is what names the example: its line of the input, or its row of the test set.
+        Args:
+            run: Trained classifier.
+            batch: The example alone, on the model's device.
+            text: Name of the example: its input line, or its row of the test set.
+
+        Returns:
+            The encoded example with the names of its positions.
         """
 
     @abstractmethod
     def dataset_statistics(self, train_context: TrainContext[R, D, Classifier]) -> Iterator[str]:
-        """What is to be said of the examples before training, beside how many each class has."""
+        """Yield lines for the dataset summary, in addition to the class counts."""
 
     @abstractmethod
     def initial_figures(self, train_context: TrainContext[R, D, Classifier]) -> "dict[str, Figure]":
-        """What is to be seen of the training examples, beside how many each class has."""
+        """Return figures of the training examples, in addition to the class counts."""
 
     def probabilities(
         self, run: LoadedModel[R, Classifier], lines: Sequence[str], refuse: Refuse | None = None
     ) -> Float[np.ndarray, "lines classes"]:
-        """The probability of each class, for what each line names; see `named`."""
+        """Compute the class probabilities of each input line.
+
+        Args:
+            run: Trained classifier.
+            lines: A text or the path of an image for each example; see `parse_inputs`.
+            refuse: Receives the error of each line that cannot be read.
+
+        Returns:
+            Probabilities (lines, classes).
+        """
         return class_probabilities(run.model, self.parse_inputs(run, lines, refuse))
 
     def chance_loss(self, data: D) -> float:
+        """Return the cross-entropy of a uniform guess among the classes, in nats."""
         return math.log(len(data.corpus.train.names))
 
     def loss(self, recipe: R) -> Loss[Classifier, LabelledBatch]:
@@ -175,7 +231,13 @@ class ClassificationTask(Task[R, D, Classifier]):
         log_figures(train_context, folder, log, "data", pictures | self.initial_figures(train_context))
 
     def validate(self, train_context: TrainContext[R, D, Classifier], log: RunLog) -> Validation:
-        """Measures loss, accuracy and macro-F1, and loss and accuracy on some training examples."""
+        """Measure loss, accuracy and macro-F1 on the validation set.
+
+        Loss and accuracy are also measured on a sample of the training set.
+
+        Returns:
+            The score by the recipe's `validation.metric`, and the validation loss.
+        """
         train, validation = self.training_examples_for_inference(train_context)
         drawn = np.random.default_rng(dict(train_context.recipe)["data"].seed).permutation(len(train))
         looked_at, distributed = (
@@ -193,7 +255,10 @@ class ClassificationTask(Task[R, D, Classifier]):
         log_figures(train_context, folder, log, "run", {"curves": curves_picture(_curves_of(folder))})
 
     def check_inference_overrides(self, kept: R, recipe: R) -> None:
-        """Its outputs have no names but by their order: other classes than those that it has learned are refused."""
+        """Refuse other classes than the model was trained with.
+
+        The outputs have no names, only an order, so a different list would rename them.
+        """
         learned, wanted = (dict(each)["data"].classes for each in (kept, recipe))
         if learned != wanted:
             raise UserError(
@@ -242,7 +307,7 @@ class ClassificationTask(Task[R, D, Classifier]):
         return Inspection(str(run.path), run.checkpoint.name, recipe["task"], *found)
 
     def describe_example(self, part: Any, row: int) -> str:
-        """An example of a part, as a line can show it; empty where none can."""
+        """Return an example as one line of text; empty if it has no text."""
         return ""
 
     def diagnose(
@@ -265,7 +330,7 @@ class ClassificationTask(Task[R, D, Classifier]):
         )
 
     def input_warnings(self, run: LoadedModel[R, Classifier], part: Any) -> list[Finding]:
-        """Signs in what is read; none, unless a task has some."""
+        """Return signs in the inputs; none by default."""
         return []
 
 
@@ -277,15 +342,20 @@ def class_symptoms(
     places: Sequence[str],
     described: Callable[[int], str],
 ) -> Diagnostics:
-    """Signs in the classes that examples were taken for, and the examples whose own class had the least probability.
+    """Return signs in the predictions, and the worst examples.
+
+    The worst examples are those whose true class has the lowest probability.
 
     Args:
-        truth: the class of each.
-        probabilities: of all classes.
-        names: of the classes.
-        noun: what the examples are called, in the plural.
-        places: of each, in words.
-        described: an example, by its row here, as a line can show it.
+        truth: True class of each example.
+        probabilities: Probability of each class for each example.
+        names: Names of the classes.
+        noun: Plural noun for the examples.
+        places: Description of each example's place.
+        described: Returns an example, by its row in `truth`, as one line of text.
+
+    Returns:
+        Accuracy, signs and worst examples.
     """
     right, worst = measures.accuracy(truth, probabilities.argmax(axis=1)), []
     for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:WORST].tolist():
@@ -300,7 +370,14 @@ def class_symptoms(
 
 @dataclass(frozen=True)
 class Prediction:
-    """A classified example: its row in the split, from 0, its class, and the one that it was taken for, by name."""
+    """Prediction for one example.
+
+    Attributes:
+        row: Row of the example in its split, from 0.
+        truth: Name of the true class.
+        predicted: Name of the predicted class.
+        probabilities: Probability of each class, by name.
+    """
 
     row: int
     truth: str
@@ -316,10 +393,17 @@ class Prediction:
 
 @dataclass(frozen=True)
 class ClassificationEvaluation(Evaluation):
-    """What a classifier scored on a split.
+    """Scores and predictions of a classifier on a split.
 
-    Of each example, in their order, the number of its class, that of the one it was taken for, and the probability of
-    each; a hash of the examples; and some of them, right and wrong, chosen by seed.
+    Attributes:
+        noun: Plural noun for the examples.
+        classes: Names of the classes, in the order of the model's outputs.
+        scores: Accuracy, F1, calibration and the confusion matrix.
+        digest: Hash of the examples.
+        truth: True class of each example, as an index of `classes`.
+        predicted: Predicted class of each example.
+        probabilities: Probability of each class for each example.
+        examples: Some correct and some incorrect predictions, sampled with a fixed seed.
     """
 
     noun: ClassVar[str] = "examples"
@@ -337,18 +421,18 @@ class ClassificationEvaluation(Evaluation):
         return "\n".join([head + self.remarks(), str(self.scores), *self.notes(), *map(str, self.examples)])
 
     def remarks(self) -> str:
-        """What else is to be said of the examples; nothing, unless a task has something."""
+        """Return text for the end of the headline; empty by default."""
         return ""
 
     def headline_metrics(self) -> dict[str, float]:
         return self.scores.main()
 
     def to_json(self) -> str:
-        """Everything but the examples themselves, save those that were chosen."""
+        """Return the evaluation as JSON, on one line because of its many predictions."""
         return json.dumps(asdict(self) | self.summary(), ensure_ascii=False)
 
     def named(self) -> list[str]:
-        """The right class of each example, whatever the order of the classes."""
+        """Return the name of each example's true class, independent of the class order."""
         return [self.classes[number] for number in self.truth]
 
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
@@ -357,7 +441,17 @@ class ClassificationEvaluation(Evaluation):
 
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> list[ClassifierComparison]:
-        """With McNemar's test."""
+        """Compare predictions with McNemar's test.
+
+        Args:
+            evaluations: Evaluations of the same examples; the first is the baseline.
+
+        Returns:
+            One comparison for each evaluation; the first has no p-value.
+
+        Raises:
+            UserError: The runs have different classes, or different examples.
+        """
         first = evaluations[0]
         for other in evaluations[1:]:
             alike = other.digest == first.digest or other.named() == first.named()
@@ -371,13 +465,11 @@ class ClassificationEvaluation(Evaluation):
 
 
 def _listed(classes: Sequence[str] | None) -> str:
-    """The first names of classes, for messages."""
     names = list(classes or ())
     return ", ".join(names[:_SHOWN_CLASSES]) + (", …" if len(names) > _SHOWN_CLASSES else "")
 
 
 def _curves_of(folder: Path) -> list[Curve]:
-    """What a run's `metrics.jsonl` says of all validations."""
     points = [(entry.update, entry.validation) for entry in read_metrics(folder) if entry.validation is not None]
     updates, scores = [update for update, _ in points], [scores for _, scores in points]
     wanted = ("training_loss", "training_accuracy", "loss", "accuracy")
@@ -390,7 +482,6 @@ def _curves_of(folder: Path) -> list[Curve]:
 
 
 def _class_lines(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """How many examples each class has in each split, as lines."""
     classes = list(next(iter(counts.values())))
     wide = max(map(len, (*classes, "all")))
     lines = [f"{'':{wide}}" + "".join(f"{name:>12}" for name in counts)]

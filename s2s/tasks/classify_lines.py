@@ -1,4 +1,4 @@
-"""Classification of lines, as `s2s classify` does it, with a warning about texts that were cut."""
+"""Classification of lines (`s2s classify`), with warnings about truncated texts."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,7 +11,16 @@ from s2s.tasks.classification_base import ClassificationTask, class_probabilitie
 
 
 def truncation_warning(cut: int, texts: int, max_length: int) -> str:
-    """A line that says how many texts were cut at `batches.max_length`, which counts special tokens."""
+    """Return a warning about truncated texts.
+
+    Args:
+        cut: Number of truncated texts.
+        texts: Number of texts.
+        max_length: Limit in tokens, `batches.max_length`, which includes special tokens.
+
+    Returns:
+        The warning.
+    """
     return (
         f"{cut:,} of {texts:,} texts cut after {max_length:,} tokens (batches.max_length): "
         "shorten them, or train with a higher limit"
@@ -30,12 +39,13 @@ def classify_lines(
     """Classify lines, in order; empty lines stay empty.
 
     Args:
-        task: Of the run.
-        run: A trained classifier.
+        task: Task of the run.
+        run: Trained classifier.
         chunks: Lines that are classified together.
         probabilities: Append the probability of each class, as `TAB name=0.1234`.
-        refuse: Called with the number of a line that cannot be read, from 0 on; its answer is empty.
-        at_once: Report cut texts after each chunk, for an interactive session; otherwise once, at the end.
+        refuse: Receives the number of each line that cannot be read, from 0, and the error; the output of such a line
+            is empty.
+        at_once: Report truncated texts after each chunk, for an interactive session; otherwise once, at the end.
         tell: Prints a warning.
 
     Yields:

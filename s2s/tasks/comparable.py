@@ -1,4 +1,4 @@
-"""Checks that evaluations can be compared: the same examples, scored in the same way."""
+"""Checks that evaluations are comparable: same examples, same scoring."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -14,10 +14,15 @@ def check_comparable(
     asked: Callable[[E], object],
     remedy: str = "compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
 ) -> None:
-    """Refuses evaluations in which not all were asked what the first was.
+    """Refuse evaluations of different examples.
+
+    Args:
+        evaluations: Evaluations to compare.
+        asked: Returns the examples of an evaluation, as a comparable object.
+        remedy: Remedy for the error message.
 
     Raises:
-        UserError: one was asked something else.
+        UserError: An evaluation has other examples than the first.
     """
     first = evaluations[0]
     for other in evaluations[1:]:
@@ -26,10 +31,13 @@ def check_comparable(
 
 
 def check_case(lowercase: Sequence[bool]) -> None:
-    """Refuses to compare evaluations of which some are without regard to case and others are not.
+    """Refuse to compare cased with case-insensitive scores.
+
+    Args:
+        lowercase: True for each evaluation without regard to case.
 
     Raises:
-        UserError: they are.
+        UserError: The values differ.
     """
     if len(set(lowercase)) > 1:
         what = "some of the runs write small letters alone and are scored without regard to case, others are not"
@@ -37,10 +45,13 @@ def check_case(lowercase: Sequence[bool]) -> None:
 
 
 def check_tokenizers(tokenizers: Sequence[str]) -> None:
-    """Refuses to compare evaluations whose BLEU was computed with different tokenizers.
+    """Refuse to compare BLEU scores of different tokenizers.
+
+    Args:
+        tokenizers: sacreBLEU tokenizer of each evaluation.
 
     Raises:
-        UserError: they were.
+        UserError: The tokenizers differ.
     """
     if len(set(tokenizers)) > 1:
         what = f"the runs are scored with different tokenizers: {', '.join(dict.fromkeys(tokenizers))}"

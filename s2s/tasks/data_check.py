@@ -1,4 +1,4 @@
-"""What commonly spoils a corpus, found before training: of any examples, of texts, and of examples with classes."""
+"""Data checks before training: of any examples, of texts and of labelled examples."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,19 @@ from s2s.recipe.schema import PieceSettings
 if TYPE_CHECKING:
     import datasets
 
-# a class with so many times fewer examples than the largest one is easily never named
+# A class with this many times fewer examples than the largest class is easily never predicted.
 IMBALANCE = 10
 _LISTED = 8
 
 
 @dataclass(frozen=True)
 class Split:
-    """What one split holds: numbers by what they count, and what should be mended, in plain words."""
+    """Statistics of one split, and advice.
+
+    Attributes:
+        rows: Counts by name.
+        advice: Problems to fix, one sentence each.
+    """
 
     rows: Mapping[str, int]
     advice: Sequence[str]
@@ -32,14 +37,15 @@ class Split:
 
 @dataclass(frozen=True)
 class CorpusInspection:
-    """What a corpus holds, and what is suspicious.
+    """Statistics of a corpus, and suspicious examples; `str` formats the report.
 
     Attributes:
-        splits: what each holds.
-        in_train: by what is counted, the task's examples first, and by split, how many occur in train, too.
-        spots: lines, each with an example of train drawn at random, to look at with one's own eyes.
-        cut: how texts are cut, where that was looked at.
-        own: what the task itself has to advise.
+        splits: Statistics of each split.
+        in_train: Number of examples that are also in the training set, by kind of example and by split; the task's
+            examples come first.
+        spots: Lines with random training examples, for inspection by eye.
+        cut: Statistics of tokenization, if computed.
+        own: Further advice of the task.
     """
 
     splits: Mapping[str, Split]
@@ -71,29 +77,59 @@ class CorpusInspection:
 
 
 def some(rows: list[int], such: str, rest: str = "") -> list[str]:
-    """How many examples of a split are `such`, and which rows from 1 on, in words; nothing where none is."""
+    """Return a line with the number and rows of such examples.
+
+    Args:
+        rows: Rows of the examples, from 1.
+        such: Description of the examples, to follow their number.
+        rest: End of the line.
+
+    Returns:
+        One line; empty if there are no rows.
+    """
     return [f"{len(rows):,} {such} ({look.some_rows(rows)}){rest}"] if rows else []
 
 
 def repetitions(name: str, repeated: Sequence[int], of: int, noun: str) -> list[str]:
-    """A word on examples of train that are there again and again."""
+    """Return advice on repeated training examples, which a model may memorize.
+
+    Args:
+        name: Name of the split.
+        repeated: Rows of repeated examples.
+        of: Number of examples of the split.
+        noun: Plural noun for the examples.
+
+    Returns:
+        One line for a training set with many repetitions, else none.
+    """
     many = name == "train" and len(repeated) > look.MANY * of
     return [f"{len(repeated):,} {noun} of train are repeated: a model may learn them by heart"] if many else []
 
 
 def conversions(suspicious: Mapping[str, list[int]], which: str) -> list[str]:
-    """A word on each kind of `SUSPICIOUS` characters in the texts of some examples, such as the `images of train`."""
+    """Return advice on each kind of suspicious characters in texts.
+
+    Args:
+        suspicious: Rows (from 1) by kind of characters; see `look_through`.
+        which: Description of the examples, such as `images of train`.
+
+    Returns:
+        One line for each kind.
+    """
     meant = ": wanted, or a conversion gone wrong?"
     return [words for kind, rows in suspicious.items() for words in some(rows, f"{which} with a {kind}", meant)]
 
 
 def missing_classes(name: str, noun: str, counts: Mapping[str, int]) -> list[str]:
-    """A line for `name`, a validation or test split, that names its classes without an example; none if all have one.
+    """Return a line that names the classes without an example in a held-out split.
 
     Args:
-        name: Name of the split.
+        name: Name of the split; the training set is never reported.
         noun: Plural noun for the examples of the task.
         counts: Number of examples of each class.
+
+    Returns:
+        At most one line; empty if every class has an example.
     """
     missing = [kind for kind, count in counts.items() if not count]
     if name == "train" or not missing:
@@ -106,7 +142,17 @@ def missing_classes(name: str, noun: str, counts: Mapping[str, int]) -> list[str
 def look_through(
     texts: Iterable[str], size: Callable[[str], int], unit: str
 ) -> tuple[dict[str, int], list[int], dict[str, list[int]]]:
-    """How large texts are, all together, the shortest, the middle and the longest one; empty and suspicious rows."""
+    """Measure the sizes of texts, and find empty and suspicious ones.
+
+    Args:
+        texts: Texts to check.
+        size: Returns the size of a text.
+        unit: Name of the unit of sizes.
+
+    Returns:
+        Total, shortest, median and longest size by name; rows (from 1) of empty texts; rows of texts with suspicious
+        characters, by kind.
+    """
     sizes, empty = [], []
     suspicious: dict[str, list[int]] = {}
     for row, text in enumerate(texts, start=1):
@@ -122,9 +168,17 @@ def look_through(
 def inspect_texts(
     corpus: Corpus["datasets.Dataset"], seed: int, tokens: PieceSettings, noun: str, altered: str = ""
 ) -> CorpusInspection:
-    """Looks through texts, which the task calls by `noun`; some to be read are drawn by a seed.
+    """Check plain texts.
 
-    Where that is not empty, `altered` is what it means that a text is changed by the recipe's normalization.
+    Args:
+        corpus: Texts, in the column `text`.
+        seed: Seed for the sample of training texts.
+        tokens: Tokenizer settings.
+        noun: Plural noun for the texts.
+        altered: Consequence of a normalization that changes a text; empty to omit this check.
+
+    Returns:
+        Statistics and advice.
     """
     train = corpus.train
     spots = [
@@ -159,15 +213,18 @@ def inspect_labels(
     counts: Mapping[str, int],
     empty: Sequence[int] = (),
 ) -> Split:
-    """Which examples of a split are repeated, or contradict each other, and which classes are rare.
+    """Check labelled examples: duplicates, contradictions and rare classes.
 
     Args:
-        name: of the split.
-        noun: what the task calls its examples, in the plural.
-        hashed: numbers that are equal where examples are.
-        labels: their classes.
-        counts: examples of each class.
-        empty: rows, from 1 on, that have nothing to contradict.
+        name: Name of the split.
+        noun: Plural noun for the examples.
+        hashed: Hashes that are equal for equal examples.
+        labels: Class of each example.
+        counts: Number of examples of each class.
+        empty: Rows, from 1, of empty examples, which cannot contradict each other.
+
+    Returns:
+        Statistics and advice for the split.
     """
     again = look.repeated(hashed)
     _, first, number = np.unique(hashed, return_index=True, return_inverse=True)

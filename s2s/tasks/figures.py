@@ -1,4 +1,4 @@
-"""Pictures of classifiers and language models: who is taken for whom, how sure, curves, lengths, words, images."""
+"""Figures of tasks: confusion matrix, calibration, curves, lengths, words, images."""
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,21 +19,29 @@ if TYPE_CHECKING:
 
     from s2s.inspection.saliency import Reading
 
-# for the blind to red, green or blue (Okabe & Ito 2008), as in the reports of comparisons
+# Colors that color-blind readers can distinguish (Okabe & Ito 2008), as in the reports of comparisons.
 _BLUE, _ORANGE, _GREY = "#0072b2", "#d55e00", "#737373"
 _SMALL = 8
-# so many classes have their counts written in
+# Up to this number of classes, the cells of the confusion matrix show counts.
 _WRITTEN_CLASSES = 20
-# and so many have room of their own; of more, a picture of a thousand classes would take 16 GB, some have their names
+# Up to this number of classes, every class has a label. With more, only some have: a figure of a thousand labelled
+# classes would take 16 GB.
 _NAMED_CLASSES = 100
-# letters in a line of running text, and the size of a letter of DejaVu Sans Mono at `_SMALL` points, in inches
+# Characters in a line of text, and the size of a character of DejaVu Sans Mono at `_SMALL` points, in inches.
 _COLUMNS = 100
 _LETTER_WIDTH, _LINE_HEIGHT = 0.602 * _SMALL / 72, 1.75 * _SMALL / 72
 
 
 @dataclass(frozen=True)
 class Curve:
-    """How a split fared while a model learned: the loss in nats, and the accuracy in percent where it was measured."""
+    """Learning curve of one split.
+
+    Attributes:
+        label: Name of the split.
+        updates: Optimizer steps of the measurements.
+        loss: Loss in nats at each of them.
+        accuracy: Accuracy in percent at each of them; empty if not measured.
+    """
 
     label: str
     updates: Sequence[int]
@@ -42,8 +50,18 @@ class Curve:
 
 
 def confusion_picture(matrix: Int[np.ndarray, "truth predicted"], names: Sequence[str]) -> "Figure":
-    """True classes downward, predicted ones to the right; dark is a large share of the true class."""
-    # room for the names beside the squares
+    """Draw a confusion matrix.
+
+    Rows are true classes, columns predicted classes. Dark cells have a large share of the true class.
+
+    Args:
+        matrix: Counts (truth, predicted).
+        names: Names of the classes.
+
+    Returns:
+        The figure.
+    """
+    # Space for the names beside the matrix.
     room = 0.09 * max(len(shortened(name)) for name in names)
     side = 0.42 * min(len(names), _NAMED_CLASSES)
     figure = new_figure(2.0 + room + side, 1.0 + room + side)
@@ -67,9 +85,15 @@ def confusion_picture(matrix: Int[np.ndarray, "truth predicted"], names: Sequenc
 
 
 def reliability_picture(calibration: Calibration) -> "Figure":
-    """Accuracy by confidence with Wilson's intervals, above how many examples are how confident.
+    """Draw a reliability diagram above a histogram of confidence.
 
-    On the diagonal a model knows how often it is right; below it is too sure.
+    Error bars are Wilson intervals. A calibrated model is on the diagonal; an overconfident model is below it.
+
+    Args:
+        calibration: Accuracy by bin of confidence.
+
+    Returns:
+        The figure.
     """
     figure = new_figure(4.4, 5.2)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -88,7 +112,7 @@ def reliability_picture(calibration: Calibration) -> "Figure":
     upper.set_title(f"expected calibration error {calibration.error:.2f} %, {calibration}", fontsize=_SMALL)
     upper.legend(frameon=False, fontsize=_SMALL, loc="upper left")
     starts = [100 * each.low for each in calibration.bins]
-    # a bin of equal confidences has no width, and would be invisible
+    # A bin with equal confidences has no width, and would be invisible.
     widths = [max(0.3, 100 * (each.high - each.low)) for each in calibration.bins]
     counts = [each.count for each in calibration.bins]
     lower.bar(starts, counts, widths, align="edge", color=_BLUE, edgecolor="white", linewidth=0.5)
@@ -98,13 +122,20 @@ def reliability_picture(calibration: Calibration) -> "Figure":
 
 
 def curves_picture(curves: Sequence[Curve]) -> "Figure":
-    """Loss and, where it was measured, accuracy against updates: one line for each split."""
+    """Draw loss and, if measured, accuracy against optimizer steps.
+
+    Args:
+        curves: Learning curve of each split.
+
+    Returns:
+        The figure, with one panel or two.
+    """
     with_accuracy = any(len(curve.accuracy) for curve in curves)
     figure = new_figure(8.0 if with_accuracy else 4.4, 3.3)
     panels = figure.subplots(1, 2 if with_accuracy else 1, squeeze=False)[0]
     for curve, colour, line in zip(curves, (_BLUE, _ORANGE, _GREY), ("-", "--", ":"), strict=False):
         look = {"color": colour, "linestyle": line, "linewidth": 1.3, "label": curve.label}
-        # a line with few points shows where it was measured
+        # Markers show the measurements if there are only a few.
         look |= {"marker": "o", "markersize": 3} if len(curve.updates) <= 30 else {}
         panels[0].plot(curve.updates, curve.loss, **look)
         if len(curve.accuracy):
@@ -120,11 +151,19 @@ def curves_picture(curves: Sequence[Curve]) -> "Figure":
 
 
 def lengths_picture(lengths: Int[np.ndarray, " examples"], max_length: int | None = None) -> "Figure":
-    """How many examples have which length in pieces; what is longer than `max_length`, and cut off, is marked."""
+    """Draw a histogram of lengths in tokens.
+
+    Args:
+        lengths: Number of tokens of each example.
+        max_length: Limit to mark; longer examples are truncated.
+
+    Returns:
+        The figure.
+    """
     figure = new_figure(5.2, 3.0)
     panel = figure.subplots()
     longest = int(lengths.max(initial=1))
-    # bins of whole numbers: no bin holds more lengths than its neighbours
+    # Bins of whole numbers, so that each bin covers equally many lengths.
     step = max(1, -(-longest // 60))
     panel.hist(lengths, bins=np.arange(0, longest + step + 1, step).tolist(), color=_BLUE)
     panel.set(xlabel="length (pieces)", ylabel="examples")
@@ -139,7 +178,7 @@ def lengths_picture(lengths: Int[np.ndarray, " examples"], max_length: int | Non
 
 
 def class_counts_picture(counts: Mapping[str, int]) -> "Figure":
-    """How many examples each class has."""
+    """Draw the number of examples of each class as bars."""
     from matplotlib.ticker import MaxNLocator
 
     figure = new_figure(5.2, 1.0 + 0.24 * min(len(counts), _NAMED_CLASSES))
@@ -155,9 +194,15 @@ def class_counts_picture(counts: Mapping[str, int]) -> "Figure":
 
 
 def words_picture(readings: Sequence["Reading"]) -> "Figure":
-    """Texts as they were read: the ground behind a word is as dark as the word weighs.
+    """Draw texts with each word's background colored by its weight.
 
-    Blue is for the predicted class, orange against it; attention is never against.
+    Blue words support the predicted class, orange words oppose it; attention weights are never negative.
+
+    Args:
+        readings: Words, weights and a title for each text.
+
+    Returns:
+        The figure.
     """
     lines: list[list[tuple[int, str, float]]] = []
     titles: dict[int, str] = {}
@@ -166,7 +211,7 @@ def words_picture(readings: Sequence["Reading"]) -> "Figure":
         heaviest = max((abs(weight) for weight in reading.weights), default=0.0) or 1.0
         lines += [[], *_lines(reading.words, [weight / heaviest for weight in reading.weights]), []]
     figure = new_figure((_COLUMNS + 2) * _LETTER_WIDTH, (len(lines) + 1) * _LINE_HEIGHT)
-    # every letter has its place already
+    # The layout is fixed: every character has its position already.
     figure.set_layout_engine("none")
     panel = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     panel.set_axis_off()
@@ -176,7 +221,7 @@ def words_picture(readings: Sequence["Reading"]) -> "Figure":
             panel.text(0, row, titles[row], va="center", fontsize=_SMALL, fontweight="bold", parse_math=False)
         for start, word, weight in line:
             colour = _BLUE if weight >= 0 else _ORANGE
-            # never so dark that black letters are hard to read
+            # Light enough that black text stays readable.
             strength = 0.6 * min(1.0, abs(weight))
             panel.add_patch(_ground(start, row, _columns(word), (colour, strength)))
             panel.text(start, row, word, va="center", fontsize=_SMALL, family="DejaVu Sans Mono", parse_math=False)
@@ -186,7 +231,16 @@ def words_picture(readings: Sequence["Reading"]) -> "Figure":
 def images_picture(
     images: UInt8[np.ndarray, "images channels height width"], captions: Sequence[str], across: int = 8
 ) -> "Figure":
-    """Images with one channel (grey) or three (red, green, blue), each above a line of text."""
+    """Draw images in a grid, each with a caption.
+
+    Args:
+        images: Pixels (images, channels, height, width); one channel for grey, three for RGB.
+        captions: Caption of each image.
+        across: Maximum number of images in a row.
+
+    Returns:
+        The figure.
+    """
     down = max(1, -(-len(images) // across))
     figure = new_figure(1.3 * min(across, max(1, len(images))), 1.55 * down)
     panels = list(figure.subplots(down, min(across, max(1, len(images))), squeeze=False).flat)
@@ -203,7 +257,18 @@ def seen_picture(
     maps: Sequence[Float[np.ndarray, "rows columns"]],
     captions: Sequence[str],
 ) -> "Figure":
-    """Images, and below each what its patches weighed: blue for the predicted class, orange against it."""
+    """Draw images above maps of their patches' weights.
+
+    Blue patches support the predicted class, orange patches oppose it.
+
+    Args:
+        images: Pixels (images, channels, height, width).
+        maps: Weights of the patches of each image.
+        captions: Caption of each image.
+
+    Returns:
+        The figure.
+    """
     count = max(1, len(images))
     figure = new_figure(1.7 * count, 3.6)
     panels = figure.subplots(2, count, squeeze=False)
@@ -218,11 +283,18 @@ def seen_picture(
 
 
 def by_place_picture(spans: Sequence[tuple[int, int, float]]) -> "Figure":
-    """The loss by the place in a document: first place, last one, nats per piece."""
+    """Draw the loss by position in a document.
+
+    Args:
+        spans: First position, last position (from 0) and loss in nats per token.
+
+    Returns:
+        The figure, with a logarithmic axis of positions.
+    """
     figure = new_figure(5.2, 3.2)
     panel = figure.subplots()
     for first, last, loss in spans:
-        # places are counted from 1 here, for an axis of doublings
+        # Positions are counted from 1 here, because the axis is logarithmic.
         panel.plot((first + 1, last + 2), (loss, loss), color=_BLUE, linewidth=2, solid_capstyle="butt")
     panel.set_xscale("log", base=2)
     panel.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
@@ -232,7 +304,16 @@ def by_place_picture(spans: Sequence[tuple[int, int, float]]) -> "Figure":
 
 
 def recall_picture(first: Sequence[float], second: Sequence[float], guessing: float) -> "Figure":
-    """The loss of random pieces, place by place, when they come for the first time and when they are repeated."""
+    """Draw the loss of random tokens by position, at first and when repeated.
+
+    Args:
+        first: Loss in nats at each position of the first occurrence.
+        second: Loss in nats at each position of the repetition.
+        guessing: Loss of uniform guessing, in nats.
+
+    Returns:
+        The figure.
+    """
     figure = new_figure(5.6, 3.4)
     panel = figure.subplots()
     places = range(1, len(first) + 1)
@@ -246,7 +327,7 @@ def recall_picture(first: Sequence[float], second: Sequence[float], guessing: fl
 
 
 def _lines(words: Sequence[str], weights: Sequence[float]) -> Iterator[list[tuple[int, str, float]]]:
-    """Words set in lines: where each begins, in letters."""
+    """Yield lines of words with their column and weight."""
     line: list[tuple[int, str, float]] = []
     column = 0
     for whole, weight in zip(words, weights, strict=True):
@@ -260,7 +341,7 @@ def _lines(words: Sequence[str], weights: Sequence[float]) -> Iterator[list[tupl
 
 
 def _columns(word: str) -> int:
-    # what East Asian fonts set twice as wide
+    # East Asian wide characters take two columns.
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in word)
 
 
@@ -271,7 +352,7 @@ def _ground(start: float, row: int, columns: int, colour: tuple[str, float]) -> 
 
 
 def _named(classes: int) -> range:
-    """The places of the classes whose names there is room for: of few all, of many every second or third and so on."""
+    """Return the indices of labelled classes: all, or every second, third and so on."""
     return range(0, classes, max(1, -(-classes // _NAMED_CLASSES)))
 
 

@@ -1,7 +1,7 @@
-"""Images as pixels: read from files and from cells of data sets, scaled, coloured, and counted.
+"""Reading of images from files and data sets, as arrays of bytes.
 
-Pixels are kept as bytes, four times smaller than numbers a network computes with. An image may come from anywhere, so
-only formats are read that hold nothing but an image, and none that unpacks to more than memory is for.
+Images are scaled and converted to grey or RGB. Pixels are stored as bytes, which takes a quarter of the memory of fp32.
+Images may come from anywhere, so that only plain image formats are accepted, and only up to a maximum number of pixels.
 """
 
 import difflib
@@ -28,23 +28,31 @@ if TYPE_CHECKING:
 Pixels = UInt8[np.ndarray, "images channels height width"]
 Picture = UInt8[np.ndarray, "channels height width"]
 
-# what Pillow may open of whatever a file says that it is: no PostScript, which it hands to a program
+# Pillow may open only these formats, whatever the file claims to be: no PostScript, which is handed to a program.
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
-# a file of 50 KB may unpack to a gigabyte
+# A file of 50 KB may unpack to a gigabyte.
 _MOST_PIXELS = 2**26
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
 
 
 def image_files(folder: Path) -> list[Path]:
-    """The images in a folder and below it, by their names' endings."""
+    """Return the images in a folder and its subfolders, by file extension, sorted."""
     return sorted(file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS)
 
 
 def read_image(file: Path, wanted: PixelSettings, where: str = "") -> Picture:
-    """One image, scaled and coloured as is wanted; messages name the file, or where it is named.
+    """Read one image, scaled and converted.
+
+    Args:
+        file: Path of the image.
+        wanted: Size and number of channels.
+        where: Place for error messages, such as the line that names the file; the file itself by default.
+
+    Returns:
+        Pixels (channels, height, width), uint8.
 
     Raises:
-        UserError: it is missing, or no image that Pillow reads.
+        UserError: The file is missing, or is not an image that Pillow reads.
     """
     if not where:
         check_regular(file, "remove or replace it")
@@ -58,16 +66,23 @@ def _read(file: Path | io.BytesIO, where: str, wanted: PixelSettings) -> Picture
 
 @contextmanager
 def open_image(file: Path | io.BytesIO, where: str) -> "Iterator[Image]":
-    """An image of which nothing but its beginning was read.
+    """Open an image; only its header is read.
+
+    Args:
+        file: Path, or bytes in memory.
+        where: Place for error messages.
+
+    Yields:
+        The opened image.
 
     Raises:
-        UserError: it is missing, no image that Pillow reads, or too large; or what is done with it fails.
+        UserError: The file is missing, too large or not an image that Pillow reads; or the block fails.
     """
     from PIL import Image, UnidentifiedImageError
 
-    # our own limit follows; below it, Pillow would warn in words that no user understands
+    # `_MOST_PIXELS` is the limit; below it, Pillow would print a warning that users do not understand.
     Image.MAX_IMAGE_PIXELS = None
-    # of metadata that it cannot read; what stops it from reading pixels is an error
+    # Pillow warns of unreadable metadata; unreadable pixels are an error anyway.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
     try:
         with Image.open(file, formats=_FORMATS) as image:
@@ -80,16 +95,23 @@ def open_image(file: Path | io.BytesIO, where: str) -> "Iterator[Image]":
     except UnidentifiedImageError:
         why = f"it is no whole image of the kinds {', '.join(_FORMATS)}"
     except Exception as error:
-        # a reader of damaged bytes fails as its format leads it to: struct.error, KeyError, zlib.error …
+        # Each format's reader fails on damaged bytes in its own way: struct.error, KeyError, zlib.error …
         why = str(error) or type(error).__name__
     raise UserError(f"cannot be read: {why}", where=where, remedy="remove or replace the file")
 
 
 def pixels_of(image: "Image", wanted: PixelSettings) -> Picture:
-    """An opened image, scaled and coloured as is wanted.
+    """Scale and convert an opened image.
+
+    Args:
+        image: Opened image.
+        wanted: Size and number of channels.
+
+    Returns:
+        Pixels (channels, height, width), uint8.
 
     Raises:
-        ValueError: parts of it are transparent, or nothing says what is white.
+        ValueError: The image has transparent pixels, or an unknown value range.
     """
     from PIL.Image import Resampling, fromarray
     from PIL.ImageOps import exif_transpose
@@ -98,7 +120,7 @@ def pixels_of(image: "Image", wanted: PixelSettings) -> Picture:
     if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:  # type: ignore[operator]
         raise ValueError("parts of it are transparent, and nothing says what is behind them")
     if image.mode.startswith("I;16"):
-        # Pillow would cut off what is above 255
+        # Pillow would clip values above 255.
         image = fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
     elif image.mode in ("I", "F"):
         raise ValueError("a pixel has 32 bits, and nothing says what is white; 8 or 16 are read")
@@ -110,10 +132,18 @@ def pixels_of(image: "Image", wanted: PixelSettings) -> Picture:
 
 
 def read_all(files: Sequence[Path], wanted: PixelSettings, places: Sequence[str] | None = None) -> Pixels:
-    """The images of files, in their order; see `read_image`. Several are read at once.
+    """Read images from files, in parallel; see `read_image`.
+
+    Args:
+        files: Paths of the images.
+        wanted: Size and number of channels.
+        places: Place of each image for error messages.
+
+    Returns:
+        Pixels (images, channels, height, width), uint8.
 
     Raises:
-        UserError: one is missing, or no image that Pillow reads.
+        UserError: A file is missing, or is not an image that Pillow reads.
     """
     with ThreadPoolExecutor() as pool:
         return np.stack(
@@ -122,10 +152,18 @@ def read_all(files: Sequence[Path], wanted: PixelSettings, places: Sequence[str]
 
 
 def read_some(files: Sequence[Path], wanted: PixelSettings) -> tuple[dict[int, Picture], dict[int, UserError]]:
-    """Images of files that can be read, by row, and the errors of the others; several are read at once."""
+    """Read images from files in parallel, and collect the errors.
+
+    Args:
+        files: Paths of the images.
+        wanted: Size and number of channels.
+
+    Returns:
+        Images that can be read, by row, and the errors of all others, by row.
+    """
 
     def read(file: Path) -> Picture | UserError:
-        """An image, or why it cannot be read."""
+        """Return an image, or the error."""
         try:
             return read_image(file, wanted)
         except UserError as error:
@@ -140,12 +178,19 @@ def read_some(files: Sequence[Path], wanted: PixelSettings) -> tuple[dict[int, P
 def hub_images(
     settings: SourceSettings, split: str, folder: Path | None, columns: Sequence[tuple[str, str]]
 ) -> tuple["datasets.Dataset", str]:
-    """A split of a data set on the hub, or of its own files in a folder, and its place in words.
+    """Load a split of a data set with a column of images.
 
-    The columns are told by key of `data` and name, that of the images first; their cells are for `read_cell`.
+    Args:
+        settings: Settings of the data set.
+        split: Name of the split.
+        folder: Folder with the data set's own files; None loads the data set from the hub.
+        columns: Key in `data` and name of each column, the images first.
+
+    Returns:
+        The split, with image cells for `read_cell`, and a description of its place.
 
     Raises:
-        UserError: it is not there, or lacks a column.
+        UserError: The split does not exist, or lacks a column.
     """
     import pyarrow
     from datasets import Image
@@ -159,7 +204,7 @@ def hub_images(
                 where=where,
                 remedy=f"did you mean {near[0]}?" if near else f"set data.{key} to one of them",
             )
-    # as bytes or as paths: what they may unpack to is decided where they are read
+    # Cells stay bytes or paths: `open_image` checks the size before an image is unpacked.
     key, column = columns[0]
     try:
         if isinstance(kind := found.features[column], dict) and not kind.keys() & {"bytes", "path"}:
@@ -174,10 +219,18 @@ def hub_images(
 
 
 def read_cell(cell: Mapping[str, Any] | None, where: str, wanted: PixelSettings) -> Picture:
-    """The image in a cell of a data set, as bytes or as a path.
+    """Read the image in a cell of a data set.
+
+    Args:
+        cell: Bytes or path of the image.
+        where: Place for error messages.
+        wanted: Size and number of channels.
+
+    Returns:
+        Pixels (channels, height, width), uint8.
 
     Raises:
-        UserError: there is none, or it cannot be read.
+        UserError: The cell is empty, or the image cannot be read.
     """
     if cell is None or cell["bytes"] is cell["path"] is None:
         raise UserError("has no image", where=where, remedy="remove the row")
@@ -185,21 +238,41 @@ def read_cell(cell: Mapping[str, Any] | None, where: str, wanted: PixelSettings)
 
 
 def statistics_for(settings: PixelSettings, pixels: Pixels) -> dict[str, tuple[float, ...]]:
-    """The `mean` and `deviation` of a resolved recipe: what it says, or those of the training images."""
+    """Return `mean` and `deviation` for the resolved recipe.
+
+    Args:
+        settings: Pixel settings of the recipe.
+        pixels: Training images.
+
+    Returns:
+        The values of the recipe, or else the statistics of the training images.
+    """
     statistics = pixel_statistics(pixels)
     mean, deviation = (tuple(round(float(number), 6) for number in part) for part in statistics)
     return {
         "mean": settings.mean or mean,
-        # so little difference is rounding's, not the images'
+        # A deviation that rounds to 0 is a rounding error, not a property of the images.
         "deviation": settings.deviation or tuple(number or 1.0 for number in deviation),
     }
 
 
 def pixel_statistics(pixels: Pixels) -> tuple[Float[np.ndarray, " channels"], Float[np.ndarray, " channels"]]:
-    """Mean and standard deviation of each channel's pixels, as shares of white.
+    """Compute mean and standard deviation of each channel.
 
-    They are counted exactly, in whole numbers. Where all pixels are the same, the deviation is 1: nothing is divided by
-    zero.
+    The sums are computed from exact counts of the 256 pixel values. If all pixels of a channel are equal, the deviation
+    is 1, to avoid a division by zero.
+
+    Args:
+        pixels: Images (images, channels, height, width), uint8.
+
+    Returns:
+        Mean and deviation of each channel, in [0, 1], where 1 is white.
+
+    Example:
+        >>> import numpy as np
+        >>> mean, deviation = pixel_statistics(np.array([[[[0, 255]]]], dtype=np.uint8))
+        >>> mean.tolist(), deviation.tolist()
+        ([0.5], [0.5])
     """
     counts = np.stack([_histogram(pixels[:, channel]) for channel in range(pixels.shape[1])])
     values, total = np.arange(256) / 255, counts.sum(axis=1)
@@ -209,16 +282,22 @@ def pixel_statistics(pixels: Pixels) -> tuple[Float[np.ndarray, " channels"], Fl
 
 
 DAMAGED = " are of a single colour: damaged?"
-"""What to say of `plain` images."""
+"""Warning about the images that `plain` returns."""
 
 
 def plain(pixels: Pixels) -> list[int]:
-    """Rows, from 1 on, whose image is of a single colour."""
+    """Return the rows, from 1, of images with a single color.
+
+    Example:
+        >>> import numpy as np
+        >>> plain(np.array([[[[7, 7]]], [[[1, 2]]]], dtype=np.uint8))
+        [1]
+    """
     flat = pixels.reshape(len(pixels), pixels.shape[1], -1)
     return (np.flatnonzero((flat == flat[:, :, :1]).all(axis=(1, 2))) + 1).tolist()
 
 
 def _histogram(values: UInt8[np.ndarray, "images height width"]) -> Int[np.ndarray, "256"]:
-    # some thousand images at a time: bincount makes 64-bit numbers of its bytes
+    # A few thousand images at a time, because bincount converts bytes to 64-bit numbers.
     parts = (values[first : first + 4096] for first in range(0, len(values), 4096))
     return sum((np.bincount(part.ravel(), minlength=256) for part in parts), start=np.zeros(256, dtype=np.int64))

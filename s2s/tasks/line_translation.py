@@ -1,8 +1,8 @@
-"""Lines in, translated lines out, with a word about those that are far from what the model has learned from.
+"""Translation of lines, with warnings about out-of-domain and too long inputs.
 
-A word or piece that never occurred in training has a vector that nothing taught, or is spelt in pieces that never stood
-together: what is written for it may be nonsense. How much is new in a text of the same kind is known from the
-validation text; only a text with more than that is far.
+A word or token that never occurs in the training text has an untrained embedding, or is spelled with unusual tokens, so
+that its translation may be nonsense. The validation text shows how many new words and tokens are usual in a text of the
+same kind; only a text with more is out of domain.
 """
 
 import json
@@ -28,16 +28,16 @@ from s2s.recipe.wording import cut
 ReportFn = Callable[[str], Any]
 FILE = "seen.json"
 _SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)|[。！？]+")
-# less than this is never far, however alike the validation text is
+# A smaller share is never out of domain, even if validation and training text are very similar.
 _LEAST = 0.05
 _QUANTILE = 0.99
 _SHOWN_WORDS = 5
-# validation texts that tell how much is new in any text
+# Number of validation texts that determine the usual share of new words and tokens.
 _COMPARED = 2000
 
 
 class _CoverageFile(BaseModel):
-    """What `seen.json` holds; the pieces are a bit each, in hexadecimal."""
+    """Format of `seen.json`; `pieces` has one bit for each token id, in hexadecimal."""
 
     pieces: str
     words: list[str]
@@ -49,15 +49,15 @@ class _CoverageFile(BaseModel):
 
 @dataclass(frozen=True)
 class VocabularyCoverage:
-    """What a training text held.
+    """Vocabulary and lengths of a training text.
 
     Attributes:
-        pieces: the numbers of all pieces in it.
-        words: its words, lower-cased, without what is neither letter nor digit at their ends.
-        new_pieces: share of pieces that are new in all but the strangest hundredth of the validation texts.
-        new_words: the same of words; 1 where each text is a word of its own, so that words say nothing.
-        longest: Tokens of the longest text that was trained on.
-        sentences: Most sentences of a text that was trained on.
+        pieces: Ids of all tokens that occur.
+        words: Words in lower case, without punctuation at their ends.
+        longest: Number of tokens of the longest training text.
+        new_pieces: Share of new tokens that 99 % of the validation texts do not exceed.
+        new_words: The same share for words; 1 if every text is a single word, so that words give no information.
+        sentences: Largest number of sentences in a training text.
     """
 
     pieces: frozenset[int]
@@ -68,7 +68,15 @@ class VocabularyCoverage:
     sentences: int = 1
 
     def describe_out_of_domain(self, text: str, tokenizer: Tokenizer) -> str | None:
-        """What is new in a text, not empty, that is far from what was seen; None for one that is not."""
+        """Describe the new words or tokens of an out-of-domain text.
+
+        Args:
+            text: A text that is not empty.
+            tokenizer: Tokenizer of the sources.
+
+        Returns:
+            The description; None if the text is in domain.
+        """
         words, tokens = self._shares(text, tokenizer)
         if words > max(_LEAST, self.new_words):
             there = _words(text, tokenizer)
@@ -81,7 +89,13 @@ class VocabularyCoverage:
         return None
 
     def save(self, folder: Path, validation: Sequence[str], tokenizer: Tokenizer) -> None:
-        """Writes `seen.json` into a tokenizer's folder; validation texts are of the same kind, and not learned from."""
+        """Write `seen.json` into a folder of tokenizers.
+
+        Args:
+            folder: Folder of the tokenizers.
+            validation: Texts of the same kind as the training text, but not part of it.
+            tokenizer: Tokenizer of the texts.
+        """
         shares = [self._shares(text, tokenizer) for text in validation[:_COMPARED]] or [(0.0, 0.0)]
         usual = np.quantile(np.array(shares), _QUANTILE, axis=0, method="higher").tolist()
         flags = np.isin(np.arange(tokenizer.size), list(self.pieces))
@@ -97,10 +111,16 @@ class VocabularyCoverage:
 
     @staticmethod
     def load(folder: Path) -> "VocabularyCoverage | None":
-        """Reads what `save` wrote; None where there is none, as with published weights.
+        """Read the file that `save` wrote.
+
+        Args:
+            folder: Folder of the tokenizers.
+
+        Returns:
+            The coverage; None if there is no file, as with published weights.
 
         Raises:
-            UserError: the file is damaged.
+            UserError: The file is damaged.
         """
         path, remedy = folder / FILE, "copy it again, or delete it: only warnings need it"
         if not path.exists():
@@ -116,7 +136,7 @@ class VocabularyCoverage:
         )
 
     def _shares(self, text: str, tokenizer: Tokenizer) -> tuple[float, float]:
-        """Shares of a text's words and pieces that are new."""
+        """Return the shares of new words and new tokens."""
         words, tokens = _words(text, tokenizer), tokenizer.encode(text)
         new_words = sum(word not in self.words for word in words)
         new_pieces = sum(piece not in self.pieces for piece in tokens)
@@ -126,7 +146,17 @@ class VocabularyCoverage:
 def measure_coverage(
     texts: Iterable[str], tokens: Int[np.ndarray, " different"], longest: int, tokenizer: Tokenizer
 ) -> VocabularyCoverage:
-    """What a training text held, by all its texts, the numbers of the pieces in them, and the longest one's tokens."""
+    """Return the vocabulary coverage of a training text.
+
+    Args:
+        texts: All texts.
+        tokens: Ids of the tokens that occur.
+        longest: Number of tokens of the longest text.
+        tokenizer: Tokenizer of the texts.
+
+    Returns:
+        Coverage without the shares of validation texts, which `save` computes.
+    """
     words, sentences = set[str](), 1
     for text in texts:
         words.update(_words(text, tokenizer))
@@ -135,19 +165,31 @@ def measure_coverage(
 
 
 def count_sentences(text: str) -> int:
-    """Count the sentences of a text by their final marks: `.`, `!` and `?` before white space, or their wide forms."""
+    """Count the sentences of a text by their final marks.
+
+    Final marks are `.`, `!` and `?` before white space or the end, and their full-width forms.
+
+    Example:
+        >>> count_sentences("It rains. Does it? Version 2.0")
+        2
+    """
     return len(_SENTENCE_END.findall(text))
 
 
 class TooLong:
-    """Reports lines that have more tokens, or more sentences, than any text that was trained on.
+    """Reporter of lines with more tokens or sentences than any training text.
 
     Args:
-        longest: Tokens of the longest text that was trained on; None if unknown.
+        longest: Number of tokens of the longest training text; None if unknown.
         tell: Prints a warning.
-        at_once: Report each line as it comes, for an interactive session; otherwise the count, by `report`.
-        remedy: With `{}` for the lines.
-        sentences: Most sentences of a text that was trained on; None if unknown.
+        at_once: Report each line immediately, for an interactive session; otherwise `report` prints the count.
+        remedy: Remedy, with `{}` for the lines.
+        sentences: Largest number of sentences in a training text; None if unknown.
+
+    Example:
+        >>> long_lines = TooLong(5, print, at_once=True)
+        >>> long_lines.add(7)
+        7 tokens, the longest training text has 5; split it into sentences
     """
 
     def __init__(
@@ -163,7 +205,12 @@ class TooLong:
         self._lines, self._count, self._first = 0, 0, ""
 
     def add(self, tokens: int, sentences: int = 0) -> None:
-        """Count the next line, by its numbers of tokens and of sentences; 0 tokens for an empty one."""
+        """Count the next line.
+
+        Args:
+            tokens: Number of tokens; 0 for an empty line.
+            sentences: Number of sentences.
+        """
         self._lines += 1
         if not tokens:
             return
@@ -179,7 +226,7 @@ class TooLong:
             self._tell(f"{said}; {self._remedy.format('it')}")
 
     def report(self) -> None:
-        """Report the count and the first line; nothing where no line was too long."""
+        """Print the number of long lines and the first of them, if any."""
         if not self._count or self._at_once:
             return
         if self._count == 1:
@@ -208,13 +255,24 @@ def translate_lines(
     prefix: str = "",
     refuse: Refuse | None = None,
 ) -> Iterator[str]:
-    """Translated lines, each after the prefix, in order, as soon as they are ready.
+    """Translate lines, with warnings about unusual lines.
 
-    A line that is too long is given to `refuse`, and its translation is empty; when None, it is an error.
+    Warnings concern out-of-domain lines, lines longer than any training text, and outputs that the length limit ended.
 
-    With more than one best, they come as `line number TAB score TAB text`. Lines that are far from what was seen in
-    training, lines longer than any of it, and outputs that the length limit ended are told one by one or, where not at
-    once, by their number.
+    Args:
+        translator: Translator of a trained model.
+        seen: Vocabulary coverage of the training text; None if unknown.
+        chunks: Lines that are translated together.
+        at_once: Print each warning immediately, for an interactive session; otherwise counts at the end.
+        tell: Prints a warning.
+        prefix: Prefix of each line.
+        refuse: Receives the error of each line that is too long, whose translation is empty; None raises the error.
+
+    Yields:
+        Translated lines in order; with n-best output, `line number TAB score TAB text`.
+
+    Raises:
+        UserError: The prefix is too long, or a line is too long and `refuse` is None.
     """
     number, strangers, first = 0, 0, ""
     longest = MAX_SOURCE_LENGTH if translator.max_source_length is None else translator.max_source_length
@@ -227,7 +285,7 @@ def translate_lines(
         TooLong(seen.longest if seen else None, tell, at_once, sentences=seen.sentences if seen else None),
     )
     for chunk in chunks:
-        # an empty line stays one: it has nothing to say, whatever is to be done
+        # An empty line stays empty, with any prefix.
         lines = [with_prefix(prefix, text) for text in chunk]
         later = partial(refuse_later, refuse, number) if refuse else None
         lengths = map(len, translator.source.encode_batch(lines))
@@ -256,7 +314,14 @@ def translate_lines(
 
 
 def refuse_later(refuse: Refuse, before: int, row: int, error: UserError) -> None:
-    """Refuses a row of a chunk that so many rows stand before."""
+    """Call `refuse` with the number of a line among all chunks.
+
+    Args:
+        refuse: Receives the number of the line and the error.
+        before: Number of lines before the chunk.
+        row: Row in the chunk.
+        error: Reason.
+    """
     refuse(before + row, error)
 
 

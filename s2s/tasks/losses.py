@@ -1,4 +1,4 @@
-"""The losses of a translator pair by pair and token by token, dropout off."""
+"""Losses of a sequence-to-sequence model by pair and by token, without dropout."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,17 @@ from s2s.training.device import DeviceContext
 def pair_losses(
     model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, device_context: DeviceContext
 ) -> Float[np.ndarray, " pairs"]:
-    """Cross-entropy of each pair, in nats, summed over its target tokens, with dropout off."""
+    """Compute the cross-entropy of each pair, without dropout.
+
+    Args:
+        model: Sequence-to-sequence model.
+        data: Tokenized pairs.
+        batches: Batch size in tokens.
+        device_context: Device and precision.
+
+    Returns:
+        Cross-entropy of each pair in nats, summed over its target tokens.
+    """
     losses = np.zeros(len(data))
     for rows, each, valid in token_losses(model, data, batches, device_context):
         losses[rows] = (each * valid).sum(axis=1)
@@ -27,7 +37,18 @@ def pair_losses(
 def token_losses(
     model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, device_context: DeviceContext
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Batch by batch: rows of pairs, cross-entropy of their target's pieces in nats, and which of these are real."""
+    """Compute the cross-entropy of each target token, without dropout.
+
+    Args:
+        model: Sequence-to-sequence model.
+        data: Tokenized pairs.
+        batches: Batch size in tokens.
+        device_context: Device and precision.
+
+    Yields:
+        For each batch: rows of its pairs, cross-entropy in nats (batch, target), and the padding mask (batch, target),
+        True for real tokens.
+    """
     model.eval()
     longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
     with torch.no_grad(), device_context.mixed_precision():

@@ -1,4 +1,4 @@
-"""What a probe of a trained model has found: kept in the run's folder, where that may be."""
+"""Saving of probe results in the folder of a run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +8,16 @@ from s2s.tasks.base import LoadedModel
 
 
 def why_not_kept(run: LoadedModel[Any, Any], write: Callable[[], object]) -> str:
-    """Writes what was found, and says why that could not be; empty where it could.
+    """Save the result of a probe, if the run's folder is writable.
 
-    A run that others may only read can be asked, too, and so can one that was fetched.
+    Runs that are read-only or fetched from the hub can be probed, too.
+
+    Args:
+        run: Trained model.
+        write: Writes the result.
+
+    Returns:
+        The reason why the result was not saved; empty if it was saved.
     """
     if run.fetched:
         return f"{run.path} is the copy in the cache, which all who name this model share"

@@ -1,6 +1,7 @@
-"""Recipes fitted to the user's own data, for `s2s new`: it is read and measured, and every choice says why.
+"""Generation of recipes from the user's data (`s2s new`).
 
-Here is what they have in common; each kind of data has a module, and a page in which its choices are put.
+The data is read and measured; the recipe gives a reason for every choice. This module has the common functions. Each
+task has a module `recipe_generation` and a template `fitting.yaml` for its choices.
 """
 
 import itertools
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     import datasets
 
 _SPECIALS = 4
-# as many different words as a table of vectors holds without a thought
+# Maximum number of different words of a closed vocabulary.
 _CLOSED = 500
 _LETTERS = 500
-# words a text, on average, up to which texts are single words
+# Texts with at most this number of words, on average, count as single words.
 _SINGLE = 1.5
 _SIZES = (16_000, 8_000, 4_000, 2_000, 1_000, 500, 400, 350, 300)
-# pieces learned from more text differ little, and what part of a text fills, all of it does
+# A tokenizer trained on more texts differs little, and a vocabulary that a sample supports, all texts support.
 _TRIED = 20_000
 _SEEN = 50
 _FEWEST = 20
@@ -44,7 +45,13 @@ F = TypeVar("F", bound=Files, covariant=True)
 
 @dataclass(frozen=True)
 class Splits(Generic[F]):
-    """The user's data: tables, folders, files of images, or pairs of files of lines; None is held out of `train`."""
+    """The user's data: tables, folders, lists of images, or pairs of text files.
+
+    Attributes:
+        train: Training data.
+        validation: Validation data; None holds out a part of `train`.
+        test: Test data; None holds out a part of `train`.
+    """
 
     train: F
     validation: F | None = None
@@ -53,11 +60,18 @@ class Splits(Generic[F]):
 
 @dataclass(frozen=True)
 class WordStatistics:
-    """What the words of texts are, between spaces.
+    """Statistics of the words of texts, separated by white space.
 
-    Of the texts to learn from: all words, different ones, those that occur once; those of validation and test that do
-    not occur in them; how many different characters there are, and how many in the longest text. Where spaces do not
-    separate words (`unspaced`), the number of all words is a low estimate by the number of characters.
+    Attributes:
+        texts: Number of training texts.
+        words: Number of words in the training texts. Where spaces do not separate words (`unspaced`), it is a low
+            estimate by the number of characters.
+        types: Number of different words.
+        once: Number of words that occur once.
+        unseen: Number of words of validation and test texts that do not occur in the training texts.
+        characters: Number of different characters.
+        longest: Number of characters of the longest text.
+        unspaced: True if spaces do not separate words.
     """
 
     texts: int
@@ -71,25 +85,34 @@ class WordStatistics:
 
     @property
     def sentences(self) -> bool:
-        """Whether texts are natural sentences without spaces between words."""
+        """Return True if texts are natural sentences without spaces between words."""
         return self.unspaced and self.words > _SINGLE * self.texts
 
     @property
     def closed(self) -> bool:
-        """Whether no new word is to be expected: few occur only once, as half of natural text's do."""
+        """Return True if new words are unlikely (closed vocabulary).
+
+        In a closed vocabulary few words occur only once; in natural text half of them do.
+        """
         if self.sentences:
             return False
         return self.types <= _CLOSED and not self.unseen and self.once <= 0.2 * self.types
 
     @property
     def spelt(self) -> bool:
-        """Whether texts are single words, of letters that are few."""
+        """Return True if texts are single words of an alphabet."""
         return self.words <= _SINGLE * self.texts and self.characters <= _LETTERS
 
 
 @dataclass(frozen=True)
 class TokenizerChoice:
-    """How text is to be cut: a tokenizer learned from a part of the texts, the size for all of them, and why."""
+    """Choice of a tokenizer.
+
+    Attributes:
+        tokenizer: Tokenizer trained on a sample of the texts.
+        size: Vocabulary size for all texts.
+        why: Reason for the choice.
+    """
 
     tokenizer: Tokenizer
     size: int
@@ -97,12 +120,25 @@ class TokenizerChoice:
 
     @property
     def kind(self) -> str:
-        """As in the recipe."""
+        """Kind of the tokenizer, for the recipe."""
         return self.tokenizer.kind
 
 
 def count_words(learned: Iterable[str], held_out: Iterable[str]) -> WordStatistics:
-    """Counts the words of the training texts, and of validation and test those that do not occur in them."""
+    """Count the words of training texts, and the unseen words of held-out texts.
+
+    Args:
+        learned: Training texts.
+        held_out: Validation and test texts.
+
+    Returns:
+        The statistics.
+
+    Example:
+        >>> found = count_words(["a b a", "c"], ["a d"])
+        >>> found.words, found.types, found.once, found.unseen
+        (4, 3, 2, 1)
+    """
     counts: Counter[str] = Counter()
     characters: set[str] = set()
     sample: list[str] = []
@@ -124,7 +160,18 @@ def count_words(learned: Iterable[str], held_out: Iterable[str]) -> WordStatisti
 
 
 def choose_normalization(targets: Iterable[str]) -> tuple[str, str]:
-    """`nfkc` where it changes nothing in what is to be written, and why."""
+    """Choose a normalization: `nfkc` if it changes no target, else `identity`.
+
+    Args:
+        targets: Texts that the model is to write.
+
+    Returns:
+        Name of the normalization, and the reason.
+
+    Example:
+        >>> choose_normalization(["fine"])
+        ('nfkc', 'it changes no target')
+    """
     if changed := altered(targets, "nfkc"):
         return "identity", f"nfkc would change {changed}"
     return "nfkc", "it changes no target"
@@ -133,9 +180,19 @@ def choose_normalization(targets: Iterable[str]) -> tuple[str, str]:
 def choose_tokenizer(
     texts: Sequence[str], sides: Sequence[WordStatistics], normalization: str, lowercase: bool = False
 ) -> TokenizerChoice:
-    """Words where no new ones are to be expected, letters where texts are words, else as many pieces as the text fills.
+    """Choose the kind and size of a tokenizer.
 
-    The texts are those of all sides together; `sides` says of each what its words are.
+    Words for a closed vocabulary, characters for single words, else subwords in a vocabulary as large as the texts
+    support.
+
+    Args:
+        texts: Texts of all sides.
+        sides: Statistics of each side.
+        normalization: Normalization of the tokenizer.
+        lowercase: Convert texts to lower case.
+
+    Returns:
+        The tokenizer, trained on a sample, with its size and the reason.
     """
     types, characters, words = (sum(getattr(side, key) for side in sides) for key in ("types", "characters", "words"))
     some = texts[:: max(1, len(texts) // _TRIED)]
@@ -143,18 +200,18 @@ def choose_tokenizer(
     if all(side.closed for side in sides):
         tried = [("word", types + _SPECIALS, f"{types:,} different words, and no new one is to be expected")]
     elif not any(side.spelt for side in sides):
-        # each piece should be seen often
+        # Each token should occur often.
         most = max(_SIZES[-1], words / _SEEN)
         said = f"{words:,} words, {types:,} different ones, can fill them"
         if any(side.unspaced for side in sides):
-            # room for all characters, for bytes, and for as many pieces as there are characters
+            # The vocabulary needs all characters, 256 bytes, and as many subwords as there are characters.
             most = max(most, _SPECIALS + 256 + 2 * characters)
             said = f"{words:,} words or so, not all separated by spaces, can fill them"
         sizes = [size for size in _SIZES if size <= most]
         tried = [("unigram", size, said) for size in sizes]
 
     def learned(kind: str, size: int, why: str) -> TokenizerChoice:
-        """A tokenizer of that kind and size, from some of the texts."""
+        """Return a tokenizer of this kind and size, trained on the sample."""
         cut = {"kind": kind, "size": size, "normalization": normalization, "lowercase": lowercase}
         return TokenizerChoice(train(some, PieceSettings.model_validate(cut), "shared"), size, why)
 
@@ -162,9 +219,9 @@ def choose_tokenizer(
         try:
             tokens = learned(*choice)
         except UserError:
-            # more pieces than the text gives, or fewer than it has characters
+            # The texts give fewer tokens, or have more characters than the vocabulary has entries.
             continue
-        # words that stand between other white space than single spaces are none to the tokenizer
+        # Words between other white space than single spaces are unknown to the word tokenizer.
         if choice[0] != "word" or not any(UNK in text for text in tokens.tokenizer.encode_batch(list(some))):
             return tokens
     spelt = any(side.spelt for side in sides)
@@ -173,17 +230,34 @@ def choose_tokenizer(
 
 
 def sample_evenly(dataset: "datasets.Dataset", most: int) -> "datasets.Dataset":
-    """At most so many rows, evenly taken."""
+    """Return a sample of rows at equal distances.
+
+    Args:
+        dataset: The data set.
+        most: Maximum number of rows.
+
+    Returns:
+        The sample.
+    """
     return dataset.select(range(0, len(dataset), max(1, -(-len(dataset) // most))))
 
 
 def held_out_settings(
     splits: Splits[Files], different: int, what: str, where: Path
 ) -> dict[str, int | str | tuple[str, str]]:
-    """Validation and test, as in the recipe: files, or how many examples are held out.
+    """Return the recipe's validation and test set: files, or numbers to hold out.
+
+    Args:
+        splits: Files of the user.
+        different: Number of different examples.
+        what: Plural noun for the examples.
+        where: File to name in the error message.
+
+    Returns:
+        Values for `data.validation` and `data.test`.
 
     Raises:
-        UserError: there are fewer different examples to learn from than it takes.
+        UserError: There are too few different examples.
     """
     if different < _FEWEST:
         raise UserError(
@@ -195,19 +269,29 @@ def held_out_settings(
 
 
 def absolute_paths(files: Files) -> str | tuple[str, str]:
-    """As a recipe names them."""
+    """Return the absolute path of a file, or of two files."""
     return str(files.absolute()) if isinstance(files, Path) else (str(files[0].absolute()), str(files[1].absolute()))
 
 
 def render_recipe(
     kind: str, name: str, train: Files, parts: Mapping[str, int | str | tuple[str, str]], choices: Mapping[str, object]
 ) -> str:
-    """The recipe: the page in the folder of a task, with these choices.
+    """Fill in the recipe template of a task.
 
-    What a run's name may not hold becomes `-`, what is too long for one is cut, and what then has none is called like
-    the command.
+    Characters that the name of a run must not have become `-`, and a long name is cut. If nothing remains, the name is
+    that of the command.
+
+    Args:
+        kind: Folder of the task, with `fitting.yaml`.
+        name: Name of the recipe.
+        train: Training data.
+        parts: Validation and test set; see `held_out_settings`.
+        choices: Values for the template.
+
+    Returns:
+        The recipe as YAML.
     """
-    # held out of the training data, or files of its own
+    # Held out of the training data, or separate files.
     own = " # held out of the training data and never trained on; or a file of your own, as above"
     lines = [
         f"  {split}: {f'{given}{own}' if isinstance(given, int) else quoted(given)}" for split, given in parts.items()
@@ -220,52 +304,95 @@ def render_recipe(
 
 
 def remarks(lines: Sequence[str]) -> str:
-    """Lines of a recipe's comment that follow a key of a section."""
+    """Return lines as YAML comments below a key of a section."""
     return "".join(f"\n  # {line}" for line in lines)
 
 
 def training_length(updates: int, size: float, examples: float) -> dict[str, object]:
-    """How long is trained, how many passes that is, and how often is validated; a batch counts as the examples do."""
+    """Return values for the template: optimizer steps, epochs and validation interval.
+
+    Args:
+        updates: Number of optimizer steps.
+        size: Size of a batch, in the unit of `examples`.
+        examples: Size of the training data.
+
+    Returns:
+        The keys `updates`, `passes` and `every`.
+    """
     return {"updates": updates, "passes": updates * size / examples, "every": max(1, updates // 8)}
 
 
 def classes_metric(counts: Collection[int]) -> str:
-    """By what checkpoints of a classifier are compared, as a line of a recipe, by the examples of each class."""
+    """Return the validation metric: macro-F1 for imbalanced classes, else accuracy."""
     return "macro_f1 # the classes are uneven" if max(counts) > IMBALANCE * min(counts) else "accuracy"
 
 
 def power_of_two(value: float, least: int, most: int) -> int:
-    """The largest power of two that is not above a value, within limits that are powers of two."""
+    """Return the largest power of two that is not above a value, within limits.
+
+    Args:
+        value: The value.
+        least: Lower limit, a power of two.
+        most: Upper limit, a power of two.
+
+    Returns:
+        The power of two.
+
+    Example:
+        >>> power_of_two(1000, 32, 8192)
+        512
+    """
     return max(least, min(most, 1 << max(0, int(value).bit_length() - 1)))
 
 
 def rounded(updates: float, least: int, most: int) -> int:
-    """A number of updates, in hundreds, within limits."""
+    """Return a number of optimizer steps in hundreds, within limits.
+
+    Args:
+        updates: The number to round.
+        least: Lower limit.
+        most: Upper limit.
+
+    Returns:
+        The rounded number.
+
+    Example:
+        >>> rounded(1234, 300, 20_000)
+        1200
+    """
     return max(least, min(most, round(updates / 100) * 100))
 
 
 def quoted(value: str | Path | Sequence[str | Path]) -> str:
-    """A text, or a list of texts, as YAML."""
+    """Return a text, or a list of texts, as YAML.
+
+    Example:
+        >>> quoted(["de", "my file.txt"])
+        '[de, "my file.txt"]'
+    """
     if not isinstance(value, str | Path):
         return f"[{', '.join(map(quoted, value))}]"
-    # YAML reads JSON's quotes, and a plain word needs none unless it means something else
+    # YAML accepts JSON strings; a plain word needs no quotes unless it is a keyword.
     text = str(value)
     plain = re.fullmatch(r"[A-Za-z/][A-Za-z0-9._/-]*", text) and text.lower() not in ("null", "true", "false")
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 
 _READ = 1000
-# two to twenty classes are few enough to be told by their looks alone
+# A column with 2 to 20 different values can be recognized as a label.
 _FEW = 20
 
 
 @dataclass(frozen=True)
 class Head:
-    """The beginning of a table.
+    """First rows of a table.
 
-    Cells as text, by column; columns without a header are named by their positions from 0, and `header` is None where
-    columns have names by themselves. The row index that pandas writes is left out. `quoting` is `csv` for a tsv whose
-    cells are quoted.
+    Attributes:
+        path: Path of the table.
+        columns: Names of the columns, without the row index that pandas writes; positions from 0 if there is no header.
+        rows: Cells as text, by column.
+        header: True if the first line is a header; None for formats in which columns always have names.
+        quoting: `csv` for a TSV file with quoted cells.
     """
 
     path: Path
@@ -280,10 +407,18 @@ class Head:
 
 
 def read_head(path: Path, wanted: Sequence[str]) -> Head:
-    """Looks at the beginning of a table; columns that the user names tell whether it has a header.
+    """Read the first rows of a table.
+
+    Args:
+        path: Path of the table.
+        wanted: Columns that the user names; their names show if there is a header.
+
+    Returns:
+        First rows and columns.
 
     Raises:
-        UserError: it is missing, damaged, empty or no table; or its header is not used.
+        UserError: The file is missing, damaged, empty or not a table; or columns are given by position despite a
+            header.
     """
     check_there(path)
     if table_kind(path) is None:
@@ -307,11 +442,14 @@ def read_head(path: Path, wanted: Sequence[str]) -> Head:
 
 
 def layout_lines(head: Head, what: str) -> str:
-    """What a recipe says of the layout of a table, after its path: its first line and the quoting of its cells.
+    """Return the recipe's comment on the layout of a table, to follow its path.
 
     Args:
-        head: Beginning of the table.
+        head: First rows of the table.
         what: Noun for an example.
+
+    Returns:
+        A comment on the first line, and a line with `quoting` if cells are quoted.
     """
     quoting = "\n  quoting: csv # its cells are quoted as in a CSV: quotes around and doubled ones are removed"
     lines = quoting if head.quoting else ""
@@ -321,10 +459,20 @@ def layout_lines(head: Head, what: str) -> str:
 
 
 def pair_columns(head: Head, source: str | None, target: str | None) -> tuple[str, str]:
-    """Source and target column: those that the user named, else those of usual names, else the only two.
+    """Return the source and the target column.
+
+    The columns are those that the user names, else those with usual names, else the only two.
+
+    Args:
+        head: First rows of the table.
+        source: Source column, if given.
+        target: Target column, if given.
+
+    Returns:
+        Names of both columns.
 
     Raises:
-        UserError: a column is missing, or nothing tells which are meant.
+        UserError: A column is missing, or the choice is ambiguous.
     """
     options = "--source COLUMN --target COLUMN"
     chosen = source or _usual(head, SOURCES, but=target), target or _usual(head, TARGETS, but=source)
@@ -336,10 +484,20 @@ def pair_columns(head: Head, source: str | None, target: str | None) -> tuple[st
 
 
 def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[tuple[str, ...], str]:
-    """The columns of the text and that of the label: as named, by usual names, or by their looks.
+    """Return the text columns and the label column.
+
+    The columns are those that the user names, else those with usual names, else those with suitable values.
+
+    Args:
+        head: First rows of the table.
+        texts: Text columns, if given.
+        label: Label column, if given.
+
+    Returns:
+        Names of the text columns, and of the label column.
 
     Raises:
-        UserError: a column is missing, or nothing tells which are meant.
+        UserError: A column is missing, or the choice is ambiguous.
     """
     options = "--text COLUMN --label COLUMN (--text several times: joined by a space)"
     few = [name for name in head.columns if name not in texts and 2 <= len(_different(head, name)) <= _FEW]
@@ -355,17 +513,24 @@ def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[
 
 
 def text_column(head: Head, given: str | None) -> str:
-    """The column of the text: as named, or by usual names.
+    """Return the text column: as given, or by usual names.
+
+    Args:
+        head: First rows of the table.
+        given: Text column, if given.
+
+    Returns:
+        Name of the column.
 
     Raises:
-        UserError: it is missing, or nothing tells which is meant.
+        UserError: The column is missing, or the choice is ambiguous.
     """
     (found,) = _there(head, (given or _usual(head, TEXTS, but=None),), "--text COLUMN")
     return found
 
 
 def _has_header(rows: Sequence[Sequence[str]], wanted: Sequence[str], path: Path) -> bool:
-    """Whether the first line names columns: those that the user named, or usual ones.
+    """Return True if the first line is a header: the user's or usual column names.
 
     Raises:
         UserError: The user gives columns by position although the first line names them.

@@ -1,4 +1,8 @@
-"""What all tasks that write a target for each source have in common: model, loss, trainer, translator."""
+"""Model, loss, trainer and translator of sequence-to-sequence tasks.
+
+Read `sequence_loss` first: teacher forcing in four lines. The checks at the end compare lengths of data with the
+positions of the model before training starts.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -26,17 +30,36 @@ from s2s.training.trainer import Loss, Trainer
 
 
 def build_model(recipe: AnyRecipe[Any], source_size: int, target_size: int) -> Seq2Seq:
-    """A model as the recipe describes it, with the initial weights that its seed gives."""
+    """Build the recipe's model, initialized with the recipe's seed.
+
+    Args:
+        recipe: Resolved recipe.
+        source_size: Size of the source vocabulary.
+        target_size: Size of the target vocabulary.
+
+    Returns:
+        The model, on the CPU.
+    """
     torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
     return module_of(recipe.model.kind).build(recipe.model, source_size, target_size)
 
 
 def sequence_loss(smoothing: float) -> Loss[Seq2Seq, ParallelBatch]:
-    """The cross-entropy of a batch's real tokens, summed; smoothing is in [0, 1), and the plain loss has none."""
+    """Return the teacher-forced cross-entropy loss, with optional label smoothing.
+
+    Args:
+        smoothing: Label smoothing, in [0, 1).
+
+    Returns:
+        A function of a model and a batch that returns two sums over the target tokens without padding, in nats: the
+        smoothed loss to minimize and the plain cross-entropy to report.
+    """
 
     def loss(model: Seq2Seq, batch: ParallelBatch) -> tuple[Tensor, Tensor]:
-        """The smoothed sum and the plain one, in nats."""
-        states = model(batch.source, batch.source_valid, batch.target_in)
+        """Return the smoothed sum and the plain sum, in nats."""
+        # Teacher forcing: the decoder reads BOS and the reference, and predicts the reference and EOS.
+        states = model(batch.source, batch.source_valid, batch.target_in)  # (batch, target, width)
+        # The loss takes states and the output projection, not logits: (batch, target, vocabulary) may be too large.
         weight, bias = model.projection.weight, model.projection.bias
         return cross_entropy(states, weight, batch.target_out, batch.target_valid, smoothing, bias)
 
@@ -51,34 +74,74 @@ def translation_trainer(
     seeds: SeedSettings,
     device_context: DeviceContext,
 ) -> Trainer[Seq2Seq, ParallelBatch]:
-    """A trainer of a model, on the computer's device, that learns to translate from pairs as pieces.
+    """Build a trainer for a model on pairs of tokenized texts.
+
+    Args:
+        model: Sequence-to-sequence model.
+        data: Tokenized training pairs.
+        training: Optimizer, learning-rate schedule and label smoothing.
+        batches: Batch size and maximum length, in tokens.
+        seeds: Seeds of data order and dropout.
+        device_context: Device and precision.
+
+    Returns:
+        A trainer before its first optimizer step.
 
     Raises:
-        UserError: all pairs are too long, or an update smaller than a batch.
+        UserError: All pairs are too long, or a step has fewer tokens than a batch.
     """
     examples = ParallelDataset(data, batches, training.tokens_per_update)
     return Trainer(model, examples, sequence_loss(training.label_smoothing), training, seeds, device_context)
 
 
 def mean_loss(model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, device_context: DeviceContext) -> float:
-    """Cross-entropy without smoothing of all pairs, in nats per target token, dropout off."""
+    """Compute the cross-entropy per target token, without smoothing and dropout.
+
+    Args:
+        model: Sequence-to-sequence model.
+        data: Tokenized pairs.
+        batches: Batch size in tokens.
+        device_context: Device and precision.
+
+    Returns:
+        Mean cross-entropy over all target tokens, in nats.
+    """
     return trainer.mean_loss(model, all_pairs_in_order(data, batches), sequence_loss(0.0), device_context)
 
 
 def build_translator(
     run: LoadedModel[Any, Seq2Seq], nbest: int = 1, before_step: Callable[[], None] | None = None
 ) -> TextTranslator:
-    """Text in, text out, as `decoding` in the recipe says; `before_step` may end a search, see `Writer`."""
+    """Build a translator from text to text, by the recipe's `decoding` section.
+
+    Args:
+        run: Trained model.
+        nbest: Number of hypotheses for each source.
+        before_step: Called before each decoding step; may end the search, see `Generator`.
+
+    Returns:
+        A translator with beam search.
+    """
     return TextTranslator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding, nbest, before_step)
 
 
 def pair_of(
     run: LoadedModel[Any, Seq2Seq], text: str, output: str | None = None, prefix: str = "", remark: str = ""
 ) -> Pair:
-    """A text and what shall have been written for it, as a model reads them: its own output when None is given.
+    """Encode an input and its output for `s2s inspect`.
+
+    Args:
+        run: Trained model.
+        text: Input text.
+        output: Output text; None generates the model's own output.
+        prefix: Prefix of the input.
+        remark: Remark to print with the output.
+
+    Returns:
+        Input and output as tokens and texts.
 
     Raises:
-        UserError: the text is empty or too long.
+        UserError: The text is empty or too long.
     """
     if not text.strip():
         raise UserError("the sentence is empty", remedy="give one in quotes")
@@ -92,15 +155,31 @@ def pair_of(
 
 
 def translate_texts(translator: TextTranslator, lines: list[str], refuse: Refuse | None = None) -> list[list[int]]:
-    """The pieces of each line's translation; empty lines and refused ones have none."""
+    """Translate lines into tokens.
+
+    Args:
+        translator: Translator of a trained model.
+        lines: Source texts.
+        refuse: Receives the error of each line that cannot be translated; None raises the first error.
+
+    Returns:
+        Tokens of each line's best translation; empty for empty and refused lines.
+    """
     found = translator.translate_chunk(lines, refuse=refuse)
     return [list(each.candidates[0].hypothesis.tokens) if each.candidates else [] for each in found]
 
 
 def check_prefixes(prefixes: Mapping[str, str], tokenizer: Tokenizer) -> None:
-    """Refuses a prefix with unknown pieces, which the model could not tell from another, by its section in the recipe.
+    """Refuse prefixes with unknown tokens, which the model cannot tell apart.
 
-    A tokenizer that is learned from the corpora knows all of them; one of another run may not.
+    A tokenizer trained on the corpora has all tokens of the prefixes; the tokenizer of another run may lack some.
+
+    Args:
+        prefixes: Prefix by section of the recipe.
+        tokenizer: Tokenizer of the sources.
+
+    Raises:
+        UserError: A prefix has an unknown token.
     """
     for section, prefix in prefixes.items():
         if UNK in tokenizer.encode(prefix):
@@ -112,26 +191,47 @@ def check_prefixes(prefixes: Mapping[str, str], tokenizer: Tokenizer) -> None:
 
 
 class Lengths(Protocol):
-    """Examples whose lengths are known: pieces of each source and of each target, `EOS` counted."""
+    """Tokenized pairs with known lengths.
+
+    Attributes:
+        source_lengths: Number of tokens of each source, `EOS` included.
+        target_lengths: Number of tokens of each target, `EOS` included.
+    """
 
     source_lengths: Int[np.ndarray, " examples"]
     target_lengths: Int[np.ndarray, " examples"]
 
 
 def longest_source(lengths: Lengths, max_length: int) -> int:
-    """Return the tokens of the longest source among pairs with no side longer than `max_length`, `EOS` not counted."""
+    """Return the length of the longest source among the pairs that fit.
+
+    Args:
+        lengths: Lengths of the pairs.
+        max_length: Maximum number of tokens of source and target, `EOS` included.
+
+    Returns:
+        Number of tokens, `EOS` not counted.
+
+    Example:
+        >>> pairs = TokenizedDataset.from_rows([[5, 6, 7], [5]], [[8], [9, 9]])
+        >>> longest_source(pairs, 10)
+        3
+    """
     fits = np.maximum(lengths.source_lengths, lengths.target_lengths) <= max_length
     return int(lengths.source_lengths[fits].max(initial=1)) - 1
 
 
 def unreachable_references(name: str, lengths: Lengths, model: Seq2Seq, decoding: DecodingSettings) -> str | None:
-    """Return a warning about references that are longer than decoding allows; None where there are none.
+    """Return a warning about references that are longer than decoding allows.
 
     Args:
-        name: What has the references, such as `test`.
-        lengths: Of its pairs.
-        model: Its decoder may have a limited number of positions.
-        decoding: The recipe's section.
+        name: Name of the split, such as `test`.
+        lengths: Lengths of the split's pairs.
+        model: Model whose decoder may have a limited number of positions.
+        decoding: The recipe's `decoding` section.
+
+    Returns:
+        The warning; None if all references can be generated.
     """
     if model.decoder.is_one_to_one:
         return None
@@ -148,18 +248,21 @@ def too_long_for_decoding(
     model: Seq2Seq,
     remedy: str,
 ) -> str | None:
-    """Return a warning about references with more tokens than allowed; None where there are none.
+    """Return a warning about references with more tokens than allowed.
 
     Args:
-        name: What has the references, such as `test`.
-        targets: Tokens of each reference, `EOS` not counted.
-        allowed: Tokens that decoding allows for each by its settings.
-        model: Its decoder may have a limited number of positions.
-        remedy: The setting that allows all references, with its value.
+        name: Name of the split, such as `test`.
+        targets: Number of tokens of each reference, `EOS` not counted.
+        allowed: Number of tokens that the decoding settings allow for each reference.
+        model: Model whose decoder may have a limited number of positions.
+        remedy: Setting that allows all references, with its value.
+
+    Returns:
+        The warning; None if all references can be generated.
     """
     most, remedies = model.decoder.max_positions, [remedy] if (targets > allowed).any() else []
     if most is not None:
-        # BOS is fed, too
+        # The decoder reads BOS, too, which takes one position.
         allowed = np.minimum(allowed, most - 1)
         longest = int(targets.max(initial=0))
         remedies += [f"model.max_positions={longest + 1}"] if longest >= most else []
@@ -173,12 +276,17 @@ def too_long_for_decoding(
 
 
 def check_test_lengths(model: Seq2Seq, test: Callable[[], Lengths], read_alone: bool = True) -> None:
-    """Before anything is made: a test sentence beyond the positions that were learned would be told when all is done.
+    """Refuse test sentences that are longer than the model's positions.
+
+    The check runs before training; otherwise the error would come after the training, at the test.
 
     Args:
-        model: the untrained model.
-        test: the lengths of the test set; asked for where the model's positions end somewhere.
-        read_alone: no loss is taken of test targets, so that the decoder never comes to the ends of long ones.
+        model: Untrained model.
+        test: Returns the lengths of the test set; called only if the model has a limited number of positions.
+        read_alone: True if no loss is computed on test targets, so that long targets never reach the decoder.
+
+    Raises:
+        UserError: A test sentence is too long.
     """
     parts = (model.encoder,) if read_alone else (model.encoder, model.decoder)
     if all(part.max_positions is None for part in parts):
@@ -195,7 +303,21 @@ def check_test_lengths(model: Seq2Seq, test: Callable[[], Lengths], read_alone: 
 
 
 def check_lengths(batches: BatchSettings, model: Seq2Seq, train: Lengths, validation: Lengths, kind: str) -> None:
-    """Before anything is made: positions that were not learned would stop the run at its first validation."""
+    """Refuse data that the model's positions or its decoder cannot represent.
+
+    The check runs before training; otherwise the error would end the run at its first validation. A one-to-one decoder,
+    which writes one token for each source token, needs pairs of equal length.
+
+    Args:
+        batches: Batch settings with `max_length`.
+        model: Untrained model.
+        train: Lengths of the training pairs.
+        validation: Lengths of the validation pairs.
+        kind: Kind of the model, for messages.
+
+    Raises:
+        UserError: A length is too large, or a one-to-one model has pairs of unequal length.
+    """
     for part, lengths in (
         (model.encoder, validation.source_lengths),
         (model.decoder, validation.target_lengths),

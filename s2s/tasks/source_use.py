@@ -1,4 +1,7 @@
-"""Does a translator read? Its loss with the right sources, and with those of other sentences of the same length."""
+"""Test of a translator's use of its sources.
+
+The loss with the right sources is compared with the loss with the sources of other sentences of about the same length.
+"""
 
 from dataclasses import dataclass
 
@@ -14,12 +17,12 @@ from s2s.training.device import DeviceContext
 
 @dataclass(frozen=True)
 class SourceUse:
-    """What the sources are worth to a translator, on the same targets.
+    """Value of the sources for a translator, on the same targets.
 
     Attributes:
-        right: its loss in nats per target token.
-        exchanged: the same with exchanged sources.
-        pairs: of how many.
+        right: Loss with the right sources, in nats per target token.
+        exchanged: Loss with exchanged sources, in nats per target token.
+        pairs: Number of pairs.
     """
 
     right: float
@@ -28,14 +31,22 @@ class SourceUse:
 
 
 def exchanged_rows(lengths: Int[np.ndarray, " pairs"], seed: int = 1) -> Int[np.ndarray, " pairs"]:
-    """For each row another one of about its length; every row is taken once, and none is its own (a derangement).
+    """Return a derangement that exchanges rows of about the same length.
 
-    Neighbours in the order of lengths change places two by two, three at the end where their number is odd: a source
-    of another length would betray itself. Chance decides who are neighbours among equally long ones.
+    Rows are sorted by length, and neighbors are swapped in pairs; an odd number ends with a cycle of three. A source of
+    a different length would be recognizable by its length. Ties in length are broken at random.
 
     Args:
-        lengths: of at least two rows.
-        seed: of that chance.
+        lengths: Lengths of at least two rows.
+        seed: Seed for ties.
+
+    Returns:
+        For each row, another row; every row occurs once.
+
+    Example:
+        >>> import numpy as np
+        >>> exchanged_rows(np.array([3, 9, 4, 8]))
+        array([2, 3, 0, 1])
     """
     order = np.lexsort((np.random.default_rng(seed).permutation(len(lengths)), lengths))
     partner = np.arange(len(lengths)) ^ 1
@@ -49,9 +60,18 @@ def exchanged_rows(lengths: Int[np.ndarray, " pairs"], seed: int = 1) -> Int[np.
 def source_use(
     model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, device_context: DeviceContext
 ) -> SourceUse | None:
-    """The losses of a translator with the sources of validation pairs and with exchanged ones.
+    """Measure the losses with the right sources and with exchanged sources.
 
-    Pairs whose source was exchanged for the same text do not count; None where there are no others.
+    Pairs whose exchanged source is the same text are left out.
+
+    Args:
+        model: Sequence-to-sequence model.
+        data: Tokenized validation pairs.
+        batches: Batch size in tokens.
+        device_context: Device and precision.
+
+    Returns:
+        Both losses; None if no pair has a different source.
     """
     if len(data) < 2:
         return None

@@ -1,4 +1,8 @@
-"""Signs in what a model writes for what it reads, and whether it reads, and what its search misses."""
+"""Signs of problems in the outputs of a sequence-to-sequence model.
+
+The signs are in the outputs (`text_signs`), in the use of the source (`source_ignored`) and in the search
+(`search_errors`).
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     import datasets
 
 Read = Callable[[list[int]], tuple[Shaped[Tensor, "batch ..."], Bool[Tensor, "batch source"]]]
-"""What an encoder reads of the examples of these numbers."""
+"""Function that returns sources and padding mask of examples, by their numbers."""
 
 
 def pair_symptoms(
@@ -45,9 +49,18 @@ def pair_symptoms(
     prefix: str = "",
     tokenizer: BleuTokenizer = "auto",
 ) -> Diagnostics:
-    """Writes a target for each source of a part, each after the prefix, and looks at what was written.
+    """Translate pairs and return signs of problems in the outputs.
 
-    Each pair has a place in words. The tokenizer is that of BLEU.
+    Args:
+        run: Trained model.
+        part: Pairs, without prefix.
+        places: Description of each pair's place.
+        progress_bar: Makes a progress bar.
+        prefix: Prefix of each source.
+        tokenizer: sacreBLEU tokenizer for BLEU.
+
+    Returns:
+        Scores, signs and the worst outputs.
     """
     sources, references = list(part["source"]), list(part["target"])
     data = encode_corpus(prefixed(part, prefix), run.tokenizers[0], run.tokenizers[-1])
@@ -81,12 +94,20 @@ def pair_symptoms(
 
 
 def cut_off(written: Sequence[Translation]) -> int:
-    """How many were ended by the longest length allowed."""
+    """Return the number of outputs that the length limit ended."""
     return sum(each.at_length_limit for each in written)
 
 
 def source_ignored(worth: SourceUse | None, noun: str = "source") -> Finding:
-    """Whether sources count, by what they are worth; None where no two are different."""
+    """Return the sign for a model that ignores its sources.
+
+    Args:
+        worth: Losses with right and exchanged sources; None if no two sources differ.
+        noun: Noun for a source.
+
+    Returns:
+        The finding, with the difference of the losses in nats per target token.
+    """
     name = f"ignores the {noun}"
     remedy = (
         "train for longer (training.updates), lower training.learning_rate, raise training.warmup, and look for "
@@ -104,10 +125,23 @@ def source_ignored(worth: SourceUse | None, noun: str = "source") -> Finding:
 def search_errors(
     run: LoadedModel[Any, Seq2Seq], beam: Beam, written: Sequence[Translation], wanted: Sequence[list[int]], read: Read
 ) -> Finding:
-    """References that score more than what was found: the search missed them. Elsewhere the model prefers the wrong."""
+    """Return the sign for search errors: references that score higher than the output.
+
+    The search missed such a reference. For all other wrong outputs, the model itself prefers the wrong text.
+
+    Args:
+        run: Trained model.
+        beam: Beam of the search.
+        written: Outputs of the search.
+        wanted: Tokens of the references.
+        read: Returns the sources of some examples, by number.
+
+    Returns:
+        The finding, with the share of search errors among wrong outputs.
+    """
     best = [each.candidates[0].hypothesis if each.candidates else None for each in written]
     wrong = [i for i, h in enumerate(best) if h is not None and list(h.tokens) != wanted[i]]
-    # what is longer than the model knows cannot be scored
+    # References with more tokens than the decoder has positions cannot be scored.
     most = run.model.decoder.max_positions
     wrong = [i for i in wrong if most is None or len(wanted[i]) < most]
     missed, size = 0, run.recipe.decoding.batch
@@ -117,7 +151,7 @@ def search_errors(
         each = sequence_scores(run.model, source, valid, [wanted[i] for i in rows]).tolist()
         for i, log_probability in zip(rows, each, strict=True):
             hypothesis = best[i]
-            # rounding alone is no error
+            # The tolerance is for rounding.
             if hypothesis and log_probability / beam.penalty(len(wanted[i]) + 1) > hypothesis.score + 1e-4:
                 missed += 1
     return share_sign(
@@ -138,7 +172,18 @@ def worst_texts(
     places: Sequence[str],
     lowercase: bool = False,
 ) -> list[WorstExample]:
-    """The outputs of the lowest chrF; each example has a place in words, and its first reference is shown."""
+    """Return the outputs with the lowest chrF.
+
+    Args:
+        sources: Source texts.
+        outputs: Output of the model for each source.
+        references: References of each source; the first is shown.
+        places: Description of each example's place.
+        lowercase: Ignore case.
+
+    Returns:
+        Examples, worst first.
+    """
     metric = metrics(lowercase, ("chrf",))["chrf"]
     scores = [metric.sentence_score(o, list(r)).score for o, r in zip(outputs, references, strict=True)]
     order = sorted(range(len(scores)), key=lambda i: scores[i])[:WORST]

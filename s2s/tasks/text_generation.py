@@ -1,4 +1,8 @@
-"""What all tasks have in common that write with an encoder and a decoder: one target at once, and piece by piece."""
+"""Base class of tasks that generate text with an encoder and a decoder.
+
+The task's loss is the teacher-forced cross-entropy. The functions below feed the decoder token by token and rescore
+hypotheses, for the self-tests of `s2s diagnose`.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +27,7 @@ State = TypeVar("State", bound=BatchedState)
 
 
 class TextGenerationTask(Task[R, D, Seq2Seq]):
-    """A task that writes a target for each source."""
+    """Base class of sequence-to-sequence tasks: one target text for each source."""
 
     perplexity: ClassVar[bool] = True
 
@@ -41,17 +45,33 @@ class TextGenerationTask(Task[R, D, Seq2Seq]):
         }
 
     def log_probs(self, model: Seq2Seq, batch: ParallelBatch) -> Float[Tensor, "pieces vocabulary"]:
-        """Of all pieces at each real place of the targets, all fed at once."""
+        """Return the log-probabilities of all tokens, by teacher forcing.
+
+        Args:
+            model: Sequence-to-sequence model.
+            batch: Sources and targets.
+
+        Returns:
+            Log-probabilities (target tokens, vocabulary) at the positions that are not padding, row after row.
+        """
         logits = model.logits(batch.source, batch.source_valid, batch.target_in)
         return logits.log_softmax(-1)[batch.target_valid]
 
     def incremental_log_probs(self, model: Seq2Seq, batch: ParallelBatch) -> Float[Tensor, "pieces vocabulary"]:
-        """The same as `log_probabilities`, fed token by token; see `by_steps`."""
+        """Return the log-probabilities of `log_probs`, with one token fed per step.
+
+        Args:
+            model: Sequence-to-sequence model.
+            batch: Sources and targets.
+
+        Returns:
+            Log-probabilities (target tokens, vocabulary), in the order of `log_probs`; see `feed_stepwise`.
+        """
         memory = model.encoder(batch.source, batch.source_valid)
         begin = _StepwiseOutput(*model.decoder.start(memory, batch.target_in.shape[1]))
 
         def feed(fed: _StepwiseOutput, tokens: Tokens) -> tuple[Vectors, _StepwiseOutput]:
-            """One step of the decoder."""
+            """Run one step of the decoder."""
             states, state = model.decoder(fed.context, fed.state, tokens)
             return states, _StepwiseOutput(fed.context, state)
 
@@ -59,7 +79,15 @@ class TextGenerationTask(Task[R, D, Seq2Seq]):
         return model.projection(states).log_softmax(-1)[batch.target_valid]
 
     def score_tokens(self, run: LoadedModel[R, Seq2Seq], batch: ParallelBatch) -> RescoredHypotheses:
-        """All hypotheses of the beam that the recipe asks for, of a batch's sources; all in fp32."""
+        """Rescore the n-best hypotheses of a batch of sources, in fp32.
+
+        Args:
+            run: Trained model; `decoding` in its recipe sets the beam.
+            batch: Sources, with padding mask.
+
+        Returns:
+            Log-probabilities of the search and of teacher forcing.
+        """
         real = zip(batch.source, batch.source_valid, strict=True)
         sources = [row[valid].tolist()[:-1] for row, valid in real]
         exact = dict(run.recipe)["decoding"].model_copy(update={"precision": "fp32"})
@@ -69,29 +97,50 @@ class TextGenerationTask(Task[R, D, Seq2Seq]):
 
 @dataclass(frozen=True)
 class _StepwiseOutput(BatchedState):
-    """What a decoder reads at each step, and what it has become by them."""
+    """Decoder context (fixed) and decoder state (updated at each step)."""
 
     context: BatchedState
     state: BatchedState
 
 
 def feed_stepwise(feed: Callable[[State, Tokens], tuple[Vectors, State]], state: State, tokens: Tokens) -> Vectors:
-    """Decoder states before the projection, one token fed per step.
+    """Return decoder states before the projection, with one token fed per step.
 
-    The rows of the state are reversed before each step, as a beam search reorders them.
+    The rows of the state are reversed before each step, because a beam search reorders them.
+
+    Args:
+        feed: One step: takes a state and tokens (batch, 1), and returns hidden states (batch, 1, width) and the new
+            state.
+        state: State before the first token.
+        tokens: Tokens (batch, target).
+
+    Returns:
+        Hidden states (batch, target, width).
     """
     rows, found = torch.arange(len(tokens), device=tokens.device), []
     turn = rows.flip(0)
     for place in range(tokens.shape[1]):
+        # A beam search selects rows of the state after each step; here the selection is a reversal.
         rows, state = rows[turn], state.select(turn)
         states, state = feed(state, tokens[rows, place : place + 1])
-        # turned round twice is as it was
+        # `rows` is a reversal or the identity, so indexing by it restores the original order.
         found.append(states[rows, 0])
     return torch.stack(found, dim=1)
 
 
 def collapsed(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]) -> Finding:
-    """Whether different sources are answered alike; see `collapse`, which looks while a model is trained."""
+    """Return the sign for a model that gives the same answer to different sources.
+
+    `describe_collapse` makes the same check during training.
+
+    Args:
+        sources: Source texts.
+        outputs: Output of the model for each source.
+        references: Reference of each source.
+
+    Returns:
+        The finding, with the share of different answers.
+    """
     different, right = len(set(sources)), len(set(references))
     answers, empty = len(set(outputs)), sum(not text.strip() for text in outputs)
     found = describe_collapse(sources, outputs, references) is not None
@@ -112,7 +161,17 @@ def rescore_hypotheses(
     valid: Bool[Tensor, "batch source"],
     found: Sequence[Sequence[Hypothesis]],
 ) -> RescoredHypotheses:
-    """Hypotheses of each source of a batch, each fed as a target by teacher forcing."""
+    """Recompute the log-probabilities of hypotheses by teacher forcing.
+
+    Args:
+        model: Sequence-to-sequence model.
+        source: Sources of a batch, (batch, source) for texts.
+        valid: Padding mask, True at real positions.
+        found: Hypotheses of each source.
+
+    Returns:
+        Log-probabilities of the search and of teacher forcing, hypothesis by hypothesis.
+    """
     rows = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
     every = [hypothesis for hypotheses in found for hypothesis in hypotheses]
     again = sequence_scores(model, source[rows], valid[rows], [h.tokens for h in every])
@@ -126,11 +185,23 @@ def sequence_scores(
     valid: Bool[Tensor, "batch source"],
     targets: Sequence[Sequence[int]],
 ) -> Float[Tensor, " batch"]:
-    """The log probability of a target, its `EOS` counted, for each source of a batch, in nats."""
+    """Return the log-probability of one target for each source of a batch.
+
+    Args:
+        model: Sequence-to-sequence model.
+        source: Sources of a batch, (batch, source) for texts.
+        valid: Padding mask, True at real positions.
+        targets: Tokens of each target, without `BOS` and `EOS`.
+
+    Returns:
+        Log-probabilities in nats, summed over the target's tokens and its `EOS`.
+    """
     empty = [[] for _ in targets]
     batch = collate(empty, targets, range(len(targets))).to(source.device)
     memory = model.encoder(source, valid)
     context, state = model.decoder.start(memory, batch.target_in.shape[1])
-    states, _ = model.decoder(context, state, batch.target_in)
+    # Teacher forcing: all target tokens at once, so that the final state is not needed.
+    states, _ = model.decoder(context, state, batch.target_in)  # (batch, target, width)
+    # The log-probability of each target token, and the sum over tokens without padding.
     each = model.projection(states).log_softmax(-1).gather(2, batch.target_out.unsqueeze(2)).squeeze(2)
     return (each * batch.target_valid).sum(dim=1)

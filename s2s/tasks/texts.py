@@ -1,4 +1,4 @@
-"""Plain texts: where those come from that are learned without anything beside them."""
+"""Source of plain texts, for language models and masked language models."""
 
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, ClassVar
@@ -15,12 +15,15 @@ TEXT = {"text": "string"}
 
 
 class TextSource(Source[PlainTextSettings, "datasets.Dataset"]):
-    """Texts, untouched, in the column `text`; Arrow keeps them on disk. None that is held out is left to learn from."""
+    """Plain texts in the column `text`, stored by Arrow on disk.
+
+    Training texts that are also in a held-out split are removed.
+    """
 
     item_name: ClassVar[str] = "texts"
 
     def read(self, name: str, split: str | tuple[str, str], train: "datasets.Dataset | None") -> "datasets.Dataset":
-        """A table, or a data set on the hub."""
+        """Read a split from a table or from a data set on the hub."""
         settings, path = self.settings, split_table(self, name, str(split))
         local = settings.local.text if path is not None and settings.corpus != "files" else None
         columns = Columns(text_columns(settings, local), "data.text", quoting=settings.quoting)

@@ -1,1 +1,1 @@
-"""Captioning: a sentence for each image."""
+"""Captioning: generate a sentence for each image."""

@@ -1,4 +1,4 @@
-"""Images with captions: the built-in corpus, tables beside a folder of images, and the hub; and their batches."""
+"""Images with captions: built-in corpus, tables, hub data sets, and batches."""
 
 import itertools
 from collections.abc import Hashable, Iterable, Iterator
@@ -29,7 +29,13 @@ _BUILT_IN_SIZES = {"train": 20_000, "validation": 500, "test": 1_000}
 
 @dataclass(frozen=True)
 class Captioned:
-    """Images of a split, from 0, black, to 255, each with its captions and with what it is called."""
+    """Images of a split with their captions.
+
+    Attributes:
+        pixels: Images (images, channels, height, width), from 0 (black) to 255.
+        captions: Captions of each image.
+        names: Name of each image.
+    """
 
     pixels: Pixels
     captions: tuple[tuple[str, ...], ...]
@@ -39,31 +45,37 @@ class Captioned:
         return len(self.names)
 
     def select(self, indices: Int[np.ndarray, " chosen"], /) -> "Captioned":
-        """The chosen images, in that order."""
+        """Return the images at these indices, in this order."""
         captions, names = (tuple(column[i] for i in indices) for column in (self.captions, self.names))
         return replace(self, pixels=self.pixels[indices], captions=captions, names=names)
 
     def first(self, count: int | None) -> "Captioned":
-        """The first images, so many of them; all when None or more than there are."""
+        """Return the first `count` images; all if None or if there are fewer."""
         return self.select(np.arange(len(self))[:count])
 
     def texts(self) -> Iterator[str]:
-        """All captions, image by image."""
+        """Yield all captions, image by image."""
         return itertools.chain.from_iterable(self.captions)
 
     def digest(self) -> str:
-        """What identifies pixels and captions, wherever they lie."""
+        """Return a hash of pixels and captions, independent of file names."""
         counts = np.array([len(several) for several in self.captions], dtype=np.int64)
         return digest_of((digest_of_arrays((self.pixels, counts)),), self.texts())
 
 
 class CaptionSource(Source[CaptionDataSettings, Captioned]):
-    """Images with captions; those held out are different ones, and none of them is left in the training part."""
+    """Source of images with captions.
+
+    No image is in two splits: held-out images are different, and removed from the training data.
+    """
 
     item_name: ClassVar[str] = "images"
 
     def part(self, name: str, train: Captioned | None = None) -> Captioned | None:
-        """As elsewhere; the built-in corpus is drawn to measure, so that a number holds nothing out of it."""
+        """Return a split; the built-in corpus is generated in the requested size.
+
+        For the built-in corpus, a number is the size of the split; nothing is held out.
+        """
         split = getattr(self.settings, name)
         if self.settings.corpus == BUILT_IN and split is not None:
             return built_in(name, split, self.settings)
@@ -74,7 +86,7 @@ class CaptionSource(Source[CaptionDataSettings, Captioned]):
         return super().part(name, train)
 
     def read(self, name: str, split: str | tuple[str, str], train: Captioned | None) -> Captioned:
-        """A table of captions and the images that it names, or a data set on the hub."""
+        """Read a split from a table of captions and its images, or from a hub data set."""
         if self.settings.corpus == "files":
             table, only = split if isinstance(split, tuple) else (split, None)
             return self._from_files(Path(table), Path(only) if only else None)
@@ -87,7 +99,7 @@ class CaptionSource(Source[CaptionDataSettings, Captioned]):
         return _from_hub(root, split, self.settings)
 
     def keys(self, part: Captioned) -> Iterable[Hashable]:
-        """The pixels, whatever the captions are."""
+        """Return the pixels of each image, without captions."""
         return (image.tobytes() for image in part.pixels)
 
     def digest(self, part: Captioned) -> str:
@@ -110,7 +122,7 @@ class CaptionSource(Source[CaptionDataSettings, Captioned]):
 
 
 def _of_table(table: Table, folder: Path, settings: CaptionDataSettings) -> Captioned:
-    # who wrote the table names files of the folder, and nothing outside of it
+    # A table may name files of the folder, and nothing outside of it.
     for name, rows in table.items():
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise UserError(f"{name!r} is no file in {folder}", where=rows[0].where, remedy="name it as it lies there")
@@ -129,7 +141,7 @@ def _from_hub(folder: Path | None, split: str, settings: CaptionDataSettings) ->
         cells, place = cast("dict[str, Any]", row), f"{where} row {number}"
         pixels = read_cell(cells[settings.image], place, settings)
         captions = [text for column in columns for text in _texts(cells[column], column, place)]
-        # an image that stands in several rows has the captions of all of them
+        # An image in several rows has the captions of all of them.
         key = blake2b(pixels.tobytes()).digest()
         images.setdefault(key, (pixels, f"row {number}", []))[2].extend(captions)
     if not images:
@@ -151,7 +163,21 @@ def _texts(cell: object, column: str, where: str) -> list[str]:
 
 
 def built_in(name: str, split: object, settings: CaptionDataSettings) -> Captioned:
-    """So many scenes of a split, drawn: the same ones for the same seed, and no description of two splits."""
+    """Generate a split of the built-in corpus.
+
+    The same seed gives the same scenes, and no description is in two splits.
+
+    Args:
+        name: Name of the split.
+        split: Number of scenes; the name of the split for the default.
+        settings: Size, channels and seed.
+
+    Returns:
+        Images with captions.
+
+    Raises:
+        UserError: `split` is neither a number nor the name of the split.
+    """
     if not isinstance(split, int) and split != name:
         raise UserError(
             f"data.{name} is {split!r}, but the built-in corpus is drawn to measure",
@@ -166,10 +192,10 @@ def built_in(name: str, split: object, settings: CaptionDataSettings) -> Caption
 
 @dataclass(frozen=True)
 class PreparedCaptions(PreparedTexts[Captioned]):
-    """The images, and their captions as text and as pieces."""
+    """Images of all splits, with their captions as text and as tokens."""
 
     def learned(self) -> Iterator[np.ndarray]:
-        """Pixels, how many captions each image has, and their pieces."""
+        """Yield the pixels, the number of captions of each image, and their tokens."""
         train = self.corpus.train
         yield train.pixels
         yield np.array([len(several) for several in train.captions], dtype=np.int64)
@@ -177,10 +203,17 @@ class PreparedCaptions(PreparedTexts[Captioned]):
 
 
 class CaptionedImages(Examples[ParallelBatch]):
-    """Captions in any order, each with its image; of an image, `positions` vectors are read.
+    """Training examples of a captioning model: captions in random order, with images.
+
+    Args:
+        part: Images with captions.
+        tokens: Tokenized captions, image by image.
+        positions: Number of vectors that the encoder reads of an image.
+        batch: Number of captions in a batch.
+        max_length: Maximum length of a caption in tokens, `EOS` included.
 
     Raises:
-        UserError: all captions are longer than so many pieces.
+        UserError: All captions are longer than `max_length`.
     """
 
     item_name: ClassVar[str] = "training captions"
@@ -188,7 +221,7 @@ class CaptionedImages(Examples[ParallelBatch]):
     def __init__(self, part: Captioned, tokens: RaggedArray, positions: int, batch: int, max_length: int) -> None:
         self.part, self.pieces, self.positions, self.batch = part, tokens, positions, batch
         self.image = np.repeat(np.arange(len(part)), [len(several) for several in part.captions])
-        # the end is a piece, too
+        # `EOS` counts as a token, too.
         self.kept = np.flatnonzero(tokens.lengths < max_length)
         self.num_skipped = len(self.image) - len(self.kept)
         if not len(self.kept):
@@ -206,7 +239,7 @@ class CaptionedImages(Examples[ParallelBatch]):
         return [order[first : first + self.batch] for first in range(0, len(order), self.batch)]
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
-        """The captions, padded, and their images; nothing is drawn at random."""
+        """Make a batch of captions, padded, and their images; there is no augmentation."""
         captions = collate([[]] * len(rows), self.pieces.rows(rows), rows)
         source, valid = as_read(self.part.pixels[self.image[rows]], self.positions)
         real = captions.tokens + valid.numel()
@@ -217,29 +250,56 @@ class CaptionedImages(Examples[ParallelBatch]):
 def as_read(
     pixels: Pixels, positions: int
 ) -> tuple[UInt8[Tensor, "batch channels rows columns"], Bool[Tensor, "batch source"]]:
-    """Images as an encoder reads them, and its positions, all of which are real."""
+    """Return images as the encoder's input.
+
+    Args:
+        pixels: Images (images, channels, height, width), uint8.
+        positions: Number of vectors that the encoder reads of an image.
+
+    Returns:
+        Images as a tensor, and the padding mask (batch, source), True everywhere.
+    """
     valid = torch.ones(len(pixels), positions, dtype=torch.bool)
     return torch.from_numpy(np.ascontiguousarray(pixels)), valid
 
 
 def positions_of(recipe: CaptionRecipe) -> int:
-    """Vectors that a model reads of an image."""
+    """Return the number of vectors that the encoder reads of an image."""
     return (recipe.data.size // recipe.stem.size) ** 2
 
 
 def examples_of(recipe: CaptionRecipe, part: Captioned, tokens: RaggedArray) -> CaptionedImages:
-    """A part's captions under the recipe's limits."""
+    """Return training examples under the recipe's limits.
+
+    Args:
+        recipe: Resolved recipe.
+        part: Images with captions.
+        tokens: Tokenized captions, image by image.
+
+    Returns:
+        Examples to make batches from.
+    """
     return CaptionedImages(part, tokens, positions_of(recipe), recipe.batches.captions, recipe.batches.max_length)
 
 
 def all_captions_in_order(
     recipe: CaptionRecipe, part: Captioned, tokens: RaggedArray, known: int | None = None
 ) -> CaptionedImages:
-    """All captions of a part: none that a model is asked about is left out, but those beyond the positions it knows."""
+    """Return all captions of a split, for measuring the loss.
+
+    Args:
+        recipe: Resolved recipe.
+        part: Images with captions.
+        tokens: Tokenized captions, image by image.
+        known: Number of positions of the decoder, beyond which captions are left out; None for no limit.
+
+    Returns:
+        Examples to make batches from.
+    """
     longest = longest_of(tokens) if known is None else min(known, longest_of(tokens))
     return CaptionedImages(part, tokens, positions_of(recipe), recipe.batches.captions, longest)
 
 
 def longest_of(tokens: RaggedArray) -> int:
-    """Pieces of the longest caption, its end counted."""
+    """Return the length of the longest caption in tokens, `EOS` included."""
     return int(tokens.lengths.max()) + 1

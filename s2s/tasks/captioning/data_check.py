@@ -1,4 +1,4 @@
-"""What commonly spoils images with captions, found before training."""
+"""Data check of images with captions: problems found before training."""
 
 from dataclasses import replace
 
@@ -16,7 +16,14 @@ from s2s.tasks.image_files import DAMAGED, plain
 
 
 def inspected(recipe: CaptionRecipe) -> str:
-    """What a recipe's images and captions hold, and what is suspicious, as text."""
+    """Return a report on a recipe's images and captions.
+
+    Args:
+        recipe: Resolved recipe.
+
+    Returns:
+        Statistics and suspicious examples as text.
+    """
     source, tokenizer = CaptionSource(recipe.data), recipe.tokenizer
     corpus = source.load()
     captions = {name: list(part.texts()) for name, part in corpus.parts().items()}
@@ -28,7 +35,17 @@ def inspected(recipe: CaptionRecipe) -> str:
 def inspect_captions(
     corpus: Corpus[Captioned], source: CaptionSource, normalization: str, seed: int
 ) -> CorpusInspection:
-    """Looks through images and captions; some to be looked at are drawn by a seed."""
+    """Check images and captions.
+
+    Args:
+        corpus: Images with captions.
+        source: Source of the corpus.
+        normalization: Normalization of the tokenizer.
+        seed: Seed for the sample of training images.
+
+    Returns:
+        Statistics and advice.
+    """
     train = corpus.train
     drawn = [(train.names[row], train.captions[row][0]) for row in look.sample_rows(len(train), seed)]
     spots = [f"  {look.escape_invisible(name)}: {look.escape_invisible(caption)}" for name, caption in drawn]

@@ -1,6 +1,7 @@
-"""Scenes as pictures: where shapes stand, and pixels by how much of each a shape covers.
+"""Drawing of built-in scenes: positions of shapes, and anti-aliased pixels.
 
-Everything is measured in sides of the picture, from the upper left corner, so that a scene looks the same at any size.
+Lengths are relative to the side of the image, and positions are measured from the upper left corner, so that a scene
+looks the same in any size.
 """
 
 import math
@@ -22,19 +23,25 @@ _PAINTS = {
     "purple": (160, 50, 190),
     "white": (245, 245, 245),
 }
-# of red, green and blue, as Pillow makes grey of them (ITU-R 601-2)
+# Weights of red, green and blue for grey, as in Pillow (ITU-R 601-2).
 _GREY = (0.299, 0.587, 0.114)
 _MARGIN, _GAP = 0.02, 0.03
-# how far shapes of a group stand from its line, and how far from the middle groups may be that face each other
+# Deviation of a group's shapes from its line, and of facing groups from the middle.
 _WOBBLE, _ASIDE = 0.02, 0.1
 _GROUND, _NOISE = (15, 85), 6.0
-# pictures painted at once: enough to be quick, few enough to hold
+# Images drawn at once: enough for speed, few enough for memory.
 _AT_ONCE = 500
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A shape in a picture; x to the right, y downward."""
+    """A shape in an image.
+
+    Attributes:
+        x: Center, to the right.
+        y: Center, downward.
+        group: Group of the shape.
+    """
 
     x: float
     y: float
@@ -42,11 +49,18 @@ class Drawn:
 
 
 def arranged(scene: Scene, chance: np.random.Generator) -> list[Drawn]:
-    """Where the shapes of a scene stand.
+    """Place the shapes of a scene at random.
 
-    The shapes of a group stand in a row where the scene tells of above and below, and in a column where it tells of
-    left and right. A group that is said to be somewhere is there by more than it is anywhere else: groups above each
-    other differ less from left to right, and the other way round.
+    The shapes of a group form a row if the scene's position is vertical (above, below), and a column if it is
+    horizontal. The described direction always dominates: groups above each other differ less from left to right, and
+    the reverse.
+
+    Args:
+        scene: Groups and their position.
+        chance: Random generator.
+
+    Returns:
+        Shapes with their positions.
     """
     if len(scene.groups) == 1:
         upright = scene.position in ("on the left", "on the right")
@@ -62,14 +76,14 @@ def arranged(scene: Scene, chance: np.random.Generator) -> list[Drawn]:
 
 
 def _line(group: Group, line: float, upright: bool, chance: np.random.Generator) -> list[Drawn]:
-    """The shapes of a group along a line: spread at random, their middle near the picture's."""
+    """Place the shapes of a group along a line, near the middle of the image."""
     radius = RADII[group.size]
     room = 1 - 2 * _MARGIN - group.number * 2 * radius - (group.number - 1) * _GAP
     spread = np.sort(chance.uniform(0, room, group.number))
     along = _MARGIN + radius + np.arange(group.number) * (2 * radius + _GAP) + spread
     middle = float(along.mean())
     along += chance.uniform(0.5 - _ASIDE, 0.5 + _ASIDE) - middle
-    # whatever that moved out of the picture moves the whole group back
+    # If a shape is outside of the image, its group moves back.
     along += max(0.0, _MARGIN + radius - along[0]) - max(0.0, along[-1] - (1 - _MARGIN - radius))
     across = line + chance.uniform(-0.05, 0.05) + chance.uniform(-_WOBBLE, _WOBBLE, group.number)
     return [
@@ -81,7 +95,19 @@ def _line(group: Group, line: float, upright: bool, chance: np.random.Generator)
 def pictures(
     scenes: Sequence[Scene], size: int, channels: int, seed: tuple[int, ...]
 ) -> UInt8[np.ndarray, "scenes channels size size"]:
-    """A picture of each scene: shapes of the same kind differ in brightness and place, the ground is grey and noisy."""
+    """Draw an image of each scene.
+
+    Shapes of the same kind differ in brightness and position; the background is grey, with noise.
+
+    Args:
+        scenes: Scenes to draw.
+        size: Height and width in pixels.
+        channels: 1 for grey, 3 for RGB.
+        seed: Seed of positions, brightness and noise.
+
+    Returns:
+        Pixels (scenes, channels, size, size), uint8.
+    """
     chance = np.random.default_rng(seed)
     found = np.empty((len(scenes), channels, size, size), dtype=np.uint8)
     for first in range(0, len(scenes), _AT_ONCE):
@@ -109,10 +135,16 @@ def _painted(
 
 
 def covered(shape: Drawn, size: int) -> tuple[slice, slice, Float[np.ndarray, "rows columns"]]:
-    """The rows and columns of a picture in which a shape stands, and how much of each pixel there it covers.
+    """Compute the coverage of pixels by a shape.
 
-    A pixel is covered by as much as the shape's edge, taken as straight there, leaves of it: by half where the edge
-    passes its middle.
+    The edge is taken as straight within a pixel: a pixel is half covered if the edge passes through its center.
+
+    Args:
+        shape: Shape with its position.
+        size: Height and width of the image in pixels.
+
+    Returns:
+        Rows and columns around the shape, and the covered share of each pixel there, in [0, 1].
     """
     radius = RADII[shape.group.size]
     rows, columns = (_window(centre, radius, size) for centre in (shape.y, shape.x))
@@ -129,7 +161,7 @@ def _window(centre: float, radius: float, size: int) -> slice:
 def _outside(
     shape: str, x: Float[np.ndarray, "1 columns"], y: Float[np.ndarray, "rows 1"], radius: float
 ) -> Float[np.ndarray, "rows columns"]:
-    """How far each place is outside of a shape around (0, 0); inside, how far it is from the edge, below zero."""
+    """Return the signed distance from a shape at (0, 0); negative inside."""
     if shape == "circle":
         return np.hypot(x, y) - radius
     if shape == "square":
@@ -138,6 +170,6 @@ def _outside(
         long, short = radius, 0.3 * radius
         upright = np.maximum(np.abs(x) - short, np.abs(y) - long)
         return np.minimum(upright, np.maximum(np.abs(x) - long, np.abs(y) - short))
-    # a triangle that points upward: below its two slanting sides, and above its base
+    # A triangle that points upward: below its two slanting sides, and above its base.
     slanting = (2 * np.abs(x) - (y + radius)) / math.sqrt(5)
     return np.maximum(slanting, y - radius)

@@ -1,4 +1,4 @@
-"""What a captioner scored, against several references an image and, of drawn scenes, fact by fact."""
+"""Scores of captions: text metrics with several references, and facts of scenes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
@@ -31,20 +31,22 @@ _SAMPLES = 3
 
 @dataclass(frozen=True)
 class CaptionEvaluation(Evaluation):
-    """What a captioner scored on a split.
+    """Scores and captions of a run on a split.
 
     Attributes:
-        lowercase: whether captions were scored without regard to case.
-        own_case: whether that is how the run is always scored: what only writes lower-case letters is compared with
-            such.
-        scores: by metric; a caption is exact that is one of its image's references.
-        facts: of the built-in corpus, which shares of the scenes' facts are told rightly; None of any other.
-        names: of the images.
-        references: of each image.
-        captions: that were written.
-        looks: where the model looked for each word of some captions; none where it has no attention.
-        tokenizer: sacreBLEU's, of BLEU.
-        length_limited: Captions that the length limit ended; None where there are none.
+        beam: Beam size.
+        length_penalty: Length penalty of the beam search.
+        lowercase: True if scored without regard to case.
+        own_case: True if `lowercase` is the default of the run; a model that writes only lower case is scored without
+            regard to case.
+        scores: Scores by name of the metric; a caption is exact if it equals one of its image's references.
+        facts: Share of correct facts by kind, for the built-in corpus; None for other data.
+        names: Names of the images.
+        references: References of each image.
+        captions: Generated caption of each image.
+        looks: Attention maps of some captions; empty if the model has no attention.
+        tokenizer: sacreBLEU tokenizer.
+        length_limited: Number of captions that the length limit ended; None if there are none.
     """
 
     beam: int
@@ -82,13 +84,13 @@ class CaptionEvaluation(Evaluation):
         return {name: s.value for name, s in self.scores.items()}
 
     def samples(self) -> list[tuple[str, str]]:
-        """Some images and their captions, spread over the split."""
+        """Return the names of some images with their captions, spread over the split."""
         pairs = list(zip(self.names, self.captions, strict=True))
         return pairs[:: max(1, len(pairs) // _SAMPLES)][:_SAMPLES]
 
     @property
     def file(self) -> str:
-        """Another one where case was ignored for once."""
+        """File name in the run's folder; has a suffix if case was ignored by request."""
         return f"evaluation-{self.split}{'' if self.own_case else '-lowercase'}.json"
 
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
@@ -97,7 +99,17 @@ class CaptionEvaluation(Evaluation):
 
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> list[Comparison]:
-        """By exchanging captions."""
+        """Compare captions by paired approximate randomization.
+
+        Args:
+            evaluations: Evaluations of the same images and references; the first is the baseline.
+
+        Returns:
+            One comparison for each evaluation and metric; the first has no p-value.
+
+        Raises:
+            UserError: The evaluations differ in images, references, case or tokenizer.
+        """
         first = evaluations[0]
         check_comparable(evaluations, lambda each: (each.names, each.references))
         check_case([each.lowercase for each in evaluations])
@@ -110,7 +122,17 @@ class CaptionEvaluation(Evaluation):
 def evaluate_images(
     run: LoadedModel[CaptionRecipe, Seq2Seq], part: Captioned, scoring: EvaluationOptions, progress_bar: ProgressBar
 ) -> CaptionEvaluation:
-    """Captions images and scores the captions on their references."""
+    """Caption images and score the captions.
+
+    Args:
+        run: Trained model.
+        part: Images with references.
+        scoring: Options of the evaluation.
+        progress_bar: Makes a progress bar.
+
+    Returns:
+        Scores, with the captions.
+    """
     recipe, (tokenizer,) = run.recipe, run.tokenizers
     writer = Generator(run.model, tokenizer, recipe.decoding)
     with progress_bar("captioning", len(part)) as advance:
@@ -140,12 +162,28 @@ def evaluate_images(
 
 
 def facts_told(captions: Sequence[str], part: Captioned) -> dict[str, Share]:
-    """The shares of the facts of drawn scenes that captions tell rightly, by the kind of fact, in percent."""
+    """Return the share of correct facts in captions of built-in scenes.
+
+    Args:
+        captions: Generated caption of each image.
+        part: Images of the built-in corpus.
+
+    Returns:
+        Share in percent with a confidence interval, by kind of fact.
+    """
     return {kind: wilson(sum(right), len(right)) for kind, right in facts_of(captions, part).items()}
 
 
 def facts_of(captions: Sequence[str], part: Captioned) -> dict[str, list[bool]]:
-    """Which facts of drawn scenes captions tell rightly, by the kind of fact."""
+    """Check each fact in captions of built-in scenes.
+
+    Args:
+        captions: Generated caption of each image.
+        part: Images of the built-in corpus.
+
+    Returns:
+        True for each correct fact, by kind of fact.
+    """
     told = [
         facts(scene, caption)
         for caption, (reference, *_) in zip(captions, part.captions, strict=True)

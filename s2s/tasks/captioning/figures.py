@@ -1,8 +1,8 @@
-"""Captioned images, and where a model looked for each word (Xu et al. 2015, "Show, attend and tell", figure 2).
+"""Figures of captioned images, with attention for each word.
 
-An image lies in the dark, and what a word's attention is on is lit, as by a torch: brightness grows with a square's
-share, from a quarter to the whole and some white light more at the square that has most, and runs smoothly from square
-to square.
+Attention is drawn as in figure 2 of "Show, attend and tell" (Xu et al. 2015): the image is dark, and the squares that a
+word attends to are bright. The brightness of a square grows with its attention weight, from a quarter to the full image
+plus some white at the maximum, and is interpolated between squares.
 """
 
 import textwrap
@@ -23,15 +23,23 @@ if TYPE_CHECKING:
 Shown = UInt8[np.ndarray, "side side 3"]
 
 SIDE = 192
-"""Height and width of a shown image, in pixels."""
+"""Height and width of a displayed image, in pixels."""
 _DARK, _LIGHT = 0.25, 70
 _ACROSS = 8
-# of a panel in inches, and what it has below it for words, as a share of its side
+# Size of a panel in inches, and the space for words below it, as a share of its side.
 _INCHES, _WORDS = 1.25, 0.3
 
 
 def enlarged(image: UInt8[np.ndarray, "channels height width"], side: int = SIDE) -> Shown:
-    """An image as it is shown: in squares, as the model had it."""
+    """Enlarge an image without smoothing, so that its pixels are visible.
+
+    Args:
+        image: Pixels (channels, height, width), uint8.
+        side: Height and width of the result.
+
+    Returns:
+        Pixels (side, side, 3), uint8.
+    """
     from PIL.Image import Resampling, fromarray
 
     colours = np.repeat(image, 3, axis=0) if len(image) == 1 else image
@@ -40,7 +48,15 @@ def enlarged(image: UInt8[np.ndarray, "channels height width"], side: int = SIDE
 
 
 def lit(image: Shown, shares: Float[np.ndarray, "rows columns"]) -> Shown:
-    """A shown image, lit where a word's attention is."""
+    """Brighten an image where a word attends to it.
+
+    Args:
+        image: Pixels (side, side, 3), uint8.
+        shares: Attention weight of each square.
+
+    Returns:
+        Pixels (side, side, 3), uint8.
+    """
     from PIL.Image import Resampling, fromarray
 
     most = float(shares.max()) or 1.0
@@ -50,26 +66,43 @@ def lit(image: Shown, shares: Float[np.ndarray, "rows columns"]) -> Shown:
 
 
 def looks_picture(looks: Sequence["Look"], title: str) -> "Figure":
-    """Images, and after each a panel for each word of its caption."""
+    """Draw images, each followed by an attention map for each word of its caption.
+
+    Args:
+        looks: Attention maps of each image.
+        title: Title of the figure.
+
+    Returns:
+        The figure.
+    """
     panels: list[tuple[Shown, str]] = []
     for look in looks:
         image = enlarged(np.array(look.pixels, dtype=np.uint8))
         panels.append((image, look.name))
         panels += [(lit(image, np.array(shares)), word) for word, shares in zip(look.words, look.maps, strict=True)]
-        # each image begins a row
+        # Each image starts a new row.
         panels += [(np.full_like(image, 255), "")] * (-len(panels) % _ACROSS)
     return _sheet(panels, _ACROSS, 12, title)
 
 
 def captions_picture(pixels: Pixels, captions: Sequence[str], title: str) -> "Figure":
-    """Images, each above its caption."""
+    """Draw images, each above its caption.
+
+    Args:
+        pixels: Images (images, channels, height, width), uint8.
+        captions: Caption of each image.
+        title: Title of the figure.
+
+    Returns:
+        The figure.
+    """
     return _sheet([(enlarged(i), c) for i, c in zip(pixels, captions, strict=True)], 6, 22, title)
 
 
 def _sheet(panels: Sequence[tuple[Shown, str]], across: int, letters: int, title: str) -> "Figure":
-    """Panels row by row, each above a few words, cut off where they take too much room.
+    """Draw panels row by row, each above a few words, truncated if too long.
 
-    They are drawn as one image: hundreds of axes would take seconds.
+    The panels form a single image, because hundreds of axes would take seconds.
     """
     down, step = -(-len(panels) // across), round(SIDE * (1 + _WORDS))
     sheet = np.full((down * step, across * (SIDE + 8), 3), 255, dtype=np.uint8)

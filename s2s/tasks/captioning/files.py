@@ -1,4 +1,4 @@
-"""Captions of image files, and where the model looked for each word, as a picture or a page."""
+"""Captioning of image files, with attention maps as a PNG file or an HTML page."""
 
 import base64
 import io
@@ -21,20 +21,20 @@ from s2s.tasks.image_files import read_some
 from s2s.training import figures
 
 ENDINGS = (".png", ".html")
-"""Of the files that attention is drawn into."""
+"""Extensions of files for attention maps."""
 _SIDE = 256
 
 
 @dataclass(frozen=True)
 class CaptionedFiles:
-    """What was written for image files, in their order, and where the model looked; no look where it cannot.
+    """Captions of image files, in order.
 
     Attributes:
-        run: the run and its checkpoint.
-        captions: of all files; empty for one that was refused.
-        looks: of the files that were not refused.
-        refused: rows of those that were.
-        length_limited: Captions that the length limit ended; None where there are none.
+        run: Run and checkpoint.
+        captions: Caption of each file; empty for a refused file.
+        looks: Attention maps of the files that were not refused; empty if the model has no attention.
+        refused: Rows of the refused files.
+        length_limited: Number of captions that the length limit ended; None if there are none.
     """
 
     run: str
@@ -44,10 +44,13 @@ class CaptionedFiles:
     length_limited: LengthLimited | None = None
 
     def save(self, path: Path) -> None:
-        """Draws where the model looked for each word: a picture or a page that needs no network.
+        """Draw the attention maps as a PNG file or as a self-contained HTML page.
+
+        Args:
+            path: File with extension `.png` or `.html`.
 
         Raises:
-            UserError: the model has no attention, or the file's ending is another one.
+            UserError: The model has no attention, or the file has another extension.
         """
         check_ending(path)
         if not self.looks:
@@ -61,7 +64,14 @@ class CaptionedFiles:
 
 
 def check_ending(path: Path) -> None:
-    """Refuses a file that attention is not drawn into."""
+    """Refuse a file for attention maps with an unknown extension.
+
+    Args:
+        path: File with extension `.png` or `.html`.
+
+    Raises:
+        UserError: The file has another extension.
+    """
     if path.suffix not in ENDINGS:
         raise UserError(
             f"{path.suffix or 'no ending'} is not known", where=f"--attention {path}", remedy=" or ".join(ENDINGS)
@@ -71,7 +81,17 @@ def check_ending(path: Path) -> None:
 def caption_files(
     run: LoadedModel[CaptionRecipe, Seq2Seq], files: Sequence[Path], with_looks: bool, refuse: Refuse
 ) -> CaptionedFiles:
-    """Writes a caption for each image file; one that is missing or no image is given to `refuse`."""
+    """Caption image files.
+
+    Args:
+        run: Trained model.
+        files: Paths of the images.
+        with_looks: Compute attention maps.
+        refuse: Receives the row and the error of each file that is missing or not an image.
+
+    Returns:
+        A caption for each file.
+    """
     recipe, (tokenizer,) = run.recipe, run.tokenizers
     read, refused = read_some(files, recipe.data)
     for row, error in refused.items():
@@ -90,7 +110,18 @@ def caption_files(
 
 
 def page(looks: Sequence[Look], captions: Sequence[str], title: str) -> str:
-    """Each image with its caption, whose words light what the model looked at, and a panel for each word."""
+    """Render an HTML page with images, captions and attention maps.
+
+    Hovering over a word shows its attention; below is a panel for each word.
+
+    Args:
+        looks: Attention maps of each image.
+        captions: Caption of each image.
+        title: Title of the page.
+
+    Returns:
+        The page as HTML.
+    """
     images = []
     for look, caption in zip(looks, captions, strict=True):
         image = enlarged(np.array(look.pixels, dtype=np.uint8), _SIDE)
@@ -99,14 +130,14 @@ def page(looks: Sequence[Look], captions: Sequence[str], title: str) -> str:
             for word, shares in zip(look.words, look.maps, strict=True)
         ]
         images.append({"name": look.name, "caption": caption, "whole": _inline(image), "words": words})
-    # what a word says is never markup: everything is escaped
+    # Captions are text, never markup, so that everything is escaped.
     loader = FileSystemLoader(Path(__file__).parent, encoding="utf-8")
     surroundings = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     return surroundings.get_template("page.html").render(title=title, images=images, side=2 * _SIDE)
 
 
 def _inline(image: Shown) -> str:
-    """An image as a part of a page."""
+    """Return an image as a data URL."""
     from PIL.Image import fromarray
 
     file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""A model of images and captions: how it is built, how it writes, and where it looks for each word."""
+"""Captioning model: construction, caption generation and attention maps."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,14 +25,21 @@ _SPACE = "▁"
 
 
 def build_model(recipe: CaptionRecipe, target_size: int) -> Seq2Seq:
-    """The encoder and decoder of a kind, with what reads images in the place of the encoder's table.
+    """Build the recipe's model, with a stem for images instead of source embeddings.
+
+    Args:
+        recipe: Resolved recipe.
+        target_size: Size of the vocabulary.
+
+    Returns:
+        The model, on the CPU.
 
     Raises:
-        UserError: the encoder learns fewer positions than an image has, or the decoder writes a piece for each of them.
+        UserError: The encoder has fewer positions than an image needs, or the decoder is one-to-one.
     """
     torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
     data, stem = recipe.data, recipe.stem
-    # a table of one piece, which is replaced at once
+    # An embedding table of one token, which is replaced at once.
     model: Seq2Seq = module_of(recipe.model.kind).build(recipe.model, 1, target_size)
     if model.decoder.is_one_to_one:
         raise UserError(
@@ -52,7 +59,17 @@ def build_model(recipe: CaptionRecipe, target_size: int) -> Seq2Seq:
 def write(
     recipe: CaptionRecipe, writer: Generator, pixels: Pixels, advance: Callable[[int], object] = lambda count: None
 ) -> list[Translation]:
-    """A caption for each image, by the recipe's limits; `advance` is told how many were written, batch by batch."""
+    """Generate a caption for each image.
+
+    Args:
+        recipe: Recipe with the batch size and length limit.
+        writer: Generator of a trained model.
+        pixels: Images (images, channels, height, width), uint8.
+        advance: Called after each batch with its number of images.
+
+    Returns:
+        Captions, with n-best candidates.
+    """
     written: list[Translation] = []
     for first in range(0, len(pixels), recipe.decoding.batch):
         part = pixels[first : first + recipe.decoding.batch]
@@ -63,20 +80,20 @@ def write(
 
 
 def length_settings(model: Seq2Seq) -> tuple[str, ...]:
-    """Settings that limit the length of a caption."""
+    """Return the settings that limit the length of a caption."""
     return ("decoding.max_length", *(() if model.decoder.max_positions is None else ("model.max_positions",)))
 
 
 @dataclass(frozen=True)
 class Look:
-    """Where a model looked while it wrote the words of a caption.
+    """Attention of a model for each word of a generated caption.
 
     Attributes:
-        name: of the image.
-        words: of the caption.
-        maps: for each word, the share of its attention that each square of the image had, row by row: that of the last
-            layer, the mean of its heads and of the word's pieces.
-        pixels: of the image as it was read, from 0 to 255.
+        name: Name of the image.
+        words: Words of the caption.
+        maps: Attention weight of each square of the image, row by row, for each word: last layer, mean over heads and
+            over the word's tokens.
+        pixels: Pixels of the image as it was read, 0 to 255.
     """
 
     name: str
@@ -93,7 +110,19 @@ def looks(
     written: Sequence[Translation],
     names: Sequence[str],
 ) -> list[Look]:
-    """Where a model looked for each word of what it wrote; nothing where it has no attention."""
+    """Return the attention maps of generated captions.
+
+    Args:
+        recipe: Resolved recipe.
+        model: Captioning model.
+        tokenizer: Tokenizer of the captions.
+        pixels: Images (images, channels, height, width), uint8.
+        written: Generated captions.
+        names: Names of the images.
+
+    Returns:
+        One result for each image; empty if the model has no attention.
+    """
     tokens = [list(each.candidates[0].hypothesis.tokens) for each in written]
     weights = attention(model, pixels, tokens, positions_of(recipe))
     if weights is None:
@@ -113,9 +142,16 @@ def attention(
     tokens: Sequence[list[int]],
     positions: int,
 ) -> Float[np.ndarray, "images target source"] | None:
-    """The shares of each position for each piece and the end, in the last layer, the mean of its heads.
+    """Compute the cross-attention of the last layer, averaged over heads.
 
-    None where the decoder has no attention.
+    Args:
+        model: Captioning model.
+        pixels: Images (images, channels, height, width), uint8.
+        tokens: Tokens of each caption, without `EOS`.
+        positions: Number of positions of an image.
+
+    Returns:
+        Weights (images, target, source), `EOS` included; None if the decoder has no attention.
     """
     device = next(model.parameters()).device
     batch = collate([[]] * len(tokens), tokens, range(len(tokens)))
@@ -127,7 +163,7 @@ def attention(
 
 
 def _words(tokens: Sequence[str]) -> tuple[list[str], list[list[int]]]:
-    """The words that pieces make, and the places of the pieces of each."""
+    """Merge tokens to words; return the words and the token positions of each."""
     words: list[str] = []
     of_word: list[list[int]] = []
     for place, piece in enumerate(tokens):

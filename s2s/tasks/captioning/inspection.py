@@ -1,4 +1,4 @@
-"""Inside a captioning model: where it looks in the image for each piece, and what patches weigh."""
+"""Inspection of a captioning model: cross-attention, and saliency of patches."""
 
 from pathlib import Path
 
@@ -24,10 +24,17 @@ CaptionRun = LoadedModel[CaptionRecipe, Seq2Seq]
 
 
 def insides(run: CaptionRun, focus: InspectionRequest) -> Inspection:
-    """What is found of one image or two, each with the caption that the model writes.
+    """Inspect one image or two, with generated captions (`s2s inspect`).
+
+    Args:
+        run: Trained model.
+        focus: Image files, and the patch, layer and head to inspect.
+
+    Returns:
+        Attention, saliency and hidden states.
 
     Raises:
-        UserError: a file is missing or no image, or there is no such patch, layer or head.
+        UserError: A file is missing or not an image; or the patch, layer or head does not exist.
     """
     if focus.inputs:
         pixels, names = read_all([Path(name) for name in focus.inputs], run.recipe.data), list(focus.inputs)

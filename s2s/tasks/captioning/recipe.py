@@ -1,4 +1,4 @@
-"""What a recipe of `task: captioning` says: images with captions, how a model reads the ones and writes the others."""
+"""Recipe of `task: captioning`: images, captions, stem, training and decoding."""
 
 from typing import Annotated, Generic, Literal, Self
 
@@ -10,30 +10,54 @@ from s2s.recipe.installed import translator_settings
 
 
 class CaptionPlaces(schema.SourceSettings):
-    """Where the images and their captions are."""
+    """Files or data set of the images and captions."""
 
     corpus: schema.Word = "built-in"
-    """`built-in`, `files`, or the name of a Hugging Face data set such as `jxie/flickr8k`."""
+    """Source of the images.
+
+    `built-in`, `files`, or the name of a Hugging Face data set such as `jxie/flickr8k`.
+    """
     root: schema.Word | None = None
-    """A local folder: with a hub data set, read a data set's own files there instead; with `files`, what relative paths
-    start from (the recipe's folder when absent)."""
+    """Local folder of the data.
+
+    With a hub data set, its files are read from this folder instead. With `files`, relative paths start here; null uses
+    the recipe's folder.
+    """
     images: schema.Word | None = None
-    """Folder of the images that a table of `files` names, from the table's own folder, which it is when null."""
+    """Folder of the images that a table of `files` names.
+
+    A relative path starts from the table's folder, which is also the default.
+    """
     image: schema.Word = "image"
-    """Column of the images: of a table their files' names, of a hub data set the images themselves."""
+    """Column of the images.
+
+    File names in a table; the images themselves in a hub data set.
+    """
     caption: schema.Columns = "caption"
-    """Column of the captions, or a list of columns, each with a caption; of a hub data set, a column may hold lists."""
+    """Column of the captions, or a list of columns with one caption each.
+
+    In a hub data set, a column may hold lists of captions.
+    """
     quoting: schema.Quoting | None = None
-    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a wholly quoted tsv."""
+    """Quoting of a tsv file.
+
+    `csv` removes quotes, `none` keeps them; null is `none`, but refuses a tsv file whose cells are all quoted.
+    """
     train: schema.Split = "train"
-    """A split name; with the built-in corpus, how many images to draw; with `files`, a table of an image's name and a
-    caption a row (csv, tsv, jsonl, parquet; plain, .gz or .xz), Flickr8k's `captions.txt` or `Flickr8k.token.txt`, or
-    COCO's captions (json). A pair is such a table and a text file with the name of an image a line: those alone are
-    read, as of `[Flickr8k.token.txt, Flickr_8k.trainImages.txt]`."""
+    """Training images.
+
+    A split name; with the built-in corpus, the number of images to draw; with `files`, a table with an image's name and
+    a caption in each row (csv, tsv, jsonl, parquet; plain, .gz or .xz), Flickr8k's `captions.txt` or
+    `Flickr8k.token.txt`, or COCO's captions (json). A pair is such a table and a text file with one image name a line,
+    which selects images, such as `[Flickr8k.token.txt, Flickr_8k.trainImages.txt]`.
+    """
     validation: schema.Split = "validation"
-    """As `train`; a number with files or a hub data set holds that many images out of the training part."""
+    """Validation images; see `train`.
+
+    With files or a hub data set, a number holds out that many training images.
+    """
     test: schema.Split | None = "test"
-    """As `validation`; nothing is tested when null."""
+    """Test images; see `validation`. Null omits the test."""
 
 
 class CaptionDataSettings(PixelSettings, CaptionPlaces):
@@ -41,73 +65,87 @@ class CaptionDataSettings(PixelSettings, CaptionPlaces):
 
 
 class StemSettings(schema.Section):
-    """How an image becomes the sequence that the encoder reads: squares of it, row by row, a vector each."""
+    """Stem: converts an image to a sequence of vectors, one for each square."""
 
     kind: Literal["convolution", "patches"] = "convolution"
-    """`patches`: one linear map of each square's pixels (Dosovitskiy et al. 2021); `convolution`: the cells of a small
-    network's last feature map, each of which sees something of its neighbours, too (Xu et al. 2015)."""
+    """Kind of the stem.
+
+    `patches`: a linear map of each square's pixels (Dosovitskiy et al. 2021); `convolution`: the last feature map of a
+    small convolutional network, whose cells also see a part of their neighbors (Xu et al. 2015).
+    """
     size: schema.Pixels = 8
-    """Height and width of a square in pixels; divides `data.size`. Of a `convolution` it is a power of two."""
+    """Height and width of a square in pixels.
+
+    It divides `data.size`; for `convolution` it is a power of two.
+    """
 
 
 class CaptionBatchSettings(schema.Section):
-    """How images and captions become batches."""
+    """Batch size and maximum length of captions."""
 
     captions: schema.Examples = 64
-    """Captions of one batch, each with its image: an image with five captions is seen five times an epoch."""
+    """Captions of a batch, each with its image.
+
+    An image with five captions occurs five times in an epoch.
+    """
     max_length: schema.Length = 50
-    """Longest caption in pieces; longer ones are counted, reported and not learned from."""
+    """Maximum length of a training caption in tokens.
+
+    Longer captions are left out, and the run reports their number.
+    """
 
 
 class CaptionTraining(schema.OptimizationSettings):
-    """The optimisation."""
+    """Optimizer, learning-rate schedule and regularization."""
 
     label_smoothing: schema.Probability = 0.0
-    """Share of each piece's probability spread evenly over the vocabulary."""
+    """Label smoothing: share of the probability spread evenly over the vocabulary."""
 
 
 class CaptionValidation(schema.PauseSettings):
-    """When training pauses to measure and to save."""
+    """Schedule and metrics of validations and checkpoints."""
 
     metric: Literal["loss", "bleu", "chrf", "cider", "exact"] = "cider"
-    """What decides which checkpoint is best: BLEU, chrF2++, CIDEr-D, the share of captions that are one of the
-    references, or, where lower is better, the loss."""
+    """Metric that selects the best checkpoint.
+
+    BLEU, chrF2++, CIDEr-D, the share of captions that equal a reference, or, where lower is better, the loss.
+    """
     bleu_tokenizer: schema.BleuTokenizer = "auto"
-    """sacreBLEU's tokenizer of BLEU, as `validation.bleu_tokenizer` of task `translation`."""
+    """sacreBLEU tokenizer; see `validation.bleu_tokenizer` of task `translation`."""
     images: schema.Examples | None = None
-    """How many validation images are captioned; all when null."""
+    """Number of validation images to caption; null captions all."""
     beam: schema.Beam = 1
-    """Beam of the captions written while training."""
+    """Beam size of the captions at validations."""
 
 
 class CaptionDecoding(schema.SearchSettings):
-    """How captions are written."""
+    """Beam search and length limits."""
 
     max_length: Annotated[int, Field(gt=0, le=4_096)] = 50
-    """Longest caption in pieces."""
+    """Maximum length of a generated caption in tokens."""
     batch: schema.Count = 64
-    """Images captioned at once."""
+    """Number of images captioned at once."""
 
 
 class CaptionRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
-    """Captioning: what is learned from, what learns, how, and how it is measured."""
+    """Recipe of a captioning model."""
 
     task: Literal["captioning"]
-    """What is learned: to write a caption for each image."""
+    """The task: generate a caption for each image."""
     data: CaptionDataSettings = CaptionDataSettings()
     """The images and their captions."""
     stem: StemSettings = StemSettings()
-    """How an image becomes the sequence that the encoder reads."""
+    """Stem: converts an image to a sequence of vectors."""
     tokenizer: schema.PieceSettings = schema.PieceSettings()
-    """How captions become pieces."""
+    """Tokenizer of the captions."""
     batches: CaptionBatchSettings = CaptionBatchSettings()
-    """How images and captions become batches."""
+    """Batch size and maximum length of captions."""
     training: CaptionTraining = CaptionTraining()
-    """The optimisation."""
+    """Optimizer, learning-rate schedule and regularization."""
     validation: CaptionValidation = CaptionValidation()
-    """When training pauses to measure and to save."""
+    """Schedule and metrics of validations and checkpoints."""
     decoding: CaptionDecoding = CaptionDecoding()
-    """How captions are written."""
+    """Beam search and length limits."""
 
     @model_validator(mode="after")
     def _images_have_no_table_of_pieces(self) -> Self:
@@ -117,7 +155,7 @@ class CaptionRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
             raise ValueError(
                 "model.tie is all, but an image has no pieces whose vectors could be the captions'; try target"
             )
-        # nobody asked for it: it was the default, which suits a source of pieces
+        # The recipe did not set `tie`: the model's default suits a source of tokens, which an image does not have.
         return self.model_copy(update={"model": self.model.model_copy(update={"tie": "target"})})
 
     @model_validator(mode="after")

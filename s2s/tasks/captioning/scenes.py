@@ -1,13 +1,13 @@
-"""The built-in corpus' scenes: what is in a picture, every caption that is true of it, and a caption read back.
+"""Scenes of the built-in corpus: contents, correct captions and their parsing.
 
-A scene has one group of equal shapes, or two. Of one, the caption says where it is, and of two, where the first stands
-seen from the second:
+A scene has one or two groups of equal shapes. The caption of one group says where it is; the caption of two groups says
+where the first is relative to the second:
 
     three small red circles at the top
     two big blue squares above a small red circle
 
-The second is as true as "a small red circle below two big blue squares": a scene of two groups has two captions, and
-either is right. `described` reads a caption back, so that what a model writes is compared fact by fact.
+The second is equivalent to "a small red circle below two big blue squares": a scene of two groups has two captions,
+both correct. `described` parses a caption, so that a generated caption is compared fact by fact.
 """
 
 import itertools
@@ -22,18 +22,25 @@ COLOURS = ("red", "green", "blue", "yellow", "purple", "white")
 SHAPES = ("circle", "square", "triangle", "cross")
 PLACES = ("at the top", "at the bottom", "on the left", "on the right", "in the middle")
 TURNED = {"above": "below", "below": "above", "left of": "right of", "right of": "left of"}
-"""Where a group stands seen from another one, and where that one stands seen from it."""
+"""Position of a group relative to another, and the inverse position."""
 SPLITS = ("train", "validation", "test")
 
 _PLURALS = {shape: "crosses" if shape == "cross" else f"{shape}s" for shape in SHAPES}
 _ALONE = 0.3
-# per cent of all descriptions in each of validation and test
+# Percentage of all descriptions in each of validation and test.
 _HELD_OUT = 5
 
 
 @dataclass(frozen=True)
 class Group:
-    """Shapes that are all alike; the number counts them, from 1 to 3."""
+    """Equal shapes.
+
+    Attributes:
+        number: Number of shapes, 1 to 3.
+        size: One of `SIZES`.
+        colour: One of `COLOURS`.
+        shape: One of `SHAPES`.
+    """
 
     number: int
     size: str
@@ -47,7 +54,17 @@ class Group:
 
 @dataclass(frozen=True)
 class Scene:
-    """One group and its place, or two and where the first stands seen from the second."""
+    """One group and its place, or two groups and their relative position.
+
+    Attributes:
+        groups: One group or two.
+        position: Place of the group, or position of the first relative to the second.
+
+    Example:
+        >>> scene = described("two big blue squares above a small red circle")
+        >>> print(scene.turned())
+        a small red circle below two big blue squares
+    """
 
     groups: tuple[Group, ...]
     position: str
@@ -57,13 +74,13 @@ class Scene:
         return " ".join((first, self.position, *second))
 
     def turned(self) -> "Scene":
-        """The same scene, told from its other group."""
+        """Return the same scene, described from its other group."""
         if len(self.groups) == 1:
             return self
         return Scene(self.groups[::-1], TURNED[self.position])
 
     def captions(self) -> tuple[str, ...]:
-        """All that are true of it: one, or two that tell it from either group."""
+        """Return all correct captions: one, or two for two groups."""
         return tuple(dict.fromkeys((str(self), str(self.turned()))))
 
 
@@ -72,7 +89,14 @@ _READ = {str(group): group for group in GROUPS}
 
 
 def described(caption: str) -> Scene | None:
-    """The scene that a caption tells of; None where it is none of the grammar's."""
+    """Parse a caption.
+
+    Args:
+        caption: Caption in the grammar of the corpus.
+
+    Returns:
+        The scene; None if the caption is not in the grammar.
+    """
     words = caption.split()
     first, rest = _READ.get(" ".join(words[:4])), words[4:]
     if first is None:
@@ -85,8 +109,14 @@ def described(caption: str) -> Scene | None:
 
 @dataclass(frozen=True)
 class Facts:
-    """What of a scene a caption tells rightly: of each group of the scene its number, size, colour and shape, and the
-    position.
+    """Correctness of each fact in a caption.
+
+    Attributes:
+        number: True for each group of the scene whose number is correct.
+        size: True for each group whose size is correct.
+        colour: True for each group whose color is correct.
+        shape: True for each group whose shape is correct.
+        position: True if the position is correct.
     """
 
     number: tuple[bool, ...]
@@ -96,15 +126,27 @@ class Facts:
     position: tuple[bool]
 
     def right(self) -> int:
-        """How many are right."""
+        """Return the number of correct facts."""
         return sum(map(sum, (self.number, self.size, self.colour, self.shape, self.position)))
 
 
 def facts(scene: Scene, caption: str) -> Facts:
-    """What of a scene a caption tells rightly.
+    """Check the facts of a caption against a scene.
 
-    The scene is told from that of its groups from which more is right; where both are as good, from the first. Nothing
-    is right of a group that the caption does not tell of, and nothing at all where it is none of the grammar's.
+    The scene is described from the group that gives more correct facts; ties use the first group. A group that the
+    caption lacks has no correct facts, and a caption outside of the grammar has none at all.
+
+    Args:
+        scene: The scene.
+        caption: The caption to check.
+
+    Returns:
+        Correctness of each fact.
+
+    Example:
+        >>> scene = described("two big blue squares above a small red circle")
+        >>> facts(scene, "two big blue squares above a small red cross").right()
+        8
     """
     said = described(caption)
     return max((_compared(told, said) for told in (scene, scene.turned())), key=Facts.right)
@@ -115,7 +157,7 @@ def _compared(scene: Scene, said: Scene | None) -> Facts:
     pairs = list(itertools.zip_longest(scene.groups, there[: len(scene.groups)]))
 
     def right(name: str) -> tuple[bool, ...]:
-        """Whether each group is told with its own number, size, colour or shape."""
+        """Compare an attribute of each group."""
         return tuple(told is not None and getattr(group, name) == getattr(told, name) for group, told in pairs)
 
     position = said is not None and scene.position == said.position
@@ -123,14 +165,35 @@ def _compared(scene: Scene, said: Scene | None) -> Facts:
 
 
 def split_of(scene: Scene) -> str:
-    """The split that a scene belongs to, for good: no description of validation or test is learned from."""
+    """Return the split that a scene belongs to, by a hash of its captions.
+
+    No description of the validation or test set is in the training set.
+
+    Args:
+        scene: The scene.
+
+    Returns:
+        `train`, `validation` or `test`.
+    """
     told = min(scene.captions()).encode()
     bucket = int.from_bytes(blake2b(told, digest_size=8).digest(), "big") % 100
     return "validation" if bucket < _HELD_OUT else "test" if bucket < 2 * _HELD_OUT else "train"
 
 
 def scenes(split: str, seed: int) -> Iterator[Scene]:
-    """Scenes of a split, drawn without an end; some come more than once."""
+    """Yield random scenes of a split, without end; scenes may repeat.
+
+    Args:
+        split: Name of the split.
+        seed: Seed of the scenes.
+
+    Yields:
+        Scenes.
+
+    Example:
+        >>> print(next(scenes("train", 1)))
+        three small green triangles at the top
+    """
     chance = random.Random(f"{split} {seed}")
     while True:
         scene = _drawn(chance)
@@ -143,7 +206,7 @@ def _drawn(chance: random.Random) -> Scene:
     if chance.random() < _ALONE:
         return Scene((first,), chance.choice(PLACES))
     second = chance.choice(GROUPS)
-    # of two groups of equal shapes and colours, nobody could say which shape belongs to which
+    # With two groups of equal shapes and colors, the groups could not be told apart.
     while (second.shape, second.colour) == (first.shape, first.colour):
         second = chance.choice(GROUPS)
     return Scene((first, second), chance.choice(tuple(TURNED)))

@@ -1,4 +1,4 @@
-"""Signs in what is written for images, whether it is read from them, and what the search misses."""
+"""Signs of problems in generated captions, in the use of images and in the search."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ from s2s.tasks.text_generation import collapsed
 from s2s.training.progress import ProgressBar
 from s2s.training.trainer import mean_loss
 
-# a tenth of a kind of fact told wrongly is more than a slip
+# More than a tenth of wrong facts of a kind is a sign of a problem.
 _WRONG_FACTS = 10.0
 
 
@@ -38,7 +38,17 @@ def symptoms(
     rows: Int[np.ndarray, " images"],
     progress_bar: ProgressBar,
 ) -> Diagnostics:
-    """Writes a caption for each image of a part, whose images have these rows in their split, and looks at them."""
+    """Caption images, and return signs of problems.
+
+    Args:
+        run: Trained model.
+        part: Images with references.
+        rows: Row of each image in its split, from 0.
+        progress_bar: Makes a progress bar.
+
+    Returns:
+        Scores, signs and the worst captions.
+    """
     recipe, (tokenizer,) = run.recipe, run.tokenizers
     writer = Generator(run.model, tokenizer, recipe.decoding)
     with progress_bar("captioning", len(part)) as advance:
@@ -76,13 +86,13 @@ def symptoms(
 
 
 def _nearest(output: str, several: Sequence[str], unspaced: bool) -> str:
-    """The reference whose length is nearest; one that was written exactly, where there is such."""
+    """Return a reference that equals the output, else the one of the nearest length."""
     words = len(split_words(output, unspaced))
     return min(several, key=lambda each: (each != output, abs(len(split_words(each, unspaced)) - words)))
 
 
 def _image_ignored(run: LoadedModel[CaptionRecipe, Seq2Seq], part: Captioned) -> Finding:
-    """Each image has the captions of the next one, of other pixels, for once."""
+    """Return the sign for a model that ignores images: each image is exchanged once."""
     others = np.roll(np.arange(len(part)), -1)
     kept = [i for i, j in enumerate(others) if not np.array_equal(part.pixels[i], part.pixels[j])]
     if not kept:
@@ -97,7 +107,15 @@ def _image_ignored(run: LoadedModel[CaptionRecipe, Seq2Seq], part: Captioned) ->
 
 
 def facts_wrong(outputs: Sequence[str], part: Captioned) -> list[Finding]:
-    """Of drawn scenes, for each kind of fact, how many are told wrongly or not at all."""
+    """Return the signs for wrong facts in captions of built-in scenes.
+
+    Args:
+        outputs: Generated caption of each image.
+        part: Images of the built-in corpus.
+
+    Returns:
+        One finding for each kind of fact.
+    """
     return [
         share_sign(
             f"wrong {kind}",

@@ -1,8 +1,8 @@
-"""Tables of captions: Flickr8k's two, COCO's, and any csv, tsv, jsonl or parquet, with the place of every mistake.
+"""Tables of captions: Flickr8k's formats, COCO's, csv, tsv, jsonl and parquet.
 
-A table names an image in each row, and several rows may name the same: it then has several captions.
+Each row names an image; an image in several rows has several captions. Errors name the place of the mistake.
 
-- `image,caption` in the first line: a csv, whatever its file is called; Flickr8k's `captions.txt` is one.
+- `image,caption` in the first line: a csv, whatever the file's extension; Flickr8k's `captions.txt` is one.
 - `1000268201.jpg#0` TAB caption: Flickr8k's `Flickr8k.token.txt`, which numbers the captions of an image.
 - COCO's json: `images` with `id` and `file_name`, and `annotations` with `image_id` and `caption`.
 """
@@ -26,21 +26,28 @@ _KEYS = "data.image and data.caption"
 
 @dataclass(frozen=True)
 class Row:
-    """A caption, and where it stands."""
+    """A caption and its place in the file, for error messages."""
 
     caption: str
     where: str
 
 
 Table = dict[str, list[Row]]
-"""The captions of each image, by its name, in the order in which the images are first named."""
+"""Captions by name of the image, in the order of the images' first rows."""
 
 
 def captions_of(path: Path, settings: CaptionDataSettings) -> Table:
-    """The captions of a table.
+    """Read the captions of a table.
+
+    Args:
+        path: Path of the table.
+        settings: Names of the columns, and quoting.
+
+    Returns:
+        Captions by image.
 
     Raises:
-        UserError: it is missing, damaged or of no known form, or a row has no image or no caption.
+        UserError: The file is missing, damaged or of an unknown format, or a row has no image or no caption.
     """
     check_there(path)
     table: Table = {}
@@ -54,10 +61,18 @@ def captions_of(path: Path, settings: CaptionDataSettings) -> Table:
 
 
 def listed(table: Table, names: Path, path: Path) -> Table:
-    """The images that a list names, one a line, in its order.
+    """Select the images of a list.
+
+    Args:
+        table: Captions by image.
+        names: Text file with one image name a line.
+        path: Path of the table, for error messages.
+
+    Returns:
+        Captions of the listed images, in the order of the list.
 
     Raises:
-        UserError: the list is missing, or names an image twice or one that the table does not have.
+        UserError: The list is missing, or has an image twice or an unknown image.
     """
     check_there(names)
     found: Table = {}
@@ -76,7 +91,7 @@ def listed(table: Table, names: Path, path: Path) -> Table:
 
 
 def _rows(path: Path, settings: CaptionDataSettings) -> Iterator[tuple[str, str, str]]:
-    """Image, caption and place of each."""
+    """Yield image, caption and place of each row."""
     if path.suffix == ".json":
         yield from _coco(path)
         return
@@ -121,7 +136,7 @@ def _coco(path: Path) -> Iterator[tuple[str, str, str]]:
         identity, caption = _entry(annotation, ("image_id", "caption"), where)
         if identity not in names:
             raise UserError(f"is of image {identity!r:.40}, which `images` does not have", where, "mend or remove it")
-        # COCO's own end with line ends here and there
+        # Some of COCO's captions contain line ends.
         yield names[identity], " ".join(str(caption).split()), where
 
 

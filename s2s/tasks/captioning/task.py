@@ -1,4 +1,4 @@
-"""Captioning: from images with captions to a model that writes captions."""
+"""Captioning task: an encoder of images and a decoder of captions."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,13 +59,13 @@ CaptionRun = LoadedModel[CaptionRecipe, Seq2Seq]
 
 
 class CaptioningTask(TextGenerationTask[CaptionRecipe, PreparedCaptions]):
-    """Images in, captions out."""
+    """Captioning task: a caption for each image."""
 
     def source(self, recipe: CaptionRecipe) -> CaptionSource:
         return CaptionSource(recipe.data)
 
     def check(self, recipe: CaptionRecipe) -> None:
-        """Refuses a tokenizer of BLEU that is not installed."""
+        """Refuse a BLEU tokenizer that is not installed."""
         check_tokenizer(recipe.validation.bleu_tokenizer, "validation.bleu_tokenizer")
 
     def prepare(self, recipe: CaptionRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> PreparedCaptions:
@@ -77,7 +77,7 @@ class CaptioningTask(TextGenerationTask[CaptionRecipe, PreparedCaptions]):
         )
 
     def finalize_config(self, recipe: CaptionRecipe, data: PreparedCaptions) -> CaptionRecipe:
-        """The recipe with mean and deviation of the pixels."""
+        """Return the recipe with mean and standard deviation of the pixels."""
         known = statistics_for(recipe.data, data.corpus.train.pixels)
         return recipe.model_copy(update={"data": recipe.data.model_copy(update=known)})
 
@@ -101,7 +101,7 @@ class CaptioningTask(TextGenerationTask[CaptionRecipe, PreparedCaptions]):
         return all_captions_in_order(run.recipe, part, tokens, run.model.decoder.max_positions)
 
     def score_tokens(self, run: CaptionRun, batch: ParallelBatch) -> RescoredHypotheses:
-        """All hypotheses of the beam that the recipe asks for, in fp32."""
+        """Rescore the n-best captions of a batch of images, in fp32."""
         decoding = run.recipe.decoding.model_copy(update={"precision": "fp32"})
         writer = Generator(run.model, run.tokenizers[0], decoding, decoding.beam)
         limits = np.full(len(batch.source), decoding.max_length)
@@ -149,7 +149,7 @@ class CaptioningTask(TextGenerationTask[CaptionRecipe, PreparedCaptions]):
         return too_long_for_decoding(name, tokens, allowed, train_context.model, remedy)
 
     def on_train_start(self, train_context: CaptionCourse, folder: Path, log: RunLog) -> None:
-        """Draws some images with their captions."""
+        """Draw some training images with their captions."""
         some = train_context.data.corpus.train.first(_DRAWN)
         captions = [first for first, *_ in some.captions]
         picture = captions_picture(some.pixels, captions, "training images, each with one of its captions")
@@ -193,7 +193,7 @@ TASK = CaptioningTask()
 
 
 def _draw_captions(train_context: CaptionCourse, log: RunLog, part: Captioned, written: Sequence[Translation]) -> None:
-    """Puts validation images with what is written of them into TensorBoard, and where the model looks for each word."""
+    """Draw validation images with generated captions and attention, for TensorBoard."""
     update = train_context.trainer.update
     title = f"{train_context.recipe.name}, update {update}"
     captions = [each.text for each in written[: len(part)]]

@@ -1,4 +1,4 @@
-"""Labelled texts: where they come from, with classes by number, and how they become pieces."""
+"""Labelled texts: reading, class numbers, tokenization and batches."""
 
 import difflib
 import unicodedata
@@ -29,13 +29,19 @@ if TYPE_CHECKING:
     import datasets
 
 _KINDS = {"text": "string", "label": "string", "line": "int64"}
-# in fewer rows, a label that occurs once is usual
+# In smaller data sets, a label that occurs once is usual.
 _FEWEST = 20
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Texts of one split, untouched in the column `text` of a table on disk, and their classes by number and name."""
+    """Labelled texts of one split.
+
+    Attributes:
+        texts: Table on disk with the texts, unchanged, in the column `text`.
+        labels: Class of each text, as an index of `names`.
+        names: Names of the classes.
+    """
 
     texts: "datasets.Dataset"
     labels: Int[np.ndarray, " texts"]
@@ -45,17 +51,17 @@ class Labelled:
         return len(self.labels)
 
     def select(self, indices: Int[np.ndarray, " chosen"], /) -> "Labelled":
-        """The chosen texts, in that order."""
+        """Return the texts at these indices, in this order."""
         return Labelled(self.texts.select(indices), self.labels[indices], self.names)
 
     def counts(self) -> dict[str, int]:
-        """Texts of each class."""
+        """Return the number of texts of each class."""
         return sources.count_classes(self.labels, self.names)
 
 
 @dataclass(frozen=True)
 class _Table:
-    """A split as it was read: labels are still words, and each row knows where it stood."""
+    """A split as it was read: labels are still words, and each row has its place."""
 
     rows: "datasets.Dataset"
     place: Callable[[int], str]
@@ -64,12 +70,18 @@ class _Table:
 
 
 class LabelledSource(Source[LabelledSettings, Labelled]):
-    """Labelled texts; those held out are different ones, and none of them is left in the training data."""
+    """Source of labelled texts.
+
+    No text is in two splits: held-out texts are different, and removed from the training data.
+    """
 
     item_name: ClassVar[str] = "texts"
 
     def read(self, name: str, split: str | tuple[str, str], train: Labelled | None) -> Labelled:
-        """A table, or a data set on the hub; the classes are those declared, else those of the training texts."""
+        """Read a split from a table or from a data set on the hub.
+
+        The classes are those that the recipe or the data set declares, else the labels of the training texts.
+        """
         path = sources.split_table(self, name, str(split))
         table = self._from_hub(str(split)) if path is None else self._from_table(path)
         if not len(table.rows):
@@ -80,7 +92,7 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
         return _numbered(table, classes)
 
     def keys(self, part: Labelled) -> Iterable[Hashable]:
-        """The texts, whatever their classes are."""
+        """Return the texts, without their classes."""
         return part.texts["text"]
 
     def classes(self, part: Labelled) -> Int[np.ndarray, " examples"]:
@@ -90,15 +102,19 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
         return zip(part.texts["text"], part.labels.tolist(), strict=True)
 
     def digest(self, part: Labelled) -> str:
-        """Of the texts, whatever their classes are called."""
+        """Return a hash of the texts, without their classes."""
         return sources.digest_of(part.texts["text"])
 
     def digest_of_all(self, part: Labelled) -> str:
-        """Of the texts and their classes, by name."""
+        """Return a hash of the texts and the names of their classes."""
         return sources.digest_of(part.texts["text"], (part.names[number] for number in part.labels))
 
     def missing_labels(self, corpus: Corpus[Labelled]) -> list[str]:
-        """A warning for labels of the training texts that look like a missing one, unless classes are declared."""
+        """Return warnings about training labels that look like a missing value.
+
+        Returns:
+            Lines; empty if the classes are declared.
+        """
         declared = self.settings.classes or (self.settings.corpus != "files" and self.settings.root is None)
         return [] if declared else missing_label_lines(corpus.train.counts(), "training texts")
 
@@ -131,13 +147,15 @@ def _reading(texts: tuple[str, ...], label: str, quoting: Quoting | None = None)
 
 
 def _labels(table: _Table) -> tuple[list[str], Int[np.ndarray, " rows"]]:
-    """The different labels, and which of them each row has."""
+    """Return the different labels, and the index of each row's label."""
     column = table.rows.data.column("label").combine_chunks().dictionary_encode()
     return column.dictionary.to_pylist(), column.indices.to_numpy(zero_copy_only=False)
 
 
 def _check_first_row(table: _Table) -> None:
-    """Refuse a table whose first row is the only one of its class if it could be a header line.
+    """Refuse a table whose first row could be a header line.
+
+    The first row must be the only one of its class.
 
     Raises:
         UserError: The row is the first line of the file, and its text and its label could be names of columns.
@@ -180,8 +198,8 @@ def _numbered(table: _Table, classes: tuple[str, ...]) -> Labelled:
     known = {name: number for number, name in enumerate(classes)}
     own = table.names or ()
     if own and (set(own) <= set(classes) or set(classes) <= set(own)):
-        # numbers are those of the data set's own order, also where names are numbers, and where the recipe has another
-        # order, or fewer classes
+        # Numbers refer to the data set's own order, even if names are numbers, or if the recipe has another order or
+        # fewer classes.
         known = {str(number): classes.index(name) for number, name in enumerate(own) if name in classes}
     elif not any(name.isdecimal() for name in classes):
         known |= {str(number + table.first_label): number for number in range(len(classes))}
@@ -204,20 +222,28 @@ def _numbered(table: _Table, classes: tuple[str, ...]) -> Labelled:
 
 @dataclass(frozen=True)
 class PreparedLabelled(PreparedTexts[Labelled]):
-    """Everything about labelled texts that training needs."""
+    """Labelled texts of all splits, tokenized, with their tokenizer."""
 
     def learned(self) -> Iterator[np.ndarray]:
-        """The training texts as pieces, and their classes."""
+        """Yield the tokens of the training texts, and their classes."""
         yield from (*self.train.arrays(), self.corpus.train.labels)
 
 
 def prepare_texts(
     recipe: ClassificationRecipe, tokenizer: Tokenizer | None, print_fn: Callable[[str], None]
 ) -> PreparedLabelled:
-    """Loads and encodes the texts; a new tokenizer is trained where none is given.
+    """Load and tokenize the texts of a recipe.
+
+    Args:
+        recipe: Resolved recipe.
+        tokenizer: Tokenizer of a resumed run or of the encoder's run; None trains a new one.
+        print_fn: Prints a line.
+
+    Returns:
+        The data, with the tokenizer.
 
     Raises:
-        UserError: see `Source.load`; or `tokenizer.size` does not fit the texts.
+        UserError: The data cannot be read (see `Source.load`), or `tokenizer.size` does not fit the texts.
     """
     source = LabelledSource(recipe.data)
     corpus = source.load()
@@ -231,20 +257,24 @@ def prepare_texts(
 
 Lengths = Int[np.ndarray, " texts"]
 
-# Each epoch, texts whose lengths differ by no more than a piece and this share of them may change places.
+# In each epoch, texts whose lengths differ by at most a token plus this share may change places.
 _SPREAD = 0.05
 
 
 class LabelledTexts(LabelledExamples):
-    """Labelled texts under a recipe's limits.
-
-    Texts have no special pieces here. With `begin`, each is read after a `BOS`, whose state then stands for the whole;
-    an update learns from those of one batch when None; `word_dropout` of a text's pieces are left out (Iyyer et al.
-    2015, section 3.2).
+    """Training examples of a text classifier, under a recipe's limits.
 
     Attributes:
-        whole_lengths: pieces of each text, special ones counted.
-        lengths: those of them that are read.
+        whole_lengths: Number of tokens of each text, special tokens included.
+        lengths: Number of tokens that the model reads, at most `batches.max_length`.
+
+    Args:
+        tokens: Tokenized texts, without special tokens.
+        labels: Class of each text.
+        settings: Batch size, maximum length and padding.
+        begin: Prepend `BOS`, whose state represents the whole text.
+        examples_per_update: Number of texts for an optimizer step; None uses one batch.
+        word_dropout: Probability of dropping each token of a text (Iyyer et al. 2015, section 3.2).
     """
 
     item_name: ClassVar[str] = "training texts"
@@ -273,13 +303,22 @@ class LabelledTexts(LabelledExamples):
 
     @property
     def is_truncated(self) -> Bool[np.ndarray, " texts"]:
+        """True for each text that exceeds `batches.max_length`."""
         return self.whole_lengths > self.lengths
 
     def make_batches(self, seed: int, epoch: int) -> Plan:
         return plan_texts(self.lengths, self.settings, seed, epoch)
 
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
-        """The texts, padded; which of their pieces are left out is drawn by seed and row."""
+        """Return the texts, padded, and their padding mask.
+
+        Args:
+            rows: Texts of the batch.
+            seed: Seed of token dropout, together with the row.
+
+        Returns:
+            Tokens (batch, source) and a mask (batch, source), True for real tokens.
+        """
         texts = [text[: self.longest] for text in self.pieces.rows(rows)]
         if self.word_dropout:
             chances = (np.random.default_rng([seed, int(row)]) for row in rows)
@@ -293,7 +332,14 @@ class LabelledTexts(LabelledExamples):
         )
 
     def padding_share(self, seed: int) -> float:
-        """Share of an epoch's positions that hold padding, in [0, 1)."""
+        """Return the share of padding in an epoch's positions.
+
+        Args:
+            seed: Seed of the batches.
+
+        Returns:
+            Share in [0, 1).
+        """
         widths = _widths(self.lengths, self.settings)
         positions = sum(len(rows) * int(widths[rows].max()) for rows in self.make_batches(seed, 0))
         return 1 - int(self.lengths.sum()) / positions
@@ -306,12 +352,27 @@ def _widths(lengths: Lengths, settings: TextBatchSettings) -> Lengths:
 
 
 def plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: int) -> Plan:
-    """Which texts make which batch in an epoch: every text once, and no batch over its limits.
+    """Make the batches of an epoch: every text once, no batch over its limits.
 
-    In `buckets`, texts are sorted by their length and up to a piece and 5 % more, drawn anew in each epoch: so
-    neighbours are of similar length, but not the same ones each time. Otherwise they are in any order. Then batches are
-    cut off, each as large as the limits allow, and shuffled. Lengths count special pieces. In epoch 0 the dearest
-    batches come first, as in `batches.plan`.
+    With `buckets`, texts are sorted by their length plus a random offset of up to one token and 5 %, drawn anew in each
+    epoch: neighbors have similar lengths, but differ between epochs. With the other kinds of padding, the order is
+    random. Consecutive texts form batches as large as the limits allow, and the batches are shuffled. In epoch 0 the
+    most expensive batches come first, as in `s2s.data.batches.make_batches`.
+
+    Args:
+        lengths: Number of tokens of each text, special tokens included.
+        settings: Batch size, maximum length and padding.
+        seed: Seed of the order.
+        epoch: Number of the epoch, from 0.
+
+    Returns:
+        Rows of each batch.
+
+    Example:
+        >>> import numpy as np
+        >>> settings = TextBatchSettings(tokens=40, max_length=20)
+        >>> [rows.tolist() for rows in plan_texts(np.array([3, 4, 20, 19]), settings, seed=1, epoch=1)]
+        [[0, 1], [3, 2]]
     """
     if not len(lengths):
         return []

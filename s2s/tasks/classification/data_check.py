@@ -1,4 +1,4 @@
-"""What commonly spoils labelled texts, found before training."""
+"""Data check of labelled texts: problems found before training."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,30 @@ from s2s.tasks.data_check import CorpusInspection, Split, conversions, inspect_l
 
 
 def inspected(recipe: ClassificationRecipe) -> str:
-    """What a recipe's texts hold, and what is suspicious, as text."""
+    """Return a report on a recipe's texts: statistics and suspicious examples.
+
+    Args:
+        recipe: Resolved recipe.
+
+    Returns:
+        The report as text.
+    """
     source = LabelledSource(recipe.data)
     corpus = source.load()
     return str(inspect_labelled(corpus, recipe.data.seed, source.missing_labels(corpus)))
 
 
 def inspect_labelled(corpus: Corpus[Labelled], seed: int, own: Sequence[str] = ()) -> CorpusInspection:
-    """Looks through labelled texts; some to be read are drawn by a seed, and `own` is further advice."""
+    """Check labelled texts.
+
+    Args:
+        corpus: Labelled texts.
+        seed: Seed for the sample of training texts.
+        own: Further advice.
+
+    Returns:
+        Statistics and advice.
+    """
     texts, labels = corpus.train.texts, corpus.train.labels
     rows = look.sample_rows(len(labels), seed)
     spots = [

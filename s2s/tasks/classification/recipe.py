@@ -1,4 +1,4 @@
-"""What a recipe of `task: classification` says: labelled text, a head over an encoder, and how they are trained."""
+"""Recipe of `task: classification`: labelled texts, head, training and validation."""
 
 from typing import Annotated, Generic, Literal
 
@@ -9,67 +9,78 @@ from s2s.recipe.installed import encoder_settings
 
 
 class LocalColumns(schema.LocalText):
-    """Where tables read from `data.root` differ from the hub's data set."""
+    """Columns of tables read from `data.root`, if they differ from the hub's."""
 
     label: schema.Word | None = None
-    """As `data.label`, which counts when this is null."""
+    """Column of the label; null uses `data.label`."""
     first_label: Annotated[int, Field(ge=0, le=1)] | None = None
-    """As `data.first_label`, which counts when this is null."""
+    """Number of the first class; null uses `data.first_label`."""
 
 
 class LabelledSettings(schema.TextSettings):
     """The labelled texts."""
 
     label: schema.Word = "label"
-    """Column of the label; as `text`."""
+    """Column of the label; see `text`."""
     classes: schema.Classes | None = None
-    """Names of the classes, in order; when null, those that the hub data set declares, else the different labels of
-    the training data, sorted. A label is one of the names or, where none of the names is a number, may be the number
-    of its class."""
+    """Names of the classes, in order.
+
+    Null uses the classes that the hub data set declares, else the different labels of the training data, sorted. A
+    label is one of the names or, if no name is a number, the number of its class.
+    """
     first_label: Annotated[int, Field(ge=0, le=1)] = 0
-    """Number of the first class, where labels are numbers: 0 or 1."""
+    """Number of the first class, for labels that are numbers: 0 or 1."""
     local: LocalColumns = LocalColumns()
-    """What is different with `root`."""
+    """Differences of the tables in `root`."""
 
 
 class TextBatchSettings(schema.Section):
-    """How texts become batches."""
+    """Batch size, maximum length and padding."""
 
     tokens: schema.Tokens = 8192
-    """Hard limit of one batch: rows times the longest text, padding included."""
+    """Hard limit of a batch in tokens: rows times the longest text, padding included."""
     rows: schema.Examples | None = None
-    """Most texts of a batch; as many as `tokens` allows when null."""
+    """Maximum number of texts in a batch; null sets no limit besides `tokens`."""
     max_length: Annotated[int, Field(ge=2, le=1_000_000)] = 512
-    """Pieces that are read of a text, its end counted; of a longer one the beginning is, and it is counted."""
+    """Maximum number of tokens of a text, its end included.
+
+    Longer texts are truncated at the end, and the run reports their number.
+    """
     padding: Literal["buckets", "batch", "max_length"] = "buckets"
-    """`buckets` puts texts of similar length together; `batch` takes any texts and pads them to the longest of them;
-    `max_length` pads all to `max_length`."""
+    """Padding of batches.
+
+    `buckets` groups texts of similar length; `batch` takes random texts and pads them to the longest; `max_length` pads
+    all texts to `max_length`.
+    """
 
 
 class ClassificationTraining(labelled.LabelledTraining):
-    """The optimisation."""
+    """Optimizer, learning-rate schedule and regularization."""
 
     word_dropout: schema.Probability = 0.0
-    """Share of the pieces of each training text that are left out of it, others in each epoch (Iyyer et al. 2015)."""
+    """Probability of dropping each token of a training text.
+
+    Each epoch drops other tokens (Iyyer et al. 2015).
+    """
 
 
 class ClassificationRecipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
-    """Classification of texts: what is learned from, what learns, how, and how it is measured."""
+    """Recipe of a text classifier."""
 
     task: Literal["classification"]
-    """What is learned: to name the class of each text."""
+    """The task: assign a class to each text."""
     data: LabelledSettings = LabelledSettings()
     """The labelled texts."""
     tokenizer: schema.PieceSettings = schema.PieceSettings()
-    """How text becomes pieces."""
+    """Tokenizer of the texts."""
     batches: TextBatchSettings = TextBatchSettings()
-    """How texts become batches."""
+    """Batch size, maximum length and padding."""
     head: labelled.HeadSettings = labelled.HeadSettings()
-    """What turns the encoder's states into scores of the classes."""
+    """Classification head: pooling of the encoder's states, and a linear layer."""
     training: ClassificationTraining = ClassificationTraining()
-    """The optimisation."""
+    """Optimizer, learning-rate schedule and regularization."""
     validation: labelled.ClassificationValidation = labelled.ClassificationValidation()
-    """When training pauses to measure and to save."""
+    """Schedule and metrics of validations and checkpoints."""
 
     @model_validator(mode="after")
     def _a_text_fits(self) -> "ClassificationRecipe":

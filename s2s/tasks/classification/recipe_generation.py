@@ -1,4 +1,4 @@
-"""A classification recipe fitted to the user's own labelled texts."""
+"""Generation of a classification recipe from the user's labelled texts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,12 +19,19 @@ _MEASURED = 20_000
 def generate_classification_recipe(
     name: str, splits: Splits[Path], texts: Sequence[str] = (), label: str | None = None
 ) -> str:
-    """A recipe for the user's own labelled texts, its sizes chosen by what they hold.
+    """Return a classification recipe with sizes chosen from the data.
 
-    The columns of text and class are found by their names or looks unless they are given.
+    Args:
+        name: Name of the recipe and its run.
+        splits: Files of the user.
+        texts: Columns of the text; empty finds them by name or values.
+        label: Column of the label; None finds it by name or values.
+
+    Returns:
+        The recipe as YAML.
 
     Raises:
-        UserError: a file or column is missing, a label is not usable, or there is too little to learn from.
+        UserError: A file or column is missing, a label is not usable, or there is too little data.
     """
     head = recipe_generation.read_head(splits.train, [*texts, *([label] if label else [])])
     text, label = recipe_generation.label_columns(head, texts, label)

@@ -1,4 +1,4 @@
-"""Classification of texts: a head over an encoder, from labelled texts to scores and answers."""
+"""Text classification task: a head over an encoder."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from s2s.training.trainer import Trainer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# a row of a terminal of 100 columns, less what stands before it
+# Width of a terminal of 100 columns, less the indentation.
 _SHOWN = 96
 _BARS = 10
 _BAR = 30
@@ -43,19 +43,35 @@ TextCourse = TrainContext[ClassificationRecipe, PreparedLabelled, Classifier]
 
 
 def build_classifier(recipe: ClassificationRecipe, tokens: int) -> Classifier:
-    """A classifier of texts of so many different pieces, with the initial weights that the recipe's seed gives."""
+    """Build the recipe's classifier, initialized with the recipe's seed.
+
+    Args:
+        recipe: Resolved recipe.
+        tokens: Size of the vocabulary.
+
+    Returns:
+        The classifier, on the CPU.
+    """
     torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
     encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, tokens)
     return Classifier(encoder, width, len(recipe.data.classes or ()), recipe.head.pooling, recipe.head.dropout)
 
 
 def starts_with_bos(recipe: ClassificationRecipe) -> bool:
-    """Whether texts begin with a piece of their own, whose state stands for the whole."""
+    """Return True if texts begin with `BOS`, whose state represents the whole text."""
     return recipe.head.pooling in FIRST_TOKEN_POOLING
 
 
 def training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> LabelledTexts:
-    """What a classifier learns from."""
+    """Return the training examples of a classifier, with token dropout.
+
+    Args:
+        recipe: Resolved recipe.
+        data: Tokenized texts.
+
+    Returns:
+        Examples to make batches from.
+    """
     return LabelledTexts(
         data.train,
         data.corpus.train.labels,
@@ -69,14 +85,29 @@ def training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> Labe
 def trainer_of(
     recipe: ClassificationRecipe, data: PreparedLabelled, model: Classifier, device_context: DeviceContext
 ) -> Trainer[Classifier, LabelledBatch]:
-    """A trainer of a classifier, on the computer's device, that has done nothing yet."""
+    """Build a trainer of a classifier.
+
+    Args:
+        recipe: Resolved recipe.
+        data: Tokenized texts.
+        model: Classifier.
+        device_context: Device and precision.
+
+    Returns:
+        A trainer before its first optimizer step.
+    """
     loss = classification_loss(recipe.training.label_smoothing)
     return Trainer(model, training_texts(recipe, data), loss, recipe.training, recipe.seeds, device_context)
 
 
 @dataclass(frozen=True)
 class SaliencyExample(Prediction):
-    """A classified text, untouched, and what each of its words weighed."""
+    """Prediction for a text, with the weight of each word.
+
+    Attributes:
+        text: The text, unchanged.
+        reading: Words and their weights.
+    """
 
     text: str
     reading: Reading
@@ -89,7 +120,12 @@ class SaliencyExample(Prediction):
 
 @dataclass(frozen=True)
 class TextEvaluation(ClassificationEvaluation):
-    """What a classifier of texts scored on a split; of `truncated` ones only the beginning was read."""
+    """Scores and predictions of a text classifier on a split.
+
+    Attributes:
+        examples: Some correct and some incorrect predictions.
+        truncated: Number of texts longer than `batches.max_length`, of which only the beginning was read.
+    """
 
     noun: ClassVar[str] = "texts"
 
@@ -105,7 +141,7 @@ class TextEvaluation(ClassificationEvaluation):
 
 
 class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLabelled]):
-    """Texts in, their classes out."""
+    """Text classification task: a class for each text."""
 
     evaluation = TextEvaluation
 
@@ -118,7 +154,7 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
         return prepare_texts(recipe, tokenizers[0] if tokenizers else None, print_fn)
 
     def finalize_config(self, recipe: ClassificationRecipe, data: PreparedLabelled) -> ClassificationRecipe:
-        """The recipe with the classes' names."""
+        """Return the recipe with the names of the classes."""
         known = recipe.data.model_copy(update={"classes": data.corpus.train.names})
         return recipe.model_copy(update={"data": known})
 
@@ -141,7 +177,7 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
         return _as_read(run.recipe, encode_texts(part.texts, run.tokenizers[0]), part.labels)
 
     def parse_inputs(self, run: TextRun, lines: Sequence[str], refuse: Refuse | None = None) -> LabelledTexts:
-        """The texts themselves; what stands beside a text changes nothing, and none is refused."""
+        """Tokenize the lines; every line is a valid text, so none is refused."""
         tokens = RaggedArray.from_rows(run.tokenizers[0].encode_batch(lines) if lines else [])
         return _as_read(run.recipe, tokens, np.zeros(len(lines), dtype=np.int64))
 
@@ -153,13 +189,13 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
         return [unknown(np.concatenate(tokens.rows(np.arange(len(part)))), UNK, None)]
 
     def count_examples(self, train_context: TextCourse) -> dict[str, int]:
-        """Texts by split, and those of which only the beginning is read."""
+        """Return the number of texts by split, and of truncated training texts."""
         return super().count_examples(train_context) | {
             "truncated": training_texts(train_context.recipe, train_context.data).truncated or 0
         }
 
     def dataset_statistics(self, train_context: TextCourse) -> Iterator[str]:
-        """How long the training texts are, and what batches hold."""
+        """Yield a histogram of text lengths, the truncation and the share of padding."""
         recipe, texts = train_context.recipe, training_texts(train_context.recipe, train_context.data)
         limit, cut = recipe.batches.max_length, texts.truncated or 0
         yield "training texts by length in pieces"
@@ -170,12 +206,12 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
         yield f"{train_context.data.tokenizer.size:,} pieces · {100 * padding:.1f} % of a batch's positions are padding"
 
     def initial_figures(self, train_context: TextCourse) -> "dict[str, Figure]":
-        """How long the training texts are, as batches.max_length counts them, with the special pieces."""
+        """Draw text lengths in tokens, as `batches.max_length` counts them."""
         lengths = training_texts(train_context.recipe, train_context.data).whole_lengths
         return {"lengths": lengths_picture(lengths, train_context.recipe.batches.max_length)}
 
     def inspect_example(self, run: TextRun, batch: LabelledBatch, text: str) -> Read:
-        """A text; its pieces as they are read, without padding."""
+        """Prepare a text for `s2s inspect`: its tokens without padding, and its words."""
         length, tokenizer = int(batch.source_valid.sum()), run.tokenizers[0]
         source, valid = batch.source[:, :length], batch.source_valid[:, :length]
         ids = source[0].tolist()
@@ -190,7 +226,7 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
     def explain_prediction(
         self, run: TextRun, part: Labelled, batch: LabelledBatch, said: Prediction
     ) -> SaliencyExample:
-        """An answer with what each word of the text weighed for it."""
+        """Add the weight of each word to a prediction."""
         length = int(batch.source_valid.sum())
         source, valid = batch.source[:, :length], batch.source_valid[:, :length]
         looked, method = weighed(run.model, source, valid, part.names.index(said.predicted))
@@ -205,12 +241,20 @@ TASK = TextClassificationTask()
 
 
 def _as_read(recipe: ClassificationRecipe, tokens: RaggedArray, labels: Int[np.ndarray, " texts"]) -> LabelledTexts:
-    """Texts as a model reads them when it is asked: none is thinned out."""
+    """Encode texts for inference (no token dropout)."""
     return LabelledTexts(tokens, labels, recipe.batches, starts_with_bos(recipe))
 
 
 def length_bars(lengths: np.ndarray, max_length: int) -> list[str]:
-    """Texts by their lengths in pieces, as lines with bars; the one in which texts are cut off is marked."""
+    """Draw a histogram of text lengths with characters.
+
+    Args:
+        lengths: Number of tokens of each text.
+        max_length: Limit to mark, at which texts are truncated.
+
+    Returns:
+        One line for each range of lengths.
+    """
     most = int(np.percentile(lengths, 99)) + 1 if len(lengths) else 1
     step = max(1, -(-most // _BARS))
     counts = np.bincount(np.minimum(lengths // step, _BARS), minlength=_BARS + 1)

@@ -1,8 +1,8 @@
-"""Labelled images in memory: IDX files, folders of images, and Hugging Face data sets.
+"""Labelled images in memory: IDX files, folders of images, and hub data sets.
 
-Pixels are kept as bytes, four times smaller than numbers a network computes with. IDX is the format of MNIST (LeCun et
-al. 1998), plain or compressed with gzip: two zero bytes, the type of the numbers, the number of dimensions; then each
-dimension's size as a big-endian 32-bit number; then the numbers.
+Pixels are stored as bytes, which takes a quarter of the memory of fp32. IDX is the format of MNIST (LeCun et al. 1998),
+plain or compressed with gzip: two zero bytes, the type of the numbers, the number of dimensions; then each dimension's
+size as a big-endian 32-bit number; then the numbers.
 """
 
 import gzip
@@ -23,9 +23,9 @@ from s2s.errors import UserError, check_regular
 from s2s.tasks.image_files import Pixels, hub_images, image_files, pixels_of, read_all, read_cell
 from s2s.tasks.images.recipe import ImageDataSettings
 
-# MNIST's files, and those of all data sets made in its likeness
+# File names of MNIST, and of all data sets in its format.
 _IDX_STEMS = {"train": "train", "test": "t10k"}
-# of IDX: the type of bytes, and by dimensions what they hold; no gzip file unpacks to more times its size
+# IDX: the type code of bytes, and the content by number of dimensions. No gzip file expands by more than this factor.
 _BYTES = 0x08
 _MOST_PACKED = 1_032
 _KINDS = {1: "labels", 3: "images"}
@@ -33,7 +33,13 @@ _KINDS = {1: "labels", 3: "images"}
 
 @dataclass(frozen=True)
 class Images:
-    """Images of one split, from 0, black, to 255, and the number of each one's class among the names."""
+    """Labelled images of one split.
+
+    Attributes:
+        pixels: Images (images, channels, height, width), from 0 (black) to 255.
+        labels: Class of each image, as an index of `names`.
+        names: Names of the classes.
+    """
 
     pixels: Pixels
     labels: Int[np.ndarray, " images"]
@@ -43,25 +49,28 @@ class Images:
         return len(self.labels)
 
     def select(self, indices: Int[np.ndarray, " chosen"], /) -> "Images":
-        """The chosen images, in that order."""
+        """Return the images at these indices, in this order."""
         return replace(self, pixels=self.pixels[indices], labels=self.labels[indices])
 
     def counts(self) -> dict[str, int]:
-        """Images of each class."""
+        """Return the number of images of each class."""
         return count_classes(self.labels, self.names)
 
     def digest(self) -> str:
-        """What identifies pixels and classes, wherever they lie."""
+        """Return a hash of pixels and classes, independent of file names."""
         return digest_of_arrays((self.pixels, self.labels))
 
 
 class ImageSource(Source[ImageDataSettings, Images]):
-    """Labelled images; those held out are different ones, and none of them is left in the training part."""
+    """Source of labelled images.
+
+    No image is in two splits: held-out images are different, and removed from the training data.
+    """
 
     item_name: ClassVar[str] = "images"
 
     def read(self, name: str, split: str | tuple[str, str], train: Images | None) -> Images:
-        """IDX files, a folder with a folder of images for each class, or a data set on the hub."""
+        """Read a split from IDX files, a folder of class folders, or a hub data set."""
         found = self._found(name, split, train)
         if name == "train" and len(np.unique(found.labels)) < 2:
             raise UserError(
@@ -89,11 +98,11 @@ class ImageSource(Source[ImageDataSettings, Images]):
         if files := idx_files(root, split):
             return _from_idx(*files, settings, names)
         folder = next((root / alias for alias in ALIASES.get(split, (split,)) if class_folders(root / alias)), None)
-        # what is neither may be a data set's own files
+        # Otherwise the folder may have the data set's own files.
         return _from_folder(folder, settings, names) if folder else _from_hub(root, split, settings, names)
 
     def part(self, name: str, train: Images | None = None) -> Images | None:
-        """As elsewhere; all training images are learned from, but for those held out."""
+        """Return a split; `data.train` must not be a number."""
         if name == "train" and isinstance(self.settings.train, int):
             raise UserError(
                 f"data.train is {self.settings.train}", remedy="name a split, a folder or a pair of IDX files"
@@ -101,7 +110,7 @@ class ImageSource(Source[ImageDataSettings, Images]):
         return super().part(name, train)
 
     def keys(self, part: Images) -> Iterable[Hashable]:
-        """The pixels, whatever the classes are."""
+        """Return the pixels of each image, without classes."""
         return (image.tobytes() for image in part.pixels)
 
     def classes(self, part: Images) -> Int[np.ndarray, " examples"]:
@@ -115,7 +124,15 @@ class ImageSource(Source[ImageDataSettings, Images]):
 
 
 def idx_files(folder: Path, split: str) -> tuple[Path, Path] | None:
-    """The IDX files of a split, images and labels, by their usual names; None where there are no such images."""
+    """Return the IDX files of a split, by their usual names.
+
+    Args:
+        folder: Folder of the files.
+        split: Name of the split.
+
+    Returns:
+        Paths of images and labels; None if there is no file of images.
+    """
     stem = _IDX_STEMS.get(split, split)
     for ending in ("", ".gz"):
         images, labels = (folder / f"{stem}-{kind}{ending}" for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"))
@@ -171,7 +188,14 @@ def _from_folder(folder: Path, settings: ImageDataSettings, names: tuple[str, ..
 
 
 def class_folders(folder: Path) -> list[Path]:
-    """The folders in a folder, each of which is a class; none where it is no folder."""
+    """Return the subfolders of a folder, one for each class.
+
+    Args:
+        folder: Folder of the classes.
+
+    Returns:
+        Subfolders, sorted, without hidden ones; empty if the folder does not exist.
+    """
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
@@ -192,16 +216,16 @@ def _from_hub(folder: Path | None, split: str, settings: ImageDataSettings, name
 def _numbered(
     values: list[Any], feature: Any, names: tuple[str, ...] | None, where: str
 ) -> tuple[Int[np.ndarray, " images"], tuple[str, ...]]:
-    """Classes as numbers. Numbers stay what they are; words are looked up, or numbered by the alphabet."""
+    """Return class numbers and names; words are looked up, or sorted and numbered."""
     own = getattr(feature, "names", None)
     for row, value in enumerate(values, start=1):
         if value is None or value != value:
             raise UserError("has no label", where=f"{where}, row {row}", remedy="label the row, or remove it")
-        # -1, which says of a set's own classes that nobody knows, would count from the end
+        # -1, which marks unknown classes in some data sets, would index from the end.
         if own and value not in range(len(own)):
             raise _unknown_class(repr(value), own, f"{where}, row {row}")
     if own and names and tuple(own) != names:
-        # the same classes in another order, or fewer of them: the words decide
+        # The same classes in another order, or fewer classes: the names decide.
         values, own = [own[value] for value in values], None
     if all(isinstance(value, int) for value in values):
         if not (names or own):
@@ -222,7 +246,7 @@ def _numbered(
 
 
 def _check_number(classes: int, why: str) -> None:
-    """Refuses a column of something else than classes: a model would have as many outputs."""
+    """Refuse a label column that would make too many classes."""
     if classes > MOST_CLASSES:
         raise UserError(
             f"the label column would make {classes:,} classes, for {why}",
@@ -246,19 +270,26 @@ def _check_some(count: int, where: str) -> None:
 
 
 def read_idx(path: Path, kind: str) -> UInt8[np.ndarray, "..."]:
-    """The `images`, by height and width, or the `labels` of an IDX file.
+    """Read an IDX file of images or labels.
+
+    Args:
+        path: Path of the file, plain or gzip.
+        kind: `images` or `labels`.
+
+    Returns:
+        Pixels (images, height, width) or labels (images), uint8.
 
     Raises:
-        UserError: it is missing or damaged, or holds something else.
+        UserError: The file is missing or damaged, or contains something else.
     """
     dimensions = 3 if kind == "images" else 1
     check_regular(path, "name an IDX file")
     first = 4 + 4 * dimensions
     try:
-        # whatever its name says: some servers unpack what they send
+        # The content decides, not the file extension: some servers decompress files.
         with path.open("rb") as raw, gzip.open(raw) if _packed(raw) else nullcontext(raw) as file:
             sizes = _sizes(path, file.read(first), dimensions)
-            # as many bytes as the head promises and no more, however many a small file may unpack to
+            # Only as many bytes as the header declares are read, however far a small file may expand.
             return _numbers(path, file, sizes)
     except FileNotFoundError:
         there = sorted(p.name for p in path.parent.glob("*ubyte*"))

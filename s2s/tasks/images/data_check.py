@@ -1,4 +1,4 @@
-"""What commonly spoils labelled images, found before training."""
+"""Data check of labelled images: problems found before training."""
 
 from collections.abc import Iterator
 
@@ -11,18 +11,33 @@ from s2s.tasks.image_files import DAMAGED, pixel_statistics, plain
 from s2s.tasks.images.data import Images, ImageSource
 from s2s.tasks.images.recipe import ImageDataSettings, ImageRecipe
 
-# in deviations of the training pixels: a mean further away than this leaves pixels that are all dark, or all bright
+# In standard deviations of the training pixels: a mean further away makes all normalized pixels dark, or all bright.
 _FAR = 1.0
 
 
 def inspected(recipe: ImageRecipe) -> str:
-    """What a recipe's images hold, as they are read, and what is suspicious, as text."""
+    """Return a report on a recipe's images: statistics and suspicious examples.
+
+    Args:
+        recipe: Resolved recipe.
+
+    Returns:
+        The report as text.
+    """
     source = ImageSource(recipe.data)
     return str(inspect_images(source.load(), source))
 
 
 def inspect_images(corpus: Corpus[Images], source: ImageSource) -> CorpusInspection:
-    """Looks through labelled images; some to be looked at are drawn by the recipe's seed."""
+    """Check labelled images.
+
+    Args:
+        corpus: Labelled images.
+        source: Source of the corpus; its seed draws the sample.
+
+    Returns:
+        Statistics and advice.
+    """
     train = corpus.train
     spots = [
         f"  {row + 1:>9,}  {train.names[int(train.labels[row])]}: mean {train.pixels[row].mean() / 255:.2f} of white"

@@ -1,4 +1,4 @@
-"""What a recipe says of images: where they are, how they become patches, and how they are varied."""
+"""Recipe of `task: images`: labelled images, patches, augmentation and training."""
 
 from typing import Annotated, Generic, Literal
 
@@ -10,25 +10,34 @@ from s2s.recipe.installed import encoder_settings
 
 
 class ImagePlaces(schema.SourceSettings):
-    """Where the labelled images are."""
+    """Files or data set of the labelled images."""
 
     root: schema.Word | None = None
-    """A local folder: with a hub data set, read what lies there instead: IDX files of the usual names
-    (`train-images-idx3-ubyte.gz` …), folders of images (`train/cat/1.png`), or a data set's own files; with `files`,
-    what relative paths start from (the recipe's folder when absent)."""
+    """Local folder of the data.
+
+    With a hub data set, files in this folder are read instead: IDX files with the usual names
+    (`train-images-idx3-ubyte.gz` …), folders of images (`train/cat/1.png`), or the data set's own files. With `files`,
+    relative paths start here; null uses the recipe's folder.
+    """
     image: schema.Word = "image"
-    """Column of a hub data set that holds the images."""
+    """Column of the images in a hub data set."""
     label: schema.Word = "label"
-    """Column of a hub data set that holds the classes."""
+    """Column of the classes in a hub data set."""
     train: schema.Split = "train"
-    """A split name, a folder with one folder of images for each class, or a pair of IDX files (images, labels)."""
+    """Training images.
+
+    A split name, a folder with a subfolder of images for each class, or a pair of IDX files (images, labels).
+    """
     validation: schema.Split = 1000
-    """As `train`; a number holds that many images out of the training part."""
+    """Validation images; see `train`. A number holds out that many training images."""
     test: schema.Split | None = "test"
-    """As `validation`; nothing is tested when null."""
+    """Test images; see `validation`. Null omits the test."""
     classes: schema.Classes | None = None
-    """Names of the classes, in the order of their numbers; when null, the folders by the alphabet, the hub's own, or
-    the numbers of the training part."""
+    """Names of the classes, in the order of their numbers.
+
+    Null uses the names of the folders in alphabetical order, the names that the hub data set declares, or the numbers
+    of the training set.
+    """
 
 
 class ImageDataSettings(PixelSettings, ImagePlaces):
@@ -37,63 +46,74 @@ class ImageDataSettings(PixelSettings, ImagePlaces):
     size: schema.Pixels = 28
     """Height and width in pixels; images of another size are scaled."""
     channels: Literal[1, 3] = 1
-    """1: grey; 3: red, green, blue."""
+    """Number of channels: 1 for grey, 3 for red, green and blue."""
 
 
 class AugmentationSettings(schema.Section):
-    """How training images are varied, differently in each epoch; by default they are not."""
+    """Data augmentation of training images, different in each epoch; off by default."""
 
     shift: Annotated[int, Field(ge=0, le=4_096)] = 0
-    """Most pixels by which an image is moved, to each side; black comes in. On CIFAR, 4 is the usual crop of a padded
-    image."""
+    """Maximum shift in pixels, in each direction.
+
+    Black pixels fill the gap. A shift of 4 is the usual padded crop on CIFAR.
+    """
     crop: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Smallest side of the square that is cut out and scaled back, as a share of the whole; 1: nothing is cut."""
+    """Minimum side of a random square crop, as a share of the image.
+
+    The crop is scaled back to the full size; 1 disables cropping.
+    """
     flip: bool = False
-    """Whether half of the images are turned left to right."""
+    """Flip half of the images horizontally."""
 
 
 class PatchSettings(schema.Section):
-    """How an image becomes a sequence (Dosovitskiy et al. 2021)."""
+    """Patches, which make an image a sequence (Dosovitskiy et al. 2021)."""
 
     size: schema.Pixels = 4
-    """Height and width of a patch in pixels; divides `data.size`. One linear map makes a vector of its pixels."""
+    """Height and width of a patch in pixels.
+
+    It divides `data.size`. A linear map converts the pixels of a patch to a vector.
+    """
 
 
 class ImageBatchSettings(schema.Section):
-    """How images become batches."""
+    """Batch size."""
 
     images: schema.Examples = 128
-    """Images of one batch."""
+    """Images of a batch."""
 
 
 class ImageHeadSettings(labelled.HeadSettings):
-    """What turns the encoder's states into scores of the classes."""
+    """Classification head: pooling of the encoder's states, and a linear layer."""
 
     pooling: schema.Pooling = "first"
-    """How one vector is made of the states: that of a learned vector which stands before the patches (`first`), their
-    mean, the largest of each number, the last one, a learned weighted mean (`attention`), the encoder's own
-    summary, or a linear layer and tanh over that of the learned vector (`pooler`)."""
+    """Pooling of the encoder's states to one vector.
+
+    The state of a learned vector before the patches (`first`), the mean, the maximum of each component, the last state,
+    a learned weighted mean (`attention`), the encoder's own summary, or a linear layer and tanh over the state of the
+    learned vector (`pooler`).
+    """
 
 
 class ImageRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
-    """Classification of images: what is learned from, what learns, how, and how it is measured."""
+    """Recipe of an image classifier."""
 
     task: Literal["images"]
-    """What is learned: to name the class of each image."""
+    """The task: assign a class to each image."""
     data: ImageDataSettings = ImageDataSettings()
     """The labelled images."""
     augmentation: AugmentationSettings = AugmentationSettings()
-    """How training images are varied."""
+    """Data augmentation of training images."""
     patches: PatchSettings = PatchSettings()
-    """How an image becomes a sequence."""
+    """Patches, which make an image a sequence."""
     batches: ImageBatchSettings = ImageBatchSettings()
-    """How images become batches."""
+    """Batch size."""
     head: ImageHeadSettings = ImageHeadSettings()
-    """What turns the encoder's states into scores of the classes."""
+    """Classification head: pooling of the encoder's states, and a linear layer."""
     training: labelled.LabelledTraining = labelled.LabelledTraining()
-    """The optimisation."""
+    """Optimizer, learning-rate schedule and regularization."""
     validation: labelled.ClassificationValidation = labelled.ClassificationValidation()
-    """When training pauses to measure and to save."""
+    """Schedule and metrics of validations and checkpoints."""
 
     @model_validator(mode="after")
     def _something_stays_in_the_picture(self) -> "ImageRecipe":

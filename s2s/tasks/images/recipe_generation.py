@@ -1,4 +1,4 @@
-"""A recipe fitted to the user's own labelled images: their folders or IDX files are found, read and measured."""
+"""Generation of a recipe from the user's labelled images: folders or IDX files."""
 
 from pathlib import Path
 
@@ -25,13 +25,20 @@ _BATCH = 128
 
 
 def generate_image_recipe(name: str, places: Splits[Path]) -> str:
-    """A recipe for the user's own images.
+    """Return an image recipe with sizes chosen from the data.
 
-    A place is a folder with one folder of images for each class; one with such folders called `train`, `test` and
-    `validation`; one with IDX files of the usual names; or an IDX file of images, beside that of their labels.
+    A place is a folder with a subfolder of images for each class; a folder with such folders called `train`, `test` and
+    `validation`; a folder with IDX files of the usual names; or an IDX file of images next to the file of its labels.
+
+    Args:
+        name: Name of the recipe and its run.
+        places: Places of the user's images.
+
+    Returns:
+        The recipe as YAML.
 
     Raises:
-        UserError: nothing of the kind is there, or there is too little to learn from.
+        UserError: There are no images at a place, or too few.
     """
     train = _split(places.train, "train")
     if train is None:
@@ -53,7 +60,7 @@ def generate_image_recipe(name: str, places: Splits[Path]) -> str:
 
 
 def _beside(places: Splits[Path], split: str) -> Files | None:
-    """Where the images of validation or test are: where the user says, or beside those of training."""
+    """Return the user's held-out images, or those beside the training images."""
     given: Path | None = getattr(places, split)
     if given is None:
         return _split(places.train, split)
@@ -61,7 +68,7 @@ def _beside(places: Splits[Path], split: str) -> Files | None:
 
 
 def _split(place: Path, split: str) -> Files | None:
-    """Where the images of a split are: a folder of classes or a pair of IDX files."""
+    """Return the images of a split: a folder of classes, or a pair of IDX files."""
     if place.is_file():
         labels = place.with_name(place.name.replace("images-idx3", "labels-idx1"))
         return (place, labels) if split == "train" else None
@@ -78,7 +85,7 @@ def _count(train: Files) -> int:
 
 
 def _looks(train: Files) -> tuple[int, str, int, str]:
-    """Size and channels, and why, by what some of the images are."""
+    """Return size and channels with reasons, by a sample of the images."""
     if isinstance(train, tuple):
         height, width = read_idx(train[0], "images").shape[1:]
         side, channels, looked = min(height, width), 1, "IDX images are grey"
@@ -94,7 +101,7 @@ def _looks(train: Files) -> tuple[int, str, int, str]:
             )
         side, channels = int(np.median(sides)), 1 if grey else 3
         looked = f"{len(sides):,} images looked at are {'all grey' if grey else 'not all grey'}"
-    # whole patches of 4 pixels; what is much larger is scaled down to what a small model can read
+    # Whole patches of 4 pixels; much larger images are scaled down to what a small model can process.
     size = max(8, side // 4 * 4) if side <= 36 else 32 if side < 64 else 64
     return size, f"the images' own shorter side is {side} or so", channels, looked
 

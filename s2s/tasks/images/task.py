@@ -1,11 +1,11 @@
-"""Classification of images: patches as a sequence, from labelled images to scores and answers.
+"""Image classification task: patches as a sequence, with data augmentation.
 
-In training, images are moved, cut and scaled back, and turned. All of this only chooses where each row and each column
-of the new image is read in the old one: a new image is R · image · Cᵀ with one matrix for its rows and one for its
-columns, and positions between pixels mix their neighbours.
+Data augmentation shifts, crops and flips training images. All three only change the positions at which rows and columns
+of the original image are read: a new image is R · image · Cᵀ, with one matrix for its rows and one for its columns, and
+bilinear interpolation between pixels.
 
-What is drawn for an image is a pure function of a seed and its row in the corpus: neither the batch that it comes in
-nor where a run was stopped and resumed changes it.
+The augmentation of an image is a pure function of a seed and its row in the corpus, independent of its batch and of
+resumed runs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DRAWN = 24
-# the increment and the multipliers of SplitMix64 (Steele et al. 2014, "Fast splittable pseudorandom number generators")
+# Increment and multipliers of SplitMix64 (Steele et al. 2014, "Fast splittable pseudorandom number generators").
 _STEP, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _DRAWS = 6
 _NOTHING = AugmentationSettings()
@@ -52,9 +52,14 @@ ImageRun = LoadedModel[ImageRecipe, Classifier]
 
 
 class LabelledImages(LabelledExamples):
-    """The images of a split.
+    """Examples of an image classifier.
 
-    Of an image, `positions` vectors are read, all of them real; an update learns from those of one batch when None.
+    Args:
+        images: Images of a split.
+        positions: Number of vectors that the encoder reads of an image.
+        batch: Number of images in a batch.
+        augmentation: Data augmentation; none by default.
+        examples_per_update: Number of images for an optimizer step; None uses one batch.
     """
 
     item_name: ClassVar[str] = "training images"
@@ -86,14 +91,38 @@ class LabelledImages(LabelledExamples):
         return LabelledImages(self.images.select(rows), self.positions, self.batch)
 
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
-        """The images, varied as the seed and their rows say."""
+        """Return the images, augmented, and their padding mask.
+
+        Args:
+            rows: Images of the batch.
+            seed: Seed of the epoch.
+
+        Returns:
+            Pixels (batch, channels, height, width) and a mask (batch, source), True everywhere.
+        """
         pixels = augment(self.images.pixels[rows], rows, self.augmentation, seed)
         valid = torch.ones(len(rows), self.positions, dtype=torch.bool)
         return torch.from_numpy(np.ascontiguousarray(pixels)), valid
 
 
 def augment(pixels: Pixels, rows: Int[np.ndarray, " images"], settings: AugmentationSettings, seed: int) -> Pixels:
-    """Square images, varied as a seed, another one for each epoch, and their rows in the corpus say."""
+    """Augment square images: shift, crop and flip.
+
+    Args:
+        pixels: Images (images, channels, height, width), uint8.
+        rows: Row of each image in the corpus.
+        settings: Data augmentation.
+        seed: Seed of the epoch.
+
+    Returns:
+        Augmented images of the same shape; a function of seed and rows.
+
+    Example:
+        >>> import numpy as np
+        >>> image = np.array([[[[0, 1], [2, 3]]]], dtype=np.uint8)
+        >>> augment(image, np.array([0]), AugmentationSettings(flip=True), seed=2).tolist()
+        [[[[1, 0], [3, 2]]]]
+    """
     if settings == AugmentationSettings():
         return pixels
     size = pixels.shape[2]
@@ -110,7 +139,22 @@ def augment(pixels: Pixels, rows: Int[np.ndarray, " images"], settings: Augmenta
 
 
 def uniform(seed: int, rows: Int[np.ndarray, " rows"], draws: int) -> Float[np.ndarray, "rows draws"]:
-    """Numbers in [0, 1), so many for each row, that depend on seed and row alone."""
+    """Return random numbers that depend only on seed and row (SplitMix64).
+
+    Args:
+        seed: Seed.
+        rows: Row of each example.
+        draws: Number of random numbers for each row.
+
+    Returns:
+        Numbers (rows, draws) in [0, 1).
+
+    Example:
+        >>> import numpy as np
+        >>> both = uniform(1, np.array([5, 6]), 2)
+        >>> bool((both[1] == uniform(1, np.array([6]), 2)[0]).all())
+        True
+    """
     with np.errstate(over="ignore"):
         key = _mixed(np.full(len(rows), seed % 2**64, dtype=np.uint64) + _STEP)
         key = _mixed(key + _STEP * (rows.astype(np.uint64) + np.uint64(1)))
@@ -127,31 +171,32 @@ def _mixed(x: np.ndarray) -> np.ndarray:
 def _places(
     size: int, side: Float[np.ndarray, " images"], start: Float[np.ndarray, " images"]
 ) -> Float[np.ndarray, "images size"]:
-    """Where each new pixel's centre stands in the old image, whose first pixel's is 0.
+    """Return the position of each new pixel's center in the old image.
 
-    The window's side is a share of the whole, and its start a share of the room that it has.
+    The center of the old image's first pixel is 0. `side` is the window's share of the image, and `start` its position
+    as a share of the free space.
     """
     first = (start * (1 - side) * size)[:, None]
     places = first + (np.arange(size) + 0.5) * side[:, None] - 0.5
-    # between the border and the centre of the pixel beside it, there is nothing to mix
+    # Between the border and the nearest pixel center, there is no second pixel to interpolate with.
     return np.clip(places, 0, size - 1)
 
 
 def _reading(places: Float[np.ndarray, "images size"], size: int) -> Tensor:
-    """For each new pixel, how much of each old one it is: the nearer of two neighbours more, nothing from outside."""
+    """Return the bilinear weights of old pixels for each new pixel; zero outside."""
     weights = 1 - np.abs(places[:, :, None] - np.arange(size))
     return torch.from_numpy(np.maximum(0, weights).astype(np.float32))
 
 
 @dataclass(frozen=True)
 class PreparedImages:
-    """Everything about the data that training needs: images are learned from as they are."""
+    """Images of all splits; no preparation is needed."""
 
     corpus: Corpus[Images]
     tokenizers: tuple[Tokenizer, ...] = ()
 
     def hashes(self) -> dict[str, str]:
-        """What identifies the training images and their classes."""
+        """Return a hash of the training images and their classes."""
         return {"training_data": self.corpus.train.digest()}
 
 
@@ -160,7 +205,13 @@ ImageCourse = TrainContext[ImageRecipe, PreparedImages, Classifier]
 
 @dataclass(frozen=True)
 class SaliencyImage(Prediction):
-    """A classified image, what each patch, row by row, weighed, and by which method; pixels are from 0 to 255."""
+    """Prediction for an image, with the weight of each patch.
+
+    Attributes:
+        method: Method of the weights.
+        patches: Weight of each patch, row by row.
+        pixels: Pixels of the image, 0 to 255.
+    """
 
     method: Method
     patches: list[list[float]]
@@ -169,7 +220,7 @@ class SaliencyImage(Prediction):
 
 @dataclass(frozen=True)
 class ImageEvaluation(ClassificationEvaluation):
-    """What a classifier of images scored on a split."""
+    """Scores and predictions of an image classifier on a split."""
 
     noun: ClassVar[str] = "images"
 
@@ -183,7 +234,7 @@ class ImageEvaluation(ClassificationEvaluation):
 
 
 class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
-    """Images in, their classes out."""
+    """Image classification task: a class for each image."""
 
     evaluation = ImageEvaluation
 
@@ -197,16 +248,16 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
         return PreparedImages(ImageSource(recipe.data).load())
 
     def finalize_config(self, recipe: ImageRecipe, data: PreparedImages) -> ImageRecipe:
-        """The recipe with the classes' names, and mean and deviation of the pixels."""
+        """Return the recipe with class names, and the pixels' mean and deviation."""
         train = data.corpus.train
         known = {"classes": train.names} | statistics_for(recipe.data, train.pixels)
         return recipe.model_copy(update={"data": recipe.data.model_copy(update=known)})
 
     def build(self, recipe: ImageRecipe, tokenizers: Sequence[Tokenizer]) -> Classifier:
-        """An encoder that reads patches, and a head."""
+        """Build the recipe's encoder with patch embeddings, and a classification head."""
         torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
         data, head = recipe.data, recipe.head
-        # a table of one token, which is replaced at once
+        # An embedding table of one token, which is replaced at once.
         encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, 1)
         shape = ImageShape(data.channels, data.size, data.mean or (), data.deviation or ())
         read_images(encoder, shape, recipe.patches.size, first=head.pooling in FIRST_TOKEN_POOLING)
@@ -225,7 +276,7 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
         return _as_read(run.recipe, part)
 
     def parse_inputs(self, run: ImageRun, lines: Sequence[str], refuse: Refuse | None = None) -> LabelledImages:
-        """The image files; one that cannot be read is black where it is refused."""
+        """Read the image files; a refused file gives a black image."""
         data = run.recipe.data
         pixels = np.zeros((len(lines), data.channels, data.size, data.size), dtype=np.uint8)
         for row, file in enumerate(lines):
@@ -238,21 +289,24 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
         return _as_read(run.recipe, Images(pixels, np.zeros(len(lines), dtype=np.int64), data.classes or ()))
 
     def dataset_statistics(self, train_context: ImageCourse) -> Iterator[str]:
-        """What is read of an image."""
+        """Yield a line with the image size and the number of patches."""
         data, patch = train_context.recipe.data, train_context.recipe.patches.size
         colour = "grey" if data.channels == 1 else "colour"
         vectors = f"patches of {patch} x {patch}: {_positions(train_context.recipe)} vectors of an image"
         yield f"{data.size} x {data.size} pixels, {colour} · {vectors}"
 
     def initial_figures(self, train_context: ImageCourse) -> "dict[str, Figure]":
-        """Some training images as they are first seen."""
+        """Draw some training images of the first batch, augmented."""
         train, examples = train_context.data.corpus.train, train_context.trainer.examples
         rows = examples.make_batches(train_context.recipe.seeds.data, 0)[0][:_DRAWN]
         pixels = examples.collate(rows, 0).source.numpy()
         return {"training": images_picture(pixels, [train.names[label] for label in train.labels[rows]])}
 
     def inspect_example(self, run: ImageRun, batch: LabelledBatch, text: str) -> Read:
-        """An image; its patches are its words, and an even grey is the image with nothing in it."""
+        """Prepare an image for `s2s inspect`.
+
+        Patches are the words of an image; the baseline is an even grey.
+        """
         data = run.recipe.data
         across, encoder = data.size // run.recipe.patches.size, run.model.encoder
         words = patches(across, before=batch.source_valid.shape[1] - across * across)
@@ -263,10 +317,10 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
         return Read(Source(batch.source, batch.source_valid, names, words, pixels, across), text, baseline)
 
     def explain_prediction(self, run: ImageRun, part: Images, batch: LabelledBatch, said: Prediction) -> SaliencyImage:
-        """An answer with what each patch of the image weighed for it."""
+        """Add the weight of each patch to a prediction."""
         weights, method = weighed(run.model, batch.source, batch.source_valid, part.names.index(said.predicted))
         across = run.recipe.data.size // run.recipe.patches.size
-        # without the first vector, which is no patch
+        # The first vector, if learned, is not a patch.
         patches = weights[0, weights.shape[1] - across * across :].view(across, across)
         weighed_patches, pixels = patches.cpu().double().numpy().round(6).tolist(), part.pixels[said.row].tolist()
         return SaliencyImage(said.row, said.truth, said.predicted, said.probabilities, method, weighed_patches, pixels)
@@ -276,10 +330,10 @@ TASK = ImageClassificationTask()
 
 
 def _positions(recipe: ImageRecipe) -> int:
-    """Vectors that a model reads of an image: its patches, and the first one where the head pools that."""
+    """Return the number of vectors of an image: patches, and a learned first vector."""
     return (recipe.data.size // recipe.patches.size) ** 2 + (recipe.head.pooling in FIRST_TOKEN_POOLING)
 
 
 def _as_read(recipe: ImageRecipe, images: Images) -> LabelledImages:
-    """Images as a model reads them when it is asked: nothing is varied."""
+    """Return images for inference (no augmentation)."""
     return LabelledImages(images, _positions(recipe), recipe.batches.images)

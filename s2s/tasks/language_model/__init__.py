@@ -1,1 +1,1 @@
-"""Language models: what comes next in a text."""
+"""Language models: predict the next token of a text."""

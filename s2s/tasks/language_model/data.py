@@ -1,8 +1,8 @@
-"""Texts, and how they become rows and windows of pieces.
+"""Documents: reading, packing into rows for training, and windows for scoring.
 
-A document of n pieces has n + 1 places: the model reads `BOS` and its pieces, and should say its pieces and `EOS`. In
-training, documents stand one after the other and are cut into rows of equal length, wherever that is in a document; in
-scoring, each is read alone, through windows that move on.
+A document of n tokens has n + 1 positions: the model reads `BOS` and the tokens, and predicts the tokens and `EOS`. In
+training, documents are concatenated and cut into rows of equal length, at any position. In scoring, each document is
+read alone, with a sliding window.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,18 +32,21 @@ if TYPE_CHECKING:
     import datasets
 
 BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
-# of the order in which documents stand: no part of a corpus is told from another by where it stood in its file
+# Seed for the order of documents, so that no part of the corpus has a position that identifies it.
 _ORDER = 1
 
 
 class DocumentSource(TextSource):
-    """Texts of tables, of the hub, of files of plain text, or the built-in corpus's sentences."""
+    """Source of documents: tables, hub data sets, plain text, or the built-in corpus."""
 
     item_name: ClassVar[str] = "documents"
     settings: DocumentSettings
 
     def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
-        """As elsewhere; the built-in corpus is made to measure, so that a number holds nothing out of it."""
+        """Return a split; the built-in corpus is generated in the requested size.
+
+        For the built-in corpus, a number is the size of the split; nothing is held out.
+        """
         from datasets import Dataset
 
         size = getattr(self.settings, name)
@@ -53,7 +56,7 @@ class DocumentSource(TextSource):
         return Dataset.from_dict({"text": [phrase.source for phrase in found]})
 
     def read(self, name: str, split: str | tuple[str, str], train: "datasets.Dataset | None") -> "datasets.Dataset":
-        """Plain text, a table, or a data set on the hub."""
+        """Read a split from plain text, a table, or a data set on the hub."""
         path = Path(str(split))
         if self.settings.corpus != "files" or (table_kind(path) not in (None, ".txt") and not path.is_dir()):
             return super().read(name, split, train)
@@ -62,7 +65,15 @@ class DocumentSource(TextSource):
 
 
 def built_in_size(settings: DocumentSettings, name: str) -> int:
-    """How many of the built-in corpus's sentences a part has."""
+    """Return the number of sentences of a split of the built-in corpus.
+
+    Args:
+        settings: The recipe's `data` section.
+        name: Name of the split.
+
+    Returns:
+        The recipe's number, or the default.
+    """
     size = getattr(settings, name)
     return size if isinstance(size, int) else BUILT_IN_SIZES[name]
 
@@ -81,7 +92,7 @@ def _text_files(path: Path, name: str) -> list[Path]:
 
 
 def _documents(files: Sequence[Path], unit: str) -> Iterator[dict[str, str]]:
-    """The documents of files, without the line ends around them; empty ones are none."""
+    """Yield the documents of files, without surrounding line ends and empty documents."""
     for file in files:
         gathered: list[str] = []
         size = 0
@@ -109,13 +120,13 @@ def _document(gathered: list[str]) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class TextBatch(BaseBatch):
-    """Stretches of documents, padded with `PAD`; the loss is divided by the real pieces.
+    """Spans of documents, padded with `PAD`; the loss is the mean over `valid`.
 
     Attributes:
-        read: what the model reads: of each document `BOS`, then its pieces.
-        following: what it should say: the document's pieces, then `EOS`.
-        valid: True where there is something to say that counts.
-        places: where in its document each piece of `following` stands, from 0 on.
+        read: Input tokens (batch, steps): `BOS` and the tokens of each document.
+        following: Target tokens (batch, steps): the tokens of each document and `EOS`.
+        valid: Mask (batch, steps), True at positions that count.
+        places: Position in its document (batch, steps) of each token of `following`, from 0.
     """
 
     read: Int[Tensor, "batch steps"]
@@ -125,13 +136,13 @@ class TextBatch(BaseBatch):
 
 
 Stretch = tuple[int, int, int]
-"""Of a document, by its row: from which place on, and to which one, exclusively."""
+"""Row of a document, first position and end position (exclusive)."""
 
 
 def _collated(
     texts: TokenizedTexts, rows: Sequence[Sequence[Stretch]], indices: np.ndarray, skipped: Sequence[int] = ()
 ) -> TextBatch:
-    """A batch whose rows are stretches joined end to end; the first `skipped` places of each count for nothing."""
+    """Return a batch of concatenated spans; the first `skipped` positions are masked."""
     width = max((sum(last - first for _, first, last in row) for row in rows), default=0)
     read, following = (np.full((len(rows), width), PAD, dtype=np.int64) for _ in range(2))
     valid, places = np.zeros((len(rows), width), dtype=bool), np.zeros((len(rows), width), dtype=np.int64)
@@ -140,7 +151,7 @@ def _collated(
         tokens = texts.rows(np.array([document for document, _, _ in row]))
         for (_, first, last), text in zip(row, tokens, strict=True):
             here = slice(at, at := at + last - first)
-            # place 0 reads `BOS` and says piece 0; the last place reads the last piece and says `EOS`
+            # Position 0 reads `BOS` and predicts token 0; the last position reads the last token and predicts `EOS`.
             read[number, here] = np.concatenate(([BOS] if first == 0 else [], text[max(0, first - 1) : last - 1]))
             following[number, here] = np.concatenate((text[first:last], [EOS] if last > len(text) else []))
             places[number, here] = np.arange(first, last)
@@ -151,12 +162,17 @@ def _collated(
 
 
 class PackedTexts(Examples[TextBatch]):
-    """Documents one after the other, in an order drawn once, cut into rows of `batches.length` pieces.
+    """Training examples of a language model: documents packed into rows.
 
-    Where the first row ends is drawn for each epoch, so that documents are cut at other places; each place of each
-    document is learned from once in an epoch. A row goes by the place in the whole at which it begins, which is
-    negative where the first one is shorter than the others. An update learns from `wanted` pieces, about, or from those
-    of one batch when None.
+    Documents are concatenated in a fixed random order and cut into rows of `batches.length` tokens. The offset of the
+    first cut is drawn for each epoch, so that documents are cut at other positions; each position of each document
+    occurs once in an epoch. A row is identified by its start in the concatenation, which is negative if the first row
+    is shorter than the others.
+
+    Args:
+        texts: Tokenized documents.
+        settings: Length of a row and size of a batch, in tokens.
+        wanted: Approximate number of tokens for an optimizer step; None uses one batch.
     """
 
     item_name: ClassVar[str] = "rows of text that begin at"
@@ -165,21 +181,21 @@ class PackedTexts(Examples[TextBatch]):
         self.texts = texts
         self.length, self.rows = settings.length, settings.tokens // settings.length
         self.wanted = wanted
-        # a document without pieces teaches nothing but that there are such
+        # An empty document would only teach that documents can be empty.
         there = np.flatnonzero(np.asarray(texts.lengths))
         self.order = there[np.random.default_rng(_ORDER).permutation(len(there))]
         self.ends = np.cumsum(texts.lengths[self.order].astype(np.int64) + 1)
 
     @property
     def places(self) -> int:
-        """Of all documents, ends counted."""
+        """Number of positions of all documents, `EOS` included."""
         return int(self.ends[-1]) if len(self.ends) else 0
 
     def __len__(self) -> int:
         return -(-self.places // self.length)
 
     def make_batches(self, seed: int, epoch: int) -> Plan:
-        """The rows of each batch of an epoch, by where they begin."""
+        """Make the batches of an epoch, as starts of rows."""
         generator = np.random.default_rng([seed % 2**64, epoch])
         first = int(generator.integers(1, self.length + 1)) - self.length
         starts = generator.permutation(np.arange(first, self.places, self.length))
@@ -196,7 +212,7 @@ class PackedTexts(Examples[TextBatch]):
         return _collated(self.texts, [list(self._stretches(start)) for start in rows.tolist()], rows)
 
     def _stretches(self, start: int) -> Iterator[Stretch]:
-        """What the row that begins there holds of which documents."""
+        """Yield the spans of documents in the row that starts at a position."""
         at, last = max(0, start), min(start + self.length, self.places)
         number = int(np.searchsorted(self.ends, at, side="right"))
         while at < last:
@@ -207,9 +223,16 @@ class PackedTexts(Examples[TextBatch]):
 
 
 class Windows(Examples[TextBatch]):
-    """Documents, each read alone: the first window scores all that it reads, each further one its last `stride` places.
+    """Windows of documents for scoring; each document is read alone.
 
-    So every place of every document is scored once, with as many pieces before it in sight as the windows allow.
+    The first window scores all its positions, each further one its last `stride` positions. So each position of each
+    document is scored once, with as much context as the windows allow.
+
+    Args:
+        texts: Tokenized documents.
+        context: Length of a window, in tokens.
+        stride: Distance of windows, in tokens.
+        tokens: Size of a batch, in tokens.
     """
 
     item_name: ClassVar[str] = "windows of text"
@@ -223,7 +246,7 @@ class Windows(Examples[TextBatch]):
         return len(self.windows)
 
     def make_batches(self, seed: int, epoch: int) -> Plan:
-        """Windows of similar length together, always the same ones."""
+        """Make batches of windows of similar length; the same for every seed and epoch."""
         widths = self.windows[:, 2] - self.windows[:, 1]
         order = np.argsort(-widths, kind="stable")
         return split_by_budget(order, widths[order], self.tokens)
@@ -235,12 +258,20 @@ class Windows(Examples[TextBatch]):
 
 
 def windows_of(recipe: LanguageRecipe, texts: TokenizedTexts) -> Windows:
-    """Documents as they are scored by a recipe."""
+    """Return the windows for scoring documents by a recipe.
+
+    Args:
+        recipe: Resolved recipe, with context and stride.
+        texts: Tokenized documents.
+
+    Returns:
+        Windows to make batches from.
+    """
     return Windows(texts, recipe.context, recipe.stride, recipe.batches.tokens)
 
 
 def _windows(document: int, places: int, context: int, stride: int) -> Iterable[tuple[int, int, int, int]]:
-    """Of each window: the document, the first place read, the last one, exclusively, and how many are not scored."""
+    """Yield document, start, end (exclusive) and unscored positions of each window."""
     first, scored = 0, 0
     while scored < places:
         last = min(first + context, places)

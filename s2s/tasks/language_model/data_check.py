@@ -1,4 +1,4 @@
-"""What commonly spoils documents to learn from, found before training."""
+"""Data check of documents: problems found before training."""
 
 from dataclasses import replace
 
@@ -6,12 +6,19 @@ from s2s.tasks.data_check import inspect_texts
 from s2s.tasks.language_model.data import DocumentSource
 from s2s.tasks.language_model.recipe import LanguageRecipe
 
-# in bytes: what a page or two have; a longer one is told when all of a corpus is one document
+# Bytes of a page or two; a longer document is reported if the corpus has few.
 _PAGES = 1_000_000
 
 
 def inspected(recipe: LanguageRecipe) -> str:
-    """What a recipe's documents hold, and what is suspicious, as text."""
+    """Return a report on a recipe's documents: statistics and suspicious examples.
+
+    Args:
+        recipe: Resolved recipe.
+
+    Returns:
+        The report as text.
+    """
     flatter = "their bits per byte would flatter; identity keeps them"
     corpus = DocumentSource(recipe.data).load()
     found = inspect_texts(corpus, recipe.data.seed, recipe.tokenizer, "documents", flatter)

@@ -1,6 +1,6 @@
-"""Writing: pieces are drawn one after the other from what the model expects next.
+"""Text generation by sampling from a language model.
 
-Each text has a source of chance of its own, so that the third of five texts is the third of three.
+Each text has its own random generator, so that the third of five texts is the third of three.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,12 +26,18 @@ _UNFINISHED = "\ufffd"
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next piece is drawn.
+    """Sampling settings: temperature, top-k and top-p (nucleus) sampling.
 
     Attributes:
-        temperature: what scores are divided by; 0 takes the most probable piece.
-        top_k: only so many of the most probable pieces are drawn from; all when None.
-        top_p: only the most probable pieces whose probabilities first add up to so much (Holtzman et al. 2020).
+        temperature: Divisor of the logits; 0 is greedy.
+        top_k: Sample from this number of most probable tokens; None for all.
+        top_p: Sample from the most probable tokens whose probabilities first reach this sum (Holtzman et al. 2020).
+
+    Example:
+        >>> import torch
+        >>> logits = torch.tensor([[0.0, 0.0, 0.0, 0.0, 2.0, 1.0, 1.0]])
+        >>> Sampling(top_k=2).probabilities(logits).round(decimals=2).tolist()
+        [[0.0, 0.0, 0.0, 0.0, 0.73, 0.27, 0.0]]
     """
 
     temperature: float = 1.0
@@ -39,18 +45,25 @@ class Sampling:
     top_p: float = 1.0
 
     def probabilities(self, scores: Float[Tensor, "rows pieces"]) -> Float[Tensor, "rows pieces"]:
-        """How probably each piece is drawn: temperature first, then `top_k`, then `top_p`, then scaled to one.
+        """Compute the probability of drawing each token.
 
-        Special pieces that no text holds are never drawn; of pieces that are equally probable, the first is.
+        The order is temperature, `top_k`, `top_p`, renormalization. Special tokens that no text contains are never
+        drawn; ties are broken by token id.
+
+        Args:
+            scores: Logits (rows, vocabulary).
+
+        Returns:
+            Probabilities (rows, vocabulary), fp64, on the CPU.
         """
         scores = scores.cpu().double()
         scores[:, list(_NEVER_WRITTEN)] = float("-inf")
         if self.temperature == 0:
             best = torch.zeros_like(scores)
             return best.scatter_(1, scores.argmax(dim=1, keepdim=True), 1.0)
-        # in order, so that equal scores are kept or cut by their numbers, and not by chance
+        # A stable sort breaks ties by token id, not by chance.
         ordered, order = scores.sort(dim=1, descending=True, stable=True)
-        # less the best, so that no temperature is too low for a number to hold the quotient
+        # The maximum is subtracted first, so that a tiny temperature causes no overflow.
         ordered = (ordered - ordered[:, :1]) / self.temperature
         if self.top_k is not None:
             ordered[:, self.top_k :] = float("-inf")
@@ -63,11 +76,24 @@ class Sampling:
 
 
 def sample(shares: Float[np.ndarray, "rows pieces"], chances: Sequence[np.random.Generator]) -> list[int]:
-    """A piece for each row, by its own chance: where a number between 0 and 1 falls among the sums of the shares."""
+    """Draw a token for each row, by inverse transform sampling.
+
+    Args:
+        shares: Probabilities (rows, vocabulary).
+        chances: Random generator of each row.
+
+    Returns:
+        One token id for each row.
+
+    Example:
+        >>> import numpy as np
+        >>> sample(np.array([[0.0, 0.0, 1.0]]), [np.random.default_rng(1)])
+        [2]
+    """
     sums = np.cumsum(shares, axis=1)
     found = []
     for row, chance in zip(sums, chances, strict=True):
-        # what is rounded off the last sum belongs to the last piece that has a share
+        # If rounding places the number beyond the last sum, the last token with a probability is drawn.
         number = int(np.searchsorted(row, chance.random() * row[-1], side="right"))
         found.append(number if number < len(row) else int(np.flatnonzero(np.diff(row, prepend=0.0))[-1]))
     return found
@@ -81,10 +107,18 @@ def write(
     chances: Sequence[np.random.Generator],
     device_context: DeviceContext,
 ) -> Iterator[list[int | None]]:
-    """Goes on after a prompt, one text for each chance, step by step with what was read kept.
+    """Generate continuations of a prompt, with a key/value cache.
+
+    Args:
+        model: Language model.
+        prompt: Tokens of the prompt.
+        sampling: Sampling settings.
+        most: Maximum number of new tokens.
+        chances: Random generator of each text.
+        device_context: Device and precision.
 
     Yields:
-        The next piece of each text; None where it has ended. It is over when all have, or after the `most` pieces.
+        The next token of each text; None for texts that have ended. Generation stops when all texts have ended.
     """
     model.eval()
     device = model.projection.weight.device
@@ -94,7 +128,7 @@ def write(
     for _ in range(most):
         with torch.inference_mode(), device_context.mixed_precision():
             states, state = model.decoder(state, read)
-            # to the processor first: Apple's GPUs know no float64
+            # To the CPU first, because Apple GPUs have no float64.
             scores = model.projection(states[:, -1]).float().cpu()
             tokens = sample(sampling.probabilities(scores).numpy(), chances)
         ended = [over or piece == EOS for over, piece in zip(ended, tokens, strict=True)]
@@ -106,7 +140,14 @@ def write(
 
 @dataclass(frozen=True)
 class Writing:
-    """What is asked for: how to draw, how many pieces at most, how many texts for each prompt, and a seed."""
+    """Options of a generation.
+
+    Attributes:
+        sampling: Sampling settings.
+        most: Maximum number of new tokens.
+        count: Number of texts for each prompt.
+        seed: Seed of the random generators.
+    """
 
     sampling: Sampling
     most: int
@@ -114,7 +155,7 @@ class Writing:
     seed: int = 1
 
     def chances(self, prompt: int) -> list[np.random.Generator]:
-        """Of the texts of a prompt, by its number from 0 on."""
+        """Return the random generators for the texts of a prompt, by number from 0."""
         return [np.random.default_rng([self.seed, prompt, text]) for text in range(self.count)]
 
 
@@ -122,10 +163,18 @@ LanguageRun = LoadedModel[LanguageRecipe, LanguageModel]
 
 
 def check_context_length(run: LanguageRun, prompt: str, most: int) -> list[int]:
-    """The pieces of a prompt.
+    """Tokenize a prompt, and check that prompt and output fit the model's positions.
+
+    Args:
+        run: Trained model.
+        prompt: The prompt.
+        most: Maximum number of new tokens.
+
+    Returns:
+        Tokens of the prompt.
 
     Raises:
-        UserError: the model has not learned as many positions as it and what is to be written need.
+        UserError: Prompt and output have more tokens than the model has positions.
     """
     tokens, longest = run.tokenizers[0].encode(prompt), run.model.decoder.max_positions
     if longest is None and len(tokens) > (read := max(MAX_SOURCE_LENGTH, run.recipe.batches.length)):
@@ -145,9 +194,17 @@ def check_context_length(run: LanguageRun, prompt: str, most: int) -> list[int]:
 
 
 def grow_text(run: LanguageRun, prompt: str, asked: Writing) -> Iterator[str]:
-    """One text, its prompt included, as it grows: parts that joined together are the text.
+    """Generate a text and yield it in parts, as it grows.
 
-    A character of several bytes is given when it is whole.
+    A character of several bytes is yielded when it is complete.
+
+    Args:
+        run: Trained model.
+        prompt: The prompt.
+        asked: Options; only the first text is generated.
+
+    Yields:
+        The prompt, then the new characters after each token.
     """
     tokens, shown = check_context_length(run, prompt, asked.most), ""
     written = list(tokens)
@@ -165,7 +222,20 @@ def grow_text(run: LanguageRun, prompt: str, asked: Writing) -> Iterator[str]:
 
 
 def generate_texts(run: LanguageRun, prompt: str, asked: Writing, number: int = 0) -> list[str]:
-    """The texts that follow a prompt, which they begin with; `number` is the prompt's among several."""
+    """Generate texts that continue a prompt.
+
+    Args:
+        run: Trained model.
+        prompt: The prompt.
+        asked: Options.
+        number: Number of the prompt among several, for its random generators.
+
+    Returns:
+        Texts, prompt included.
+
+    Raises:
+        UserError: The prompt is too long.
+    """
     return texts_after(
         run.model, run.tokenizers[0], check_context_length(run, prompt, asked.most), asked, run.device_context, number
     )
@@ -179,7 +249,19 @@ def texts_after(
     device_context: DeviceContext,
     number: int = 0,
 ) -> list[str]:
-    """The texts that follow the pieces of a prompt, which they begin with."""
+    """Generate texts that continue a tokenized prompt.
+
+    Args:
+        model: Language model.
+        tokenizer: Tokenizer of the model.
+        prompt: Tokens of the prompt.
+        asked: Options.
+        device_context: Device and precision.
+        number: Number of the prompt among several, for its random generators.
+
+    Returns:
+        Texts, prompt included.
+    """
     written = [list(prompt) for _ in range(asked.count)]
     for step in write(model, prompt, asked.sampling, asked.most, asked.chances(number), device_context):
         for text, piece in zip(written, step, strict=True):
@@ -188,17 +270,36 @@ def texts_after(
 
 
 def too_long_prompts(run: LanguageRun, at_once: bool, tell: ReportFn) -> TooLong:
-    """Report prompts with more tokens than the model read at once in training (`batches.length`)."""
+    """Return a reporter of prompts that are longer than `batches.length`.
+
+    Args:
+        run: Trained model.
+        at_once: Report each prompt immediately; otherwise their number, at the end.
+        tell: Prints a warning.
+
+    Returns:
+        The reporter.
+    """
     return TooLong(run.recipe.batches.length, tell, at_once, "shorten {}")
 
 
 def answers(
     run: LanguageRun, chunks: Iterable[list[str]], asked: Writing, refuse: Refuse, at_once: bool, tell: ReportFn
 ) -> Iterator[str]:
-    """The texts that follow each line, each in one line, in order; an empty line begins a document.
+    """Generate texts for each line, one text a line.
 
-    A line that is too long is given to `refuse`, and its texts are empty. Lines longer than training texts are reported
-    by `tell`: each, where `at_once`, else their number at the end.
+    An empty line is an empty prompt.
+
+    Args:
+        run: Trained model.
+        chunks: Prompts.
+        asked: Options.
+        refuse: Receives the error of each line that is too long; its texts are empty.
+        at_once: Report lines longer than training texts immediately; otherwise their number, at the end.
+        tell: Prints a warning.
+
+    Yields:
+        Texts in order, `asked.count` for each line.
     """
     number, too_long = 0, too_long_prompts(run, at_once, tell)
     for chunk in chunks:

@@ -1,7 +1,7 @@
-"""Does a model repeat what it has just read? Random pieces, and the same ones once more (Olsson et al. 2022).
+"""Induction test: the loss of repeated random tokens (Olsson et al. 2022).
 
-The first time nothing can be known of them. The second time each follows the piece that it followed before: a model
-that looks back for it, as attention's induction heads do, or that holds what it read in its state, knows it.
+A sequence of random tokens is unpredictable at first. In its repetition, each token follows the same token as before: a
+model with induction heads, or with a recurrent state that stores the sequence, predicts it.
 """
 
 import json
@@ -32,10 +32,15 @@ _ROWS = 16
 
 @dataclass(frozen=True)
 class Recall:
-    """The loss of random pieces in nats, place by place, the mean over sequences: when they are new, when they repeat.
+    """Loss of random tokens at each position, at first and when repeated.
 
-    The first repeated piece cannot be known to be one, and is no part of the difference. `lost` says why all this could
-    not be kept; empty where it could, or was not to be.
+    Attributes:
+        length: Number of random tokens in a sequence.
+        sequences: Number of sequences.
+        pieces: Size of the vocabulary without special tokens.
+        first: Mean loss at each position of the first occurrence, in nats.
+        second: Mean loss at each position of the repetition, in nats.
+        lost: Reason why the result was not saved; empty if it was saved, or was not to be saved.
     """
 
     length: int
@@ -47,7 +52,11 @@ class Recall:
 
     @property
     def difference(self) -> float:
-        """Mean loss of repeated pieces less that of the same ones when they were new; below zero is recall."""
+        """Mean loss of repeated tokens minus that of their first occurrence.
+
+        Below zero, the model recalls them. The first position is left out, because the start of the repetition is
+        unpredictable.
+        """
         return float(np.mean(self.second[1:]) - np.mean(self.first[1:]))
 
     def __str__(self) -> str:
@@ -59,14 +68,28 @@ class Recall:
         )
 
     def picture(self) -> "Figure":
-        """Both losses by place."""
+        """Draw both losses by position."""
         return recall_picture(self.first, self.second, math.log(self.pieces))
 
 
 def recall(
     model: LanguageModel, size: int, length: int, sequences: int, seed: int, device_context: DeviceContext
 ) -> Recall:
-    """Asks a model of so many pieces, special ones counted; in a sequence, none comes twice but by design."""
+    """Measure the loss of random sequences and their repetition.
+
+    Tokens of a sequence are all different.
+
+    Args:
+        model: Language model.
+        size: Size of the vocabulary, special tokens included.
+        length: Number of random tokens in a sequence.
+        sequences: Number of sequences.
+        seed: Seed of the sequences.
+        device_context: Device and precision.
+
+    Returns:
+        Losses by position.
+    """
     model.eval()
     chance, pieces = np.random.default_rng(seed), np.arange(len(SPECIAL_TOKENS), size)
     rows = np.stack([chance.choice(pieces, length, replace=False) for _ in range(sequences)])
@@ -82,10 +105,19 @@ def recall(
 
 
 def probe(run: LanguageRun, length: int, sequences: int = 64, seed: int = 1) -> Recall:
-    """How well a run's model repeats; kept in its folder as JSON and PNG, if that may be written.
+    """Run the induction test on a run; save JSON and PNG in its folder, if writable.
+
+    Args:
+        run: Trained model.
+        length: Number of random tokens in a sequence.
+        sequences: Number of sequences.
+        seed: Seed of the sequences.
+
+    Returns:
+        Losses by position.
 
     Raises:
-        UserError: it has too few pieces, or has learned too few positions.
+        UserError: The vocabulary or the number of positions is too small.
     """
     size, longest = run.tokenizers[0].size, run.model.decoder.max_positions
     most = min(size - len(SPECIAL_TOKENS), size if longest is None else longest // 2)
@@ -102,7 +134,7 @@ def probe(run: LanguageRun, length: int, sequences: int = 64, seed: int = 1) -> 
     del kept["lost"]
 
     def write() -> None:
-        """The numbers, and the picture."""
+        """Write the losses and the figure."""
         write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1) + "\n")
         write_atomically(run.path / f"{_NAME}.png", figures.render_png(found.picture()))
 

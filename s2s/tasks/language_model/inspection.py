@@ -1,4 +1,4 @@
-"""What `s2s inspect` shows of a language model: where each piece looks back, and what tells it what comes next."""
+"""Inspection of a language model: self-attention, and saliency of the next token."""
 
 import torch
 from torch import Tensor
@@ -17,17 +17,24 @@ from s2s.tasks.base import LoadedModel
 from s2s.tasks.language_model.recipe import LanguageRecipe
 
 _BEST = 4
-# of a text of the run's own, so much is read
+# Maximum number of tokens for a text of the run's own corpus.
 _PIECES = 64
 
 LanguageRun = LoadedModel[LanguageRecipe, LanguageModel]
 
 
 def insides(run: LanguageRun, focus: InspectionRequest) -> Inspection:
-    """What is found of one text or two, and of the piece that the model expects after each.
+    """Inspect one text or two, and the predicted next token (`s2s inspect`).
+
+    Args:
+        run: Trained model.
+        focus: Texts, and the word, layer and head to inspect.
+
+    Returns:
+        Attention, saliency and hidden states.
 
     Raises:
-        UserError: a text is empty or too long, or has not the word; or there is no such layer or head.
+        UserError: A text is empty or too long, or lacks the word; or the layer or head does not exist.
     """
     texts = focus.inputs or (str(focus.example["text"][0]),)
     reader = CausalReader(run.model.decoder).eval()
@@ -64,7 +71,7 @@ def _inspected(
     saliency = explain_classes(
         names[:1], [_score(run.model, reader, source, int(tokens[0]))], ways, source.words, reached
     )
-    # what stands in a row is written after all that stands before it was read
+    # Each row of the attention map is the token that is predicted after the tokens before it.
     rows = [*source.pieces[1:], names[0]]
     maps = [AttentionMaps("decoder", weights[0].cpu().double().numpy(), rows, source.pieces)] if len(weights[0]) else []
     remark = "next: " + " · ".join(f"{name} {share:.3f}" for name, share in zip(names, likely.tolist(), strict=True))
@@ -73,10 +80,9 @@ def _inspected(
 
 
 def _score(model: LanguageModel, reader: CausalReader, source: Source, piece: int) -> Score:
-    """Of the piece that comes next, less the mean of all pieces' scores."""
+    """Return the score function of the next token: its logit minus the mean logit."""
 
     def score(vectors: States) -> Tensor:
-        """For any number of rows that are all of this text."""
         scores = model.projection(reader.read(vectors, source.valid.expand(len(vectors), -1)).summary)
         return scores[:, piece] - scores.mean(dim=1)
 

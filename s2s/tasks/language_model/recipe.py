@@ -1,4 +1,4 @@
-"""What a recipe of `task: language-model` says: texts, how they are packed, and how a decoder learns to go on."""
+"""Recipe of `task: language-model`: texts, packing, training and scoring."""
 
 from typing import Annotated, Generic, Literal, Self
 
@@ -14,14 +14,23 @@ class DocumentSettings(schema.PlainTextSettings):
     """The texts."""
 
     corpus: schema.Word = "files"
-    """`built-in` (the English sentences of the built-in corpus), `files`, or the name of a Hugging Face data set such
-    as `stanfordnlp/imdb`."""
+    """Source of the texts.
+
+    `built-in` (the English sentences of the built-in corpus), `files`, or the name of a Hugging Face data set such as
+    `stanfordnlp/imdb`.
+    """
     train: schema.SplitOrSize = "train"  # pyright: ignore[reportIncompatibleVariableOverride]
-    """A split name; a table (tsv, csv, jsonl, parquet); any other file, or a folder of `.txt` files: plain text. Files
-    may be plain, .gz or .xz. Of the built-in corpus, how many sentences."""
+    """Training texts.
+
+    A split name; a table (tsv, csv, jsonl, parquet); any other file, or a folder of `.txt` files, is plain text. Files
+    may be plain, .gz or .xz. For the built-in corpus, the number of sentences.
+    """
     document: Literal["line", "paragraph", "file"] = "paragraph"
-    """What a document of plain text is: a line, what stands between empty lines, or the whole file. Of a table and of
-    the hub, it is a row."""
+    """Unit of a document in plain text.
+
+    A line, a paragraph (text between empty lines) or the whole file. In tables and hub data sets, each row is a
+    document.
+    """
 
     @model_validator(mode="after")
     def _only_the_built_in_is_made_to_measure(self) -> Self:
@@ -35,50 +44,66 @@ class DocumentSettings(schema.PlainTextSettings):
 
 
 class TextPieces(schema.PieceSettings):
-    """How text becomes pieces (sentencepiece)."""
+    """Tokenizer of the texts (sentencepiece)."""
 
     normalization: Literal["identity", "nfkc"] = "identity"
-    """`identity` keeps every character, so that bits per byte are exact; `nfkc` applies Unicode NFKC and folds white
-    space."""
+    """Unicode normalization.
+
+    `identity` keeps every character, so that bits per byte are exact; `nfkc` applies Unicode NFKC and collapses white
+    space.
+    """
 
 
 class PackingSettings(schema.Section):
-    """How texts become batches: documents stand one after the other, and are cut into rows of equal length."""
+    """Packing: documents are concatenated and cut into rows of equal length."""
 
     length: _Context = 256
-    """Pieces of a row."""
+    """Tokens of a row."""
     tokens: schema.Tokens = 8192
-    """Pieces of a batch: as many rows as it holds."""
+    """Tokens of a batch: as many rows as fit."""
     across_documents: bool = False
-    """Whether a document is read in the light of those before it in its row. Otherwise attention, positions and
-    recurrent states begin anew with each document."""
+    """Attend to earlier documents in the same row.
+
+    If false, attention, positions and recurrent states restart with each document.
+    """
 
 
 class LanguageTraining(schema.OptimizationSettings):
-    """The optimisation."""
+    """Optimizer, learning-rate schedule and regularization."""
 
     tokens_per_update: schema.Tokens | None = None
-    """Pieces that one update learns from, about, over all micro-batches and devices; one batch when absent."""
+    """Approximate number of tokens for an optimizer step (gradient accumulation).
+
+    The number includes all micro-batches and devices; null uses one batch.
+    """
 
 
 class LanguageValidation(schema.PauseSettings):
-    """When training pauses to measure and to save."""
+    """Schedule and metrics of validations and checkpoints."""
 
     metric: Literal["loss", "bits_per_byte"] = "loss"
-    """What decides which checkpoint is best: the loss in nats per piece, or the bits per byte of the text."""
+    """Metric that selects the best checkpoint.
+
+    The loss in nats per token, or the bits per byte of the text.
+    """
     samples: Annotated[int, Field(ge=0, le=100)] = 3
-    """Texts written at each validation, for TensorBoard: the first from nothing, the others from the first pieces of
-    validation texts."""
+    """Number of texts to generate at each validation, for TensorBoard.
+
+    The first is generated without a prompt, the others from the first tokens of validation texts.
+    """
 
 
 class ScoringSettings(schema.Section):
-    """How documents are read when they are scored, each alone."""
+    """Scoring of documents, each by itself."""
 
     context: _Context | None = None
-    """Pieces that are read at once; `batches.length` when null."""
+    """Context length in tokens; null uses `batches.length`."""
     stride: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """By how many pieces the context moves on in a longer document: only these are scored, with those before them in
-    sight. Smaller is slower and kinder; half of the context when null."""
+    """Stride of the context window in longer documents, in tokens.
+
+    Each further window scores its last `stride` tokens, with the tokens before them as context. A smaller stride is
+    slower and gives better scores. Null uses half of the context.
+    """
 
     @model_validator(mode="after")
     def _the_stride_fits(self) -> Self:
@@ -88,22 +113,22 @@ class ScoringSettings(schema.Section):
 
 
 class LanguageRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
-    """Language models: what is read, what learns, how, and how it is measured."""
+    """Recipe of a language model."""
 
     task: Literal["language-model"]
-    """What is learned: what comes next in a text."""
+    """The task: predict the next token of a text."""
     data: DocumentSettings = DocumentSettings()
     """The texts."""
     tokenizer: TextPieces = TextPieces()
-    """How text becomes pieces."""
+    """Tokenizer of the texts."""
     batches: PackingSettings = PackingSettings()
-    """How texts become batches."""
+    """Packing of documents into batches."""
     training: LanguageTraining = LanguageTraining()
-    """The optimisation."""
+    """Optimizer, learning-rate schedule and regularization."""
     validation: LanguageValidation = LanguageValidation()
-    """When training pauses to measure and to save."""
+    """Schedule and metrics of validations and checkpoints."""
     scoring: ScoringSettings = ScoringSettings()
-    """How documents are read when they are scored."""
+    """Scoring of documents."""
 
     @model_validator(mode="after")
     def _a_row_fits(self) -> Self:
@@ -121,12 +146,12 @@ class LanguageRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
 
     @property
     def context(self) -> int:
-        """Pieces that are read at once when documents are scored."""
+        """Context length for scoring, in tokens."""
         return self.scoring.context or self.batches.length
 
     @property
     def stride(self) -> int:
-        """By how many pieces the context moves on."""
+        """Stride of the context window, in tokens."""
         return self.scoring.stride or max(1, self.context // 2)
 
 

@@ -1,4 +1,4 @@
-"""A language model's recipe fitted to the user's own texts."""
+"""Generation of a language-model recipe from the user's texts."""
 
 from pathlib import Path
 
@@ -16,12 +16,18 @@ _MEASURED = 20_000
 
 
 def generate_language_model_recipe(name: str, splits: Splits[Path], column: str | None = None) -> str:
-    """A recipe for the user's own texts, its sizes chosen by what they hold.
+    """Return a language-model recipe with sizes chosen from the data.
 
-    A table is read by a column, found by its name or looks unless it is given; other files and folders are plain text.
+    Args:
+        name: Name of the recipe and its run.
+        splits: Tables, or files or folders of plain text.
+        column: Column of the text in a table; None finds it by name or values.
+
+    Returns:
+        The recipe as YAML.
 
     Raises:
-        UserError: a file or column is missing, or there is too little to learn from.
+        UserError: A file or column is missing, or there is too little data.
     """
     settings = DocumentSettings(train=str(splits.train.absolute()), validation=1, test=None)
     if table_kind(splits.train) not in (None, ".txt") and not splits.train.is_dir():
@@ -58,7 +64,7 @@ def _column(head: Head, given: str | None) -> str:
 
 
 def _unit(settings: DocumentSettings) -> str:
-    """Lines where nothing stands between empty lines but lines, or hardly anything does; paragraphs elsewhere."""
+    """Return `line` if paragraphs are few and lines are many, else `paragraph`."""
     sources = {unit: DocumentSource(settings.model_copy(update={"document": unit})) for unit in ("line", "paragraph")}
     counts = {unit: len(source.part("train") or ()) for unit, source in sources.items()}
     return "paragraph" if counts["paragraph"] >= 100 or counts["line"] < 100 else "line"

@@ -1,4 +1,7 @@
-"""How well a model goes on in documents: nats, perplexity and bits per byte, also by the place in a document."""
+"""Scores of a language model: cross-entropy, perplexity and bits per byte.
+
+The loss is also reported by the position in a document.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -24,14 +27,25 @@ from s2s.training.progress import Advance
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# scores held at a time, as in the loss
+# Number of logits in memory at a time, as in the loss.
 _CHUNK = 4_000_000
 
 
 def nats_of(
     model: LanguageModel, states: Float[Tensor, "places width"], following: Int[Tensor, " places"]
 ) -> Float[Tensor, " places"]:
-    """−log p of what follows each place, from the decoder's states; the scores of all are never held at once."""
+    """Compute the negative log-probability of the token that follows each position.
+
+    The logits are computed in chunks, so that they are never all in memory.
+
+    Args:
+        model: Language model, for its output projection.
+        states: Hidden states of the decoder (positions, width).
+        following: Target token of each position.
+
+    Returns:
+        Negative log-probabilities in nats, at least fp32.
+    """
     rows = max(1, _CHUNK // model.projection.out_features)
     found = []
     for first in range(0, len(states), rows):
@@ -44,9 +58,12 @@ def nats_of(
 
 @dataclass(frozen=True)
 class Nats:
-    """−log p of documents, in nats: of each document, and summed by the place in it with how many pieces stood there.
+    """Negative log-probabilities of documents, in nats; `EOS` counts as a token.
 
-    A document's end is a piece of it.
+    Attributes:
+        documents: Sum over each document.
+        sums: Sum over all documents at each position.
+        counts: Number of tokens at each position.
     """
 
     documents: Float[np.ndarray, " documents"]
@@ -55,17 +72,26 @@ class Nats:
 
     @property
     def loss(self) -> float:
-        """Nats per piece."""
+        """Mean loss in nats per token."""
         return float(self.sums.sum() / max(1, self.counts.sum()))
 
 
 def measure(
     model: LanguageModel, windows: Windows, device_context: DeviceContext, advance: Advance = lambda count: None
 ) -> Nats:
-    """Reads all windows, dropout off; the model stays in evaluation mode.
+    """Measure the loss on all windows, without dropout.
 
-    Of several processes each reads a part, and all are told the whole.
-    `advance` is told how many windows were read, batch by batch.
+    The model stays in evaluation mode. With several ranks, each rank measures a part, and all
+    ranks return the full result.
+
+    Args:
+        model: Language model.
+        windows: Windows of documents.
+        device_context: Device, precision and process group.
+        advance: Called after each batch with its number of windows.
+
+    Returns:
+        Loss by document and by position.
     """
     model.eval()
     lengths, distributed = windows.texts.lengths, device_context.distributed
@@ -87,7 +113,7 @@ def measure(
 
 
 def _nats_of_batch(model: LanguageModel, batch: TextBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each place that counts: its nats, where it is in its document, and its row in the batch."""
+    """Return loss, place and batch row of each position that counts."""
     chosen = batch.valid.flatten().nonzero().squeeze(1)
     states = model(batch.read).flatten(0, 1).index_select(0, chosen)
     places = batch.places.flatten().index_select(0, chosen)
@@ -97,10 +123,14 @@ def _nats_of_batch(model: LanguageModel, batch: TextBatch) -> tuple[Tensor, Tens
 
 @dataclass(frozen=True)
 class Size:
-    """What documents are made of: the bytes of each, its end counted as one, and how many pieces do not spell exactly.
+    """Size of documents in bytes.
 
-    A document is one byte longer than its text, as it is in a file that holds a document a line; so a compressor of
-    that file has the same bytes to tell.
+    The end of a document counts as one byte, as the line end in a file with one document a line; a compressor of that
+    file therefore encodes the same number of bytes.
+
+    Attributes:
+        documents: Number of bytes of each document.
+        lossy: Number of documents that their tokens do not represent exactly.
     """
 
     documents: tuple[int, ...]
@@ -108,14 +138,23 @@ class Size:
 
     @property
     def bytes(self) -> int:
-        """Of all documents."""
+        """Number of bytes of all documents."""
         return sum(self.documents)
 
 
 def size_of(texts: Sequence[str], tokens: Sequence[np.ndarray], tokenizer: Tokenizer) -> Size:
-    """Counts bytes as they were before anything was normalised."""
+    """Count the bytes of documents, before normalization.
+
+    Args:
+        texts: Documents as text.
+        tokens: Tokens of each document.
+        tokenizer: Tokenizer of the documents.
+
+    Returns:
+        Bytes of each document, and the number of lossy documents.
+    """
     lossy = sum(
-        # words come back with one space between them, whatever was there
+        # The word tokenizer joins words by single spaces, whatever the text has.
         tokenizer.normalize(text) != text or bool((found == UNK).any()) or tokenizer.decode(found.tolist()) != text
         for text, found in zip(texts, tokens, strict=True)
     )
@@ -123,13 +162,32 @@ def size_of(texts: Sequence[str], tokens: Sequence[np.ndarray], tokenizer: Token
 
 
 def bits_per_byte(nats: float, size: int) -> float:
-    """Of documents of so many bytes that took so many nats."""
+    """Convert a sum of nats to bits per byte.
+
+    Args:
+        nats: Negative log-probability of the documents.
+        size: Number of bytes of the documents.
+
+    Returns:
+        Bits per byte.
+
+    Example:
+        >>> round(bits_per_byte(10 * math.log(2), 5), 3)
+        2.0
+    """
     return nats / math.log(2) / max(1, size)
 
 
 @dataclass(frozen=True)
 class Span:
-    """The loss of pieces that stand between two places of their documents, the last one included."""
+    """Loss in a range of positions of documents.
+
+    Attributes:
+        first: First position, from 0.
+        last: Last position, inclusive.
+        loss: Mean loss in nats per token.
+        pieces: Number of tokens.
+    """
 
     first: int
     last: int
@@ -138,7 +196,20 @@ class Span:
 
 
 def spans(nats: Nats) -> list[Span]:
-    """The loss by the place in a document: 0, 1, 2 to 3, 4 to 7, and so on."""
+    """Return the loss by position in a document: 0, 1, 2 to 3, 4 to 7, and so on.
+
+    Args:
+        nats: Loss by position.
+
+    Returns:
+        Ranges with at least one token.
+
+    Example:
+        >>> import numpy as np
+        >>> nats = Nats(np.array([6.0]), np.array([3.0, 2.0, 1.0]), np.array([1, 1, 1]))
+        >>> [(span.first, span.last, span.loss) for span in spans(nats)]
+        [(0, 0, 3.0), (1, 1, 2.0), (2, 2, 1.0)]
+    """
     found, first = [], 0
     while first < len(nats.counts):
         last = min(max(first, 2 * first - 1), len(nats.counts) - 1)
@@ -150,7 +221,15 @@ def spans(nats: Nats) -> list[Span]:
 
 
 def interval_of(nats: Sequence[float], sizes: Sequence[int]) -> Estimate:
-    """Bits per byte, with the 95 % interval of documents drawn with replacement."""
+    """Compute bits per byte with a 95 % bootstrap confidence interval.
+
+    Args:
+        nats: Loss of each document.
+        sizes: Number of bytes of each document.
+
+    Returns:
+        The estimate; documents are resampled.
+    """
     found, bytes_ = np.array(nats), np.array(sizes)
     resampled = [bits_per_byte(float(row @ found), int(row @ bytes_)) for row in drawn_rows(len(found))]
     return estimate(bits_per_byte(float(found.sum()), int(bytes_.sum())), np.array(resampled))
@@ -158,9 +237,12 @@ def interval_of(nats: Sequence[float], sizes: Sequence[int]) -> Estimate:
 
 @dataclass(frozen=True)
 class LanguageComparison:
-    """A run's bits per byte, with how often chance alone would set it as far apart from the first; None for the first.
+    """Bits per byte of a run, and the test against the first run.
 
-    The p-value is that of paired approximate randomisation over documents, see `paired_p`.
+    Attributes:
+        run: Path of the run.
+        bits_per_byte: Estimate with a confidence interval.
+        p_value: P-value of paired approximate randomization over documents (see `paired_p`); None for the first run.
     """
 
     run: str
@@ -174,20 +256,20 @@ class LanguageComparison:
 
 @dataclass(frozen=True)
 class LanguageScores(Evaluation):
-    """How well a model goes on in the documents of a split.
+    """Scores of a language model on the documents of a split.
 
     Attributes:
-        documents: how many.
-        pieces: of them, ends counted.
-        bytes: of their texts, with one for each end.
-        lossy: documents whose pieces do not spell them exactly; their bits per byte flatter.
-        nats: −log p of each document.
-        sizes: bytes of each document.
-        digest: a hash of the documents.
-        context: pieces read at once.
-        stride: by how many pieces the context moves on.
-        spans: the loss by the place in a document.
-        grammar: nats per document that the grammar of the built-in corpus needs, about; None for other texts.
+        documents: Number of documents.
+        pieces: Number of tokens, `EOS` included.
+        bytes: Number of bytes, with one for each document's end.
+        lossy: Number of documents that their tokens do not represent exactly; their bits per byte are too low.
+        nats: Negative log-probability of each document.
+        sizes: Number of bytes of each document.
+        digest: Hash of the documents.
+        context: Context length in tokens.
+        stride: Stride of the context window, in tokens.
+        spans: Loss by position in a document.
+        grammar: Approximate cross-entropy of the built-in corpus' grammar, in nats per document; None for other texts.
     """
 
     documents: int
@@ -204,7 +286,7 @@ class LanguageScores(Evaluation):
 
     @property
     def total(self) -> float:
-        """Nats of all documents."""
+        """Negative log-probability of all documents, in nats."""
         return math.fsum(self.nats)
 
     def __str__(self) -> str:
@@ -243,9 +325,19 @@ class LanguageScores(Evaluation):
 
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> list[LanguageComparison]:
-        """By exchanging documents."""
+        """Compare runs by paired approximate randomization over documents.
+
+        Args:
+            evaluations: Evaluations of the same documents; the first is the baseline.
+
+        Returns:
+            One comparison for each evaluation.
+
+        Raises:
+            UserError: The evaluations are of different documents.
+        """
         first, found = evaluations[0], []
-        # documents of one file, cut otherwise, have one digest
+        # Documents of one file that are split differently have the same digest.
         check_comparable(evaluations, lambda each: (each.digest, each.documents))
         for other in evaluations:
             counts = [np.column_stack((each.nats, each.sizes)) for each in (first, other)]

@@ -1,4 +1,4 @@
-"""Signs in what a language model expects of documents, and in what it writes."""
+"""Signs of problems in a language model's predictions and generated texts."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,26 +23,26 @@ from s2s.training.progress import ProgressBar
 if TYPE_CHECKING:
     import datasets
 
-# of the texts that are written to be looked at
+# Number of texts to generate, tokens of a prompt, and maximum number of new tokens.
 _TEXTS, _PROMPT, _MOST = 50, 4, 48
 _ENDS = 0.1
 _BEFORE = 0.05
-# pieces whose loss is measured with next to nothing in sight
+# Number of tokens whose loss is measured with almost no context.
 _NEAR = 20_000
 _AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a model expects at each place of documents.
+    """Predictions at each position of documents.
 
     Attributes:
-        document: the number of each place's document.
-        place: where in it, from 0 on.
-        wanted: the piece that stands there, or the end.
-        nats: −log p of it.
-        said: the piece that was most probable.
-        end: the probability of the end.
+        document: Number of the position's document.
+        place: Position in the document, from 0.
+        wanted: Token at the position, or `EOS`.
+        nats: Negative log-probability of that token, in nats.
+        said: Most probable token.
+        end: Probability of `EOS`.
     """
 
     document: Int[np.ndarray, " places"]
@@ -56,7 +56,17 @@ class Expected:
 def symptoms(
     run: LanguageRun, part: "datasets.Dataset", rows: Int[np.ndarray, " documents"], progress_bar: ProgressBar
 ) -> Diagnostics:
-    """Reads the documents of a part, which have these rows in their split, goes on from their beginnings, and looks."""
+    """Measure predictions, generate texts, and return signs of problems.
+
+    Args:
+        run: Trained model.
+        part: Documents.
+        rows: Row of each document in its split, from 0.
+        progress_bar: Makes a progress bar.
+
+    Returns:
+        Scores, signs and the documents with the highest loss.
+    """
     tokens = encode_texts(part, run.tokenizers[0])
     found = _expected(run, windows_of(run.recipe, tokens), progress_bar)
     texts, every = part["text"][:], tokens.rows(np.arange(len(part)))
@@ -102,13 +112,13 @@ def _expected(run: LanguageRun, windows: Windows, progress_bar: ProgressBar) -> 
         for rows, batch in iterate_batches(windows, run.device_context.device):
             chosen = batch.valid.flatten().nonzero().squeeze(1)
             states = run.model(batch.read).flatten(0, 1)[chosen]
-            # the scores of all places are never held at once
+            # In chunks, so that the logits of all positions are never in memory at once.
             for some, state in zip(chosen.split(_AT_ONCE), states.split(_AT_ONCE), strict=True):
                 following = batch.following.flatten()[some]
                 scores = run.model.projection(state).float().log_softmax(1)
                 documents = windows.windows[rows, 0][(some // batch.read.shape[1]).cpu().numpy()]
                 nats, end = -scores.gather(1, following[:, None])[:, 0], scores[:, EOS].exp()
-                # to the processor first: Apple's GPUs know no float64
+                # To the CPU first, because Apple GPUs have no float64.
                 each = batch.places.flatten()[some], following, nats, scores.argmax(1), end
                 for column, values in zip(columns, (documents, *(t.cpu().numpy() for t in each)), strict=True):
                     column.append(values)
@@ -117,7 +127,16 @@ def _expected(run: LanguageRun, windows: Windows, progress_bar: ProgressBar) -> 
 
 
 def ends(found: Expected) -> list[Finding]:
-    """Whether documents end as often as is expected: the sum of the end's probability at all places is that number."""
+    """Return the signs for documents that end too rarely or too often.
+
+    The expected number of ends is the sum of the probability of `EOS` over all positions; each document has one.
+
+    Args:
+        found: Predictions.
+
+    Returns:
+        Two findings, with a confidence interval over documents.
+    """
     documents = int(found.document.max(initial=-1)) + 1
     expected = np.bincount(found.document, found.end, documents)
     ratio = float(expected.sum()) / max(1, documents)
@@ -134,7 +153,7 @@ def ends(found: Expected) -> list[Finding]:
 
 
 def _short_sighted(run: LanguageRun, tokens: RaggedArray, found: Expected) -> Finding:
-    """What the pieces before the last one are worth: the loss with all of them in sight, and with the last alone."""
+    """Return the sign for a model that uses only the last tokens of its context."""
     count = max(1, int(np.searchsorted(np.cumsum(tokens.lengths + 1), _NEAR)))
     some = RaggedArray.from_rows(tokens.rows(np.arange(min(count, len(tokens.lengths)))))
     near = measure(run.model, Windows(some, 2, 1, run.recipe.batches.tokens), run.device_context).loss
@@ -153,7 +172,7 @@ def _short_sighted(run: LanguageRun, tokens: RaggedArray, found: Expected) -> Fi
 
 
 def _written(run: LanguageRun, texts: list[str], tokens: list[np.ndarray]) -> list[Finding]:
-    """Signs in what is written after the first pieces of documents, drawn as they are expected."""
+    """Return signs in sampled continuations of documents' first tokens."""
     longest = run.model.decoder.max_positions
     most = _MOST if longest is None else max(0, min(_MOST, longest - _PROMPT))
     asked, prompts, outputs = Writing(Sampling(), most), [], []
@@ -169,7 +188,10 @@ def _written(run: LanguageRun, texts: list[str], tokens: list[np.ndarray]) -> li
 def _worst(
     run: LanguageRun, tokens: list[np.ndarray], found: Expected, rows: Int[np.ndarray, " documents"]
 ) -> list[WorstExample]:
-    """The documents that cost most for each piece: read to the dearest one, what was expected there, the rest."""
+    """Return the documents with the highest loss per token.
+
+    Each is shown up to its least probable token, with the prediction there and the rest.
+    """
     counts = np.bincount(found.document, minlength=len(tokens))
     means, (cutter,) = np.bincount(found.document, found.nats, len(tokens)) / np.maximum(1, counts), run.tokenizers
     worst = []

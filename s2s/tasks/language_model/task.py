@@ -1,4 +1,4 @@
-"""Language models: from texts to a decoder that goes on with them."""
+"""Language-model task: a decoder that predicts the next token of a text."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,12 +40,12 @@ LanguageRun = LoadedModel[LanguageRecipe, LanguageModel]
 LanguageData = PreparedTexts["datasets.Dataset"]
 LanguageCourse = TrainContext[LanguageRecipe, LanguageData, LanguageModel]
 
-# of the texts that are written at a validation
+# Length of prompts and texts that are generated at a validation, in tokens.
 _PROMPT, _WRITTEN = 8, 48
 
 
 class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
-    """Texts in, what comes next out."""
+    """Language-model task: predict the next token of a document."""
 
     perplexity: ClassVar[bool] = True
 
@@ -75,7 +75,7 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
         apart = not recipe.batches.across_documents
 
         def loss(model: LanguageModel, batch: TextBatch) -> tuple[Tensor, Tensor]:
-            """The cross-entropy of what follows, in nats: to learn from and to report, the same."""
+            """Return the cross-entropy of the next tokens in nats: to minimize and to report."""
             return cross_entropy(model(batch.read, apart), model.projection.weight, batch.following, batch.valid)
 
         return loss
@@ -110,7 +110,7 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
         return Validation(train_context.trainer.update, -scores[recipe.validation.metric], found.loss)
 
     def _samples(self, train_context: LanguageCourse) -> list[str]:
-        """Texts written from nothing, and from the beginnings of validation texts."""
+        """Generate texts: one from the beginning, others from prompts of validation texts."""
         count, tokens = train_context.recipe.validation.samples, train_context.data.validation
         some = tokens.rows(np.arange(min(max(0, count - 1), len(tokens.lengths))))
         prompts = [[], *([int(piece) for piece in text[:_PROMPT]] for text in some)][:count]
@@ -154,7 +154,18 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
         )
 
     def log_probs(self, model: LanguageModel, batch: TextBatch) -> Float[Tensor, "places one"]:
-        """Of the piece that follows each place: those of all pieces would not fit into memory at many places."""
+        """Return the log-probability of the token that follows each position.
+
+        Only that token has a column, because the log-probabilities of the whole vocabulary at all positions would not
+        fit into memory.
+
+        Args:
+            model: Language model.
+            batch: Documents.
+
+        Returns:
+            Log-probabilities (positions, 1), row after row.
+        """
         return -nats_of(model, model(batch.read)[batch.valid], batch.following[batch.valid])[:, None]
 
     def incremental_log_probs(self, model: LanguageModel, batch: TextBatch) -> Float[Tensor, "places one"]:
@@ -180,7 +191,10 @@ def _size(part: "datasets.Dataset", tokens: RaggedArray, tokenizer: Tokenizer) -
 
 
 def _grammar(recipe: LanguageRecipe, split: str) -> float | None:
-    """Nats per sentence that the built-in grammar needs for a split, about; None of other texts."""
+    """Return the cross-entropy of the built-in grammar, in nats per sentence.
+
+    It is estimated; None for other texts.
+    """
     if recipe.data.corpus != "built-in":
         return None
     return float(np.mean(grammar_nats(split, built_in_size(recipe.data, split), recipe.data.seed)))

@@ -1,1 +1,1 @@
-"""Masked-language modelling."""
+"""Masked language models: predict masked tokens of a text."""

@@ -1,8 +1,9 @@
-"""Texts, and their masked pieces: what a masked-language model learns from (Devlin et al. 2019, section 3.1).
+"""Training examples of a masked language model (Devlin et al. 2019, section 3.1).
 
-Of each text some pieces are chosen, 15 % as published, and the model must name them. Of the chosen ones 80 % are read
-as the mask piece, 10 % as a random piece, and 10 % as they are. Each epoch chooses others (Liu et al. 2019, section
-4.1); which ones is a pure function of (seed, epoch, row), so to resume is arithmetic.
+In each text some tokens are chosen, 15 % as published, for the model to predict. Of the chosen tokens, 80 % are
+replaced by the mask token, 10 % by a random token, and 10 % stay unchanged. Each epoch chooses other tokens (dynamic
+masking, Liu et al. 2019, section 4.1). The choice is a pure function of (seed, epoch, row), so that a resumed run needs
+no saved state.
 """
 
 from collections.abc import Sequence
@@ -25,13 +26,15 @@ Row = Int[np.ndarray, " pieces"]
 
 @dataclass(frozen=True)
 class MaskedBatch(BaseBatch):
-    """Texts with some of their pieces masked, padded with `PAD`; the loss is divided by the chosen pieces.
+    """Texts with masked tokens, padded with `PAD`.
+
+    The loss is the mean over the chosen tokens.
 
     Attributes:
-        source: what the model reads, each row ending with `EOS`.
-        source_valid: True where a piece is real.
-        chosen: places of the chosen pieces in the flattened `source`, row after row.
-        targets: what stood at these places.
+        source: Input tokens (batch, source); each row ends with `EOS`.
+        source_valid: Padding mask (batch, source), True for real tokens.
+        chosen: Positions of the chosen tokens in the flattened `source`, row after row.
+        targets: Original tokens at these positions.
     """
 
     source: Int[Tensor, "batch source"]
@@ -41,19 +44,43 @@ class MaskedBatch(BaseBatch):
 
 
 def chosen_counts(lengths: Int[np.ndarray, " rows"], share: float) -> Int[np.ndarray, " rows"]:
-    """How many pieces are chosen of each text: the share, in (0, 1), rounded, and at least one where there is any."""
+    """Return the number of tokens to choose in each text.
+
+    Args:
+        lengths: Number of tokens of each text.
+        share: Share of tokens, in (0, 1).
+
+    Returns:
+        The share of each length, rounded, but at least one for a text that is not empty.
+
+    Example:
+        >>> import numpy as np
+        >>> chosen_counts(np.array([0, 1, 20]), 0.15).tolist()
+        [0, 1, 3]
+    """
     return np.minimum(lengths, np.maximum(1, np.rint(lengths * share).astype(np.int64)))
 
 
 def mask(
     tokens: Row, size: int, settings: MaskingSettings, seed: int, row: int
 ) -> tuple[Row, Int[np.ndarray, " chosen"]]:
-    """Chooses pieces of one text and masks them.
+    """Choose tokens of one text and mask them.
 
-    Each text, which has no special pieces, draws for itself by its row; `size` is the number of the mask piece.
+    Args:
+        tokens: Tokens of the text, without special tokens.
+        size: Size of the vocabulary, which is the id of the mask token.
+        settings: Shares of chosen, masked and random tokens.
+        seed: Seed of the epoch.
+        row: Row of the text, which makes the choice independent of its batch.
 
     Returns:
-        What the model reads, and the chosen places in rising order.
+        Input tokens, and the chosen positions in rising order.
+
+    Example:
+        >>> import numpy as np
+        >>> read, chosen = mask(np.arange(10, 20), 100, MaskingSettings(share=0.2), seed=1, row=0)
+        >>> read.tolist(), chosen.tolist()
+        ([10, 11, 12, 13, 14, 100, 16, 17, 18, 19], [4, 5])
     """
     generator = np.random.default_rng([seed, row])
     count = int(chosen_counts(np.array([len(tokens)]), settings.share)[0])
@@ -74,7 +101,19 @@ def collate_masked(
     begin: bool,
     width: int | None = None,
 ) -> MaskedBatch:
-    """Makes a batch of texts, without special pieces, by what is read of them and the chosen places."""
+    """Make a batch of masked texts.
+
+    Args:
+        texts: Original tokens of each text, without special tokens.
+        read: Input tokens of each text, without special tokens.
+        chosen: Chosen positions in each text.
+        indices: Row of each text.
+        begin: Prepend `BOS` to each text.
+        width: Length to pad to; None uses the longest text.
+
+    Returns:
+        The batch.
+    """
     source, valid = collate_sources(read, begin, width)
     flat = [number * source.shape[1] + int(begin) + places for number, places in enumerate(chosen)]
     targets = [text[places] for text, places in zip(texts, chosen, strict=True)]
@@ -93,11 +132,17 @@ def collate_masked(
 
 
 class MaskedText(Examples[MaskedBatch]):
-    """The windows of a corpus of texts, masked anew in each epoch.
+    """Windows of texts, masked anew in each epoch.
 
-    A text longer than `batches.max_length` is cut into windows, so that all of it is learned from; an example is one
-    window. The loss of an update is divided by the pieces to be named in it. An update reads `tokens_per_update` real
-    pieces, or those of one batch when None.
+    A text longer than `batches.max_length` is cut into windows, so that no part is lost; an example is one window. The
+    loss of an optimizer step is the mean over its chosen tokens.
+
+    Args:
+        texts: Tokenized texts.
+        size: Size of the vocabulary, which is the id of the mask token.
+        masking: Shares of chosen, masked and random tokens.
+        batches: Batch size and window length.
+        tokens_per_update: Approximate number of tokens for an optimizer step; None uses one batch.
     """
 
     item_name: ClassVar[str] = "windows of text"
@@ -115,7 +160,7 @@ class MaskedText(Examples[MaskedBatch]):
         self.masking = masking
         self.tokens = batches.tokens
         self.wanted = tokens_per_update
-        # beside the pieces stand `EOS` and, where the recipe says so, `BOS`
+        # Each window has `EOS` and, if the recipe says so, `BOS`.
         special = 1 + int(masking.begin)
         self.numbers, self.first, counts = windows(texts.lengths, batches.max_length - special)
         self.lengths = counts + special
@@ -125,7 +170,7 @@ class MaskedText(Examples[MaskedBatch]):
         return len(self.lengths)
 
     def make_batches(self, seed: int, epoch: int) -> Plan:
-        """The windows of each batch of an epoch; see `batches.plan`."""
+        """Make the batches of an epoch, as in `s2s.data.batches.make_batches`."""
         return make_batches(self.widths, self.widths, self.tokens, seed, epoch)
 
     def accumulation_steps(self, batches: Plan) -> int:
@@ -134,7 +179,7 @@ class MaskedText(Examples[MaskedBatch]):
         return count_accumulation_steps(batches, self.lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> MaskedBatch:
-        """The windows, masked: each by a chance of its own, whatever batch it is in."""
+        """Mask windows and make a batch; the masks do not depend on the batch."""
         texts = self.window(rows)
         masked = [
             mask(text, self.size, self.masking, seed, row) for text, row in zip(texts, rows.tolist(), strict=True)
@@ -143,7 +188,7 @@ class MaskedText(Examples[MaskedBatch]):
         return collate_masked(texts, read, chosen, rows, self.masking.begin, int(self.widths[rows].max(initial=1)))
 
     def window(self, rows: Int[np.ndarray, " chosen"]) -> list[np.ndarray]:
-        """The pieces of the chosen windows."""
+        """Return the tokens of windows, without special tokens."""
         special = 1 + int(self.masking.begin)
         first, last = self.first[rows], self.first[rows] + self.lengths[rows] - special
         whole = self.texts.rows(self.numbers[rows])

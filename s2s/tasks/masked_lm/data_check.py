@@ -1,4 +1,4 @@
-"""What commonly spoils texts to learn from, found before training."""
+"""Data check of texts for masked language models: problems found before training."""
 
 from s2s.tasks.data_check import inspect_texts
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
@@ -6,5 +6,12 @@ from s2s.tasks.texts import TextSource
 
 
 def inspected(recipe: MaskedRecipe) -> str:
-    """What a recipe's texts hold, and what is suspicious, as text."""
+    """Return a report on a recipe's texts: statistics and suspicious examples.
+
+    Args:
+        recipe: Resolved recipe.
+
+    Returns:
+        The report as text.
+    """
     return str(inspect_texts(TextSource(recipe.data).load(), recipe.data.seed, recipe.tokenizer, "texts"))

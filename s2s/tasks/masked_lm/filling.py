@@ -1,7 +1,7 @@
-"""What a masked-language model expects: of pieces that are there, each masked in turn, and of a blank.
+"""Predictions of a masked language model: token scores, and fillers of a blank.
 
-The sum of the log probabilities of a sentence's pieces, each given all others, is its pseudo-log-likelihood (Salazar et
-al. 2020). It is no probability of the sentence: over all sentences it does not sum to one.
+The sum of the log-probabilities of a sentence's tokens, each predicted from all others, is its pseudo-log-likelihood
+(Salazar et al. 2020). It is not the probability of the sentence: it does not sum to one over all sentences.
 """
 
 import re
@@ -28,10 +28,20 @@ _BUDGET = 8192
 def masked_log_probabilities(
     model: MaskedLM, texts: Sequence[Sequence[int]], places: Sequence[Sequence[int]], begin: bool, budget: int = _BUDGET
 ) -> list[Float[np.ndarray, " places"]]:
-    """Log probability of the piece at each place, in nats, when it alone is masked and all others are read.
+    """Compute the log-probability of tokens, each masked alone.
 
-    Texts are pieces without special ones, and begin with `BOS` if they did in training; `budget` is the most positions
-    of a batch.
+    Args:
+        model: Masked language model.
+        texts: Tokens of each text, without special tokens.
+        places: Positions to score in each text.
+        begin: Prepend `BOS` to each text, as in training.
+        budget: Maximum number of positions in a batch.
+
+    Returns:
+        Log-probabilities of each text's positions, in nats.
+
+    Raises:
+        UserError: A text has more tokens than the model has positions.
     """
     asked = [(number, place) for number, row in enumerate(places) for place in row]
     rows = [np.array([*texts[n][:place], model.size, *texts[n][place + 1 :]]) for n, place in asked]
@@ -49,12 +59,19 @@ def masked_log_probabilities(
 def log_probabilities(
     model: MaskedLM, read: Sequence[np.ndarray], chosen: Sequence[np.ndarray], begin: bool
 ) -> Float[Tensor, "chosen vocabulary"]:
-    """Log probabilities of all pieces at the chosen places of the texts, text after text; one batch.
+    """Compute the log-probabilities of all tokens at positions of texts, in a batch.
 
-    The texts are as the model shall read them, without special ones.
+    Args:
+        model: Masked language model.
+        read: Input tokens of each text, without special tokens.
+        chosen: Positions in each text.
+        begin: Prepend `BOS` to each text, as in training.
+
+    Returns:
+        Log-probabilities (chosen, vocabulary), text after text.
 
     Raises:
-        UserError: a text is longer than the positions that the model has learned.
+        UserError: A text has more tokens than the model has positions.
     """
     longest = MAX_SOURCE_LENGTH if model.encoder.max_positions is None else model.encoder.max_positions
     check_length(max(len(row) for row in read) + 1 + int(begin), longest)
@@ -64,10 +81,10 @@ def log_probabilities(
 
 
 def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:
-    """Texts of similar length together, under a budget of positions."""
+    """Yield batches of texts of similar length, under a budget of positions."""
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):
-        # two more than its pieces, for the special ones; lengths rise, so the newest row is the longest
+        # Two special tokens are added to each text; lengths rise, so the newest row is the longest.
         if batch and (len(batch) + 1) * (lengths[row] + 2) > budget:
             yield batch
             batch = []
@@ -83,7 +100,12 @@ _BEAM = 20
 
 @dataclass(frozen=True)
 class Filler:
-    """Something that fits a blank, with the probability of its pieces, in [0, 1]."""
+    """Filler of a blank.
+
+    Attributes:
+        text: The filler.
+        probability: Product of the probabilities of its tokens, in [0, 1].
+    """
 
     text: str
     probability: float
@@ -91,9 +113,13 @@ class Filler:
 
 @dataclass(frozen=True)
 class Filled:
-    """The best fillers of a blank, each of so many pieces.
+    """Best fillers of a blank.
 
-    `fitting` is the share of the first one's probability in [0, 1] that lies on pieces which can stand there.
+    Attributes:
+        text: Text with the blank.
+        pieces: Number of tokens of each filler.
+        fillers: Fillers, best first.
+        fitting: Probability that the model assigns to suitable first tokens, in [0, 1].
     """
 
     text: str
@@ -115,22 +141,44 @@ class Filled:
 
 @dataclass(frozen=True)
 class Blank:
-    """The pieces on either side of a hole in a text, in which a word begins, or goes on."""
+    """Tokens around a blank.
+
+    Attributes:
+        left: Tokens before the blank.
+        right: Tokens after the blank.
+        begins: True if the blank is the beginning of a word, False if it continues a word.
+    """
 
     left: list[int]
     right: list[int]
     begins: bool
 
     def masked(self, filled: Sequence[int], count: int, mask: int) -> np.ndarray:
-        """The text's pieces with `count` in the blank: those filled already, then mask pieces."""
+        """Return the text's tokens with `count` tokens in the blank.
+
+        Args:
+            filled: Tokens that are known already.
+            count: Number of tokens in the blank; the rest are mask tokens.
+            mask: Id of the mask token.
+
+        Returns:
+            Tokens of the whole text.
+        """
         return np.array([*self.left, *filled, *[mask] * (count - len(filled)), *self.right])
 
 
 def find_blank(text: str, tokenizer: Tokenizer) -> Blank:
-    """The pieces around the blank `___` of a text.
+    """Tokenize a text around its blank `___`.
+
+    Args:
+        text: Text with one blank.
+        tokenizer: Tokenizer of the model.
+
+    Returns:
+        Tokens before and after the blank.
 
     Raises:
-        UserError: there is no blank, or several, or the tokenizer's pieces do not fit one.
+        UserError: The text has no blank or several, or the tokenizer's tokens do not suit a blank.
     """
     parts = _BLANK.split(text)
     if len(parts) != 2:
@@ -155,22 +203,33 @@ def find_blank(text: str, tokenizer: Tokenizer) -> Blank:
             where=repr(text),
             remedy="put a space on either side of the blank",
         )
-    # one space before each word is part of the word's first piece
+    # One space before a word is part of the word's first token.
     left = before[:-1] if before[-1:].isspace() else before
     right = tokenizer.encode(after[1:]) if ends else tokenizer.encode_continuation(after)
     return Blank(tokenizer.encode(left), right, begins)
 
 
 def fill(model: MaskedLM, tokenizer: Tokenizer, text: str, begin: bool, count: int = 1, best: int = 10) -> Filled:
-    """The best fillers of a blank, with their probabilities.
+    """Find the best fillers of a blank by beam search.
 
-    A filler is one word or a part of one: its first piece begins a word where the blank does, and no other piece does.
-    The probabilities are the model's own, not scaled to what fits. With several pieces, each is asked for with those
-    before it filled in and those after it masked, so that over all fillers of so many pieces they sum to one. Each text
-    begins with `BOS` if it did in training, and a filler has `count` pieces.
+    A filler is a word or a part of one: its first token begins a word if the blank does, and the other tokens continue
+    it. Probabilities are the model's own, not renormalized over suitable tokens. With several tokens, each is predicted
+    with the tokens before it filled in and those after it masked, so that the probabilities of all fillers of this
+    length sum to one.
+
+    Args:
+        model: Masked language model.
+        tokenizer: Tokenizer of the model.
+        text: Text with one blank `___`.
+        begin: Prepend `BOS`, as in training.
+        count: Number of tokens of a filler.
+        best: Number of fillers.
+
+    Returns:
+        Fillers, best first.
 
     Raises:
-        UserError: see `find_blank`; or no filler has so many pieces.
+        UserError: The text does not suit (see `find_blank`), or no filler has so many tokens.
     """
     blank = find_blank(text, tokenizer)
     beginning, going_on = _fitting(tokenizer)
@@ -196,12 +255,31 @@ def fill(model: MaskedLM, tokenizer: Tokenizer, text: str, begin: bool, count: i
 
 
 def fill_blank(run: LoadedModel[MaskedRecipe, MaskedLM], text: str, count: int = 1, best: int = 10) -> Filled:
-    """The best fillers of a blank, by a run's model; see `fill`."""
+    """Find the best fillers of a blank with a run's model; see `fill`.
+
+    Args:
+        run: Trained model.
+        text: Text with one blank `___`.
+        count: Number of tokens of a filler.
+        best: Number of fillers.
+
+    Returns:
+        Fillers, best first.
+    """
     return fill(run.model, run.tokenizers[0], text, run.recipe.masking.begin, count, best)
 
 
 def weigh(run: LoadedModel[MaskedRecipe, MaskedLM], text: str, words: Sequence[str]) -> "WordChoice":
-    """The probability of each word in a blank, by a run's model; see `weigh_words`."""
+    """Compute the probability of words in a blank with a run's model.
+
+    Args:
+        run: Trained model.
+        text: Text with one blank `___`.
+        words: Two or more words; see `weigh_words`.
+
+    Returns:
+        Log-probabilities of the words.
+    """
     return weigh_words(run.model, run.tokenizers[0], text, words, run.recipe.masking.begin)
 
 
@@ -214,7 +292,10 @@ def _next_piece(
 
 
 def _fitting(tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
-    """Which pieces begin a word, and which go on with one; special ones and bytes do neither."""
+    """Return masks of tokens that begin a word and of tokens that continue one.
+
+    Special tokens and bytes are in neither.
+    """
     shown = tokenizer.tokens(range(tokenizer.size))
     text = [i >= len(SPECIAL_TOKENS) and not re.fullmatch("<0x[0-9A-F]{2}>", piece) for i, piece in enumerate(shown)]
     begins = [t and piece.startswith(_SPACE) and piece != _SPACE for t, piece in zip(text, shown, strict=True)]
@@ -224,7 +305,14 @@ def _fitting(tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class WordChoice:
-    """How probable words of so many pieces are in the same blank: log probabilities in nats."""
+    """Log-probabilities of words in the same blank.
+
+    Attributes:
+        text: Text with the blank.
+        words: The words.
+        pieces: Number of tokens of each word.
+        log_probabilities: Log-probability of each word, in nats.
+    """
 
     text: str
     words: list[str]
@@ -244,13 +332,23 @@ class WordChoice:
 
 
 def weigh_words(model: MaskedLM, tokenizer: Tokenizer, text: str, words: Sequence[str], begin: bool) -> WordChoice:
-    """The probability of each of two or more words in a blank, `___`.
+    """Compute the probability of two or more words in a blank `___`.
 
-    Words of different numbers of pieces are not compared: a model that sees two masked pieces knows that one piece was
-    not enough, so the probabilities are of different questions.
+    Words with different numbers of tokens are refused. Two masked tokens imply that one token was
+    not enough, so that the probabilities answer different questions.
+
+    Args:
+        model: Masked language model.
+        tokenizer: Tokenizer of the model.
+        text: Text with one blank.
+        words: Words with equal numbers of tokens.
+        begin: Prepend `BOS`, as in training.
+
+    Returns:
+        Log-probabilities of the words.
 
     Raises:
-        UserError: a word is unknown, or the words have different numbers of pieces; see also `find_blank`.
+        UserError: A word is unknown, or numbers of tokens differ; see also `find_blank`.
     """
     blank = find_blank(text, tokenizer)
     tokens = [tokenizer.encode(w) if blank.begins else tokenizer.encode_continuation(w) for w in words]

@@ -1,4 +1,4 @@
-"""What `s2s inspect` shows of a masked-language model: what it expects in a hole, and which words tell it that."""
+"""Inspection of a masked language model: predictions for a blank, and saliency."""
 
 from collections.abc import Sequence
 
@@ -27,13 +27,21 @@ MaskedRun = LoadedModel[MaskedRecipe, MaskedLM]
 
 
 def insides(run: MaskedRun, focus: InspectionRequest) -> Inspection:
-    """What is found of one text or two.
+    """Inspect one text or two (`s2s inspect`).
 
-    A blank `___` is masked; where one text has none, the word that is looked into is. Of two texts without blanks the
-    word stays, since it is its vectors that are compared. In an example of the corpus, `___` is text.
+    A blank `___` is masked; in a single text without a blank, the inspected word is masked. In two texts without
+    blanks, no word is masked, because its hidden states are compared. In an example of the corpus, `___` is ordinary
+    text.
+
+    Args:
+        run: Trained model.
+        focus: Texts, and the word, layer and head to inspect.
+
+    Returns:
+        Predictions, attention, saliency and hidden states.
 
     Raises:
-        UserError: a text is empty or too long, or has not the word; or there is no such layer or head.
+        UserError: A text is empty or too long, or lacks the word; or the layer or head does not exist.
     """
     texts = focus.inputs or (str(focus.example["text"][0]),)
     readings = [_Reading(run, text, typed=bool(focus.inputs)) for text in texts]
@@ -48,7 +56,7 @@ def insides(run: MaskedRun, focus: InspectionRequest) -> Inspection:
 
 
 class _Reading:
-    """A text as a model reads it, some of its pieces masked."""
+    """A text with some of its tokens masked."""
 
     def __init__(self, run: MaskedRun, text: str, typed: bool) -> None:
         if not text.strip():
@@ -77,7 +85,7 @@ class _Reading:
         return ids, [*before, Word(_BLANK, (len(blank.left),)), *behind]
 
     def _read(self, ids: Sequence[int]) -> Source:
-        """Pieces as they are read, with those that stand for beginning and end."""
+        """Return the model's input, with `BOS` and `EOS`."""
         row = np.array(ids)
         batch = collate_masked([row], [row], [np.array([0])], [0], self.begin).to(self.device)
         check_length(batch.source.shape[1], self.model.encoder.max_positions)
@@ -88,7 +96,14 @@ class _Reading:
         return Source(batch.source, batch.source_valid, [*["<s>"] * begin, *names, "</s>"], words)
 
     def masked(self, wanted: str | None) -> int:
-        """Masks what shall be named, the blank or else a word; gives the word that is looked into."""
+        """Mask the blank, or else a word.
+
+        Args:
+            wanted: Word to inspect; None chooses one.
+
+        Returns:
+            Index of the inspected word.
+        """
         words, begin = self.source.words, int(self.begin)
         if wanted is not None:
             word = find_word(words, wanted)
@@ -102,7 +117,15 @@ class _Reading:
         return word
 
     def inspected(self, focus: InspectionRequest, word: int) -> InspectedExample:
-        """What the model names at the blank, or at the word, and what each word weighs for that."""
+        """Return the prediction for the masked word, with attention and saliency.
+
+        Args:
+            focus: Layer and head to inspect.
+            word: Index of the inspected word.
+
+        Returns:
+            All results for the text.
+        """
         model, source, encoder = self.model, self.source, self.model.encoder
         asked = source.words[word if self.blank is None else self.blank + int(self.begin)]
         if asked.text in ("<s>", "</s>"):
@@ -128,10 +151,9 @@ class _Reading:
         return InspectedExample(self.text, self.tokenizer.decode(best).strip(), remark, maps, saliency, walk)
 
     def _score(self, place: int, piece: int) -> Score:
-        """Of a piece at a place, less the mean of all pieces' scores."""
+        """Return the score function of a token at a position: its logit minus the mean."""
 
         def score(vectors: States) -> Tensor:
-            """For any number of rows that are all of this text."""
             states = self.model.encoder.read(vectors, self.source.valid.expand(len(vectors), -1)).states
             scores = self.model.scores(self.model.transform(states[:, place]))
             return scores[:, piece] - scores.mean(dim=1)
@@ -140,5 +162,5 @@ class _Reading:
 
 
 def _named(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """Pieces by name, the mask piece as a blank."""
+    """Return the names of tokens; the mask token is a blank."""
     return [_BLANK if piece == tokenizer.mask else tokenizer.tokens([piece])[0] for piece in ids]

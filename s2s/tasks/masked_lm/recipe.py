@@ -1,4 +1,4 @@
-"""What a recipe of `task: masked-lm` says: texts, which of their pieces are masked, and how an encoder learns them."""
+"""Recipe of `task: masked-lm`: texts, masking, training and validation."""
 
 from typing import Annotated, Generic, Literal
 
@@ -9,20 +9,26 @@ from s2s.recipe.installed import encoder_settings
 
 
 class MaskingSettings(schema.Section):
-    """Which pieces a masked-language model must name (Devlin et al. 2019, section 3.1)."""
+    """Masking of tokens (Devlin et al. 2019, section 3.1)."""
 
     share: schema.Share = 0.15
-    """Share of each text's pieces that are chosen, rounded to whole pieces, at least one."""
+    """Share of each text's tokens that are chosen, rounded, but at least one token."""
     masked: schema.Part = 0.8
-    """Share of the chosen ones that are read as the mask piece."""
+    """Share of the chosen tokens that are replaced by the mask token."""
     random: schema.Part = 0.1
-    """Share of the chosen ones that are read as a random piece; the others are read as they are."""
+    """Share of the chosen tokens that are replaced by a random token.
+
+    The other chosen tokens stay unchanged.
+    """
     begin: bool = False
-    """Whether each text begins with the piece `<s>`, as it does for a classifier with `pooling: first` or `pooler`."""
+    """Prepend the token `<s>` to each text.
+
+    A classifier with `pooling: first` or `pooler` does the same.
+    """
     tie: bool = True
-    """Whether the projection onto the pieces is the encoder's own table of them."""
+    """Tie the output projection to the encoder's embedding table."""
     output_bias: bool = False
-    """Add a learned number to the score of each piece, as BERT does."""
+    """Add a learned bias to the score of each token, as BERT does."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "MaskingSettings":
@@ -34,46 +40,54 @@ class MaskingSettings(schema.Section):
 
 
 class WindowSettings(schema.Section):
-    """How texts become batches."""
+    """Batch size and window length."""
 
     tokens: schema.Tokens = 8192
-    """Hard limit of one batch: rows times the longest window, padding included."""
+    """Hard limit of a batch in tokens: rows times the longest window, with padding."""
     max_length: Annotated[int, Field(ge=3, le=1_000_000)] = 256
-    """Longest window in pieces, its ends counted. A longer text is cut into windows of about equal length, so that all
-    of it is learned from."""
+    """Maximum length of a window in tokens, its ends included.
+
+    A longer text is cut into windows of about equal length, so that no part is lost.
+    """
 
 
 class MaskedTraining(schema.OptimizationSettings):
-    """The optimisation."""
+    """Optimizer, learning-rate schedule and regularization."""
 
     tokens_per_update: schema.Tokens | None = None
-    """Pieces that one update reads, about, over all micro-batches and devices; one batch when absent."""
+    """Approximate number of tokens for an optimizer step (gradient accumulation).
+
+    The number includes all micro-batches and devices; null uses one batch.
+    """
 
 
 class MaskedValidation(schema.PauseSettings):
-    """When training pauses to measure and to save."""
+    """Schedule and metrics of validations and checkpoints."""
 
     metric: Literal["loss", "accuracy"] = "loss"
-    """What decides which checkpoint is best: the loss of masked pieces, or the share of them that are named right."""
+    """Metric that selects the best checkpoint.
+
+    The loss of masked tokens, or the share of masked tokens that are predicted correctly.
+    """
 
 
 class MaskedRecipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
-    """Masked-language modelling: what is read, what learns, how, and how it is measured."""
+    """Recipe of a masked language model."""
 
     task: Literal["masked-lm"]
-    """What is learned: to name the pieces of a text that are not shown."""
+    """The task: predict masked tokens of a text."""
     data: schema.PlainTextSettings = schema.PlainTextSettings()
     """The texts."""
     tokenizer: schema.PieceSettings = schema.PieceSettings()
-    """How text becomes pieces."""
+    """Tokenizer of the texts."""
     masking: MaskingSettings = MaskingSettings()
-    """Which pieces must be named."""
+    """Masking of tokens."""
     batches: WindowSettings = WindowSettings()
-    """How texts become batches."""
+    """Batch size and window length."""
     training: MaskedTraining = MaskedTraining()
-    """The optimisation."""
+    """Optimizer, learning-rate schedule and regularization."""
     validation: MaskedValidation = MaskedValidation()
-    """When training pauses to measure and to save."""
+    """Schedule and metrics of validations and checkpoints."""
 
     @model_validator(mode="after")
     def _a_window_fits(self) -> "MaskedRecipe":

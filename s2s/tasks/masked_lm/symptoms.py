@@ -1,4 +1,4 @@
-"""Signs in what a masked-language model expects."""
+"""Signs of problems in the predictions of a masked language model."""
 
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,17 @@ _SHOWN_PIECES = 8
 def symptoms(
     run: LoadedModel[MaskedRecipe, MaskedLM], part: "datasets.Dataset", examples: MaskedText, progress_bar: ProgressBar
 ) -> Diagnostics:
-    """Names the masked pieces of a part and looks at the answers."""
+    """Predict masked tokens, and return signs of problems.
+
+    Args:
+        run: Trained model.
+        part: Texts.
+        examples: Windows of the same texts.
+        progress_bar: Makes a progress bar.
+
+    Returns:
+        Scores, signs and the windows with the highest loss.
+    """
     wanted, said, losses, windows = [], [], [], []
     with progress_bar("measuring", len(examples)) as advance, torch.inference_mode():
         for rows, batch in iterate_batches(examples, run.device_context.device):
@@ -46,7 +56,16 @@ def symptoms(
 
 
 def one_piece(targets: np.ndarray, answers: np.ndarray, shown) -> Finding:
-    """The most frequent answer, where it is wrong."""
+    """Return the sign for a model that predicts one token too often.
+
+    Args:
+        targets: Masked tokens.
+        answers: Predicted tokens.
+        shown: Returns the names of token ids.
+
+    Returns:
+        The finding, with the share of wrong predictions of the most frequent one.
+    """
     kinds, counts = np.unique(answers, return_counts=True)
     usual = kinds[counts.argmax()]
     wrong = int(((answers == usual) & (targets != usual)).sum())

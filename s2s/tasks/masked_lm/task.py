@@ -1,4 +1,4 @@
-"""Masked-language modelling: from texts to an encoder that knows them."""
+"""Masked-language-model task: an encoder that predicts masked tokens."""
 
 import math
 from collections.abc import Sequence
@@ -44,9 +44,16 @@ MaskedCourse = TrainContext[MaskedRecipe, PreparedTexts["datasets.Dataset"], Mas
 
 
 def masked_loss(model: MaskedLM, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
-    """The cross-entropy of the chosen pieces of a batch, summed, in nats: to learn from and to report, the same.
+    """Compute the summed cross-entropy of the chosen tokens of a batch, in nats.
 
-    The pieces that were not chosen are read and are no part of it.
+    Tokens that were not chosen are read, but are not part of the loss.
+
+    Args:
+        model: Masked language model.
+        batch: Texts with masked tokens.
+
+    Returns:
+        The loss to minimize and the loss to report, which are equal.
     """
     states = model(batch.source, batch.source_valid, batch.chosen)
     valid = torch.ones_like(batch.targets, dtype=torch.bool)
@@ -56,14 +63,19 @@ def masked_loss(model: MaskedLM, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
 def measure(
     model: MaskedLM, examples: MaskedText, device_context: DeviceContext, advance: Advance = lambda count: None
 ) -> tuple[float, float, int]:
-    """How well a model names the chosen pieces, dropout off; which pieces are chosen is the same each time.
+    """Measure the prediction of masked tokens, without dropout.
 
-    Of several processes each reads a part, and all are told the whole.
-    The model is put into evaluation mode, and `advance` is told how many examples were read, batch by batch.
+    The masked tokens are the same at each call, and the model stays in evaluation mode. With several ranks, each rank
+    measures a part, and all ranks return the full result.
+
+    Args:
+        model: Masked language model.
+        examples: Windows of texts.
+        device_context: Device, precision and process group.
+        advance: Called after each batch with its number of examples.
 
     Returns:
-        The loss in nats per chosen piece, the share of them whose most probable piece is the right one, in percent, and
-        their number.
+        Loss in nats per masked token, accuracy in percent, and the number of masked tokens.
     """
     model.eval()
     sums, hits, count, distributed = [], [], 0, device_context.distributed
@@ -75,7 +87,7 @@ def measure(
             count += batch.count
             advance(len(rows))
     loss, right = 0.0, 0
-    # read at the end: to ask a GPU in between would make it stand still
+    # Read at the end, because reading in the loop would synchronize with the GPU.
     for each, found in zip(sums, hits, strict=True):
         loss -= float(each)
         right += int(found)
@@ -84,16 +96,29 @@ def measure(
 
 
 def examples_of(recipe: MaskedRecipe, tokens: RaggedArray, size: int) -> MaskedText:
-    """Texts as a trainer takes them; `size` is the number of pieces that the tokenizer knows."""
+    """Return tokenized texts as masked training examples.
+
+    Args:
+        recipe: Resolved recipe.
+        tokens: Tokenized texts.
+        size: Size of the tokenizer's vocabulary.
+
+    Returns:
+        Examples to make batches from.
+    """
     return MaskedText(tokens, size, recipe.masking, recipe.batches, recipe.training.tokens_per_update)
 
 
 @dataclass(frozen=True)
 class MaskedScores(Evaluation):
-    """How well the masked pieces of a split are named: the loss in nats for each, the right ones in percent.
+    """Scores of a masked language model on a split.
 
     Attributes:
-        digest: a hash of the texts.
+        texts: Number of texts.
+        masked: Number of masked tokens.
+        loss: Loss in nats per masked token.
+        accuracy: Share of masked tokens that are predicted correctly, in percent.
+        digest: Hash of the texts.
     """
 
     texts: int
@@ -115,7 +140,17 @@ class MaskedScores(Evaluation):
 
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> Sequence[object]:
-        """Without a test; losses of other texts, or of other pieces of them, are refused."""
+        """Check that losses are comparable; there is no significance test.
+
+        Args:
+            evaluations: Evaluations to compare.
+
+        Returns:
+            An empty sequence.
+
+        Raises:
+            UserError: The evaluations are of different texts, or of different tokens.
+        """
         check_comparable(evaluations, lambda each: each.digest)
         first = evaluations[0]
         for other in evaluations[1:]:
@@ -129,7 +164,7 @@ class MaskedScores(Evaluation):
 
 
 class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedLM]):
-    """Texts with holes in, what stood there out."""
+    """Masked-language-model task: predict the masked tokens of a text."""
 
     perplexity: ClassVar[bool] = True
 
@@ -156,7 +191,7 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
         examples = examples_of(recipe, data.train, data.tokenizer.size)
         if not len(examples):
             raise UserError("the training texts are empty", where="data.train", remedy="look at data.text")
-        # a loss of nothing is 0, the best there is
+        # The loss over no examples is 0, which would be the best score.
         if not len(examples_of(recipe, data.validation, data.tokenizer.size)):
             raise UserError("the validation texts are empty", where="data.validation", remedy="look at data.text")
         return examples

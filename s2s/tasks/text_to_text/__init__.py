@@ -1,1 +1,1 @@
-"""Text to text: one model, several corpora, each with its prefix."""
+"""Text to text: one model for several corpora, each with a prefix."""

@@ -1,4 +1,4 @@
-"""Which of a few answers a model finds most likely: the log probability of each is computed, nothing is searched."""
+"""Choice among a few answers by their log-probability, without search."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -23,14 +23,25 @@ def log_probabilities(
     advance: Callable[[int], object] = lambda count: None,
     before_step: Callable[[], None] | None = None,
 ) -> Float[np.ndarray, "sources answers"]:
-    """The log probability, in nats, that a model writes each answer and then ends, whatever else it might write.
+    """Compute the log-probability of each answer for each source.
 
-    Sources, prefix included, are read `batch` at a time, each once for all answers; in fp32, dropout off. `advance` is
-    told how many were, batch by batch; `before_step` is called before each answer of each batch, and an exception that
-    it raises ends the computation. The model stays in evaluation mode.
+    The log-probability includes `EOS`, and is not normalized over the answers. It is computed in fp32, without dropout,
+    and the model stays in evaluation mode. Each source is encoded once.
+
+    Args:
+        model: Sequence-to-sequence model.
+        tokenizer: Tokenizer of sources and answers.
+        sources: Sources with prefix.
+        answers: Answers to choose from.
+        batch: Number of sources in a batch.
+        advance: Called after each batch with its number of sources.
+        before_step: Called before each answer of each batch; an exception ends the computation.
+
+    Returns:
+        Log-probabilities (sources, answers) in nats.
 
     Raises:
-        UserError: a source is longer than the positions that the model has learned.
+        UserError: A source has more tokens than the model has positions.
     """
     model.eval()
     device = next(model.parameters()).device
@@ -56,15 +67,32 @@ def log_probabilities(
 
 
 def best_first(found: Iterable[float], answers: Sequence[str]) -> list[tuple[float, str]]:
-    """Log probabilities and their answers, the likeliest first; of equal ones that which is named first."""
+    """Sort answers by log-probability, highest first.
+
+    Args:
+        found: Log-probability of each answer.
+        answers: The answers; ties keep their order.
+
+    Returns:
+        Pairs of log-probability and answer.
+
+    Example:
+        >>> best_first([-2.0, -0.5], ["no", "yes"])
+        [(-0.5, 'yes'), (-2.0, 'no')]
+    """
     return sorted(zip(found, answers, strict=True), key=lambda pair: -pair[0])
 
 
 def check_apart(answers: Sequence[str], tokenizer: Tokenizer, where: str) -> None:
-    """Refuses answers between which no model can choose.
+    """Refuse answers that no model can tell apart.
+
+    Args:
+        answers: Answers to choose from.
+        tokenizer: Tokenizer of the targets.
+        where: Recipe key, for messages.
 
     Raises:
-        UserError: two are cut into the same pieces, or one has a piece that the tokenizer does not know.
+        UserError: Two answers have the same tokens, or an answer has an unknown token.
     """
     seen: dict[tuple[int, ...], str] = {}
     for answer, tokens in zip(answers, map(tuple, tokenizer.encode_batch(answers)), strict=True):
@@ -82,6 +110,18 @@ def check_apart(answers: Sequence[str], tokenizer: Tokenizer, where: str) -> Non
 
 
 def shares(found: Float[np.ndarray, "sources answers"]) -> Float[np.ndarray, "sources answers"]:
-    """The probability of each answer, given that it is one of them."""
+    """Normalize log-probabilities over the answers (softmax).
+
+    Args:
+        found: Log-probabilities (sources, answers).
+
+    Returns:
+        Probabilities (sources, answers), given that the output is one of the answers.
+
+    Example:
+        >>> import numpy as np
+        >>> shares(np.log([[0.1, 0.3]])).round(2).tolist()
+        [[0.25, 0.75]]
+    """
     raised = np.exp(found - found.max(axis=1, keepdims=True))
     return raised / raised.sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Where the corpora of a mixture come from, and how they become pieces."""
+"""Corpora of a mixture: reading, filtering and tokenization."""
 
 import hashlib
 import itertools
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mixture:
-    """One split of several corpora, by their names: pairs as text, without prefixes, in `source` and `target`."""
+    """One split of several corpora.
+
+    Attributes:
+        parts: Pairs by corpus, as text without prefix, in the columns `source` and `target`.
+    """
 
     parts: Mapping[str, "datasets.Dataset"]
 
@@ -37,7 +41,14 @@ class Mixture:
         return sum(map(len, self.parts.values()))
 
     def select(self, indices: Int[np.ndarray, " chosen"], /) -> "Mixture":
-        """The chosen examples, counted through all corpora, in the order asked for; no corpus without any."""
+        """Return the examples at these indices, counted over all corpora.
+
+        Args:
+            indices: Rows, from 0.
+
+        Returns:
+            The examples by corpus, without empty corpora.
+        """
         ends = np.cumsum([0, *map(len, self.parts.values())])
         spans = zip(self.parts.items(), itertools.pairwise(ends.tolist()), strict=True)
         rows = np.asarray(indices)
@@ -46,15 +57,17 @@ class Mixture:
 
 
 class TaskSource(PairSource):
-    """Pairs of one corpus; of a task with answers, each target is one of them."""
+    """Source of one corpus; the targets of a task with answers are checked."""
 
     settings: CorpusSettings
 
     def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
-        """As elsewhere.
+        """Return a split, and check its targets.
+
+        Empty targets pass in the training set, because filters drop them.
 
         Raises:
-            UserError: see `PairSource`; or a target is none of the answers. Filters drop empty ones of training.
+            UserError: The split cannot be read (see `PairSource`), or a target is not one of the answers.
         """
         found, answers = super().part(name, train), self.settings.answers
         if found is None or not answers:
@@ -69,7 +82,7 @@ class TaskSource(PairSource):
         return found
 
     def classes(self, part: "datasets.Dataset") -> Int[np.ndarray, " examples"]:
-        """The answer of each pair, by number; one class without `answers`."""
+        """Return the index of each pair's answer; one class for all without `answers`."""
         answers = {answer: number for number, answer in enumerate(self.settings.answers or ())}
         if not answers:
             return super().classes(part)
@@ -77,9 +90,10 @@ class TaskSource(PairSource):
 
 
 class MixtureSource(Source[Any, Mixture]):
-    """The corpora of a mixture, each from where translation's pairs come from.
+    """Source of a mixture; each corpus is read like a corpus of task `translation`.
 
-    What one holds out is not left in its own training data; see `learned_from` for that of the others.
+    Held-out examples of a corpus are removed from its own training data; for the other corpora, see
+    `build_training_mixture`.
     """
 
     settings: MixtureSettings
@@ -87,7 +101,7 @@ class MixtureSource(Source[Any, Mixture]):
     section: ClassVar[str] = "data.corpora.NAME"
 
     def sources(self) -> dict[str, TaskSource]:
-        """Of each corpus; where spans are taken out, only the source is read."""
+        """Return the source of each corpus; with span corruption, only sources are read."""
         found = {}
         for name, settings in self.settings.corpora.items():
             alone = {"target": settings.source} if settings.objective == "span-corruption" else {}
@@ -119,7 +133,10 @@ class MixtureSource(Source[Any, Mixture]):
         return ((name, *pair) for name, each in part.parts.items() for pair in pairs(each))
 
     def held_out(self, name: str, part: Mixture) -> dict[str, str]:
-        """Each corpus by itself: what others are tested on says nothing of what it holds out."""
+        """Return hashes of held-out examples, by corpus.
+
+        Each corpus is independent of the test sets of the others.
+        """
         sources, found = self.sources(), {}
         for corpus, each in part.parts.items():
             found |= {f"{key}.{corpus}": digest for key, digest in sources[corpus].held_out(name, each).items()}
@@ -133,7 +150,7 @@ class MixtureSource(Source[Any, Mixture]):
 
 @contextmanager
 def _of(corpus: str) -> Iterator[None]:
-    """Within it, a mistake is told with the corpus that it is in."""
+    """Add the name of the corpus to a `UserError` of the block."""
     try:
         yield
     except UserError as error:
@@ -142,13 +159,31 @@ def _of(corpus: str) -> Iterator[None]:
 
 
 def own_keys(text: str, corpus: str) -> str:
-    """A text for users in which keys of a recipe of one corpus are those of a corpus of a mixture."""
+    """Rewrite keys of a single corpus in a message as keys of a corpus in a mixture.
+
+    Args:
+        text: Message with keys such as `data.train`.
+        corpus: Name of the corpus.
+
+    Returns:
+        Message with keys such as `data.corpora.NAME.train`.
+
+    Example:
+        >>> own_keys("look at data.train", "plural")
+        'look at data.corpora.plural.train'
+    """
     return re.sub(r"(?<![\w./-])data\.(?=[a-z])(?!corpora\b)", f"data.corpora.{corpus}.", text)
 
 
 @dataclass(frozen=True)
 class TrainingMixture:
-    """What is learned from of a corpus, what its filters dropped, and how many more examples others hold out."""
+    """Training examples of a corpus.
+
+    Attributes:
+        kept: Pairs that pass the filters.
+        ledger: Number of pairs dropped by each filter.
+        elsewhere: Number of pairs dropped because another corpus holds them out.
+    """
 
     kept: "datasets.Dataset"
     ledger: FilterReport
@@ -159,17 +194,25 @@ class TrainingMixture:
 
     @property
     def left(self) -> str:
-        """How many were left out, in words."""
+        """Number of pairs that another corpus holds out, as text."""
         return f"{self.elsewhere:,} of its examples are held out by another corpus: left out"
 
 
 def build_training_mixture(
     corpora: Mapping[str, CorpusSettings], corpus: Corpus[Mixture]
 ) -> dict[str, TrainingMixture]:
-    """The filtered training examples of each corpus, without those that the validation or test set of another one has.
+    """Filter the training examples of each corpus.
 
-    Such an example reads a text that the other one reads or writes there, or writes one that is read there: a
-    translation is held out in both directions. Different examples may well have the same target, such as tags.
+    Examples that overlap with the validation or test set of another corpus are dropped: an example whose source is a
+    source or target there, or whose target is a source there. A translation is thus held out in both directions. Equal
+    targets are no overlap, because different examples may have the same target, such as tags.
+
+    Args:
+        corpora: Settings of each corpus.
+        corpus: Splits of all corpora.
+
+    Returns:
+        Training examples by corpus.
     """
     scored = [part.parts for part in (corpus.validation, corpus.test) if part is not None]
     found = {}
@@ -178,7 +221,7 @@ def build_training_mixture(
         held = [pair for parts in scored for other, each in parts.items() if other != name for pair in pairs(each)]
         read = {source for source, _ in held}
         known = read.union(target for _, target in held)
-        # an answer is one of a few words, and no text
+        # An answer is one of a few words, so that an equal source means nothing.
         written = set() if corpora[name].answers else read
         rows = [
             row for row, (source, target) in enumerate(pairs(kept)) if source not in known and target not in written
@@ -190,7 +233,15 @@ def build_training_mixture(
 
 @dataclass(frozen=True)
 class PreparedMixture:
-    """Everything about the data that training needs: the filtered corpora as text, and as pieces, prefixes included."""
+    """Filtered corpora as text and as tokens, prefixes included.
+
+    Attributes:
+        corpus: Splits as text.
+        tokenizer: Tokenizer of all texts.
+        train: Training examples by corpus.
+        validation: Validation examples by corpus.
+        learned: Tokens that the training examples are made of.
+    """
 
     corpus: Corpus[Mixture]
     tokenizer: Tokenizer
@@ -200,26 +251,43 @@ class PreparedMixture:
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, ...]:
-        """The only one."""
+        """The tokenizer of all texts."""
         return (self.tokenizer,)
 
     def hashes(self) -> dict[str, str]:
-        """What identifies the data and the tokenizer, whatever their files are called."""
+        """Return hashes of the training tokens and of the tokenizer."""
         arrays = (array for each in self.learned for array in each.arrays())
         return {"training_data": digest_of_arrays(arrays), "tokenizer": self.tokenizer.digest}
 
     def source_pieces(self, corpora: Mapping[str, CorpusSettings]) -> Int[np.ndarray, " different"]:
-        """The numbers of the pieces that occur in sources and prefixes; texts whose spans are taken out count whole."""
-        # sources of pairs are cut with their prefix, texts without
+        """Return the ids of tokens that occur in sources and prefixes.
+
+        With span corruption, the whole text counts.
+
+        Args:
+            corpora: Settings of each corpus.
+
+        Returns:
+            Ids in rising order.
+        """
+        # Sources of pairs are tokenized with their prefix, texts of span corruption without.
         prefixes = [np.array(self.tokenizer.encode(each.prefix.rstrip()), np.int32) for each in corpora.values()]
         return np.unique(np.concatenate([*prefixes, *(each.source_token_ids() for each in self.learned)]))
 
 
 def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, print_fn: Callable[[str], None]) -> PreparedMixture:
-    """Loads, filters and encodes all corpora, with the tokenizer of a run that is there, or one trained on all texts.
+    """Load, filter and tokenize all corpora of a recipe.
+
+    Args:
+        recipe: Resolved recipe.
+        tokenizer: Tokenizer of a resumed run or of the encoder's run; None trains a new one on all texts.
+        print_fn: Prints a line.
+
+    Returns:
+        The data, with the tokenizer.
 
     Raises:
-        UserError: see `MixtureSource`; or nothing is left of a corpus.
+        UserError: A corpus cannot be read (see `MixtureSource`), or no pair of a corpus passes the filters.
     """
     corpora = recipe.data.corpora
     corpus, kept = MixtureSource(recipe.data).load(), {}
@@ -244,7 +312,17 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, print_fn: Cal
 def in_pieces(
     part: "datasets.Dataset", settings: CorpusSettings, tokenizer: Tokenizer, longest: int
 ) -> tuple[TokenizedPairSource, TokenizedDataset | RaggedArray]:
-    """A corpus as what is learned from it, and the pieces that this is made of."""
+    """Tokenize a corpus.
+
+    Args:
+        part: Pairs, without prefix.
+        settings: Settings of the corpus.
+        tokenizer: Tokenizer of all texts.
+        longest: Maximum length in tokens; span corruption cuts longer texts into windows.
+
+    Returns:
+        Examples to draw from, and the tokens that they are made of.
+    """
     if settings.objective == "span-corruption":
         texts = encode_texts(part.select_columns(["source"]).rename_column("source", "text"), tokenizer)
         prefix = np.array(tokenizer.encode(settings.prefix.rstrip()), dtype=np.int32)
@@ -254,13 +332,31 @@ def in_pieces(
 
 
 def sources_of(corpora: Mapping[str, CorpusSettings], parts: Mapping[str, "datasets.Dataset"]) -> Iterator[str]:
-    """All sources of parts of corpora, after their prefixes."""
+    """Yield all sources of the corpora, with their prefixes.
+
+    Args:
+        corpora: Settings of each corpus.
+        parts: Pairs of each corpus.
+
+    Yields:
+        Sources.
+    """
     for name, part in parts.items():
         yield from (with_prefix(corpora[name].prefix, source) for source, _ in pairs(part))
 
 
 def read_and_written(corpora: Mapping[str, CorpusSettings], parts: Mapping[str, "datasets.Dataset"]) -> Iterator[str]:
-    """All texts of parts of corpora, prefixes included; where spans are taken out, a text is read alone."""
+    """Yield all sources and targets of the corpora, with prefixes.
+
+    With span corruption, there is no target.
+
+    Args:
+        corpora: Settings of each corpus.
+        parts: Pairs of each corpus.
+
+    Yields:
+        Texts.
+    """
     for name, part in parts.items():
         yield from (corpora[name].prefix + source for source, _ in pairs(part))
         if corpora[name].objective == "pairs":

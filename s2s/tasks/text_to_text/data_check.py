@@ -1,4 +1,7 @@
-"""What commonly spoils a mixture of corpora, found before training: in each corpus, and between them."""
+"""Data check of a mixture of corpora: problems found before training.
+
+The check covers each corpus by itself, and the mixture.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +38,14 @@ Parts = Mapping[str, "datasets.Dataset"]
 
 
 def inspected(recipe: TextToTextRecipe) -> str:
-    """What a recipe's corpora hold, and what is suspicious, as text."""
+    """Return a report on a recipe's corpora: statistics and suspicious examples.
+
+    Args:
+        recipe: Resolved recipe.
+
+    Returns:
+        The report as text.
+    """
     corpora, corpus, tokenizer = recipe.data.corpora, MixtureSource(recipe.data).load(), recipe.tokenizer
     shown, advice, learned = [], [], build_training_mixture(recipe.data.corpora, corpus)
     for name, settings in corpora.items():
@@ -59,7 +69,7 @@ def _alone(corpus: Corpus[Mixture], name: str) -> Corpus["datasets.Dataset"]:
 
 
 def _of_texts(found: Inspection) -> list[list[str]]:
-    """Of texts that spans are taken out of, both sides are the same one."""
+    """Return the report on a corpus with span corruption, whose sides are one text."""
     sizes = {name: split.source for name, split in found.splits.items()}
     rows = {"texts": [split.pairs for split in found.splits.values()]}
     rows["words"] = [side.words for side in sizes.values()]
@@ -70,14 +80,14 @@ def _of_texts(found: Inspection) -> list[list[str]]:
 
 
 def _told(found: Inspection, settings: CorpusSettings) -> list[str]:
-    """The advice of a corpus, but for what is meant: answers are few words, and of a text both sides are the same."""
+    """Return the advice that applies: answers are short, and a text equals its source."""
     beside: tuple[str, ...] = ("hardly go together",) if settings.answers else ()
     beside += ("just the source again",) if settings.objective == "span-corruption" else ()
     return [words for words in found.advice if not any(part in words for part in beside)]
 
 
 def _answers(corpus: Corpus[Mixture], name: str, answers: Sequence[str]) -> tuple[list[str], list[str]]:
-    """How often each answer is right, and what to say of that."""
+    """Return a table of the answers' frequencies, and advice."""
     said = {
         split: Counter(target.strip() for _, target in pairs(part.parts[name]))
         for split, part in corpus.parts().items()
@@ -95,7 +105,7 @@ def _answers(corpus: Corpus[Mixture], name: str, answers: Sequence[str]) -> tupl
 
 
 def _confusable(corpora: Mapping[str, CorpusSettings]) -> Iterator[str]:
-    """Tasks that a model cannot tell apart."""
+    """Yield advice on tasks with the same prefix, which a model cannot tell apart."""
     prefixes = Counter(each.prefix for each in corpora.values() if each.objective == "pairs")
     for prefix, count in prefixes.items():
         if count > 1:
@@ -106,7 +116,7 @@ def _confusable(corpora: Mapping[str, CorpusSettings]) -> Iterator[str]:
 def _together(
     recipe: TextToTextRecipe, learned: Mapping[str, TrainingMixture], parts: Mapping[str, Parts]
 ) -> tuple[list[str], list[str]]:
-    """How all texts are cut, prefixes included, and how the corpora are mixed; and what to say of it."""
+    """Return statistics and advice on the mixture: tokenization and sampling rates."""
     corpora, longest = recipe.data.corpora, recipe.batches.max_length
     texts = {split: list(read_and_written(corpora, each)) for split, each in parts.items()}
     make = cache(lambda: train(texts["train"], recipe.tokenizer, "text"))
@@ -131,6 +141,6 @@ def _together(
 def _longer_sides(
     parts: Parts, corpora: Mapping[str, CorpusSettings], tokenizer: Tokenizer, longest: int
 ) -> dict[str, Int[np.ndarray, " examples"]]:
-    """Pieces of the longer side of each example, as it is learned from: of long texts with spans, of each window."""
+    """Return the length of each example's longer side in tokens, as in training."""
     made = {name: in_pieces(part, corpora[name], tokenizer, longest)[0] for name, part in parts.items()}
     return {name: np.maximum(each.source_lengths, each.target_lengths) for name, each in made.items()}

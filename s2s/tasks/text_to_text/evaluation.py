@@ -1,4 +1,4 @@
-"""What a model scores on each task of a mixture, by the task's own metric."""
+"""Scores of a text-to-text model on each task, by the task's own metric."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,19 +29,19 @@ Run = LoadedModel[TextToTextRecipe, Seq2Seq]
 
 @dataclass(frozen=True)
 class TaskScore:
-    """What a model scored on one task.
+    """Score and outputs of a model on one task.
 
     Attributes:
-        task: its name.
-        metric: its own.
-        value: by that metric: in percent, or the loss in nats for each target piece.
-        sources: what was read, without the prefix.
-        references: what should be written.
-        written: what was.
-        texts: all metrics of text with their intervals, where the task has no answers and `with_intervals` found them.
-        classes: all measures of classes, where it has.
-        tokenizer: sacreBLEU's, of BLEU and TER.
-        length_limited: Outputs that the length limit ended; None where there are none.
+        task: Name of the task.
+        metric: Metric of the task.
+        value: Score by this metric in percent, or the loss in nats per target token.
+        sources: Sources without prefix.
+        references: Reference of each source.
+        written: Output of the model for each source.
+        texts: All text metrics with confidence intervals, for tasks without answers, if computed by `with_intervals`.
+        classes: All classification metrics, for tasks with answers.
+        tokenizer: sacreBLEU tokenizer for BLEU and TER.
+        length_limited: Number of outputs that the length limit ended; None if there are none.
     """
 
     task: str
@@ -65,13 +65,18 @@ class TaskScore:
 
     @property
     def percent(self) -> float | None:
-        """What of it is in the mean of all tasks: 100 less a rate; nothing of a loss."""
+        """Contribution to the mean in percent: 100 minus a rate; None for a loss."""
         return None if self.metric == LOSS else 100 - self.value if self.metric in LOWER_IS_BETTER else self.value
 
 
 @dataclass(frozen=True)
 class TaskComparison:
-    """One comparison between runs on one task."""
+    """Comparison of two runs on one task.
+
+    Attributes:
+        task: Name of the task.
+        found: Result of the test.
+    """
 
     task: str
     found: Comparison | ClassifierComparison
@@ -82,9 +87,13 @@ class TaskComparison:
 
 @dataclass(frozen=True)
 class TextToTextEvaluation(Evaluation):
-    """What one model scored on a split of all tasks, and the mean of the tasks' own metrics, in percent.
+    """Scores of a run on a split of all tasks.
 
-    What only writes lower-case letters is scored without regard to case (`lowercase`).
+    Attributes:
+        beam: Beam size.
+        lowercase: True if scored without regard to case, because the model writes only lower case.
+        mean: Mean of the tasks' metrics in percent; None if all are losses.
+        tasks: Score of each task.
     """
 
     beam: int
@@ -104,12 +113,22 @@ class TextToTextEvaluation(Evaluation):
         return mean | {f"{each.task}/{each.metric}": each.value for each in self.tasks}
 
     def samples(self) -> list[tuple[str, str]]:
-        """Of each task the first source, and what was written."""
+        """Return the first source of each task, with the output."""
         return [(f"{each.task}: {each.sources[0]}", each.written[0]) for each in self.tasks if each.written]
 
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> list[TaskComparison]:
-        """Task by task."""
+        """Compare runs task by task.
+
+        Args:
+            evaluations: Evaluations of the same tasks and examples; the first is the baseline.
+
+        Returns:
+            Comparisons of all tasks that have a significance test.
+
+        Raises:
+            UserError: The evaluations differ in tasks, examples or tokenizer.
+        """
         first = evaluations[0]
         check_comparable(
             evaluations,
@@ -137,7 +156,14 @@ class TextToTextEvaluation(Evaluation):
 
 
 def mean_of(found: Sequence[TaskScore]) -> float | None:
-    """The mean of the tasks' own metrics; None where all are losses."""
+    """Return the mean of the tasks' own metrics.
+
+    Args:
+        found: Score of each task.
+
+    Returns:
+        Mean in percent; None if all metrics are losses.
+    """
     values = [each.percent for each in found if each.percent is not None]
     return sum(values) / len(values) if values else None
 
@@ -145,7 +171,19 @@ def mean_of(found: Sequence[TaskScore]) -> float | None:
 def score_task(
     run: Run, name: str, settings: CorpusSettings, part: "datasets.Dataset", progress_bar: ProgressBar, loss: float
 ) -> TaskScore:
-    """Lets a model write, or choose, for each source of a task, and scores it on the untouched references."""
+    """Generate or choose an output for each source of a task, and score the outputs.
+
+    Args:
+        run: Trained model.
+        name: Name of the task.
+        settings: Settings of the task.
+        part: Pairs, without prefix.
+        progress_bar: Makes a progress bar.
+        loss: Loss of the task, in nats per target token.
+
+    Returns:
+        The score, without confidence intervals.
+    """
     sources, references = list(part["source"]), list(part["target"])
     if settings.objective == "span-corruption":
         return TaskScore(name, LOSS, loss, sources, references, [])
@@ -168,14 +206,22 @@ def score_task(
     metric, value = settings.metric, loss
     tokenization = choose_tokenization(references, settings.bleu_tokenizer)
     if metric != LOSS:
-        # intervals, and TER, take longer than the search: a curve has none
+        # Confidence intervals, and TER, take longer than the search; a learning curve does not need them.
         value = score(written, references, run.tokenizers[0].writes_lowercase, (metric,), tokenization)[metric]
     tokenizer = tokenization.tokenizer
     return TaskScore(name, metric, value, sources, references, written, tokenizer=tokenizer, length_limited=limited)
 
 
 def with_intervals(found: TaskScore, lowercase: bool) -> TaskScore:
-    """The same with all metrics of text, where text was written; without regard to case, if so wanted."""
+    """Add all text metrics with confidence intervals to the score of a generated task.
+
+    Args:
+        found: Score of a task.
+        lowercase: Ignore case.
+
+    Returns:
+        The score with `texts`; unchanged for tasks with answers or without outputs.
+    """
     if not found.written or found.classes:
         return found
     tokenization = choose_tokenization(found.references, found.tokenizer)

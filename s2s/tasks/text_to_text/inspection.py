@@ -1,4 +1,4 @@
-"""What `s2s inspect` shows of a text-to-text model that does one of its tasks."""
+"""Inspection of a text-to-text model on one of its tasks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,10 +17,19 @@ MixtureRun = LoadedModel[TextToTextRecipe, Seq2Seq]
 
 
 def insides(run: MixtureRun, focus: InspectionRequest) -> Inspection:
-    """What is found of one text or two, prefix included; without a text, of an example of the first task or that named.
+    """Inspect one text or two, with their prefix (`s2s inspect`).
+
+    Without a text, an example of the named task is used, or of the first one.
+
+    Args:
+        run: Trained model.
+        focus: Texts, task, and the word, layer and head to inspect.
+
+    Returns:
+        Attention, saliency and hidden states.
 
     Raises:
-        UserError: no task is named, or another, or it has no example; a text is empty or too long, or lacks the word.
+        UserError: The task is missing, unknown or without example; or a text is empty or too long, or lacks the word.
     """
     corpora, name = run.recipe.data.corpora, focus.task
     there = [] if focus.inputs else [each for each in focus.part.parts if corpora[each].objective == "pairs"]
@@ -38,7 +47,7 @@ def insides(run: MixtureRun, focus: InspectionRequest) -> Inspection:
 
 
 def _answer(run: MixtureRun, source: str, answers: Sequence[str]) -> tuple[str, str]:
-    """The likeliest of the answers, and how likely each is."""
+    """Return the most probable answer, and a remark with all probabilities."""
     found = shares(log_probabilities(run.model, run.tokenizers[0], [source], answers, 1))[0].tolist()
     likely = best_first(found, answers)
     return likely[0][1], " · ".join(f"{answer} {share:.3f}" for share, answer in likely)

@@ -1,4 +1,4 @@
-"""What a recipe of `task: text-to-text` says: corpora with prefixes, how they are mixed, how each is scored."""
+"""Recipe of `task: text-to-text`: corpora with prefixes, mixing and metrics."""
 
 from typing import Annotated, Generic, Literal, Self
 
@@ -14,36 +14,46 @@ MEAN, LOSS = "mean", "loss"
 
 
 class LooseFilters(FilterSettings):
-    """Which training pairs are dropped before anything is learned from them; pairs with an empty side always are."""
+    """Filters of training pairs; pairs with an empty side are always dropped."""
 
     max_ratio: Annotated[float, Field(gt=1, le=1e6)] | None = None
-    """Largest ratio of the longer side to the shorter one, in characters; pairs under 20 characters pass."""
+    """Maximum ratio of the longer side to the shorter side, in characters.
+
+    Pairs of less than 20 characters pass. Null disables the filter.
+    """
 
 
 class CorpusSettings(PairSettings):
-    """One task of the mixture: its pairs, its prefix, and how it is scored."""
+    """A task of the mixture: its pairs, prefix and metric."""
 
     prefix: Prefix = ""
-    """What stands before each source, such as `"plural: "`: by it the model knows what to write."""
+    """Prefix of each source, such as `"plural: "`, which selects the task."""
     metric: Metric = "exact"
-    """How the task is scored: as `validation.metric` of task `translation`, or, where there are `answers`, `accuracy`
-    or `macro_f1`."""
+    """Metric of the task.
+
+    The metrics of `validation.metric` of task `translation`; with `answers`, `accuracy` or `macro_f1`.
+    """
     bleu_tokenizer: schema.BleuTokenizer = "auto"
-    """sacreBLEU's tokenizer of BLEU and TER, as `validation.bleu_tokenizer` of task `translation`."""
+    """sacreBLEU tokenizer; see `validation.bleu_tokenizer` of task `translation`."""
     answers: schema.Classes | None = None
-    """All that may be written. The log probability of each answer is computed, and the largest is taken, so that
-    nothing else is ever answered; null: any text."""
+    """Possible outputs; null allows any text.
+
+    The model chooses the answer with the highest log-probability, so that it never gives any other output.
+    """
     objective: Literal["pairs", "span-corruption"] = "pairs"
-    """`pairs`: to write the target. `span-corruption`: of `source` alone, to write what was taken out of it (Raffel et
-    al. 2020, section 3.1.4); then `target` is not read, and `metric` is `loss`."""
+    """Training objective.
+
+    `pairs`: generate the target. `span-corruption`: generate the spans that were removed from `source` (Raffel et al.
+    2020, section 3.1.4); `target` is not read, and `metric` is `loss`.
+    """
     share: schema.Share = 0.15
-    """Share of the pieces that span corruption takes out."""
+    """Share of the tokens that span corruption removes."""
     span: Annotated[float, Field(ge=1, le=100)] = 3.0
-    """Mean length of the spans that it takes out, in pieces."""
+    """Mean length of the removed spans in tokens."""
     weight: Weight = 1.0
-    """What its rate is multiplied by; see `mixing`."""
+    """Factor of the corpus' sampling rate; see `mixing`."""
     filters: LooseFilters = LooseFilters()  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Which training pairs are dropped."""
+    """Filters of training pairs."""
 
     @model_validator(mode="after")
     def _metric_fits(self) -> Self:
@@ -59,34 +69,36 @@ class CorpusSettings(PairSettings):
 
 
 class MixtureSettings(schema.Section):
-    """The corpora, and how often an example of each is drawn."""
+    """The corpora and their sampling rates."""
 
     corpora: Annotated[dict[schema.Name, CorpusSettings], Field(min_length=1)]
-    """The tasks, each by a name."""
+    """The tasks by name."""
     mixing: Mixing = "size"
-    """Rates p of the corpora, which have n examples each: `size`, p ~ n; `equal`, all the same; or a temperature T, 1
-    or more, p ~ n^(1/T), of which 1 is `size` and the limit is `equal`; each times the corpus' `weight`. An epoch has
-    as many examples as all corpora together; a corpus that is drawn more often begins again, in another order, when all
-    of it was seen."""
+    """Sampling rates p of the corpora, which have n examples each.
+
+    `size`: p ~ n; `equal`: all the same; or a temperature T of 1 or more: p ~ n^(1/T), which is `size` for 1 and
+    approaches `equal` for large T. Each rate is multiplied by the corpus' `weight`. An epoch has as many examples as
+    all corpora together, and a corpus that is used up is repeated in a new order.
+    """
 
     @property
     def weights(self) -> list[float]:
-        """Of the corpora, in their order."""
+        """Sampling weights of the corpora, in their order."""
         return [corpus.weight for corpus in self.corpora.values()]
 
     @property
     def train(self) -> str:
-        """The split's name: each corpus says where it is."""
+        """Name of the split; each corpus has its own files."""
         return "train"
 
     @property
     def validation(self) -> int | str:
-        """How many pairs are held out of training data; the split's name where none are."""
+        """Number of held-out training pairs; the name of the split if there are none."""
         return self._held_out("validation") or "validation"
 
     @property
     def test(self) -> int | str | None:
-        """As `validation`; None where no corpus has a test set."""
+        """Number of held-out pairs or name of the split; None without a test set."""
         there = any(corpus.test is not None for corpus in self.corpora.values())
         return self._held_out("test") or ("test" if there else None)
 
@@ -96,34 +108,37 @@ class MixtureSettings(schema.Section):
 
 
 class MixtureValidation(schema.PauseSettings):
-    """When training pauses to measure and to save."""
+    """Schedule and metrics of validations and checkpoints."""
 
     metric: schema.Word = MEAN
-    """What decides which checkpoint is best: `mean`, of the tasks' own metrics in percent (100 less the rate where
-    lower is better; a task measured by its loss is left out), `loss`, of all target pieces, or the name of a task."""
+    """Metric that selects the best checkpoint.
+
+    `mean`: mean of the tasks' own metrics in percent (100 minus the rate if lower is better; a task with metric `loss`
+    is left out); `loss`: loss over all target tokens; or the name of a task.
+    """
     sentences: schema.Examples | None = None
-    """How many validation examples of each task are written; all when null."""
+    """Number of validation examples to generate for each task; null uses all."""
     beam: schema.Beam = 1
-    """Beam of what is written while training."""
+    """Beam size of the outputs at validations."""
 
 
 class TextToTextRecipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
-    """Text to text: several tasks, one model, and a prefix that says which task it is."""
+    """Recipe of a text-to-text model."""
 
     task: Literal["text-to-text"]
-    """What is learned: to write a target for each source, by its prefix."""
+    """The task: generate a target for each source, selected by its prefix."""
     data: MixtureSettings
-    """The corpora, and how they are mixed."""
+    """The corpora and their sampling rates."""
     tokenizer: schema.PieceSettings = schema.PieceSettings()
-    """How text becomes pieces: one vocabulary of all sources, prefixes and targets."""
+    """Tokenizer: one vocabulary for all sources, prefixes and targets."""
     batches: BatchSettings = BatchSettings()
-    """How examples become batches."""
+    """Batch size and maximum length."""
     training: TrainingSettings = TrainingSettings()
-    """The optimisation."""
+    """Optimizer, learning-rate schedule and regularization."""
     validation: MixtureValidation = MixtureValidation()
-    """When training pauses to measure and to save."""
+    """Schedule and metrics of validations and checkpoints."""
     decoding: schema.DecodingSettings = schema.DecodingSettings()
-    """How text is generated."""
+    """Beam search and length limits."""
 
     @model_validator(mode="after")
     def _metric_is_there(self) -> Self:

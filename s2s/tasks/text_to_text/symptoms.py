@@ -1,4 +1,4 @@
-"""Signs in what a model answers to each of its tasks."""
+"""Signs of problems in the outputs of a text-to-text model, task by task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,10 +24,18 @@ if TYPE_CHECKING:
 
 
 def symptoms(run: Run, part: Mixture, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar) -> Diagnostics:
-    """Lets a model answer a part of each task, and looks at the answers, task by task.
+    """Generate or choose outputs for each task, and return signs of problems.
 
-    `rows` say where the examples stand among those of all tasks of their split. What spans are taken out of is not
-    answered, and only counts for how often each piece is right.
+    Corpora with span corruption have no outputs; they only count for the frequencies of tokens.
+
+    Args:
+        run: Trained model.
+        part: Examples of all tasks.
+        rows: Row of each example in its split, counted over all tasks, from 0.
+        progress_bar: Makes a progress bar.
+
+    Returns:
+        Scores, signs and the worst outputs.
     """
     corpora, found, wanted = run.recipe.data.corpora, {}, []
     places = _places(part, rows)
@@ -41,7 +49,7 @@ def symptoms(run: Run, part: Mixture, rows: Int[np.ndarray, " examples"], progre
         elif settings.objective == "pairs":
             found[name] = pair_symptoms(run, each, places[name], progress_bar, settings.prefix, settings.bleu_tokenizer)
     signs = [
-        # a model that writes has no head
+        # A text-to-text model has no classification head.
         replace(s, name=f"{n}: {s.name}", remedy=own_keys(s.remedy.replace("head.dropout", "model.dropout"), n))
         for n, task in found.items()
         for s in task.signs
@@ -55,7 +63,7 @@ def symptoms(run: Run, part: Mixture, rows: Int[np.ndarray, " examples"], progre
 
 
 def _places(part: Mixture, rows: Int[np.ndarray, " examples"]) -> dict[str, list[str]]:
-    """Where the examples of each task stand in their split, all tasks counted through."""
+    """Return the place of each task's examples in their split, over all tasks."""
     ends = np.cumsum([0, *map(len, part.parts.values())])
     spans = zip(part.parts, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
     return {name: [f"example {row + 1} of all tasks" for row in rows[first:last]] for name, first, last in spans}
@@ -64,7 +72,7 @@ def _places(part: Mixture, rows: Int[np.ndarray, " examples"]) -> dict[str, list
 def _chosen(
     run: Run, part: "datasets.Dataset", settings: CorpusSettings, places: Sequence[str], progress_bar: ProgressBar
 ) -> Diagnostics:
-    """Of a task with answers: signs of a classifier."""
+    """Return the signs of a classifier, for a task with answers."""
     answers = settings.answers or ()
     sources = list(part["source"])
     with progress_bar("choosing", len(sources)) as advance:
@@ -76,7 +84,10 @@ def _chosen(
 
 
 def _worst(tasks: Mapping[str, Sequence[WorstExample]]) -> list[WorstExample]:
-    """The worst of all tasks, from each as many as fit: what they are measured by differs."""
+    """Return the worst examples, equally many of each task.
+
+    Scores of different tasks are not comparable.
+    """
     each = -(-WORST // max(1, len(tasks)))
     found = [replace(one, score=f"{name}: {one.score}") for name, several in tasks.items() for one in several[:each]]
     return found[:WORST]

@@ -1,4 +1,7 @@
-"""Text to text: several tasks in, one model out, that does each by its prefix (Raffel et al. 2020)."""
+"""Text-to-text task: one model for several tasks, selected by a prefix.
+
+The method is that of Raffel et al. (2020).
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -39,19 +42,27 @@ MixtureCourse = TrainContext[TextToTextRecipe, PreparedMixture, Seq2Seq]
 
 
 def vocabulary(recipe: TextToTextRecipe, tokenizer: Tokenizer) -> int:
-    """How many pieces a model knows: the tokenizer's and, where spans are taken out, the sentinels."""
+    """Return the size of a model's vocabulary.
+
+    Args:
+        recipe: Resolved recipe.
+        tokenizer: Tokenizer of all texts.
+
+    Returns:
+        Size of the tokenizer's vocabulary, plus the sentinels if a corpus uses span corruption.
+    """
     corrupted = any(each.objective == "span-corruption" for each in recipe.data.corpora.values())
     return tokenizer.size + (SENTINELS if corrupted else 0)
 
 
 class TextToTextTask(TextGenerationTask[TextToTextRecipe, PreparedMixture]):
-    """Sources with prefixes in, targets out."""
+    """Text-to-text task: a target for each source with its prefix."""
 
     def source(self, recipe: TextToTextRecipe) -> MixtureSource:
         return MixtureSource(recipe.data)
 
     def check(self, recipe: TextToTextRecipe) -> None:
-        """Refuses a tokenizer of BLEU that is not installed."""
+        """Refuse a BLEU tokenizer that is not installed."""
         for name, settings in recipe.data.corpora.items():
             check_tokenizer(settings.bleu_tokenizer, f"data.corpora.{name}.bleu_tokenizer")
 
@@ -103,7 +114,7 @@ class TextToTextTask(TextGenerationTask[TextToTextRecipe, PreparedMixture]):
             print_fn(f"{examples.num_skipped} training examples are longer than batches.max_length ({limit}): left out")
 
     def _unreachable(self, train_context: MixtureCourse) -> Iterator[str]:
-        """Warnings about references that are longer than decoding allows, for each task whose outputs are searched."""
+        """Yield warnings about references that are longer than decoding allows."""
         data, recipe = train_context.data, train_context.recipe
         for split, part in data.corpus.parts().items():
             for name, each in part.parts.items() if split != "train" else ():
@@ -116,7 +127,7 @@ class TextToTextTask(TextGenerationTask[TextToTextRecipe, PreparedMixture]):
                     yield advice
 
     def on_train_start(self, train_context: MixtureCourse, folder: Path, log: RunLog) -> None:
-        """Keeps what the training text held, for warnings."""
+        """Write the vocabulary coverage of the training text, for out-of-domain warnings."""
         data, corpora = train_context.data, train_context.recipe.data.corpora
         longest = max(longest_source(each, train_context.recipe.batches.max_length) for each in data.train.values())
         texts = sources_of(corpora, data.corpus.train.parts)
@@ -173,7 +184,7 @@ class TextToTextTask(TextGenerationTask[TextToTextRecipe, PreparedMixture]):
         return insides(run, focus)
 
     def _loss_of(self, run: MixtureRun, tokens: Mapping[str, TokenizedPairSource]) -> float:
-        """Without smoothing, in nats for each target piece."""
+        """Return the cross-entropy without label smoothing, in nats per target token."""
         return trainer.mean_loss(
             run.model, all_pairs_by_corpus(tokens, run.recipe.batches), sequence_loss(0.0), run.device_context
         )

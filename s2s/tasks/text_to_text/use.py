@@ -1,4 +1,4 @@
-"""Lines in, one task's answers out."""
+"""Inference with a text-to-text model: lines in, outputs of one task out."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,10 +14,17 @@ from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 
 
 def task_named(recipe: TextToTextRecipe, name: str | None) -> CorpusSettings:
-    """The task of that name, or the only one.
+    """Return the settings of a task by name, or of the only task.
+
+    Args:
+        recipe: Resolved recipe.
+        name: Name of the task; None for the only one.
+
+    Returns:
+        Settings of the task.
 
     Raises:
-        UserError: there is no such task, none is named and there are several, or it is one that nobody uses.
+        UserError: The task is unknown or ambiguous, or all corpora use span corruption.
     """
     corpora = {n: each for n, each in recipe.data.corpora.items() if each.objective == "pairs"}
     if name in corpora:
@@ -32,15 +39,15 @@ def task_named(recipe: TextToTextRecipe, name: str | None) -> CorpusSettings:
 
 
 def check_chosen(answers: Sequence[str], nbest: int, searching: Sequence[str]) -> None:
-    """Refuses what nobody can follow who chooses one of a few answers.
+    """Refuse options that do not apply to a task with answers.
 
     Args:
-        answers: to choose from.
-        nbest: how many are asked for.
-        searching: what was given that is of a search, as the user wrote it.
+        answers: Answers to choose from.
+        nbest: Number of answers to return.
+        searching: Search options that the user gave, as written.
 
     Raises:
-        UserError: something is, or not as many answers are there, or none is asked for.
+        UserError: A search option is given, or `nbest` is not between 1 and the number of answers.
     """
     if searching:
         raise UserError("says nothing to a task with answers, which searches nothing", searching[0], "leave it out")
@@ -58,12 +65,23 @@ def generate_answers(
     tell: ReportFn,
     refuse: Refuse,
 ) -> Iterator[str]:
-    """What a model writes for each line as one of its tasks, in order; of a task with answers, one of them.
+    """Generate or choose an output for each line, for one of the model's tasks.
 
-    A line that is too long is given to `refuse`, and its answer is empty.
+    Args:
+        run: Trained model.
+        name: Name of the task; None for the only one.
+        chunks: Lines that are read together.
+        nbest: Number of outputs for each line.
+        at_once: Print each warning immediately, for an interactive session; otherwise counts at the end.
+        tell: Prints a warning.
+        refuse: Receives the error of each line that is too long; its output is empty.
 
-    With more than one best, answers come as `line number TAB log probability TAB answer`, as translations do with their
-    scores.
+    Yields:
+        Outputs in order; with n-best output, `line number TAB log probability TAB answer`, or the score of a generated
+        text.
+
+    Raises:
+        UserError: The task is unknown or ambiguous.
     """
     task, seen = task_named(run.recipe, name), VocabularyCoverage.load(run.checkpoint / TOKENIZER)
     if task.answers is None:

@@ -1,1 +1,1 @@
-"""Translation: a target for each source."""
+"""Translation: generate a target text for each source text."""

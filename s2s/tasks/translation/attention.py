@@ -1,4 +1,4 @@
-"""Where a trained model looks while it writes: as weights of one pair, and as alignments of many."""
+"""Cross-attention of a trained translation model: weights and word alignments."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -29,7 +29,17 @@ from s2s.tasks.translation.recipe import Recipe
 def weights_between(
     model: Seq2Seq, source: list[int], target: list[int], device: torch.device
 ) -> Float[Tensor, "layer head target source"]:
-    """Where a model looks while it writes the pieces of a target, its end included."""
+    """Compute the cross-attention weights of a pair, by teacher forcing.
+
+    Args:
+        model: Sequence-to-sequence model.
+        source: Source tokens, without `EOS`.
+        target: Target tokens, without `EOS`.
+        device: Device of the model.
+
+    Returns:
+        Weights (layer, head, target, source), with `EOS` on both sides; no layers if the model has no attention.
+    """
     batch = collate([source], [target], [0]).to(device)
     with torch.no_grad():
         memory = model.encoder(batch.source, batch.source_valid)
@@ -37,8 +47,15 @@ def weights_between(
 
 
 def attention_between(run: LoadedModel[Any, Seq2Seq], source: list[int], target: list[int]) -> AttentionMaps:
-    """Where a trained model looks, in each layer and head, while it writes the pieces of a target; no layers without
-    attention.
+    """Compute the cross-attention weights of a pair, with names of the tokens.
+
+    Args:
+        run: Trained model.
+        source: Source tokens, without `EOS`.
+        target: Target tokens, without `EOS`.
+
+    Returns:
+        Attention of each layer and head; no layers if the model has no attention.
     """
     weights = weights_between(run.model, source, target, run.device_context.device).cpu().double().numpy()
     rows, columns = run.tokenizers[-1].tokens([*target, EOS]), run.tokenizers[0].tokens([*source, EOS])
@@ -52,13 +69,23 @@ def align_lines(
     targets: Iterable[str] | None = None,
     layer: int = -1,
 ) -> Iterator[str]:
-    """Alignments of lines with their translations, those given or else the model's own; see `links`.
+    """Align the words of lines with the words of their translations; see `links`.
 
-    Words are what white space parts; where spaces do not separate words, they are characters. The heads of a layer are
-    averaged, of the last one when negative. A line that is too long is given to `refuse`, and its alignment is empty.
+    Words are separated by white space; in scripts without spaces, each character is a word. The weights of a layer are
+    averaged over its heads.
+
+    Args:
+        run: Trained model.
+        chunks: Source lines that are translated together.
+        refuse: Receives the error of each line that is too long; its alignment is empty.
+        targets: Given translations; None generates the model's own.
+        layer: Layer of the decoder, from 0; negative numbers count from the last.
+
+    Yields:
+        One line of links for each source line, in Pharaoh format (`0-0 1-2`).
 
     Raises:
-        UserError: the model has no attention or no such layer, or targets are not as many as lines.
+        UserError: The model has no attention or no such layer, or the numbers of lines and targets differ.
     """
     source, into, translator = run.tokenizers[0], run.tokenizers[-1], build_translator(run)
     prefix = run.recipe.data.prefix
@@ -93,9 +120,17 @@ def align_lines(
 
 
 def after_prefix(tokenizer: Tokenizer, words: list[Word], line: str) -> list[Word]:
-    """The words of a line, among those of it with the prefix that it was read with.
+    """Return the words of a line without the words of its prefix.
 
-    A prefix without a space at its end is of one word with the first of the line.
+    A prefix without a space at its end forms one word with the first word of the line.
+
+    Args:
+        tokenizer: Tokenizer of the sources.
+        words: Words of the prefix and the line.
+        line: The line.
+
+    Returns:
+        The last words, as many as the line has.
     """
     return words[len(words) - len(words_of(tokenizer, tokenizer.encode(line), True)) :]
 

@@ -1,4 +1,7 @@
-"""What a translator learns from: the corpus that it is measured by and, beside it, further ones."""
+"""Parallel corpora of a translation task: the main corpus and additional ones.
+
+The main corpus has the validation and test sets; the additional ones, `data.more`, are only for training.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,11 +18,11 @@ if TYPE_CHECKING:
     import datasets
 
 OWN = "data"
-"""What the corpus that a translator is measured by is called among several."""
+"""Name of the main corpus among several."""
 
 
 class TranslationSource(PairSource):
-    """Pairs, each source after the recipe's prefix."""
+    """Source of parallel text that prepends the recipe's prefix to each source."""
 
     settings: DataSettings
 
@@ -29,20 +32,30 @@ class TranslationSource(PairSource):
 
 
 def filtered(data: DataSettings, train: "datasets.Dataset") -> tuple["datasets.Dataset", FilterReport]:
-    """The pairs that are learned from, and what filters dropped: they look at pairs without the recipe's prefix."""
+    """Filter training pairs by the recipe's `data.filters`.
+
+    Filters see the pairs without the recipe's prefix.
+
+    Args:
+        data: The recipe's `data` section.
+        train: Training pairs, with the prefix.
+
+    Returns:
+        Pairs that pass, with the prefix, and the number of pairs dropped by each filter.
+    """
     kept, ledger = filter_training(without_prefix(train, data.prefix), data.filters)
     return prefixed(kept, data.prefix), ledger
 
 
 @dataclass(frozen=True)
 class ExtraCorpus:
-    """A further corpus, and what was left out of it.
+    """An additional training corpus after filtering.
 
     Attributes:
-        read: its pairs, as they were read.
-        kept: those that are learned from, each source after the corpus' prefix.
-        ledger: what filters dropped.
-        held_out: pairs of which a side stands in the validation or the test set.
+        read: Pairs as they were read.
+        kept: Pairs to train on, with the corpus' prefix.
+        ledger: Number of pairs dropped by each filter.
+        held_out: Number of pairs dropped because a side is in the validation or test set.
     """
 
     read: "datasets.Dataset"
@@ -56,10 +69,17 @@ class ExtraCorpus:
 
 
 def read_extra_corpora(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -> dict[str, ExtraCorpus]:
-    """The further corpora that a recipe names; the corpus has the validation and the test set.
+    """Read and filter the additional corpora of a recipe.
+
+    Args:
+        data: The recipe's `data` section.
+        corpus: Main corpus, with the validation and test sets.
+
+    Returns:
+        Corpora by name.
 
     Raises:
-        UserError: one cannot be read, or nothing is left of it.
+        UserError: A corpus cannot be read, or no pair passes the filters.
     """
     if not data.more:
         return {}
@@ -87,7 +107,7 @@ def _further(settings: FurtherPairs, held: set[str]) -> ExtraCorpus:
 
 @contextmanager
 def _of(corpus: str) -> Iterator[None]:
-    """Within it, a mistake is told with the corpus that it is in."""
+    """Add the name of the corpus to a `UserError` of the block."""
     try:
         yield
     except UserError as error:
@@ -95,7 +115,15 @@ def _of(corpus: str) -> Iterator[None]:
 
 
 def combine_corpora(own: "datasets.Dataset", others: Mapping[str, ExtraCorpus]) -> "datasets.Dataset":
-    """All pairs that are learned from, corpus after corpus; columns beside the texts are left out."""
+    """Concatenate the training pairs of all corpora.
+
+    Args:
+        own: Pairs of the main corpus.
+        others: Additional corpora.
+
+    Returns:
+        All pairs, corpus after corpus, with the columns `source` and `target` only.
+    """
     from datasets import concatenate_datasets
 
     parts = [own, *(each.kept for each in others.values())]
@@ -103,6 +131,11 @@ def combine_corpora(own: "datasets.Dataset", others: Mapping[str, ExtraCorpus]) 
 
 
 def prefix_tokens(data: DataSettings) -> list[str]:
-    """The words of prefixes that are a piece each, such as `<2de>`."""
+    """Return the words of prefixes that are a single token, such as `<2de>`.
+
+    Example:
+        >>> prefix_tokens(DataSettings(prefix="<2de> "))
+        ['<2de>']
+    """
     words = " ".join(each.prefix for each in (data, *data.more.values())).split()
     return [word for word in dict.fromkeys(words) if word.startswith("<") and word.endswith(">")]

@@ -1,4 +1,4 @@
-"""What commonly spoils parallel corpora, found before training."""
+"""Data check of parallel corpora: problems found before training."""
 
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,17 @@ if TYPE_CHECKING:
 
 
 def inspected(recipe: Recipe) -> str:
-    """What a recipe's corpus holds, and what is suspicious, as text."""
+    """Return a report on a recipe's corpora: statistics and suspicious examples.
+
+    Args:
+        recipe: Resolved recipe.
+
+    Returns:
+        The report as text, with a section for each additional corpus.
+    """
     data, corpus = recipe.data, TranslationSource(recipe.data).load()
     normalization = recipe.tokenizer.of("target").normalization
-    # what is suspicious is so whatever stands before the sources
+    # Prefixes are removed, because the checks concern the texts.
     held = (part and without_prefix(part, data.prefix) for part in (corpus.validation, corpus.test))
     plain: Corpus["datasets.Dataset"] = Corpus(without_prefix(corpus.train, data.prefix), *held)  # type: ignore[arg-type]
     found = inspect(plain, data, normalization)

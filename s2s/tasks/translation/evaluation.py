@@ -1,4 +1,4 @@
-"""Scores of translations, a run's or a file's, and comparisons between them."""
+"""Scores of translations, for a run or for files, and significance tests."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -26,13 +26,23 @@ _SAMPLES = 3
 
 @dataclass(frozen=True)
 class TranslationEvaluation(Evaluation):
-    """What a translator scored on a split.
+    """Scores and translations of a run on a split.
 
-    `words` is the share of words at their right place, in percent; None unless each source word is answered by one.
-    `own_case` says whether that is how the run is always scored: what only writes lower-case letters is compared with
-    references without regard to case, since it can reach no other. Sources are without the run's prefix. A sentence has
-    one reference, or a list of several. `tokenizer` is sacreBLEU's, of BLEU and TER.
-    `length_limited` counts translations that the length limit ended; None where there are none.
+    Attributes:
+        beam: Beam size.
+        length_penalty: Length penalty of the beam search.
+        lowercase: True if scored without regard to case.
+        own_case: True if `lowercase` is the default of the run. A model that writes only lower case is scored without
+            regard to case, because it cannot match cased references.
+        scores: Scores by name of the metric.
+        words: Share of words that are correct at their position, in percent; None unless each source word has one
+            target word.
+        buckets: BLEU by source length.
+        sources: Sources without the run's prefix.
+        references: One reference for each sentence, or a list of references.
+        translations: Output of the model for each source.
+        tokenizer: sacreBLEU tokenizer for BLEU and TER.
+        length_limited: Number of translations that the length limit ended; None if there are none.
     """
 
     beam: int
@@ -70,13 +80,17 @@ class TranslationEvaluation(Evaluation):
         return {name: s.value for name, s in self.scores.items()}
 
     def samples(self) -> list[tuple[str, str]]:
-        """Some sources and their translations, spread over the split; no source twice."""
+        """Return some sources with their translations, spread over the split.
+
+        Returns:
+            At most 3 pairs, with different sources.
+        """
         pairs = list(dict(zip(self.sources, self.translations, strict=True)).items())
         return pairs[:: max(1, len(pairs) // _SAMPLES)][:_SAMPLES]
 
     @property
     def file(self) -> str:
-        """Another one where case was ignored though the run writes both."""
+        """File name in the run's folder; has a suffix if case was ignored by request."""
         return f"evaluation-{self.split}{'' if self.own_case else '-lowercase'}.json"
 
     def to_json(self) -> str:
@@ -85,7 +99,17 @@ class TranslationEvaluation(Evaluation):
 
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> list[Comparison]:
-        """By exchanging translations."""
+        """Compare translations by paired approximate randomization.
+
+        Args:
+            evaluations: Evaluations of the same sources and references; the first is the baseline.
+
+        Returns:
+            One comparison for each evaluation and metric; the first has no p-value.
+
+        Raises:
+            UserError: The evaluations differ in sources, references, case or tokenizer.
+        """
         first = evaluations[0]
         check_comparable(evaluations, lambda each: (each.sources, each.references))
         check_case([each.lowercase for each in evaluations])
@@ -102,7 +126,18 @@ def evaluate_pairs(
     scoring: EvaluationOptions,
     progress_bar: ProgressBar,
 ) -> TranslationEvaluation:
-    """Translates sources, each after the run's prefix, and scores the translations on the untouched references."""
+    """Translate sources and score the translations.
+
+    Args:
+        run: Trained model.
+        sources: Source texts; the run's prefix is prepended.
+        references: One reference for each source, or a list of references.
+        scoring: Options of the evaluation.
+        progress_bar: Makes a progress bar.
+
+    Returns:
+        Scores, with the translations.
+    """
     with progress_bar("translating", len(sources)) as advance:
         asked = [with_prefix(run.recipe.data.prefix, source) for source in sources]
         translator = build_translator(run)
@@ -132,7 +167,15 @@ def evaluate_pairs(
 
 @dataclass(frozen=True)
 class FileScores:
-    """What the lines of a file scored against those of one or more references."""
+    """Scores of a file of translations against one or more reference files.
+
+    Attributes:
+        file: Path of the translations.
+        reference: Path of the references, or several paths.
+        lines: Number of lines.
+        lowercase: True if scored without regard to case.
+        scores: Scores by name of the metric.
+    """
 
     file: str
     reference: str | list[str]
@@ -156,19 +199,21 @@ def score_files(
     tokenizer: BleuTokenizer = "auto",
     print_fn: Callable[[str], object] = lambda _: None,
 ) -> tuple[list[FileScores], list[Comparison]]:
-    """Scores files of translations, line by line, by the named metrics, and tests each against the first.
+    """Score files of translations, and test each file against the first.
 
     Args:
-        files: Translations of the same sources by one or more systems.
-        references: One or more; with several, each line has all their lines as references.
+        files: Translations of the same sources by one or more systems, line by line.
+        references: One or more files; with several, each line has several references.
         lowercase: Score without regard to case.
         names: Metrics, as in `s2s.evaluation.metrics.NAMES`.
-        tokenizer: sacreBLEU's, of BLEU and TER.
-        print_fn: Prints a line, about the tokenizer where it is not `13a`.
+        tokenizer: sacreBLEU tokenizer for BLEU and TER.
+        print_fn: Prints a line about the tokenizer, unless it is `13a`.
+
+    Returns:
+        Scores of each file, and the comparisons with the first file.
 
     Raises:
-        UserError: A file cannot be read, has no lines, or not as many as the others; or the tokenizer needs what is
-            not installed.
+        UserError: A file cannot be read, has no lines or a different number of lines; or a tokenizer is not installed.
     """
     systems: dict[str, list[str]] = {}
     wanted: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""From a recipe's data section to pieces: load, filter, join, cut, encode."""
+"""Data preparation for translation: load, filter, join, tokenize."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -34,10 +34,15 @@ _Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class PreparedTranslation:
-    """Everything about the data that training needs: the filtered and joined corpus as text, and as pieces.
+    """Filtered and joined corpus, as text and as tokens.
 
-    Source and target have the same tokenizer where they share one vocabulary. Of several corpora, all training pairs
-    stand one corpus after the other, and `sizes` says how many each has.
+    Attributes:
+        corpus: Splits as text.
+        source_tokenizer: Tokenizer of the sources.
+        target_tokenizer: Tokenizer of the targets; the same object if the vocabulary is shared.
+        train: Tokenized training pairs, corpus after corpus.
+        validation: Tokenized validation pairs.
+        sizes: Number of training pairs by corpus.
     """
 
     corpus: Corpus["datasets.Dataset"]
@@ -49,12 +54,12 @@ class PreparedTranslation:
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, ...]:
-        """One of both sides, or one of each."""
+        """One shared tokenizer, or one for each side."""
         both = self.source_tokenizer, self.target_tokenizer
         return both[:1] if both[0] is both[1] else both
 
     def hashes(self) -> dict[str, str]:
-        """What identifies the data and the tokenizers, whatever their files are called."""
+        """Return hashes of the training tokens and of both tokenizers."""
         return {
             "training_data": digest_of_arrays(self.train.arrays()),
             "source_tokenizer": self.source_tokenizer.digest,
@@ -65,10 +70,19 @@ class PreparedTranslation:
 def prepare(
     recipe: Recipe, tokenizers: tuple[Tokenizer, Tokenizer | None] | None, print_fn: Callable[[str], None]
 ) -> PreparedTranslation:
-    """Loads, filters, joins and encodes the corpus.
+    """Load, filter, join and tokenize the corpora of a recipe.
 
-    The tokenizers are those of a run that continues, or the source's of the run that the encoder comes from and none
-    for the target; None to train new ones.
+    Args:
+        recipe: Resolved recipe.
+        tokenizers: Tokenizers of a resumed run; or the source tokenizer of the run that provides the encoder, with None
+            for the target; None trains new ones.
+        print_fn: Prints a line.
+
+    Returns:
+        The data, with the tokenizers.
+
+    Raises:
+        UserError: A corpus cannot be read, no pair passes the filters, or a prefix has unknown tokens.
     """
     data = recipe.data
     corpus = TranslationSource(data).load()
@@ -105,12 +119,19 @@ def _none_left(ledger: FilterReport) -> UserError:
 
 
 def join_short_pairs(dataset: "datasets.Dataset", settings: DataSettings) -> "datasets.Dataset":
-    """Examples of 1 to `settings.join` pairs that follow each other; a space stands between sentences.
+    """Join consecutive pairs into examples of 1 to `settings.join` pairs.
 
-    No space stands between sentences of Chinese or Japanese. Each number is as likely, but joining ends before a side
-    has more than `filters.max_words` words, or characters where spaces do not separate words. Every pair is in
-    exactly one example, in the order of the corpus; the last example takes what is left. With `join` 1 it is the data
-    set itself; otherwise all texts are held in memory, and columns beside the texts are left out.
+    Sentences are joined by a space, in Chinese and Japanese by nothing. Each number of pairs is equally likely, but
+    joining stops before a side exceeds `filters.max_words` words (characters where spaces do not separate words). Every
+    pair is in exactly one example, in the order of the corpus; the last example has the remaining pairs. With `join` 1
+    the data set is returned unchanged; otherwise all texts are held in memory.
+
+    Args:
+        dataset: Pairs in the columns `source` and `target`.
+        settings: The recipe's `data` section.
+
+    Returns:
+        Joined pairs, with the columns `source` and `target` only.
     """
     from datasets import Dataset, Features, Value
 
@@ -141,7 +162,15 @@ def _groups(rows: Iterable[_Pair], settings: DataSettings, generator: np.random.
 
 
 def dataset_summary(examples: "datasets.Dataset", before: int) -> str:
-    """How many examples were made of so many pairs, and how long their sources are."""
+    """Return a line with the number of joined examples and their source lengths.
+
+    Args:
+        examples: Joined examples.
+        before: Number of pairs before joining.
+
+    Returns:
+        The line.
+    """
     unspaced = is_unspaced(source for source, _ in pairs(examples))
     words = [len(split_words(source, unspaced)) for source, _ in pairs(examples)]
     return (

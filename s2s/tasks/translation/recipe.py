@@ -1,4 +1,4 @@
-"""What a recipe of `task: translation` says: pairs, how they become batches, how a model learns and writes."""
+"""Recipe of `task: translation`: data, batches, training, validation, decoding."""
 
 from typing import Annotated, Generic, Literal, Self
 
@@ -10,38 +10,50 @@ from s2s.recipe.pairs import BatchSettings, LearnedPairs, Mixing, PairSettings, 
 
 
 class FurtherPairs(LearnedPairs):
-    """A further corpus to learn from; nothing is held out of it, and it is not scored."""
+    """An additional training corpus; it has no validation or test set."""
 
     corpus: schema.Word = "files"
-    """As `data.corpus`."""
+    """Source of the pairs; see `data.corpus`."""
     weight: Weight = 1.0
-    """As `data.weight`."""
+    """Factor of the sampling rate; see `data.weight`."""
     prefix: Prefix = ""
-    """As `data.prefix`: another one says into which language is translated, or that sources are
-    back-translations."""
+    """Prefix of each source; see `data.prefix`.
+
+    A different prefix names the target language, or marks back-translated sources.
+    """
 
 
 class DataSettings(PairSettings):
     """The parallel corpus."""
 
     prefix: Prefix = ""
-    """What stands before each source, such as `"<2de> "`; `s2s translate` puts it before each line. A word of it that
-    begins with `<` and ends with `>` is one piece, unless the pieces are those of `init_from`."""
+    """Prefix of each source, such as `"<2de> "`.
+
+    `s2s translate` prepends it to each line. A word of the prefix that begins with `<` and ends with `>` is a single
+    token, unless the tokenizer is that of `init_from`.
+    """
     weight: Weight = 1.0
-    """What the rate of this corpus is multiplied by, where there are more; see `mixing`."""
+    """Factor of this corpus' sampling rate, used with several corpora; see `mixing`."""
     more: dict[schema.Name, FurtherPairs] = Field(default={})
-    """Further corpora to learn from, each by a name; `source` and `target` are those above, unless they say otherwise.
-    A pair whose source or target stands in the validation or the test set is left out of them."""
+    """Additional training corpora by name.
+
+    `source` and `target` default to those above. Pairs whose source or target is in the validation or test set are left
+    out.
+    """
     mixing: Mixing = "size"
-    """Rates p of the corpora, which have n pairs each: `size`, p ~ n; `equal`, all the same; or a temperature T, 1 or
-    more, p ~ n^(1/T); each times the corpus' `weight`. With `size` and all weights 1, every pair comes once an epoch,
-    as if all were one corpus. Else an epoch has as many pairs as all corpora together, and a corpus that is drawn more
-    often begins again, in another order, when all of it was seen."""
+    """Sampling rates p of corpora with n pairs each.
+
+    `size`: p ~ n; `equal`: all the same; or a temperature T of 1 or more: p ~ n^(1/T). Each rate is multiplied by the
+    corpus' `weight`. With `size` and all weights 1, an epoch has every pair once, as if all corpora were one. Otherwise
+    an epoch has as many pairs as all corpora together, and a corpus that is used up is repeated in a new order.
+    """
     join: Annotated[int, Field(gt=0, le=1_000)] = 1
-    """Training examples are 1 to so many pairs that follow each other in the filtered corpus, joined by a space, or by
-    nothing in Chinese and Japanese, as far as neither side gets more than `filters.max_words` words, or characters
-    where the script has no spaces between words; `seed` decides how many. Each pair is in one example.
-    Validation and test stay as they are."""
+    """Maximum number of consecutive pairs joined into one training example.
+
+    `seed` draws the number of pairs, from 1. The filtered pairs are joined by a space, or by nothing in Chinese and
+    Japanese. Joining stops before a side exceeds `filters.max_words` words (characters in scripts without spaces
+    between words). Each pair is in one example. Validation and test sets are not joined.
+    """
 
     @model_validator(mode="after")
     def _all_corpora_have_the_same_sides(self) -> Self:
@@ -62,57 +74,62 @@ class DataSettings(PairSettings):
 
     @property
     def weights(self) -> list[float]:
-        """Of all corpora, this one first."""
+        """Sampling weights of all corpora, this one first."""
         return [each.weight for each in (self, *self.more.values())]
 
     @property
     def evenly(self) -> bool:
-        """Whether every pair of all corpora is learned from once an epoch."""
+        """Return True if an epoch has every pair of all corpora exactly once."""
         return self.mixing == "size" and set(self.weights) == {1}
 
 
 class ValidationSettings(schema.PauseSettings):
-    """When training pauses to measure and to save."""
+    """Schedule and metrics of validations and checkpoints."""
 
     metric: Literal["loss", "bleu", "chrf", "exact", "cer", "wer"] = "bleu"
-    """What decides which checkpoint is best: BLEU, chrF2++, the share of exact translations, or, where lower is better,
-    the loss, the character or the word error rate. Of targets that are phones with white space between them, `wer` is
-    the phone error rate. Where the target's script has no spaces between words, `wer` is the character error rate."""
+    """Metric that selects the best checkpoint.
+
+    BLEU, chrF2++, the share of exact translations, or, where lower is better, the loss, the character error rate or the
+    word error rate. For targets of phones separated by white space, `wer` is the phone error rate. In scripts without
+    spaces between words, `wer` is the character error rate.
+    """
     bleu_tokenizer: schema.BleuTokenizer = "auto"
-    """sacreBLEU's tokenizer, which splits text into words for BLEU and TER. `auto` chooses by the script of the
-    references: `zh` for Chinese; `ja-mecab` for Japanese where it is installed (`pip install 'sacrebleu[ja]'`), else
-    `char`; `char` for Thai, Lao, Khmer, Burmese and Tibetan; `13a` for all others. `ko-mecab` needs
-    `pip install 'sacrebleu[ko]'`, `flores200` downloads a model once."""
+    """sacreBLEU tokenizer, which splits text into words for BLEU and TER.
+
+    `auto` chooses by the script of the references: `zh` for Chinese; `ja-mecab` for Japanese if installed (`pip install
+    'sacrebleu[ja]'`), else `char`; `char` for Thai, Lao, Khmer, Burmese and Tibetan; `13a` for all others. `ko-mecab`
+    needs `pip install 'sacrebleu[ko]'`; `flores200` downloads a model once.
+    """
     sentences: schema.Examples | None = None
-    """How many validation pairs are translated; all when null."""
+    """Number of validation pairs to translate; null translates all."""
     beam: schema.Beam = 1
-    """Beam of the translations made while training."""
+    """Beam size of the translations at validations."""
 
 
 class Recipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
-    """Translation: what is learned from, what learns, how, and how it is measured."""
+    """Recipe of a translation model."""
 
     task: Literal["translation"] = "translation"
-    """What is learned: to write a target for each source."""
+    """The task: generate a target text for each source text."""
     data: DataSettings = DataSettings()
     """The parallel corpus."""
     tokenizer: schema.TokenizerSettings = schema.TokenizerSettings()
-    """How text becomes pieces."""
+    """Tokenizer of source and target."""
     batches: BatchSettings = BatchSettings()
-    """How examples become batches."""
+    """Batch size and maximum length."""
     training: TrainingSettings = TrainingSettings()
-    """The optimisation."""
+    """Optimizer, learning-rate schedule and regularization."""
     validation: ValidationSettings = ValidationSettings()
-    """When training pauses to measure and to save."""
+    """Schedule and metrics of validations and checkpoints."""
     decoding: schema.DecodingSettings = schema.DecodingSettings()
-    """How text is generated."""
+    """Beam search and length limits."""
 
     @model_validator(mode="after")
     def _two_vocabularies_have_two_tables(self) -> Self:
         tie = getattr(self.model, "tie", None)
         if self.tokenizer.shared or tie != "all" or "tie" in self.model.model_fields_set:
             return self
-        # nobody asked for one table: it was the default, which suits one vocabulary
+        # The recipe did not set `tie`: the model's default, one shared embedding table, needs one shared vocabulary.
         return self.model_copy(update={"model": self.model.model_copy(update={"tie": "target"})})
 
 

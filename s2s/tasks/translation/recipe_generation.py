@@ -1,4 +1,7 @@
-"""A translation recipe fitted to the user's own pairs: they are read, measured, and every choice says why."""
+"""Generation of a translation recipe from the user's pairs (`s2s new`).
+
+The pairs are read and measured; the recipe gives a reason for every choice.
+"""
 
 import math
 from collections import Counter
@@ -23,27 +26,36 @@ from s2s.tasks.translation.recipe import DataSettings
 if TYPE_CHECKING:
     import datasets
 
-# what decides between checkpoints where there is one right answer
+# Metric that selects the best checkpoint for data with one correct answer.
 METRIC_OF_RULES = "exact"
 
 _MEASURED = 50_000
 _LONGEST = 2048
-# natural text of which the usual filters drop more is not what they are made for
+# If the usual filters drop a larger share of natural text, they do not suit the text.
 _FILTERED = 0.01
 
 
 def generate_translation_recipe(
     name: str, splits: Splits[Files], source: str | None = None, target: str | None = None
 ) -> str:
-    """A recipe for the user's own pairs, its sizes chosen by what they hold.
+    """Return a translation recipe with sizes chosen from the data.
 
-    Data with few words or single words are taken for data with rules, with one right answer: words or letters are the
-    pieces, nothing is filtered. Natural text gets as many pieces as it fills; small corpora get small vocabularies,
-    narrow models and much dropout (Sennrich & Zhang 2019, "Revisiting low-resource neural machine translation").
-    Columns of a table are found by their names or places when None.
+    Data with few different words, or with single words, is taken for rule-based data with one correct answer: tokens
+    are words or letters, and nothing is filtered. Natural text gets a vocabulary as large as the text supports; small
+    corpora get small vocabularies, narrow models and much dropout (Sennrich & Zhang 2019, "Revisiting low-resource
+    neural machine translation").
+
+    Args:
+        name: Name of the recipe and its run.
+        splits: Files of the user.
+        source: Column of the sources; None finds it by name or position.
+        target: Column of the targets; None finds it by name or position.
+
+    Returns:
+        The recipe as YAML.
 
     Raises:
-        UserError: a file or column is missing, files do not fit together, or there is too little to learn from.
+        UserError: A file or column is missing, files do not fit each other, or there is too little data.
     """
     columns, layout, quoting = _columns(splits.train, source, target)
     settings = DataSettings(
@@ -80,7 +92,7 @@ def _columns(train: Files, source: str | None, target: str | None) -> tuple[tupl
 
 
 def _ending(path: Path) -> str:
-    """`en` for `a.en` and `a.en.gz`."""
+    """Return the language suffix: `en` for `a.en` and `a.en.gz`."""
     name = Path(path.stem) if path.suffix in (".gz", ".xz") else path
     return name.suffix.removeprefix(".") or name.name
 
@@ -126,14 +138,17 @@ def _texts(side: int, parts: Sequence["datasets.Dataset"]) -> Iterator[str]:
 
 
 def _lengths(part: "datasets.Dataset", tokenizer: Tokenizer) -> Int[np.ndarray, "2 pairs"]:
-    """Pieces of each source and target, without special ones; no pairs with an empty side."""
+    """Return the number of tokens of each source and target, without special tokens.
+
+    Pairs with an empty side are left out.
+    """
     encoded = [tokenizer.encode_batch(list(_texts(side, [part]))) for side in (0, 1)]
     lengths = np.array([[len(tokens) for tokens in side] for side in encoded], dtype=np.int64)
     return lengths[:, (lengths > 0).all(0)]
 
 
 def _filters(kept: "datasets.Dataset", ruled: bool) -> dict[str, object]:
-    """The usual filters for natural text, where they drop little; none where each pair follows rules."""
+    """Return the usual filters if they drop little; no filters for rule-based data."""
     usual = FilterSettings()
     if ruled:
         return {"max_words": "null # data with rules: what is unequal is right, too", "max_ratio": "null"}
@@ -147,10 +162,10 @@ def _filters(kept: "datasets.Dataset", ruled: bool) -> dict[str, object]:
 
 
 def _rule_sizes(examples: int, pieces: int) -> dict[str, Any]:
-    """Few pieces, one right answer: a small LSTM with attention, which learns rules from few examples.
+    """Return sizes for rule-based data: a small LSTM with attention.
 
-    A Transformer of the same width is far behind it after as many updates, on what is spelt as on what is repeated,
-    turned round and put together of words (docs/dev/log.md; benchmarks/rules.py makes such data).
+    An LSTM learns rules from few examples. A Transformer of the same width is far behind after as many steps, on
+    spelling, repetition, reversal and composition of words (docs/dev/log.md; benchmarks/rules.py makes such data).
     """
     tokens = recipe_generation.power_of_two(pieces / 100, 256, 1024)
     return {
@@ -171,7 +186,10 @@ def _rule_sizes(examples: int, pieces: int) -> dict[str, Any]:
 
 
 def _text_sizes(examples: int, pieces: int) -> dict[str, Any]:
-    """The larger the corpus, the larger the model, the fewer the passes, the less dropout."""
+    """Return sizes for natural text.
+
+    Larger corpora get larger models, fewer epochs and less dropout.
+    """
     large, middling = examples > 300_000, examples > 50_000
     width = 512 if large else 256 if examples > 100_000 else 128
     tokens = 4096 if examples > 10_000 else 2048 if examples > 2_000 else 1024
@@ -194,7 +212,7 @@ def _text_sizes(examples: int, pieces: int) -> dict[str, Any]:
 
 
 def _max_length(lengths: Int[np.ndarray, "2 pairs"], ruled: bool) -> tuple[int, str]:
-    """Room for all pairs, but for the few longest of natural text."""
+    """Return a maximum length that fits all pairs, except the longest of natural text."""
     longest = lengths.max(axis=0) + 1
     wanted = int(longest.max()) if ruled or longest.max() <= 256 else int(np.quantile(longest, 0.999))
     limit = min(max(32, recipe_generation.power_of_two(wanted - 1, 16, _LONGEST // 2) * 2), _LONGEST)
@@ -205,7 +223,7 @@ def _max_length(lengths: Int[np.ndarray, "2 pairs"], ruled: bool) -> tuple[int, 
 
 
 def _output(lengths: Int[np.ndarray, "2 pairs"], ruled: bool) -> dict[str, object]:
-    """How much longer than its source a translation may become."""
+    """Return the maximum ratio of target length to source length."""
     ratios = (lengths[1] + 1 - DecodingSettings().max_extra) / lengths[0]
     needed = float(ratios.max() if ruled else np.quantile(ratios, 0.999))
     usual = DecodingSettings().max_ratio

@@ -1,4 +1,7 @@
-"""Translation: from a corpus of pairs to a model that is trained, scored and asked."""
+"""Translation task: data, training, validation, evaluation and inspection.
+
+`overfit` is the sanity check of `s2s train --overfit`.
+"""
 
 import itertools
 import math
@@ -63,7 +66,7 @@ TranslationCourse = TrainContext[Recipe, PreparedTranslation, Seq2Seq]
 
 
 class TranslationTask(TextGenerationTask[Recipe, PreparedTranslation]):
-    """Sources in, targets out."""
+    """Translation task: a target text for each source text."""
 
     def source(self, recipe: Recipe) -> TranslationSource:
         return TranslationSource(recipe.data)
@@ -72,9 +75,12 @@ class TranslationTask(TextGenerationTask[Recipe, PreparedTranslation]):
         return ("shared",) if recipe.tokenizer.shared else ("source", "target")
 
     def check(self, recipe: Recipe) -> None:
-        """Refuses a missing tokenizer of BLEU, and one table of vectors for two vocabularies, whose numbers differ."""
+        """Refuse a missing BLEU tokenizer, and tied embeddings with two vocabularies.
+
+        One embedding table for two vocabularies would share vectors between unrelated tokens.
+        """
         check_tokenizer(recipe.validation.bleu_tokenizer, "validation.bleu_tokenizer")
-        # published pieces have one table for both sides
+        # A published tokenizer has one vocabulary for both sides.
         apart = not recipe.tokenizer.shared and recipe.tokenizer.kind != "published"
         if apart and getattr(recipe.model, "tie", None) == "all":
             raise UserError(
@@ -87,7 +93,7 @@ class TranslationTask(TextGenerationTask[Recipe, PreparedTranslation]):
     def prepare(self, recipe: Recipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> PreparedTranslation:
         if not tokenizers:
             return prepare(recipe, None, print_fn)
-        # of the run that the encoder comes from, there is one: the target's own is made
+        # A run that provides the encoder has one tokenizer; the target's tokenizer is trained.
         source, *others = tokenizers
         target = source if recipe.tokenizer.shared else others[0] if others else None
         return prepare(recipe, (source, target), print_fn)
@@ -113,7 +119,7 @@ class TranslationTask(TextGenerationTask[Recipe, PreparedTranslation]):
     def diagnose(
         self, run: TranslationRun, part: "datasets.Dataset", rows: Int[np.ndarray, " pairs"], progress_bar: ProgressBar
     ) -> Diagnostics:
-        # a split's sources have the prefix
+        # Sources of a split have the prefix.
         prefix = run.recipe.data.prefix
         places, tokenizer = [f"line {row + 1}" for row in rows], run.recipe.validation.bleu_tokenizer
         return pair_symptoms(run, without_prefix(part, prefix), places, progress_bar, prefix, tokenizer)
@@ -125,7 +131,7 @@ class TranslationTask(TextGenerationTask[Recipe, PreparedTranslation]):
         for name, part in train_context.data.corpus.parts().items():
             if name != "train" and (advice := unreachable(part, name, target.normalization)):
                 print_fn(advice)
-            # encoded once: `datasets` keeps the tokens of a corpus on disk
+            # Encoded only once, because `datasets` caches the tokens of a corpus on disk.
             if name != "train" and (advice := self._unreachable(train_context, name, part)):
                 print_fn(advice)
         references = train_context.data.corpus.validation["target"]
@@ -147,7 +153,10 @@ class TranslationTask(TextGenerationTask[Recipe, PreparedTranslation]):
         return unreachable_references(name, encoded, train_context.model, train_context.recipe.decoding)
 
     def on_train_start(self, train_context: TranslationCourse, folder: Path, log: RunLog) -> None:
-        """Keeps what the training text held, for warnings; draws nothing: `s2s data check` shows a corpus."""
+        """Write the vocabulary coverage of the training text, for out-of-domain warnings.
+
+        No figures are drawn: `s2s data check` shows the corpus.
+        """
         corpus, cut = train_context.data.corpus, train_context.data.source_tokenizer
         texts = (source for source, _ in pairs(corpus.train))
         longest = longest_source(train_context.data.train, train_context.recipe.batches.max_length)
@@ -155,6 +164,11 @@ class TranslationTask(TextGenerationTask[Recipe, PreparedTranslation]):
         found.save(folder / TOKENIZER, corpus.validation["source"], cut)
 
     def validate(self, train_context: TranslationCourse, log: RunLog) -> Validation:
+        """Measure the loss, and translate the validation set with a small beam.
+
+        Returns:
+            The score by `validation.metric`, negated if lower is better, and the loss.
+        """
         recipe, data, update = train_context.recipe, train_context.data, train_context.trainer.update
         loss = mean_loss(train_context.model, data.validation, recipe.batches, train_context.trainer.device_context)
         rows = data.corpus.validation
@@ -178,14 +192,14 @@ class TranslationTask(TextGenerationTask[Recipe, PreparedTranslation]):
     def evaluate(
         self, run: TranslationRun, part: "datasets.Dataset", scoring: EvaluationOptions, progress_bar: ProgressBar
     ) -> TranslationEvaluation:
-        # those of a split have the prefix, those that are given are as they were written
+        # Sources of a split have the prefix; those that the caller gives do not.
         part = part if scoring.given else without_prefix(part, run.recipe.data.prefix)
         references = part["references"] if "references" in part.column_names else part["target"]
         return evaluate_pairs(run, list(part["source"]), list(references), scoring, progress_bar)
 
     def inspect(self, run: TranslationRun, focus: InspectionRequest) -> Inspection:
-        """Where it looks while it writes its own translation, or the one that the focus has."""
-        # an example of a split has the prefix
+        """Inspect one translation: the model's own, or the output that `focus` gives."""
+        # An example of a split has the prefix.
         texts = [run.recipe.data.prefix + text for text in focus.inputs] or [str(focus.example["source"][0])]
         pairs = [pair_of(run, text, focus.output) for text in texts]
         return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, *inspection_of(run.model, pairs, focus))
@@ -197,7 +211,7 @@ TASK = TranslationTask()
 def _picture_attention(train_context: TranslationCourse, log: RunLog) -> None:
     data, update = train_context.data, train_context.trainer.update
     lengths = np.maximum(data.validation.source_lengths, data.validation.target_lengths)
-    # a picture grows with both sides, and nobody reads hundreds of pieces
+    # The figure grows with both sides, and hundreds of tokens are unreadable.
     short = np.flatnonzero(lengths <= _DRAWN_PIECES)
     if not len(short):
         return
@@ -213,17 +227,21 @@ def _picture_attention(train_context: TranslationCourse, log: RunLog) -> None:
 
 _PAIRS = 16
 _UPDATES = 800
-_OVERFIT_SHARE = 90  # per cent of translations; one of 16 may go wrong
+_OVERFIT_SHARE = 90  # Percentage of exact translations: 1 of 16 may be wrong.
 
 
 def overfit(recipe: Recipe, print_fn: Callable[[str], None]) -> None:
-    """Trains on the same 16 pairs of middling length, again and again, until they are known by heart.
+    """Sanity check: overfit 16 training pairs of medium length.
 
-    Everything is as the recipe says, but for label smoothing, averaging and the schedule after its warm-up, which would
-    keep a model from it; dropout stays, and is off when the model is asked. Nothing is kept.
+    The recipe applies, except for label smoothing, weight averaging and the learning-rate schedule after warm-up, which
+    would prevent overfitting. Dropout is on in training and off in evaluation. Nothing is saved.
+
+    Args:
+        recipe: Resolved recipe.
+        print_fn: Prints a line.
 
     Raises:
-        UserError: the pairs were not learned: model, rate or data do not fit together.
+        UserError: The model did not overfit: model, learning rate and data do not fit each other.
     """
     TASK.check(recipe)
     device_context = select_device(recipe.device)
@@ -265,7 +283,7 @@ def overfit(recipe: Recipe, print_fn: Callable[[str], None]) -> None:
 
 
 def _middling(data: TokenizedDataset) -> np.ndarray:
-    """Rows of middling length: neither the easiest nor the dearest."""
+    """Return the rows of pairs of medium length."""
     order = np.argsort(np.maximum(data.source_lengths, data.target_lengths), kind="stable")
     first = max(0, (len(order) - _PAIRS) // 2)
     return order[first : first + _PAIRS]
@@ -276,7 +294,10 @@ def _only(data: TokenizedDataset, chosen: np.ndarray) -> TokenizedDataset:
 
 
 def _exact(model: Seq2Seq, prepared: PreparedTranslation, recipe: Recipe, chosen: np.ndarray) -> float:
-    """Share of the pairs whose greedy translation is the target, as far as its pieces can spell it, in percent."""
+    """Return the share of pairs whose greedy translation is exact, in percent.
+
+    The reference is the target as the tokenizer can represent it.
+    """
     pairs = prepared.corpus.train.select(chosen)
     decoding = recipe.decoding.model_copy(update={"beam": 1})
     target = prepared.target_tokenizer
