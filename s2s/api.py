@@ -1,6 +1,13 @@
-"""The public names of `import s2s`: what notebooks need, each a few lines over what the commands use.
+"""Public Python API of `import s2s`: load, train, score and compare models.
 
-Mistakes raise `s2s.errors.UserError`, with the message that the command line prints.
+The functions wrap the code of the commands. Mistakes raise `s2s.errors.UserError` with the message that the command
+line prints.
+
+Example:
+    >>> import s2s
+    >>> for step in s2s.train("translate", {"training.updates": 500}):  # doctest: +SKIP
+    ...     print(step.number, step.loss)
+    >>> s2s.load("runs/translate").translate(["A dog runs."])  # doctest: +SKIP
 """
 
 import json
@@ -28,22 +35,33 @@ if TYPE_CHECKING:
     from s2s.training.step import StepResult
 
 Overrides = Mapping[str, object]
-"""Values by dotted key, as in `{"training.updates": 500}`; they take the place of what a recipe says."""
+"""Recipe values by dotted key, such as `{"training.updates": 500}`; they override the values of the recipe."""
 
 
 _OF_THE_PROCESS = {"device", "device.threads", "device.deterministic"}
 
 
 def load(run: str | Path, checkpoint: str | None = None, overrides: Overrides | None = None) -> "Run":
-    """Loads a trained model; torch's threads and random numbers stay as they are, unless `overrides` ask for threads.
+    """Load a trained model for inference.
+
+    The thread count and the random state of torch do not change unless `overrides` sets the device.
 
     Args:
-        run: the folder of a run, or of one checkpoint.
-        checkpoint: `best`, `last`, `average` or a number; when None, the average where there is one, else the best.
-        overrides: what may change after training, such as `decoding.beam`, `data.root` or `device.threads`.
+        run: The folder of a run or of one checkpoint, or `hf:USER/NAME` for a run on the Hugging Face hub.
+        checkpoint: `best`, `last`, `average` or a step number. None: the average if there is one, else the best.
+        overrides: Settings that may change after training, such as `decoding.beam`, `data.root` or `device.threads`.
+
+    Returns:
+        The model with one method per use, such as `translate`, `classify`, `score` and `evaluate`.
 
     Raises:
-        UserError: it is no run, it has no such checkpoint, or a file is damaged.
+        UserError: The folder is not a run, the checkpoint does not exist, or a file is damaged.
+
+    Example:
+        >>> import s2s
+        >>> model = s2s.load("runs/translate", overrides={"decoding.beam": 10})  # doctest: +SKIP
+        >>> model.translate(["A dog runs."])  # doctest: +SKIP
+        ['Ein Hund läuft.']
     """
     found = open_run(Path(run), _words(overrides))
     from s2s.run.trained_run import Run
@@ -55,10 +73,22 @@ def load(run: str | Path, checkpoint: str | None = None, overrides: Overrides | 
 
 
 def read_recipe(recipe: str | Path, overrides: Overrides | None = None) -> "AnyTask":
-    """Reads and checks a recipe: a file, the name of one that comes with s2s, or the folder of a run.
+    """Read and validate a recipe.
+
+    Args:
+        recipe: A YAML file, the name of a recipe that comes with s2s, or the folder of a run.
+        overrides: Values that override those of the recipe.
+
+    Returns:
+        The validated recipe, a frozen pydantic model.
 
     Raises:
-        UserError: there is no such recipe, or it has mistakes; all of them are listed.
+        UserError: The recipe does not exist or has mistakes. The message lists all mistakes.
+
+    Example:
+        >>> import s2s
+        >>> s2s.read_recipe("translate", {"training.updates": 500}).training.updates
+        500
     """
     return read(recipe_path(Path(recipe)), _words(overrides))
 
@@ -73,18 +103,18 @@ def score(
     """Score translations as `s2s evaluate --hypotheses` does.
 
     Args:
-        translations: The lines to score.
-        references: For each line one reference, or several, which are scored together.
-        lowercase: Score without regard to case.
-        metrics: Of `bleu`, `chrf`, `ter`, `exact`, `cer`, `wer` and `cider`; all but the last when empty.
-        tokenizer: sacreBLEU's tokenizer of BLEU and TER; `auto` chooses by the script of the references.
+        translations: Translations to score.
+        references: One reference per translation, or several, which are scored together.
+        lowercase: Ignore case.
+        metrics: Any of `bleu`, `chrf`, `ter`, `exact`, `cer`, `wer` and `cider`; empty: all except `cider`.
+        tokenizer: sacreBLEU tokenizer for BLEU and TER; `auto` chooses by the script of the references.
 
     Returns:
-        The scores by metric, in percent, each with its 95 % interval and sacreBLEU's signature.
+        The scores by metric, in percent, each with its 95 % confidence interval and sacreBLEU signature.
 
     Raises:
-        UserError: There are not as many references as translations, or none; or a metric or tokenizer is unknown, or
-            needs what is not installed.
+        UserError: The numbers of translations and references differ or are zero, a metric or tokenizer is unknown, or
+            a package that it needs is not installed.
 
     Example:
         >>> import s2s
@@ -109,13 +139,14 @@ def score(
 
 
 class Training:
-    """A run that learns while it is iterated over, update by update; the test of its best checkpoint ends it.
+    """A run that trains while it is iterated over, one optimizer step per item.
 
-    A run whose iteration is left early goes on from its last checkpoint with `train(folder, resume=True)`.
+    The iteration ends with the test of the best checkpoint. If you leave the iteration early, `train(folder,
+    resume=True)` resumes from the last checkpoint.
 
     Attributes:
-        recipe: what is learned, and how.
-        folder: where the run is kept.
+        recipe: The recipe of the run.
+        folder: The folder of the run.
     """
 
     def __init__(
@@ -129,11 +160,11 @@ class Training:
         self._begin, self._quiet = begin, quiet
 
     def __iter__(self) -> "Iterator[StepResult]":
-        """Each update, when it is done.
+        """Train, and yield the result of each optimizer step.
 
         Raises:
-            UserError: a number is not finite, the disk is full, or the data do not fit.
-            Stopped: somebody interrupted it.
+            UserError: A loss or gradient is not finite, the disk is full, or the data do not fit the recipe.
+            Stopped: Training was interrupted by a signal.
         """
         from rich.console import Console
 
@@ -150,17 +181,28 @@ def train(
     resume: bool = False,
     quiet: bool = True,
 ) -> Training:
-    """Prepares a training; nothing is learned, or written, before it is iterated over.
+    """Prepare a training run. Training starts when the returned object is iterated over.
+
+    Nothing is written before the iteration starts.
 
     Args:
-        recipe: as for `read_recipe`, or what that gave.
-        overrides: as for `read_recipe`; of a run that goes on, what `s2s train --resume` may change.
-        overwrite: replace a run of the same name.
-        resume: go on with the run in the folder `recipe`.
-        quiet: print nothing.
+        recipe: As for `read_recipe`, or the recipe that it returned. With `resume`, the folder of a run.
+        overrides: As for `read_recipe`; with `resume`, the settings that `s2s train --resume` may change.
+        overwrite: Replace an existing run in the same folder.
+        resume: Resume the run in the folder `recipe`.
+        quiet: Print nothing.
+
+    Returns:
+        An iterable over the optimizer steps.
 
     Raises:
-        UserError: the recipe has mistakes, or its run is there already, or is none to go on with.
+        UserError: The recipe has mistakes, its run exists already, or the run to resume does not exist.
+
+    Example:
+        >>> import s2s
+        >>> training = s2s.train("translate", {"training.updates": 500}, overwrite=True)
+        >>> for step in training:  # doctest: +SKIP
+        ...     print(step.number, step.loss)
     """
     if isinstance(recipe, AnyRecipe):
         if overrides or resume:
@@ -175,7 +217,6 @@ def train(
     going_on = Path(cast("str | Path", recipe)) if resume else None
 
     def begin(console: "Console") -> "Generator[StepResult, None, Path]":
-        """Loads torch, and begins."""
         from s2s.run.training import run_training
 
         return run_training(asked, console, overwrite, None, going_on, _words(overrides) if resume else ())
@@ -184,7 +225,15 @@ def train(
 
 
 class Comparison:
-    """A comparison, by the folder that it is kept in: one that was begun, or one that is `planned`."""
+    """A comparison of models and its folder, either existing or `planned`.
+
+    Attributes:
+        folder: The folder with the plan, the trials and the report.
+
+    Example:
+        >>> import s2s
+        >>> s2s.Comparison("runs/compare-lstm-transformer").table()  # doctest: +SKIP
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -203,22 +252,25 @@ class Comparison:
         folder: str | Path | None = None,
         match: str | None = None,
     ) -> "Comparison":
-        """Checks what is to be compared; nothing is measured, or written, before `go_on`.
+        """Plan a comparison. Nothing is measured or written before `go_on`.
 
         Args:
-            models: as for `compare`, and so all others but one.
-            recipe: the task.
-            overrides: of the task, or of a model.
-            profile: which questions, and how large.
-            seeds: repetitions.
-            experiments: only these.
-            folder: where it is kept.
-            match: what is made equal, `parameters` or `time`; parameters when None.
+            models: The models, as for `compare`; a single one is compared with all others.
+            recipe: Recipe of the task.
+            overrides: Settings of the task or of a model.
+            profile: Profile, which selects the questions and their size.
+            seeds: Number of seeds.
+            experiments: Experiments to run; empty: those of the profile.
+            folder: Folder of the comparison.
+            match: Budget to make equal, `parameters` or `time`; None: parameters.
+
+        Returns:
+            The planned comparison.
 
         Raises:
-            UserError: a model or an experiment is unknown, or a setting is wrong.
+            UserError: A model or an experiment is unknown, or a setting is wrong.
         """
-        # the words of a comparison are checked in one place
+        # The command line and the API share one validation.
         from s2s.cli.compare import Order, order, time_limit
 
         path = None if recipe is None else Path(recipe)
@@ -233,27 +285,30 @@ class Comparison:
         return found
 
     def go_on(self, quiet: bool = True, cluster: str | None = None) -> "Comparison":
-        """Makes every measurement that is not there yet, and draws the report.
+        """Run all trials that have no result yet, and write the report.
 
-        One that was planned takes no longer than its profile says: what does not fit is left for when this is called
-        again, however long it takes then.
+        A planned comparison stops at the time limit of its profile. Call the method again to run the remaining trials;
+        the second call has no time limit.
 
-        Other processes measure, and each imports the program that called: a script needs
-        `if __name__ == "__main__":` around what it does, a notebook needs nothing.
+        Worker processes import the calling program: a script needs `if __name__ == "__main__":` around its code, a
+        notebook does not.
 
         Args:
-            quiet: print nothing.
-            cluster: the address of a Ray cluster whose nodes measure: `auto`, `HOST:PORT` or `ray://HOST`; other
-                processes of this machine when None.
+            quiet: Print nothing.
+            cluster: Address of a Ray cluster that runs the trials: `auto`, `HOST:PORT` or `ray://HOST`. None: worker
+                processes on this machine.
+
+        Returns:
+            This comparison.
 
         Raises:
-            UserError: the folder holds no comparison, or another one, or the cluster cannot be used; or of some of its
-                measurements no conclusion could be drawn, which its page says, too.
+            UserError: The folder has no comparison or another one, the cluster cannot be used, or some trials allow no
+                conclusion (the report names them, too).
         """
         from s2s.cli.compare import check_cluster
 
         check_cluster(cluster)
-        # before torch is loaded
+        # Loading torch changes the CPU affinity.
         with cpu_affinity.save_affinity():
             from rich.console import Console
 
@@ -272,10 +327,13 @@ class Comparison:
         return self
 
     def table(self) -> "pandas.DataFrame":
-        """What is found so far: a line for each row of the table and each model, with figure, interval and verdict.
+        """Return the results so far as a table.
+
+        Returns:
+            One row per table row and model, with value, confidence interval and verdict.
 
         Raises:
-            UserError: the folder holds no comparison, or a file of it is damaged.
+            UserError: The folder has no comparison, or one of its files is damaged.
         """
         import pandas
 
@@ -287,7 +345,7 @@ class Comparison:
         return pandas.DataFrame(list(table_rows(matrix(summary, models, results))), columns=list(HEAD))
 
     def report(self) -> Path:
-        """Draws the page of what is found so far, and gives its path."""
+        """Write the HTML report of the results so far, and return its path."""
         from s2s.report.drawing import draw
 
         return draw(self.folder)
@@ -303,25 +361,33 @@ def compare(
     folder: str | Path | None = None,
     quiet: bool = True,
 ) -> Comparison:
-    """Compares models as `s2s compare` does, and returns when all is measured.
+    """Compare models as `s2s compare` does, and return when all trials are done.
 
     Args:
-        models: two and more, as `s2s recipe models` lists them, or with settings, as in `transformer:norm=post`.
-        recipe: the task, of translation or classification; the profile's own when None.
-        overrides: for the task, by `section.key`; or for a model, by `lstm.bidirectional`.
+        models: Two or more models, as listed by `s2s recipe models`, or with settings: `transformer:norm=post`.
+        recipe: Recipe of the task, translation or classification; None: the task of the profile.
+        overrides: Settings of the task by `section.key`, or of a model, such as `lstm.bidirectional`.
         profile: `quick`, `lecture` or `definitive`; for translation.
-        seeds: repetitions; by profile when None.
-        experiments: only these; those of the profile when empty.
-        folder: where it is kept; `runs/compare-MODEL-MODEL` when None.
-        quiet: print nothing.
+        seeds: Number of seeds; None: set by the profile.
+        experiments: Experiments to run; empty: those of the profile.
+        folder: Folder of the comparison; None: `runs/compare-MODEL-MODEL`.
+        quiet: Print nothing.
+
+    Returns:
+        The finished comparison.
 
     Raises:
-        UserError: a model or an experiment is unknown, a setting is wrong, or the folder is taken.
+        UserError: A model or an experiment is unknown, a setting is wrong, or the folder is in use.
+
+    Example:
+        >>> import s2s
+        >>> found = s2s.compare(["lstm", "transformer"], profile="quick")  # doctest: +SKIP
+        >>> found.table()  # doctest: +SKIP
     """
     return Comparison.planned(models, recipe, overrides, profile, seeds, experiments, folder).go_on(quiet)
 
 
 def _words(overrides: Overrides | None) -> tuple[str, ...]:
-    """As on the command line; what JSON spells, YAML reads."""
+    """Format overrides as command-line arguments. YAML reads every value that JSON writes."""
     found = (overrides or {}).items()
     return tuple(f"{key}={json.dumps(value, default=str, ensure_ascii=False)}" for key, value in found)

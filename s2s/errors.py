@@ -1,4 +1,4 @@
-"""The one exception for mistakes that a user can mend, and how it is told."""
+"""Exceptions for user mistakes and interruption, and formatting of messages."""
 
 import re
 import shlex
@@ -12,18 +12,24 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class UserError(Exception):
-    """A mistake in what the user gave: what went wrong, where, and what to do.
+    """A mistake that the user can fix: what went wrong, where, and what to do.
 
     The command line prints it without a traceback and exits with status 2.
 
     Args:
-        what: what went wrong, with the offending value.
-        where: file, line or key, e.g. ``recipes/a.yaml:12``; empty when there is none.
-        remedy: what the user can do about it.
+        what: What went wrong, with the offending value.
+        where: File, line or key, such as `recipes/a.yaml:12`; empty if there is none.
+        remedy: What the user can do.
+
+    Example:
+        >>> raise UserError("width is 0", "recipes/a.yaml:12", "set a positive width")
+        Traceback (most recent call last):
+        s2s.errors.UserError: recipes/a.yaml:12: width is 0
+          → set a positive width
     """
 
     def __init__(self, what: str, where: str = "", remedy: str = "") -> None:
-        # a file's name may hold a line end; a message's place is one line
+        # A file name may contain a line end, but `where` is one line.
         where = where.replace("\n", "\\n")
         self.what = what
         self.where = where
@@ -35,20 +41,20 @@ class UserError(Exception):
 
 
 Refuse = Callable[[int, UserError], object]
-"""Takes the row, from 0 on, of an input of a batch that cannot be read, and the error; the others are still read."""
+"""Callback for an unreadable input of a batch: its row, from 0, and the error. The other inputs are still read."""
 
 
 class Stopped(BaseException):
-    """Asked to stop, by Ctrl-C or by the system, and stopped: what is kept, and how to go on.
+    """Training was interrupted by Ctrl-C or a signal; the message says how to resume.
 
-    The command line prints it and exits with 128 and the signal's number. It is no `Exception`: whoever goes on after
-    failures does not go on after it.
+    The command line prints it and exits with 128 plus the signal number. It is not an `Exception`, so that code that
+    continues after failures does not continue after an interruption.
 
     Args:
-        signal: number of the signal.
-        what: how far it came.
-        where: the folder where that is.
-        remedy: how to go on.
+        signal: Number of the signal.
+        what: Progress so far.
+        where: Folder of the run.
+        remedy: How to resume.
     """
 
     def __init__(self, signal: int, what: str = "stopped", where: str = "", remedy: str = "") -> None:
@@ -57,14 +63,14 @@ class Stopped(BaseException):
 
 
 def check_regular(path: Path, remedy: str = "name a file") -> None:
-    """Refuses what is there but is no file: a folder, a device without an end, a pipe that would be waited for.
+    """Refuse an existing path that is not a regular file: a folder, a device or a pipe.
 
     Args:
-        path: may be missing, which is told by whoever opens it.
-        remedy: what to do instead.
+        path: Path; a missing file is not an error here, because opening it raises one.
+        remedy: Remedy in the error.
 
     Raises:
-        UserError: it is there and is not a regular file, or no file can be called so.
+        UserError: The path is not a regular file, or contains a NUL character.
     """
     try:
         mode = path.stat().st_mode
@@ -80,12 +86,20 @@ def check_regular(path: Path, remedy: str = "name a file") -> None:
 
 
 def quote_path(path: Path) -> str:
-    """A path as a word of a command that a user may copy into a shell."""
+    """Quote a path for a shell command that the user may copy.
+
+    Example:
+        >>> quote_path(Path("runs/my run"))
+        "'runs/my run'"
+    """
     return shlex.quote(str(path))
 
 
 def format_message(message: str) -> str:
-    """A message as a terminal can show it: characters that cannot be seen are spelt, and what is endless is cut."""
+    """Format a message for a terminal.
+
+    Invisible characters are escaped, lines are cut at about 1,000 characters and texts at 30 lines.
+    """
     lines = message.split("\n")
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES - 1 :] = [f"… and {len(lines) - _MOST_LINES + 1:,} more lines"]
@@ -93,9 +107,13 @@ def format_message(message: str) -> str:
 
 
 def printable(text: str) -> str:
-    """A text of a corpus as a terminal can show it: control characters are spelt, but for line ends and tabs.
+    r"""Escape the control characters of a text for a terminal, except line ends and tabs.
 
-    An escape sequence could rename a terminal's window, or hide what is written.
+    An escape sequence in a corpus could rename the terminal's window or hide text.
+
+    Example:
+        >>> print(printable("a" + chr(27) + "b"))
+        a\x1bb
     """
     return _CONTROL.sub(lambda found: _spelt(found[0]), text)
 
@@ -105,6 +123,6 @@ def _spelt(character: str) -> str:
 
 
 def _cut(line: str) -> str:
-    # the value stands in front, what was expected behind
+    # The value is at the start of a message, the expected value at its end.
     half = _LONGEST_LINE // 2
     return line if len(line) <= _LONGEST_LINE else f"{line[:half]} … {line[-half:]}"

@@ -1,4 +1,7 @@
-"""Whole or absent: what a crash or a full disk leaves is the old file or the new one. And a lock, and a sweep."""
+"""Atomic file writes, size-limited reads, file locks, and clean-up of unfinished files.
+
+After a crash or on a full disk, a file or folder is either the old one or the new one, never half-written.
+"""
 
 import errno
 import fcntl
@@ -22,41 +25,51 @@ from s2s.errors import UserError, check_regular
 C = TypeVar("C")
 
 UNFINISHED = ".unfinished-"
-"""How the names begin of what is still being written or removed."""
+"""Name prefix of files and folders that are being written or removed."""
 
-# of the folders in which something waits, under its own name, until the new one is in its place
+# Prefix of folders that hold the old version, under its own name, until the new one is in its place.
 _ASIDE = f"{UNFINISHED}replaced-"
 
 _A_DAY = 24 * 60 * 60
 
 MAX_BYTES = 1 << 26
-"""The default size limit of a file that is read whole."""
+"""Default size limit for a file that is read into memory."""
 LARGE_BYTES = 1 << 30
-"""The size limit of files that grow with a corpus or a test set."""
+"""Size limit for files that grow with a corpus or a test set."""
 RESTORE = "restore the file from a copy of this folder"
-"""The default remedy for a file of ours that is something else."""
+"""Default remedy if a file of a run is missing or damaged."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
 def write_folder_atomically(path: Path, follow: bool = False) -> Iterator[Path]:
-    """A place to write a file or a folder that shall stand at `path`: there whole and on the disk, or not at all.
+    """Write a file or folder atomically; a context manager.
 
-    What is at `path` is replaced, and a failure leaves nothing behind.
+    The body writes to a temporary path, which then replaces `path` after a sync to disk. A failure leaves nothing
+    behind.
 
     Args:
-        path: of a file or a folder, or of one that is not there yet; its own folder is there.
-        follow: write to the target of a symbolic link at `path`, and write a device or a pipe in place. For paths that
-            the user names. By default a link is replaced, because a run from elsewhere may contain any link.
+        path: Path of the file or folder, which may exist. Its parent folder must exist.
+        follow: Write to the target of a symbolic link at `path`, and write to a device or a pipe in place. For paths
+            that the user names. By default a link is replaced, because a run from elsewhere may contain any link.
 
     Yields:
-        Where to write; nothing is there yet.
+        The path to write to; nothing exists there yet.
 
     Raises:
-        OSError: it cannot be written; `filename` says what.
+        OSError: Writing failed; `filename` names the path.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with write_folder_atomically(Path(folder) / "new") as place:
+        ...         place.mkdir()
+        ...         _ = (place / "a.txt").write_text("content")
+        ...     sorted(path.name for path in (Path(folder) / "new").iterdir())
+        ['a.txt']
     """
-    # what /dev/stdout leads to has no name where it is a pipe
+    # The target of /dev/stdout has no path if it is a pipe.
     special = follow and path.exists() and not (path.is_file() or path.is_dir())
     path = path.resolve() if follow and not special else path
     place = path if special else _aside(path)
@@ -80,24 +93,30 @@ def write_folder_atomically(path: Path, follow: bool = False) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: str | bytes, follow: bool = False) -> None:
-    """Writes or replaces a file of text (UTF-8, lines as they are) or of bytes; see `whole`."""
+    """Write or replace a file atomically; see `write_folder_atomically`.
+
+    Args:
+        path: Path of the file.
+        content: Text, which is written as UTF-8 with its line ends unchanged, or bytes.
+        follow: Write to the target of a symbolic link, and to a device or a pipe in place.
+    """
     with write_folder_atomically(path, follow) as place:
         place.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def open_regular(path: Path, remedy: str = RESTORE) -> BufferedReader:
-    """Open a regular file for reading; a symbolic link to one is followed.
+    """Open a regular file for reading, or the regular file that a symbolic link points to.
 
     Args:
-        path: path of the file.
-        remedy: what to do if `path` is something else.
+        path: Path of the file.
+        remedy: Remedy in the error if `path` is not a regular file.
 
     Returns:
         The open file, in binary mode.
 
     Raises:
         UserError: `path` is a folder, a device, a pipe or a socket. Opening a pipe does not wait for a writer.
-        OSError: the file is missing or cannot be read.
+        OSError: The file is missing or cannot be read.
     """
     check_regular(path, remedy)
     return os.fdopen(_regular(path, os.O_RDONLY, remedy), "rb")
@@ -106,9 +125,17 @@ def open_regular(path: Path, remedy: str = RESTORE) -> BufferedReader:
 def read_file(path: Path, remedy: str = RESTORE, max_bytes: int = MAX_BYTES) -> bytes:
     """Read a regular file of limited size.
 
+    Args:
+        path: Path of the file.
+        remedy: Remedy in the error.
+        max_bytes: Size limit.
+
+    Returns:
+        The content.
+
     Raises:
         UserError: `path` is not a regular file, or is larger than `max_bytes`.
-        OSError: the file is missing or cannot be read.
+        OSError: The file is missing or cannot be read.
     """
     with open_regular(path, remedy) as file:
         content = file.read(max_bytes + 1)
@@ -118,17 +145,20 @@ def read_file(path: Path, remedy: str = RESTORE, max_bytes: int = MAX_BYTES) -> 
 
 
 def append_to(path: Path) -> BufferedWriter:
-    """Open a file of ours for appending, or create it; never through a symbolic link.
+    """Open a file of a run for appending, or create it; never through a symbolic link.
+
+    Returns:
+        The open file, in binary mode.
 
     Raises:
         UserError: `path` is a symbolic link or not a regular file.
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
     return os.fdopen(_ours(path, os.O_WRONLY | os.O_APPEND), "ab")
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder inside a folder of ours, unless it exists; its own folder must exist.
+    """Create a folder inside a folder of a run, unless it exists; the parent must exist.
 
     Raises:
         UserError: `path` is a symbolic link or not a folder.
@@ -140,21 +170,23 @@ def make_folder(path: Path) -> None:
 
 
 def check_unlinked(folder: Path) -> None:
-    """Refuse symbolic links to folders in a folder of ours, before anything is written into the folders in it.
+    """Refuse symbolic links to folders inside a folder of a run.
+
+    Call this before anything is written into the subfolders.
 
     Raises:
-        UserError: for the first such link.
+        UserError: For the first such link.
     """
     for path in sorted(path for path in folder.glob("*") if path.is_symlink() and path.is_dir()):
         make_folder(path)
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copy the regular files of a folder into a new folder; subfolders are left out.
+    """Copy the regular files of a folder, but not its subfolders, into a new folder.
 
     Raises:
-        UserError: something in `source` is a device or a pipe.
-        OSError: a file cannot be read or written.
+        UserError: `source` contains a device or a pipe.
+        OSError: A file cannot be read or written.
     """
     target.mkdir()
     for path in sorted(path for path in source.iterdir() if not path.is_dir()):
@@ -163,18 +195,29 @@ def copy_files(source: Path, target: Path) -> None:
 
 
 def is_number(name: str) -> bool:
-    """Return True for a name of ASCII digits; `str.isdigit` also takes `²`, which `int` refuses."""
+    """Return True for a name of ASCII digits.
+
+    `str.isdigit` also accepts `²`, which `int` refuses.
+
+    Example:
+        >>> is_number("0100"), is_number("²")
+        (True, False)
+    """
     return name.isascii() and name.isdecimal()
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 digest of a regular file's content, in hexadecimal."""
+    """Return the SHA-256 digest of a regular file's content, in hexadecimal."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def remove(folder: Path) -> None:
-    """Removes a folder; a removal that is cut short leaves nothing under its name, and `sweep` finds the rest."""
+    """Remove a folder.
+
+    The folder is renamed first: an interrupted removal leaves nothing under its name, and `remove_unfinished` removes
+    the rest.
+    """
     aside = _aside(folder)
     rubbish = aside.with_name(f"{aside.name}.old")
     _delete(rubbish)
@@ -183,13 +226,14 @@ def remove(folder: Path) -> None:
 
 
 def remove_unfinished(folder: Path, alone: bool = False) -> None:
-    """Removes what was left half-written or half-removed in a folder by processes that are no more.
+    """Remove half-written or half-removed files that ended processes left in a folder.
 
-    What they had set aside for something new that never came is put back.
+    An old version whose replacement was never finished is restored.
 
     Args:
-        folder: that is looked through, not the folders in it.
-        alone: whether nobody else may be writing there, whatever processes there are.
+        folder: Folder to clean; its subfolders are not searched.
+        alone: The caller knows that no other process writes to the folder, so unfinished files of running processes
+            are removed, too.
     """
     for path in folder.glob(f"{UNFINISHED}*"):
         waits = path.name.startswith(_ASIDE)
@@ -200,26 +244,29 @@ def remove_unfinished(folder: Path, alone: bool = False) -> None:
 
 @contextmanager
 def file_lock(path: Path, wait: bool = False) -> Iterator[None]:
-    """Within it, no other process holds this lock; its file stays when it is given back.
+    """Hold an exclusive lock on a file; a context manager. The file remains after the release.
 
     Args:
-        path: of the lock's file.
-        wait: for another process, as long as it takes.
+        path: Path of the lock file.
+        wait: Wait for another process, without a time limit.
 
     Raises:
-        BlockingIOError: another process holds it.
-        UserError: the path is a symbolic link or not a regular file.
+        BlockingIOError: Another process holds the lock.
+        UserError: The path is a symbolic link or not a regular file.
     """
     with os.fdopen(_ours(path, os.O_RDWR), "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        # who held it may have removed it: then it is no longer what others find
+        # The previous holder may have removed the file: then other processes no longer see this lock.
         if not (path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())):
             raise BlockingIOError(errno.EWOULDBLOCK, "is being removed", str(path))
         yield
 
 
 def _ours(path: Path, flags: int) -> int:
-    """Opens or creates a file for writing, unless it is a link, which could lead to any file of the user's."""
+    """Open or create a file for writing, but refuse a symbolic link.
+
+    A link could point to any file of the user.
+    """
     remedy = "remove it: s2s writes a regular file here"
     try:
         return _regular(path, flags | os.O_CREAT | os.O_NOFOLLOW, remedy)
@@ -230,7 +277,7 @@ def _ours(path: Path, flags: int) -> int:
 
 
 def _regular(path: Path, flags: int, remedy: str) -> int:
-    """The descriptor of a regular file; a pipe is opened without waiting for its other end, and refused."""
+    """Return the descriptor of a regular file, without waiting for a pipe's other end."""
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -239,17 +286,25 @@ def _regular(path: Path, flags: int, remedy: str) -> int:
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Whether there was no room: on the disk, or within what the user or the process may use of it."""
+    """Return True if the disk is full or a quota or file-size limit is reached."""
     return error.errno in _NO_ROOM
 
 
 def explain_os_error(error: OSError, where: str = "", remedy: str = "") -> UserError:
-    """What the system said of a file, as a message: which, why, and what to do.
+    """Turn an operating-system error into a message with the path, the reason and a remedy.
 
     Args:
-        error: what the system said.
-        where: what was being written, where the error does not name it.
-        remedy: what to do once there is room again, where there was none.
+        error: The error.
+        where: Path that was being written, if the error does not name it.
+        remedy: Remedy once there is space again, if the disk is full.
+
+    Returns:
+        The error to raise.
+
+    Example:
+        >>> print(explain_os_error(OSError(errno.ENOSPC, "No space left on device", "runs/a")))
+        runs/a: cannot be written: No space left on device
+          → make room, then repeat the command
     """
     what = error.strerror or str(error)
     place = str(error.filename or where or "a file or standard output")
@@ -259,18 +314,17 @@ def explain_os_error(error: OSError, where: str = "", remedy: str = "") -> UserE
 
 
 def _aside(path: Path) -> Path:
-    # of one call: two processes, or threads, may write the same file, and each of them a whole one
+    # Unique for each call: several processes or threads may write the same file at once.
     return path.with_name(f"{UNFINISHED}{_owner()}-{secrets.token_hex(4)}-{path.name[-50:]}")
 
 
 def _owner() -> str:
-    """This process, among those of all machines and containers that may see the same folder."""
     return f"{os.getpid()}.{_where()}"
 
 
 @cache
 def _where() -> str:
-    """Where this process' number means something: the machine and, within it, the container."""
+    """Return an identifier of the machine and the container, in which a process id is unique."""
     try:
         inside = str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:
@@ -279,7 +333,10 @@ def _where() -> str:
 
 
 def _is_gone(owner: str, path: Path) -> bool:
-    """Whether a process writes no more: one that does not run here, or one of elsewhere that was silent for a day."""
+    """Return True if the writer has ended.
+
+    On this machine its process id decides; elsewhere, a day without a change.
+    """
     process, _, where = owner.partition(".")
     if where in ("", _where()):
         return process == str(os.getpid()) or not _runs(process)
@@ -290,7 +347,7 @@ def _is_gone(owner: str, path: Path) -> bool:
 
 
 def _exchange(place: Path, path: Path) -> None:
-    """Puts a folder in the place of what is there, so that a kill or an error at any moment leaves one whole."""
+    """Replace a folder; an error or a kill at any moment leaves the old or the new one."""
     aside = Path(tempfile.mkdtemp(prefix=f"{_ASIDE}{_owner()}-", dir=path.parent))
     try:
         path.rename(aside / path.name)
@@ -301,12 +358,12 @@ def _exchange(place: Path, path: Path) -> None:
 
 
 def _settle(aside: Path) -> None:
-    """Puts back what waits in it where nothing has come in its place, and removes it otherwise."""
+    """Restore the old version if there is no new one, and remove its temporary folder."""
     with suppress(OSError):
         for old in aside.iterdir():
             if not (aside.parent / old.name).exists():
                 old.rename(aside.parent / old.name)
-        # half removed, it must not be put back when the new one is removed one day
+        # A half-removed old version must not be restored if the new one is removed later.
         rubbish = aside.with_name(UNFINISHED + aside.name.removeprefix(_ASIDE))
         aside.rename(rubbish)
         _delete(rubbish)
@@ -323,7 +380,7 @@ def _runs(process: str) -> bool:
 
 
 def _delete(path: Path) -> None:
-    """Whatever it is, if it is; what cannot be removed stays."""
+    """Remove a file or folder if it exists, and ignore errors."""
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -340,7 +397,15 @@ def _sync(path: Path) -> None:
 
 
 def spreadsheet_cell(cell: C) -> C | str:
-    """A cell of a CSV file that no spreadsheet takes for a formula, as OWASP says: such texts get an apostrophe."""
+    """Escape a CSV cell that a spreadsheet would execute as a formula, as OWASP recommends.
+
+    Returns:
+        The cell, with an apostrophe in front if it is a text that starts like a formula and is not a number.
+
+    Example:
+        >>> spreadsheet_cell("=1+1"), spreadsheet_cell("-1.5")
+        ("'=1+1", '-1.5')
+    """
     if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
         return cell
     try:

@@ -1,7 +1,8 @@
-"""Scores on untouched references, with signatures, intervals and a view by source length.
+"""Text metrics with confidence intervals: BLEU, chrF2++, TER, exact, CER, WER.
 
-A sentence may have several references, and not all of them as many: exact is what equals one of them, and edits are
-those to the nearest. sacreBLEU's own metrics do as they always do.
+CIDEr-D is available by name. References are compared as plain text, without the model's tokenization. A sentence may
+have several references, and their number may differ between sentences: exact match counts an equal reference, and edit
+rates use the nearest one. sacreBLEU's own metrics handle several references as usual.
 """
 
 import itertools
@@ -20,25 +21,31 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
 NAMES = ("bleu", "chrf", "ter", "exact", "cer", "wer")
-"""Of all metrics of translations, in the order in which they are told."""
+"""The default metrics of translations, in the order in which they are printed."""
 KNOWN = (*NAMES, "cider")
-"""All metrics of texts."""
+"""All text metrics."""
 LOWER_IS_BETTER = frozenset({"loss", "ter", "cer", "wer"})
-"""All others are better when they are higher."""
+"""Metrics for which a lower value is better."""
 _QUICK = ("bleu", "chrf", "exact", "cer", "wer")
 
 _BUCKETS = 4
 
 References = Sequence[str] | Sequence[Sequence[str]]
-"""Of each sentence its reference, or its several ones."""
+"""One reference per sentence, or several per sentence."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """One metric's result in percent.
+    """A metric's value in percent, with its 95 % confidence interval.
 
-    Its 95 % interval is the bootstrap's, or Wilson's for the share of exact ones; the signature says exactly how it was
-    computed.
+    The interval is a bootstrap interval, except for exact match, which has the Wilson score interval.
+
+    Attributes:
+        name: Name for display, such as `BLEU`.
+        value: Value in percent.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        signature: sacreBLEU signature, which specifies the computation.
     """
 
     name: str
@@ -55,9 +62,14 @@ class Score:
 
 @dataclass(frozen=True)
 class Bucket:
-    """The BLEU, in percent, of sources of similar length; no other bucket has lengths between.
+    """BLEU of a group of sentences with similar source length.
 
-    The unit is `words`, or `characters` where sources are single words or have no spaces between words.
+    Attributes:
+        shortest: Shortest source length in the bucket; the ranges of buckets do not overlap.
+        longest: Longest source length.
+        sentences: Number of sentences.
+        bleu: BLEU in percent.
+        unit: `words`, or `characters` if the sources are single words or have no spaces between words.
     """
 
     shortest: int
@@ -74,11 +86,23 @@ class Bucket:
 def metrics(
     lowercase: bool = False, names: Sequence[str] = NAMES, tokenization: Tokenization = SPACED
 ) -> "dict[str, Metric]":
-    """BLEU, chrF2++, TER, exact match, character and word error rate; CIDEr-D, which knows no case, if it is named.
+    """Create sacreBLEU metric objects.
 
-    Where spaces do not separate words, the word error rate is the character error rate, and is called CER.
+    Args:
+        lowercase: Ignore case. CIDEr-D always ignores it.
+        names: Any of `KNOWN`.
+        tokenization: Tokenizer of BLEU and TER. If spaces do not separate words, the word error rate is the character
+            error rate and is called CER.
+
+    Returns:
+        The metrics by name.
+
+    Example:
+        >>> bleu = metrics(names=["bleu"])["bleu"]
+        >>> round(bleu.corpus_score(["a small dog runs fast"], [["a small dog runs far"]]).score, 1)
+        66.9
     """
-    # a line is translated, and much else is done, before or without any score
+    # Importing sacreBLEU is slow, and most commands compute no score.
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
@@ -101,7 +125,15 @@ def metrics(
 
 
 def by_place(references: References) -> Any:
-    """References as sacreBLEU takes them: the first of each sentence, the second of each …, or None."""
+    """Transpose references to sacreBLEU's layout.
+
+    Returns:
+        A list of columns: the first reference of each sentence, the second one …; None where a sentence has fewer.
+
+    Example:
+        >>> by_place([["a", "b"], ["c"]])
+        [['a', 'c'], ['b', None]]
+    """
     several = [[each] if isinstance(each, str) else each for each in references]
     return [list(column) for column in itertools.zip_longest(*several)]
 
@@ -113,9 +145,21 @@ def score(
     names: Sequence[str] = _QUICK,
     tokenization: Tokenization | None = None,
 ) -> dict[str, float]:
-    """Metrics, all but TER unless others are named, in percent and without intervals: quick enough for curves.
+    """Compute metrics without confidence intervals, fast enough for validation.
 
-    The tokenization is chosen by the references if it is None.
+    Args:
+        translations: Translations.
+        references: One or several references per translation.
+        lowercase: Ignore case.
+        names: Any of `KNOWN`; all except TER and CIDEr-D by default.
+        tokenization: Tokenizer of BLEU and TER; None: chosen by the script of the references.
+
+    Returns:
+        The values by metric, in percent.
+
+    Example:
+        >>> score(["a dog", "two cats"], ["a dog", "two dogs"], names=["exact", "wer"])
+        {'exact': 50.0, 'wer': 25.0}
     """
     asked = metrics(lowercase, names, tokenization or choose_tokenization(references))
     return {name: metric.corpus_score(list(translations), by_place(references)).score for name, metric in asked.items()}
@@ -128,9 +172,24 @@ def scores(
     names: Sequence[str] = NAMES,
     tokenization: Tokenization | None = None,
 ) -> dict[str, Score]:
-    """Metrics with their intervals; sentences are looked at once, for value and interval.
+    """Compute metrics with 95 % confidence intervals.
 
-    The tokenization is chosen by the references if it is None.
+    The sufficient statistics of each sentence are computed once and used for both the value and the bootstrap.
+
+    Args:
+        translations: Translations.
+        references: One or several references per translation.
+        lowercase: Ignore case.
+        names: Any of `KNOWN`.
+        tokenization: Tokenizer of BLEU and TER; None: chosen by the script of the references.
+
+    Returns:
+        The scores by metric.
+
+    Example:
+        >>> exact = scores(["a dog", "two cats"], ["a dog", "two dogs"], names=["exact"])["exact"]
+        >>> exact.value, round(exact.low, 1), round(exact.high, 1)
+        (50.0, 9.5, 90.5)
     """
     asked = metrics(lowercase, names, tokenization or choose_tokenization(references))
     lines = {
@@ -138,7 +197,7 @@ def scores(
         for name, metric in asked.items()
     }
     counts = {name: np.array(rows) for name, rows in lines.items()}
-    # drawn once for all metrics
+    # All metrics share one bootstrap sample.
     ends = np.cumsum([rows.shape[1] for rows in counts.values()])
     sums = np.split(_resampled(np.hstack([*counts.values()])), ends[:-1], axis=1)
     found = {}
@@ -154,12 +213,23 @@ def scores(
 
 
 def score_lines(found: Mapping[str, Score]) -> list[str]:
-    """Scores as lines for a terminal; a word error rate that counts characters is the CER, and is not repeated."""
+    """Format scores for a terminal, one line per metric.
+
+    Without spaces between words, the word error rate equals the CER and is not repeated.
+    """
     return list(dict.fromkeys(map(str, found.values())))
 
 
 def bootstrap_interval(metric: "Metric", counts: Counts) -> tuple[float, float]:
-    """The 95 % interval of one of `metrics`, by its counts in each sentence: 1,000 times drawn anew (Koehn 2004)."""
+    """Compute a 95 % bootstrap confidence interval with 1,000 resamples (Koehn 2004).
+
+    Args:
+        metric: One of `metrics`.
+        counts: Sufficient statistics of each sentence, `(sentences, counts)`.
+
+    Returns:
+        The lower and upper end, in percent.
+    """
     return _interval(metric, _resampled(counts))
 
 
@@ -173,23 +243,50 @@ def _interval(metric: "Metric", sums: Counts) -> tuple[float, float]:
 
 
 def scores_of(metric: "Metric", sums: Shaped[np.ndarray, "rows counts"]) -> Float[np.ndarray, " rows"]:
-    """The score, by one of `metrics`, of each row of summed counts, in percent."""
+    """Compute a metric from summed counts.
+
+    Args:
+        metric: One of `metrics`.
+        sums: Summed sufficient statistics, one resample per row.
+
+    Returns:
+        The value of each row, in percent.
+    """
     return np.array([metric._aggregate_and_compute([row]).score for row in sums.tolist()])
 
 
 def exact_share(translations: Sequence[str], references: Sequence[str]) -> float:
-    """Share of translations that are the reference, in percent; white space at the ends does not count."""
+    """Compute the percentage of translations that equal their reference.
+
+    White space at the ends is ignored.
+
+    Example:
+        >>> exact_share(["a dog ", "two cats"], ["a dog", "two dogs"])
+        50.0
+    """
     return metrics(names=("exact",))["exact"].corpus_score(list(translations), [list(references)]).score
 
 
 def word_accuracy(
     sources: Sequence[str], translations: Sequence[str], references: References, lowercase: bool = False
 ) -> float | None:
-    """Share of the references' words that stand at their place in the translation, in percent.
+    """Compute the percentage of reference words at the same position in the translation.
 
-    None unless every reference has as many words as its source: only where each word is answered by one, as in
-    tagging, does the place of a word say anything. None, too, where sentences have several references, or spaces do
-    not separate words.
+    Positions are meaningful only if each source word corresponds to one target word, as in tagging.
+
+    Args:
+        sources: Source sentences.
+        translations: Translations.
+        references: References.
+        lowercase: Ignore case.
+
+    Returns:
+        The percentage. None if a reference has another number of words than its source, if sentences have several
+        references, or if spaces do not separate words.
+
+    Example:
+        >>> word_accuracy(["the dog"], ["DET VERB"], ["DET NOUN"])
+        50.0
     """
     single = [reference for reference in references if isinstance(reference, str)]
     if len(single) < len(references) or is_unspaced(single) or is_unspaced(sources):
@@ -212,10 +309,20 @@ def by_source_length(
     lowercase: bool = False,
     tokenization: Tokenization | None = None,
 ) -> list[Bucket]:
-    """BLEU of the shortest quarter of the sources, of the next, and so on; sources of one length stay together.
+    """Compute BLEU by source length, in four buckets of about equal size.
 
-    Lengths are counted in words, or in characters where spaces do not separate words, or where all sources have as
-    many words. The tokenization is chosen by the references if it is None.
+    Sources of equal length are always in the same bucket. Lengths are counted in words, or in characters if spaces do
+    not separate words or if all sources have the same number of words.
+
+    Args:
+        sources: Source sentences.
+        translations: Translations.
+        references: One or several references per translation.
+        lowercase: Ignore case.
+        tokenization: Tokenizer of BLEU; None: chosen by the script of the references.
+
+    Returns:
+        The buckets, from short to long.
     """
     tokenization, unspaced = tokenization or choose_tokenization(references), is_unspaced(sources)
     words = np.array([len(split_words(source, unspaced)) for source in sources])
@@ -230,11 +337,11 @@ def by_source_length(
 
 
 def _parts(lengths: np.ndarray) -> list[list[int]]:
-    """Rows by length, in parts of about equal size, between which no length is divided."""
+    """Split row indices by length into parts of about equal size, without splitting a length."""
     order = np.argsort(lengths, kind="stable")
     in_order = lengths[order]
     wished = [len(part) for part in np.array_split(order, _BUCKETS)]
-    # a length belongs to the part in which the most of it would lie, were it divided at its middle
+    # A length goes to the part that would have most of its rows: the part of its middle row.
     _, first, count = np.unique(in_order, return_index=True, return_counts=True)
     part_of_length = np.searchsorted(np.cumsum(wished), first + (count - 1) / 2, side="right")
     part = np.repeat(part_of_length, count)

@@ -1,7 +1,8 @@
-"""What recipes say, each key with its meaning, unit, limits and default: the sections that several tasks share.
+"""Recipe schema: every key that tasks share, with its meaning, unit, limits, default.
 
-What one task alone knows stands in its own folder, as `s2s.tasks.translation.recipe`. Keys, defaults and limits are
-written nowhere else: validation, `docs/recipe.md`, completion and every run's resolved recipe are made from them.
+Keys of a single task are in its own package, such as `s2s.tasks.translation.recipe`. Keys, defaults and limits are
+defined only here and there: validation, `docs/recipe.md`, shell completion and the saved recipe of every run are
+generated from the schema. Attribute docstrings become the descriptions in `docs/recipe.md` and in the JSON schema.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-# each limit is the largest that research has a use for: a slip of the keyboard is told, not found by lack of memory
+# Upper bounds catch typos before they become out-of-memory errors.
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Part = Annotated[float, Field(ge=0, le=1)]
@@ -19,20 +20,20 @@ PositiveFloat = Annotated[float, Field(gt=0, le=1e38)]
 NonNegativeFloat = Annotated[float, Field(ge=0, le=1e3)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
-# of a model
+# Sizes of a model.
 Width = Annotated[int, Field(gt=0, le=65_536)]
 Inner = Annotated[int, Field(gt=0, le=262_144)]
 Layers = Annotated[int, Field(gt=0, le=1_000)]
 Length = Annotated[int, Field(gt=0, le=1_000_000)]
 Epsilon = Annotated[float, Field(gt=0, le=1)]
 
-# of data
+# Sizes of data.
 Pieces = Annotated[int, Field(gt=0, le=1_000_000)]
 Examples = Annotated[int, Field(gt=0, le=10_000_000)]
 Tokens = Annotated[int, Field(gt=0, le=100_000_000)]
 Pixels = Annotated[int, Field(gt=0, le=4_096)]
 
-# of a training and of a search
+# Sizes of training and search.
 Updates = Annotated[int, Field(gt=0, le=1_000_000_000)]
 Count = Annotated[int, Field(gt=0, le=10_000)]
 Beam = Annotated[int, Field(gt=0, le=1_000)]
@@ -40,7 +41,7 @@ Threads = Annotated[int, Field(gt=0, le=4_096)]
 
 LONGEST_WORD = 4_096
 Word = Annotated[str, Field(min_length=1, max_length=LONGEST_WORD)]
-# a file system takes 255 bytes, and an unfinished folder's name is longer than the run's
+# File systems allow 255 bytes, and the temporary name of an unfinished folder is longer than the run's name.
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 LONGEST_NAME = 200
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=LONGEST_NAME)]
@@ -62,7 +63,7 @@ Pooling = Literal["mean", "first", "max", "last", "attention", "summary", "poole
 
 
 class Section(BaseModel):
-    """A part of a recipe: strict, closed and unchangeable."""
+    """Base of all recipe sections: strict types, no unknown keys, frozen."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
@@ -70,39 +71,40 @@ class Section(BaseModel):
 
 
 class RunSettings(Section):
-    """Where a run keeps what it makes."""
+    """Output folder and checkpoint interval."""
 
     dir: Word | None = None
-    """Folder of the run; `runs/<name>` when absent."""
+    """Folder of the run; null: `runs/<name>`."""
     save_minutes: Annotated[float, Field(gt=0, le=1440)] = 10.0
-    """Minutes of training that a crash may cost: so often a checkpoint is saved, whatever `validation.every` is."""
+    """Minutes of training between checkpoints, independent of `validation.every`."""
 
 
 class PieceSettings(Section):
-    """How text becomes pieces (sentencepiece)."""
+    """Subword tokenization (sentencepiece)."""
 
     kind: Literal["unigram", "bpe", "char", "word", "bytes", "published"] = "unigram"
-    """Model of the pieces; `bytes` needs no training and has 256, `published` comes with weights (`init_from`)."""
+    """Tokenizer model. `bytes` needs no training and has 256 tokens; `published` comes with weights (`init_from`)."""
     size: Pieces = 8000
-    """Number of pieces, the four special ones included; a limit for `char` and `word`, ignored by `bytes`."""
+    """Vocabulary size including the four special tokens; an upper limit for `char` and `word`, ignored by `bytes`."""
     byte_fallback: bool = True
-    """Spell unknown characters in bytes, so that no text is unknown (unigram and bpe)."""
+    """Encode unknown characters as bytes, so that no text is unknown (unigram and bpe)."""
     normalization: Literal["identity", "nfkc"] = "nfkc"
-    """`identity` keeps every character; `nfkc` applies Unicode NFKC and folds white space."""
+    """`identity` keeps every character; `nfkc` applies Unicode NFKC and collapses white space."""
     lowercase: bool = False
-    """Lower-case all text before it is cut into pieces (what is generated is then lower-case, too)."""
+    """Lower-case all text before tokenization; generated text is then lower-case, too."""
 
 
 class TokenizerSettings(PieceSettings):
-    """How text becomes pieces (sentencepiece)."""
+    """Subword tokenization (sentencepiece)."""
 
     shared: bool = True
-    """One vocabulary for both sides, or one each; one each when `source` or `target` is given. With one each, no
-    vectors are common to both sides: `model.tie` is then `target` unless it is set."""
+    """Use one vocabulary for source and target, or one each; one each if `source` or `target` is set. With one each,
+    source and target have no common embeddings: `model.tie` is then `target` unless it is set."""
     source: PieceSettings | None = None
-    """How the source becomes pieces, such as `{kind: char}`; what is left out is as above, and all is when null."""
+    """Tokenization of the source, such as `{kind: char}`; keys that are left out have the values above. Null: all
+    values as above."""
     target: PieceSettings | None = None
-    """How the target becomes pieces; as `source`."""
+    """Tokenization of the target, as `source`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -121,17 +123,17 @@ class TokenizerSettings(PieceSettings):
         return self
 
     def of(self, side: Literal["source", "target"]) -> PieceSettings:
-        """How one side becomes pieces, whether it has a section of its own or not."""
+        """Return the tokenizer settings of one side, with its own section or without."""
         own = self.source if side == "source" else self.target
         return own or PieceSettings(**{key: getattr(self, key) for key in PieceSettings.model_fields})
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many pieces source and target may have."""
+        """Vocabulary sizes of source and target."""
         return self.of("source").size, self.of("target").size
 
 
-# what torch.optim has, but for those that need sparse gradients (SparseAdam) or several losses a step (LBFGS)
+# All of torch.optim except those that need sparse gradients (SparseAdam) or several losses per step (LBFGS).
 # fmt: off
 OptimizerName = Literal[
     "adam", "adamw", "sgd", "muon", "adadelta", "adafactor", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop",
@@ -139,7 +141,7 @@ OptimizerName = Literal[
 ]
 # fmt: on
 _ADAM_LIKE = ("adam", "adamw", "muon", "nadam", "radam", "adamax")
-# which optimizers read a key
+# Optimizers that use a key.
 _READERS = {
     "betas": _ADAM_LIKE,
     "epsilon": (*_ADAM_LIKE, "rmsprop", "adagrad", "adadelta"),
@@ -150,54 +152,53 @@ _READERS = {
 
 
 class OptimizationSettings(Section):
-    """The optimisation, as far as it is the same for all tasks."""
+    """Optimization settings that all tasks share."""
 
     updates: Updates = 3000
-    """Number of parameter updates."""
+    """Number of optimizer steps."""
     optimizer: OptimizerName = "adam"
-    """A class of torch.optim: `adam` (Kingma & Ba 2015), `adamw` with decoupled weight decay (Loshchilov & Hutter
-    2019), `sgd`, and others. `muon` (Jordan et al. 2024) moves the matrices of hidden layers, and AdamW the embeddings,
-    the output layer and all vectors, both at `learning_rate` (updates are scaled as in Liu et al. 2025)."""
+    """Optimizer class of torch.optim: `adam` (Kingma & Ba 2015), `adamw` with decoupled weight decay (Loshchilov &
+    Hutter 2019), `sgd`, and others. `muon` (Jordan et al. 2024) trains the matrices of hidden layers, and AdamW the
+    embeddings, the output layer and all vectors, both at `learning_rate` (updates are scaled as in Liu et al. 2025)."""
     learning_rate: PositiveFloat = 1e-3
-    """Peak rate, reached at the end of the warm-up."""
+    """Peak learning rate, reached at the end of the warm-up."""
     schedule: Literal["inverse-sqrt", "cosine", "linear", "constant"] = "inverse-sqrt"
-    """What follows the warm-up; cosine and linear end at zero after the last update."""
+    """Learning-rate schedule after the warm-up; `cosine` and `linear` decay to zero at the last step."""
     warmup: Annotated[int, Field(ge=0, le=1_000_000_000)] | Share = 400
-    """Updates during which the rate rises linearly from zero; a number below 1 is a share of `updates`, and the number
-    of updates that it makes is what a run keeps."""
+    """Steps during which the learning rate rises linearly from zero. A number below 1 is a fraction of `updates`; the
+    run's recipe keeps the resulting number of steps."""
     betas: tuple[Probability, Probability] = (0.9, 0.98)
-    """Decay of the two moment averages of `adam` and its like; for `muon`, those of its AdamW part."""
+    """Decay rates of the two moment estimates of `adam` and related optimizers; for `muon`, those of its AdamW part."""
     epsilon: PositiveFloat = 1e-9
-    """Guard against division by zero."""
+    """Constant added to the denominator for numerical stability."""
     momentum: Probability = 0.0
-    """Share of its last move that `sgd` or `rmsprop` keeps (Polyak 1964); with `muon` it is 0.95 by default, and
-    `nesterov` is true."""
+    """Momentum of `sgd` or `rmsprop` (Polyak 1964). With `muon` the default is 0.95, and `nesterov` is true."""
     nesterov: bool = False
-    """Nesterov's form of momentum (Sutskever et al. 2013)."""
+    """Use Nesterov momentum (Sutskever et al. 2013)."""
     weight_decay: NonNegativeFloat = 0.0
-    """Decay of matrices; biases, norms and embeddings are exempt."""
+    """Weight decay of matrices; biases, norms and embeddings are exempt."""
     l1: NonNegativeFloat = 0.0
-    """This times the sum of the absolute values is added to the loss, of the same tensors as `weight_decay`; with
-    adamw it is decoupled, too: each number comes nearer to zero by this times the rate, and is zero where it was nearer
-    than that."""
+    """L1 penalty: adds this times the sum of absolute values to the loss, for the same tensors as `weight_decay`. With
+    `adamw` it is decoupled: each weight moves toward zero by this times the learning rate, and stops at zero."""
     clip: PositiveFloat | None = 1.0
-    """Largest global gradient norm; null: no clipping."""
+    """Gradient clipping: maximum global gradient norm; null disables it."""
     ema: Share | None = None
-    """Largest decay of an exponential average of the weights, which is then what validates, is kept and decodes. After
-    update u the decay is min(`ema`, (1 + u) / (10 + u)): 0.999 is in force from update 8,990 on."""
+    """Maximum decay of an exponential moving average (EMA) of the weights. The average is then validated, saved and
+    used for inference. After step u the decay is min(`ema`, (1 + u) / (10 + u)): 0.999 is reached at step 8,990."""
     freeze: tuple[Word, ...] = ()
-    """Parts of the model that stay as they are, by the names that gradient norms have, or patterns of them:
-    `[encoder.embedding, encoder.layers.0, "*.bias"]`; a module's name stands for all in it."""
+    """Parts of the model to freeze, by parameter or module name (as in gradient norms) or by pattern:
+    `[encoder.embedding, encoder.layers.0, "*.bias"]`. A module's name freezes all its parameters."""
     noise_scale: bool = False
-    """Measure the gradient noise scale, the number of items at which a gradient is as much signal as noise (McCandlish
-    et al. 2018), from the micro-batches of each update; it needs two of them or more."""
+    """Measure the gradient noise scale (McCandlish et al. 2018): the batch size, in items, at which a gradient is
+    equal parts signal and noise. Computed from the micro-batches of each step, so it needs at least two of them."""
     average_last: Count | None = None
-    """When training ends, average the weights of this many last checkpoints and decode with the average."""
+    """Checkpoint averaging: when training ends, average the weights of this many last checkpoints, and use the average
+    for inference."""
 
     @model_validator(mode="after")
     def _warmup_fits(self) -> "OptimizationSettings":
         if isinstance(self.warmup, float):
-            # counted once, here: whatever later changes the number of updates does not bend a schedule that has begun
+            # Resolved once: if the number of steps changes later, a schedule that has started stays the same.
             object.__setattr__(self, "warmup", min(max(1, round(self.warmup * self.updates)), self.updates - 1))
         if self.warmup >= self.updates and self.schedule in ("cosine", "linear"):
             raise ValueError(
@@ -209,13 +210,13 @@ class OptimizationSettings(Section):
     @model_validator(mode="after")
     def _each_optimizer_has_its_own(self) -> "OptimizationSettings":
         if self.optimizer == "muon":
-            # written down with the run, like a warm-up
+            # The resolved values are saved with the run, like the warm-up.
             if "momentum" not in self.model_fields_set:
                 object.__setattr__(self, "momentum", 0.95)
             if "nesterov" not in self.model_fields_set:
                 object.__setattr__(self, "nesterov", self.momentum > 0)
         for key, readers in _READERS.items():
-            # a recipe that was written down has all keys, with the defaults of those that were left out
+            # A saved recipe has all keys, including defaults that the optimizer does not use.
             if self.optimizer not in readers and getattr(self, key) != type(self).model_fields[key].default:
                 remedy = f"leave {key} out, or set optimizer: {readers[0]}"
                 raise ValueError(f"{self.optimizer} does not read {key}; {remedy}")
@@ -225,52 +226,54 @@ class OptimizationSettings(Section):
 
 
 class PauseSettings(Section):
-    """When training pauses to measure and to save, as far as it is the same for all tasks."""
+    """Validation and checkpoint settings that all tasks share."""
 
     every: Updates = 500
-    """Updates between two validations; each, and the last update, saves a checkpoint. See `run.save_minutes`."""
+    """Steps between two validations. Each validation, and the last step, saves a checkpoint. See `run.save_minutes`."""
     patience: Updates | None = None
     """Early stopping: stop after this many validations without improvement; null disables it."""
     keep_best: Count = 1
-    """Checkpoints kept for their score, beside the last one."""
+    """Number of best checkpoints to keep, besides the last one."""
 
 
 class SearchSettings(Section):
-    """How the best text is searched for."""
+    """Beam search settings."""
 
     beam: Beam = 5
-    """Live hypotheses at each step; 1 is greedy search. A wider beam never finds a lower score than a narrower one."""
+    """Beam size: hypotheses kept at each step; 1 is greedy search. A wider beam never finds a lower score than a
+    narrower one."""
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 1.0
-    """Exponent α of ((5 + length) / 6)^α, by which the log probability is divided (Wu et al. 2016). Above about 1.5 the
-    longest hypotheses win."""
+    """Length penalty: exponent α of ((5 + length) / 6)^α, by which the log probability is divided (Wu et al. 2016).
+    Above about 1.5 the longest hypotheses win."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Of matrix products in the search; `bf16` may be faster for a wide model, and is less exact (docs/speed.md)."""
+    """Precision of matrix products in the search; `bf16` may be faster for a wide model, and is less exact
+    (docs/speed.md)."""
 
 
 class DecodingSettings(SearchSettings):
-    """How text is generated."""
+    """Text generation settings."""
 
     max_ratio: Annotated[float, Field(gt=0, le=100)] = 2.0
-    """Longest output: this times the source's pieces, plus `max_extra`."""
+    """Maximum output length: this times the number of source tokens, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0, le=4_096)] = 10
-    """Pieces; see `max_ratio`."""
+    """Tokens added to the maximum output length; see `max_ratio`."""
     batch: Count = 64
-    """Sentences translated at once."""
+    """Number of sentences decoded in a batch."""
 
 
 class LocalText(Section):
-    """Where tables read from `data.root` differ from the hub's data set."""
+    """Overrides for tables read from `data.root` instead of the hub data set."""
 
     text: Columns | None = None
-    """As `data.text`, which counts when this is null."""
+    """As `data.text`; null: the value of `data.text`."""
 
 
 MADE = ("built-in", "homonyms")
-"""Corpora that are made to measure: a number says how many examples are made, and none is held out of others."""
+"""Generated corpora: a split is a number of examples to generate, none of which are held out from another split."""
 
 
 class SourceSettings(Section):
-    """Where examples come from, as far as it is the same for all tasks."""
+    """Data source settings that all tasks share."""
 
     corpus: Word = "files"
     """`files`, or the name of a Hugging Face data set such as `stanfordnlp/imdb` or `ylecun/mnist`."""
@@ -279,9 +282,9 @@ class SourceSettings(Section):
     revision: Word | None = None
     """Git revision of the hub data set."""
     root: Word | None = None
-    """A local folder that is read in the place of the hub."""
+    """Local folder to read instead of the hub data set."""
     seed: Seed = 1
-    """Seed of the examples held out."""
+    """Seed for selecting held-out examples."""
 
     @model_validator(mode="after")
     def _what_is_made_lies_in_no_folder(self) -> Self:
@@ -294,100 +297,99 @@ class SourceSettings(Section):
 
 
 class TextSettings(SourceSettings):
-    """Where texts come from."""
+    """Text source."""
 
     root: Word | None = None
-    """A local folder: with a hub data set, read tables of the usual names there instead (`train.tsv.gz`,
-    `test.jsonl` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
+    """Local folder. With a hub data set: read tables with the usual names from there instead (`train.tsv.gz`,
+    `test.jsonl` …). With `files`: the folder that relative paths start from; null: the recipe's folder."""
     text: Columns = "text"
-    """Column of the text, or a list of columns that are joined by a space; of a tsv or csv without a header, positions
-    from 0, in quotes."""
+    """Column of the text, or a list of columns that are joined by a space. For a tsv or csv without a header: column
+    positions from 0, in quotes."""
     quoting: Quoting | None = None
-    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a wholly quoted tsv."""
+    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a fully quoted tsv."""
     train: Word = "train"
-    """A split name, or a table (tsv, csv, jsonl, parquet; plain, .gz or .xz)."""
+    """Split name, or a table (tsv, csv, jsonl, parquet; plain, .gz or .xz)."""
     validation: SplitOrSize = "validation"
-    """As `train`; a number holds that many texts out of the training data."""
+    """As `train`; a number holds out that many texts from the training data."""
     test: SplitOrSize | None = "test"
-    """As `validation`; nothing is tested when null."""
+    """As `validation`; null: no test."""
 
 
 class PlainTextSettings(TextSettings):
-    """The texts."""
+    """Text data."""
 
     local: LocalText = LocalText()
-    """What is different with `root`."""
+    """Settings that differ with `root`."""
 
 
 class SeedSettings(Section):
-    """Separate sources of chance, so that each can be changed alone."""
+    """Independent random seeds, so that each source of randomness can be varied alone."""
 
     initialization: Seed = 1
-    """The weights before the first update."""
+    """Seed of the initial weights."""
     data: Seed = 1
-    """Order of the batches."""
+    """Seed of the batch order."""
     dropout: Seed = 1
-    """What is dropped."""
+    """Seed of dropout."""
 
 
 class DeviceSettings(Section):
-    """What computes, and how exactly."""
+    """Device, precision and determinism."""
 
     kind: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """`auto` takes cuda before mps before cpu."""
+    """Device; `auto` prefers cuda over mps over cpu."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Of matrix products in training; weights are kept in fp32. `auto` takes what is measured to be the faster one for
-    the model; on a GPU bf16 where fp32 takes more than half of the memory, and without measuring where the model is
-    compiled; a run that is resumed keeps what it took."""
+    """Precision of matrix products in training (mixed precision); weights are kept in fp32. `auto` measures which is
+    faster for the model. On a GPU it takes bf16 without measuring if fp32 needs more than half of the memory or the
+    model is compiled. A resumed run keeps its precision."""
     threads: Threads | None = None
-    """Processor threads; all cores when null."""
+    """Number of CPU threads; null: all cores."""
     compile: bool = False
-    """Compile the model with torch.compile: slow to start."""
+    """Compile the model with torch.compile; the first steps are slow."""
     deterministic: bool = False
-    """Whether a GPU computes the same bits each time, by slower algorithms; a processor does so anyway."""
+    """Use deterministic algorithms on a GPU, which are slower; a CPU is always deterministic."""
 
 
 Model = TypeVar("Model", bound=Section)
 
 
 class AnyRecipe(Section, Generic[Model]):
-    """What the recipes of all tasks have."""
+    """Recipe keys that all tasks share."""
 
     name: Name
-    """Name of the run and, unless `run.dir` says otherwise, of its folder."""
+    """Name of the run and, unless `run.dir` is set, of its folder."""
     description: str = ""
-    """What the recipe is for and what it is expected to score."""
+    """Purpose of the recipe and its expected score."""
     run: RunSettings = RunSettings()
-    """Where the run is kept."""
+    """Output of the run."""
     model: Model
-    """What learns: `kind` names an installed model (`s2s recipe models`), which brings its own keys."""
+    """Model: `kind` names an installed model (`s2s recipe models`), which defines the other keys."""
     seeds: SeedSettings = SeedSettings()
-    """Sources of chance."""
+    """Random seeds."""
     device: DeviceSettings = DeviceSettings()
-    """What computes."""
+    """Device, precision and determinism."""
 
 
 class InitSettings(Section):
-    """What becomes of the tensors that `init_from` gives."""
+    """Use of the weights that `init_from` loads."""
 
     parts: Literal["encoder", "all"] = "encoder"
-    """What is taken of that run's model: its encoder, or the decoder and the projection, too, of one that writes."""
+    """Parts to load: the encoder, or also the decoder and the output projection of a model that generates text."""
     freeze: Literal["nothing", "embeddings", "all"] = "nothing"
-    """Which of them stay as they are: none, the tables of vectors, or all."""
+    """Loaded tensors to freeze: none, the embeddings, or all."""
     learning_rate_scale: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Factor of the learning rate of those that do learn; the new tensors learn at the full rate."""
+    """Learning-rate factor for loaded tensors that are not frozen; new tensors train at the full rate."""
 
 
 class FineTunedRecipe(AnyRecipe[Model], Generic[Model]):
-    """What the recipes of tasks have that may begin with another run's encoder."""
+    """Recipe keys of tasks that can initialize from another run's encoder."""
 
     init_from: Word | None = None
-    """Folder of a run, or of one of its checkpoints, whose encoder the model begins with: of a masked-language model, a
-    classifier, a translator or a text-to-text model; or `hf:USER/NAME`, a run or weights that others published on the
-    Hugging Face hub. Its tokenizer is taken over, or both with `init.parts: all`. `model` must give the encoder
-    the same sizes."""
+    """Folder of a run or checkpoint whose encoder initializes the model: a masked-language model, a classifier, a
+    translation or a text-to-text model; or `hf:USER/NAME`, a run or published weights on the Hugging Face hub. Its
+    tokenizer is used, too, or both tokenizers with `init.parts: all`. `model` must give the encoder the same sizes."""
     init: InitSettings = InitSettings()
-    """What becomes of the tensors that `init_from` gives."""
+    """Use of the weights that `init_from` loads."""
 
     @model_validator(mode="after")
     def _something_is_loaded(self) -> Self:
@@ -400,11 +402,15 @@ class FineTunedRecipe(AnyRecipe[Model], Generic[Model]):
 
 @dataclass(frozen=True)
 class TaskSchema:
-    """What is known of a task before anything heavy is loaded.
+    """Description of a task that needs no torch import.
 
-    The recipe's class takes a model's section of any kind, and `settings` gives that of one kind. A trained model is
-    used with `command` as the line `use` shows it, with `{}` in the place of the run; other `changeable` sections may
-    be given it, and `scored_by` are options of `s2s evaluate` that say nothing to other tasks.
+    Attributes:
+        recipe: Recipe class, generic in the model section.
+        settings: Function from `model.kind` to the class of the model section.
+        command: Command that uses a trained model, such as `translate`.
+        use: Command line that uses a run, with `{}` for its folder.
+        changeable: Recipe sections that may be overridden after training.
+        scored_by: Options of `s2s evaluate` that only this task has.
     """
 
     recipe: type[AnyRecipe]
@@ -415,7 +421,10 @@ class TaskSchema:
     scored_by: tuple[str, ...] = ()
 
     def whole(self, model: type[Section]) -> type[AnyRecipe]:
-        """The recipe's class with a model's section in it; kept, since pydantic forgets it and would make it anew."""
+        """Return the recipe class for one model section.
+
+        The class is cached, because pydantic does not keep it and would create it again.
+        """
         return _whole(self.recipe, model)
 
 
