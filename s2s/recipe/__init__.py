@@ -1,1 +1,1 @@
-"""What the user writes: one checked page of YAML."""
+"""Recipes: reading, validating and documenting the YAML configuration of a run."""

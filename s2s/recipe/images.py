@@ -1,4 +1,4 @@
-"""What recipes say of images, whatever is learned of them: their size, their colours, and how these are scaled."""
+"""Recipe sections for images: size, color channels and pixel normalization."""
 
 from typing import Annotated, Literal, Self
 
@@ -8,17 +8,17 @@ from s2s.recipe.schema import Pixels, PositiveFloat, Section
 
 
 class PixelSettings(Section):
-    """What images are made before a model reads them."""
+    """Image preprocessing."""
 
     size: Pixels = 32
-    """Height and width in pixels; images of another size are scaled."""
+    """Height and width in pixels; images of another size are resized."""
     channels: Literal[1, 3] = 3
-    """1: grey; 3: red, green, blue."""
+    """Number of color channels: 1 is grayscale, 3 is RGB."""
     mean: tuple[Annotated[float, Field(ge=-1000, le=1000)], ...] | None = None
-    """Mean of each channel, as a share of white, which is subtracted from all pixels; that of the training images when
-    null."""
+    """Mean of each channel, where white is 1, which is subtracted from all pixels; null: the mean of the training
+    images."""
     deviation: tuple[PositiveFloat, ...] | None = None
-    """Standard deviation of each channel, by which what is left is divided; that of the training images when null."""
+    """Standard deviation of each channel, by which the centered pixels are divided; null: that of the training images."""
 
     @model_validator(mode="after")
     def _channels_have_statistics(self) -> Self:

@@ -1,4 +1,4 @@
-"""The models that installed packages offer, through the entry-point group `s2s.models`."""
+"""Installed models: plug-ins of the entry-point group `s2s.models`."""
 
 import functools
 from importlib.metadata import EntryPoint, entry_points
@@ -14,34 +14,42 @@ GROUP = "s2s.models"
 
 
 class Model(Protocol):
-    """What an entry point names: a module, or an object in one, with these names.
+    """Interface of a model plug-in: a module, or an object in one, with these names.
 
-    Beside them it may have `EncoderSettings`, the section of its encoder alone; and `LanguageSettings` with
-    `build_language_model(settings, size)`, which gives a freshly initialised `LanguageModel`, if it can be one.
+    Optional names are `EncoderSettings`, the section of the encoder alone; and, for a model that can be a language
+    model, `LanguageSettings` and `build_language_model(settings, size)`, which returns a newly initialized
+    `LanguageModel`.
+
+    Attributes:
+        Settings: Class of the model's recipe section.
     """
 
     Settings: type[Section]
 
     def build(self, settings: Any, source_size: int, target_size: int) -> Any:
-        """A freshly initialised `Seq2Seq`."""
+        """Build a newly initialized `Seq2Seq` for these vocabulary sizes."""
         ...
 
     def build_encoder(self, settings: Any, source_size: int) -> Any:
-        """A freshly initialised encoder and the width of its summary; may be missing."""
+        """Build a newly initialized encoder and return it with its summary width; optional."""
         ...
 
 
 @functools.cache
 def models() -> dict[str, EntryPoint]:
-    """The installed models by kind.
+    """Return the installed models by kind, sorted.
 
     Raises:
-        UserError: two packages offer a model under the same name.
+        UserError: Two packages offer a model with the same name.
+
+    Example:
+        >>> "transformer" in models()
+        True
     """
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=GROUP):
         other = found.get(point.name)
-        # an editable install may list its own metadata twice
+        # An editable install may list its own metadata twice.
         if other is not None and other.value != point.value:
             raise UserError(
                 f"two installed models are named {point.name!r}: {other.value} ({package_of(other)}) and "
@@ -53,15 +61,21 @@ def models() -> dict[str, EntryPoint]:
 
 
 def package_of(point: EntryPoint) -> str:
-    """The name of the package that offers a model."""
+    """Return the name of the package that offers a model."""
     return point.dist.name if point.dist else "unknown package"
 
 
 def module_of(kind: str) -> Model:
-    """The module of a model, or the object that stands for one, with `Settings` and `build`.
+    """Load the module (or object) of a model, with `Settings` and `build`.
+
+    Args:
+        kind: Name of the model, as in `model.kind`.
+
+    Returns:
+        The module, checked for completeness.
 
     Raises:
-        UserError: no such model is installed, or it does not load or lacks a part.
+        UserError: The model is not installed, cannot be loaded, or lacks a part.
     """
     known = models()
     if not known:
@@ -108,7 +122,7 @@ def module_of(kind: str) -> Model:
 
 
 def _in_the_way(point: EntryPoint) -> str:
-    """The place of a package that Python finds in the place of an entry point's own; empty where it finds that one."""
+    """Return the path of a package that shadows an entry point's own; empty if none does."""
     top, *below = point.module.split(".")
     found = find_spec(top)
     if found is None or not below:
@@ -120,15 +134,18 @@ def _in_the_way(point: EntryPoint) -> str:
 
 
 def translator_settings(kind: str) -> type[Section]:
-    """The section of a model that translates."""
+    """Return the section class of a translation model."""
     return module_of(kind).Settings
 
 
 def encoder_settings(kind: str) -> type[Section]:
-    """The section of a model's encoder alone: `EncoderSettings` of its module, `Settings` where there is none.
+    """Return the section class of a model's encoder.
+
+    Returns:
+        `EncoderSettings` of the model's module; `Settings` if it has none.
 
     Raises:
-        UserError: see `module_of`; or the module has no `build_encoder`.
+        UserError: See `module_of`; or the module has no `build_encoder`.
     """
     module = module_of(kind)
     if not callable(getattr(module, "build_encoder", None)):
@@ -141,10 +158,10 @@ def encoder_settings(kind: str) -> type[Section]:
 
 
 def language_settings(kind: str) -> type[Section]:
-    """The section of a language model, `LanguageSettings` of its module.
+    """Return the section class of a language model, `LanguageSettings` of its module.
 
     Raises:
-        UserError: see `module_of`; or the module has no `LanguageSettings` or no `build_language_model`.
+        UserError: See `module_of`; or the module has no `LanguageSettings` or no `build_language_model`.
     """
     module = module_of(kind)
     missing = [
@@ -161,5 +178,13 @@ def language_settings(kind: str) -> type[Section]:
 
 
 def build_language_model(settings: Any, size: int) -> Any:
-    """A freshly initialised `LanguageModel` for so many pieces, of the kind that its section names."""
+    """Build a newly initialized language model.
+
+    Args:
+        settings: Model section; its `kind` names the model.
+        size: Vocabulary size.
+
+    Returns:
+        A `LanguageModel`.
+    """
     return getattr(module_of(settings.kind), "build_language_model")(settings, size)  # noqa: B009

@@ -1,4 +1,4 @@
-"""What recipes say where classes are learned, whatever they are the classes of."""
+"""Recipe sections for classification tasks."""
 
 from typing import Literal
 
@@ -6,27 +6,28 @@ from s2s.recipe import schema
 
 
 class HeadSettings(schema.Section):
-    """What turns the encoder's states into scores of the classes."""
+    """Classification head."""
 
     pooling: schema.Pooling = "mean"
-    """How one vector is made of the states: their mean, the first one (texts then begin with the piece `<s>`), the
-    largest of each number, the last one, a learned weighted mean (`attention`), the encoder's own summary, or a linear
-    layer and tanh over the first one, as BERT has it (`pooler`)."""
+    """Pooling of the encoder states into one vector: their `mean`, the `first` state (texts then begin with the token
+    `<s>`), the maximum of each dimension (`max`), the `last` state, a learned weighted mean (`attention`), the
+    encoder's own `summary`, or a linear layer and tanh over the first state, as in BERT (`pooler`)."""
     dropout: schema.Probability = 0.1
-    """Applied to that vector."""
+    """Dropout on the pooled vector."""
 
 
 class ClassificationValidation(schema.PauseSettings):
-    """When training pauses to measure and to save."""
+    """Validation and checkpoints."""
 
     metric: Literal["loss", "accuracy", "macro_f1"] = "accuracy"
-    """What decides which checkpoint is best."""
+    """Metric that selects the best checkpoint."""
 
 
 class LabelledTraining(schema.OptimizationSettings):
-    """The optimisation."""
+    """Optimization."""
 
     examples_per_update: schema.Examples | None = None
-    """Examples that one update learns from, about, over all micro-batches and devices; one batch when absent."""
+    """Approximate number of examples per optimizer step, over all micro-batches (gradient accumulation) and devices;
+    null: one batch."""
     label_smoothing: schema.Probability = 0.0
-    """Share of each label's probability spread evenly over the classes."""
+    """Label smoothing: share of each label's probability that is spread evenly over the classes."""

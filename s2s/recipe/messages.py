@@ -1,4 +1,4 @@
-"""Pydantic's findings in plain words: the key, what came, what was expected, and the nearest right word."""
+"""Error messages of recipe validation: key, value, expected value and suggestion."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ REMOVED = {
         "(docs/several-corpora.md)"
     ),
 }
-"""Removed keys, and what to do instead; `NAME` stands for a name that the recipe gives."""
+"""Removed keys and their replacements; `NAME` matches any name that the recipe defines."""
 
 
 def explain(
@@ -33,9 +33,19 @@ def explain(
     settings: SettingsOf,
     tasks: Tasks,
 ) -> dict[Location, str]:
-    """The mistake of each key in words: `is 0, expected a whole number above 0`.
+    """Turn pydantic's errors into one message per key.
 
-    A key has one mistake, whatever each alternative of its type had to say, and whichever items of a list were wrong.
+    A key gets one message, even if several alternatives of its type or several items of its list failed.
+
+    Args:
+        errors: Errors of pydantic.
+        schema: Recipe class.
+        tree: Values of the recipe.
+        settings: Function from a model kind to its section class.
+        tasks: All tasks, for suggestions.
+
+    Returns:
+        The messages by key, such as `is 0, expected a whole number above 0`.
     """
     found: dict[Location, str] = {}
     for error in errors:
@@ -51,13 +61,16 @@ def explain(
 
 
 def _field_at(location: Location, schema: type[BaseModel]) -> tuple[Location, FieldInfo | None]:
-    """The key that an error is about, without the list items and alternatives that pydantic appends; None: unknown."""
+    """Return the key that an error is about and its field (None: unknown key).
+
+    List items and union alternatives that pydantic appends to the location are removed.
+    """
     section: type[BaseModel] | None = schema
     field: FieldInfo | None = None
     named: type[BaseModel] | None = None
     for depth, part in enumerate(location):
         if named is not None:
-            # a name that the recipe gives; what follows is in its section
+            # A name that the recipe defines; its section follows.
             section, named = named, None
             continue
         if section is None:
@@ -95,7 +108,7 @@ def _value_at(location: Location, tree: Mapping[str, Any]) -> object:
 
 
 def _meant(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks: Tasks) -> str:
-    """Which models or tasks have the key, else the nearest of the section, of any section, else all of the section."""
+    """Suggest a key: from other models or tasks, else a similar one, else all of the section."""
     if key[:-1] == ("model",) and (kinds := [kind for kind, keys in _keys_of_kinds(settings) if key[-1] in keys]):
         return f"it belongs to {', '.join(kinds)}"
     if owners := [name for name, other in tasks.items() if key in _keys(other.recipe, ())]:
@@ -112,12 +125,12 @@ def _meant(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks: 
 
 
 def _alike(known: Location, given: Location) -> bool:
-    """Whether two paths are the same, but for names that the recipe gives."""
+    """Return True if two paths are equal, except for names that the recipe defines."""
     return len(known) == len(given) and all(one in (_NAMED, two) for one, two in zip(known, given, strict=True))
 
 
 def known_keys(settings: SettingsOf) -> list[str]:
-    """The keys that any installed model has."""
+    """Return the keys of all installed models, without duplicates."""
     return list(dict.fromkeys(key for _, keys in _keys_of_kinds(settings) for key in keys))
 
 
@@ -126,7 +139,7 @@ def _keys_of_kinds(settings: SettingsOf) -> Iterator[tuple[str, Collection[str]]
         try:
             yield kind, settings(kind).model_fields
         except UserError:
-            # what is wrong with it is told to whoever asks for it
+            # Its error is shown when a recipe uses it.
             continue
 
 

@@ -1,6 +1,6 @@
-"""A page of YAML as plain values, with the line of every key.
+"""YAML reader of recipes: plain values with the line number of every key.
 
-YAML 1.2 as ruamel.yaml reads it: `1e-3` is a number, `no` is text. Keys written twice are found and not lost.
+YAML 1.2 as in ruamel.yaml: `1e-3` is a number, `no` is text. Duplicate keys are reported.
 """
 
 import re
@@ -18,19 +18,25 @@ from s2s.errors import UserError, check_regular
 
 Location = tuple[str, ...]
 
-# A recipe is a page. Aliases multiply what they name, nesting stacks it: 300 bytes can mean a billion values.
+# Limits for hostile YAML: aliases and nesting can expand 300 bytes to a billion values.
 _MOST_BYTES = 1 << 20
 _MOST_VALUES = 5_000
 DEEPEST = 50
-"""Most sections within each other, whether by indentation, by brackets or by the dots of an override."""
+"""Maximum nesting depth, by indentation, by brackets or by the dots of an override."""
 _LONGEST_NUMBER = 1_000  # bits
-# quotes can spell them, but no file's name holds the one, and no file in UTF-8 the others
+# YAML quotes can escape NUL and surrogates, but no file name contains NUL, and UTF-8 cannot encode surrogates.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a file says; the line of each key by its path, from 1 on; and the lines of keys written a second time."""
+    """Contents of a YAML file.
+
+    Attributes:
+        values: Values as plain Python objects.
+        lines: Line number of each key, from 1.
+        twice: Line numbers of duplicate keys.
+    """
 
     values: dict[str, Any]
     lines: dict[Location, int]
@@ -38,10 +44,16 @@ class Page:
 
 
 def read_page(path: Path) -> Page:
-    """Reads a file whose top level is a mapping.
+    """Read a YAML file whose top level is a mapping.
+
+    Args:
+        path: A regular file of at most 1 MiB.
+
+    Returns:
+        The values and the line numbers of the keys.
 
     Raises:
-        UserError: it cannot be read, is not UTF-8 or not YAML, or holds something else.
+        UserError: The file cannot be read, is not UTF-8 or not YAML, or is not a mapping.
     """
     reader, text = _Reader(), ""
     try:
@@ -69,12 +81,20 @@ def read_page(path: Path) -> Page:
 
 
 def read_value(text: str) -> object:
-    """A value as the command line gives it; a `YAMLError` where it is none."""
+    """Parse a value from the command line.
+
+    Raises:
+        YAMLError: The text is not YAML.
+
+    Example:
+        >>> read_value("1e-3"), read_value("[a, 2]"), read_value("no")
+        (0.001, ['a', 2], 'no')
+    """
     return _Reader().read(text)
 
 
 class BeyondAPage(MarkedYAMLError):
-    """YAML, but with more in it, or other characters, than any recipe has."""
+    """YAML that exceeds the limits of a recipe in size or depth, or has invalid characters."""
 
 
 def _nested(place: StreamMark | None) -> BeyondAPage:
@@ -87,13 +107,13 @@ def _too_many(place: StreamMark | None) -> BeyondAPage:
 
 
 class _CountingComposer(Composer):
-    """Refuses a page with too many values while it is parsed: a megabyte of them takes half a minute."""
+    """Refuses a file with too many values while parsing; a megabyte takes half a minute."""
 
     nodes = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         self.nodes += 1
-        # each value of a mapping has a key
+        # Mappings have a key node for each value node.
         if self.nodes > 2 * _MOST_VALUES:
             raise _too_many(self.parser.peek_event().start_mark)
         return super().compose_node(parent, index)
@@ -134,9 +154,9 @@ class _Reader:
         try:
             value = self._yaml.constructor.construct_object(node)
         except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError):
-            # what looks like a number or a date and is none, such as 2026-13-01
+            # A text that looks like a number or a date but is invalid, such as 2026-13-01.
             value = node.value
-        # a date or another type that no key wants is the text that was written, and so is a number of 5,000 digits
+        # Dates, other types that no key accepts, and huge numbers are kept as text.
         plain = value is None or isinstance(value, bool | float | str)
         if not plain and not (isinstance(value, int) and value.bit_length() <= _LONGEST_NUMBER):
             value = node.value

@@ -1,4 +1,4 @@
-"""What recipes say of pairs, a source and a target: where they come from, how they become batches, how is learned."""
+"""Recipe sections for source-target pairs: corpus, filters, batches and training."""
 
 from typing import Annotated, Literal
 
@@ -12,70 +12,70 @@ Prefix = Annotated[str, Field(max_length=200)]
 
 
 class FilterSettings(schema.Section):
-    """Which training pairs are dropped before anything is learned from them; pairs with an empty side always are."""
+    """Filters of training pairs; pairs with an empty side are always dropped."""
 
     max_words: schema.Length | None = 250
-    """Longest side, in white-space separated words; in characters where the script has no spaces between words, as in
-    Chinese, Japanese and Thai."""
+    """Maximum length of a side in white-space separated words; in characters for scripts without spaces between words,
+    such as Chinese, Japanese and Thai."""
     max_ratio: Annotated[float, Field(gt=1, le=1e6)] | None = 9.0
-    """Largest ratio of the longer side to the shorter one, in characters; pairs under 20 characters pass."""
+    """Maximum ratio of the longer side to the shorter one, in characters; pairs under 20 characters pass."""
     duplicates: Literal["keep", "drop"] = "keep"
-    """What happens to the second and later copies of a pair."""
+    """Keep or drop the second and later copies of a pair."""
 
 
 class LearnedPairs(schema.SourceSettings):
-    """Pairs that are learned from."""
+    """Training pairs."""
 
     corpus: schema.Word = "built-in"
-    """`built-in`, `files`, or the name of a Hugging Face data set such as `bentrevett/multi30k`. `homonyms` is built
-    in, too: English words of two meanings, which German tells apart."""
+    """`built-in`, `files`, or the name of a Hugging Face data set such as `bentrevett/multi30k`. `homonyms` is also
+    built in: English words with two meanings that have different German translations."""
     root: schema.Word | None = None
-    """A local folder: with a hub data set, read files of the usual names there instead (`train.en`, `val.de.gz`,
-    `test.tsv` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
+    """Local folder. With a hub data set: read files with the usual names from there instead (`train.en`, `val.de.gz`,
+    `test.tsv` …). With `files`: the folder that relative paths start from; null: the recipe's folder."""
     source: schema.Word = "en"
-    """Language or column that is read: a file's ending (`train.en`), a table's or a data set's column, or, for a table
-    without a header, the column's position from 0, in quotes. The built-in corpus has `en`, `de` and `cases`: for
-    each German word the grammatical case it stands in, `-` for none; of other German sentences, `singular` and
-    `plural`; of others again, `sentence` and `judgement`: whether it is `acceptable` or `unacceptable`."""
+    """Source language or column: a file's ending (`train.en`), a column of a table or data set, or, for a table
+    without a header, the column's position from 0, in quotes. The built-in corpus has `en`, `de` and `cases` (for each
+    German word its grammatical case, `-` for none); for other German sentences, `singular` and `plural`; for yet
+    others, `sentence` and `judgement` (`acceptable` or `unacceptable`)."""
     target: schema.Word = "de"
-    """Language or column that is written; as `source`."""
+    """Target language or column, as `source`."""
     quoting: schema.Quoting | None = None
-    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a wholly quoted tsv."""
+    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a fully quoted tsv."""
     train: schema.Split = "train"
-    """A split name, a table (tsv, csv, jsonl, parquet; plain, .gz or .xz), a pair of line-aligned files, or, with the
-    built-in corpus, how many sentence pairs to generate."""
+    """Split name, a table (tsv, csv, jsonl, parquet; plain, .gz or .xz), a pair of line-aligned files, or, for the
+    built-in corpus, the number of sentence pairs to generate."""
     seed: schema.Seed = 1
-    """Seed of the built-in corpus, of the pairs held out, and of how many pairs are joined."""
+    """Seed of the built-in corpus, of the held-out pairs, and of how many pairs are joined."""
     words: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the nouns, verbs, adjectives and adverbs of each kind that the built-in corpus is made of; numbers in
-    words occur only with all of them. With few, how sentences are built is most of what there is to learn."""
+    """Share of the vocabulary of the built-in corpus (nouns, verbs, adjectives and adverbs of each kind); number words
+    occur only with 1. With a small share, most of what there is to learn is sentence structure."""
     filters: FilterSettings = FilterSettings()
-    """Which training pairs are dropped."""
+    """Filters of training pairs."""
 
 
 class PairSettings(LearnedPairs):
-    """The parallel corpus."""
+    """Parallel corpus."""
 
     validation: schema.Split = "validation"
-    """As `train`; a number with files or a hub data set holds that many pairs out of the training data."""
+    """As `train`; with files or a hub data set, a number holds out that many pairs from the training data."""
     test: schema.Split | None = "test"
-    """As `validation`; nothing is tested when null."""
+    """As `validation`; null: no test."""
 
 
 class BatchSettings(schema.Section):
-    """How examples become batches of similar length."""
+    """Batches of examples with similar length."""
 
     tokens: schema.Tokens = 4096
-    """Hard limit of one batch: rows times the longest side, padding included."""
+    """Maximum size of a batch in tokens: rows times the longest side, including padding."""
     max_length: schema.Length = 256
-    """Longest side in pieces; longer training pairs are counted, reported and left out."""
+    """Maximum length of a side in tokens; longer training pairs are skipped, and their number is reported."""
 
 
 class TrainingSettings(schema.OptimizationSettings):
-    """The optimisation."""
+    """Optimization."""
 
     tokens_per_update: schema.Tokens | None = None
-    """Target tokens that one update learns from, over all micro-batches and devices; `batches.tokens` when absent.
-    The number of micro-batches follows from it."""
+    """Target tokens per optimizer step, over all micro-batches (gradient accumulation) and devices; null:
+    `batches.tokens`. Determines the number of micro-batches."""
     label_smoothing: schema.Probability = 0.1
-    """Share of each target's probability spread evenly over the vocabulary."""
+    """Label smoothing: share of each target's probability that is spread evenly over the vocabulary."""

@@ -1,4 +1,7 @@
-"""From YAML and `section.key=value` to a checked recipe: all mistakes at once, each with its place and the remedy."""
+"""Read recipes from YAML files and `section.key=value` overrides, and write them.
+
+All mistakes are reported at once, each with file, line and remedy.
+"""
 
 import json
 import os
@@ -27,14 +30,14 @@ _KIND = ("model", "kind")
 _ON_HUB = "hf:"
 _SPLITS = ("train", "validation", "test")
 _MOST_OVERRIDES = 1_000
-# a key in a message, such as `batches.max_length`
+# Matches a key in a message, such as `batches.max_length`.
 _DOTTED = re.compile(r"\b[a-z_]+(?:\.[a-z_]+)+\b")
 _LINE_ENDS = set("\r\x85\u2028\u2029\ufeff")
 
 
 @dataclass(frozen=True)
 class Override:
-    """`section.key=value` from the command line."""
+    """A `section.key=value` argument of the command line."""
 
     key: Location
     value: object
@@ -42,18 +45,25 @@ class Override:
 
 
 def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> AnyRecipe[Any]:
-    """A checked recipe, of the class that its task has.
+    """Read and validate a recipe.
 
-    Relative paths to data start from the recipe's folder, those in overrides from the current folder, and files from
-    `data.root` where there is one; they come out absolute. `run.dir` and `init_from` stay relative to the current
-    folder. In all of them, a `~` in front is the user's home.
+    Relative paths of data become absolute: they start from the recipe's folder, those in overrides from the current
+    folder, and files from `data.root` if it is set. `run.dir` and `init_from` stay relative to the current folder. A
+    leading `~` is expanded in all of them.
 
-    An override of `model.kind` takes another model in the place of the file's: what the file says of keys that only its
-    own model has is then left out, and keys that both have keep their values. The first task is that of a recipe that
-    names none.
+    An override of `model.kind` replaces the model of the file: keys that only the old model has are dropped, and keys
+    that both have keep their values.
+
+    Args:
+        path: YAML file.
+        overrides: `section.key=value` arguments.
+        tasks: Task schemas by name; the first is the default of recipes without `task`.
+
+    Returns:
+        The recipe, of its task's class.
 
     Raises:
-        UserError: the file cannot be read, or the recipe has mistakes; all of them are listed.
+        UserError: The file cannot be read, or the recipe has mistakes; the message lists all of them.
     """
     page = read_page(path)
     parsed, malformed = _parse(overrides)
@@ -68,21 +78,30 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> AnyRecipe[Any]:
         for key, line in page.twice.items()
     ]
     wrong = [_placed(key, what, path, page, parsed) for key, what in wrongs.items()]
-    # in the order of the page, the command line last
+    # In file order; mistakes of the command line come last.
     mistakes = [text for _, text in sorted(twice + wrong, key=lambda mistake: mistake[0])] + malformed
     if mistakes or recipe is None:
-        # a key or a file's name may hold a line end, and each mistake is one line
+        # Each mistake is one line, but a key or a file name may contain a line end.
         raise UserError("\n".join(mistake.replace("\n", "\\n") for mistake in mistakes))
     return _absolute(recipe, path.parent, {override.key for override in parsed})
 
 
 def model_mistakes(task: str, kind: str, own: Mapping[str, object], tasks: Tasks) -> dict[str, str]:
-    """What is wrong with settings of a model of this kind, by key and in the words in which a recipe's mistakes are.
+    """Validate settings of a model without a whole recipe.
 
-    Each is looked at alone: what does not go together depends on the settings that are not named.
+    Each setting is checked on its own: conflicts between settings may depend on others that are not given.
+
+    Args:
+        task: Name of the task.
+        kind: Model kind.
+        own: Settings of the model.
+        tasks: Task schemas by name.
+
+    Returns:
+        Messages by key, in the words of recipe validation.
 
     Raises:
-        UserError: there is no such model, or it cannot do the task.
+        UserError: The model is not installed, or does not support the task.
     """
     schema = tasks[task]
     tree = {"model": {"kind": kind, **own}}
@@ -91,10 +110,16 @@ def model_mistakes(task: str, kind: str, own: Mapping[str, object], tasks: Tasks
 
 
 def recipe_path(path: Path) -> Path:
-    """The recipe that a path names: a file, `recipe.yaml` in a run's folder, or one that comes with s2s.
+    """Resolve the path of a recipe.
+
+    Args:
+        path: A file, a run's folder, or the name of a recipe that comes with s2s.
+
+    Returns:
+        The path of the YAML file.
 
     Raises:
-        UserError: there is no such file.
+        UserError: The file does not exist.
     """
     if path.is_dir():
         if not (path / "recipe.yaml").is_file():
@@ -109,7 +134,7 @@ def recipe_path(path: Path) -> Path:
     if str(path) in known:
         return known[str(path)]
     if path.stem in known:
-        # the README's paths are those of the repository
+        # The README uses the paths of the repository.
         remedy = f"a recipe of that name comes with s2s: write {path.stem}, as in `s2s train {path.stem}`"
         raise UserError("no such recipe", where=str(path), remedy=remedy)
     near = near_files(str(path), [*known, *(str(file) for file in path.parent.glob("*.y*ml"))])
@@ -118,14 +143,14 @@ def recipe_path(path: Path) -> Path:
 
 
 def write(recipe: AnyRecipe[Any], path: Path) -> None:
-    """Writes a recipe with every key; reading it gives the same recipe."""
+    """Write a recipe with every key; reading the file gives an equal recipe."""
     write_atomically(path, dump(recipe))
 
 
 def dump(recipe: AnyRecipe[Any]) -> str:
-    """A recipe as YAML, with every key; its name and its task come first."""
+    """Format a recipe as YAML with every key; its name and task come first."""
     yaml, text = YAML(), StringIO()
-    # a long text that is folded at two spaces, or beside a tab, is read as another one
+    # Folding a long text at two spaces or beside a tab would change it.
     yaml.width = 1 << 30
     tree = recipe.model_dump(mode="json")
     yaml.dump(_flowing({key: tree.pop(key) for key in ("name", TASK)} | tree), text)
@@ -139,15 +164,15 @@ def _flowing(value: object) -> object:
         sequence = CommentedSeq([_flowing(inner) for inner in value])
         sequence.fa.set_flow_style()
         return sequence
-    # what Unicode counts as a line end would be lost in any other quotes
+    # Other quoting styles lose characters that Unicode counts as line ends.
     return DoubleQuotedScalarString(value) if isinstance(value, str) and set(value) & _LINE_ENDS else value
 
 
 def check_count(overrides: Sequence[str]) -> None:
-    """Refuses more overrides than anyone types, before they are parsed.
+    """Refuse more than 1,000 overrides, before they are parsed.
 
     Raises:
-        UserError: there are too many.
+        UserError: There are too many.
     """
     if len(overrides) > _MOST_OVERRIDES:
         what = f"{len(overrides):,} overrides; at most {_MOST_OVERRIDES:,} are read"
@@ -186,7 +211,7 @@ def _leave_out_keys_of_another_model(tree: dict[str, Any], overrides: Sequence[O
     try:
         own, other = (_settings(schema, {"kind": kind}).model_fields for kind in (model.get("kind"), kinds[-1]))
     except UserError:
-        # told where the recipe is checked
+        # Validation of the recipe reports it.
         return
     for key in own.keys() & model.keys() - other.keys():
         del model[key]
@@ -207,10 +232,10 @@ def _task_of(tree: Mapping[str, Any], tasks: Tasks) -> object:
 
 
 def _check(tree: dict[str, Any], tasks: Tasks) -> tuple[AnyRecipe[Any] | None, dict[Location, str]]:
-    """The recipe, or the mistake of each key."""
+    """Validate the values, and return the recipe or the message of each key."""
     task = _task_of(tree, tasks)
     if not isinstance(task, str) or task not in tasks:
-        # which keys there are depends on it, so the others cannot be checked
+        # The other keys cannot be checked, because the task determines them.
         return None, {(TASK,): f"is {shown(task)}; {suggestion(str(task), list(tasks))}"}
     schema, model = tasks[task], tree.get("model", {})
     if not isinstance(model, dict):
@@ -224,8 +249,10 @@ def _check(tree: dict[str, Any], tasks: Tasks) -> tuple[AnyRecipe[Any] | None, d
 def _without_kind(
     schema: TaskSchema, tree: dict[str, Any], model: Mapping[str, Any], tasks: Tasks
 ) -> dict[Location, str]:
-    """Mistakes of a recipe whose kind of model is none: its model's keys are held against the kind that was meant, or
-    where none is near, against the keys of all models.
+    """Validate a recipe with an unknown model kind.
+
+    The model's keys are checked against the most similar kind or, if none is similar, against the keys of all
+    models.
     """
     meant = nearest(str(model.get("kind", "")), models())
     try:
@@ -252,17 +279,20 @@ def _held_against(
 ) -> tuple[AnyRecipe[Any] | None, dict[Location, str]]:
     whole = schema.whole(settings)
     try:
-        # through JSON, because only there strict mode takes a list for a tuple, and still no true for 1
+        # Validated as JSON: strict mode accepts a list for a tuple only there, and still refuses true for 1.
         return whole.model_validate_json(json.dumps(tree)), {}
     except ValidationError as error:
         return None, explain(error.errors(include_url=False), whole, tree, schema.settings, tasks)
 
 
 def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequence[Override]) -> tuple[float, str]:
-    """A mistake with its place: the override that made it, else the line of its key or of the section around it."""
+    """Return the sort position and text of a mistake, with its override or line.
+
+    The place is the override that caused the mistake, else the line of the key or of its section.
+    """
     words = f"{'.'.join(key)}: {what}" if key else what
     if not key:
-        # a mistake of several sections names their keys
+        # A mistake that involves several sections names their keys.
         named = [tuple(name.split(".")) for name in _DOTTED.findall(what)]
         for override in reversed(overrides):
             if any(name[: len(override.key)] == override.key for name in named):
@@ -280,7 +310,7 @@ def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequenc
 
 
 def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> AnyRecipe[Any]:
-    """The recipe with absolute paths to its data: a run's own recipe then works from anywhere; and no `~` in others."""
+    """Return the recipe with absolute data paths, so that a run's recipe works from any folder."""
     data = dict(recipe)["data"]
     several: dict[str, dict[str, Section]] = {}
     for where, section in _corpora(data):
@@ -297,7 +327,7 @@ def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> Any
 
 
 def _absolute_data(section: Section, where: Location, folder: Path, given: set[Location]) -> Section:
-    """A section that says where examples are, with absolute paths; files start from its root, where it has one."""
+    """Return a data section with absolute paths; files start from its root if it is set."""
     changes: dict[str, str | tuple[str, ...]] = {}
     for key, named in _paths(section):
         above = {(*where, key)[:depth] for depth in range(1, len(where) + 2)}
@@ -310,12 +340,12 @@ def _absolute_data(section: Section, where: Location, folder: Path, given: set[L
 
 
 def _from_home(path: str) -> str:
-    # Path.expanduser fails for an unknown user's ~
+    # Path.expanduser fails for the ~ of an unknown user.
     return os.path.expanduser(path)  # noqa: PTH111
 
 
 def _corpora(data: Section) -> Iterator[tuple[Location, Section]]:
-    """The sections that say where examples are, by place: `data`, unless it only has `corpora`, and further ones."""
+    """Yield the location and section of each data source: `data`, or the entries of `corpora`; and those of `more`."""
     if not hasattr(data, "corpora"):
         yield ("data",), data
     for group in ("corpora", "more"):
@@ -324,7 +354,7 @@ def _corpora(data: Section) -> Iterator[tuple[Location, Section]]:
 
 
 def _paths(section: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The keys of a section that name folders and files on this machine, and what they name; its root first."""
+    """Yield the keys of a section that name local folders and files, and their values; root first."""
     values = dict(section)
     if values["root"] is not None:
         yield "root", (values["root"],)
@@ -335,7 +365,7 @@ def _paths(section: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def learned_from(recipe: AnyRecipe[Any]) -> list[tuple[str, Path]]:
-    """The keys of a recipe that name folders, runs and files on this machine, each with the path that it names."""
+    """Return the local folders, runs and files that a recipe names, by key."""
     values = dict(recipe)
     sections = [(".".join(where), section) for where, section in _corpora(values["data"])]
     named = [(f"{place}.{key}", f) for place, section in sections for key, files in _paths(section) for f in files]
@@ -345,7 +375,14 @@ def learned_from(recipe: AnyRecipe[Any]) -> list[tuple[str, Path]]:
 
 
 def missing_files(recipe: AnyRecipe[Any]) -> list[str]:
-    """What a recipe with absolute paths names and is not there, as `key: path: what is wrong`; nothing is read."""
+    """List local paths of a recipe that do not exist, without reading any file.
+
+    Args:
+        recipe: A recipe with absolute paths.
+
+    Returns:
+        Lines of the form `key: path: what is wrong`.
+    """
     return [f"{key}: {file}: {_missing(file)}" for key, file in learned_from(recipe) if not file.exists()]
 
 
@@ -357,7 +394,10 @@ def _missing(path: Path) -> str:
 
 
 def shipped() -> dict[str, Path]:
-    """The recipes that come with s2s, by name: from the installed package, or from the source tree's `recipes/`."""
+    """Return the recipes that come with s2s, by name.
+
+    They are in the installed package or in `recipes/` of the source tree.
+    """
     package = Path(__file__).parents[1]
     folder = package / "recipes"
     if not folder.is_dir():
@@ -366,10 +406,18 @@ def shipped() -> dict[str, Path]:
 
 
 def copy_shipped(name: str, destination: Path, overwrite: bool = False) -> Path:
-    """Copies a recipe that comes with s2s, comments included, to a file, or as `<name>.yaml` into a folder.
+    """Copy a recipe that comes with s2s, including its comments.
+
+    Args:
+        name: Name of the recipe.
+        destination: A file, or a folder that gets `<name>.yaml`.
+        overwrite: Replace an existing file.
+
+    Returns:
+        The path of the copy.
 
     Raises:
-        UserError: there is no such recipe, or the file is there already.
+        UserError: The recipe does not exist, or the file exists already.
     """
     known = shipped()
     if name not in known:
@@ -380,13 +428,13 @@ def copy_shipped(name: str, destination: Path, overwrite: bool = False) -> Path:
 
 
 def write_new(path: Path, text: str, overwrite: bool) -> None:
-    """Writes a file that should not be there yet."""
+    """Write a text file, which must not exist unless `overwrite` is set."""
     check_new(path, overwrite)
     write_atomically(path, text, follow=True)
 
 
 def check_new(path: Path, overwrite: bool) -> None:
-    """Refuses a file that is there and shall stay, or whose folder is not, before anything is made for it."""
+    """Refuse an output file that exists or has no parent folder, before any work is done."""
     if path.exists() and not overwrite:
         raise UserError("is there already", where=str(path), remedy="name another file, or use --overwrite")
     if not path.parent.is_dir():

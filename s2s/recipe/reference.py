@@ -1,4 +1,4 @@
-"""The page of all keys, and the JSON schema for editors: both made from the schema."""
+"""Generated reference: Markdown tables of all keys, and the JSON schema for editors."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,14 @@ by `s2s recipe reference`.
 
 
 def reference(tasks: Tasks) -> str:
-    """Every section and key as Markdown: type, limits, default and meaning."""
+    """Generate the Markdown reference of all sections and keys (`docs/recipe.md`).
+
+    Args:
+        tasks: Task schemas by name.
+
+    Returns:
+        Markdown with type, limits, default and meaning of each key.
+    """
     parts: list[str] = [_INTRODUCTION]
     shown: list[tuple[str, type[BaseModel]]] = []
     for task, schema in tasks.items():
@@ -45,7 +52,7 @@ def reference(tasks: Tasks) -> str:
 
 
 def _for_encoders_alone(kind: str, settings: type[Section]) -> list[str]:
-    """What tasks without a decoder know of a model's keys."""
+    """Describe the keys of a model that tasks without a decoder do not have."""
     try:
         known = encoder_settings(kind).model_fields
     except UserError:
@@ -55,7 +62,6 @@ def _for_encoders_alone(kind: str, settings: type[Section]) -> list[str]:
 
 
 def _for_language_models(kind: str) -> list[str]:
-    """The keys of a model that writes without a source."""
     try:
         settings = language_settings(kind)
     except UserError:
@@ -64,10 +70,17 @@ def _for_language_models(kind: str) -> list[str]:
 
 
 def json_schema(tasks: Tasks, kinds: list[str] | None = None) -> str:
-    """The JSON schema of a recipe of any task, and of these kinds of models, or all installed ones when None.
+    """Generate the JSON schema of recipes.
+
+    Args:
+        tasks: Task schemas by name.
+        kinds: Model kinds to include; None: all installed models.
+
+    Returns:
+        The schema as JSON text.
 
     Raises:
-        UserError: there is no such model.
+        UserError: A model is not installed.
     """
     wholes = {task: schema.whole(Section) for task, schema in tasks.items()}
     made, top = models_json_schema([(whole, "validation") for whole in wholes.values()])
@@ -91,20 +104,20 @@ def _kinds(wanted: list[str] | None, task: TaskSchema) -> Iterator[str]:
         try:
             task.settings(kind)
         except UserError:
-            # that it only translates is no mistake here; that there is no such model is
+            # A model that only translates is no error here, but an unknown model is.
             module_of(kind)
             continue
         yield kind
 
 
 def _model(kind: str, task: TaskSchema, definitions: dict[str, Any]) -> str:
-    """The place of a model's section among the definitions, where it is put if it is not there."""
+    """Return the reference to a model's section in the definitions, and add it if needed."""
     settings = task.settings(kind)
     module = module_of(kind)
     part = "language" if settings is getattr(module, "LanguageSettings", None) else "encoder"
     name = f"model_{kind}" if settings is module.Settings else f"{part}_{kind}"
     if name not in definitions:
-        # two packages may name their inner sections alike
+        # The inner sections of two packages may have the same names.
         schema = settings.model_json_schema(ref_template=f"#/$defs/{kind}.{{model}}")
         definitions.update({f"{kind}.{inner}": part for inner, part in schema.pop("$defs", {}).items()})
         definitions[name] = schema | {"required": sorted({"kind", *schema.get("required", [])})}
@@ -135,12 +148,12 @@ def _may_be_absent(field: FieldInfo) -> bool:
 
 
 def _is_row(field: FieldInfo) -> bool:
-    # a section that may be absent repeats what stands around it; a table of its own would say the same again
+    # An optional section repeats the keys around it, so that a table would be redundant.
     return not section_of(field) or _may_be_absent(field)
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    # the model's section is a type variable; what it holds follows in tables of its own
+    # The model section is a type variable; its contents follow in separate tables.
     value = "a section" if name == "model" else expected(field)
     default = "(required)" if field.is_required() else f"`{_default(field)}`"
     meaning = " ".join((field.description or "").split())

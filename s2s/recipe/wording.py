@@ -1,4 +1,4 @@
-"""The schema's types in plain words, the same ones in messages and in the reference."""
+"""Descriptions of schema types in words, for error messages and the reference."""
 
 import difflib
 import json
@@ -23,21 +23,21 @@ _LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at mo
 
 
 def section_of(field: FieldInfo) -> type[BaseModel] | None:
-    """The section that a key holds; None for a plain value."""
+    """Return the section class of a key; None for a plain value."""
     kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not type(None)]
     kind = kinds[0] if len(kinds) == 1 else None
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def named_section_of(field: FieldInfo) -> type[BaseModel] | None:
-    """The section that a key holds several of, each under a name of its own; None for all else."""
+    """Return the section class of a key that maps names to sections; None for other keys."""
     kinds = get_args(field.annotation)
     named = get_origin(field.annotation) is dict and isinstance(kinds[1], type) and issubclass(kinds[1], BaseModel)
     return kinds[1] if named else None
 
 
 def expected(field: FieldInfo) -> str:
-    """What a key may hold: `a whole number above 0 or null`."""
+    """Describe the values that a key accepts: `a whole number above 0 or null`."""
     if section_of(field):
         return "a section: `key: value` lines, indented"
     if named_section_of(field):
@@ -46,38 +46,53 @@ def expected(field: FieldInfo) -> str:
 
 
 def choices(field: FieldInfo) -> list[str]:
-    """The words that a key may hold; empty where any are allowed."""
+    """Return the words that a key accepts; empty if it accepts any."""
     schema = _json_schema(field)
     parts = schema.get("anyOf", [schema])
     return [str(word) for part in parts for word in part.get("enum", [part["const"]] if "const" in part else [])]
 
 
 def shown(value: object) -> str:
-    """A value as YAML might write it, cut when it is long."""
+    """Format a value as YAML would write it, shortened to 60 characters.
+
+    Example:
+        >>> shown("a"), shown(True), shown(float("inf"))
+        ("'a'", 'true', '.inf')
+    """
     if isinstance(value, float) and not math.isfinite(value):
         return ".nan" if math.isnan(value) else f"{'-' if value < 0 else ''}.inf"
     return cut(repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def cut(text: str) -> str:
-    """The beginning of a long text."""
+    """Shorten a text to 60 characters."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def nearest(word: str, known: Collection[str]) -> str | None:
-    """The known word that a wrong one was probably meant to be."""
+    """Return the most similar known word, or None if none is similar.
+
+    Example:
+        >>> nearest("trainig", ["training", "decoding"])
+        'training'
+    """
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return near[0] if near else None
 
 
 def near_files(name: str, there: Iterable[str], most: int = 1) -> list[str]:
-    """The files that a wrong name was probably meant to be; that both end in .yaml makes no two names alike."""
+    """Return similar file names, at most `most`. The common ending .yaml does not count."""
     alike = [other for other in there if nearest(Path(name).stem, [Path(other).stem])]
     return difflib.get_close_matches(name, alike, n=most, cutoff=0.4)
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
-    """`did you mean …?`, or all there is to choose from."""
+    """Return `did you mean …?`, or the list of choices.
+
+    Example:
+        >>> suggestion("x", ["training", "decoding"])
+        'expected one of training, decoding'
+    """
     near = nearest(word, known)
     return f"did you mean {near}?" if near else f"expected one of {', '.join(known)}"
 
