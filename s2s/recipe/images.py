@@ -18,7 +18,8 @@ class PixelSettings(Section):
     """Mean of each channel, where white is 1, which is subtracted from all pixels; null: the mean of the training
     images."""
     deviation: tuple[PositiveFloat, ...] | None = None
-    """Standard deviation of each channel, by which the centered pixels are divided; null: that of the training images."""
+    """Standard deviation of each channel, by which the centered pixels are divided; null: that of the training
+    images."""
 
     @model_validator(mode="after")
     def _channels_have_statistics(self) -> Self:

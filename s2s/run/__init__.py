@@ -1,1 +1,1 @@
-"""From a recipe to a trained, scored, usable run: the one room that knows all the others."""
+"""Runs: from a recipe to a trained and scored model, and loading it for inference."""

@@ -1,4 +1,4 @@
-"""What commonly spoils data, for `s2s data check`."""
+"""Data check of `s2s data check`: common problems of a recipe's data."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 def inspected(recipe: "AnyTask") -> str:
     """Report common problems of a recipe's data, before training.
 
+    Returns:
+        The report, as text.
+
     Raises:
-        UserError: the data cannot be read, or the task's package has no `inspection.py`.
+        UserError: The data cannot be read, or the task has no data check (`inspection.py`).
     """
     room = f"{TASKS[recipe.task]}.inspection"
     if find_spec(room) is None:

@@ -10,8 +10,8 @@ from s2s.files import sha256_of, write_atomically
 from s2s.json_files import read_json
 
 EXPORTED = "export.json"
-"""What an exported folder has: for what it is."""
-# what decides an answer; the card and results that are written later do not
+"""File name of the description of an export, in its folder."""
+# Files that determine the output; a model card and results that are written later do not.
 _COMPUTED_WITH = (
     *("recipe.yaml", "manifest.json", "tokenizer/*", "model.safetensors", "pooler.safetensors"),
     *("model.bin", "config.json", "*_vocabulary.*", "onnx.json", "*.onnx*"),
@@ -20,12 +20,12 @@ _AGAIN = "restore the file, or export the run again"
 
 
 class Exported(BaseModel):
-    """The contents of `export.json`.
+    """Contents of `export.json`.
 
     Attributes:
-        format: `hub`, `ctranslate2`, `onnx`, or `published` for converted weights of others.
-        checkpoint: name of the checkpoint that was exported.
-        quantization: of the weights.
+        format: `hub`, `ctranslate2`, `onnx`, or `published` for converted published weights.
+        checkpoint: Name of the exported checkpoint.
+        quantization: Quantization of the weights.
         files: SHA-256 of each file that the model needs, by its path in the folder.
     """
 
@@ -36,7 +36,14 @@ class Exported(BaseModel):
 
 
 def seal(folder: Path, to: str, checkpoint: str, quantization: str = "float32") -> None:
-    """Write `export.json` with the digests of the files that are there."""
+    """Write `export.json` with the digests of the exported files.
+
+    Args:
+        folder: Folder of the export.
+        to: Export format.
+        checkpoint: Name of the exported checkpoint.
+        quantization: Quantization of the weights.
+    """
     files = {path.relative_to(folder).as_posix(): sha256_of(path) for path in _needed(folder)}
     described = Exported(format=to, checkpoint=checkpoint, quantization=quantization, files=files)
     write_atomically(folder / EXPORTED, json.dumps(described.model_dump(), indent=1) + "\n")
@@ -46,16 +53,16 @@ def read_exported(folder: Path) -> Exported:
     """Read `export.json`.
 
     Raises:
-        UserError: the file is missing or damaged, or has no digests.
+        UserError: The file is missing or damaged, or has no digests.
     """
     return read_json(folder / EXPORTED, Exported, "export the run again")
 
 
 def check_files(folder: Path) -> None:
-    """Check the files of an exported model against the digests in `export.json`.
+    """Verify the files of an exported model against the digests in `export.json`.
 
     Raises:
-        UserError: a file has changed, is missing, or has no digest.
+        UserError: A file has changed, is missing, or has no digest.
     """
     digests = read_exported(folder).files
     for path in _needed(folder):

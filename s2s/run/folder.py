@@ -1,4 +1,4 @@
-"""The folder of a run: where it is, how it comes to be, and that nothing in it is lost by accident."""
+"""Folder of a run: location, creation, locking, and protection against overwriting."""
 
 import shutil
 import tempfile
@@ -25,28 +25,42 @@ RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
 MANIFEST = "manifest.json"
 LOCK = ".lock"
-# what a training writes, and TensorBoard, evaluations and probes beside it; of a comparison's runs their cost, too
+# File names of training, TensorBoard, evaluations and probes; and the cost of runs of a comparison.
 _OURS = (
     *(RECIPE, TOKENIZER, MANIFEST, LOCK, f"{UNFINISHED}*", "checkpoints", "metrics.jsonl", "events.out.tfevents.*"),
     *("init_from.json", "figures", "lengths.png", "evaluation-*.json", "scores.json"),
     *("probe-bias.*", "probe-induction.*", "cost.json"),
 )
 _LENGTH = "training.updates"
-# what may change when a run goes on: where its data lies (their hash is checked), what computes, and its length
+# Sections that may change on resume: paths of the data (their hash is verified), the device, and the number of
+# steps.
 _MAY_CHANGE = ("data", "device", _LENGTH)
-# what no hash of texts or pixels tells, and yet is part of what a model has learned from
+# Data settings that a model depends on but that hashes of texts or pixels do not cover.
 _LEARNED = {"size", "channels", "mean", "deviation", "mixing", "weight"}
-# and of what a run goes on with: what is asked for, and by what its checkpoints are compared
+# Further settings that must stay on resume: the objective, and the metric that compares checkpoints.
 _ASKED = {"prefix", "objective", "share", "span", "answers", "metric"}
 
 
 def run_dir(recipe: AnyRecipe) -> Path:
-    """`run.dir`, or `runs/<name>`."""
+    """Return the folder of a recipe's run: `run.dir`, or `runs/<name>`.
+
+    Example:
+        >>> run_dir(read(Path("recipes/translate.yaml"))).as_posix()  # doctest: +SKIP
+        'runs/translate'
+    """
     return Path(recipe.run.dir) if recipe.run.dir else Path("runs") / recipe.name
 
 
 def check_free(recipe: AnyRecipe, overwrite: bool) -> None:
-    """Refuses a folder that a new run may not take: it holds something else, or a run that shall stay."""
+    """Refuse a folder that a new run may not use.
+
+    Args:
+        recipe: Recipe of the new run.
+        overwrite: Allow replacing an existing run.
+
+    Raises:
+        UserError: The folder has other files, a run that must not be replaced, or data that the recipe reads.
+    """
     folder, another = run_dir(recipe), "name another folder with run.dir=DIR"
     try:
         folder.exists()
@@ -65,7 +79,7 @@ def check_free(recipe: AnyRecipe, overwrite: bool) -> None:
             remedy=f"continue it with `s2s train {quote_path(folder)} --resume`, "
             f"replace it with --overwrite, or {another}",
         )
-    # whoever has a recipe.yaml beside a corpus has a folder that looks like a run
+    # A folder with a recipe.yaml next to a corpus looks like a run.
     if some := foreign_files(folder, _OURS):
         remedy = f"{another}, or move away what is not the run's"
         raise UserError(f"holds what no run writes, and --overwrite would remove: {some}", str(folder), remedy)
@@ -75,9 +89,11 @@ def check_free(recipe: AnyRecipe, overwrite: bool) -> None:
 
 
 def is_unstarted(folder: Path, *begun: str) -> bool:
-    """Whether a folder holds nothing but what an interrupted start leaves, which is no more than nothing.
+    """Return True if a folder has at most the files of an interrupted start.
 
-    What such a start may have begun, before its last file, is ours only where there is a lock, too.
+    Args:
+        folder: The folder.
+        begun: Names that such a start may have created; they count only if there is also a lock file.
     """
     names = {path.name for path in folder.iterdir() if not path.name.startswith(UNFINISHED)}
     return names <= {LOCK, *(begun if LOCK in names else ())}
@@ -85,16 +101,30 @@ def is_unstarted(folder: Path, *begun: str) -> bool:
 
 @contextmanager
 def create_run_dir(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Iterator[Path]:
-    """Makes the folder of a new run, with its recipe and tokenizers, whole or not at all; within it, see `alone`."""
+    """Create the folder of a new run with its recipe and tokenizers; a context manager.
+
+    The folder is complete or does not exist. The body runs with the lock of the folder; see `run_lock`.
+
+    Args:
+        recipe: Recipe of the run.
+        tokenizers: Tokenizers by name.
+        overwrite: Replace an existing run.
+
+    Yields:
+        The folder.
+
+    Raises:
+        UserError: The folder is in use, or the recipe could not be read again; see `check_free`.
+    """
     folder = run_dir(recipe)
     check_free(recipe, overwrite)
     _check_rereadable(recipe)
-    # a link to a folder stays one, and one that is there may be a mount point: it is filled, not replaced
+    # A symbolic link is followed, and an existing folder may be a mount point: it is filled, not replaced.
     place, new = folder.resolve(), not folder.exists()
     place.mkdir(parents=True, exist_ok=True)
     with run_lock(folder):
         try:
-            # another process may have been faster
+            # Another process may have created it meanwhile.
             check_free(recipe, overwrite)
             _clear(place)
             with write_folder_atomically(place / TOKENIZER) as tokenizer_folder:
@@ -110,10 +140,10 @@ def create_run_dir(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", ove
 
 
 def _check_rereadable(recipe: AnyRecipe) -> None:
-    """Refuses a recipe whose file could not be read: what the data add to it, such as names of classes, is unchecked.
+    """Check that the recipe can be read again: names of classes from the data are not validated.
 
     Raises:
-        UserError: that is so.
+        UserError: It cannot be read.
     """
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / RECIPE
@@ -131,7 +161,7 @@ def _check_rereadable(recipe: AnyRecipe) -> None:
 
 
 def _clear(place: Path) -> None:
-    """Empties a folder but for its lock; it is a run, to be replaced again, until all else is gone."""
+    """Empty a folder except for its lock. The recipe goes last, so that an interrupted clean-up can be repeated."""
     remove_unfinished(place, alone=True)
     for path in sorted(place.iterdir(), key=lambda path: path.name == RECIPE):
         if path.name == LOCK:
@@ -147,7 +177,18 @@ MEASURED = "is being measured by another process"
 
 @contextmanager
 def run_lock(folder: Path, taken: str = "is being trained by another process") -> Iterator[Path]:
-    """Within it, no other process works in this folder; gives it, or refuses one where that is so, in these words."""
+    """Lock the folder of a run; a context manager.
+
+    Args:
+        folder: Folder of the run.
+        taken: Message if the lock is held.
+
+    Yields:
+        The folder.
+
+    Raises:
+        UserError: Another process holds the lock.
+    """
     with ExitStack() as stack:
         try:
             stack.enter_context(file_lock(folder / LOCK))
@@ -157,7 +198,11 @@ def run_lock(folder: Path, taken: str = "is being trained by another process") -
 
 
 def check_is_run(folder: Path) -> None:
-    """Refuses what is not a run's folder: there is no recipe in it."""
+    """Refuse a folder that is not a run.
+
+    Raises:
+        UserError: The folder has no recipe, or is a comparison or a reproduction.
+    """
     if other := identify_folder(folder):
         raise UserError(f"not a run, but {other[0]}", str(folder), other[1])
     if not (folder / RECIPE).is_file():
@@ -166,15 +211,22 @@ def check_is_run(folder: Path) -> None:
 
 
 def run_dir_of(path: Path) -> Path:
-    """The folder of a run, also where a checkpoint in it is named, were it by a link or by `.`."""
+    """Return the folder of a run, given the run or one of its checkpoints (also by a link or `.`)."""
     return path if (path / MANIFEST).exists() else path.resolve().parent.parent
 
 
 def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":
-    """The recipe of a run that goes on: its own, but for what may change.
+    """Check that a run can be resumed, and return its recipe with the overrides.
+
+    Args:
+        folder: Folder of the run.
+        overrides: `section.key=value` arguments for data paths, device or number of steps.
+
+    Returns:
+        The recipe of the run with the overrides.
 
     Raises:
-        UserError: the folder is no run, or an override or an edit would make it another one.
+        UserError: The folder is not a run, or an override or an edited recipe would make it a different run.
     """
     check_is_run(folder)
     if (folder / EXPORTED).exists():
@@ -182,7 +234,7 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":
     if (folder / "model.safetensors").exists():
         raise UserError("is a checkpoint", where=str(folder), remedy=f"name its run: {folder.resolve().parent.parent}")
     check_sections(overrides, _MAY_CHANGE, "--resume continues the run by its own recipe")
-    # what trains it removes checkpoints while they are read
+    # A training process removes checkpoints, so the lock must be held while they are read.
     with run_lock(folder):
         _check_same(folder, [override for override in overrides if _key(override) == _LENGTH])
     recipe = read(folder / RECIPE, overrides)
@@ -191,7 +243,7 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":
 
 
 def _check_same(folder: Path, length: list[str]) -> None:
-    """Refuses a recipe that is not its last checkpoint's, but for a length that the checkpoint has not passed."""
+    """Refuse a recipe that differs from the last checkpoint's, except for more steps."""
     saved = {int(p.name): p for p in (folder / "checkpoints").glob("*") if is_number(p.name) and (p / RECIPE).exists()}
     if not saved:
         return
@@ -209,13 +261,13 @@ def _check_same(folder: Path, length: list[str]) -> None:
 
 
 def changed_settings(one: AnyRecipe, other: AnyRecipe) -> list[str]:
-    """The settings in which two recipes differ, by their dotted names."""
+    """Return the settings that differ between two recipes, by dotted name, sorted."""
     now, then = (flatten(recipe.model_dump(mode="json")) for recipe in (one, other))
     return sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
 
 
 def _check_learned(folder: Path, kept: AnyRecipe, now: AnyRecipe, fixed: Collection[str] = _LEARNED) -> None:
-    """Refuses another way of reading the same data than the one that the model has learned."""
+    """Refuse data settings that differ from those of the training."""
     then, wanted = (flatten(recipe.model_dump(mode="json")["data"], "data.") for recipe in (kept, now))
     ours = [key for key in then.keys() | wanted.keys() if key.rpartition(".")[2] in fixed]
     if changed := sorted(key for key in ours if then.get(key) != wanted.get(key)):
@@ -224,7 +276,16 @@ def _check_learned(folder: Path, kept: AnyRecipe, now: AnyRecipe, fixed: Collect
 
 
 def check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: str) -> None:
-    """Refuses overrides that would be ignored, or would make the model another one, and says why."""
+    """Refuse overrides of sections that may not change.
+
+    Args:
+        overrides: `section.key=value` arguments.
+        allowed: Sections or keys that may change.
+        reason: Reason for the error message.
+
+    Raises:
+        UserError: An override changes another section.
+    """
     for override in overrides:
         if not {_key(override), _key(override).partition(".")[0]} & set(allowed):
             raise UserError(
@@ -234,12 +295,12 @@ def check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: str
 
 
 def without_length_override(overrides: Sequence[str]) -> list[str]:
-    """The overrides that are of one start of a run alone; the others become part of its recipe."""
+    """Return the overrides without the number of steps, which becomes part of the run's recipe."""
     return [override for override in overrides if _key(override) != _LENGTH]
 
 
 def set_num_updates(recipe: Path, updates: int) -> None:
-    """Writes another length into a recipe that a run, or a checkpoint, keeps."""
+    """Rewrite the recipe file of a run or a checkpoint with another number of steps."""
     write(read(recipe, [f"{_LENGTH}={updates}"]), recipe)
 
 
@@ -248,7 +309,12 @@ def _key(override: str) -> str:
 
 
 def flatten(tree: dict, prefix: str = "") -> dict[str, object]:
-    """The leaves of a tree of dictionaries, by their dotted names."""
+    """Flatten nested dictionaries to dotted keys.
+
+    Example:
+        >>> flatten({"a": {"b": 1, "c": 2}, "d": 3})
+        {'a.b': 1, 'a.c': 2, 'd': 3}
+    """
     found: dict[str, object] = {}
     for key, value in tree.items():
         found |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
@@ -257,9 +323,14 @@ def flatten(tree: dict, prefix: str = "") -> dict[str, object]:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A run, or a checkpoint, whose recipe was read: as kept, and with overrides of what may change after training.
+    """An opened run or checkpoint: its recipe, without and with overrides.
 
-    What was fetched from the hub is a copy that others may use, too: nothing is written into it.
+    Attributes:
+        path: Folder of the run or checkpoint.
+        overrides: `section.key=value` arguments.
+        kept: Recipe as saved with the run.
+        recipe: Recipe with the overrides.
+        fetched: The run was downloaded from the hub. Its folder is a shared cache, so nothing is written into it.
     """
 
     path: Path
@@ -270,12 +341,18 @@ class RunConfig:
 
 
 def open_run(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ()) -> RunConfig:
-    """Reads the recipe of a run or a checkpoint, which must be of one of these tasks, or of any when there are none.
+    """Read the recipe of a run or a checkpoint.
 
-    A path `hf:USER/NAME` is that of a run on the Hugging Face hub.
+    Args:
+        path: Folder of the run or checkpoint, or `hf:USER/NAME` on the Hugging Face hub.
+        overrides: `section.key=value` arguments that may change after training.
+        tasks: Accepted tasks; empty: any.
+
+    Returns:
+        The opened run.
 
     Raises:
-        UserError: it is neither, or of another task, or an override would make the model another one.
+        UserError: The folder is not a run, the task is another one, or an override would change the model.
     """
     asked, path = path, resolve_run_path(path)
     check_is_run(path)
@@ -295,10 +372,18 @@ def open_run(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = (
 
 
 def open_runs(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[str, object]) -> list[RunConfig]:
-    """Reads the recipes of runs that are to be scored together, with what options of `s2s evaluate` were given.
+    """Read the recipes of runs that are evaluated together.
+
+    Args:
+        paths: Folders of the runs.
+        overrides: `section.key=value` arguments for all of them.
+        options: Values of task-specific options of `s2s evaluate`.
+
+    Returns:
+        The opened runs.
 
     Raises:
-        UserError: no run is named, or one twice, or they are of different tasks; or an option says nothing to them.
+        UserError: No run is given, a run is given twice, the tasks differ, or an option does not apply to the task.
     """
     if not paths:
         raise UserError("no run is named", remedy="s2s evaluate runs/NAME")

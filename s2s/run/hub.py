@@ -1,4 +1,4 @@
-"""Runs, and published weights, on the Hugging Face hub: `hf:USER/NAME` in the place of a folder."""
+"""Runs and published weights on the Hugging Face hub, named `hf:USER/NAME`."""
 
 from pathlib import Path
 
@@ -6,23 +6,34 @@ from s2s.errors import UserError
 from s2s.run.published import FILES, as_run, is_published
 
 PREFIX = "hf:"
-# of an export for the hub: all that is needed to use it, whatever else lies beside it
+# Files of an export for the hub that are needed to use the run; other files are not downloaded.
 _FILES = ("recipe.yaml", "tokenizer/*", "model.safetensors", "pooler.safetensors", "manifest.json", "export.json")
 
 
 def is_on_hub(path: Path | str) -> bool:
-    """Whether a path names something on the hub."""
+    """Return True for a path of the form `hf:USER/NAME`.
+
+    Example:
+        >>> is_on_hub("hf:google-bert/bert-base-uncased"), is_on_hub("runs/translate")
+        (True, False)
+    """
     return str(path).startswith(PREFIX)
 
 
 def resolve_run_path(path: Path | str) -> Path:
-    """The folder of the run that a path names: itself, or, of `hf:USER/NAME` or `hf:USER/NAME@REVISION`, its copy here.
+    """Return the local folder of a run, and download it from the hub if needed.
 
-    Of weights that others have published, that of a run that was made of them. Only what is needed is fetched, and
-    nothing that is here already; with HF_HUB_OFFLINE=1, nothing at all.
+    Only the needed files are downloaded, and cached files are reused. With HF_HUB_OFFLINE=1 nothing is downloaded.
+    Published weights are converted to a run first.
+
+    Args:
+        path: A folder, `hf:USER/NAME` or `hf:USER/NAME@REVISION`.
+
+    Returns:
+        The folder of the run.
 
     Raises:
-        UserError: there is nothing of that name, or it can neither be fetched nor is it here.
+        UserError: The name does not exist, or the files are neither cached nor can be downloaded.
     """
     folder = _fetched(path) if is_on_hub(path) else Path(path)
     return as_run(folder) if is_published(folder) else folder

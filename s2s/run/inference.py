@@ -1,4 +1,4 @@
-"""From a run's folder to a model that is ready to be used, or scored on what it has not learned, whatever its task."""
+"""Load trained models for inference, and evaluate them on held-out data, for any task."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -42,26 +42,30 @@ _SPLITS = ("train", "validation", "test")
 
 
 def load(run: RunConfig | Path, checkpoint: str | None = None, overrides: Sequence[str] = ()) -> LoadedModel[Any, Any]:
-    """Loads a trained model.
+    """Load a trained model.
 
-    A run is asked for as it was opened, or by its folder or that of one checkpoint, with overrides of what may change
-    after training. A checkpoint is `best`, `last`, `average` or a name; when None, the average where there is one, else
-    the best.
+    Args:
+        run: An opened run, or the folder of a run or a checkpoint.
+        checkpoint: `best`, `last`, `average` or a step number. None: the average if there is one, else the best.
+        overrides: `section.key=value` arguments that may change after training; only with a folder.
+
+    Returns:
+        The model in evaluation mode on its device, with its recipe and tokenizers.
 
     Raises:
-        UserError: it is no run, it has no such checkpoint, or a file is damaged.
+        UserError: The folder is not a run, the checkpoint does not exist, or a file is damaged.
     """
     run = open_run(run, overrides) if isinstance(run, Path) else run
     folder = find_checkpoint(run.path, checkpoint)
     kept, recipe = run.kept, run.recipe
     if read_file(folder / RECIPE) != read_file(run.path / RECIPE):
-        # what was trained is what the checkpoint says
+        # The checkpoint's recipe describes the model that was trained.
         kept, recipe = read(folder / RECIPE), read(folder / RECIPE, run.overrides)
     task = task_of(recipe)
     task.check_inference_overrides(kept, recipe)
     device_context = inference_device(recipe.device, run.overrides)
     tokenizers = load_tokenizers(folder, recipe)
-    # the seed of the first weights is not that of whatever else this process draws
+    # Initialization must not change the random state of the calling process.
     with torch.random.fork_rng(devices=[]):
         model = task.build(recipe, tokenizers)
     check_saved(folder)
@@ -72,16 +76,19 @@ def load(run: RunConfig | Path, checkpoint: str | None = None, overrides: Sequen
 
 
 def check_saved(folder: Path) -> None:
-    """Check the files of a checkpoint, or of an export, against the digests that they were saved with.
+    """Verify the files of a checkpoint or an export against their saved digests.
 
     Raises:
-        UserError: a file has changed or is missing, or there is no digest.
+        UserError: A file has changed or is missing, or there is no digest.
     """
     (check_files if (folder / EXPORTED).exists() else check_weights)(folder)
 
 
 def load_for_inference(run: RunConfig, checkpoint: str | None = None) -> LoadedModel[Any, Any]:
-    """Loads a trained model into a process that is then as its recipe asks: for a command that uses it alone."""
+    """Configure torch as the recipe says (threads, determinism), then load the model.
+
+    For commands that use one model. Inside a larger program, use `load`.
+    """
     setup_process(run.recipe.device)
     return load(run, checkpoint)
 
@@ -89,18 +96,30 @@ def load_for_inference(run: RunConfig, checkpoint: str | None = None) -> LoadedM
 def line_translator(
     run: RunConfig, nbest: int, checkpoint: str | None = None
 ) -> tuple[TextTranslator, VocabularyCoverage | None]:
-    """What translates lines with a run, and what it has seen in training."""
+    """Load a run that translates lines.
+
+    Args:
+        run: The opened run.
+        nbest: Number of translations per line.
+        checkpoint: See `load`.
+
+    Returns:
+        The translator and the vocabulary coverage of the training data (None if not saved).
+    """
     loaded = load_for_inference(run, checkpoint)
     return build_translator(loaded, nbest), VocabularyCoverage.load(loaded.checkpoint / TOKENIZER)
 
 
 def load_tokenizers(folder: Path, recipe: "AnyTask") -> tuple[Tokenizer, ...]:
-    """The tokenizers that a run, or a checkpoint, keeps."""
+    """Load the tokenizers of a run or a checkpoint."""
     return tuple(Tokenizer.load(folder / TOKENIZER, name) for name in task_of(recipe).tokenizer_names(recipe))
 
 
 def inference_device(settings: DeviceSettings, overrides: Sequence[str]) -> DeviceContext:
-    """What the recipe or an override asks for; what there is, where a run comes from a machine with other devices."""
+    """Select the device of a recipe, or any available one if it is missing here.
+
+    A missing device is an error only if an override asked for it.
+    """
     try:
         return select_device(settings)
     except UserError:
@@ -110,11 +129,22 @@ def inference_device(settings: DeviceSettings, overrides: Sequence[str]) -> Devi
 
 
 def find_checkpoint(path: Path, name: str | None) -> Path:
-    """The folder of a run's checkpoint, if there is one of that name."""
+    """Return the folder of a run's checkpoint.
+
+    Args:
+        path: Folder of a run, or of a checkpoint.
+        name: `best`, `last`, `average` or a step number. None: the average if there is one, else the best.
+
+    Returns:
+        The folder of the checkpoint.
+
+    Raises:
+        UserError: The checkpoint does not exist.
+    """
     if (path / _WEIGHTS).exists():
         if name is not None:
             raise UserError("is a checkpoint itself", where=str(path), remedy=f"leave out --checkpoint {name}")
-        # its own name, which a link or `.` has not
+        # Resolved, because a link or `.` has no checkpoint name.
         return path.resolve()
     checkpoints = Checkpoints(path)
     average = checkpoints.folder / "average"
@@ -137,7 +167,7 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
             remedy=f"train it to the first one: s2s train {quote_path(path)} --resume",
         )
     there = sorted(p.name for p in checkpoints.folder.glob("[!.]*"))
-    # a name such as `.` leads elsewhere
+    # A name such as `.` would lead outside the folder of checkpoints.
     if found.parent != checkpoints.folder or found.name not in there:
         raise UserError(
             f"no checkpoint {name!r}; there: {', '.join(there) or 'none'}",
@@ -148,13 +178,21 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
 
 
 def inspect_input(run: RunConfig, focus: InspectionRequest, checkpoint: str | None = None) -> Inspection:
-    """What `s2s inspect` shows of a run: without inputs, of an example of the test set, or of the validation set.
+    """Compute the inspection that `s2s inspect` shows.
+
+    Args:
+        run: The opened run.
+        focus: Inputs and selection. Without inputs, an example of the test set (or of the validation set) is used.
+        checkpoint: See `load`.
+
+    Returns:
+        The inspection.
 
     Raises:
-        UserError: the input does not fit the model, or the run has no such example, or the model no such layer or head.
+        UserError: The input does not fit the model, or the example, layer or head does not exist.
     """
     loaded = load_for_inference(run, checkpoint)
-    # a classifier reads the beginning of a long text, and a captioner no text
+    # Classifiers truncate long texts, and captioning models read no text.
     if loaded.recipe.task not in ("classification", "images", "captioning"):
         for text in (*focus.inputs, focus.output or ""):
             check_length(len(loaded.tokenizers[0].encode(text)), MOST_INSPECTED)
@@ -175,20 +213,30 @@ def evaluate(
     progress_bar: ProgressBar = no_progress_bar,
     scoring: EvaluationOptions | None = None,
 ) -> Evaluation:
-    """Scores a run on a split, as its task does.
+    """Evaluate a run on a split with the metrics of its task.
 
-    Overrides (`section.key=value`) are for what may change after training, and for a run's folder alone; `keep` says
-    whether this is the run's result, kept there. `scoring` takes the place of `split`.
+    Args:
+        run: An opened run, or its folder.
+        split: `test`, `validation` or `train`.
+        checkpoint: See `load`.
+        overrides: `section.key=value` arguments that may change after training; only with a folder.
+        keep: Save the result in the run's folder.
+        progress_bar: Progress bar.
+        scoring: Evaluation options, which replace `split`.
+
+    Returns:
+        The evaluation.
 
     Raises:
-        UserError: it is not a run, its recipe has no such split, or the files have not equally many lines, or none.
+        UserError: The folder is not a run, the recipe has no such split, or the files are empty or differ in
+            length.
     """
     run = open_run(run, overrides) if isinstance(run, Path) else run
     loaded = load(run, checkpoint)
     task = task_of(loaded.recipe)
     scoring = scoring or EvaluationOptions(split)
     part = _from_files(*scoring.files) if scoring.files else evaluation_split(run, loaded.recipe, scoring.split)
-    # of now: a training that goes on may make another average meanwhile
+    # Computed now, because a running training may write another average meanwhile.
     weights = digest_of_weights(loaded.checkpoint)
     overlap = None if scoring.files else train_overlap(run, loaded.recipe, scoring.split, part)
     evaluation = replace(task.evaluate(loaded, part, scoring, progress_bar), weights=weights, train_overlap=overlap)
@@ -198,26 +246,39 @@ def evaluate(
 
 
 def train_overlap(run: RunConfig, recipe: "AnyTask", split: str, part: Split) -> TrainOverlap | None:
-    """Return how much of a split occurs in the run's training data; None if nothing, or unknown."""
+    """Return how much of a split occurs in the training data; None if nothing, or unknown."""
     source = task_of(recipe).source(recipe)
     return manifest.train_overlap(run_dir_of(run.path) / MANIFEST, split, lambda: source.digest(part))
 
 
 def default_split(run: LoadedModel[Any, Any]) -> str:
-    """What a run is looked at by: its test set, or its validation set where it has none."""
+    """Return the split for inspecting a run: test, or validation if there is no test set."""
     return "test" if run.recipe.data.test is not None else "validation"
 
 
 def evenly_spaced(count: int, most: int) -> Int[np.ndarray, " rows"]:
-    """At most so many rows of so many, evenly taken: a corpus may be sorted."""
+    """Return up to `most` evenly spaced row indices, because a corpus may be sorted.
+
+    Example:
+        >>> evenly_spaced(10, 4).tolist()
+        [0, 3, 6, 9]
+    """
     return np.unique(np.linspace(0, count - 1, min(most, count)).astype(int))
 
 
 def evaluation_split(run: RunConfig, recipe: "AnyTask", split: str) -> Split:
-    """The examples of a split, of which a run has learned none, by its recipe with what was changed for now.
+    """Return a split of a run that contains no training example.
+
+    Args:
+        run: The opened run.
+        recipe: Its recipe with overrides.
+        split: `train`, `validation` or `test`.
+
+    Returns:
+        The rows of the split.
 
     Raises:
-        UserError: the recipe has no such split, or other examples would be held out than for the training.
+        UserError: The recipe has no such split, or the held-out examples would differ from those of the training.
     """
     if split not in _SPLITS:
         raise UserError(f"there is no split {split!r}", remedy=f"name one of {', '.join(_SPLITS)}")
@@ -231,7 +292,7 @@ def evaluation_split(run: RunConfig, recipe: "AnyTask", split: str) -> Split:
         known = {name: digest for name, digest in then.items() if name.startswith(f"held_out_{split}")}
         then_source, then_part = _as_trained(run, recipe, split) or (source, part)
         same = then_source.held_out(split, then_part).items() <= known.items()
-        # a run that held nothing out for this split has learned from all that could be drawn now
+        # A run that held out nothing for this split has trained on everything that could be drawn now.
         held_out = isinstance(getattr(run.kept.data, split), int)
         if not held_out or (known and not same):
             raise UserError(
@@ -246,7 +307,7 @@ def evaluation_split(run: RunConfig, recipe: "AnyTask", split: str) -> Split:
 
 
 def _as_trained(run: RunConfig, recipe: "AnyTask", split: str) -> tuple[Source[Any, Any], Split] | None:
-    """The split with the prefix that the run was trained with; None where that is the one it has now."""
+    """Return the split with the prefix of the training; None if the prefix is the same now."""
     then = getattr(run.kept.data, "prefix", None)
     if then == getattr(recipe.data, "prefix", None):
         return None
@@ -256,9 +317,9 @@ def _as_trained(run: RunConfig, recipe: "AnyTask", split: str) -> tuple[Source[A
 
 
 def data_hashes(task: Task[R, Any, Any], recipe: R, data: PreparedData) -> dict[str, str]:
-    """What a run's manifest keeps of its data, so that they are known again.
+    """Return the hashes by which a run's manifest identifies its data.
 
-    What is learned, what is held out, and what checkpoints are compared by.
+    They cover the training data, the held-out sets, and the validation set that compares checkpoints.
     """
     source = task.source(recipe)
     held_out = [source.held_out(name, part) for name, part in data.corpus.parts().items() if name != "train"]
@@ -274,7 +335,15 @@ def _from_files(source: Path, *references: Path) -> "datasets.Dataset":
 
 
 def pairs_to_score(sources: Sequence[str], references: Sequence[Sequence[str]]) -> "datasets.Dataset":
-    """Sources with one or more references each, as translators are scored on them."""
+    """Build a data set of sources with one or more references each.
+
+    Args:
+        sources: Source texts.
+        references: References of each source.
+
+    Returns:
+        A data set with the columns `source`, `target` (the first reference) and, if needed, `references`.
+    """
     from datasets import Dataset
 
     columns: dict[str, object] = {"source": list(sources), "target": [first for first, *_ in references]}
@@ -286,20 +355,26 @@ def pairs_to_score(sources: Sequence[str], references: Sequence[Sequence[str]]) 
 def score_together(
     runs: Sequence[RunConfig], scoring: EvaluationOptions, checkpoint: str | None, tell: Callable[[str], None]
 ) -> tuple[list[Evaluation], Sequence[Any]]:
-    """Scores runs of one task and, where there are several, tests each against the first.
+    """Evaluate runs of one task and, if there are several, test each against the first.
+
+    Args:
+        runs: The opened runs.
+        scoring: Evaluation options.
+        checkpoint: See `load`.
+        tell: Called with a warning if the scores cannot be saved.
 
     Returns:
-        The evaluations and the comparisons; that scores could not be kept is told beside them.
+        The evaluations and the comparisons.
     """
     setup_process(runs[0].recipe.device)
-    # beside the results, which may go into a file; nothing where nobody looks
+    # stderr, because the results may be redirected to a file; no progress bar unless it is a terminal.
     console = Console(stderr=True)
     shown = progress_bar(console) if console.is_terminal else no_progress_bar
     evaluations = [
         evaluate(run, checkpoint=checkpoint, keep=False, progress_bar=shown, scoring=scoring) for run in runs
     ]
     comparisons = type(evaluations[0]).compare(evaluations) if len(runs) > 1 else ()
-    # what another search, checkpoint, corpus or tokenizer scores is not the run's result
+    # Scores with another search, checkpoint, corpus or tokenizer are not the run's result.
     own = checkpoint is None and not runs[0].overrides and scoring.tokenizer is None
     for evaluation in (e for e, run in zip(evaluations, runs, strict=True) if own and not run.fetched):
         try:

@@ -1,4 +1,4 @@
-"""`init_from`: another run, its encoder or all of it, as the beginning of a new one."""
+"""Initialization from another run (`init_from`): load its encoder, or the whole model."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,10 +29,14 @@ _KEPT = "init_from.json"
 
 @dataclass(frozen=True)
 class LoadReport:
-    """Which tensors of a new model came from another run.
+    """Report of the tensors that were loaded from another run.
 
-    Tensors of which only the first rows were taken come with how many: `8,000 of 8,001 rows`. Those left out have no
-    place in the new model, and new ones begin as its seed says.
+    Attributes:
+        source: The other run.
+        loaded: Names of tensors loaded in full.
+        partly: Tensors of which only the first rows were loaded, with a note such as `8,000 of 8,001 rows`.
+        left_out: Tensors of the other run that the new model does not have.
+        new: Tensors that are newly initialized.
     """
 
     source: str
@@ -52,15 +56,15 @@ class LoadReport:
 
     @staticmethod
     def read(path: Path) -> "LoadReport":
-        """What a run has written down of it.
+        """Read the report that a run saved.
 
         Raises:
-            UserError: the file is damaged.
+            UserError: The file is damaged.
         """
         return read_json(path, LoadReport, "restore it; without it nobody knows what learns how fast")
 
     def names(self) -> list[str]:
-        """All tensors that came from the run, whole or in part."""
+        """Return the names of all loaded tensors, full or partial."""
         return [*self.loaded, *self.partly]
 
 
@@ -73,9 +77,13 @@ def _grouped(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class PretrainedRun:
-    """A run that a new model begins with: its checkpoint, and what cuts the text that is taken over.
+    """A run that initializes a new model: checkpoint, recipe and the tokenizers to use.
 
-    That is the text that the encoder reads, or, where all of the model is taken, the target's, too.
+    Attributes:
+        checkpoint: Folder of the checkpoint.
+        recipe: Its recipe.
+        tokenizers: Tokenizer of the encoder's input; with `init.parts: all` and two vocabularies, also the
+            target's.
     """
 
     checkpoint: Path
@@ -84,29 +92,33 @@ class PretrainedRun:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Of what the encoder reads."""
+        """Tokenizer of the encoder's input."""
         return self.tokenizers[0]
 
     def __str__(self) -> str:
         return f"{self.recipe.name} ({getattr(self.recipe, 'task', '')}), checkpoint {self.checkpoint}"
 
     def adapt_recipe(self, recipe: Any) -> Any:
-        """The new recipe with what is taken over: its tokenizer's section, and this run's absolute path."""
+        """Adapt a new recipe to this run.
+
+        Returns:
+            The recipe with this run's tokenizer section, and an absolute path in `init_from`.
+        """
         there: Any = self.recipe
         cut = there.tokenizer.of("source") if isinstance(there.tokenizer, TokenizerSettings) else there.tokenizer
-        # of two vocabularies, one is this run's; the section says how the other one is made
+        # With two vocabularies, one is this run's; the section says how the other is trained.
         shared = getattr(recipe.tokenizer, "shared", True)
         same = cut.model_dump() if shared else {"source": cut}
         whole = len(self.tokenizers) == 2 and isinstance(recipe.tokenizer, TokenizerSettings)
         changes = {"tokenizer": there.tokenizer if whole else recipe.tokenizer.model_copy(update=same)}
         if whole and "tie" not in recipe.model.model_fields_set and hasattr(there.model, "tie"):
-            # what is one table there is one here; the default is that of a single vocabulary
+            # Shared embeddings stay shared; the default of `tie` is that of a single vocabulary.
             changes["model"] = recipe.model.model_copy(update={"tie": there.model.tie})
         origin = recipe.init_from if is_on_hub(recipe.init_from) else str(Path(recipe.init_from).absolute())
         return recipe.model_copy(update=changes | {"init_from": origin})
 
     def differences(self, recipe: AnyRecipe) -> list[str]:
-        """Settings of what is taken that are not those of the run: `model.dropout is 0.3, there 0.1`."""
+        """List model settings that differ from this run's: `model.dropout is 0.3, there 0.1`."""
         whole = isinstance(recipe, FineTunedRecipe) and recipe.init.parts == "all"
         ours, theirs = recipe.model.model_dump(), self.recipe.model.model_dump()
         return [
@@ -117,11 +129,14 @@ class PretrainedRun:
 
 
 def open_pretrained(recipe: AnyRecipe) -> PretrainedRun | None:
-    """The run that a recipe begins with; None where it begins with none.
+    """Open the run that initializes a recipe's model.
+
+    Returns:
+        The run; None if the recipe has no `init_from`.
 
     Raises:
-        UserError: it is no run, it has no checkpoint, it reads no text, or all of it is asked for where one model has
-            one vocabulary and the other one two.
+        UserError: The folder is not a run, has no checkpoint or no tokenizer, or the whole model is requested but one
+            model has one vocabulary and the other has two.
     """
     if not isinstance(recipe, FineTunedRecipe) or recipe.init_from is None:
         return None
@@ -134,14 +149,14 @@ def open_pretrained(recipe: AnyRecipe) -> PretrainedRun | None:
     if recipe.init.parts == "all":
         names = _both_sides(recipe, names)
     elif "source" in names:
-        # of two, the encoder reads the source's
+        # With two tokenizers, the encoder uses the source's.
         names = ["source"]
     there = checkpoint / TOKENIZER
     return PretrainedRun(checkpoint, read(checkpoint / RECIPE), tuple(Tokenizer.load(there, name) for name in names))
 
 
 def _both_sides(recipe: AnyRecipe, names: list[str]) -> list[str]:
-    """The tokenizers of a run of which all is taken: by its names, one of both sides or one each."""
+    """Check the tokenizers for loading a whole model: both models must have one, or both two."""
     section, two = getattr(recipe, "tokenizer", None), "source" in names
     sides = isinstance(section, TokenizerSettings)
     if two and not sides:
@@ -156,7 +171,13 @@ def _both_sides(recipe: AnyRecipe, names: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Initialization:
-    """What a model begins with: which tensors came from another run, if any did, and that run, where it was opened."""
+    """Initialization of a model, from another run or new.
+
+    Attributes:
+        recipe: Recipe of the new model.
+        load_report: Loaded tensors; None if nothing was loaded.
+        source: The other run; None if it was not opened.
+    """
 
     recipe: AnyRecipe
     load_report: LoadReport | None = None
@@ -164,21 +185,21 @@ class Initialization:
 
     @property
     def init(self) -> InitSettings:
-        """What becomes of those tensors."""
+        """Settings for the loaded tensors."""
         return self.recipe.init if isinstance(self.recipe, FineTunedRecipe) else InitSettings()
 
     @property
     def scales(self) -> dict[str, float]:
-        """Factors of the learning rate by name, for a `Trainer`."""
+        """Learning-rate factors by tensor name, for the `Trainer`."""
         return dict.fromkeys(self.load_report.names() if self.load_report else (), self.init.learning_rate_scale)
 
     def save(self, folder: Path) -> None:
-        """Writes what was loaded into a run's folder, so that the run can go on without the other one."""
+        """Save the load report in a run's folder, so that the run can be resumed without the other run."""
         if self.load_report is not None:
             write_atomically(folder / _KEPT, json.dumps(asdict(self.load_report), indent=1, ensure_ascii=False) + "\n")
 
     def log_summary(self, print_fn: Callable[[str], None]) -> None:
-        """Prints what was loaded, left out and newly made; nothing where nothing was loaded."""
+        """Print the loaded, skipped and new tensors; nothing if no tensors were loaded."""
         if self.load_report is None:
             return
         print_fn(str(self.load_report))
@@ -198,13 +219,20 @@ class Initialization:
 def initialize_from(
     model: nn.Module, recipe: AnyRecipe, source: PretrainedRun | None, folder: Path | None
 ) -> Initialization:
-    """Gives a new model the encoder that its recipe names, and freezes what shall not learn.
+    """Load the weights that a recipe's `init_from` names, and freeze them as set.
 
-    A run that goes on, and has a folder, has its weights in its checkpoint: then only which of them were loaded is
-    looked up.
+    Args:
+        model: The new model, changed in place.
+        recipe: Its recipe.
+        source: The run to load from; None: opened as the recipe says.
+        folder: Folder of a resumed run. Its checkpoint has the weights, so only the load report is read. None: a new
+            run.
+
+    Returns:
+        The initialization.
 
     Raises:
-        UserError: the encoder does not fit, or the run to begin with is not there.
+        UserError: The shapes do not match, or the run to load from does not exist.
     """
     if not isinstance(recipe, FineTunedRecipe) or recipe.init_from is None:
         return Initialization(recipe)
@@ -226,13 +254,22 @@ def initialize_from(
 def load_encoder_weights(
     model: nn.Module, tensors: Mapping[str, Tensor], source: str, whole: bool = False
 ) -> LoadReport:
-    """Gives a model's encoder, or the whole model, the tensors of the same name and shape.
+    """Copy tensors with equal names and shapes into a model's encoder, or the whole model.
 
-    Of a table of vectors with more or fewer rows, those that both have are taken: a masked-language model has a row for
-    the mask piece, and learned positions may end sooner or later.
+    For embeddings with a different number of rows, the common rows are copied: a masked-language model has an extra
+    row for the mask token, and learned positions may have another maximum length.
+
+    Args:
+        model: The model, changed in place.
+        tensors: Tensors to load, by name.
+        source: Name of their origin, for messages.
+        whole: Load all tensors, not only those of the encoder.
+
+    Returns:
+        The report.
 
     Raises:
-        UserError: a tensor has another shape, or no name is the same.
+        UserError: A tensor has another shape, or no name matches.
     """
     wanted = dict(model.named_parameters())
     tables = {*_tables(model), "projection.weight", "projection.bias"}
@@ -272,7 +309,16 @@ def load_encoder_weights(
 
 
 def freeze_loaded(model: nn.Module, names: Sequence[str], which: str) -> list[str]:
-    """Keeps loaded tensors from learning: `nothing`, `embeddings` (tables of vectors) or `all`; gives their names."""
+    """Freeze loaded tensors.
+
+    Args:
+        model: The model, changed in place.
+        names: Names of the loaded tensors.
+        which: `nothing`, `embeddings` or `all`.
+
+    Returns:
+        The names of the frozen tensors.
+    """
     tables = _tables(model)
     frozen = [n for n in names if which == "all" or (which == "embeddings" and n in tables)]
     parameters = dict(model.named_parameters())

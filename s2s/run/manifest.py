@@ -1,4 +1,4 @@
-"""What a result depends on besides the recipe: versions, machine, seeds, hashes of data and tokenizers."""
+"""Run manifest: package versions, machine, seeds, and hashes of data and tokenizers."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ from s2s.training.device import DeviceContext
 from s2s.training.precision import PrecisionBenchmark
 
 _PACKAGES = ("s2s", "torch", "numpy", "sacrebleu", "sentencepiece", "datasets", "pydantic", "safetensors")
-# of the repository, seen from the folder of s2s: what results depend on
+# Folders of the repository, relative to the package, that results depend on.
 _CODE = (".", "../baselines")
 
 
@@ -42,7 +42,20 @@ def describe(
     overlaps: Sequence[TrainOverlap],
     measured: PrecisionBenchmark | None = None,
 ) -> dict[str, object]:
-    """The manifest of a run; `measured` is what the precision was chosen by, None where it was not measured."""
+    """Describe the start of a run for its manifest.
+
+    Args:
+        recipe: Recipe of the run.
+        device_context: Device and precision.
+        model: The model.
+        hashes: Hashes of data and tokenizers by name.
+        counts: Numbers of examples by name.
+        overlaps: Overlap of the training data with the other splits.
+        measured: Benchmark that selected the precision; None if it was not measured.
+
+    Returns:
+        The entry, ready for JSON.
+    """
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": sys.argv,
@@ -63,26 +76,30 @@ def describe(
 
 
 def _corpus_seed(data: dict[str, Any]) -> Any:
-    """Of the corpus or, in a mixture, of each."""
+    """Return the seed of the corpus, or of each corpus of a mixture."""
     return data["seed"] if "seed" in data else {name: each["seed"] for name, each in data["corpora"].items()}
 
 
 def write(manifest: dict[str, object], path: Path) -> None:
-    """Adds this start to the list of starts: a resumed run has several."""
+    """Append a start to the manifest; a resumed run has several."""
     starts = read(path)
     write_atomically(path, json.dumps([*starts, manifest], indent=1))
 
 
 def read(path: Path, begun: bool = False) -> list[dict]:
-    """The manifests of a run's starts so far, oldest first; there must be one where it has begun.
+    """Read the starts of a run, oldest first.
+
+    Args:
+        path: Path of the manifest.
+        begun: Require at least one start.
 
     Raises:
-        UserError: the file is damaged.
+        UserError: The file is damaged, or missing although `begun` is set.
     """
     remedy = "restore it; without it nobody knows the run's data"
     if path.exists():
         read_json(path, list[Start], remedy, LARGE_BYTES)
-    # with what is in them beside that
+    # Read again as plain dictionaries, to keep other entries.
     starts = read_json(path, list[dict], remedy, LARGE_BYTES) if path.exists() else []
     if begun and not starts:
         raise UserError("is missing or empty", where=str(path), remedy=remedy)
@@ -95,23 +112,23 @@ def train_overlap(path: Path, split: str, digest: Callable[[], str]) -> TrainOve
     Args:
         path: The manifest.
         split: `train`, `validation` or `test`.
-        digest: Computes what identifies the examples that are scored.
+        digest: Computes the digest of the examples that are scored.
 
     Returns:
-        The counts; None where nothing overlaps, or the run was started with another split or has no manifest.
+        The counts; None if nothing overlaps, the run was started with another split, or it has no manifest.
     """
     try:
         starts = read(path)
         found = [TrainOverlap(**each) for each in starts[-1].get("train_overlaps", [])] if starts else []
     except (UserError, TypeError):
-        # scores need no manifest
+        # Scoring also works without a manifest.
         return None
     same = (each for each in found if each.split == split and each.seen and each.digest == digest())
     return next(same, None)
 
 
 class Start(BaseModel):
-    """The parts of a start that are read again, when a run is resumed or exported."""
+    """Validated fields of a start, which resuming and exporting read."""
 
     started: str
     python: str
@@ -132,9 +149,13 @@ class Start(BaseModel):
 
 
 def training_device(folder: Path) -> str:
-    """Device, threads and precision that a run was trained with last; empty for published weights and a new run.
+    """Return device, threads and precision of a run's last training.
 
-    The newest checkpoint notes it. Of an export, it was the last start; of a run without a checkpoint, the first one.
+    The newest checkpoint records them. For an export, the last start counts; for a run without a checkpoint, the
+    first.
+
+    Returns:
+        The description; empty for published weights and a new run.
     """
     if noted := Checkpoints(folder).device():
         return noted
@@ -144,21 +165,24 @@ def training_device(folder: Path) -> str:
 
 
 def processor_name() -> str:
-    """The processor's name with its family and model: virtual machines call several generations by one name."""
+    """Return the CPU name with family and model.
+
+    Virtual machines use one name for several CPU generations.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return platform.processor()
-    # the first processor's; all others have the same
+    # Reversed, so that the first processor's values are kept; all processors have the same.
     told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
     name = told.get("model name") or platform.machine()
     known = [f"{key.removeprefix('cpu ')} {told[key]}" for key in ("cpu family", "model") if told.get(key)]
-    # "Intel(R) Xeon(R) Processor" has AMX, or has not
+    # The name alone may be ambiguous: some "Intel(R) Xeon(R) Processor" have AMX, others do not.
     return f"{name} ({', '.join(known)})" if known else name
 
 
 def git_commit() -> dict[str, object] | None:
-    """The commit of the source tree, and whether it was changed since; None where s2s is not in one."""
+    """Return the commit of the source tree and whether files changed; None outside a repository."""
     try:
         _check_ours()
         return {"commit": _git("rev-parse", "HEAD"), "changed": bool(_git("status", "--porcelain", "--", *_CODE))}
@@ -168,9 +192,9 @@ def git_commit() -> dict[str, object] | None:
 
 @cache
 def code_version() -> str:
-    """What computes, in words: the version of s2s, a digest of its modules as they lie there, and torch's version.
+    """Return the version of s2s with a digest of its modules, and the version of torch.
 
-    A process asks for it when it begins: the files may change while it computes.
+    Called when a process starts: the files may change while it runs.
     """
     there, digest = Path(__file__).parents[2], hashlib.blake2b(digest_size=4)
     for path in sorted(path for name in ("s2s", "baselines") for path in (there / name).rglob("*.py")):
@@ -180,11 +204,11 @@ def code_version() -> str:
 
 
 def _check_ours() -> None:
-    """Installed inside somebody's own repository, s2s is not part of it; git's error says so."""
+    """Raise git's error if s2s is installed inside another repository."""
     _git("ls-files", "--error-unmatch", str(Path(__file__).resolve()))
 
 
 def _git(*words: str) -> str:
-    # to look must not lock what its user is about to commit
+    # Without optional locks, because a status query must not block a commit of the user.
     command, here = ["git", "--no-optional-locks", *words], Path(__file__).parents[1]
     return subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,4 +1,4 @@
-"""Whether a model can be trained on this machine at all, and what to do when an update finds no memory."""
+"""Memory check before training, and a helpful error when a training step runs out of memory."""
 
 import contextlib
 import os
@@ -21,33 +21,38 @@ from s2s.tasks.base import Task, TrainContext
 from s2s.training.device import is_out_of_memory, strip_source_locations
 from s2s.training.step import StepResult
 
-# in fp32: the number itself, its gradient, and Adam's two averages
+# In fp32: the parameter, its gradient, and Adam's two moment estimates.
 _BYTES = 16
 _COUNTED = "counted_by_s2s"
-# the keys of `batches` that say how many a batch holds, as the tasks call them
+# Keys of `batches` that set the batch size, in the different tasks.
 _SIZES = ("tokens", "rows", "images", "captions")
 
 
 class OutOfMemory(UserError):
-    """An update found no memory."""
+    """A training step ran out of memory."""
 
 
 @contextmanager
 def check_memory(task: Task[Any, Any, Any], recipe: AnyRecipe) -> Iterator[None]:
-    """Within it, a model is refused as soon as its parameters are more than can be trained here.
+    """Refuse a model whose parameters cannot be trained in memory; a context manager.
 
-    They are counted as modules take them, before they are drawn, so that no memory is filled. At first the model is
-    built with five pieces and without memory: what cannot fit is told before the data are read.
+    Parameters are counted when modules register them, before they are initialized, so that no memory is filled. First
+    the model is built on the meta device with a vocabulary of five tokens, so that a model that cannot fit is refused
+    before the data are read.
+
+    Args:
+        task: Task of the recipe.
+        recipe: The recipe.
 
     Raises:
-        UserError: the parameters that there are so far would need more memory than the machine has.
+        UserError: The parameters so far need more memory than the machine has.
     """
     there, counted = _memory(recipe.device.kind), 0
 
     def count(module: nn.Module, name: str, parameter: Tensor | None) -> None:
-        """Adds what a module takes."""
         nonlocal counted
-        # tied ones are registered several times; a reference to them would keep them from being moved to a device
+        # Tied parameters are registered several times. An attribute marks them, because a reference would prevent
+        # moving them to a device.
         if parameter is None or hasattr(parameter, _COUNTED):
             return
         setattr(parameter, _COUNTED, True)
@@ -57,13 +62,13 @@ def check_memory(task: Task[Any, Any, Any], recipe: AnyRecipe) -> Iterator[None]
 
     hook = register_module_parameter_registration_hook(count)
     try:
-        # a model that cannot be built without memory is counted when it is built with it
+        # A model that cannot be built on the meta device is counted when it is built in memory.
         with contextlib.suppress(RuntimeError, NotImplementedError, ValueError, TypeError), on_meta_device():
             task.build_on_meta(recipe)
         counted = 0
         yield
     except RuntimeError as error:
-        # one tensor may be too large to be asked for
+        # A single tensor may exceed the largest possible allocation.
         if not is_out_of_memory(error):
             raise
         raise _too_large(counted, there) from None
@@ -73,10 +78,10 @@ def check_memory(task: Task[Any, Any, Any], recipe: AnyRecipe) -> Iterator[None]
 
 @contextmanager
 def explain_oom(train_context: TrainContext[Any, Any, Any], folder: Path) -> Iterator[None]:
-    """Within it, a gradient for which there is no memory is told, and with which settings it takes less.
+    """Turn an out-of-memory error into one that names smaller settings; a context manager.
 
     Raises:
-        OutOfMemory: there was none.
+        OutOfMemory: The body ran out of memory.
     """
     try:
         yield
@@ -88,16 +93,19 @@ def explain_oom(train_context: TrainContext[Any, Any, Any], folder: Path) -> Ite
 
 
 def updates(train_context: TrainContext[Any, Any, Any], folder: Path) -> Iterator[StepResult]:
-    """The trainer's updates until those of the recipe are done; see `Trainer.updates` and `room_to_update`.
+    """Run the trainer to the last optimizer step of the recipe; see `Trainer.updates`.
 
-    What is done between two of them is not counted among them.
+    Out-of-memory errors are explained. Time that the caller spends between two steps is not counted.
+
+    Yields:
+        The result of each step.
     """
     with explain_oom(train_context, folder):
         yield from train_context.trainer.updates(train_context.recipe.training.updates)
 
 
 def _smaller_batches_command(train_context: TrainContext[Any, Any, Any], folder: Path) -> str:
-    """The command of a run whose batches are half as large, and whose updates learn from as much as this one's."""
+    """Return a command for half the batch size with the same number of items per step."""
     recipe, trainer = train_context.recipe, train_context.trainer
     sizes = {key: value for key, value in dict(recipe.batches).items() if key in _SIZES and value is not None}
     halved = [f"batches.{key}={value // 2}" for key, value in sizes.items() if value > 1]
@@ -114,7 +122,7 @@ def _smaller_batches_command(train_context: TrainContext[Any, Any, Any], folder:
         ["train", str(folder / RECIPE), f"run.dir={place}", *halved],
         trainer.device_context.distributed.launch,
     )
-    # the bits of a run depend on its batches, so a run keeps its own
+    # A new run, because results depend on the batches bit by bit, and a run must keep its own.
     return (
         "start a run of smaller batches, more of which make the same update: "
         f"{shlex.join(launch.command(words) if launch else ['s2s', *words])}\n  → or free memory"
@@ -131,7 +139,7 @@ def _too_large(parameters: int, there: int) -> UserError:
 
 
 def _memory(kind: str) -> int:
-    """Bytes that the device has, or that this process may have of them."""
+    """Return the memory of the device, or the limit of this process, in bytes."""
     if kind in ("auto", "cuda") and torch.cuda.is_available():
         return torch.cuda.get_device_properties(0).total_memory
     found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]

@@ -1,4 +1,4 @@
-"""What `s2s train` is asked: checked before torch is loaded, and then carried out."""
+"""Plan and execute `s2s train`: checks run before torch is imported."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """A training that can begin; of a run that goes on, its folder, and overrides with which it does."""
+    """A validated training command.
+
+    Attributes:
+        recipe: Recipe to train.
+        folder: Folder of the run to resume; None for a new run.
+        overrides: Overrides of the command line.
+        overwrite: Replace an existing run.
+        overfit: Only overfit 16 pairs, as a sanity check.
+    """
 
     recipe: "AnyTask"
     folder: Path | None
@@ -29,10 +37,22 @@ class TrainingPlan:
 def plan_training(
     path: Path, overrides: Sequence[str], resume: bool, overwrite: bool, overfit: bool, launch: TorchrunProcess | None
 ) -> TrainingPlan:
-    """What is to be done with a recipe, or with a run that goes on.
+    """Validate a training command.
+
+    Args:
+        path: Recipe or, with `resume`, folder of a run.
+        overrides: `section.key=value` arguments.
+        resume: Resume the run.
+        overwrite: Replace an existing run.
+        overfit: Only overfit 16 pairs, as a sanity check.
+        launch: The torchrun process; None without torchrun.
+
+    Returns:
+        The plan.
 
     Raises:
-        UserError: it has mistakes, its run is there already, or is none to go on with; or options exclude each other.
+        UserError: The recipe has mistakes, its run exists already or cannot be resumed, or options exclude each
+            other.
     """
     if overfit and (resume or overwrite):
         raise UserError("--overfit keeps no run", remedy="leave out --resume and --overwrite")
@@ -42,7 +62,7 @@ def plan_training(
         raise UserError("--overfit is for one process", remedy="leave torchrun out")
     recipe = check_resumable(path, overrides) if resume else read(recipe_path(path), overrides)
     if launch and not resume and launch.recorded_run(run_dir(recipe)):
-        # what it was begun with is in its recipe
+        # The overrides of the first start are in the run's recipe.
         resume, path, overrides = True, run_dir(recipe), ()
         recipe = check_resumable(path)
     if overfit and recipe.task != "translation":
@@ -53,7 +73,16 @@ def plan_training(
 
 
 def execute_plan(start: TrainingPlan, launch: TorchrunProcess | None, print_fn: Callable[[str], None]) -> Path | None:
-    """Trains to the end, and gives the run's folder; none where nothing is kept."""
+    """Train to the end.
+
+    Args:
+        start: The plan.
+        launch: The torchrun process; None without torchrun.
+        print_fn: Prints a line.
+
+    Returns:
+        The run's folder; None with `overfit`, which saves no run.
+    """
     from rich.console import Console
 
     from s2s.run import training

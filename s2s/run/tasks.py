@@ -1,4 +1,4 @@
-"""The tasks: the one place that knows them all. Nothing heavy is loaded before a task is asked for."""
+"""Registry of tasks. A task's package is imported when the task is first used."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         | LanguageRecipe[Any]
         | TextToTextRecipe[Any]
     )
-    """What a recipe may be; its key `task` says which."""
+    """Recipe of any task; its key `task` names the task."""
 
 TASKS = {
     "translation": "s2s.tasks.translation",
@@ -38,15 +38,14 @@ TASKS = {
     "language-model": "s2s.tasks.language_model",
     "text-to-text": "s2s.tasks.text_to_text",
 }
-"""The room of each task, by the word that a recipe's `task` holds; the first is that of a recipe that names none.
+"""Package of each task by the name in a recipe's `task`; the first is the default.
 
-A room has `recipe.py`, which needs no torch and offers `SCHEMA`; `task.py`, which offers `TASK`; and, where there is
-something to look for in its data, `inspection.py`, which offers `inspected`.
-"""
+A package has `recipe.py`, which defines `SCHEMA` and needs no torch; `task.py`, which defines `TASK`; and optionally
+`inspection.py`, which defines the data check `inspected`."""
 
 
 class _Schemas(Mapping[str, TaskSchema]):
-    """Each is loaded when it is asked for: most commands need that of one task."""
+    """Loads each schema on first use: most commands need a single task."""
 
     def __getitem__(self, task: str) -> TaskSchema:
         return import_module(f"{TASKS[task]}.recipe").SCHEMA
@@ -59,32 +58,43 @@ class _Schemas(Mapping[str, TaskSchema]):
 
 
 def schemas() -> Mapping[str, TaskSchema]:
-    """What recipes of each task are held against, by the task's name."""
+    """Return the recipe schemas of all tasks by name, loaded lazily.
+
+    Example:
+        >>> "translation" in schemas()
+        True
+    """
     return _Schemas()
 
 
 def schema_of(recipe: "AnyTask") -> TaskSchema:
-    """What is known of a recipe's task before anything heavy is loaded."""
+    """Return the schema of a recipe's task, without importing torch."""
     return schemas()[recipe.task]
 
 
 def task_of(recipe: "AnyTask") -> "Task[Any, Any, Any]":
-    """The task of a recipe."""
+    """Return the task of a recipe."""
     return import_module(f"{TASKS[recipe.task]}.task").TASK
 
 
 def serialize_recipe(recipe: "AnyTask") -> tuple[str, str, str]:
-    """A recipe as another process can be told it: classes that are made for a model's settings cannot be pickled."""
+    """Serialize a recipe for another process.
+
+    Recipe classes are created per model section and cannot be pickled.
+
+    Returns:
+        Task, model kind and the recipe as JSON.
+    """
     return recipe.task, recipe.model.kind, recipe.model_dump_json()
 
 
 def deserialize_recipe(told: tuple[str, str, str]) -> "AnyTask":
-    """The recipe that another process has `sent`."""
+    """Return the recipe that `serialize_recipe` serialized."""
     task, kind, written = told
     schema = schemas()[task]
     return cast("AnyTask", schema.whole(schema.settings(kind)).model_validate_json(written))
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> "AnyTask":
-    """A checked recipe of any task; see `s2s.recipe.reading.read`."""
+    """Read and validate a recipe of any task; see `s2s.recipe.reading.read`."""
     return cast("AnyTask", reading.read(path, overrides, schemas()))

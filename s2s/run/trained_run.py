@@ -1,4 +1,4 @@
-"""A trained model for whoever writes Python: what its task can do, by methods, whatever the task."""
+"""Python interface of a trained model (`s2s.load`): one method per use, for any task."""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -35,22 +35,30 @@ from s2s.tasks.translation.attention import after_prefix, attention_between
 from s2s.training.progress import no_progress_bar
 
 WRITES = ("translation", "text-to-text")
-"""Tasks that write a text for a text."""
+"""Tasks that generate a text from a text."""
 WRITTEN = (*WRITES, "captioning")
-"""Tasks whose texts are scored by BLEU."""
+"""Tasks whose generated texts are scored by BLEU."""
 LABELS = ("classification", "images")
-"""Tasks that name classes."""
+"""Tasks that predict classes."""
 
 
 class Run:
-    """A trained model, ready to be used.
+    """A trained model, ready for inference; `s2s.load` returns one.
 
     Args:
-        run: as it was opened, with what was changed for now.
-        checkpoint: `best`, `last`, `average` or a name; when None, the average where there is one, else the best.
+        run: The opened run with overrides.
+        checkpoint: `best`, `last`, `average` or a step number. None: the average if there is one, else the best.
+
+    Attributes:
+        loaded: The model with its recipe, tokenizers and device.
 
     Raises:
-        UserError: it has no such checkpoint, or a file is damaged.
+        UserError: The checkpoint does not exist, or a file is damaged.
+
+    Example:
+        >>> import s2s
+        >>> s2s.load("runs/translate").translate(["A dog runs."])  # doctest: +SKIP
+        ['Ein Hund läuft.']
     """
 
     def __init__(self, run: RunConfig, checkpoint: str | None = None) -> None:
@@ -62,27 +70,30 @@ class Run:
 
     @property
     def task(self) -> str:
-        """What it was trained for, as its recipe says."""
+        """Task of the run, such as `translation`."""
         return self.loaded.recipe.task
 
     @property
     def recipe(self) -> Any:
-        """What it was trained by, with what was changed for now."""
+        """Recipe of the run, with overrides."""
         return self.loaded.recipe
 
     def translate(self, lines: Sequence[str], task: str | None = None) -> list[str]:
-        """The best translation of each line, as `s2s translate` writes it; empty lines stay empty.
+        """Translate lines with beam search, as `s2s translate` does.
 
         Args:
-            lines: sources.
-            task: which task of a text-to-text run; needed where it has several.
+            lines: Source lines.
+            task: Task of a text-to-text run; required if the run has several.
+
+        Returns:
+            The best translation of each line; empty for an empty line.
 
         Raises:
-            UserError: the run does not write texts for texts, a line is too long, or there is no such task.
+            UserError: The run does not generate text from text, a line is too long, or the task does not exist.
 
         Warns:
-            UserWarning: Lines are longer than any training text. `candidates` does not warn; ask
-                `longer_than_training`. `Candidate.hypothesis.cut` is True where the length limit ended an output.
+            UserWarning: Lines are longer than any training text. `candidates` does not warn; use
+                `longer_than_training`. `Candidate.hypothesis.cut` is True if the length limit ended an output.
         """
         lines = _several(lines, "lines")
         found = self.candidates(lines, task=task)
@@ -94,7 +105,15 @@ class Run:
         return [each[0].text if each else "" for each in found]
 
     def longer_than_training(self, lines: Sequence[str], task: str | None = None) -> list[bool]:
-        """Check whether each line has more tokens, or more sentences, than any text that the run was trained on."""
+        """Check which lines have more tokens or more sentences than any training text.
+
+        Args:
+            lines: Source lines.
+            task: See `translate`.
+
+        Returns:
+            A boolean per line; False if the training lengths are unknown.
+        """
         (longest, sentences), lines = self._longest, _several(lines, "lines")
         return [
             (longest is not None and tokens > longest)
@@ -104,12 +123,12 @@ class Run:
 
     @cached_property
     def _longest(self) -> tuple[int | None, int | None]:
-        """Most tokens and most sentences of a text that was trained on; None where unknown."""
+        """Maximum number of tokens and of sentences of a training text; None if unknown."""
         seen = VocabularyCoverage.load(self.loaded.checkpoint / TOKENIZER)
         return (seen.longest, seen.sentences) if seen else (None, None)
 
     def _lengths(self, lines: Sequence[str], task: str | None) -> list[int]:
-        """Tokens of each line after its prefix; 0 for an empty one."""
+        """Return the number of tokens of each line with its prefix; 0 for an empty line."""
         prefix, _ = self._asked(task)
         rows = self.loaded.tokenizers[0].encode_batch([prefix + line if line.strip() else "" for line in lines])
         return [len(row) if line.strip() else 0 for row, line in zip(rows, lines, strict=True)]
@@ -122,19 +141,22 @@ class Run:
         task: str | None = None,
         before_step: Callable[[], None] | None = None,
     ) -> list[tuple[Candidate, ...]]:
-        """What may be written for each line, best first, with scores; nothing for an empty line.
+        """Generate n-best lists with scores.
 
         Args:
-            lines: sources.
-            nbest: how many for each line, at most as many as the beam holds.
-            beam: hypotheses kept at each step; the recipe's when None.
-            task: see `translate`. Where a task has answers to choose from, these are the candidates, their scores are
-                log probabilities, and there is no beam.
-            before_step: Called before each step of the decoder, possibly from several threads. An exception that it
-                raises ends the computation and is raised here.
+            lines: Source lines.
+            nbest: Candidates per line, at most the beam size.
+            beam: Beam size; None: the recipe's.
+            task: See `translate`. If a task has a list of answers, they are the candidates, their scores are log
+                probabilities, and there is no beam.
+            before_step: Called before each decoder step, possibly from several threads. An exception that it raises
+                ends the computation and is raised here.
+
+        Returns:
+            The candidates of each line, best first; none for an empty line.
 
         Raises:
-            UserError: see `translate`; or the beam holds less than is asked for, or there are not as many answers.
+            UserError: See `translate`; or `nbest` exceeds the beam size or the number of answers.
         """
         for name, value in (("nbest", nbest), ("beam", 1 if beam is None else beam)):
             _check_whole(name, value)
@@ -150,14 +172,17 @@ class Run:
         return [found.candidates for found in build_translator(run, nbest, before_step).translate(filled)]
 
     def count_tokens(self, lines: Sequence[str], task: str | None = None) -> list[int]:
-        """Count the tokens of each line as the model reads it, the task's prefix included; nothing is computed.
+        """Count the tokens of each line, including the task's prefix.
 
         Args:
-            lines: Sources, or texts to classify.
+            lines: Source lines, or texts to classify.
             task: See `translate`.
 
+        Returns:
+            The number of tokens of each line.
+
         Raises:
-            UserError: there is no such task.
+            UserError: The task does not exist.
         """
         prefix = self._asked(task)[0] if self.task in WRITES else ""
         filled = [prefix + line if line.strip() else "" for line in _several(lines, "lines")]
@@ -165,12 +190,12 @@ class Run:
 
     @property
     def max_source_tokens(self) -> int | None:
-        """Most tokens of a source that a model that writes can read; None where there is no limit."""
-        longest = self.loaded.model.encoder.max_positions if self.task in WRITES else None
+        """Maximum number of source tokens of a text-generating model; None: no limit."""
+        longest = self.loaded.model.encoder.longest if self.task in WRITES else None
         return None if longest is None else longest - 1
 
     def _asked(self, task: str | None) -> tuple[str, tuple[str, ...] | None]:
-        """What stands before each line, and the answers that there are to choose from."""
+        """Return the prefix of each line, and the answers to choose from (None: free text)."""
         self._only("translate", WRITES)
         if self.task == "text-to-text":
             named = task_named(self.loaded.recipe, task)
@@ -189,17 +214,24 @@ class Run:
         tokens = dict(zip(answers, map(tuple, cut.encode_batch(answers)), strict=True))
 
         def best(row: list[float]) -> tuple[Candidate, ...]:
-            """The likeliest answers."""
             order = best_first(row, answers)[:nbest]
             return tuple(Candidate(text, nats, Hypothesis(tokens[text], nats, nats, False)) for nats, text in order)
 
         return [best(next(rows)) if line else () for line in lines]
 
     def score(self, sources: Sequence[str], targets: Sequence[str], task: str | None = None) -> list[float]:
-        """The log probability, in nats, that the model writes each target for its source and then ends.
+        """Compute the log probability of each target given its source, including the end.
+
+        Args:
+            sources: Source lines.
+            targets: One target per source.
+            task: See `translate`.
+
+        Returns:
+            Log probabilities in nats.
 
         Raises:
-            UserError: see `translate`; or there are not as many sources as targets.
+            UserError: See `translate`; or the numbers of sources and targets differ.
         """
         prefix, _ = self._asked(task)
         sources, targets = _several(sources, "sources"), _several(targets, "targets")
@@ -226,15 +258,20 @@ class Run:
         return found
 
     def attention(self, line: str, target: str | None = None, task: str | None = None) -> AttentionMaps:
-        """Where the model looks: while it writes a target for a line or, where it writes none, while it reads the line.
+        """Return the attention weights for a line.
+
+        A text-generating model is run on the line and a target; other models only encode the line.
 
         Args:
-            line: the source.
-            target: what it shall be taken to have written; its own translation when None.
-            task: see `translate`.
+            line: Source line.
+            target: Target to force; None: the model's own translation.
+            task: See `translate`.
+
+        Returns:
+            The attention maps.
 
         Raises:
-            UserError: the model has no attention, or the line is empty or too long.
+            UserError: The model has no attention, or the line is empty or too long.
         """
         if self.task not in WRITES:
             found = (
@@ -257,7 +294,16 @@ class Run:
         return maps
 
     def looks(self, line: str, tokens: Sequence[int], task: str | None = None) -> AttentionMaps:
-        """Where a model that writes looks while it writes the pieces of a target; no layers without attention."""
+        """Return the attention weights for a target given by its tokens.
+
+        Args:
+            line: Source line.
+            tokens: Token ids of the target.
+            task: See `translate`.
+
+        Returns:
+            The attention maps; without layers if the model has no attention.
+        """
         read = self._read(line, task)
         check_fits(self.loaded.model, read, tokens)
         return attention_between(self.loaded, read, list(tokens))
@@ -265,9 +311,16 @@ class Run:
     def alignment(
         self, line: str, tokens: Sequence[int], task: str | None = None
     ) -> tuple[list[str], list[str], list[Link]]:
-        """The words of a line and of a target given by its pieces, and which source word each target word looked at.
+        """Align a line with a target by attention, as `s2s inspect --align` does.
 
-        Links are pairs of places from 0 on, as `s2s inspect --align` prints them; see `looks` for errors.
+        Args:
+            line: Source line.
+            tokens: Token ids of the target.
+            task: See `translate`.
+
+        Returns:
+            The source words, the target words, and links between them as pairs of positions from 0. See `looks` for
+            errors.
         """
         read, (source, *_, into) = self._read(line, task), (*self.loaded.tokenizers, self.loaded.tokenizers[-1])
         looked = self.looks(line, tokens, task).weights[-1].mean(axis=0)
@@ -285,18 +338,30 @@ class Run:
         return UserError(what, where=str(self.loaded.path), remedy="name another run")
 
     def classify(self, lines: Sequence[str]) -> list[str]:
-        """The class of each line, a text or the path of an image, as `s2s classify` writes it; empty lines stay empty.
+        """Classify lines, as `s2s classify` does.
+
+        Args:
+            lines: Texts, or paths of images.
+
+        Returns:
+            The most probable class of each line; empty for an empty line.
 
         Raises:
-            UserError: the run does not name classes, or an image cannot be read.
+            UserError: The run is not a classifier, or an image cannot be read.
         """
         return [max(found, key=found.__getitem__) if found else "" for found in self.probabilities(lines)]
 
     def probabilities(self, lines: Sequence[str]) -> list[dict[str, float]]:
-        """The probability of each class for each line; nothing for an empty line. See `classify`.
+        """Compute class probabilities; see `classify`.
+
+        Args:
+            lines: Texts, or paths of images.
+
+        Returns:
+            The probability of each class for each line; an empty dictionary for an empty line.
 
         Warns:
-            UserWarning: Texts were cut at `batches.max_length`.
+            UserWarning: Texts were truncated at `batches.max_length`.
         """
         found, truncated = self.probabilities_and_truncation(lines)
         if any(truncated):
@@ -305,10 +370,13 @@ class Run:
         return found
 
     def probabilities_and_truncation(self, lines: Sequence[str]) -> tuple[list[dict[str, float]], list[bool]]:
-        """Classify without a warning.
+        """Compute class probabilities without a warning about truncation.
+
+        Args:
+            lines: Texts, or paths of images.
 
         Returns:
-            What `probabilities` returns, and for each line whether the text was cut at `batches.max_length`.
+            The result of `probabilities`, and a boolean per line: the text was truncated at `batches.max_length`.
         """
         self._only("classify", LABELS)
         task, classes = cast(ClassificationTask[Any, Any], task_of(self.recipe)), self.recipe.data.classes
@@ -333,13 +401,16 @@ class Run:
 
         Args:
             split: `test` or `validation`.
-            sources: Texts to translate and score in the place of a split, with `references`.
-            references: For each source one reference, or several, which are scored together.
-            tokenizer: sacreBLEU's tokenizer of BLEU and TER; the recipe's when None.
+            sources: Texts to translate and score instead of a split, with `references`.
+            references: One reference per source, or several, which are scored together.
+            tokenizer: sacreBLEU tokenizer for BLEU and TER; None: the recipe's.
+
+        Returns:
+            The evaluation.
 
         Raises:
-            UserError: The recipe has no such split, or other examples would be held out than for the training; or
-                sources and references do not go together.
+            UserError: The recipe has no such split, the held-out examples would differ from those of the training, or
+                sources and references do not match.
         """
         if tokenizer is not None:
             check_choice(tokenizer)
@@ -385,6 +456,6 @@ def _several(lines: Iterable[str], name: str) -> list[str]:
 
 
 def _check_whole(name: str, value: object) -> None:
-    # numpy's are whole numbers, too
+    # Integral includes numpy's integers.
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise UserError(f"{value!r:.60} is no whole number", where=name, remedy="give one, such as 4")
