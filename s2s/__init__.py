@@ -1,8 +1,7 @@
-"""s2s: sequence-to-sequence models, from the first RNN to the Transformer, trained and compared honestly.
+"""s2s: train and compare sequence-to-sequence models, from RNNs to the Transformer.
 
-What a notebook needs is here, and loaded when it is asked for: `s2s.load`, `s2s.train`, `s2s.read_recipe`,
-`s2s.score`, `s2s.compare`, `s2s.Comparison`. Everything else is in rooms of its own, which `docs/architecture.md`
-describes.
+The public API is `s2s.load`, `s2s.train`, `s2s.read_recipe`, `s2s.score`, `s2s.compare` and `s2s.Comparison`, each
+imported on first use. `docs/architecture.md` describes the packages.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ __all__ = ["Comparison", "compare", "load", "read_recipe", "score", "train"]
 
 
 def __getattr__(name: str) -> object:
-    """The public names, imported when they are first asked for: they load torch, and `s2s --help` does not need it."""
+    """Import a public name on first use: the API loads torch, which `s2s --help` does not need."""
     if name not in __all__:
         raise AttributeError(f"module 's2s' has no attribute {name!r}")
     from s2s import api

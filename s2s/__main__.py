@@ -1,4 +1,7 @@
-"""What `s2s` and `python -m s2s` begin with: from here on, Ctrl-C is one line, also while much is being loaded."""
+"""Entry point of `s2s` and `python -m s2s`.
+
+Handles Ctrl-C during imports, which take seconds, with a one-line message.
+"""
 
 import os
 import signal
@@ -6,7 +9,7 @@ from types import FrameType
 
 
 def main() -> None:
-    """Runs the command line."""
+    """Run the command line."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupted)
     from s2s.cli.main import main as command_line
@@ -15,8 +18,9 @@ def main() -> None:
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
-    """Ends the process within an import, where nothing is to be lost, and where libraries that are interrupted show
-    other errors than the interruption; elsewhere it is Python's own.
+    """Exit without a traceback if Ctrl-C interrupts an import; otherwise raise KeyboardInterrupt.
+
+    Nothing can be lost during an import, and an interrupted library may raise misleading errors.
     """
     within = frame
     while within is not None:

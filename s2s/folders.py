@@ -1,4 +1,4 @@
-"""What a folder is that another command made: whoever is given the wrong one is told which, and what to do with it."""
+"""Identification of folders that another command created, for error messages."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatch
@@ -7,18 +7,25 @@ from pathlib import Path
 from s2s.errors import quote_path
 
 COMPARISON = "comparison.json"
-"""The plan of a comparison, in its folder."""
+"""File name of a comparison's plan, in its folder."""
 ASKED = "asked.json"
-"""The settings of a reproduction, in its folder."""
+"""File name of a reproduction's settings, in its folder."""
 
 
 def is_comparison(folder: Path) -> bool:
-    """Whether a comparison was begun there, though its file may be lost: a copy lies beside the measurements."""
+    """Return True for the folder of a comparison.
+
+    The plan may be lost: a copy is stored with the results of the trials.
+    """
     return any((place / COMPARISON).is_file() for place in (folder, folder / "cells"))
 
 
 def identify_folder(folder: Path) -> tuple[str, str] | None:
-    """What the folder is instead, and what can be done with it: `a comparison`; None where nothing is known of it."""
+    """Identify the folder of a comparison or a reproduction.
+
+    Returns:
+        A name such as `a comparison`, and a remedy; None for other folders.
+    """
     if (folder / ASKED).is_file():
         return (
             "a reproduction",
@@ -34,6 +41,10 @@ def identify_folder(folder: Path) -> tuple[str, str] | None:
 
 
 def foreign_files(folder: Path, ours: Sequence[str]) -> str:
-    """What is in a folder and has none of our names, or patterns of them, in words; empty for none."""
+    """List the files of a folder that match none of the given patterns.
+
+    Returns:
+        The names in words, such as `a and b` or `a and 3 others`; empty for none.
+    """
     names = sorted(path.name for path in folder.iterdir() if not any(fnmatch(path.name, our) for our in ours))
     return " and ".join(names[:2]) if len(names) < 3 else f"{names[0]} and {len(names) - 1:,} others"

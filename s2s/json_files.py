@@ -1,7 +1,7 @@
-"""Validated JSON: files that s2s wrote earlier, or that come with published weights.
+"""Validated JSON: files of s2s, or files that come with published weights.
 
-Any of them may have been damaged, edited or made by somebody else. Each is read against a type, with limits on its
-size and its depth, so that a wrong file gives one message and never an exception deep inside its reader.
+Such a file may be damaged, edited or made by another program. It is validated against a type, with limits on size and
+depth, so that a wrong file gives one error message instead of an exception deep inside the reader.
 """
 
 import re
@@ -22,20 +22,20 @@ _PLACE = re.compile(r" at line (\d+) column \d+$")
 
 
 def read_json(path: Path, kind: type[T] | GenericAlias, remedy: str = RESTORE, max_bytes: int = MAX_BYTES) -> T:
-    """Read a JSON file as a value of a type.
+    """Read a JSON file and validate it against a type.
 
     Args:
-        path: a regular file.
-        kind: a pydantic model, a dataclass, or a type such as `dict[str, int]`. Types are not converted: `"1"` is no
-            integer.
-        remedy: what to do if the file is missing or wrong.
-        max_bytes: a larger file is refused.
+        path: A regular file.
+        kind: A pydantic model, a dataclass, or a type such as `dict[str, int]`. Types are not converted: `"1"` is not
+            an integer.
+        remedy: Remedy if the file is missing or wrong.
+        max_bytes: Size limit.
 
     Returns:
         The validated value.
 
     Raises:
-        UserError: the file is missing, cannot be read, is no JSON, or holds something else.
+        UserError: The file is missing, cannot be read, is not JSON, or has other contents.
     """
     try:
         content = read_file(path, remedy, max_bytes)
@@ -46,23 +46,27 @@ def read_json(path: Path, kind: type[T] | GenericAlias, remedy: str = RESTORE, m
 
 
 def parse_json(content: bytes | str, kind: type[T] | GenericAlias, where: str, remedy: str, lines: bool = False) -> T:
-    """Read JSON text as a value of a type; see `read_json`.
+    """Parse JSON text and validate it against a type; see `read_json`.
 
     Args:
-        content: the text, in UTF-8.
-        kind: the type.
-        where: file, line or key that an error names.
-        remedy: what to do if the text is wrong.
-        lines: append the line of a syntax error to `where`.
+        content: The text, in UTF-8.
+        kind: The type.
+        where: File, line or key for the error.
+        remedy: Remedy if the text is wrong.
+        lines: Append the line of a syntax error to `where`.
 
     Returns:
         The validated value.
 
     Raises:
-        UserError: it is no JSON, nested too deeply, or holds something else.
+        UserError: The text is not JSON, is nested too deeply, or has other contents.
+
+    Example:
+        >>> parse_json('{"a": 1}', dict[str, int], "file.json", "restore it")
+        {'a': 1}
     """
     try:
-        # the parser itself bounds the depth, at about 200
+        # The parser limits the nesting depth to about 200.
         return _adapter(kind).validate_json(content, strict=True)
     except ValidationError as error:
         what, line = _described(error)
@@ -75,7 +79,7 @@ def _adapter(kind: type[T] | GenericAlias) -> TypeAdapter[T]:
 
 
 def _described(error: ValidationError) -> tuple[str, str]:
-    """The first mistake, and its line where the text is no JSON at all."""
+    """Describe the first error, with its line if the text is not JSON."""
     first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
         message = str(first.get("ctx", {}).get("error", first["msg"]))

@@ -1,4 +1,4 @@
-"""What torchrun tells the processes that it starts about each other; read before anything heavy is loaded."""
+"""Rank and world size from torchrun's environment variables, read without torch."""
 
 import os
 import time
@@ -14,14 +14,14 @@ _SPEAKER = "s2s-speaker"
 
 @dataclass(frozen=True)
 class TorchrunProcess:
-    """One of the processes that torchrun has started together.
+    """A process started by torchrun, for data-parallel training.
 
     Attributes:
-        rank: its number among all of them; the first, 0, leads: it alone reads the recipe and writes.
-        size: how many they are.
-        local_rank: its number among those of this machine.
-        local_size: how many are on this machine.
-        attempt: torchrun's folder of this machine for this start of the processes: empty when they are started.
+        rank: Rank among all processes; rank 0 is the main process, which alone reads the recipe and writes files.
+        world_size: Number of processes.
+        local_rank: Rank among the processes of this machine.
+        local_size: Number of processes on this machine.
+        attempt: torchrun's folder on this machine for this start of the processes; empty at the start.
     """
 
     rank: int
@@ -32,13 +32,16 @@ class TorchrunProcess:
 
     @property
     def is_main_process(self) -> bool:
-        """Whether it is the first."""
+        """True for rank 0."""
         return self.rank == 0
 
     def claim_error_report(self) -> bool:
-        """Whether this process tells why all of them end: the first of its machine to ask, each time they are started.
+        """Claim the right to report why all processes end.
 
-        Asked again, it answers the same.
+        The first process of a machine that calls this gets it, once per start. Repeated calls give the same answer.
+
+        Returns:
+            True if this process reports the error.
         """
         path = self.attempt / _SPEAKER
         try:
@@ -47,34 +50,45 @@ class TorchrunProcess:
         except FileExistsError:
             return path.read_text(encoding="ascii") == str(self.rank)
         except OSError:
-            # twice is better than never
+            # A repeated report is better than none.
             pass
         return True
 
     def wait_for_another(self, seconds: float) -> None:
-        """Waits until another process of this machine speaks, but no longer than that."""
+        """Wait until another process of this machine reports an error, up to a time limit.
+
+        Args:
+            seconds: Time limit.
+        """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not (self.attempt / _SPEAKER).exists():
             time.sleep(0.05)
 
     def record_run(self, run: Path) -> None:
-        """Notes that the run in this folder was begun: started again, torchrun's processes go on with it."""
+        """Record that a run was started, so that a restart by torchrun resumes it."""
         (self.attempt.parent / _BEGUN).write_text(str(run.resolve()), encoding="utf-8")
 
     def recorded_run(self, run: Path) -> bool:
-        """Whether the run in this folder was begun before torchrun had to start its processes again."""
+        """Return True if the run in this folder was started before torchrun restarted."""
         noted = self.attempt.parent / _BEGUN
         return noted.exists() and noted.read_text(encoding="utf-8") == str(run.resolve())
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The words of a command of s2s as torchrun would start them; what it is told of other machines is left out."""
+        """Return the torchrun command line of an s2s command; options of other machines become `…`."""
         machines = self.world_size // self.local_size
         nodes = ["--nnodes", str(machines), "…"] if machines > 1 else []
         return ["torchrun", *nodes, "--nproc-per-node", str(self.local_size), "-m", "s2s", *words]
 
 
 def detect_torchrun() -> TorchrunProcess | None:
-    """What torchrun has told this process; None where something else has started it."""
+    """Read torchrun's environment variables.
+
+    Returns:
+        This process; None if torchrun did not start it.
+
+    Raises:
+        UserError: Some of torchrun's variables are missing.
+    """
     told = os.environ
     if "TORCHELASTIC_RUN_ID" not in told:
         return None
@@ -95,10 +109,10 @@ def detect_torchrun() -> TorchrunProcess | None:
 
 
 def check_single_process(command: str) -> None:
-    """Refuses what one process does where torchrun has started it.
+    """Refuse torchrun for a command that runs in one process.
 
     Raises:
-        UserError: torchrun has.
+        UserError: torchrun started this process.
     """
     if detect_torchrun() is not None:
         raise UserError(

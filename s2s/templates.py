@@ -1,4 +1,4 @@
-"""How pages of HTML are made of templates."""
+"""Jinja environment for HTML pages."""
 
 from pathlib import Path
 
@@ -6,9 +6,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 
 def templates(folder: Path) -> Environment:
-    """The templates of a folder, for pages: what is filled in is text, never markup, and missing names fail.
+    """Create a Jinja environment for the templates of a folder.
 
-    `tojson` writes <, > and & as escapes, so that nothing in it ends the script that it stands in.
+    Values are escaped, and undefined names raise an error. `tojson` escapes <, > and &, so that a value cannot end the
+    script around it.
     """
     found = Environment(
         loader=FileSystemLoader(folder, encoding="utf-8"),

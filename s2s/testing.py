@@ -1,4 +1,4 @@
-"""Tests for authors of model plug-ins."""
+"""Tests for authors of model plug-ins: call `check_model` in a test of your package."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -27,22 +27,26 @@ _LENGTHS = (7, 4, 1, 6, 7, 3)
 
 
 def check_model(kind: str, settings: Mapping[str, object] | None = None) -> Sequence[SelfTestReport]:
-    """Run the numerical self-tests of `s2s diagnose` on an installed model with random weights, on the CPU.
+    """Run the numerical self-tests of `s2s diagnose` on an installed model.
 
-    The model is tested as a translation model and, if it has `build_language_model`, as a language model. Call this
-    function in a test of your package.
+    The model has random weights and runs on the CPU. It is tested as a translation model and, if it has
+    `build_language_model`, as a language model.
 
     Args:
         kind: Name of the model, as in `model.kind`.
         settings: Settings of its recipe section, such as `{"width": 16}`; defaults otherwise. Settings that the
-            section of the language model does not have are left out there.
+            section of the language model does not have are dropped there.
 
     Returns:
         One report per task. Print it to see the differences and tolerances.
 
     Raises:
-        AssertionError: a self-test failed; the message is the report.
-        UserError: no such model is installed, or it lacks a part.
+        AssertionError: A self-test failed; the message is the report.
+        UserError: The model is not installed, or lacks a part.
+
+    Example:
+        >>> reports = check_model("transformer", {"width": 16, "heads": 2, "feedforward": 32})  # doctest: +SKIP
+        >>> print(reports[0])  # doctest: +SKIP
     """
     settings = dict(settings or {})
     tasks = {"translation": settings}
@@ -74,8 +78,8 @@ def _check(name: str, kind: str, settings: Mapping[str, object]) -> SelfTestRepo
         if isinstance(model, LanguageModel):
             examples = windows_of(recipe, RaggedArray.from_rows(texts))
         else:
-            # a model that labels each token needs targets as long as their sources
-            targets = texts[:: 1 if model.decoder.is_one_to_one else -1]
+            # A model that labels each token needs targets with the length of their sources.
+            targets = texts[:: 1 if model.decoder.one_to_one else -1]
             examples = ParallelDataset(TokenizedDataset.from_rows(texts, targets), recipe.batches)
         tests = [test for test in SELF_TESTS if test != RESUME]
         results = run_self_tests(ModelUnderTest(task, run, examples, np.arange(len(texts))), tests)

@@ -1,19 +1,17 @@
-"""CIDEr-D, how much a caption agrees with what several people wrote of an image (Vedantam et al. 2015, section 7).
+"""CIDEr-D: consensus of a caption with several references (Vedantam et al. 2015).
 
-Of each length n from 1 to 4, a sentence is a vector with a number for each n-gram: how often it has it, times
-log(images / images whose references have it), so that what is said of every image says nothing of one. Of a caption c
-and the references s_1 … s_m of its image,
+Section 7 of the paper. For each n-gram length n from 1 to 4, a sentence is a TF-IDF vector: the count of each n-gram
+times log(images / images whose references have it). For a caption c and the references s_1 … s_m of its image,
 
     CIDEr-D = 10 · mean over n of mean over j of  Σ min(c, s_j) · s_j / (‖c‖ ‖s_j‖) · exp(−(l_c − l_j)² / 2σ²)
 
-with σ = 6 and lengths l. The minimum is the clipping and the last factor the penalty that make the D of the name: both
-are against captions that say a frequent thing again and again. As papers do, a hundred times the number is told: equal
-sentences, one reference each, have 1,000.
+with σ = 6 and lengths l. The minimum (clipping) and the last factor (length penalty) are the D in the name: they
+prevent high scores of captions that repeat frequent words. As in papers, the reported value is multiplied by 100:
+equal sentences with one reference each have 1,000.
 
-Sentences are lower-cased and cut into words without punctuation, and into characters without it where spaces do not
-separate words. The authors' program (pycocoevalcap) does so with
-Stanford's tokenizer, in Java, which also cuts "don't" and "dog's" in two; of sentences that are cut already, both
-programs give the same numbers.
+Sentences are lower-cased and split into words without punctuation, or into characters if spaces do not separate words.
+The authors' program (pycocoevalcap) uses Stanford's tokenizer, in Java, which also splits "don't" and "dog's" in two.
+On tokenized sentences both programs give the same values.
 """
 
 import math
@@ -41,9 +39,16 @@ class _CiderSignature(Signature):
 
 
 class Cider(Metric):
-    """CIDEr-D in the form of sacreBLEU's metrics, so that intervals and tests take it as others.
+    """CIDEr-D as a sacreBLEU metric, so that intervals and tests apply to it.
 
-    How frequent an n-gram is, the references of all images tell; of a single image, nothing can be told, and it has 0.
+    Document frequencies come from the references of all images; a single image therefore scores 0.
+
+    Args:
+        unspaced: Split into characters, for text without spaces between words.
+
+    Example:
+        >>> Cider().corpus_score(["a dog runs", "two cats"], [["a dog runs", "two cats"]]).score > 0
+        True
     """
 
     _SIGNATURE_TYPE = _CiderSignature
@@ -73,7 +78,7 @@ class Cider(Metric):
         return [10 * agreement / max(1, len(references)), 1]
 
     def _agreement(self, written: Ngrams, reference: Ngrams) -> float:
-        """The mean over n of the clipped cosine of two sentences, times the penalty on unequal lengths."""
+        """Compute the mean over n of the clipped cosine, times the length penalty."""
         similar = 0.0
         for one, other in zip(self._weighed(written), self._weighed(reference), strict=True):
             sizes = math.hypot(*one.values()) * math.hypot(*other.values())
@@ -82,10 +87,10 @@ class Cider(Metric):
         return similar / _LONGEST * math.exp(-((_length(written) - _length(reference)) ** 2) / (2 * _SIGMA**2))
 
     def _weighed(self, ngrams: Ngrams) -> list[dict[tuple[str, ...], float]]:
-        """The vector of each length."""
+        """Return the TF-IDF vector of each n-gram length."""
         vectors: list[dict[tuple[str, ...], float]] = [{} for _ in range(_LONGEST)]
         for ngram, count in ngrams.items():
-            # an n-gram that no reference has is as rare as one that a single image's have
+            # An n-gram in no reference counts as one in the references of a single image.
             rare = self._log_images - math.log(max(1, self._images_with[ngram]))
             vectors[len(ngram) - 1][ngram] = count * rare
         return vectors
@@ -103,5 +108,5 @@ def _ngrams(sentence: str) -> Ngrams:
 
 
 def _length(ngrams: Ngrams) -> int:
-    # in pairs of words, as the authors' program counts: no words are as long as one
+    # Number of bigrams, as in the authors' program: an empty sentence is as long as one word.
     return sum(count for ngram, count in ngrams.items() if len(ngram) == 2)

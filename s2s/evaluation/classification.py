@@ -1,4 +1,4 @@
-"""What a classifier got right: accuracy, macro-F1, each class, who is taken for whom; and whether it knows that."""
+"""Classification metrics: accuracy, macro-F1, confusion matrix and calibration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,21 +15,21 @@ Matrix = Int[np.ndarray, "truth predicted"]
 Spacing = Literal["width", "count"]
 
 _NAME_WIDTH = 24
-# more classes make lines that no terminal holds; the picture has them all
+# Wider tables do not fit a terminal; the figure shows all classes.
 _PRINTED_CLASSES = 12
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Examples whose predictions were about equally confident.
+    """A calibration bin: examples with similar confidence.
 
     Attributes:
-        low: its lower end, as a probability: not in the bin when bins have equal width, the smallest confidence in it
-            when they have equal counts.
-        high: its upper end, in the bin.
-        count: examples in it.
-        confidence: their mean confidence, in percent.
-        accuracy: share of them that are right, with Wilson's interval.
+        low: Lower end, as a probability. Exclusive for bins of equal width; the smallest confidence in the bin for
+            bins of equal count.
+        high: Upper end, inclusive.
+        count: Number of examples.
+        confidence: Mean confidence in percent.
+        accuracy: Accuracy with Wilson score interval.
     """
 
     low: float
@@ -41,10 +41,13 @@ class Bin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Confidence against accuracy.
+    """Calibration of confidence against accuracy.
 
-    The expected calibration error in percent, and those of the wanted bins that have examples, from the least confident
-    on; `spacing` is what they have in common.
+    Attributes:
+        error: Expected calibration error in percent.
+        spacing: `width` for bins of equal width, `count` for bins of equal count.
+        wanted: Requested number of bins.
+        bins: Bins that have examples, by increasing confidence.
     """
 
     error: float
@@ -58,7 +61,16 @@ class Calibration:
 
 @dataclass(frozen=True)
 class ClassScore:
-    """Precision and recall of one class, and their harmonic mean, in percent; 0 where there is nothing to divide by."""
+    """Precision, recall and F1 of one class, in percent; 0 where the denominator is 0.
+
+    Attributes:
+        name: Name of the class.
+        precision: Precision in percent.
+        recall: Recall in percent.
+        f1: Harmonic mean of precision and recall, in percent.
+        support: Number of examples of the class.
+        predicted: Number of predictions of the class.
+    """
 
     name: str
     precision: float
@@ -70,10 +82,17 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class ClassificationScores:
-    """All that is measured of a classifier on a split.
+    """All metrics of a classifier on a split.
 
-    The loss is the mean cross-entropy in nats; macro-F1, in percent, weighs all classes alike; the confusion has true
-    classes as rows; `adaptive` is the calibration in bins of equally many.
+    Attributes:
+        examples: Number of examples.
+        accuracy: Accuracy with Wilson score interval.
+        macro_f1: Unweighted mean F1 of the classes, in percent.
+        loss: Mean cross-entropy in nats.
+        classes: Scores of each class.
+        confusion: Confusion matrix with true classes as rows.
+        calibration: Calibration with bins of equal width.
+        adaptive: Calibration with bins of equal count.
     """
 
     examples: int
@@ -86,7 +105,7 @@ class ClassificationScores:
     adaptive: Calibration
 
     def main(self) -> dict[str, float]:
-        """The numbers that stand for the whole, by name."""
+        """Return the headline metrics by name."""
         return {
             "accuracy": self.accuracy.value,
             "macro_f1": self.macro_f1,
@@ -139,9 +158,22 @@ class ClassificationScores:
 
 
 def classification_scores(truth: Classes, probabilities: Probabilities, names: Sequence[str]) -> ClassificationScores:
-    """Everything that one pass over a split tells.
+    """Compute all metrics of a classifier.
 
-    Classes count from 0, rows of probabilities sum to one, and the first of equal ones is predicted.
+    The predicted class is the most probable one; ties go to the first.
+
+    Args:
+        truth: True class of each example, from 0, `(examples,)`.
+        probabilities: Class probabilities, `(examples, classes)`; rows sum to 1.
+        names: Names of the classes.
+
+    Returns:
+        The metrics.
+
+    Example:
+        >>> found = classification_scores(np.array([0, 1]), np.array([[0.9, 0.1], [0.6, 0.4]]), ["no", "yes"])
+        >>> found.accuracy.value, found.confusion
+        (50.0, [[1, 0], [1, 0]])
     """
     predicted = probabilities.argmax(axis=1)
     matrix = confusion(truth, predicted, len(names))
@@ -161,25 +193,33 @@ def classification_scores(truth: Classes, probabilities: Probabilities, names: S
 def calibration(
     truth: Classes, probabilities: Probabilities, bins: int = 15, spacing: Spacing = "width"
 ) -> Calibration:
-    """The expected calibration error of the predicted classes (Naeini et al. 2015; Guo et al. 2017, equation 3).
+    """Compute the expected calibration error (ECE) of predicted classes.
 
-    The confidence of an example is its largest probability. With bins B of n examples in all, the error is
-    Σ |B|/n · |accuracy(B) − confidence(B)|.
+    Naeini et al. 2015; Guo et al. 2017, equation 3. The confidence of an example is its largest probability. For bins
+    B and n examples, the error is Σ |B|/n · |accuracy(B) − confidence(B)|.
 
     Args:
-        truth: the class of each example, from 0.
-        probabilities: of each class, for each example; rows sum to one.
-        bins: how many; 15 is what Guo et al. use.
-        spacing: `width`: bin m of M holds the confidences in ((m − 1)/M, m/M], the published form. `count`: each holds
-            equally many examples (Nguyen & O'Connor 2015), so that a model that is always sure is not measured in one
-            bin; equal confidences stay together, whatever the order of the examples.
+        truth: True class of each example, from 0, `(examples,)`.
+        probabilities: Class probabilities, `(examples, classes)`; rows sum to 1.
+        bins: Number of bins; Guo et al. use 15.
+        spacing: `width`: bin m of M holds confidences in ((m − 1)/M, m/M], the published form. `count`: bins of equal
+            count (Nguyen & O'Connor 2015), so that a very confident model is not measured in a single bin. Equal
+            confidences share a bin, so the result does not depend on the order of the examples.
+
+    Returns:
+        The calibration.
+
+    Example:
+        >>> truth, probabilities = np.array([0, 0]), np.array([[0.8, 0.2], [0.2, 0.8]])
+        >>> round(calibration(truth, probabilities).error, 1)
+        30.0
     """
-    # rounding may leave a softmax slightly above one
+    # Rounding can make a softmax slightly larger than 1.
     confidence = np.minimum(probabilities.max(axis=1).astype(np.float64), 1.0)
     right = probabilities.argmax(axis=1) == truth
     ends = np.arange(1, bins + 1) / bins
     if spacing == "count" and len(truth):
-        # the last of each bin's share of the sorted confidences; whole numbers, so that nothing is rounded
+        # The last confidence of each bin, in sorted order; integer arithmetic avoids rounding.
         ends = np.sort(confidence)[-(-np.arange(1, bins + 1) * len(truth) // bins) - 1]
     which = np.minimum(np.searchsorted(ends, confidence, side="left"), bins - 1)
     found = []
@@ -194,24 +234,49 @@ def calibration(
 
 
 def accuracy(truth: Classes, predicted: Classes) -> Share:
-    """Share of right answers, with Wilson's interval."""
+    """Compute the accuracy with its Wilson score interval.
+
+    Example:
+        >>> accuracy(np.array([0, 1, 1]), np.array([0, 1, 0])).value.__round__(1)
+        66.7
+    """
     return wilson(int((truth == predicted).sum()), len(truth))
 
 
 def cross_entropy_of(truth: Classes, probabilities: Probabilities) -> float:
-    """Mean negative logarithm of the true class's probability, in nats; the smallest normal number stands for 0."""
+    """Compute the mean negative log probability of the true class, in nats.
+
+    A probability of 0 is replaced by the smallest normal fp32 number.
+
+    Example:
+        >>> round(cross_entropy_of(np.array([0]), np.array([[0.5, 0.5]])), 3)
+        0.693
+    """
     chosen = probabilities[np.arange(len(truth)), truth].astype(np.float64)
     return float(-np.log(np.maximum(chosen, np.finfo(np.float32).tiny)).mean()) if len(truth) else 0.0
 
 
 def confusion(truth: Classes, predicted: Classes, classes: int) -> Matrix:
-    """Number of examples by true class (rows) and predicted class (columns), of so many classes, which count from 0."""
+    """Compute the confusion matrix.
+
+    Args:
+        truth: True class of each example, from 0.
+        predicted: Predicted class of each example.
+        classes: Number of classes.
+
+    Returns:
+        Counts by true class (rows) and predicted class (columns).
+
+    Example:
+        >>> confusion(np.array([0, 1, 1]), np.array([0, 1, 0]), 2).tolist()
+        [[1, 0], [1, 1]]
+    """
     counts = np.bincount(truth.astype(np.int64) * classes + predicted, minlength=classes * classes)
     return counts.reshape(classes, classes)
 
 
 def per_class(matrix: Matrix, names: Sequence[str]) -> list[ClassScore]:
-    """Precision, recall and F1 of each class."""
+    """Compute precision, recall and F1 of each class from a confusion matrix."""
     found = []
     for name, right, support, predicted in zip(
         names, matrix.diagonal().tolist(), matrix.sum(axis=1).tolist(), matrix.sum(axis=0).tolist(), strict=True
@@ -223,16 +288,25 @@ def per_class(matrix: Matrix, names: Sequence[str]) -> list[ClassScore]:
 
 
 def macro_f1(scores: Sequence[ClassScore]) -> float:
-    """The mean F1 of the classes, in percent; one that neither occurs nor is predicted does not count."""
+    """Compute the mean F1 of the classes, in percent.
+
+    Classes that neither occur nor are predicted are ignored.
+    """
     seen = [score.f1 for score in scores if score.support or score.predicted]
     return sum(seen) / len(seen) if seen else 0.0
 
 
 def chosen_examples(truth: Classes, predicted: Classes, count: int = 3, seed: int = 1) -> tuple[list[int], list[int]]:
-    """Some rightly and some wrongly classified examples, `count` of each or fewer, drawn by a seed: nobody picked them.
+    """Draw random examples that were classified correctly and incorrectly.
+
+    Args:
+        truth: True class of each example.
+        predicted: Predicted class of each example.
+        count: Maximum number of each kind.
+        seed: Random seed.
 
     Returns:
-        Rows of right answers, rows of wrong ones, as drawn.
+        Row indices of correct and of incorrect examples.
     """
     generator = np.random.default_rng(seed)
     kinds = np.flatnonzero(truth == predicted), np.flatnonzero(truth != predicted)
@@ -241,5 +315,5 @@ def chosen_examples(truth: Classes, predicted: Classes, count: int = 3, seed: in
 
 
 def shortened(name: str) -> str:
-    """A class's name as tables and pictures have room for it."""
+    """Shorten a class name for tables and figures."""
     return name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 1] + "…"

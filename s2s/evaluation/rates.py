@@ -1,8 +1,8 @@
-"""Exact match and error rates in the form of sacreBLEU's metrics, so that intervals and tests take them as others.
+"""Exact match, character error rate (CER) and word error rate (WER) for sacreBLEU.
 
-Edits are jiwer's: the fewest substitutions, insertions and deletions (Levenshtein) that make the reference of what a
-system wrote, over the units of all references. Where the targets are phones with white space between them, the word
-error rate is the phone error rate.
+As sacreBLEU metrics, they work with its intervals and tests. Edits are counted by jiwer: the minimum number of
+substitutions, insertions and deletions (Levenshtein distance) from output to reference, divided by the number of units
+in all references. For targets of phones separated by white space, the WER is the phone error rate.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,17 @@ class _RateSignature(Signature):
 
 
 class Rate(Metric):
-    """The share of sentences that are the reference, or the edits for each character or word of it, in percent.
+    """Percentage of exact matches, or edits per reference character or word, in percent.
 
-    White space at the ends does not count; between words, any is one space. Of `sentences`, the unit, exact ones are
-    counted; of the others, edits.
+    White space at the ends is ignored; between words, any amount counts as one space.
+
+    Args:
+        unit: `sentences` counts exact matches; `characters` and `words` count edits.
+        lowercase: Ignore case.
+
+    Example:
+        >>> round(Rate("words").corpus_score(["a dog runs"], [["the dog runs"]]).score, 1)
+        33.3
     """
 
     _SIGNATURE_TYPE = _RateSignature
@@ -55,7 +62,7 @@ class Rate(Metric):
         return {"references": refs}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[int]:
-        # the nearest of them, by the edits for each of its units
+        # The nearest reference, by edits per unit.
         found = [self._statistics(hypothesis, reference) for reference in ref_kwargs["references"]]
         better = max if self.unit == "sentences" else min
         return better(found, key=lambda stats: self._compute_score_from_stats(stats).score)
@@ -70,7 +77,7 @@ class Rate(Metric):
 
     def _compute_score_from_stats(self, stats: Sequence[float]) -> SacreScore:
         part, whole = stats[0], stats[1]
-        # nothing to be written: whatever was written is wrong, as sacreBLEU's TER has it
+        # Empty reference: any output is an error, as in sacreBLEU's TER.
         return SacreScore(_UNITS[self.unit], 100 * (part / whole if whole else float(part > 0)))
 
     def _aggregate_and_compute(self, stats: Sequence[Sequence[float]]) -> SacreScore:

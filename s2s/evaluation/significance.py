@@ -1,7 +1,7 @@
-"""Is a difference more than chance?
+"""Significance tests: paired approximate randomization and McNemar's test.
 
-Between translators: paired approximate randomisation of sacreBLEU's scores. Between classifiers: McNemar's test on the
-same examples (McNemar 1947).
+`compare` tests text metrics with sacreBLEU's statistics; `compare_classifiers` tests classifiers on the same examples
+(McNemar 1947).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,15 +21,20 @@ from s2s.evaluation.tokenization import Tokenization, choose_tokenization
 
 Classes = Int[np.ndarray, " examples"]
 
-# below so many disagreements, the chi-square distribution is a poor likeness of the binomial
+# With fewer disagreements, the chi-square distribution approximates the binomial poorly.
 _EXACT_BELOW = 25
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One metric of one system, in percent, with half the width of the bootstrap's 95 % interval.
+    """A metric of one system, with its test against the first system.
 
-    Its p-value is that of `paired_p` against the first system; None for the first.
+    Attributes:
+        system: Name of the system.
+        metric: Name of the metric.
+        value: Value in percent.
+        interval: Half the width of the 95 % bootstrap confidence interval.
+        p_value: p-value of the test against the first system (`paired_p`); None for the first system.
     """
 
     system: str
@@ -50,12 +55,20 @@ def compare(
     names: Sequence[str] = NAMES,
     tokenization: Tokenization | None = None,
 ) -> list[Comparison]:
-    """Tests every system against the first, on the same sentences.
+    """Test every system against the first on the same sentences.
 
-    The tokenization is chosen by the references if it is None.
+    Args:
+        systems: Translations by system name; the first is the baseline.
+        references: One or several references per sentence.
+        lowercase: Ignore case.
+        names: Metrics.
+        tokenization: Tokenizer of BLEU and TER; None: chosen by the script of the references.
+
+    Returns:
+        One comparison per metric and system.
 
     Raises:
-        UserError: there are fewer than two systems, or they translated different numbers of sentences.
+        UserError: There are fewer than two systems, or they have different numbers of sentences.
     """
     counts = {name: len(lines) for name, lines in systems.items()}
     if len(systems) < 2 or set(counts.values()) != {len(references)}:
@@ -67,7 +80,7 @@ def compare(
     found = []
     tokenization = tokenization or choose_tokenization(references)
     if tokenization.unspaced and "cer" in names:
-        # the same number
+        # WER equals CER here.
         names = [name for name in names if name != "wer"]
     for name, metric in metrics(lowercase, names, tokenization).items():
         counts = {
@@ -83,10 +96,17 @@ def compare(
 
 @dataclass(frozen=True)
 class McNemar:
-    """Two classifiers on the same examples; those that both got right or both got wrong say nothing.
+    """McNemar's test of two classifiers on the same examples.
 
-    The binomial test's p-value is exact: each disagreement is a fair coin. McNemar's statistic has a continuity
-    correction, and one degree of freedom; `method` says which of the two p-values counts.
+    Examples that both classifiers get right or wrong carry no information. The exact test is binomial: each
+    disagreement is a fair coin. The chi-square statistic has a continuity correction and one degree of freedom.
+
+    Attributes:
+        only_first: Number of examples that only the first classifier gets right.
+        only_second: Number of examples that only the second gets right.
+        exact: p-value of the binomial test.
+        chi_square_p: p-value of the chi-square test.
+        method: Test that `p_value` uses.
     """
 
     only_first: int
@@ -97,13 +117,19 @@ class McNemar:
 
     @property
     def p_value(self) -> float:
-        """How often chance alone would make classifiers that are equally good differ as much."""
+        """Probability of a difference at least this large between equally good classifiers."""
         return self.exact if self.method == "exact" else self.chi_square_p
 
 
 @dataclass(frozen=True)
 class ClassifierComparison:
-    """One classifier beside the first: its accuracy with Wilson's interval, and the test, None for the first."""
+    """Accuracy of a classifier, with its test against the first.
+
+    Attributes:
+        run: Name of the run.
+        accuracy: Accuracy with Wilson score interval.
+        test: Test against the first classifier; None for the first.
+    """
 
     run: str
     accuracy: Share
@@ -121,12 +147,25 @@ class ClassifierComparison:
 
 
 def mcnemar(truth: Classes, first: Classes, second: Classes) -> McNemar:
-    """Tests whether two classifiers are right equally often.
+    """Test whether two classifiers have the same accuracy.
 
-    With b examples that only the first got right and c that only the second did, b is a number of heads in b + c tosses
-    if they are equally good. Where b + c is below 25 that binomial test counts, for it is exact; above, the customary
-    chi-square statistic (|b − c| − 1)² / (b + c), with Edwards's (1948) continuity correction, counts. Where b = c the
-    correction would turn no difference into one, and the statistic is 0.
+    Let b examples be right only for the first classifier, and c only for the second. For equally good classifiers, b
+    is binomial with b + c trials and probability 1/2. If b + c is below 25, this exact test is used; otherwise the
+    chi-square statistic (|b − c| − 1)² / (b + c) with Edwards's (1948) continuity correction. For b = c the statistic
+    is 0, because the correction would create a difference.
+
+    Args:
+        truth: True class of each example.
+        first: Predicted classes of the first classifier.
+        second: Predicted classes of the second classifier.
+
+    Returns:
+        The test result.
+
+    Example:
+        >>> test = mcnemar(np.array([0, 1, 1, 0]), np.array([0, 1, 1, 0]), np.array([1, 0, 1, 0]))
+        >>> test.only_first, test.only_second, test.p_value
+        (2, 0, 0.5)
     """
     first_right, second_right = first == truth, second == truth
     b, c = int((first_right & ~second_right).sum()), int((second_right & ~first_right).sum())
@@ -141,10 +180,17 @@ def mcnemar(truth: Classes, first: Classes, second: Classes) -> McNemar:
 
 
 def compare_classifiers(truth: Classes, systems: Mapping[str, Classes]) -> list[ClassifierComparison]:
-    """Tests every classifier against the first, on the same examples.
+    """Test every classifier against the first on the same examples.
+
+    Args:
+        truth: True class of each example.
+        systems: Predicted classes by name; the first is the baseline.
+
+    Returns:
+        One comparison per classifier.
 
     Raises:
-        UserError: there are fewer than two, or they classified different numbers of examples.
+        UserError: There are fewer than two classifiers, or they have different numbers of examples.
     """
     counts = {name: len(predicted) for name, predicted in systems.items()}
     if len(systems) < 2 or set(counts.values()) != {len(truth)}:

@@ -1,4 +1,4 @@
-"""How metrics split text into words: sacreBLEU's tokenizers, chosen by the script of the references."""
+"""Word tokenization for metrics: sacreBLEU's tokenizers, chosen by script."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TOKENIZERS: tuple[BleuTokenizer, ...] = get_args(BleuTokenizer)
 SPLITS_AT_SPACES = ("13a", "none")
-"""Tokenizers with which TER is sacreBLEU's own, over Tercom's tokens."""
+"""Tokenizers for which TER is sacreBLEU's own, with Tercom's tokens."""
 _REMEDIES = {
     "ja-mecab": "pip install 'sacrebleu[ja]', or choose char",
     "ko-mecab": "pip install 'sacrebleu[ko]', or choose 13a",
@@ -26,11 +26,11 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Tokenization:
-    """How metrics split text into words.
+    """Tokenization of metrics.
 
     Attributes:
-        tokenizer: sacreBLEU's name of the tokenizer of BLEU and TER.
-        unspaced: The references have no spaces between words, so the word error rate and CIDEr count characters.
+        tokenizer: sacreBLEU tokenizer for BLEU and TER.
+        unspaced: The references have no spaces between words, so WER and CIDEr-D count characters.
     """
 
     tokenizer: BleuTokenizer = "13a"
@@ -44,17 +44,26 @@ SPACED = Tokenization()
 def choose_tokenization(
     references: Sequence[str] | Sequence[Sequence[str]], tokenizer: BleuTokenizer = "auto"
 ) -> Tokenization:
-    """Choose how to split translations into words.
+    """Choose the tokenization by the script of the references.
 
-    With `auto`, the references decide: `zh` for Chinese, `ja-mecab` for Japanese where it is installed, `char` for
-    Japanese elsewhere and for other scripts without spaces between words, `13a` for everything else.
+    `auto` selects `zh` for Chinese, `ja-mecab` for Japanese if it is installed, `char` for Japanese otherwise and for
+    other scripts without spaces between words, and `13a` for everything else.
 
     Args:
-        references: One reference for each sentence, or several.
-        tokenizer: A tokenizer of sacreBLEU, or `auto`.
+        references: One or several references per sentence.
+        tokenizer: A sacreBLEU tokenizer, or `auto`.
+
+    Returns:
+        The tokenization.
 
     Raises:
         UserError: The tokenizer needs a package or a file that is missing.
+
+    Example:
+        >>> choose_tokenization(["A small dog runs."]).tokenizer
+        '13a'
+        >>> choose_tokenization(["一只小狗在跑。"])
+        Tokenization(tokenizer='zh', unspaced=True)
     """
     texts = list(_flat(references))
     if tokenizer != "auto":
@@ -72,7 +81,11 @@ def choose_tokenization(
 
 
 def describe_tokenizer(tokenizer: str, references: Sequence[str] | Sequence[Sequence[str]]) -> str:
-    """Describe in a line how references were split, and why; empty for sacreBLEU's default."""
+    """Describe the tokenization of references in one line, with the reason.
+
+    Returns:
+        The line; empty for sacreBLEU's default.
+    """
     texts = list(_flat(references))
     script = unspaced_script(texts)
     if script and tokenizer in SPLITS_AT_SPACES and is_unspaced(texts):
@@ -90,6 +103,10 @@ def describe_tokenizer(tokenizer: str, references: Sequence[str] | Sequence[Sequ
 def check_tokenizer(tokenizer: str, where: str) -> None:
     """Refuse a tokenizer whose package or model file is missing.
 
+    Args:
+        tokenizer: A sacreBLEU tokenizer.
+        where: Option or key for the error.
+
     Raises:
         UserError: It is missing; the remedy names the package.
     """
@@ -102,10 +119,10 @@ def check_tokenizer(tokenizer: str, where: str) -> None:
 
 
 def check_choice(tokenizer: str) -> None:
-    """Refuse a name that is no tokenizer, or one whose package or model file is missing.
+    """Refuse an unknown tokenizer, or one whose package or model file is missing.
 
     Raises:
-        UserError: There is no such tokenizer, or something is missing.
+        UserError: The tokenizer is unknown, or something is missing.
     """
     if tokenizer not in TOKENIZERS:
         raise UserError(f"there is no tokenizer {tokenizer!r:.60}", remedy=f"name one of {', '.join(TOKENIZERS)}")
@@ -113,14 +130,21 @@ def check_choice(tokenizer: str) -> None:
 
 
 def load_tokenizer(tokenizer: str) -> "BaseTokenizer":
-    """SacreBLEU's tokenizer of this name."""
+    """Return the sacreBLEU tokenizer with this name."""
     from sacrebleu.metrics.bleu import BLEU
 
     return BLEU(tokenize=tokenizer).tokenizer
 
 
 def tokenized_ter(tokenizer: str, lowercase: bool) -> "TER":
-    """TER over the tokens of another tokenizer than Tercom's, which splits at spaces alone."""
+    """Create a TER metric over the tokens of another tokenizer.
+
+    Tercom's own tokenizer splits only at spaces.
+
+    Args:
+        tokenizer: A sacreBLEU tokenizer.
+        lowercase: Ignore case.
+    """
     from sacrebleu.metrics.ter import TER
 
     cut = load_tokenizer(tokenizer)

@@ -310,7 +310,10 @@ def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequenc
 
 
 def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> AnyRecipe[Any]:
-    """Return the recipe with absolute data paths, so that a run's recipe works from any folder."""
+    """Return the recipe with absolute data paths.
+
+    A run's recipe then works from any folder.
+    """
     data = dict(recipe)["data"]
     several: dict[str, dict[str, Section]] = {}
     for where, section in _corpora(data):
@@ -345,7 +348,10 @@ def _from_home(path: str) -> str:
 
 
 def _corpora(data: Section) -> Iterator[tuple[Location, Section]]:
-    """Yield the location and section of each data source: `data`, or the entries of `corpora`; and those of `more`."""
+    """Yield the location and section of each data source.
+
+    These are `data`, or the entries of `data.corpora`; and the entries of `data.more`.
+    """
     if not hasattr(data, "corpora"):
         yield ("data",), data
     for group in ("corpora", "more"):
@@ -354,7 +360,7 @@ def _corpora(data: Section) -> Iterator[tuple[Location, Section]]:
 
 
 def _paths(section: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the keys of a section that name local folders and files, and their values; root first."""
+    """Yield the keys of a data section that name local files, with their values; root first."""
     values = dict(section)
     if values["root"] is not None:
         yield "root", (values["root"],)

@@ -140,7 +140,9 @@ def create_run_dir(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", ove
 
 
 def _check_rereadable(recipe: AnyRecipe) -> None:
-    """Check that the recipe can be read again: names of classes from the data are not validated.
+    """Check that the recipe file can be read again.
+
+    Names of classes that come from the data are not validated before.
 
     Raises:
         UserError: It cannot be read.
@@ -161,7 +163,10 @@ def _check_rereadable(recipe: AnyRecipe) -> None:
 
 
 def _clear(place: Path) -> None:
-    """Empty a folder except for its lock. The recipe goes last, so that an interrupted clean-up can be repeated."""
+    """Empty a folder except for its lock.
+
+    The recipe is removed last, so that an interrupted clean-up can be repeated.
+    """
     remove_unfinished(place, alone=True)
     for path in sorted(place.iterdir(), key=lambda path: path.name == RECIPE):
         if path.name == LOCK:
@@ -211,7 +216,10 @@ def check_is_run(folder: Path) -> None:
 
 
 def run_dir_of(path: Path) -> Path:
-    """Return the folder of a run, given the run or one of its checkpoints (also by a link or `.`)."""
+    """Return the folder of a run, given the run or one of its checkpoints.
+
+    The path of a checkpoint may be a link or `.`.
+    """
     return path if (path / MANIFEST).exists() else path.resolve().parent.parent
 
 
@@ -295,7 +303,7 @@ def check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: str
 
 
 def without_length_override(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides without the number of steps, which becomes part of the run's recipe."""
+    """Return the overrides except the number of steps, which the run's recipe keeps."""
     return [override for override in overrides if _key(override) != _LENGTH]
 
 

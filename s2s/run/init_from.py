@@ -194,7 +194,7 @@ class Initialization:
         return dict.fromkeys(self.load_report.names() if self.load_report else (), self.init.learning_rate_scale)
 
     def save(self, folder: Path) -> None:
-        """Save the load report in a run's folder, so that the run can be resumed without the other run."""
+        """Save the load report in a run's folder, so that resuming needs no other run."""
         if self.load_report is not None:
             write_atomically(folder / _KEPT, json.dumps(asdict(self.load_report), indent=1, ensure_ascii=False) + "\n")
 

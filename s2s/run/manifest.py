@@ -182,7 +182,11 @@ def processor_name() -> str:
 
 
 def git_commit() -> dict[str, object] | None:
-    """Return the commit of the source tree and whether files changed; None outside a repository."""
+    """Return the commit of the source tree and whether its files changed.
+
+    Returns:
+        The keys `commit` and `changed`; None outside a repository.
+    """
     try:
         _check_ours()
         return {"commit": _git("rev-parse", "HEAD"), "changed": bool(_git("status", "--porcelain", "--", *_CODE))}

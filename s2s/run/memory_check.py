@@ -1,4 +1,4 @@
-"""Memory check before training, and a helpful error when a training step runs out of memory."""
+"""Memory check before training, and a helpful out-of-memory error during training."""
 
 import contextlib
 import os

@@ -1,6 +1,7 @@
-"""Signs by which a bad model is known: each a number, where it may lie, a threshold with its reason, and a remedy.
+"""Signs of a bad model, each with a measured value, a threshold and a remedy.
 
-A share is a sign where its whole interval lies above the threshold: what a few examples show may be chance.
+A percentage counts as a sign only if its whole confidence interval is above the threshold, because a few examples may
+be due to chance.
 """
 
 from collections.abc import Sequence
@@ -9,23 +10,23 @@ from dataclasses import dataclass
 from s2s.evaluation.inference import wilson
 
 WORST = 10
-"""How many of the worst answers are shown."""
+"""Number of worst answers to show."""
 _SHOWN = 100
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that may be wrong.
+    """The result of checking for one sign.
 
     Attributes:
-        name: what, in a few words.
-        found: whether it was found.
-        measured: the number, with what it counts and its interval.
-        value: the number.
-        low: the lower end of its 95 % interval; None where it has none.
-        high: likewise.
-        threshold: from which on it is a sign, with the reason.
-        remedy: what to do, by keys of the recipe.
+        name: Name of the sign.
+        found: The sign was found.
+        measured: The value in words, with its unit and interval.
+        value: The value.
+        low: Lower end of the 95 % confidence interval; None without an interval.
+        high: Upper end of the interval.
+        threshold: Threshold in words, with its reason.
+        remedy: Remedy in terms of recipe keys.
     """
 
     name: str
@@ -43,7 +44,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class WorstExample:
-    """One of the worst answers: what was read (empty where no line can show it), answered and right; and how bad."""
+    """One of the worst answers.
+
+    Attributes:
+        source: Input; empty if it is not text.
+        output: Output of the model.
+        reference: Correct answer.
+        score: Score in words.
+    """
 
     source: str
     output: str
@@ -63,14 +71,14 @@ def _shortened(text: str) -> str:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What a task found in a run's answers.
+    """Signs that a task found in a model's answers.
 
     Attributes:
-        summary: how many examples were looked at, and how good the answers are.
-        signs: all that were looked for.
-        worst: the worst answers, the very worst first.
-        chance_loss: the loss, in nats per item, of one who knows how often each answer is right and reads nothing; None
-            where the task cannot say.
+        summary: Number of examples and quality of the answers.
+        signs: All checked signs, found or not.
+        worst: The worst answers, worst first.
+        chance_loss: Loss in nats per item of predicting class or token frequencies without reading the input; None if
+            the task has none.
     """
 
     summary: str = ""
@@ -80,16 +88,23 @@ class Diagnostics:
 
 
 def share_sign(name: str, successes: int, trials: int, of_what: str, most: float, reason: str, remedy: str) -> Finding:
-    """A sign that is found where a share, in percent, is above `most` with its whole interval.
+    """Check a percentage: the sign is found if its whole interval is above a threshold.
 
     Args:
-        name: of the sign.
-        successes: how many.
-        trials: of how many.
-        of_what: what the successes are, after their number.
-        most: percent.
-        reason: why that much.
-        remedy: what to do.
+        name: Name of the sign.
+        successes: Number of affected items.
+        trials: Number of items.
+        of_what: Description of the affected items, for the message.
+        most: Threshold in percent.
+        reason: Reason for the threshold.
+        remedy: Remedy.
+
+    Returns:
+        The finding, with a Wilson score interval.
+
+    Example:
+        >>> share_sign("cut off", 40, 50, "outputs ended at the limit", 2, "…", "…").found
+        True
     """
     share = wilson(successes, trials)
     said = f"{share.value:.1f} % ({share.low:.1f} to {share.high:.1f}), {successes:,} of {trials:,} {of_what}"
@@ -98,5 +113,5 @@ def share_sign(name: str, successes: int, trials: int, of_what: str, most: float
 
 
 def plain_sign(name: str, found: bool, measured: str, value: float, threshold: str, remedy: str) -> Finding:
-    """A sign whose number is no share and has no interval."""
+    """Create a finding whose value is not a percentage and has no interval."""
     return Finding(name, found, measured, value, None, None, threshold, remedy)

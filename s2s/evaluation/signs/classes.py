@@ -1,4 +1,4 @@
-"""Signs in a classifier's answers: forgotten ones, pairs that are confused, and how sure it is."""
+"""Signs in a classifier's answers: missing classes, confusion and calibration."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,13 @@ _SHOWN = 3
 
 
 def class_signs(truth: Classes, probabilities: Probabilities, names: Sequence[str]) -> list[Finding]:
-    """All of them, by the right class of each example and the probability of each class."""
+    """Check all signs of a classifier.
+
+    Args:
+        truth: True class of each example, from 0.
+        probabilities: Class probabilities, `(examples, classes)`.
+        names: Names of the classes.
+    """
     predicted = probabilities.argmax(axis=1)
     matrix = confusion(truth, predicted, len(names))
     return [
@@ -26,7 +32,7 @@ def class_signs(truth: Classes, probabilities: Probabilities, names: Sequence[st
 
 
 def never_predicted(matrix: np.ndarray, names: Sequence[str]) -> Finding:
-    """Classes that occur and are never named, with so many examples that it is no chance."""
+    """Find classes that are never predicted although they have enough examples."""
     support, said = matrix.sum(axis=1), matrix.sum(axis=0)
     missing = [n for n in range(len(names)) if support[n] and not said[n] and wilson(0, int(support[n])).high < 50]
     listed = ", ".join(f"{names[n]} ({support[n]:,} examples)" for n in missing[:_SHOWN])
@@ -37,7 +43,7 @@ def never_predicted(matrix: np.ndarray, names: Sequence[str]) -> Finding:
 
 
 def one_class_only(truth: Classes, predicted: Classes, names: Sequence[str]) -> Finding:
-    """Whether no more is right than by always naming the most frequent class."""
+    """Check whether the accuracy exceeds that of always predicting the majority class."""
     counts = np.bincount(truth, minlength=len(names))
     majority, right = int(counts.argmax()), accuracy(truth, predicted)
     share = 100 * counts[majority] / max(1, len(truth))
@@ -54,7 +60,7 @@ def one_class_only(truth: Classes, predicted: Classes, names: Sequence[str]) -> 
 
 
 def confused(matrix: np.ndarray, names: Sequence[str]) -> Finding:
-    """The pair of classes of which the first is most often taken for the second."""
+    """Find the pair of classes with the highest rate of confusion."""
     wrong = matrix - np.diag(matrix.diagonal())
     support = np.maximum(1, matrix.sum(axis=1))
     low = np.array([[wilson(int(c), int(n)).low for c in row] for row, n in zip(wrong, support, strict=True)])
@@ -72,7 +78,7 @@ def confused(matrix: np.ndarray, names: Sequence[str]) -> Finding:
 
 
 def calibrated(truth: Classes, probabilities: Probabilities) -> list[Finding]:
-    """Whether it is surer, or less sure, than it is right."""
+    """Check for over-confidence and under-confidence."""
     right = accuracy(truth, probabilities.argmax(axis=1))
     sure = 100 * float(probabilities.max(axis=1).mean()) if len(truth) else 0.0
     error = calibration(truth, probabilities).error

@@ -1,4 +1,4 @@
-"""Signs in the log of a training: over-fitted, not finished, nothing learned, a rate too high or too low."""
+"""Signs in a training log: overfitting, unfinished training, wrong learning rate."""
 
 import math
 import statistics
@@ -18,13 +18,13 @@ _GUESSING = 0.9
 
 @dataclass(frozen=True)
 class Learning:
-    """What a training's log says.
+    """Losses of a training log.
 
     Attributes:
-        losses: of each update, in nats per item.
-        tokens: that each update learned from.
-        looks: of each validation, the number of updates before it, and its scores.
-        first: number of the first update of the log.
+        losses: Training loss of each step, in nats per item.
+        tokens: Number of tokens of each step.
+        looks: Step and scores of each validation.
+        first: Number of the first step in the log.
     """
 
     losses: Sequence[float]
@@ -34,7 +34,7 @@ class Learning:
 
     @staticmethod
     def of(entries: Sequence[Mapping]) -> "Learning":
-        """From the lines of a run's metrics.jsonl; losses that are not finite are left out."""
+        """Read the entries of a run's metrics.jsonl, without non-finite losses."""
         updates = [entry for entry in entries if "loss" in entry and math.isfinite(entry["loss"])]
         looks = [(entry["update"], entry["validation"]) for entry in entries if "validation" in entry]
         looks = [look for look in looks if math.isfinite(look[1].get("loss", math.nan))]
@@ -42,15 +42,19 @@ class Learning:
         return Learning([u["loss"] for u in updates], [u["tokens"] for u in updates], looks, first)
 
     def tokens_at(self, update: int) -> float:
-        """Tokens learned from up to an update."""
+        """Return the number of training tokens up to a step."""
         return float(sum(self.tokens[: update - self.first + 1]))
 
     def validation(self) -> tuple[list[float], list[float]]:
-        """Tokens and loss at each look."""
+        """Return training tokens and validation loss of each validation."""
         return [self.tokens_at(update) for update, _ in self.looks], [scores["loss"] for _, scores in self.looks]
 
     def training_before(self, update: int) -> float:
-        """The mean training loss of the updates just before this one; where it was measured then, that."""
+        """Return the training loss at a step.
+
+        Returns:
+            The training loss measured at the validation of this step, else the mean of the preceding steps.
+        """
         measured = [scores.get("training_loss") for at, scores in self.looks if at == update]
         if measured and measured[0] is not None:
             return measured[0]
@@ -58,14 +62,19 @@ class Learning:
         return statistics.fmean(self.losses[max(0, last - _WINDOW) : last] or [float("nan")])
 
 
-def learning_signs(log: Learning, chance_loss: float | None) -> list[Finding]:
-    """All of them; `chance_loss` is the loss of one who reads nothing, where it is known."""
+def learning_signs(log: Learning, ignorant: float | None) -> list[Finding]:
+    """Check all signs of a training log.
+
+    Args:
+        log: Losses of the log.
+        ignorant: Loss of predicting frequencies without reading the input; None if unknown.
+    """
     signs = [overfitting(log), still_learning(log), unstable(log)]
     return signs if chance_loss is None or not log.losses else [*signs, *near_chance(log, chance_loss)]
 
 
 def overfitting(log: Learning) -> Finding:
-    """The validation loss rises while the training loss falls."""
+    """Check for overfitting: the validation loss rises while the training loss falls."""
     name, remedy = (
         "over-fitted",
         "stop there (validation.patience=3, validation.metric=loss), raise model.dropout or training.weight_decay, or "
@@ -87,7 +96,10 @@ def overfitting(log: Learning) -> Finding:
 
 
 def still_learning(log: Learning) -> Finding:
-    """The validation loss, or the training loss where there are too few looks, still falls at the end."""
+    """Check whether the loss still falls at the end of training.
+
+    Uses the validation loss, or the training loss with fewer than three validations.
+    """
     tokens, losses = log.validation()
     of_what = "validation"
     if len(losses) < 3:
@@ -104,16 +116,16 @@ def still_learning(log: Learning) -> Finding:
 
 
 def unstable(log: Learning) -> Finding:
-    """A loss that leaps and stays up for some updates, or that ends far above what it was.
+    """Check for an unstable training loss: repeated jumps, or an end far above the minimum.
 
-    One update alone says nothing: batches hold examples of one length, and the longest are the hardest.
+    A single high loss is no sign: batches contain examples of one length, and the longest are the hardest.
     """
     leaps, i = 0, _WINDOW
     while i + _AFTER <= len(log.losses):
         before, after = log.losses[i - _WINDOW : i], log.losses[i : i + _AFTER]
         leapt = _far_above(statistics.median(after), statistics.median(before))
         leaps += leapt
-        # what comes down again is no second leap
+        # The way down is not a second jump.
         i += _WINDOW if leapt else 1
     means = [statistics.fmean(log.losses[i : i + _WINDOW]) for i in range(max(0, len(log.losses) - _WINDOW + 1))]
     worse = bool(means) and _far_above(means[-1], min(means))
@@ -127,9 +139,13 @@ def unstable(log: Learning) -> Finding:
     return plain_sign("rate too high", leaps >= _LEAPS or worse, said, leaps, threshold, remedy)
 
 
-def near_chance(log: Learning, chance_loss: float) -> list[Finding]:
-    """The loss is no better than that of one who reads nothing: and it stays there, or is still coming down to it."""
-    # what was learned by heart was learned, however badly it serves elsewhere
+def near_chance(log: Learning, ignorant: float) -> list[Finding]:
+    """Check whether the loss is near that of predicting frequencies without reading the input.
+
+    Returns:
+        Two findings: the loss stays near chance (`learned nothing`), or still falls toward it (`rate too low`).
+    """
+    # Overfitting is learning, too, even if it does not generalize: the training loss counts.
     loss = min([statistics.fmean(log.losses[-_WINDOW:]), *log.validation()[1]])
     tokens, losses = _windows(log)
     slope = slope_per_doubling(tokens, losses)
@@ -150,12 +166,12 @@ def near_chance(log: Learning, chance_loss: float) -> list[Finding]:
 
 
 def _far_above(loss: float, usual: float) -> bool:
-    # as where a whole training is told to have gone astray
+    # The same threshold as the divergence check of training.
     return not loss <= usual + max(0.5, 0.1 * usual)
 
 
 def _windows(log: Learning, count: int = 8) -> tuple[list[float], list[float]]:
-    """Tokens and mean training loss of the last half of a training, in so many parts."""
+    """Return tokens and mean training loss of consecutive windows in the second half of training."""
     half = np.arange(len(log.losses))[len(log.losses) // 2 :]
     parts = [part for part in np.array_split(half, count) if len(part)]
     cumulated = np.cumsum(log.tokens) if log.tokens else np.zeros(0)

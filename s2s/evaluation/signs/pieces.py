@@ -1,4 +1,4 @@
-"""How texts are cut: unknown pieces, those that never occurred in training, and what their frequencies alone tell."""
+"""Signs of tokenization: unknown or unseen tokens; and the unigram entropy."""
 
 from collections.abc import Collection
 
@@ -11,7 +11,13 @@ Numbers = Int[np.ndarray, " pieces"]
 
 
 def unknown(tokens: Numbers, unknown_piece: int, seen: Collection[int] | None) -> Finding:
-    """Pieces of texts that are unknown or, where it was kept which ones occurred in training, new."""
+    """Check for tokens that are unknown or did not occur in training.
+
+    Args:
+        tokens: Token ids of the inputs.
+        unknown_piece: Id of the unknown token.
+        seen: Token ids that occurred in training; None if not recorded.
+    """
     strange = tokens == unknown_piece
     if seen is not None:
         strange |= ~np.isin(tokens, list(seen))
@@ -29,9 +35,13 @@ def unknown(tokens: Numbers, unknown_piece: int, seen: Collection[int] | None) -
 
 
 def entropy(items: Numbers) -> float:
-    """What frequencies alone leave to be told of an item, in nats: their entropy (Miller & Madow's, 1955).
+    """Estimate the entropy of item frequencies in nats (Miller & Madow 1955).
 
-    Σ −p log p over the shares p, plus (kinds − 1) / 2n: of n items alone, the plain sum is too low by about so much.
+    Σ −p log p over relative frequencies p, plus the bias correction (kinds − 1) / 2n for n items.
+
+    Example:
+        >>> round(entropy(np.array([1, 1, 2, 2])), 3)
+        0.818
     """
     counts = np.unique(items, return_counts=True)[1]
     shares = counts / max(1, len(items))

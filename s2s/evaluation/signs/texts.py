@@ -1,6 +1,6 @@
-"""Signs in written texts: copied, repeated, of the wrong length.
+"""Signs in generated texts: copying, repetition and wrong length.
 
-Texts are cut into words, or into characters where the references are single words or have no spaces between words.
+Texts are split into words, or into characters if the references are single words or have no spaces between words.
 """
 
 import difflib
@@ -23,7 +23,14 @@ Cut = Callable[[str], list[str]]
 def text_signs(
     sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], cut_off: int
 ) -> list[Finding]:
-    """All of them; `cut_off` outputs were ended by the limit of their length."""
+    """Check all signs of generated texts.
+
+    Args:
+        sources: Source texts.
+        outputs: Generated texts.
+        references: Reference texts.
+        cut_off: Number of outputs that ended at the length limit.
+    """
     cut = unit_of(references)
     return [
         copied(sources, outputs, references, cut),
@@ -33,7 +40,10 @@ def text_signs(
 
 
 def unit_of(references: Sequence[str]) -> Cut:
-    """What cuts texts: into words, or into characters where most references have but one word between spaces."""
+    """Return the function that splits texts into words, or into characters.
+
+    Characters are used without spaces between words, or if most references are single words.
+    """
     if is_unspaced(references):
         return list
     single = sum(len(text.split()) <= 1 for text in references)
@@ -41,7 +51,7 @@ def unit_of(references: Sequence[str]) -> Cut:
 
 
 def copied(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Finding:
-    """Outputs that are (nearly) their sources, though the references are not."""
+    """Check for outputs that nearly equal their source although the reference does not."""
 
     def _alike(one: str, other: str) -> bool:
         return difflib.SequenceMatcher(None, cut(one), cut(other), autojunk=False).ratio() >= _COPIED
@@ -61,7 +71,12 @@ def copied(sources: Sequence[str], outputs: Sequence[str], references: Sequence[
 
 
 def says_again(words: Sequence[str]) -> bool:
-    """Whether up to four words stand three times in succession."""
+    """Return True if a phrase of up to four words occurs three times in succession.
+
+    Example:
+        >>> says_again("he said he said he said".split()), says_again("he said that he said".split())
+        (True, False)
+    """
     for size in range(1, _LONGEST_PHRASE + 1):
         same = 0
         for place in range(size, len(words)):
@@ -72,7 +87,7 @@ def says_again(words: Sequence[str]) -> bool:
 
 
 def repeated(outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Finding:
-    """Outputs that say the same words again and again, though the references do not."""
+    """Check for outputs that repeat phrases although the reference does not."""
     there = [says_again(cut(o)) for o, r in zip(outputs, references, strict=True) if not says_again(cut(r))]
     return share_sign(
         "repeats itself",
@@ -89,11 +104,22 @@ def repeated(outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Fin
 def lengths(
     outputs: Sequence[str], references: Sequence[str], cut: Cut, cut_off: int, limit: str = "decoding.max_ratio"
 ) -> list[Finding]:
-    """Whether outputs are shorter or longer than references, all together, and how many were cut off by the limit."""
+    """Check the total output length against the references, and outputs cut off at the limit.
+
+    Args:
+        outputs: Generated texts.
+        references: Reference texts.
+        cut: Function that splits a text.
+        cut_off: Number of outputs that ended at the length limit.
+        limit: Recipe key of the length limit.
+
+    Returns:
+        Findings for too short, too long and cut-off outputs.
+    """
     written, wanted = (np.array([len(cut(text)) for text in texts], dtype=float) for texts in (outputs, references))
     whole = max(1.0, float(wanted.sum()))
     ratio = float(written.sum()) / whole
-    # a resample without any word of a reference says nothing
+    # A resample may contain no reference word; avoid a division by zero.
     found = estimate(ratio, ratios(written, np.maximum(wanted, 1e-9), draws(len(written))))
     low, high = found.low or 0.0, found.high or 0.0
     said = f"{ratio:.3f} ({low:.3f} to {high:.3f}) times the references' length, {written.sum():,.0f} of {whole:,.0f}"
