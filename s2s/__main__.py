@@ -18,7 +18,7 @@ def main() -> None:
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
-    """Exit without a traceback if Ctrl-C interrupts an import; otherwise raise KeyboardInterrupt.
+    """Exit without a traceback if Ctrl-C interrupts an import; else raise as usual.
 
     Nothing can be lost during an import, and an interrupted library may raise misleading errors.
     """

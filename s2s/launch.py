@@ -74,7 +74,10 @@ class TorchrunProcess:
         return noted.exists() and noted.read_text(encoding="utf-8") == str(run.resolve())
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """Return the torchrun command line of an s2s command; options of other machines become `…`."""
+        """Return the torchrun command line of an s2s command.
+
+        Options that describe other machines become `…`.
+        """
         machines = self.world_size // self.local_size
         nodes = ["--nnodes", str(machines), "…"] if machines > 1 else []
         return ["torchrun", *nodes, "--nproc-per-node", str(self.local_size), "-m", "s2s", *words]

@@ -1,1 +1,1 @@
-"""Diagnose a trained model: numerical self-tests, and signs of a bad run."""
+"""Diagnosis of a trained model: numerical self-tests and signs of a bad run."""

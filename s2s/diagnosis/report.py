@@ -23,7 +23,7 @@ from s2s.training.logger import METRICS, read_metrics
 from s2s.training.progress import ProgressBar, no_progress_bar
 
 _SELF_TEST_EXAMPLES = 24
-"""Enough for several lengths, few enough to take seconds."""
+"""Number of examples: enough for several lengths, few enough to take seconds."""
 
 Section = Literal["self-tests", "signs"]
 
@@ -42,7 +42,7 @@ class SelfTestReport:
 
     @property
     def passed(self) -> bool:
-        """Whether no self-test failed."""
+        """True if no self-test failed."""
         return all(result.status != "fail" for result in self.results)
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class SignReport:
     """Signs of a bad run.
 
     Attributes:
-        split: The split whose examples the model answered.
+        split: Split of the examples.
         summary: Number of examples and the quality of the answers.
         signs: All signs, found or not.
         worst: The worst answers, worst first.
@@ -108,7 +108,7 @@ class Diagnosis:
 
     @property
     def passed(self) -> bool:
-        """Whether no self-test failed; signs do not count."""
+        """True if no self-test failed; signs do not count."""
         return self.self_tests is None or self.self_tests.passed
 
     def __str__(self) -> str:
@@ -131,14 +131,16 @@ def diagnose(
     print_fn: PrintFn = lambda line: None,
     progress_bar: ProgressBar = no_progress_bar,
 ) -> Diagnosis:
-    """Run self-tests on a trained model and look for signs of a bad run. The run is only read.
+    """Run self-tests on a trained model and check for signs of a bad run.
+
+    The run is only read.
 
     Args:
         run: The run.
-        checkpoint: `best`, `last`, `average` or a number; None for the average if there is one, else the best.
-        split: Split of the examples; None for the test set, or the validation set if there is no test set.
-        examples: Maximum number of answers to look at for signs.
-        only: Restrict the report to one section.
+        checkpoint: `best`, `last`, `average` or a step number. None: the average if there is one, else the best.
+        split: Split of the examples; None: the test set, or the validation set if there is no test set.
+        examples: Maximum number of answers to check for signs.
+        only: Restrict the report to one section; None: both.
         print_fn: Prints a line.
         progress_bar: Progress bar.
 
@@ -146,7 +148,7 @@ def diagnose(
         The report.
 
     Raises:
-        UserError: the run has no checkpoint, or the split is missing or empty.
+        UserError: The run has no checkpoint, or the split is missing or empty.
     """
     loaded = load_for_inference(run, checkpoint)
     split = split or default_split(loaded)
@@ -164,9 +166,20 @@ def self_test(
     print_fn: PrintFn = lambda line: None,
     names: Sequence[str] | None = None,
 ) -> SelfTestReport:
-    """Run self-tests, all by default, on examples of a split."""
+    """Run self-tests on examples of a split.
+
+    Args:
+        run: The opened run.
+        loaded: The loaded model.
+        split: Split of the examples.
+        print_fn: Prints a line.
+        names: Keys of `SELF_TESTS`; None: all.
+
+    Returns:
+        The results.
+    """
     examples = held_out(run, loaded, split)
-    # a long document has several windows; a plan leaves out what is too long for the model
+    # A long document has several windows, and batches skip examples that are too long for the model.
     rows = np.unique(np.concatenate(examples.make_batches(0, 0)))
     rows = rows[evenly_spaced(len(rows), _SELF_TEST_EXAMPLES)]
     results = run_self_tests(ModelUnderTest(task_of(loaded.recipe), loaded, examples, rows, print_fn), names)
@@ -177,7 +190,7 @@ def held_out(run: RunConfig, loaded: LoadedModel[Any, Any], split: str) -> Examp
     """Read some examples of a split, evenly spaced.
 
     Raises:
-        UserError: the split is missing or empty.
+        UserError: The split is missing or empty.
     """
     part = evaluation_split(run, loaded.recipe, split)
     if not len(part):
@@ -194,10 +207,20 @@ def find_signs(
     examples: int,
     progress_bar: ProgressBar = no_progress_bar,
 ) -> SignReport:
-    """Look for signs in a model's answers to examples of a split, and in the log of its training.
+    """Check a model's answers on a split, and its training log, for signs.
+
+    Args:
+        run: The opened run.
+        loaded: The loaded model.
+        split: Split of the examples.
+        examples: Maximum number of answers.
+        progress_bar: Progress bar.
+
+    Returns:
+        The signs.
 
     Raises:
-        UserError: the split is missing or empty.
+        UserError: The split is missing or empty.
     """
     part = evaluation_split(run, loaded.recipe, split)
     if not len(part):
@@ -209,7 +232,7 @@ def find_signs(
 
 
 def _log(folder: Path) -> list[dict[str, object]]:
-    # a checkpoint alone has no log
+    # A checkpoint outside its run has no log.
     if not (folder / METRICS).exists():
         return []
     return [entry.model_dump(exclude_none=True) for entry in read_metrics(folder)]

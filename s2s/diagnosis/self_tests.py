@@ -49,15 +49,15 @@ Status = Literal["pass", "fail", "not applicable"]
 
 @dataclass(frozen=True)
 class SelfTest:
-    """The result of a self-test.
+    """Result of a self-test.
 
     Attributes:
-        name: The equality that was tested.
+        name: The tested equality.
         status: `pass`, `fail` or `not applicable`.
-        detail: What was compared; the reason if the self-test failed with an error or is not applicable.
+        detail: Compared quantities; the reason if the self-test raised an error or is not applicable.
         value: Largest difference, number of differences, or largest weight; None if there is none or it is not finite.
         tolerance: Largest value that passes.
-        reason: Where the tolerance comes from.
+        reason: Derivation of the tolerance.
     """
 
     name: str
@@ -81,11 +81,11 @@ class ModelUnderTest:
     """A trained model with held-out examples.
 
     Attributes:
-        task: The task of the model.
+        task: Task of the model.
         run: The loaded run.
         examples: Held-out examples.
-        rows: The examples to use, as row numbers; they form one batch.
-        say: Prints a line, for work that takes long.
+        rows: Row numbers of the examples to use; they form one batch.
+        print_fn: Prints a line, for work that takes long.
     """
 
     task: Task[Any, Any, Any]
@@ -105,34 +105,38 @@ class ModelUnderTest:
         return self.log_probabilities_of(self.batch)
 
     def batch_of(self, rows: np.ndarray) -> BaseBatch:
-        """Collate rows on the model's device."""
+        """Collate rows into a batch on the model's device."""
         return self.examples.collate(rows, 0).to(self.run.device_context.device)
 
     @torch.no_grad()
     def log_probabilities_of(self, batch: BaseBatch) -> Tensor:
-        """Log-probabilities of a batch; its loss, `(1, 1)`, if the task has no log-probabilities."""
+        """Compute the log-probabilities of a batch.
+
+        Returns:
+            Log-probabilities, `(items, choices)`; the loss, `(1, 1)`, if the task has none.
+        """
         found = self.task.log_probs(self.run.model, batch)
         return self.task.loss(self.run.recipe)(self.run.model, batch)[1].view(1, 1) if found is None else found
 
     def describe(self) -> str:
-        """Return what is compared, with its size."""
+        """Describe the compared quantity with its size."""
         count = self.log_probabilities.numel()
         return f"{count:,} log-probabilities" if count > 1 else "the loss"
 
 
 def run_self_tests(model: ModelUnderTest, names: Sequence[str] | None = None) -> list[SelfTest]:
-    """Run self-tests, all of them by default.
+    """Run self-tests.
 
     Args:
         model: The model under test.
-        names: Keys of `SELF_TESTS`; None for all.
+        names: Keys of `SELF_TESTS`; None: all.
 
     Returns:
         One result per self-test. A self-test that the device cannot run in the model's precision is `not applicable`.
-        One that raises fails.
+        One that raises an error fails.
 
     Raises:
-        UserError: the run cannot be read.
+        UserError: The run cannot be read.
     """
     return [_run(name, SELF_TESTS[name], model) for name in names or SELF_TESTS]
 
@@ -161,7 +165,7 @@ def _not_applicable(name: str, reason: str) -> SelfTest:
 
 
 def _difference(one: Tensor, other: Tensor) -> float:
-    """Largest absolute difference; NaN where a number is NaN or the shapes differ."""
+    """Return the largest absolute difference; NaN for NaN or different shapes."""
     if one.shape != other.shape:
         return math.nan
     difference = (one.cpu().double() - other.cpu().double()).abs()
@@ -170,7 +174,7 @@ def _difference(one: Tensor, other: Tensor) -> float:
 
 
 def _tolerance(numbers: Tensor, terms: int = 1) -> tuple[float, str]:
-    """Tolerance for sums of `terms` of these numbers, and its reason."""
+    """Return the tolerance for sums of `terms` numbers, and its reason."""
     finite = numbers[numbers.isfinite()]
     size = max(1.0, float(finite.abs().max()) if finite.numel() else 1.0)
     # errors of either sign grow like a random walk

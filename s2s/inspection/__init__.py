@@ -1,1 +1,1 @@
-"""What goes on in a trained model: attention, queries, keys, values, positions, saliency; and the page of it."""
+"""Model inspection: attention, queries, keys, values, positions and saliency; and its HTML page."""

@@ -1,4 +1,4 @@
-"""Word alignments read off attention, in Pharaoh's format: `0-0 1-2`, source word and target word, counted from 0."""
+"""Word alignment from attention, in Pharaoh format: `0-0 1-2` (source, target, from 0)."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,23 @@ Link = tuple[int, int]
 
 
 def links(weights: Float[np.ndarray, "target source"], source: Sequence[Word], target: Sequence[Word]) -> list[Link]:
-    """For each target word, the source word that it looked at most: one link each, in the order of the source.
+    """Align each target word with the source word that it attends to most.
 
-    A word was looked at as much as all its pieces together, and it looked as its pieces did on average. What was looked
-    at beside words, such as the text's end, does not count.
+    A source word's attention is the sum over its tokens; a target word's is the mean over its tokens. Tokens that are
+    not part of a word, such as the end of the text, do not count.
+
+    Args:
+        weights: Attention weights by target and source token.
+        source: Words of the source.
+        target: Words of the target.
+
+    Returns:
+        One link per target word, as pairs of positions, sorted by source word.
+
+    Example:
+        >>> weights = np.array([[0.1, 0.9], [0.8, 0.2]])
+        >>> links(weights, [Word("a", (0,)), Word("b", (1,))], [Word("x", (0,)), Word("y", (1,))])
+        [(0, 1), (1, 0)]
     """
     if not source or not target:
         return []
@@ -24,5 +37,10 @@ def links(weights: Float[np.ndarray, "target source"], source: Sequence[Word], t
 
 
 def pharaoh(found: Sequence[Link]) -> str:
-    """A line of links; empty where there are none."""
+    """Format links in Pharaoh format; empty for none.
+
+    Example:
+        >>> pharaoh([(0, 1), (1, 0)])
+        '0-1 1-0'
+    """
     return " ".join(f"{source}-{target}" for source, target in found)

@@ -1,4 +1,4 @@
-"""A language model as an encoder: what looks into encoders looks into it, too."""
+"""Adapter that presents a language model as an encoder, for inspection."""
 
 import torch
 from jaxtyping import Float
@@ -11,7 +11,11 @@ from s2s.nn.layers import Inputs, PaddingMask, States
 
 
 class CausalReader(Encoder):
-    """Reads rows of one document each, from left to right: a state knows of nothing that comes after it."""
+    """Encoder interface of a causal language model: each state depends only on earlier tokens.
+
+    Args:
+        decoder: Decoder of the language model; each row is one document.
+    """
 
     def __init__(self, decoder: CausalDecoder) -> None:
         super().__init__()
@@ -20,17 +24,24 @@ class CausalReader(Encoder):
         self.max_positions = decoder.max_positions
 
     def read(self, vectors: States, valid: PaddingMask) -> EncoderOutput:
-        """The decoder makes its vectors by itself, so these are put in the place of those that it makes."""
+        """Run the decoder on given embeddings.
+
+        A forward hook replaces the decoder's own embeddings.
+
+        Args:
+            vectors: Embeddings, `(batch, source, width)`.
+            valid: Padding mask.
+        """
         handle = self.embedding.register_forward_hook(lambda module, given, made: vectors)
         try:
-            # which tokens they are is of no meaning now
+            # The token ids do not matter, because the hook replaces their embeddings.
             states = self.decoder.read(torch.zeros_like(valid, dtype=torch.int64), separate_documents=False)
         finally:
             handle.remove()
         return EncoderOutput(states, valid, states[:, -1])
 
     def attention_weights(self, source: Inputs, valid: PaddingMask) -> Float[Tensor, "1 layer head source source"]:
-        """Of one row; an earlier position looks at no later one."""
+        """Return the causal self-attention weights of a single row."""
         found = lookups(self.decoder, lambda: self.decoder.read(source, separate_documents=False))
         if not found:
             return super().attention_weights(source, valid)

@@ -1,4 +1,4 @@
-"""What `s2s inspect` shows of a classifier, whether it reads texts or images."""
+"""Inspection of text and image classifiers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,13 @@ from s2s.models.base import Classifier
 
 @dataclass(frozen=True)
 class Read:
-    """An example as a classifier reads it, what names it, and the vectors of an example with nothing in it."""
+    """An example for a classifier.
+
+    Attributes:
+        source: Input of the encoder.
+        text: Text, or name of the image.
+        baseline: Embeddings of an empty example, `(1, source, width)`.
+    """
 
     source: Source
     text: str
@@ -27,16 +33,26 @@ class Read:
 def inspection_of(
     model: Classifier, read: Sequence[Read], classes: Sequence[str], focus: InspectionRequest, truth: str | None
 ) -> tuple[list[InspectedExample], SameWord | None, list[Positions]]:
-    """What is found of one example, whose class may be known, or of two with a word in common.
+    """Inspect one example, or two with a common word.
+
+    Args:
+        model: The classifier.
+        read: The examples.
+        classes: Names of the classes.
+        focus: Selected word, layer and head.
+        truth: True class; None if unknown.
+
+    Returns:
+        The examples, the comparison of the common word (None for one example) and the position embeddings.
 
     Raises:
-        UserError: a word, a layer or a head is not there.
+        UserError: A word, a layer or a head does not exist.
     """
     sources, encoder = [each.source for each in read], model.encoder
     words = chosen_words(encoder, sources, focus.word)
     examples = [_inspected(model, each, word, (classes, truth), focus) for each, word in zip(read, words, strict=True)]
     longest = max(len(source.pieces) for source in sources)
-    # an image has no more positions than it has patches
+    # The number of positions of an image is its number of patches.
     positions = positions_of("encoder", encoder.embedding, longest, *([0] if sources[0].across else []))
     return examples, same_word(encoder, sources, words), positions
 

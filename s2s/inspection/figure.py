@@ -1,4 +1,4 @@
-"""Pictures of what was found in a model: heads as grey maps, what words or patches weigh in blue and orange."""
+"""Figures of an inspection: attention maps in grayscale, saliency in blue and orange."""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase
 
 _SMALL = 8
-# a picture grows with both sides, and nobody reads hundreds of pieces
+# Figures grow with both texts, and hundreds of tokens are unreadable.
 _DRAWN = 40
-# inches, above which maps stand below each other
+# Width in inches above which maps are stacked.
 _WIDE = 22
 _AXES = {
     "encoder": ("pieces that look", "pieces of the source"),
@@ -32,7 +32,17 @@ _AXES = {
 def attention_picture(
     weights: Float[Tensor, "head target source"], source: list[str], target: list[str], title: str
 ) -> "Figure":
-    """Where each head of a layer looks: one panel a head, targets downward, sources to the right, dark is much."""
+    """Draw the cross-attention of a layer, one panel per head; dark is high.
+
+    Args:
+        weights: Attention weights.
+        source: Source tokens (columns).
+        target: Target tokens (rows).
+        title: Title of the figure.
+
+    Returns:
+        The figure.
+    """
     figure = new_figure(_width(len(weights), len(source)), _height(len(target)))
     _heads(figure, weights.float().cpu().numpy(), target, source, (*_AXES["cross"], title))
     return figure
@@ -51,7 +61,7 @@ def _heads(
 ) -> None:
     down, across, title = said
     width = _width(len(shares), len(columns))
-    # a narrow picture has its title in several rows
+    # The title of a narrow figure is wrapped.
     figure.suptitle(textwrap.fill(title, max(24, int(11 * width))), fontsize=9, parse_math=False)
     panels = figure.subplots(1, len(shares), sharey=True, squeeze=False)[0]
     panels[0].set_yticks(range(len(rows)), rows, fontsize=_SMALL, parse_math=False)
@@ -68,7 +78,7 @@ def _heads(
 
 @dataclass(frozen=True)
 class _Band:
-    """A row of panels: its size in inches, and what draws it."""
+    """A row of panels: its size in inches, and the function that draws it."""
 
     width: float
     height: float
@@ -76,10 +86,17 @@ class _Band:
 
 
 def inspection_picture(inspection: Inspection, focus: InspectionRequest) -> "Figure":
-    """One layer's heads of each kind of attention, and what words or patches weigh; of long texts the beginning.
+    """Draw one layer's attention heads and the saliency; long texts are truncated.
+
+    Args:
+        inspection: The inspection.
+        focus: Selected layer.
+
+    Returns:
+        The figure.
 
     Raises:
-        UserError: there is no such layer.
+        UserError: The layer does not exist.
     """
     whose = f"{inspection.run}, checkpoint {inspection.checkpoint}"
     bands = [band for example in inspection.examples for band in _bands(example, focus, whose)]
@@ -95,7 +112,7 @@ def _bands(example: InspectedExample, focus: InspectionRequest, whose: str) -> l
         return [_patches(example, focus, whose)]
     deepest = max((len(maps.weights) for maps in example.attention), default=0)
     layer = focus.chosen_layer(deepest) if deepest else 0
-    # where a part has fewer layers, its last
+    # A part with fewer layers uses its last one.
     bands = [_attention(maps, min(layer, len(maps.weights) - 1), whose) for maps in example.attention]
     if len(example.saliency[0].answers) > 1:
         title = "what words weigh for each piece that is written"
@@ -119,18 +136,17 @@ def _attention(maps: AttentionMaps, layer: int, whose: str) -> _Band:
 
 
 def _together(found: Sequence[Saliency]) -> Saliency:
-    """Methods as rows, each scaled to its own largest: their units differ."""
+    """Combine methods as rows, each scaled to its maximum, because their units differ."""
     rows = np.concatenate([each.weights / (np.abs(each.weights).max() or 1.0) for each in found])
     return Saliency("each as a share of its largest", [each.method for each in found], found[0].words, rows)
 
 
 def _weights(methods: Sequence[Saliency], title: str) -> _Band:
-    """A map for each method beside each other, each with a scale that is the same on both sides of zero."""
+    """Draw the maps of several methods side by side, with color scales symmetric around zero."""
     words, answers = list(methods[0].words[:_DRAWN]), list(methods[0].answers[:_DRAWN])
     width = 1.2 + len(methods) * (1.4 + 0.26 * len(words))
 
     def draw(figure: "FigureBase") -> None:
-        """Answers downward, words to the right."""
         figure.suptitle(textwrap.fill(title, max(24, int(11 * width))), fontsize=9, parse_math=False)
         panels = figure.subplots(1, len(methods), sharey=True, squeeze=False)[0]
         panels[0].set_yticks(range(len(answers)), answers, fontsize=_SMALL, parse_math=False)
@@ -147,7 +163,7 @@ def _weights(methods: Sequence[Saliency], title: str) -> _Band:
 
 
 def _patches(example: InspectedExample, focus: InspectionRequest, whose: str) -> _Band:
-    """The image, where each head of a layer looks from the patch that is looked into, and what patches weigh."""
+    """Draw the image, the attention of each head from the selected patch, and the saliency."""
     across, image = example.patches, example.image
     maps: list[tuple[str, np.ndarray, bool]] = []
     layer, place = -1, example.walk.place if example.walk else 0
@@ -159,7 +175,7 @@ def _patches(example: InspectedExample, focus: InspectionRequest, whose: str) ->
         elif found.kind == "cross":
             means = weights[:, :_DRAWN].mean(axis=0)
             maps += [(f"for {piece}", row, False) for piece, row in zip(found.rows, means, strict=False)]
-    # scores add up, and so do what patches weigh for the pieces of a caption
+    # Saliency is additive, so the values of a caption's tokens are summed.
     maps += [(found.method, found.weights[:, -across * across :].sum(axis=0), True) for found in example.saliency]
     columns = 4
     rows = -(-(len(maps) + 1) // columns)
@@ -168,7 +184,6 @@ def _patches(example: InspectedExample, focus: InspectionRequest, whose: str) ->
     title = f"{whose}: {example.source} → {example.output}{remark}{looking}"
 
     def draw(figure: "FigureBase") -> None:
-        """Panels from left to right, the image first."""
         figure.suptitle(textwrap.fill(title, 90), fontsize=9, parse_math=False)
         panels = list(figure.subplots(rows, columns, squeeze=False).flat)
         for panel in panels:
@@ -186,13 +201,13 @@ def _patches(example: InspectedExample, focus: InspectionRequest, whose: str) ->
 
 
 def show_image(panel: "Axes", image: Shaped[np.ndarray, "channels height width"]) -> None:
-    """Draws an image, grey or red, green and blue, whose numbers are from 0 to 255."""
+    """Draw a grayscale or RGB image with values from 0 to 255."""
     panel.imshow(image[0] if len(image) == 1 else image.transpose(1, 2, 0), cmap="gray", vmin=0, vmax=255)
 
 
 def diverging() -> "Colormap":
-    """The colours of what weighs for, blue, and against, orange."""
+    """Return the color map of saliency: blue for positive, orange for negative values."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    # for the blind to red, green or blue (Okabe & Ito 2008), as in all pictures of what weighs for and against
+    # A color-blind safe palette (Okabe & Ito 2008), as in all figures with positive and negative values.
     return LinearSegmentedColormap.from_list("weights", ["#d55e00", "white", "#0072b2"])

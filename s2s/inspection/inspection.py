@@ -1,4 +1,4 @@
-"""What `s2s inspect` finds in a trained model, as numbers and words: the page, the picture and the JSON show it."""
+"""Results of `s2s inspect` as data classes, shown as page, figure and JSON."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from s2s.errors import UserError
 
 Kind = Literal["encoder", "decoder", "cross"]
 MOST_INSPECTED = 1_024
-"""Most pieces of an input: each layer's head has a number for each pair of them."""
+"""Maximum number of input tokens: each attention head has a weight for each pair."""
 _DIGITS = 6
 _SHOWN = 3
 _WITHOUT = "leave it out"
@@ -20,18 +20,18 @@ _WITHOUT = "leave it out"
 
 @dataclass(frozen=True)
 class InspectionRequest:
-    """What shall be looked into.
+    """Selection of inputs, word, layer and head.
 
     Attributes:
-        inputs: one, or two with a word in common; none: an example of a part of the run's corpus.
-        part: that part, as its source gives it; None where there are inputs.
-        row: of the example, from 0 on.
-        split: the name of the part.
-        output: what the model shall be taken to have written; its own output when None. Of translations alone.
-        layer: of the walk and the picture, from 0 on; the last when negative.
-        head: of the walk, from 0 on.
-        task: that a text-to-text model shall do, by its name; of inputs without one, the only task.
-        word: whose walk it is; when None, the longest, or of two inputs the one that they make most different.
+        inputs: One input, or two with a common word; empty: an example of a split.
+        part: Rows of the split; None with inputs.
+        row: Row of the example, from 0.
+        output: Output to force; None: the model's own output. Only for translation.
+        layer: Layer of the walk and the figure, from 0; negative: the last.
+        head: Head of the walk, from 0.
+        word: Word of the walk; None: the longest, or for two inputs the one with the largest difference.
+        split: Name of the split.
+        task: Task of a text-to-text model by name; None: its only task.
     """
 
     inputs: tuple[str, ...] = ()
@@ -46,20 +46,23 @@ class InspectionRequest:
 
     @property
     def example(self) -> Any:
-        """The example's row of the part.
+        """The selected row of the split.
 
         Raises:
-            UserError: the part has no such row.
+            UserError: The split has no such row.
         """
         if self.row >= len(self.part):
             raise UserError(f"there is no row {self.row + 1}", "--row", f"name one of 1 to {len(self.part)}")
         return self.part.select([self.row])
 
     def chosen_layer(self, count: int) -> int:
-        """The layer of so many.
+        """Return the selected layer.
+
+        Args:
+            count: Number of layers.
 
         Raises:
-            UserError: there is no such layer.
+            UserError: The layer does not exist.
         """
         if self.layer >= count:
             raise UserError(f"there is no layer {self.layer}", "--layer", f"0 to {count - 1} are there")
@@ -68,10 +71,16 @@ class InspectionRequest:
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Where pieces look: in the source (`encoder`), in the target (`decoder`), or from there at the source (`cross`).
+    """Attention weights of a part of the model.
 
-    The row of a piece holds its shares of what the columns' pieces offer, and sums to one. A target's rows are of what
-    is written: where the model looked to write it; the decoder's columns are what it had read by then.
+    Target rows are the generated tokens: row i is the attention when token i was predicted. The columns of decoder
+    self-attention are the tokens fed so far.
+
+    Attributes:
+        kind: `encoder` self-attention, `decoder` self-attention, or `cross`-attention.
+        weights: Weights; each row sums to 1.
+        rows: Query tokens.
+        columns: Key tokens.
     """
 
     kind: Kind
@@ -82,22 +91,22 @@ class AttentionMaps:
 
 @dataclass(frozen=True)
 class Walk:
-    """Scaled dot-product attention of one position in one head, step by step, with the vectors that the model used.
+    """Scaled dot-product attention of one position in one head, step by step.
 
     Attributes:
-        layer: from 0 on.
-        head: from 0 on.
-        word: that it is about.
-        place: of its piece among the pieces.
-        pieces: all that it can look at.
-        query: what its piece asks for.
-        keys: what each piece can be found by.
-        values: what each piece gives.
-        dots: query times key, for each piece.
-        scaled: these divided by the root of the vectors' size, and what else the model adds before the softmax.
-        weights: the softmax of these.
-        read: the mean of the values by these weights.
-        difference: the largest between a number of `read` and what the model itself read there, as one kernel.
+        layer: Layer, from 0.
+        head: Head, from 0.
+        word: The word.
+        place: Position of the word's first token.
+        pieces: Tokens to attend to.
+        query: Query vector of the token.
+        keys: Key vector of each token.
+        values: Value vector of each token.
+        dots: Dot products of the query with each key.
+        scaled: Dot products divided by √size, plus the attention mask and position bias.
+        weights: Softmax of the scaled products.
+        read: Mean of the values weighted by these.
+        difference: Largest absolute difference between `read` and the output of the model's own attention kernel.
     """
 
     layer: int
@@ -117,13 +126,13 @@ class Walk:
 
 @dataclass(frozen=True)
 class SameWord:
-    """One word in two inputs.
+    """A word in two contexts.
 
     Attributes:
-        word: as it is written in the first.
-        layers: names of the encoder's layers, the embedding first.
-        cosines: between the word's two vectors after each; 1 where they point the same way.
-        looked: of each input and attention layer, the words that it looked at most, heads averaged, and their shares.
+        word: The word as in the first input.
+        layers: Names of the encoder layers, starting with the embedding.
+        cosines: Cosine similarity of the word's two vectors after each layer.
+        looked: For each input and attention layer, the most attended words with their weights (mean over heads).
     """
 
     word: str
@@ -134,7 +143,14 @@ class SameWord:
 
 @dataclass(frozen=True)
 class Positions:
-    """The vectors that tell an encoder or a decoder where a token stands, and the dot product of each with each."""
+    """Position embeddings of an encoder or decoder, and their dot products.
+
+    Attributes:
+        name: `encoder` or `decoder`.
+        kind: Kind of position embedding.
+        vectors: The embeddings.
+        products: Dot products of all pairs.
+    """
 
     name: str
     kind: str
@@ -144,15 +160,15 @@ class Positions:
 
 @dataclass(frozen=True)
 class Saliency:
-    """What the words, or patches, of an input weigh for each answer.
+    """Saliency of input words or patches for each answer.
 
     Attributes:
-        method: `gradient x input`, `integrated gradients`, or `attention rollout`, whose shares are never below zero.
-        answers: what is explained: the class, or each piece that was written.
-        words: that were read.
-        weights: above zero where a word speaks for an answer.
-        difference: of integrated gradients, the largest between the sum of an answer's weights and the difference that
-            it should be, between the scores of the input and of the baseline; None for the other methods.
+        method: `gradient x input`, `integrated gradients`, or `attention rollout`, which is never negative.
+        answers: The class, or the generated tokens.
+        words: Words of the input.
+        weights: Saliency; positive if a word supports the answer.
+        difference: For integrated gradients, the largest completeness error: sum of an answer's saliency minus the
+            score difference of input and baseline. None for other methods.
     """
 
     method: str
@@ -164,17 +180,17 @@ class Saliency:
 
 @dataclass(frozen=True)
 class InspectedExample:
-    """All that was found of one input.
+    """Inspection of one input.
 
     Attributes:
-        source: the text, or the name of the image.
-        output: what the model made of it.
-        remark: what else is to be said of the output, e.g. its probability.
-        attention: a kind for each part of the model that has any.
-        saliency: by one method or several.
-        walk: where the encoder has scaled dot-product attention.
-        image: its pixels, where the input is one; the pieces are then its patches, row by row.
-        patches: of an image, how many in a row.
+        source: The text, or the name of the image.
+        output: Output of the model.
+        remark: A note on the output, such as its probability.
+        attention: Attention maps of each part of the model.
+        saliency: Saliency by one or several methods.
+        walk: Attention step by step; None if the encoder has no scaled dot-product attention.
+        image: Pixels, if the input is an image; the tokens are then its patches, row by row.
+        patches: Number of patches per image row.
     """
 
     source: str
@@ -189,7 +205,16 @@ class InspectedExample:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found in a run's model: of one input, or of two with a word in common."""
+    """Inspection of a run's model on one input, or on two with a common word.
+
+    Attributes:
+        run: Folder of the run.
+        checkpoint: Name of the checkpoint.
+        task: Task of the run.
+        examples: The inputs.
+        word: Comparison of the common word; None for one input.
+        positions: Position embeddings.
+    """
 
     run: str
     checkpoint: str
@@ -199,7 +224,7 @@ class Inspection:
     positions: Sequence[Positions]
 
     def __str__(self) -> str:
-        """The gist, for a terminal."""
+        """Return a summary for the terminal."""
         lines = [f"{self.run}, checkpoint {self.checkpoint}, task {self.task}"]
         for example in self.examples:
             lines += ["", example.source, f"  → {example.output}" + (f"  ({example.remark})" if example.remark else "")]
@@ -210,17 +235,18 @@ class Inspection:
         return "\n".join(lines)
 
     def to_json(self) -> str:
-        """Everything; an example's `attention` has the arguments of BertViz's views, by their names."""
+        """Return everything as JSON; `attention` has the argument names of BertViz's views."""
         return json.dumps(plain(self), ensure_ascii=False) + "\n"
 
 
 def check_chosen(found: Inspection, focus: InspectionRequest) -> None:
-    """Refuses a layer or a head to choose where there is none, whatever shall be shown.
+    """Refuse a selected layer or head that the model does not have.
 
-    Where there is a walk, it has done so; of other models, the picture knows layers, and nothing knows heads.
+    For an example with a walk, this was checked already. Of other models only the figure uses a layer, and nothing
+    uses a head.
 
     Raises:
-        UserError: one was chosen.
+        UserError: A layer or head was selected but does not exist.
     """
     for example in found.examples:
         if example.walk is not None:
@@ -234,7 +260,7 @@ def check_chosen(found: Inspection, focus: InspectionRequest) -> None:
 
 
 def _looks(example: InspectedExample) -> list[str]:
-    """Each target piece beside the source piece that the last layer's heads, on average, looked at most."""
+    """List each target token with its most attended source token (last layer, mean over heads)."""
     lines = []
     for maps in example.attention:
         if maps.kind == "cross":
@@ -253,7 +279,11 @@ def _heaviest(saliency: Saliency) -> list[str]:
 
 
 def bertviz(attention: Sequence[AttentionMaps]) -> dict[str, Any]:
-    """The arguments of BertViz's `head_view` and `model_view`: one list for each layer, of `(1, head, row, column)`."""
+    """Convert attention maps to the arguments of BertViz's `head_view` and `model_view`.
+
+    Returns:
+        Arguments by name; weights as one list per layer, `(1, head, row, column)`.
+    """
     found: dict[str, Any] = {}
     for maps in attention:
         found[f"{maps.kind}_attention"] = [plain(layer[None]) for layer in maps.weights]
@@ -265,7 +295,12 @@ def bertviz(attention: Sequence[AttentionMaps]) -> dict[str, Any]:
 
 
 def plain(value: Any, digits: int = _DIGITS) -> Any:
-    """As JSON knows it; numbers to so many digits."""
+    """Convert to JSON types, with floats rounded to significant digits.
+
+    Example:
+        >>> plain((0.123456789, np.array([1, 2])))
+        [0.123457, [1, 2]]
+    """
     if isinstance(value, np.ndarray):
         return plain(value.tolist(), digits)
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""The page of `s2s inspect`: everything in one file that needs no network."""
+"""Self-contained HTML page of `s2s inspect`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,13 +10,13 @@ from s2s.inspection.inspection import AttentionMaps, InspectedExample, Inspectio
 from s2s.templates import templates
 
 _HERE = Path(__file__).parent
-# numbers of attention that a page holds, 6 bytes each; of longer texts it shows the beginning
+# Maximum number of attention weights on a page, 6 bytes each; longer texts are truncated.
 _MOST = 600_000
 _DIGITS = 4
 
 
 def page(inspection: Inspection) -> str:
-    """The whole page as HTML; what comes from users is text on it, never markup or script."""
+    """Render the page as HTML, with all user texts escaped."""
     return (
         templates(_HERE)
         .get_template("page.html")
@@ -46,7 +46,7 @@ def _shown(example: InspectedExample) -> dict[str, Any]:
 
 
 def _cut(attention: Sequence[AttentionMaps]) -> tuple[list[dict[str, Any]], int]:
-    """The maps as the page has them, and of how many pieces at most; 0 where all are there."""
+    """Return the attention maps for the page, and the number of tokens to which they were truncated (0: none)."""
     longest = max((max(maps.weights.shape[2:]) for maps in attention), default=0)
     matrices = sum(maps.weights.shape[0] * maps.weights.shape[1] for maps in attention)
     most = int((_MOST / max(1, matrices)) ** 0.5)

@@ -1,4 +1,4 @@
-"""The vectors that tell a model where a token stands."""
+"""Position embeddings, and baselines for saliency."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,15 @@ _LENGTH = 64
 
 
 def position_vectors(embedding: nn.Module | None, length: int) -> Tensor | None:
-    """The first so many vectors that an `Embedding` adds to those of tokens, or fewer; None where it adds none."""
+    """Return the embeddings of the first positions.
+
+    Args:
+        embedding: Embedding of an encoder or decoder.
+        length: Maximum number of positions.
+
+    Returns:
+        The vectors, `(positions, width)`; None if the embedding adds none.
+    """
     if not isinstance(embedding, Embedding):
         return None
     if embedding.positions is not None:
@@ -22,10 +30,16 @@ def position_vectors(embedding: nn.Module | None, length: int) -> Tensor | None:
 
 
 def positions_of(name: str, embedding: nn.Module | None, wanted: int, least: int = _LENGTH) -> list[Positions]:
-    """The vectors of an encoder's or a decoder's first positions, as many as are wanted and at least so many.
+    """Return the first position embeddings of an encoder or decoder.
+
+    Args:
+        name: `encoder` or `decoder`.
+        embedding: Its embedding.
+        wanted: Number of positions.
+        least: Minimum number of positions.
 
     Returns:
-        One, or none where positions are not told by vectors.
+        A list of one; empty if the embedding adds no position vectors.
     """
     vectors = position_vectors(embedding, max(wanted, least))
     if vectors is None or not isinstance(embedding, Embedding):
@@ -35,7 +49,12 @@ def positions_of(name: str, embedding: nn.Module | None, wanted: int, least: int
 
 
 def without_words(embedding: nn.Module, vectors: Tensor) -> Tensor:
-    """The baseline of an input: no word anywhere, each place known as before; zeros where places are not told apart."""
+    """Return the saliency baseline of a text: positions without tokens; zeros without positions.
+
+    Args:
+        embedding: Embedding of the encoder.
+        vectors: Embeddings of the input, `(batch, source, width)`.
+    """
     places = position_vectors(embedding, vectors.shape[1])
     nothing = torch.zeros_like(vectors) if places is None else places.to(vectors).expand_as(vectors).clone()
     norm = getattr(embedding, "norm", None)
@@ -46,5 +65,10 @@ def without_words(embedding: nn.Module, vectors: Tensor) -> Tensor:
 
 
 def even_grey(images: UInt8[Tensor, "batch channels rows columns"], mean: Sequence[float] | None) -> Tensor:
-    """The baseline of images: as many with nothing in them, of the training images' mean colour, or grey without."""
+    """Return the saliency baseline of images: the mean color of the training images, or gray.
+
+    Args:
+        images: Images, which give the shape.
+        mean: Mean of each channel, from 0 to 1; None: gray.
+    """
     return torch.tensor(mean or (0.5,)).mul(255).round().to(images).view(1, -1, 1, 1).expand_as(images)

@@ -1,7 +1,7 @@
-"""What words weigh for an answer: attention rolled out through the layers, or gradients of the answer's score.
+"""Saliency: attention rollout, gradient × input and integrated gradients.
 
-A `Score` is what is explained: a number for each row, of the vectors that an encoder's `embedding` makes. Where answers
-exclude each other, it is the score of one less the mean of all, since adding a number to all changes no probability.
+A `Score` maps embeddings of an encoder to the number that is explained, one per row. For exclusive answers it is the
+score of one answer minus the mean of all, because adding a constant to all scores changes no probability.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,21 +21,21 @@ from s2s.nn.layers import States
 
 Method = Literal["attention", "gradient"]
 Score = Callable[[States], Float[Tensor, " batch"]]
-# points of the way from the baseline to the input: as many of these as it takes to come this near
+# Numbers of integration points, tried in this order until the relative error is below `_NEAR`.
 _POINTS = (16, 32, 64, 128, 256)
 _NEAR = 0.005
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A classified text and what each of its words weighed.
+    """A classified text with the weight of each word.
 
     Attributes:
-        method: `attention`: weights are shares that sum to one, 0 for what was not looked at. `gradient`: above zero, a
-            word speaks for the predicted class, below zero against it; the unit is that of scores (nats).
-        words: as the model saw them; special pieces stand as themselves.
-        weights: one for each word.
-        title: what was predicted.
+        method: `attention`: weights are shares that sum to 1. `gradient`: positive if a word supports the predicted
+            class; the unit is that of scores (nats).
+        words: Words as the model sees them; special tokens are separate.
+        weights: Weight of each word.
+        title: The prediction.
     """
 
     method: Method
@@ -44,7 +44,7 @@ class Reading:
     title: str = ""
 
     def __str__(self) -> str:
-        """The heaviest words, each with its weight."""
+        """Return the words with the largest weights."""
         order = sorted(range(len(self.words)), key=lambda i: -abs(self.weights[i]))[:8]
         return " · ".join(f"{self.words[i]} {self.weights[i]:+.2f}" for i in order)
 
@@ -55,13 +55,18 @@ def gradient_times_input(
     valid: Bool[Tensor, "batch source"],
     label: Int[Tensor, " batch"],
 ) -> Float[Tensor, "batch source"]:
-    """What each source position adds to the score of a class, less the mean of all classes' scores; see `times_input`.
+    """Compute gradient × input for a class score minus the mean of all class scores.
 
-    Of a classifier that is linear in its vectors, the sum over positions is that score, less what no
-    position decides. The classifier is in evaluation mode; each row has its own class.
+    For a classifier that is linear in its embeddings, the sum over positions is this score without its constant term.
+
+    Args:
+        classifier: Classifier in evaluation mode.
+        source: Inputs of the encoder.
+        valid: Padding mask.
+        label: Class of each row.
 
     Returns:
-        Zero where a position is not real.
+        The saliency of each position; 0 at padding. See `times_input`.
     """
     vectors = classifier.encoder.embedding(source).detach()
     return times_input(lambda read: _class_score(classifier, read, valid, label), vectors).masked_fill(~valid, 0.0)
@@ -75,10 +80,9 @@ def _class_score(
 
 
 def score_of_class(classifier: Classifier, valid: Bool[Tensor, "1 source"], label: int) -> Score:
-    """The score of a class, for any number of rows that are all of one example."""
+    """Return the score function of a class, for any number of rows of one example."""
 
     def score(vectors: States) -> Float[Tensor, " batch"]:
-        """Less the mean of all classes' scores."""
         labels = torch.full((len(vectors),), label, device=vectors.device)
         return _class_score(classifier, vectors, valid.expand(len(vectors), -1), labels)
 
@@ -86,32 +90,67 @@ def score_of_class(classifier: Classifier, valid: Bool[Tensor, "1 source"], labe
 
 
 def slopes(score: Score, vectors: States) -> States:
-    """The gradient of each row's score with respect to its vectors; no row may have a part in another's score."""
-    # cuDNN's recurrent layers know their gradients in training mode only
+    """Compute the gradient of each row's score with respect to its embeddings.
+
+    Rows must be independent of each other.
+
+    Args:
+        score: Score function.
+        vectors: Embeddings, `(batch, source, width)`.
+
+    Returns:
+        The gradient, with the shape of `vectors`.
+    """
+    # cuDNN's recurrent layers compute gradients only in training mode.
     plain = torch.backends.cudnn.flags(enabled=False) if vectors.device.type == "cuda" else nullcontext()
     with torch.enable_grad(), plain:
         vectors = vectors.detach().requires_grad_()
-        # rows do not see each other, so the gradient of their sum is each one's own
+        # Rows are independent, so the gradient of the sum is the gradient of each row.
         (gradient,) = torch.autograd.grad(score(vectors).sum(), vectors)
     return gradient
 
 
 def times_input(score: Score, vectors: States) -> Float[Tensor, "batch source"]:
-    """What each position's vector adds to its row's score: gradient times input (Shrikumar et al. 2016)."""
+    """Compute gradient × input (Shrikumar et al. 2016): the contribution of each position.
+
+    Args:
+        score: Score function.
+        vectors: Embeddings, `(batch, source, width)`.
+
+    Returns:
+        The saliency, `(batch, source)`.
+
+    Example:
+        >>> vectors = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
+        >>> times_input(lambda read: read.sum(dim=(1, 2)), vectors).tolist()
+        [[3.0, 7.0]]
+    """
     return (slopes(score, vectors) * vectors.detach()).sum(dim=2)
 
 
 def integrated_gradients(
     score: Score, vectors: Float[Tensor, "1 source width"], baseline: Float[Tensor, "1 source width"]
 ) -> tuple[Float[Tensor, " source"], float]:
-    """What each position adds to the score on the straight way from a baseline (Sundararajan et al. 2017, section 3).
+    """Compute integrated gradients (Sundararajan et al. 2017, section 3).
 
-    That is (x - b) times the mean gradient between b and x. By the theorem of line integrals the sum over positions is
-    score(x) - score(b). The mean is taken by Gauss and Legendre's rule, with more points until the sum is within half a
-    per cent of that.
+    The value is (x − b) times the mean gradient on the straight line from the baseline b to the input x. By
+    completeness the sum over positions is score(x) − score(b). The mean uses Gauss-Legendre quadrature with increasing
+    numbers of points, until the sum is within 0.5 % of that difference.
+
+    Args:
+        score: Score function.
+        vectors: Embeddings of the input.
+        baseline: Embeddings of the baseline.
 
     Returns:
-        The positions' shares, and by how much their sum differs from what it should be.
+        The saliency of each position, and the absolute completeness error.
+
+    Example:
+        >>> found, error = integrated_gradients(
+        ...     lambda read: read.square().sum(dim=(1, 2)), torch.ones(1, 2, 3), torch.zeros(1, 2, 3)
+        ... )
+        >>> [round(each, 3) for each in found.tolist()], error < 1e-3
+        ([3.0, 3.0], True)
     """
     change = (vectors - baseline).detach()
     with torch.no_grad():
@@ -119,7 +158,7 @@ def integrated_gradients(
     due, found, difference = ends[1] - ends[0], change[0, :, 0], float("inf")
     for points in _POINTS:
         nodes, shares = np.polynomial.legendre.leggauss(points)
-        # the rule is of the way from -1 to 1
+        # The quadrature is defined on [-1, 1].
         along, shares = (torch.from_numpy(each).to(change) for each in ((nodes + 1) / 2, shares / 2))
         gradients = slopes(score, baseline.detach() + along[:, None, None] * change)
         found = ((shares[:, None, None] * gradients).sum(dim=0) * change[0]).sum(dim=1)
@@ -136,14 +175,17 @@ def explain_classes(
     words: Sequence[Word],
     reached: Float[Tensor, "answer source"] | None,
 ) -> list[Saliency]:
-    """What words weigh for each answer, by all methods.
+    """Compute the saliency of words for each answer, by all methods.
 
     Args:
-        answers: by name.
-        scores: of each.
-        ways: the vectors of the input, and those of an input with nothing in it.
-        words: of the input.
-        reached: how much of each position reached each answer, see `rollout`; None without attention.
+        answers: Names of the answers.
+        scores: Score function of each answer.
+        ways: Embeddings of the input and of the baseline.
+        words: Words of the input.
+        reached: Attention rollout from each position to each answer, see `rollout`; None without attention.
+
+    Returns:
+        One saliency per method.
     """
     vectors, baseline = ways
     gradients = torch.stack([times_input(score, vectors)[0] for score in scores])
@@ -157,10 +199,20 @@ def explain_classes(
 
 
 def rollout(weights: Float[Tensor, "batch layer head source source"]) -> Float[Tensor, "batch source source"]:
-    """How much of each source position reached each state through all layers (Abnar & Zuidema 2020, section 3).
+    """Compute attention rollout through all layers (Abnar & Zuidema 2020, section 3).
 
-    A layer passes on half of what it was given, through its residual connection, and mixes half by its heads' mean
-    attention: A = (W + I) / 2; layers multiply. Rows sum to one.
+    A layer passes half of its input through the residual connection and half through its heads' mean attention:
+    A = (W + I) / 2. The matrices of all layers are multiplied.
+
+    Args:
+        weights: Self-attention weights of all layers.
+
+    Returns:
+        The share of each source position (column) in each state (row); rows sum to 1.
+
+    Example:
+        >>> rollout(torch.full((1, 1, 1, 2, 2), 0.5)).tolist()
+        [[[0.75, 0.25], [0.25, 0.75]]]
     """
     size = weights.shape[-1]
     reached = torch.eye(size, dtype=weights.dtype, device=weights.device).expand(len(weights), size, size)
@@ -172,12 +224,17 @@ def rollout(weights: Float[Tensor, "batch layer head source source"]) -> Float[T
 def attention_on_words(
     classifier: Classifier, source: Shaped[Tensor, "batch ..."], valid: Bool[Tensor, "batch source"]
 ) -> Float[Tensor, "batch source"] | None:
-    """How much of each source position reached what the head reads; None where the encoder has no attention.
+    """Compute the attention rollout from source positions to the pooled vector.
 
-    Attention is rolled out through the layers, and the states' shares are mixed as the classifier pools them.
+    The states' rollout is weighted as the classifier pools them.
+
+    Args:
+        classifier: The classifier.
+        source: Inputs of the encoder.
+        valid: Padding mask.
 
     Returns:
-        Shares that sum to one in each row.
+        Shares, `(batch, source)`, that sum to 1 per row; None if the encoder has no attention.
     """
     with torch.no_grad():
         weights = classifier.encoder.attention_weights(source, valid)
@@ -190,7 +247,11 @@ def attention_on_words(
 def weighed(
     classifier: Classifier, source: Shaped[Tensor, "1 ..."], valid: Bool[Tensor, "1 source"], label: int
 ) -> tuple[Float[Tensor, "1 source"], Method]:
-    """What each position of one example weighed for a class, and how that was found: by attention, if there is any."""
+    """Compute the saliency of one example, by attention rollout if possible, else by gradient × input.
+
+    Returns:
+        The saliency, `(1, source)`, and the method.
+    """
     looked = attention_on_words(classifier, source, valid)
     if looked is not None:
         return looked, "attention"
@@ -204,7 +265,15 @@ def on_words(
     weights: Float[Tensor, "answer source"],
     difference: float | None = None,
 ) -> Saliency:
-    """What positions weigh for each answer as what words do: the sums."""
+    """Sum the saliency of positions over words.
+
+    Args:
+        method: Name of the method.
+        answers: Names of the answers.
+        words: Words of the input.
+        weights: Saliency of each position for each answer.
+        difference: Completeness error; None if it does not apply.
+    """
     numbers = weights.cpu().double().numpy()
     sums = np.stack([numbers[:, list(word.places)].sum(axis=1) for word in words], axis=1)
     return Saliency(method, list(answers), [word.text for word in words], sums, difference)

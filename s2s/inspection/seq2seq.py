@@ -1,4 +1,4 @@
-"""What `s2s inspect` shows of an encoder and a decoder: where they look, and what the input weighs for each piece."""
+"""Inspection of encoder-decoder models: attention, and saliency for each output token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ from s2s.nn.layers import Inputs, PaddingMask, States
 
 @dataclass(frozen=True)
 class Pair:
-    """An input and what was written for it, as a model reads them.
+    """An input with its output, for inspection.
 
     Attributes:
-        source: the input, its pieces and words, or patches.
-        written: pieces of the output, without its end.
-        texts: what names the input, and the output.
-        target: the names of the output's pieces, and of its end.
-        baseline: the vectors of an input with nothing in it; those of a text without words when None.
-        remark: what else is to be said of the output.
+        source: Input of the encoder.
+        written: Tokens of the output, without the end.
+        texts: Text or name of the input, and text of the output.
+        target: Names of the output's tokens and of its end.
+        baseline: Embeddings of an empty input; None: positions without tokens.
+        remark: A note on the output.
     """
 
     source: Source
@@ -40,7 +40,13 @@ class Pair:
     remark: str = ""
 
     def inspected(self, model: Seq2Seq, focus: InspectionRequest, word: int) -> InspectedExample:
-        """All that is found of it."""
+        """Inspect this pair.
+
+        Args:
+            model: The model.
+            focus: Selected layer and head.
+            word: Index of the word to walk through.
+        """
         walk = self.source.walk(model.encoder, focus, word)
         maps, weights = self._attention(model), list(self._saliency(model))
         return InspectedExample(*self.texts, self.remark, maps, weights, walk, self.source.image, self.source.across)
@@ -71,16 +77,15 @@ class Pair:
             mixed = model.encoder.attention_weights(source.read, source.valid)
         baseline = without_words(model.encoder.embedding, vectors) if self.baseline is None else self.baseline
         scores = [self._score(model, place) for place in range(len(self.target))]
-        # what reached each state of the encoder, by how much the last layer's heads looked at it
+        # Rollout to each encoder state, weighted by the cross-attention of the last layer.
         reached = cross[-1].mean(dim=0) @ rollout(mixed)[0] if len(cross) else None
         return explain_classes(self.target, scores, (vectors, baseline), source.words, reached)
 
     def _score(self, model: Seq2Seq, place: int) -> Score:
-        """Of the piece that was written at a place, less the mean of all pieces' scores."""
+        """Return the score of the token at a position, minus the mean score of all tokens."""
         due, all_fed = [*self.written, EOS][place], self._fed()
 
         def score(vectors: States) -> Tensor:
-            """For any number of rows that are all of this pair."""
             rows = len(vectors)
             memory = model.encoder.read(vectors, self.source.valid.expand(rows, -1))
             context, state = model.decoder.start(memory, place + 1)
@@ -93,17 +98,25 @@ class Pair:
 def inspection_of(
     model: Seq2Seq, pairs: Sequence[Pair], focus: InspectionRequest
 ) -> tuple[list[InspectedExample], SameWord | None, list[Positions]]:
-    """What is found of one input, or of two with a word in common.
+    """Inspect one input, or two with a common word.
+
+    Args:
+        model: The model.
+        pairs: Inputs with their outputs.
+        focus: Selected word, layer and head.
+
+    Returns:
+        The examples, the comparison of the common word (None for one input) and the position embeddings.
 
     Raises:
-        UserError: a word, a layer or a head is not there.
+        UserError: A word, a layer or a head does not exist.
     """
     sources, encoder = [pair.source for pair in pairs], model.encoder
     words = chosen_words(encoder, sources, focus.word)
     examples = [pair.inspected(model, focus, word) for pair, word in zip(pairs, words, strict=True)]
     read, written = (max(map(len, lengths)) for lengths in ([s.pieces for s in sources], [p.target for p in pairs]))
     longest = max(read, written)
-    # an image has no more positions than it has patches
+    # The number of positions of an image is its number of patches.
     of_encoder = (read, 0) if sources[0].across else (longest,)
     positions = positions_of("encoder", encoder.embedding, *of_encoder)
     positions += positions_of("decoder", getattr(model.decoder, "embedding", None), longest)
@@ -111,16 +124,29 @@ def inspection_of(
 
 
 def source_of(tokenizer: Tokenizer, tokens: Sequence[int], read: Inputs, valid: PaddingMask) -> Source:
-    """A text of these pieces, which an encoder reads with its end."""
+    """Return the encoder input of a text, with its end token.
+
+    Args:
+        tokenizer: Tokenizer of the text.
+        tokens: Token ids without the end.
+        read: Input tensor of the encoder.
+        valid: Padding mask.
+    """
     ids = [*tokens, EOS]
     return Source(read, valid, tokenizer.tokens(ids), words_of(tokenizer, ids))
 
 
 def check_fits(model: Seq2Seq, source: Sequence[int], target: Sequence[int], most: int | None = None) -> None:
-    """Refuses a pair that is longer than a model's positions or, where these have no end, than `most` pieces.
+    """Refuse a pair that exceeds a model's positions.
+
+    Args:
+        model: The model.
+        source: Source tokens.
+        target: Target tokens.
+        most: Maximum length if the model has no limit; None: no limit.
 
     Raises:
-        UserError: a side is too long.
+        UserError: A side is too long.
     """
     for side, tokens, longest in (
         ("sentence", source, model.encoder.max_positions),

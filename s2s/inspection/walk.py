@@ -1,4 +1,4 @@
-"""Queries, keys and values of a trained model, taken from it while it reads, and attention walked through with them."""
+"""Capture queries, keys and values of a model, and recompute attention from them."""
 
 import math
 from collections import Counter
@@ -24,7 +24,15 @@ _LOOKED = 3
 
 @dataclass(frozen=True)
 class Lookup:
-    """One call of an `Attention`: what was asked, offered and read, split into heads, between the projections."""
+    """Tensors of one `Attention` call, split into heads, between the projections.
+
+    Attributes:
+        query: Queries.
+        key: Keys.
+        value: Values.
+        mask: Attention mask.
+        read: Output before the output projection.
+    """
 
     query: Query
     key: KeyValue
@@ -34,7 +42,15 @@ class Lookup:
 
 
 def lookups(model: nn.Module, run: Callable[[], object]) -> list[Lookup]:
-    """What each `Attention` of a network was asked while something ran, in the order of the calls."""
+    """Capture the tensors of all `Attention` calls while a function runs.
+
+    Args:
+        model: Model whose attention modules are captured.
+        run: Function that runs the model.
+
+    Returns:
+        One entry per call, in order.
+    """
     found: list[Lookup] = []
     with torch.no_grad(), _noted(model, found):
         run()
@@ -46,7 +62,6 @@ def _noted(model: nn.Module, found: list[Lookup]) -> Iterator[None]:
     modules = [module for module in model.modules() if isinstance(module, Attention)]
 
     def noting(module: Attention) -> Callable[[Tensor, Tensor, Tensor, Mask], Tensor]:
-        """Wrap `attend` so that it records its arguments and its result."""
         read = module.attend
 
         def noted(query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Tensor:
@@ -57,8 +72,8 @@ def _noted(model: nn.Module, found: list[Lookup]) -> Iterator[None]:
 
     try:
         for module in modules:
-            # found before the class's own
-            module.__dict__["attend"] = noting(module)
+            # An instance attribute takes precedence over the class's method.
+            module.__dict__["read"] = noting(module)
         yield
     finally:
         for module in modules:
@@ -66,7 +81,14 @@ def _noted(model: nn.Module, found: list[Lookup]) -> Iterator[None]:
 
 
 def weights_of(lookup: Lookup) -> Float[Tensor, "head target source"]:
-    """How much each position of a call's only row looked at each other: the softmax of `walked`, for all heads."""
+    """Compute the attention weights of a single row, for all heads.
+
+    Args:
+        lookup: The captured call.
+
+    Returns:
+        The softmax of the scaled and masked dot products.
+    """
     size = lookup.query.shape[-1]
     # several heads may share their keys
     keys = lookup.key[0].repeat_interleave(lookup.query.shape[1] // lookup.key.shape[1], dim=0)
@@ -77,16 +99,21 @@ def weights_of(lookup: Lookup) -> Float[Tensor, "head target source"]:
 
 
 def compute_walk(lookup: Lookup, focus: tuple[int, int], word: Word, tokens: Sequence[str]) -> Walk:
-    """Attention of a word's first piece, step by step: equation 1 of Vaswani et al. (2017), in double precision.
+    """Compute attention of a word's first token step by step, in fp64.
+
+    Equation 1 of Vaswani et al. (2017).
 
     Args:
-        lookup: a call with a single row.
-        focus: the layer that the call was of, and a head of it.
-        word: one of those that asked.
-        tokens: those that were offered.
+        lookup: A captured call with a single row.
+        focus: Layer of the call, and head.
+        word: The word of the query.
+        tokens: Tokens of the keys.
+
+    Returns:
+        All intermediate results.
 
     Raises:
-        UserError: there is no such head.
+        UserError: The head does not exist.
     """
     (layer, head), place = focus, min(word.places)
     heads = lookup.query.shape[1]
@@ -122,7 +149,7 @@ def compute_walk(lookup: Lookup, focus: tuple[int, int], word: Word, tokens: Seq
 
 
 def _added(lookup: Lookup, head: int) -> Tensor:
-    """What the mask adds to the scores: nothing where a position may look, and minus infinity elsewhere."""
+    """Return what the attention mask adds to the scores: 0, -inf or a bias."""
     targets, sources = lookup.query.shape[2], lookup.key.shape[2]
     mask = lookup.mask
     if not isinstance(mask, Tensor):
@@ -135,10 +162,15 @@ def _added(lookup: Lookup, head: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Source:
-    """An input as an encoder reads it, in a batch of its own: tokens or pixels, and its pieces and words by name.
+    """Encoder input of a single example.
 
-    Of an image, its pixels are there, too, and the words are its patches, row by row and so many `across`, after what
-    else is read; of a text, `across` is 0.
+    Attributes:
+        read: Token ids or pixels.
+        valid: Padding mask.
+        pieces: Names of the tokens or patches.
+        words: Words of a text; patches of an image, row by row, after other inputs.
+        image: Pixels of an image; None for a text.
+        across: Patches per image row; 0 for a text.
     """
 
     read: Inputs
@@ -149,10 +181,18 @@ class Source:
     across: int = 0
 
     def walk(self, encoder: Encoder, focus: InspectionRequest, word: int) -> Walk | None:
-        """A word's attention in the encoder; None where the encoder has no scaled dot products.
+        """Compute a word's attention in the encoder step by step.
+
+        Args:
+            encoder: The encoder.
+            focus: Selected layer and head.
+            word: Index of the word.
+
+        Returns:
+            The walk; None if the encoder has no scaled dot-product attention.
 
         Raises:
-            UserError: there is no such layer or head.
+            UserError: The layer or head does not exist.
         """
         found = lookups(encoder, lambda: encoder(self.read, self.valid))
         if not found:
@@ -161,7 +201,11 @@ class Source:
         return compute_walk(found[layer], (layer, focus.head), self.words[word], self.pieces)
 
     def looked(self, encoder: Encoder, word: int) -> list[list[tuple[str, float]]]:
-        """The words that a word looks at most, layer by layer, heads averaged, with their shares."""
+        """Return the most attended words of a word.
+
+        Returns:
+            For each layer, words with their weights (mean over heads).
+        """
         with torch.no_grad():
             weights = encoder.attention_weights(self.read, self.valid)[0].mean(dim=1).cpu().double()
         layers = []
@@ -172,19 +216,26 @@ class Source:
         return layers
 
     def vectors(self, encoder: Encoder, word: int) -> list[Tensor]:
-        """The mean of the vectors of a word's pieces, after each layer."""
+        """Return the mean vector of a word's tokens after each layer."""
         with torch.no_grad():
             layers = encoder.states_by_layer(encoder.embedding(self.read), self.valid)
         return [layer[0, list(self.words[word].places)].mean(dim=0).cpu().double() for layer in layers]
 
 
 def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None) -> list[int]:
-    """Which word of each input is looked into: the wanted one, or else that which two inputs make most different.
+    """Select the word to inspect in each input.
 
-    Of one input, it is the longest; of an image, the patch in the middle. Special pieces are no choice.
+    Args:
+        encoder: The encoder.
+        sources: One input, or two.
+        wanted: The word; None: for one input the longest word, or the middle patch of an image; for two inputs the
+            common word whose vectors differ most. Special tokens are not selected.
+
+    Returns:
+        The index of the word in each input.
 
     Raises:
-        UserError: the word is not in each input, or two have none in common.
+        UserError: The word is not in each input, or the inputs have no common word.
     """
     if wanted is not None:
         return [find_word(source.words, wanted) for source in sources]
@@ -201,7 +252,6 @@ def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None
         raise UserError("the two inputs have no word in common", "INPUT", "give two that share the word to look into")
 
     def alike(pair: tuple[int, int]) -> float:
-        """The cosine of a word's last vectors."""
         ends = (source.vectors(encoder, place)[-1] for source, place in zip(sources, pair, strict=True))
         return float(functional.cosine_similarity(*ends, dim=0))
 
@@ -209,7 +259,7 @@ def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None
 
 
 def _occurrences(words: Sequence[Word]) -> Iterator[tuple[tuple[str, int], int]]:
-    """Each word and how often it stood before, and its place."""
+    """Yield each word with the number of its earlier occurrences, and its index."""
     counts: Counter[str] = Counter()
     for place, word in enumerate(words):
         if word.bare and not _special(word):
@@ -222,7 +272,16 @@ def _special(word: Word) -> bool:
 
 
 def same_word(encoder: Encoder, sources: Sequence[Source], words: Sequence[int]) -> SameWord | None:
-    """How one word differs between two inputs, layer by layer; None of a single input."""
+    """Compare a word in two inputs, layer by layer.
+
+    Args:
+        encoder: The encoder.
+        sources: The inputs.
+        words: Index of the word in each input.
+
+    Returns:
+        The comparison; None for a single input.
+    """
     if len(sources) < 2:
         return None
     first, second = (source.vectors(encoder, word) for source, word in zip(sources, words, strict=True))
@@ -230,7 +289,7 @@ def same_word(encoder: Encoder, sources: Sequence[Source], words: Sequence[int])
     looked = [source.looked(encoder, word) for source, word in zip(sources, words, strict=True)]
     names = ["embedding", *(f"layer {i}" for i in range(len(first) - 1))]
     if len(first) == 2:
-        # of a model that does not tell its layers, the two ends are known
+        # A model that does not expose its layers has only the embedding and the output.
         names[-1] = "last layer"
     if 0 < len(looked[0]) < len(names) - 1:
         names[-1] = "last norm"

@@ -1,4 +1,4 @@
-"""Words of which pieces are made, so that what pieces weigh can be told of words."""
+"""Grouping of tokens into words, so that token weights can be summed over words."""
 
 import itertools
 import string
@@ -14,25 +14,53 @@ _LISTED = 20
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a text, as the model saw it, and the places of its pieces; special pieces are words of their own."""
+    """A word with the positions of its tokens; each special token is a separate word.
+
+    Attributes:
+        text: The word as the model sees it.
+        places: Positions of its tokens.
+    """
 
     text: str
     places: tuple[int, ...]
 
     @property
     def bare(self) -> str:
-        """Without case and the punctuation around it."""
+        """The word in lower case without surrounding punctuation.
+
+        Example:
+            >>> Word("Dog,", (0,)).bare
+            'dog'
+        """
         return self.text.strip(string.punctuation + "„“”»«…").casefold()
 
 
 def patches(across: int, before: int = 0) -> list[Word]:
-    """The patches of an image, named by row and column from 1 on; `before` them, so many vectors that are none."""
+    """Return the patches of an image as words, named `row,column` from 1.
+
+    Args:
+        across: Patches per row.
+        before: Number of vectors before the patches, named `first`.
+
+    Example:
+        >>> [word.text for word in patches(2)]
+        ['1,1', '1,2', '2,1', '2,2']
+    """
     names = [f"{row},{column}" for row in range(1, across + 1) for column in range(1, across + 1)]
     return [Word(name, (place,)) for place, name in enumerate([*["first"] * before, *names])]
 
 
 def check_length(tokens: int, longest: int | None, what: str = "text") -> None:
-    """Refuses a text of more pieces than the positions that a model has learned; None stands for any number."""
+    """Refuse a text with more tokens than positions.
+
+    Args:
+        tokens: Number of tokens.
+        longest: Maximum number; None: no limit.
+        what: Name of the text, for the message.
+
+    Raises:
+        UserError: The text is too long.
+    """
     if longest is not None and tokens > longest:
         raise UserError(
             f"a {what} of {tokens} pieces is longer than the {longest} positions that are read",
@@ -41,14 +69,19 @@ def check_length(tokens: int, longest: int | None, what: str = "text") -> None:
 
 
 def words_of(tokenizer: Tokenizer, ids: Sequence[int], by_character: bool = False) -> list[Word]:
-    """The words of a text's pieces.
+    """Group tokens into words.
 
-    A word begins where a piece begins with a space, or is a piece, known or not; what stands for beginning, end and
-    padding is a word of its own. A space that is a piece of its own is no word: it belongs to the word before it, or to
-    the first.
+    A word starts at a token that begins with a space, or at an unknown token. Special tokens (start, end, padding) are
+    separate words. A space token belongs to the word before it, or to the first word.
 
-    Where spaces do not separate words, each piece is a word. With `by_character`, each character is one there: those of
-    one piece have the same places.
+    Args:
+        tokenizer: Tokenizer of the text.
+        ids: Token ids.
+        by_character: In scripts without spaces between words, make each character a word (characters of one token
+            share its positions); otherwise each token is a word there.
+
+    Returns:
+        The words in order.
     """
     groups: list[list[int]] = []
     for place, (piece, shown) in enumerate(zip(ids, tokenizer.tokens(ids), strict=True)):
@@ -84,7 +117,7 @@ def words_of(tokenizer: Tokenizer, ids: Sequence[int], by_character: bool = Fals
 
 
 def _whole_characters(tokenizer: Tokenizer, ids: Sequence[int], group: Sequence[int]) -> list[list[int]]:
-    """The places of a group piece by piece; pieces that are bytes of one character stay together."""
+    """Split a group into tokens, but keep byte tokens of one character together."""
     parts: list[list[int]] = [[]]
     for place in group:
         parts[-1].append(place)
@@ -94,16 +127,28 @@ def _whole_characters(tokenizer: Tokenizer, ids: Sequence[int], group: Sequence[
 
 
 def merge_to_words(tokenizer: Tokenizer, ids: Sequence[int], weights: Sequence[float]) -> tuple[list[str], list[float]]:
-    """Pieces joined to words, each with the sum of its pieces' weights; see `words_of`."""
+    """Sum token weights over words; see `words_of`.
+
+    Returns:
+        The words and their weights.
+    """
     words = words_of(tokenizer, ids)
     return [word.text for word in words], [sum(weights[i] for i in word.places) for word in words]
 
 
 def find_word(words: Sequence[Word], wanted: str) -> int:
-    """The first of the words that is the wanted one, whatever its case and the punctuation around it.
+    """Return the index of the first equal word, ignoring case and surrounding punctuation.
+
+    Args:
+        words: Words of the input.
+        wanted: The word.
 
     Raises:
-        UserError: there is no such word.
+        UserError: The word does not occur.
+
+    Example:
+        >>> find_word([Word("A", (0,)), Word("dog.", (1,))], "Dog")
+        1
     """
     bare = Word(wanted, ()).bare
     for number, word in enumerate(words):

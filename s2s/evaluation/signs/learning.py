@@ -171,7 +171,7 @@ def _far_above(loss: float, usual: float) -> bool:
 
 
 def _windows(log: Learning, count: int = 8) -> tuple[list[float], list[float]]:
-    """Return tokens and mean training loss of consecutive windows in the second half of training."""
+    """Return tokens and mean training loss of windows in the second half of training."""
     half = np.arange(len(log.losses))[len(log.losses) // 2 :]
     parts = [part for part in np.array_split(half, count) if len(part)]
     cumulated = np.cumsum(log.tokens) if log.tokens else np.zeros(0)
