@@ -1,1 +1,1 @@
-"""The command line: read, call one function, print."""
+"""Command line: each command parses its arguments, calls one function and prints."""

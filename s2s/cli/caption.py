@@ -1,4 +1,4 @@
-"""`s2s caption`."""
+"""Command `s2s caption`: caption images."""
 
 from pathlib import Path
 

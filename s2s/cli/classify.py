@@ -1,4 +1,4 @@
-"""`s2s classify`."""
+"""Command `s2s classify`: classify lines of text, or images."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`s2s data`: look at a corpus before training."""
+"""Command `s2s data`: check a corpus before training."""
 
 from pathlib import Path
 

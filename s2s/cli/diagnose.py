@@ -1,4 +1,4 @@
-"""`s2s diagnose`."""
+"""Command `s2s diagnose`: numerical self-tests and signs of a bad run."""
 
 import sys
 from functools import partial

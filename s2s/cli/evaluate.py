@@ -1,4 +1,4 @@
-"""`s2s evaluate`."""
+"""Command `s2s evaluate`: score runs or files of translations, and run probes."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -131,7 +131,7 @@ def evaluate(
 
 
 def _refuse(chosen: str, given: Mapping[str, object]) -> None:
-    """Refuse options, or a RUN, that have no effect with what was chosen."""
+    """Refuse options, or a RUN, that have no effect with another option."""
     if wrong := [name for name, value in given.items() if value not in (None, (), False)]:
         raise UserError(f"{', '.join(wrong)} cannot be combined with {chosen}", remedy="leave one of them out")
 

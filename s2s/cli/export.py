@@ -1,4 +1,4 @@
-"""`s2s export`."""
+"""Command `s2s export`: export a run to CTranslate2, ONNX or the hub."""
 
 from pathlib import Path
 from typing import cast

@@ -1,4 +1,4 @@
-"""`s2s fill`."""
+"""Command `s2s fill`: fill a blank with a masked-language model."""
 
 from functools import partial
 from pathlib import Path

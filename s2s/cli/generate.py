@@ -1,4 +1,4 @@
-"""`s2s generate`."""
+"""Command `s2s generate`: continue a text with a language model."""
 
 import itertools
 from functools import partial

@@ -1,4 +1,4 @@
-"""`s2s inspect`."""
+"""Command `s2s inspect`: attention, saliency and word alignments."""
 
 from pathlib import Path
 from typing import IO, TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Lines in, as soon as they are there, and lines out: to standard output at once, or to a file when it is whole."""
+"""Input and output of lines: read as they arrive, write to stdout or atomically to a file."""
 
 import codecs
 import itertools
@@ -17,17 +17,17 @@ import click
 from s2s.errors import UserError, format_message, printable
 from s2s.files import write_atomically, write_folder_atomically
 
-# a line of this length is no text, and one of /dev/zero has no end
+# Longer input is not text; /dev/zero never has a line end.
 _LONGEST = 1 << 24
-# messages about single lines; a file of another kind would have one for each
+# Maximum number of messages about single lines; a binary file would have one per line.
 _SHOWN = 20
 
 
 class BadLines:
-    """The lines of a batch that cannot be read: each is reported, and the command ends with status 1 after the others.
+    """Error report for unreadable lines of a batch; the command then exits with status 1.
 
     Args:
-        noun: what an input is called.
+        noun: Name of an input, such as `line` or `image`.
     """
 
     def __init__(self, noun: str = "line") -> None:
@@ -35,17 +35,27 @@ class BadLines:
         self.count = 0
 
     def refuse(self, row: int, error: UserError) -> None:
-        """Reports an input, by its row from 0 on, that is passed over."""
+        """Report an input that is skipped.
+
+        Args:
+            row: Row of the input, from 0.
+            error: The error.
+        """
         self.report(row, str(error))
 
     def report(self, row: int, message: str) -> None:
-        """Reports what is wrong with an input, by its row from 0 on."""
+        """Report a problem of an input.
+
+        Args:
+            row: Row of the input, from 0.
+            message: The problem.
+        """
         self.count += 1
         if self.count <= _SHOWN:
             click.echo(format_message(f"{self.noun} {row + 1}: {message}"), err=True)
 
     def exit(self) -> None:
-        """Ends the command with status 1 if there was such a line."""
+        """Exit with status 1 if there was an unreadable input."""
         if self.count:
             more = f", {self.count - _SHOWN:,} of them not shown" if self.count > _SHOWN else ""
             plural = "" if self.count == 1 else "s"
@@ -56,14 +66,22 @@ class BadLines:
 def chunks(
     file: IO[bytes], most: int, bad: BadLines, prompt: Callable[[], object] = lambda: None
 ) -> Iterator[list[str]]:
-    """Lines that are there together: a file's by the thousand, a pipe's as they arrive, without waiting for more.
+    """Read lines in chunks: thousands from a file, or from a pipe those that have arrived.
 
-    The lines are UTF-8; of others, what cannot be read is replaced and reported to `bad`. A file whose name ends in
-    .gz or .xz is decompressed, as training and scoring do. Each time that somebody's line is waited for, `prompt` is
-    called.
+    Lines are decoded as UTF-8; invalid bytes are replaced and reported to `bad`. Files that end in .gz or .xz are
+    decompressed, as in training and scoring.
+
+    Args:
+        file: Input file.
+        most: Maximum number of lines per chunk.
+        bad: Error report.
+        prompt: Called before waiting for input.
+
+    Yields:
+        Lists of lines.
 
     Raises:
-        UserError: a line is too long to be one, the input is UTF-16 or UTF-32, or a compressed file is damaged.
+        UserError: A line is too long, the input is UTF-16 or UTF-32, or a compressed file is damaged.
     """
     from s2s.data.compression import check_encoding
 
@@ -87,7 +105,7 @@ def chunks(
         if ended and waiting:
             lines.append(waiting)
         if begins and lines:
-            # as training and scoring read files
+            # The same check as for files in training and scoring.
             check_encoding(lines[0], Path(str(getattr(file, "name", "standard input"))))
             lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
         for first in range(0, len(lines), most):
@@ -95,8 +113,8 @@ def chunks(
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """What is there at once, until the end."""
-    # standard input has no name that says how it is compressed
+    """Yield the available bytes, up to the end."""
+    # Standard input has no file name that tells its compression.
     name = Path(str(getattr(file, "name", "")))
     if name.suffix not in (".gz", ".xz"):
         return iter(lambda: os.read(file.fileno(), 1 << 16), b"")
@@ -118,7 +136,11 @@ def _text(line: bytes, row: int, bad: BadLines) -> str:
 
 
 def told_to_wait(run: Path, input_file: IO[bytes]) -> Callable[[], None]:
-    """Tells somebody at a terminal that a model is being loaded; gives what asks for a line then."""
+    """Print a loading message if the input is a terminal.
+
+    Returns:
+        A function that prints a prompt; it does nothing without a terminal.
+    """
     if not input_file.isatty():
         return lambda: None
     click.echo(f"loading {run} …", err=True)
@@ -127,14 +149,18 @@ def told_to_wait(run: Path, input_file: IO[bytes]) -> Callable[[], None]:
 
 
 def check_output(path: Path | None, option: str = "--output") -> None:
-    """Refuses the file of an option that has no folder, or is one, before anything slow begins."""
+    """Refuse an output file that is a folder or has no parent folder, before slow work.
+
+    Raises:
+        UserError: The file cannot be written there.
+    """
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         what = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise UserError(what, where=f"{option} {path}", remedy="name a file in a folder that exists")
 
 
 def show_all(path: Path | None, results: Mapping[str, Sequence[Any]]) -> None:
-    """Prints results, dataclasses by what they are, and writes them as JSON where a file is wanted."""
+    """Print results (dataclasses), and write them to a JSON file if a path is given."""
     for part in itertools.chain(*results.values()):
         click.echo(printable(str(part)))
     if path:
@@ -143,7 +169,7 @@ def show_all(path: Path | None, results: Mapping[str, Sequence[Any]]) -> None:
 
 
 def show_text(parts: Iterable[str]) -> None:
-    """Prints a text for others, part by part, as they come: UTF-8 as in a file, whatever a terminal takes."""
+    """Print a text part by part, in UTF-8 regardless of the terminal's encoding."""
     with click.open_file("-", "w", encoding="utf-8") as stream:
         for part in parts:
             try:
@@ -156,23 +182,28 @@ def show_text(parts: Iterable[str]) -> None:
 
 @contextmanager
 def lines_to(path: Path | None) -> Iterator[Callable[[str], None]]:
-    """A function that writes a line, to standard output where there is no file.
+    """Open an output for lines; a context manager.
 
-    A file appears under its name when all lines are written: until then what was there stays, so a file may even be
-    translated into itself.
+    A file gets its name when all lines are written; until then the old file stays, so a file can be translated into
+    itself.
+
+    Args:
+        path: Output file; None: standard output.
+
+    Yields:
+        A function that writes a line.
     """
     if path is None or (path.exists() and not path.is_file()):
         try:
             with click.open_file("-" if path is None else str(path), "w", encoding="utf-8") as stream:
 
                 def show(line: str) -> None:
-                    """Writes a line at once."""
                     click.echo(line, file=stream)
                     stream.flush()
 
                 yield show
         except OSError as error:
-            # what fails while it is written, or closed, does not name the file
+            # Errors of writing and closing do not name the file.
             error.filename = error.filename or str(path or "standard output")
             raise
         return
@@ -181,7 +212,7 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def write_all(lines: Iterable[str], output: Path | None, bad: BadLines) -> None:
-    """Write lines to a file, or to standard output; exit with status 1 if a line could not be read."""
+    """Write lines to a file or standard output; exit with status 1 if an input was unreadable."""
     with lines_to(output) as write:
         for line in lines:
             write(line)

@@ -1,4 +1,4 @@
-"""The command `s2s`: a lazy group, so that help and usage errors need no heavy imports."""
+"""Command `s2s`: a lazy group, so that help and usage errors need no heavy imports."""
 
 import codecs
 import difflib
@@ -16,7 +16,7 @@ from s2s.errors import Stopped, UserError, format_message
 from s2s.files import explain_os_error
 from s2s.launch import check_single_process, detect_torchrun
 
-# the help of each command; its module here has the same name, but for report
+# Help of each command. Its module in this package has the same name, except for report.
 _COMMANDS = {
     "train": "Train a model from a recipe, or resume a run.",
     "translate": "Translate lines of text.",
@@ -45,7 +45,7 @@ _SMALLER = (
 )
 
 
-# what the dynamic linker says where there is no room for a library
+# Messages of the dynamic linker if there is no memory for a library.
 _NO_ROOM_FOR_LIBRARIES = ("failed to map segment", "annot allocate memory")
 
 
@@ -100,9 +100,9 @@ def commands() -> None:
 
 
 def main() -> None:
-    """Run the command line. A user error is one message and exit status 2."""
-    # Before torch loads OpenMP: threads that wait for each other should soon sleep, not spin. When another program has
-    # one of two cores, training is measured 2 to 10 times as fast with this; alone, as fast as without.
+    """Run the command line. A user error prints one message and exits with status 2."""
+    # Set before torch loads OpenMP: waiting threads should sleep soon instead of spinning. If another program uses
+    # one of two cores, training measures 2 to 10 times as fast with this setting; alone, as fast as without.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     _open_what_is_closed()
     _spell_what_output_has_not()
@@ -125,7 +125,7 @@ def main() -> None:
         _tell("stopped")
         sys.exit(130)
     except BrokenPipeError:
-        # whoever read our output has gone; there is nobody to complain to
+        # The reader of our output has closed it, so no message can reach it.
         sys.exit(1)
     except OSError as error:
         if error.errno is None:
@@ -139,7 +139,7 @@ def main() -> None:
         _tell(str(UserError(what, remedy="free memory, or raise the limit of this process (ulimit -v)")))
         sys.exit(2)
     except (RuntimeError, MemoryError) as error:
-        # torch is there already, but for a mistake of ours that happened before
+        # torch is already imported, unless a bug raised the error earlier.
         from s2s.training.device import is_out_of_memory, strip_source_locations
 
         if not is_out_of_memory(error):
@@ -151,7 +151,7 @@ def main() -> None:
 
 
 def _check_current_folder() -> None:
-    """Refuses to begin in a folder that was removed: libraries fail there, each in its own words."""
+    """Refuse a removed working directory, where libraries fail with unclear errors."""
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -159,7 +159,7 @@ def _check_current_folder() -> None:
 
 
 def _tell(message: str) -> None:
-    """Of several processes that torchrun has started, which end together, one tells why."""
+    """Print an error; of several torchrun processes that end together, one prints it."""
     try:
         launch = detect_torchrun()
     except UserError:
@@ -169,20 +169,20 @@ def _tell(message: str) -> None:
 
 
 def _open_what_is_closed() -> None:
-    """Standard streams that whoever started us has closed, as some schedulers do, are empty and take everything."""
+    """Open standard streams that the caller closed, as some schedulers do, on /dev/null."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  it stays open
 
 
 def _spell_what_output_has_not() -> None:
-    """Of characters that standard output's encoding lacks none ends a command; texts for others are UTF-8 anywhere."""
+    """Escape characters that the encoding of standard output lacks, instead of failing."""
     if isinstance(sys.stdout, io.TextIOWrapper) and codecs.lookup(sys.stdout.encoding).name != "utf-8":
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _let_go_of_output() -> None:
-    """What standard output does not take any more is not tried again when the process ends."""
+    """Avoid a second error at exit if standard output cannot be written any more."""
     try:
         sys.stdout.flush()
     except OSError:

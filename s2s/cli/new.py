@@ -1,4 +1,4 @@
-"""`s2s new`: write a recipe for your own files."""
+"""Command `s2s new`: write a recipe for your own files."""
 
 import shlex
 from collections.abc import Callable
@@ -153,6 +153,6 @@ def _write(output: Path, overwrite: bool, fitted: Callable[[], str]) -> None:
     text = fitted()
     write_new(output, text, overwrite)
     name = shlex.quote(str(output))
-    # the comments give the reasons for the choices
+    # Print the comments of the recipe: they give the reasons for its settings.
     click.echo("\n".join(line for line in text.splitlines() if "#" in line))
     click.echo(f"\nwrote {name}\nlook:   s2s data check {name}\ntrain:  s2s train {name}")

@@ -1,4 +1,4 @@
-"""Arguments, options and checks that several commands share."""
+"""Arguments, options and checks that commands share."""
 
 import math
 import os
@@ -23,17 +23,17 @@ REPLACED = {
     "score": "use `s2s evaluate --hypotheses FILE --reference FILE`",
     "translate --engine": "s2s computes with torch; docs/export.md shows how to run an export elsewhere",
 }
-"""Commands and options that are gone, and what to use instead."""
+"""Removed commands and options, and their replacements."""
 
 
 class Command(click.Command):
-    """A command that refuses an option given twice; click would silently use the last value."""
+    """A command that refuses a repeated option; click would silently use the last value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line.
 
         Raises:
-            UserError: an option that takes one value, or none, is given more than once.
+            UserError: An option that takes at most one value is repeated.
         """
         try:
             _, _, given = self.make_parser(ctx).parse_args(list(args))
@@ -53,7 +53,7 @@ command = partial(click.command, cls=Command)
 
 
 def examples(*lines: str) -> str:
-    """Return the epilog of a command: command lines that tests execute."""
+    """Format the epilog of a command: example command lines, which tests execute."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
@@ -87,7 +87,7 @@ def check_overrides(overrides: Sequence[str]) -> None:
     """Refuse overrides that set the same key twice.
 
     Raises:
-        UserError: a key occurs more than once.
+        UserError: A key occurs more than once.
     """
     counts = Counter(override.partition("=")[0].strip() for override in overrides)
     if twice := [key for key, count in counts.items() if count > 1]:
@@ -102,12 +102,17 @@ def _overrides(ctx: click.Context, param: click.Parameter, value: tuple[str, ...
 
 
 def paths_and_overrides(words: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Split words into paths and overrides (`section.key=value`); an existing file is a path.
+    """Split arguments into paths and overrides (`section.key=value`).
+
+    An argument with `=` is a path if the file exists.
+
+    Returns:
+        The paths and the overrides.
 
     Raises:
-        UserError: an override is given twice.
+        UserError: A key is overridden twice.
     """
-    # `Path.exists` raises where a word is too long for a name
+    # `Path.exists` raises an error if a word is too long for a file name.
     paths = [word for word in words if "=" not in word or os.access(word, os.F_OK)]
     overrides = [word for word in words if word not in paths]
     check_overrides(overrides)

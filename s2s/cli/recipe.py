@@ -1,4 +1,4 @@
-"""`s2s recipe`."""
+"""Command `s2s recipe`: validate, show, list and copy recipes; list models."""
 
 from pathlib import Path
 

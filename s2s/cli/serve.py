@@ -1,4 +1,4 @@
-"""`s2s serve`."""
+"""Command `s2s serve`: serve trained models over HTTP."""
 
 from functools import partial
 from importlib.util import find_spec
@@ -105,7 +105,7 @@ def serve(
     from s2s.serving.listening import bind_socket, names_of, serve
     from s2s.serving.messages import Limits
 
-    # as they were asked for: what was fetched or converted lies in a cache, under a number
+    # Named by the given paths: a downloaded or converted run is in a cache, under a number.
     named = dict(zip(names_of(runs), found, strict=True))
     place = bind_socket(host, port)
     click.echo(f"loading {', '.join(map(str, runs))} …", err=True)

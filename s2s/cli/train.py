@@ -1,4 +1,4 @@
-"""`s2s train`."""
+"""Command `s2s train`: train a model from a recipe, or resume a run."""
 
 import sys
 from pathlib import Path
@@ -36,7 +36,7 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
     from s2s.run.tasks import schema_of
 
     start = plan_training(recipe, overrides, resuming, overwrite, overfitting, launch)
-    # before imports that take a minute on a loaded machine
+    # Printed before imports that take a minute on a loaded machine.
     click.echo(f"going on with {start.folder}: loading …" if start.folder else f"{start.recipe.name}: loading …")
     sys.stdout.flush()
     folder = execute_plan(start, launch, click.echo)
@@ -48,7 +48,7 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
 
 
 def _follow(launch: TorchrunProcess) -> None:
-    """One of several processes, and not the first, hears from that one what to do."""
+    """Run a worker process (rank > 0), which follows the main process."""
     from s2s.run.worker import run_worker
     from s2s.training.distributed import init_distributed
 

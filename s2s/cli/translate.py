@@ -1,4 +1,4 @@
-"""`s2s translate`."""
+"""Command `s2s translate`: translate lines of text."""
 
 from collections.abc import Mapping
 from functools import partial

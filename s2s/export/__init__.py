@@ -1,1 +1,1 @@
-"""Out of s2s: a run as other engines and other people's hands take it."""
+"""Export of trained models to ONNX, CTranslate2 and the Hugging Face hub."""

@@ -1,7 +1,7 @@
-"""A Transformer that translates, as CTranslate2 keeps it: the same numbers under the names of its specification.
+"""Export of a translation Transformer to CTranslate2.
 
-The specification is that of `ctranslate2.specs`: a layer's queries, keys and values are one matrix, and the norm that
-stands before a block, or after it, belongs to the block.
+The weights are mapped to the names of `ctranslate2.specs`: the query, key and value matrices of a layer are
+concatenated, and the norm before or after a block is part of the block.
 """
 
 from pathlib import Path
@@ -24,17 +24,17 @@ from s2s.nn.positions import MAX_DISTANCE, RelativeBuckets
 def save(
     model: Seq2Seq, settings: Settings, tokenizers: tuple[Tokenizer, ...], folder: Path, quantization: str
 ) -> None:
-    """Writes `model.bin`, `config.json` and the vocabulary into a folder that is there.
+    """Write `model.bin`, `config.json` and the vocabulary.
 
     Args:
-        model: a Transformer, in fp32.
-        settings: its section of the recipe.
-        tokenizers: one of both sides, or one of each.
-        folder: where to.
-        quantization: of the matrices: `float32`, `int8`, or another of CTranslate2's names.
+        model: A Transformer, in fp32.
+        settings: Its recipe section.
+        tokenizers: One for both sides, or one each.
+        folder: An existing folder.
+        quantization: Number type of the matrices: `float32`, `int8`, or another of CTranslate2.
 
     Raises:
-        UserError: CTranslate2 is not installed, or does not know this quantization.
+        UserError: CTranslate2 is not installed, or does not support this quantization.
     """
     specs = _specs()
     encoder, decoder = cast(TransformerEncoder, model.encoder), cast(TransformerDecoder, model.decoder)
@@ -66,7 +66,7 @@ def save(
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """A name for each piece: as it is shown, and with its number where another one is shown alike."""
+    """Return a unique name per token: the token, with its id appended if the name is taken."""
     names: dict[str, None] = {}
     for number, name in enumerate(tokenizer.tokens(range(tokenizer.size))):
         names[f"{name}#{number}" if name in names else name] = None
@@ -74,7 +74,7 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 
 def _specs() -> Any:
-    """Its own types say that what is None at first stays so."""
+    """Import `ctranslate2.specs` as Any: its type annotations say that attributes set to None stay None."""
     check_installed("ctranslate2")
     from ctranslate2 import specs
 
@@ -82,7 +82,7 @@ def _specs() -> Any:
 
 
 def _empty(specs: Any, settings: Settings) -> tuple[Any, Any]:
-    """The specifications of encoder and decoder without numbers."""
+    """Create the specifications of encoder and decoder, without weights."""
     common = {
         "num_heads": settings.heads,
         "pre_norm": settings.norm == "pre",

@@ -1,4 +1,4 @@
-"""What a model can become outside of s2s: the one place that knows, asked before anything heavy is loaded."""
+"""Supported export formats of a recipe, checked without importing torch."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
@@ -11,23 +11,28 @@ if TYPE_CHECKING:
 Format = Literal["ctranslate2", "onnx", "hub"]
 
 POSITIONS = 2048
-"""Pieces of a text that an exported model knows, where ours has no limit: its table of positions has an end."""
+"""Maximum length in tokens of an exported model without a limit: its position table is finite."""
 
 
 def exportable(recipe: "AnyTask") -> list[str]:
-    """The engines that can run a recipe's model.
+    """Return the engines that can run a recipe's model.
 
-    ONNX holds any, as far as a recipe tells; what its graphs cannot hold is refused when they are made. A folder for
-    the hub can be made of any.
+    ONNX is always listed: unsupported operations are detected during the export. The hub format supports all
+    models.
     """
     return [*(name for name, obstacle in _OBSTACLES.items() if obstacle(recipe) is None), "onnx"]
 
 
 def check_exportable(recipe: "AnyTask", to: Format, where: str) -> None:
-    """Refuses what an engine has no means for.
+    """Refuse a model that an engine does not support.
+
+    Args:
+        recipe: Recipe of the run.
+        to: Export format.
+        where: Run, for the error.
 
     Raises:
-        UserError: the engine cannot compute the model; it says what of it.
+        UserError: The engine cannot compute the model; the message says why.
     """
     if to in _OBSTACLES and (obstacle := _OBSTACLES[to](recipe)):
         others = [f"--to {name}" for name in (*exportable(recipe), "hub")]
@@ -35,10 +40,10 @@ def check_exportable(recipe: "AnyTask", to: Format, where: str) -> None:
 
 
 def check_installed(*packages: str) -> None:
-    """Refuses to go on without what makes or loads an export.
+    """Refuse to continue if a package for exporting is missing.
 
     Raises:
-        UserError: one of the packages is not installed.
+        UserError: One of the packages is not installed.
     """
     for package in packages:
         if find_spec(package) is None:
@@ -46,7 +51,7 @@ def check_installed(*packages: str) -> None:
 
 
 def _ctranslate2(recipe: "AnyTask") -> str | None:
-    """What of a recipe CTranslate2 cannot compute; None where it can compute all."""
+    """Return the reason why CTranslate2 cannot run a recipe's model; None if it can."""
     model = recipe.model
     if recipe.task != "translation":
         return f"it translates, and this is a run of {recipe.task}"
@@ -54,7 +59,8 @@ def _ctranslate2(recipe: "AnyTask") -> str | None:
         return f"it knows the Transformer, and model.kind is {model.kind}"
     for side in ("encoder", "decoder"):
         positions = getattr(model, f"{side}_positions")
-        # its encoders have none, and its decoders' slopes are not ours where heads are no power of two
+        # CTranslate2's encoders have no ALiBi, and its decoders use other slopes if the number of heads is no power
+        # of two.
         if positions == "alibi":
             return f"model.{side}_positions is alibi, which is computed in another way there"
     return None

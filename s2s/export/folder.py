@@ -1,4 +1,4 @@
-"""The folder that an export is: a run's recipe and tokenizers, and its model as another engine keeps it."""
+"""Export folder: recipe, tokenizers and the model in another format."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from s2s.recipe.schema import RunSettings
 from s2s.run.exported import EXPORTED, seal
 from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, run_dir_of
 
-# of all formats, and what evaluations and probes write beside it
+# File names of all formats, and of evaluations and probes.
 _OURS = (
     *(RECIPE, TOKENIZER, EXPORTED, MANIFEST, f"{UNFINISHED}*", "README.md", "model.safetensors", "pooler.safetensors"),
     *("model.bin", "config.json", "*_vocabulary.*", "onnx.json", "model.onnx", "start.onnx", "step.onnx"),
@@ -20,7 +20,11 @@ _OURS = (
 
 
 def check_place(folder: Path, overwrite: bool = False) -> None:
-    """Refuses a folder that would have to be replaced, unless it is an export itself, and may be."""
+    """Refuse an output folder that is not empty, unless it is an export to overwrite.
+
+    Raises:
+        UserError: The folder is in use, or its parent does not exist.
+    """
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / EXPORTED).exists())):
         raise UserError("exists and is no export", where=f"--output {folder}", remedy="name another folder")
     if (folder / EXPORTED).exists():
@@ -40,13 +44,16 @@ def _check_replaceable(folder: Path, overwrite: bool) -> None:
 
 
 def check_apart(run: RunConfig, folder: Path) -> None:
-    """Refuses a folder that is the run's own, or in it, or around it: it would be replaced, or become part of it.
+    """Refuse an output folder that equals, contains or lies in the folder of the run.
 
-    The run's, too, where a checkpoint in it is named.
+    For a checkpoint, this is the folder of its run.
+
+    Raises:
+        UserError: The folders overlap.
     """
     place, source = folder.resolve(), run.path.resolve()
     home = run_dir_of(source)
-    # two folders up from what is no checkpoint of a run, there is anything
+    # Outside a run, the folder two levels up can be anything.
     source = home if (home / MANIFEST).exists() else source
     if place.is_relative_to(source) or source.is_relative_to(place):
         raise UserError(f"is, holds or lies in {run.path}, which is read", f"--output {folder}", "name another folder")
@@ -60,10 +67,21 @@ def export(
     checkpoint: str | None = None,
     overwrite: bool = False,
 ) -> str:
-    """Writes a run's model as another engine takes it, whole or not at all; says what was written.
+    """Export a run, completely or not at all.
+
+    Args:
+        run: The opened run.
+        to: Export format.
+        folder: Folder to create.
+        quantization: Number type of the weights, for CTranslate2; None: float32.
+        checkpoint: `best`, `last`, `average` or a step number. None: the average if there is one, else the best.
+        overwrite: Replace an existing export.
+
+    Returns:
+        A one-line summary.
 
     Raises:
-        UserError: the engine cannot compute the model, or is not installed, or the folder is taken.
+        UserError: The engine does not support the model or is not installed, or the folder is in use.
     """
     check_exportable(run.recipe, to, str(run.path))
     check_apart(run, folder)
@@ -76,7 +94,7 @@ def export(
     loaded.model.cpu()
     with write_folder_atomically(folder, follow=True) as place:
         place.mkdir()
-        # where the run lay is nobody's business
+        # The location of the run is private.
         write(loaded.recipe.model_copy(update={"run": RunSettings()}), place / RECIPE)
         if loaded.tokenizers:
             copy_files(loaded.checkpoint / TOKENIZER, place / TOKENIZER)

@@ -1,8 +1,8 @@
-"""A model as graphs without Python in them: one for what answers at once, and two for what writes step by step.
+"""Modules to export as graphs: one for models that answer at once, two for generation.
 
-What a decoder's context and state are, each model knows for itself: bundles of tensors, and here and there the number
-of pieces fed so far. A graph takes and gives the tensors in their order; the number is the length of `written`, the
-pieces that were fed before, so that no graph holds it as a constant.
+The context and state of a decoder are model-specific trees of tensors, some with the number of fed tokens. A graph
+takes and returns the tensors in order. The number is taken from the length of `written`, the tokens fed before, so
+that no graph contains it as a constant.
 """
 
 import dataclasses
@@ -17,11 +17,17 @@ from s2s.models.language_model import LanguageModel
 from s2s.models.masked_lm import MaskedLM
 
 Writer = Seq2Seq | LanguageModel
-"""What writes piece by piece."""
+"""A model that generates token by token."""
 
 
 def leaves(bundle: object) -> list[Tensor]:
-    """The tensors of a bundle, in the order of its fields."""
+    """Return the tensors of a tree, in the order of its fields.
+
+    Example:
+        >>> import torch
+        >>> [tensor.tolist() for tensor in leaves((torch.tensor([1]), 5, (torch.tensor([2]),)))]
+        [[1], [2]]
+    """
     return [value for value in _walk(bundle) if isinstance(value, Tensor)]
 
 
@@ -37,12 +43,21 @@ def _walk(bundle: object) -> Iterator[object]:
 
 
 def counts(bundle: object) -> bool:
-    """Whether a bundle knows how many pieces were fed."""
+    """Return True if a tree contains the number of fed tokens."""
     return any(type(value) is int for value in _walk(bundle))
 
 
 def filled(bundle: Any, tensors: Iterator[Tensor], fed: int) -> Any:
-    """A bundle of the same kind with other tensors, after so many pieces."""
+    """Copy a tree with other tensors.
+
+    Args:
+        bundle: The tree.
+        tensors: The new tensors, in order.
+        fed: Number of fed tokens, which replaces integers.
+
+    Returns:
+        A tree with the structure of `bundle`.
+    """
     if isinstance(bundle, BatchedState):
         fields = dataclasses.fields(bundle)
         return dataclasses.replace(bundle, **{f.name: filled(getattr(bundle, f.name), tensors, fed) for f in fields})
@@ -54,40 +69,60 @@ def filled(bundle: Any, tensors: Iterator[Tensor], fed: int) -> Any:
 
 
 class Answer(nn.Module):
-    """What a model says of a whole input: scores of the classes, or of the pieces at each place."""
+    """Graph of a model that answers at once: class scores, or token scores at each position.
+
+    Args:
+        model: The model.
+    """
 
     def __init__(self, model: Classifier | MaskedLM) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, source: Tensor, valid: Tensor) -> Tensor:
-        """Unnormalised log probabilities."""
+        """Return logits.
+
+        Args:
+            source: Input of the encoder.
+            valid: Padding mask.
+        """
         if isinstance(self.model, Classifier):
             return self.model(source, valid)
         return self.model.scores(self.model.transform(self.model.encoder(source, valid).states))
 
 
 class Start(nn.Module):
-    """What a decoder reads at every step, and its state before the first; what is always empty then is left out."""
+    """Graph that encodes a source and starts the decoder.
+
+    Tensors that are always empty before the first step are left out.
+
+    Args:
+        model: The model.
+    """
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, source: Tensor, valid: Tensor) -> tuple[Tensor, ...]:
-        """The tensors of the context, then those of the state."""
-        # one_to_one writes as much as it reads; others take no notice
+        """Return the tensors of the decoder's context and of its initial state.
+
+        Args:
+            source: Input of the encoder.
+            valid: Padding mask.
+        """
+        # One-to-one decoders write as many tokens as they read; others ignore the length.
         context, state = self.model.decoder.start(self.model.encoder(source, valid), source.shape[1])
         return (*leaves(context), *leaves(state))
 
 
 class Step(nn.Module):
-    """One piece more: scores of the piece that follows, and the new state.
+    """Graph of one decoding step: scores of the next token, and the new state.
 
     Args:
-        model: writes.
-        context: of any input; only its kind counts. None where the model has no source.
-        state: after at least one step; likewise.
+        model: The model.
+        context: Context for any input, which gives the structure. None if the model has no source.
+        state: State after at least one step, which gives the structure.
     """
 
     def __init__(self, model: Writer, context: BatchedState | None, state: BatchedState) -> None:
@@ -97,12 +132,15 @@ class Step(nn.Module):
         self.state = state
 
     def forward(self, newest: Tensor, written: Tensor, bundle: list[Tensor]) -> tuple[Tensor, ...]:
-        """Scores of all pieces, and the tensors of the new state.
+        """Feed one token.
 
         Args:
-            newest: the piece to be fed, `(batch, 1)`.
-            written: those that were fed before, `(batch, fed)`.
-            bundle: the tensors of the context, then those of the state.
+            newest: The token to feed, `(batch, 1)`.
+            written: The tokens fed before, `(batch, fed)`.
+            bundle: Tensors of the context, then of the state.
+
+        Returns:
+            Scores of all tokens, and the tensors of the new state.
         """
         tensors, fed = iter(bundle), written.shape[1]
         context = filled(self.context, tensors, fed)
@@ -114,12 +152,12 @@ class Step(nn.Module):
 
 @dataclass(frozen=True)
 class Example:
-    """An input of a model, by its sizes; two that differ in all sizes tell which axes of a graph may have any length.
+    """Example input; axes that differ between two examples become dynamic axes of a graph.
 
     Attributes:
-        source: pieces or images; None where a model has no source.
-        valid: which of them are real.
-        written: pieces that were fed, `(batch, fed)`, and last one to be fed.
+        source: Token ids or images; None if the model has no source.
+        valid: Padding mask.
+        written: Tokens fed to the decoder, `(batch, fed)`, followed by the next one.
     """
 
     source: Tensor | None
@@ -128,7 +166,10 @@ class Example:
 
 
 def after(model: Writer, example: Example) -> tuple[BatchedState | None, BatchedState]:
-    """A decoder's context and state when all but the last piece were fed; the context of a language model is None."""
+    """Return the decoder's context and state after all but the last token were fed.
+
+    The context of a language model is None.
+    """
     if isinstance(model, LanguageModel):
         state = model.decoder.start(len(example.written), separate_documents=False)
         return None, model.decoder(state, example.written[:, :-1])[1]
@@ -141,7 +182,7 @@ def _length(example: Example) -> int:
 
 
 def begun(model: Writer, example: Example) -> list[Tensor]:
-    """The tensors of a state before the first step; none of them where there is nothing to keep yet."""
+    """Return the tensors of the state before the first step; empty if there are none."""
     if isinstance(model, LanguageModel):
         return leaves(model.decoder.start(len(example.written), separate_documents=False))
     return leaves(model.decoder.start(model.encoder(example.source, example.valid), _length(example))[1])

@@ -1,4 +1,4 @@
-"""A folder for the Hugging Face hub: what is needed to use a run, and a card that says what it is and is not."""
+"""Export for the Hugging Face hub: the files of a run, and a model card."""
 
 import json
 import math
@@ -24,7 +24,7 @@ from s2s.training.checkpoint import digest_of_weights
 from s2s.training.tensor_files import read_weights, save_tensors, save_weights
 
 CARD = "README.md"
-# what the hub calls what a task does
+# Pipeline tags of the hub.
 _PIPELINES = {
     "translation": "translation",
     "text-to-text": "text2text-generation",
@@ -34,14 +34,19 @@ _PIPELINES = {
     "images": "image-classification",
     "captioning": "image-to-text",
 }
-# of a start, what says how the weights came to be; not who typed what, where
+# Manifest fields to publish; command lines and paths stay private.
 _KEPT = ("started", "python", "packages", "git", "device", "seeds", "parameters", "hashes", "counts")
 
 
 def save(run: LoadedModel[Any, Any], folder: Path) -> None:
-    """Writes weights, with a pooler that lies beside them, manifest and card beside the recipe and the tokenizers.
+    """Write weights, manifest and model card beside the recipe and the tokenizers.
 
-    The run's own folder tells its history and its scores; of a checkpoint that lies elsewhere, the card says neither.
+    The pooler's weights are written if there are any. History and scores come from the run's folder; the card of a
+    checkpoint outside a run has neither.
+
+    Args:
+        run: The loaded run.
+        folder: Folder of the export.
     """
     save_weights(run.model, folder / "model.safetensors")
     if (run.checkpoint / POOLER).exists():
@@ -53,11 +58,14 @@ def save(run: LoadedModel[Any, Any], folder: Path) -> None:
 
 
 def card(run: LoadedModel[Any, Any], starts: list[dict[str, Any]]) -> str:
-    """The model card: a head that the hub reads, and what a person wants to know.
+    """Create the model card: metadata for the hub, and a description.
 
     Args:
-        run: what is published.
-        starts: its manifest; empty where it has none.
+        run: The run to publish.
+        starts: Its manifest; empty if it has none.
+
+    Returns:
+        Markdown with a YAML header.
     """
     recipe, scores = run.recipe, _scores(run)
     use = schema_of(recipe).use.format("hf:USER/NAME").partition(":")[2].strip()
@@ -81,13 +89,13 @@ def card(run: LoadedModel[Any, Any], starts: list[dict[str, Any]]) -> str:
 
 
 def _scores(run: LoadedModel[Any, Any]) -> dict[str, Any]:
-    """What the weights that are published scored, by split, as `s2s evaluate` kept it."""
+    """Return the saved scores of the published weights, by split."""
     scores, weights, again = {}, digest_of_weights(run.checkpoint), "evaluate the run again"
     for path in sorted(run_dir_of(run.path).glob("evaluation-*.json")):
         found = read_json(path, _Kept, again, LARGE_BYTES)
         if (found.checkpoint, found.weights) != (run.checkpoint.name, weights):
             continue
-        # the folder's name, with which it begins, is nobody's business
+        # The name of the folder, at the start, is private.
         told = run.recipe.name + found.summary.told.removeprefix(found.run)
         scores[path.stem.removeprefix("evaluation-")] = {"told": told, "scores": found.summary.scores}
     return scores
@@ -99,7 +107,7 @@ class _Summary(BaseModel):
 
 
 class _Kept(BaseModel):
-    """What a card tells of an `evaluation-*.json`."""
+    """The fields of an `evaluation-*.json` that a card uses."""
 
     run: str
     checkpoint: str
@@ -135,7 +143,7 @@ def _head(recipe: Any, scores: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limits(recipe: Any, starts: list[dict[str, Any]]) -> list[str]:
-    """What the recipe itself says of where the model ends."""
+    """List limitations that follow from the recipe."""
     data, model = recipe.data.model_dump(), recipe.model.model_dump()
     count = starts[-1]["counts"].get("train") if starts else None
     learned = f"{count:,} examples" if count else "the training part"
@@ -155,18 +163,18 @@ def _limits(recipe: Any, starts: list[dict[str, Any]]) -> list[str]:
 
 
 def _further(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The corpora of which the section has several, by name."""
+    """Return the named corpora of a data section."""
     return data.get("more") or data.get("corpora") or {}
 
 
 def _named(further: tuple[str, dict[str, Any]]) -> str:
-    """A further corpus by its name in the recipe, and where it is from."""
+    """Return a corpus by its name in the recipe and its source."""
     name, each = further
     return f"{name} ({each['corpus']})"
 
 
 def _last(run: str) -> str:
-    """A run without the folders that it lies in."""
+    """Return the name of a run without its parent folders."""
     return run if is_on_hub(run) else Path(run).name
 
 

@@ -29,24 +29,25 @@ from s2s.nn.positions import extend_positions
 
 DESCRIBED = "onnx.json"
 TOLERANCE = 1e-4
-"""How far a number may be from ours, absolute and relative."""
+"""Absolute and relative tolerance of the outputs."""
 _REMEDY = "export to ctranslate2 or hub, or a model of another kind"
-# rows, pieces read and pieces written, of the graph's example and of others: no two alike, none of the first ones 1
+# Rows, source tokens and target tokens of the two examples for the export: all sizes differ, and none of the first
+# is 1.
 _EXAMPLES = ((2, 7, 4), (3, 11, 6))
-# a long one, too: what a graph sums over a text shows its rounding there
+# Further examples for the check. A long one shows the rounding of sums over a text.
 _OTHERS = ((5, 5, 3), (4, 19, 9), (1, 400, 30))
 
 
 def save(model: Classifier | MaskedLM | Writer, sizes: tuple[int, int], folder: Path) -> None:
-    """Writes the graphs of a model, and `onnx.json`, which says what they take and give.
+    """Write the ONNX graphs of a model, and `onnx.json`, which describes their inputs and outputs.
 
     Args:
-        model: in fp32, in evaluation mode.
-        sizes: pieces of source and target; 0 where the model reads none.
-        folder: where to.
+        model: In fp32, in evaluation mode.
+        sizes: Vocabulary sizes of source and target; 0 without a source vocabulary.
+        folder: An existing folder.
 
     Raises:
-        UserError: onnx is not installed, or the model has something that no graph can do.
+        UserError: onnx is not installed, or the model has an operation that cannot be exported.
     """
     check_installed("onnx", "onnxruntime", "onnxscript")
     extend_positions(model, POSITIONS)
@@ -80,7 +81,8 @@ def _save_writer(model: Writer, examples: list[Example], folder: Path, described
     names = ["newest", "written", *context_names, *state_names]
     after_names = [f"new_{name}" for name in state_names]
     described["graphs"]["step"] = _write(folder / "step.onnx", step, names, steps, ["scores", *after_names])
-    # what stands before the first step where the start gives nothing: zeros, and none of them of what was written
+    # The state before the first step, if the start graph returns none: zeros, with length 0 along the axis of fed
+    # tokens.
     fed = [shape for shape in zip(*([t.shape for t in bundle] for bundle in map(_state, bundles)), strict=True)]
     described |= {
         "context": context_names,
@@ -95,7 +97,7 @@ def _save_writer(model: Writer, examples: list[Example], folder: Path, described
 
 
 def _longest(side: Encoder | Decoder[Any, Any] | CausalDecoder[Any]) -> int | None:
-    """Pieces that a graph of this side knows: as many as were learned, or as its table of sinusoids has."""
+    """Return the maximum number of tokens of a side: its learned positions, or its sinusoid table."""
     return side.max_positions or (POSITIONS if extend_positions(side, POSITIONS) else None)
 
 
@@ -104,13 +106,13 @@ def _state(bundle: tuple[Any, Any]) -> list[Tensor]:
 
 
 def _empty(shapes: Sequence[torch.Size], rows: list[int]) -> list[int]:
-    """Shape before the first step: -1 for the rows, 0 where the length is that of what was written."""
+    """Return the shape before the first step: -1 for the rows, 0 for the axis of fed tokens."""
     sizes = list(zip(*shapes, strict=True))
     return [-1 if list(each) == rows else 0 if len(set(each)) > 1 else each[0] for each in sizes]
 
 
 class _Examples:
-    """Makes inputs of a model of given sizes, the last rows of which are shorter."""
+    """Creates inputs of given sizes for a model; later rows are shorter."""
 
     def __init__(self, model: nn.Module, sizes: tuple[int, int]) -> None:
         self.sizes = sizes
@@ -135,17 +137,22 @@ class _Examples:
         source = torch.randint(4, self.sizes[0], (rows, read), generator=generator)
         lengths = read - torch.arange(rows)
         valid = torch.arange(read) < lengths[:, None].clamp(min=2)
-        # where one is written for each that is read, no more can be
+        # A one-to-one decoder cannot write more tokens than it reads.
         return Example(source * valid, valid, target[:, : read - 1] if self.one_to_one else target)
 
 
 def _write(
     path: Path, module: nn.Module, names: list[str], inputs: list[list[Any]], given: Sequence[str] = ("scores",)
 ) -> dict[str, Any]:
-    """Makes a graph of the first input, with axes that any length may have where the second one's differ; checks all.
+    """Export a graph from the first input, and check it with all inputs.
+
+    Axes that differ between the first two inputs become dynamic.
+
+    Returns:
+        Names of the graph's inputs and outputs.
 
     Raises:
-        UserError: the graph cannot be made, or does not compute what the model does.
+        UserError: The graph cannot be exported, or its outputs differ from the model's.
     """
     kind = type(getattr(module, "model", module)).__name__
     axes = _moving(inputs[0], inputs[1])
@@ -163,7 +170,7 @@ def _write(
             )
             program.save(str(path))
         except Exception as error:
-            # whatever the exporter raises, it is about the model
+            # Any exception of the exporter is caused by the model.
             reason = " ".join(str(error.__cause__ or error).split())[:300]
             raise UserError(
                 f"{kind}: {path.stem} cannot be made into a graph: {reason}", "--to onnx", _REMEDY
@@ -173,7 +180,7 @@ def _write(
 
 
 def _moving(one: Any, other: Any) -> Any:
-    """Which axes of the tensors may have any length."""
+    """Return the dynamic axes of each tensor."""
     if isinstance(one, list):
         return [_moving(*both) for both in zip(one, other, strict=True)]
     moving = [i for i, (a, b) in enumerate(zip(one.shape, other.shape, strict=True)) if a != b]
@@ -185,7 +192,7 @@ def _flat(inputs: list[Any]) -> list[Tensor]:
 
 
 def _check(path: Path, module: nn.Module, names: list[str], inputs: list[list[Any]]) -> list[str]:
-    """Holds a graph against the module at all inputs; gives the names of those that the graph takes."""
+    """Compare a graph with the module on all inputs, and return the names of its inputs."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -211,7 +218,7 @@ def _check(path: Path, module: nn.Module, names: list[str], inputs: list[list[An
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """What torch says of its own insides while it makes a graph is for those who develop it."""
+    """Silence torch's internal messages during an export; they are for its developers."""
     loggers = [logging.getLogger(name) for name in ("torch", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,8 +1,8 @@
-"""Recurrent layers as ONNX has them: torch would write a layer's loop out, step by step, for one length.
+"""Export of recurrent layers as ONNX operators; torch would unroll the loop for one length.
 
-A layer of torch is put, in a copy of the model, behind an operator of ours that only tells its shapes, and whoever
-makes the graph is told what ONNX calls it. ONNX has other orders of gates: z, r, n where torch has r, z, n; and i, o,
-f, g where torch has i, f, g, o.
+In a copy of the model, each torch layer is replaced by a custom operator that only knows its shapes, and the exporter
+maps it to ONNX. ONNX orders gates differently: z, r, n instead of torch's r, z, n; and i, o, f, g instead of i, f,
+g, o.
 """
 
 import copy
@@ -18,7 +18,18 @@ _KINDS: dict[type[nn.RNNBase], str] = {nn.RNN: "rnn", nn.GRU: "gru", nn.LSTM: "l
 
 @library.custom_op("s2s::recurrent", mutates_args=())
 def recurrent(kind: str, x: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """The states after all steps, and the last cell, which only an LSTM has; `weights` are torch's of one layer."""
+    """Declare the operator of a recurrent layer; ONNX computes it.
+
+    Args:
+        kind: `rnn`, `gru` or `lstm`.
+        x: Inputs.
+        hidden: Initial hidden state.
+        cell: Initial cell state; used by `lstm` only.
+        weights: torch's weights of one layer.
+
+    Returns:
+        The states of all steps, and the last cell state (`lstm` only).
+    """
     raise NotImplementedError("it has shapes, and ONNX computes it")
 
 
@@ -28,7 +39,7 @@ def _shapes(kind: str, x: Tensor, hidden: Tensor, cell: Tensor, weights: list[Te
 
 
 class _Layer(nn.Module):
-    """In the place of a layer of torch, one way and one layer deep."""
+    """Replacement of a unidirectional, single torch layer."""
 
     def __init__(self, layer: nn.RNNBase) -> None:
         super().__init__()
@@ -43,7 +54,10 @@ class _Layer(nn.Module):
 
 
 def replaced(module: nn.Module) -> nn.Module:
-    """A copy in which ONNX's recurrent layers stand in the place of torch's; the module itself where it has none."""
+    """Return a copy of a module in which custom operators replace recurrent layers.
+
+    A module without recurrent layers is returned as it is.
+    """
     if not any(isinstance(each, nn.RNNBase) for each in module.modules()):
         return module
     module = copy.deepcopy(module)
@@ -55,13 +69,13 @@ def replaced(module: nn.Module) -> nn.Module:
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """What an operator of ours is in ONNX, for `torch.onnx.export`."""
+    """Return the ONNX implementation of the custom operator, for `torch.onnx.export`."""
     import onnxscript
 
     op: Any = onnxscript.opset18
 
     def ordered(weight: Any, kind: str) -> Any:
-        """With ONNX's order of gates, and an axis for directions."""
+        """Reorder gates for ONNX, and add an axis for directions."""
         order = _ORDERS[kind]
         if len(order) == 1:
             return op.Unsqueeze(weight, op.Constant(value_ints=[0]))
@@ -69,7 +83,7 @@ def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
         return op.Unsqueeze(op.Concat(*(gates[i] for i in order), axis=0), op.Constant(value_ints=[0]))
 
     def written(kind: str, x: Any, hidden: Any, cell: Any, weights: Any) -> tuple[Any, Any]:
-        """The layer, between torch's order of axes and ONNX's."""
+        """Build the ONNX operator, with axes transposed from and to torch's order."""
         inputs, recurrences, input_biases, biases = (ordered(weight, kind) for weight in weights)
         both, first = op.Concat(input_biases, biases, axis=1), op.Constant(value_ints=[0])
         given = (op.Transpose(x, perm=[1, 0, 2]), inputs, recurrences, both, None, op.Unsqueeze(hidden, first))

@@ -1,1 +1,1 @@
-"""Model inspection: attention, queries, keys, values, positions and saliency; and its HTML page."""
+"""Model inspection: attention, queries, keys, values, positions and saliency."""

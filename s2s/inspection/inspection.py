@@ -260,7 +260,10 @@ def check_chosen(found: Inspection, focus: InspectionRequest) -> None:
 
 
 def _looks(example: InspectedExample) -> list[str]:
-    """List each target token with its most attended source token (last layer, mean over heads)."""
+    """List each target token with its most attended source token.
+
+    The last layer counts, with the mean over its heads.
+    """
     lines = []
     for maps in example.attention:
         if maps.kind == "cross":

@@ -46,7 +46,7 @@ def _shown(example: InspectedExample) -> dict[str, Any]:
 
 
 def _cut(attention: Sequence[AttentionMaps]) -> tuple[list[dict[str, Any]], int]:
-    """Return the attention maps for the page, and the number of tokens to which they were truncated (0: none)."""
+    """Return the attention maps for the page, and the number of tokens kept (0: all)."""
     longest = max((max(maps.weights.shape[2:]) for maps in attention), default=0)
     matrices = sum(maps.weights.shape[0] * maps.weights.shape[1] for maps in attention)
     most = int((_MOST / max(1, matrices)) ** 0.5)

@@ -49,7 +49,9 @@ def positions_of(name: str, embedding: nn.Module | None, wanted: int, least: int
 
 
 def without_words(embedding: nn.Module, vectors: Tensor) -> Tensor:
-    """Return the saliency baseline of a text: positions without tokens; zeros without positions.
+    """Return the saliency baseline of a text: positions without tokens.
+
+    It is zero if the embedding adds no positions.
 
     Args:
         embedding: Embedding of the encoder.

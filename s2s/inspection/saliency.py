@@ -247,7 +247,15 @@ def attention_on_words(
 def weighed(
     classifier: Classifier, source: Shaped[Tensor, "1 ..."], valid: Bool[Tensor, "1 source"], label: int
 ) -> tuple[Float[Tensor, "1 source"], Method]:
-    """Compute the saliency of one example, by attention rollout if possible, else by gradient × input.
+    """Compute the saliency of one example for a class.
+
+    Uses attention rollout if the encoder has attention, else gradient × input.
+
+    Args:
+        classifier: The classifier.
+        source: Input of the encoder, one row.
+        valid: Padding mask.
+        label: The class.
 
     Returns:
         The saliency, `(1, source)`, and the method.

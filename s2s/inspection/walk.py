@@ -119,7 +119,7 @@ def compute_walk(lookup: Lookup, focus: tuple[int, int], word: Word, tokens: Seq
     heads = lookup.query.shape[1]
     if head >= heads:
         raise UserError(f"there is no head {head}", "--head", f"0 to {heads - 1} are there")
-    # several heads may share their keys and values
+    # Grouped-query attention: several heads may share keys and values.
     shared = head * lookup.key.shape[1] // heads
     query, keys, values = (
         each.cpu().double() for each in (lookup.query[0, head, place], lookup.key[0, shared], lookup.value[0, shared])

@@ -1,1 +1,1 @@
-"""Trained models as a server: requests in, batches through one model thread, answers out."""
+"""HTTP server for trained models: requests are batched and computed in one thread."""

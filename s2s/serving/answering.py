@@ -1,4 +1,4 @@
-"""What runs answer: the work of the model thread."""
+"""Request handling: check requests and compute answers with the served runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -10,18 +10,27 @@ from s2s.recipe.wording import suggestion
 from s2s.run.trained_run import WRITES, Run
 from s2s.serving.messages import Alignment, Attention, Candidate, ClassifyResponse, Limits, Served, Translated
 
-# of weights: what a page can show
+# Decimal places of attention weights.
 _DIGITS = 4
 _LABELS = ("classification",)
 
 
 class RunNotFound(UserError):
-    """A run is named that is not served."""
+    """A request names a run that is not served."""
 
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """What is asked of a run, beside the lines; two of the same can share a batch."""
+    """Options of a translation request; requests with equal options can share a batch.
+
+    Attributes:
+        run: Name of the run.
+        beam: Beam size; None: the recipe's.
+        nbest: Candidates per text.
+        task: Task of a text-to-text run.
+        alignment: Return word alignments.
+        attention: Return attention weights.
+    """
 
     run: str
     beam: int | None = None
@@ -32,11 +41,11 @@ class GenerationRequest:
 
 
 class RequestHandler:
-    """Runs by name, and what they answer.
+    """Checks and computes requests for the served runs.
 
     Args:
-        runs: whose recipes may ask for any beam.
-        limits: A request that names no beam is searched with `limits.beam` where the recipe's is larger.
+        runs: Runs by name.
+        limits: Limits of requests. `limits.beam` also bounds the beam size of the runs' recipes.
     """
 
     def __init__(self, runs: Mapping[str, Run], limits: Limits) -> None:
@@ -44,14 +53,18 @@ class RequestHandler:
         self.runs = {name: _bounded(run, limits.beam) for name, run in runs.items()}
 
     def served(self) -> list[Served]:
-        """What there is, in order."""
+        """Describe the served runs, in order."""
         return [_served(name, run) for name, run in self.runs.items()]
 
     def named(self, name: str | None, classes: bool) -> str:
-        """The run of that name, or the first one that fits.
+        """Return the name of the run for a request.
+
+        Args:
+            name: Name in the request; None: the first run with a suitable task.
+            classes: The request is a classification, not a translation.
 
         Raises:
-            NoSuchRun: there is none.
+            RunNotFound: No such run is served.
         """
         tasks = _LABELS if classes else WRITES
         if name is None:
@@ -64,17 +77,17 @@ class RequestHandler:
         return name
 
     def check(self, asked: GenerationRequest | str, lines: list[str]) -> int:
-        """Refuse a request that the run cannot answer, before it waits for the model thread.
+        """Refuse a request that the run cannot answer, before it enters the queue.
 
         Args:
             asked: Options of a translation, or the name of a run that classifies.
-            lines: The texts of the request.
+            lines: Texts of the request.
 
         Returns:
-            Positions that its longest text takes in a batch: its tokens, times the beam.
+            Positions of the longest text in a batch: its tokens times the beam size.
 
         Raises:
-            UserError: a field does not fit the run, or the texts have too many tokens. Messages name the fields of
+            UserError: A field does not fit the run, or the texts have too many tokens. Messages name the fields of
                 requests.
         """
         name, task = (asked, None) if isinstance(asked, str) else (asked.run, asked.task)
@@ -104,15 +117,18 @@ class RequestHandler:
     def __call__(
         self, asked: GenerationRequest | str, lines: list[str], before_step: Callable[[], None]
     ) -> Sequence[Translated | ClassifyResponse]:
-        """Translations, or the classes where only the run's name is asked; for the model thread.
+        """Compute answers; called in the model thread.
 
         Args:
-            asked: Options that `check` has accepted.
-            lines: The texts.
-            before_step: Called before each step of the decoder; an exception that it raises ends the computation.
+            asked: Options of a translation, or the name of a run that classifies, accepted by `check`.
+            lines: Texts of the request.
+            before_step: Called before each decoder step; an exception that it raises ends the computation.
+
+        Returns:
+            One answer per text.
 
         Raises:
-            UserError: the run cannot do it, or a line is too long for it.
+            UserError: The run cannot do it, or a line is too long.
         """
         if isinstance(asked, str):
             found, truncated = self.runs[asked].probabilities_and_truncation(lines)
@@ -128,7 +144,7 @@ class RequestHandler:
 
 
 def _bounded(run: Run, most: int) -> Run:
-    """The run as its recipe has it, or with a smaller beam."""
+    """Return the run, with the beam size of its recipe bounded."""
     decoding = dict(run.recipe).get("decoding")
     if decoding is None or decoding.beam <= most:
         return run
@@ -138,7 +154,7 @@ def _bounded(run: Run, most: int) -> Run:
 
 
 def _check_search(run: Run, asked: GenerationRequest) -> int:
-    """Check the fields `task`, `nbest` and `beam` against a run that writes; returns the beam, 1 without a search."""
+    """Check the fields `task`, `nbest` and `beam`, and return the beam size (1 without a search)."""
     recipe = dict(run.recipe)
     if run.task == "text-to-text":
         tasks = _tasks(run)
@@ -192,7 +208,7 @@ def _translated(
 ) -> Translated:
     candidates = []
     for each in found:
-        # attention and alignment are computed for each candidate
+        # Attention and alignment are computed per candidate, which takes time.
         before_step()
         candidates.append(_candidate(run, asked, line, each))
     text = candidates[0].text if candidates else ""

@@ -1,4 +1,4 @@
-"""The server: which path answers what, and what is refused with which status."""
+"""FastAPI application: routes, and the status codes of refused requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from s2s.serving.guard import Guard, Hosts, Metrics
 from s2s.serving.messages import Classes, Health, Labelled, Limits, Source, Translations
 
 _PATHS = ("/", "/translate", "/classify", "/health", "/metrics", "/openapi.json")
-# the page has its script and its style in itself, and asks nobody but this server
+# The page has inline script and style, and connects only to this server.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:"
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"description": "The body cannot be read: it is not UTF-8, or nested too deeply; or its length is ambiguous."},
@@ -38,12 +38,12 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 
 
 class Service:
-    """What answers: the runs, the thread that computes, and the numbers about it.
+    """Request handlers of the server, with the runs, the model thread and the metrics.
 
     Args:
-        runs: by the names that requests give them.
-        limits: of a request.
-        ended: told, after the last answer, how many requests were answered.
+        runs: Runs by name.
+        limits: Limits of requests.
+        ended: Called after the last answer with the number of answered requests.
     """
 
     def __init__(self, runs: Mapping[str, Run], limits: Limits, ended: Callable[[int], object]) -> None:
@@ -57,13 +57,13 @@ class Service:
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """Its end comes when the last request is answered."""
+        """Stop the model thread at shutdown, after the last answer."""
         yield
         await asyncio.to_thread(self.thread.stop)
         self._ended(self._answered)
 
     async def translate(self, asked: Source, request: Request) -> Translations:
-        """Translates a text, or several; empty ones stay empty."""
+        """Translate one text or several; empty texts stay empty."""
         lines, name = self._lines(asked.text), self._named(asked.run, classes=False)
         if max(asked.beam or 1, asked.nbest) > self.limits.beam:
             raise HTTPException(422, f"beam and nbest are at most {self.limits.beam} here")
@@ -71,22 +71,22 @@ class Service:
         return Translations(run=name, translations=await self._computed(wanted, lines, request))
 
     async def classify(self, asked: Labelled, request: Request) -> Classes:
-        """Names the class of a text, or of several."""
+        """Classify one text or several."""
         lines, name = self._lines(asked.text), self._named(asked.run, classes=True)
         return Classes(run=name, classes=await self._computed(name, lines, request))
 
     async def health(self) -> Health:
-        """Whether the model thread lives, what is served, and what the limits are; 503 where it does not."""
+        """Return status, served runs and limits; 503 if the model thread has ended."""
         if not self.thread.alive:
             raise HTTPException(503, "the model thread has ended")
         return Health(status="ok", version=__version__, runs=self.answering.served(), limits=asdict(self.limits))
 
     async def numbers(self) -> Response:
-        """Requests, seconds, lines of batches, what waits, and the process, for Prometheus."""
+        """Return the metrics for Prometheus: requests, latencies, batch sizes, queue length and process."""
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def page(self) -> HTMLResponse:
-        """Where a human translates, looks at attention, and compares."""
+        """Return the HTML page for trying the served runs."""
         text = files("s2s.serving").joinpath("page.html").read_text(encoding="utf-8")
         return HTMLResponse(text, headers={"Content-Security-Policy": _POLICY})
 
@@ -110,13 +110,13 @@ class Service:
             raise HTTPException(404, str(error)) from None
 
     async def _computed(self, asked: GenerationRequest | str, lines: list[str], request: Request) -> list[Any]:
-        """Compute answers in the model thread, for as long as the client waits for them.
+        """Compute answers in the model thread, and cancel them if the client disconnects.
 
         Raises:
-            HTTPException: too many wait, the run cannot do it, or the client has gone.
+            HTTPException: The queue is full, the run cannot answer, or the client has disconnected.
         """
         try:
-            # in a thread: other requests are answered while a long text is tokenized
+            # In a thread, because tokenizing a long text would block other requests.
             width = await asyncio.to_thread(self.answering.check, asked, lines)
             job = asyncio.wrap_future(self.thread.submit(asked, lines, width))
         except QueueFull:
@@ -133,7 +133,7 @@ class Service:
         except UserError as error:
             raise HTTPException(422, str(error)) from None
         finally:
-            # also when the request is late: what nobody waits for is not computed to its end
+            # Also after a timeout: answers without a client are not computed further.
             job.cancel()
             gone.cancel()
         self._answered += 1
@@ -146,10 +146,20 @@ def application(
     ended: Callable[[int], object] = lambda count: None,
     hosts: Hosts | None = None,
 ) -> FastAPI:
-    """The server as an ASGI application; see `Service` and `Hosts`."""
+    """Create the ASGI application.
+
+    Args:
+        runs: Runs by name.
+        limits: Limits of requests; None: the defaults.
+        ended: Called after the last answer with the number of answered requests.
+        hosts: Accepted host names; None: this machine only.
+
+    Returns:
+        The FastAPI application.
+    """
     limits, hosts = limits or Limits(), hosts or Hosts()
     service = Service(runs, limits, ended)
-    # its pages of documentation would ask other servers for their scripts
+    # FastAPI's documentation pages would load scripts from other servers.
     app = FastAPI(
         title="s2s",
         version=__version__,
@@ -174,11 +184,11 @@ async def _disconnected(request: Request) -> None:
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
-    """Says in words which field is wrong; what was sent is not sent back."""
+    """Describe invalid fields, without returning the sent values."""
     wrongs = error.errors() if isinstance(error, RequestValidationError) else []
     asked = {"/translate": Source, "/classify": Labelled}.get(getattr(request.scope.get("route"), "path", ""))
     fields = asked.model_fields if asked else {}
-    # of a value that may be one of two kinds there is a mistake for each
+    # A union type has one error per alternative.
     words = dict.fromkeys(_mistake(each["loc"], each["type"], each["msg"], fields) for each in wrongs)
     return JSONResponse({"detail": format_message("; ".join(words))}, 422)
 
@@ -192,6 +202,6 @@ def _mistake(place: Sequence[int | str], kind: str, message: str, fields: Mappin
         return f"{name}: unknown field; there are {', '.join(fields)}" if name else f"body: {message}"
     if kind == "missing":
         return f"{name}: is missing; give {expected(fields[name])}"
-    # what our own checks say is told as they say it
+    # Messages of our own validators are used as they are.
     own = message.removeprefix("Value error, ") if kind == "value_error" else f"expected {expected(fields[name])}"
     return f"{name}: {own}"

@@ -1,4 +1,4 @@
-"""One model thread, and batches made of the requests that wait for it."""
+"""Dynamic batching: one model thread, and batches of the waiting requests."""
 
 import threading
 from collections import deque
@@ -8,27 +8,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Compute = Callable[[Any, list[str], Callable[[], None]], Sequence[Any]]
-"""From a request's options, its lines and a `before_step` to an answer for each line. `before_step` is called often: it
-raises `Abandoned` when nobody waits for the answers any more."""
+"""Function from a request's options, its lines and `before_step` to an answer per line.
+
+The function calls `before_step` often; it raises `Abandoned` when no client waits for the answers any more."""
 
 
 class QueueFull(Exception):
-    """No more requests are accepted: too many wait, or the thread is stopping."""
+    """The request is not accepted: the queue is full, or the thread is stopping."""
 
 
 class Abandoned(Exception):
-    """Raised inside a computation when all its clients have gone."""
+    """All clients of a computation have disconnected."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Lines of one request; jobs of equal `asked` can be computed together.
+    """Lines of one request; jobs with equal `asked` can share a batch.
 
     Attributes:
         asked: Options of the request.
-        lines: Its texts.
-        width: Positions that the longest line takes in a batch.
-        answers: Stays cancellable while it is computed.
+        lines: Texts of the request.
+        width: Positions of the longest line in a batch.
+        answers: Future of the answers; can be cancelled while they are computed.
     """
 
     asked: Hashable
@@ -38,18 +39,24 @@ class Job:
 
 
 class ModelThread:
-    """Computes jobs in one thread, so that models need no locks, the oldest first, each with all that fit to it.
+    """Computes jobs in one thread, oldest first, batched with all compatible waiting jobs.
 
-    A batch never waits for others to come: while one is computed, the next ones gather. Requests of a loaded server are
-    so computed together, and one that comes alone is computed at once. A batch whose jobs have all been cancelled ends
-    at the next step of the decoder.
+    A single thread means that models need no locks. A batch never waits for more jobs: jobs gather while the previous
+    batch is computed, so a busy server forms batches and an idle one answers at once. A batch whose jobs were all
+    cancelled ends at the next decoder step.
 
     Args:
-        compute: called in the thread; what it raises is raised by the job's future.
-        most: lines of a batch of several jobs.
-        positions: of a batch of several jobs: its lines times its largest `width`.
-        waiting: jobs that wait at most.
-        observe: told how many lines each batch has.
+        compute: Called in the thread; its exceptions are raised by the job's future.
+        most: Maximum number of lines in a batch of several jobs.
+        positions: Maximum size of a batch of several jobs: number of lines times the largest `width`.
+        waiting: Maximum number of waiting jobs.
+        observe: Called with the number of lines of each batch.
+
+    Example:
+        >>> thread = ModelThread(lambda asked, lines, before_step: [line.upper() for line in lines], 8, 100, 8)
+        >>> thread.submit(None, ["a", "b"], 1).result()
+        ['A', 'B']
+        >>> thread.stop()
     """
 
     def __init__(
@@ -65,12 +72,12 @@ class ModelThread:
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self._stopping = False
-        # a daemon: a process that ends does not wait for it
+        # A daemon thread does not keep the process alive.
         self._thread = threading.Thread(target=self._work, name="model", daemon=True)
         self._thread.start()
 
     def __len__(self) -> int:
-        """Jobs that wait."""
+        """Return the number of waiting jobs."""
         with self._changed:
             return sum(not job.answers.cancelled() for job in self._jobs)
 
@@ -78,19 +85,19 @@ class ModelThread:
         """Add a job to the queue.
 
         Args:
-            asked: Options of the request; jobs of equal options share batches.
+            asked: Options of the request; jobs with equal options share batches.
             lines: The texts.
-            width: Positions that the longest of them takes in a batch.
+            width: Positions of the longest text in a batch.
 
         Returns:
-            The answers. Cancelling the future removes the job from the queue, or ends its computation.
+            The future of the answers. Cancelling it removes the job from the queue, or ends its computation.
 
         Raises:
-            Full: too many wait, or the thread is stopping.
+            QueueFull: The queue is full, or the thread is stopping.
         """
         job = Job(asked, lines, width)
         with self._changed:
-            # cancelled jobs take no place
+            # Cancelled jobs do not count.
             self._jobs = deque(each for each in self._jobs if not each.answers.cancelled())
             if self._stopping or len(self._jobs) >= self._waiting:
                 raise QueueFull
@@ -99,7 +106,7 @@ class ModelThread:
         return job.answers
 
     def stop(self) -> None:
-        """Takes no more jobs, answers those that it has, and ends."""
+        """Refuse new jobs, answer the waiting ones, and end the thread."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -107,7 +114,7 @@ class ModelThread:
 
     @property
     def alive(self) -> bool:
-        """Whether it computes."""
+        """True while the thread runs."""
         return self._thread.is_alive()
 
     def _work(self) -> None:
@@ -115,7 +122,7 @@ class ModelThread:
             self._answer([job for job in batch if not job.answers.cancelled()])
 
     def _next(self) -> list[Job]:
-        """The oldest job and those that can be computed with it; none when all is over."""
+        """Return the oldest job with all jobs that fit its batch; empty at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._stopping)
             batch: list[Job] = []
@@ -145,7 +152,7 @@ class ModelThread:
             return
         except BaseException as error:
             if isinstance(error, Exception) and len(batch) > 1:
-                # one of them asks for what cannot be, or for too much: the others shall not feel it
+                # One job may cause the error, so each is computed alone.
                 for job in batch:
                     self._answer([job] if not job.answers.cancelled() else [])
                 return
@@ -156,6 +163,6 @@ class ModelThread:
         self._observe(len(lines))
         for job in batch:
             found = [next(answers) for _ in job.lines]
-            # from here on it cannot be cancelled
+            # After this the future cannot be cancelled.
             if job.answers.set_running_or_notify_cancel():
                 job.answers.set_result(found)

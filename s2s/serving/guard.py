@@ -1,4 +1,4 @@
-"""What every request passes: its size and its time are limited, and it is counted."""
+"""Middleware: host check, limits on size and time of requests, and metrics."""
 
 import asyncio
 import ipaddress
@@ -18,7 +18,11 @@ _LINES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """What Prometheus may ask for; each server has a registry of its own."""
+    """Prometheus metrics; each server has its own registry.
+
+    Args:
+        waiting: Returns the number of waiting requests.
+    """
 
     def __init__(self, waiting: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
@@ -33,14 +37,19 @@ class Metrics:
 
 
 class Hosts:
-    """The names that this server answers to: checks of the headers `Host` and `Origin`.
+    """Check of the headers `Host` and `Origin` against accepted names.
 
-    A page of another site can send requests to a server on this machine, and with a domain that it points at 127.0.0.1
-    (DNS rebinding) it can read the answers. Such requests carry the site's name.
+    A page of another site can send requests to a server on this machine and, with a domain that resolves to 127.0.0.1
+    (DNS rebinding), read the answers. Such requests carry the site's name.
 
     Args:
-        bound: The host that the server listens on. Where it is all interfaces, any IP address is accepted.
-        allowed: More names, such as that of a proxy in front of the server.
+        bound: Host that the server listens on. If it is all interfaces, any IP address is accepted.
+        allowed: Additional names, such as that of a proxy in front of the server.
+
+    Example:
+        >>> hosts = Hosts()
+        >>> hosts.accepts("localhost:8080"), hosts.accepts("example.org")
+        (True, False)
     """
 
     def __init__(self, bound: str = "127.0.0.1", allowed: Sequence[str] = ()) -> None:
@@ -50,12 +59,17 @@ class Hosts:
         self._any_address = address is not None and address.is_unspecified
 
     def accepts(self, host: str) -> bool:
-        """Check the value of a `Host` header, with or without a port."""
+        """Return True if a `Host` header is accepted, with or without a port."""
         name = _name(f"//{host}")
         return name in self._names or (self._any_address and _address(name) is not None)
 
     def accepts_origin(self, origin: str, host: str) -> bool:
-        """Check the value of an `Origin` header: this server's own page, or a page of an allowed name."""
+        """Return True if an `Origin` header is this server's page or an allowed name.
+
+        Args:
+            origin: Value of the `Origin` header.
+            host: Value of the `Host` header.
+        """
         scheme, _, place = origin.lower().partition("://")
         return scheme in ("http", "https") and (place == host.lower() or _name(f"//{place}") in self.allowed)
 
@@ -75,21 +89,21 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Guard:
-    """Refuses what is too large, comes too slowly or comes from another site, and counts what is answered.
+    """ASGI middleware that refuses large, slow and cross-site requests, and counts answers.
 
     Args:
-        app: what answers.
-        limits: `body` and `seconds` are held here.
-        hosts: Names that requests may be addressed to.
-        metrics: are told.
-        paths: those that are counted by their names; all others count as one.
+        app: The application.
+        limits: Limits; `body` and `seconds` are enforced here.
+        hosts: Accepted host names.
+        metrics: Metrics to update.
+        paths: Paths with separate metrics; all others are counted as `other`.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, hosts: Hosts, metrics: Metrics, paths: tuple[str, ...]) -> None:
         self.app, self.limits, self.hosts, self.metrics, self.paths = app, limits, hosts, metrics, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the server's beginning and end."""
+        """Handle a request, or the server's lifespan events."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -97,7 +111,6 @@ class Guard:
         path = scope["path"] if scope["path"] in self.paths else "other"
 
         async def counted(message: Message) -> None:
-            """The answer, noted when it begins."""
             if message["type"] == "http.response.start":
                 self.metrics.requests.labels(path, message["status"]).inc()
                 self.metrics.seconds.labels(path).observe(time.monotonic() - began)
@@ -106,20 +119,18 @@ class Guard:
         try:
             await self._limited(scope, receive, counted)
         except Exception:
-            # what answers it stands around this
+            # An outer middleware answers with status 500.
             self.metrics.requests.labels(path, 500).inc()
             self.metrics.seconds.labels(path).observe(time.monotonic() - began)
             raise
 
     async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, within its bytes and its seconds."""
         if refused := self._refused(scope):
             await refused(scope, receive, send)
             return
         read, whole, in_time = 0, False, asyncio.timeout(self.limits.seconds)
 
         async def measured() -> Message:
-            """The next part of the body."""
             nonlocal read, whole
             message = await receive()
             whole = not message.get("more_body", False)
@@ -129,7 +140,7 @@ class Guard:
             return message
 
         async def begun(message: Message) -> None:
-            """The answer; how fast it is taken is the client's."""
+            """Stop the time limit when the answer starts: its transfer depends on the client."""
             if message["type"] == "http.response.start":
                 in_time.reschedule(None)
             await send(message)
@@ -143,10 +154,10 @@ class Guard:
             await JSONResponse({"detail": self._too_late(whole)}, 408)(scope, receive, send)
 
     def _refused(self, scope: Scope) -> JSONResponse | None:
-        """The refusal of a request whose headers say that it is not for this server, or too large."""
+        """Check the headers, and return the refusal of a foreign, ambiguous or large request."""
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host, origin, length = (headers.get(name, "") for name in (b"host", b"origin", b"content-length"))
-        # HTTP/1.0 has requests without a host
+        # HTTP/1.0 requests have no host.
         if host and not self.hosts.accepts(host):
             detail = f"this server is not {host[:80]!r}; `s2s serve --allow-host NAME` allows a name"
             return JSONResponse({"detail": detail}, 421)

@@ -1,4 +1,4 @@
-"""From runs to a server that listens, until somebody wants it to stop."""
+"""HTTP server process: bind a socket, load the runs, and serve until a signal."""
 
 import asyncio
 import math
@@ -27,45 +27,55 @@ from s2s.training.device import PRECISION_NAMES, setup_process
 
 PrintFn = Callable[[str], object]
 
-# seconds that clients have, when the server stops, to take answers that are computed
+# Seconds for clients to receive computed answers at shutdown.
 _TAKING = 30
-# and what is left to end by itself once they are cut
+# Seconds for the remaining tasks after connections are closed.
 _ENDING = 5
-# connections that the event loop accepts in one go
+# Connections that the event loop accepts at once.
 _BACKLOG = 32
-# and that the system holds for it meanwhile
+# Connections that the system queues meanwhile.
 _HELD_BY_SYSTEM = 2_048
-# files that the process needs beside its connections: those of Python, torch and the runs, and connections that are
-# accepted before the first of them is refused
+# File descriptors besides connections: those of Python, torch and the runs, and connections that are accepted before
+# the first of them is refused.
 _OTHER_FILES = 64 + 3 * _BACKLOG
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """An address that is ours, on which nothing is accepted yet; port 0 takes any that is free.
+    """Bind a socket without listening.
+
+    Args:
+        host: Host name or address.
+        port: Port; 0: any free port.
+
+    Returns:
+        The bound socket.
 
     Raises:
-        UserError: it cannot be had.
+        UserError: The address is not available.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with ExitStack() as stack:
             place = stack.enter_context(socket.socket(family, kind, protocol))
-            # a server that was stopped a moment ago leaves connections that are over
+            # The port may have closed connections of a recently stopped server.
             place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             place.bind(address)
             stack.pop_all()
     except (OSError, UnicodeError) as error:
-        # a name with an empty part is refused by its encoding
+        # The IDNA encoding refuses a name with an empty label.
         what = f"cannot be had: {getattr(error, 'strerror', None) or error}"
         raise UserError(what, where=f"{host}:{port}", remedy="name another --port or --host") from None
     return place
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """What requests call runs: the folder's name, or the whole path where two folders have the same.
+    """Return the names of runs for requests.
+
+    Returns:
+        Folder names; whole paths for runs with equal folder names.
 
     Raises:
-        UserError: a run is named twice.
+        UserError: A run is given twice.
     """
     if len({path.resolve() for path in paths}) < len(paths):
         raise UserError("the same run is named twice", remedy="name each run once")
@@ -74,7 +84,12 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 
 class Connection(H11Protocol):
-    """A connection whose headers must come in time, and of which there is a largest number."""
+    """HTTP connection with a time limit for headers and a maximum number of connections.
+
+    Attributes:
+        max_connections: Maximum number of open connections.
+        header_seconds: Time limit for headers, in seconds.
+    """
 
     max_connections = Limits.connections
     header_seconds = Limits.headers
@@ -82,7 +97,7 @@ class Connection(H11Protocol):
     _header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Refuse the connection where too many are open, else wait for the first request."""
+        """Refuse the connection if too many are open, else start the time limit."""
         super().connection_made(transport)
         if len(self.connections) > self.max_connections:
             self._refuse(b"503 Service Unavailable")
@@ -90,19 +105,19 @@ class Connection(H11Protocol):
             self._time_headers()
 
     def data_received(self, data: bytes) -> None:
-        """Start the time of a request's headers with its first byte, and end it with their last."""
+        """Start the time limit of headers with their first byte, and stop it with the last."""
         if self.transport.is_closing():
             return
         super().data_received(data)
         self._time_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the time of headers."""
+        """Stop the time limit of headers."""
         self._stop_timer()
         super().connection_lost(exc)
 
     def _time_headers(self) -> None:
-        # idle: no headers yet, or not all
+        # IDLE means that the headers are missing or incomplete.
         if self.conn.their_state is not h11.IDLE:
             self._stop_timer()
         elif self._header_timer is None:
@@ -120,17 +135,28 @@ class Connection(H11Protocol):
 
 
 def allowed_connections(wanted: int) -> int:
-    """Connections that may be open at once, so that the process never runs out of file descriptors."""
+    """Return the number of connections that the limit on file descriptors allows.
+
+    Args:
+        wanted: Requested maximum.
+    """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if files == resource.RLIM_INFINITY else max(1, min(wanted, files - _OTHER_FILES))
 
 
 class Server(uvicorn.Server):
-    """A server that ends in bounded time.
+    """uvicorn server with a bounded shutdown time.
 
-    The first SIGTERM or SIGINT stops it: what was accepted is answered, and connections that are left after `patience`
-    seconds are cut, where uvicorn would wait for their clients. The second signal ends the process at once, also while
-    the model thread computes.
+    The first SIGTERM or SIGINT stops the server: accepted requests are answered, and connections that remain after
+    `patience` seconds are closed, where uvicorn would wait for their clients. The second signal exits immediately,
+    even while the model thread computes.
+
+    Args:
+        config: Configuration of uvicorn.
+        patience: Seconds until remaining connections are closed.
+
+    Attributes:
+        cut: Number of closed connections.
     """
 
     def __init__(self, config: uvicorn.Config, patience: float) -> None:
@@ -141,28 +167,31 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop on the first signal, exit on the second."""
         if self.should_exit:
-            # no clean-up: nothing is written, and whatever could be waited for may take long
+            # No clean-up is needed: no files are open for writing, and waiting could take long.
             os.write(2, b"stopped at once: requests that were not answered are lost\n")
             os._exit(128 + sig)
         super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listens with a longer queue than the event loop accepts from at once: asyncio has one number for both."""
+        """Listen with a longer queue than the event loop accepts at once.
+
+        asyncio has a single number for both.
+        """
         await super().startup(sockets)
         for place in sockets or []:
             place.listen(_HELD_BY_SYSTEM)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Waits for what was accepted, and for its clients as long as that is allowed."""
+        """Answer accepted requests, and close remaining connections after `patience` seconds."""
         late = asyncio.get_running_loop().call_later(self.patience, self._cut)
         await super().shutdown(sockets)
         late.cancel()
         self._cut()
-        # the loop closes what is aborted in its next round
+        # The event loop closes aborted connections in its next iteration.
         await asyncio.sleep(0)
 
     def _cut(self) -> None:
-        # who waited to write to them ends as if they had left
+        # Pending writers end as if the client had disconnected.
         for connection in list(self.server_state.connections):
             if transport := getattr(connection, "transport", None):
                 transport.abort()
@@ -170,13 +199,21 @@ class Server(uvicorn.Server):
 
 
 def server_of(app: FastAPI, limits: Limits) -> Server:
-    """What listens for an application; when it stops, answers that nobody takes do not keep it for ever."""
+    """Create the server of an application.
+
+    Args:
+        app: The application.
+        limits: Limits of connections and times.
+
+    Returns:
+        The server; at shutdown it does not wait for clients without a limit.
+    """
     patience = math.ceil(limits.seconds) + _TAKING
-    # what goes on without its client is ended, too, though not without a noise
+    # Tasks without a client are cancelled, too; uvicorn logs an error for them.
     last = patience + _ENDING
 
     class Limited(Connection):
-        """With the limits of this server: uvicorn makes connections by itself."""
+        """Connection with the limits of this server; uvicorn instantiates the class itself."""
 
         max_connections = allowed_connections(limits.connections)
         header_seconds = limits.headers
@@ -194,7 +231,7 @@ def server_of(app: FastAPI, limits: Limits) -> Server:
 
 
 def _precision(run: Run) -> str:
-    """Return device and precision of a run's answers, and the layers that run in fp32 within bf16."""
+    """Return the device and precision of a run, and the layers that need fp32 with bf16."""
     loaded = run.loaded
     decoding = dict(loaded.recipe).get("decoding")
     precision = torch.bfloat16 if decoding is not None and decoding.precision == "bf16" else torch.float32
@@ -206,13 +243,20 @@ def _precision(run: Run) -> str:
 def serve(
     runs: Mapping[str, RunConfig], place: socket.socket, limits: Limits, print_fn: PrintFn, hosts: Hosts | None = None
 ) -> None:
-    """Answers with runs, by name, until SIGTERM or Ctrl-C; then what was accepted is answered, and no more."""
+    """Serve runs until SIGTERM or Ctrl-C, then answer the accepted requests and return.
+
+    Args:
+        runs: Opened runs by name.
+        place: Bound socket.
+        limits: Limits of requests.
+        print_fn: Prints a line.
+        hosts: Accepted host names; None: this machine only.
+    """
     for run in runs.values():
         setup_process(run.recipe.device)
     loaded = {name: Run(run) for name, run in runs.items()}
 
     def ended(answered: int) -> None:
-        """Told after the last answer."""
         rest = f"{server.cut:,} connections were cut" if server.cut else "none was left"
         print_fn(f"stopped: {answered:,} requests were answered, {rest}")
 

@@ -1,4 +1,4 @@
-"""What the server is asked and what it answers, as JSON; the page of its OpenAPI is made from this."""
+"""Request and response schemas of the HTTP API; the OpenAPI document is generated from them."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -15,24 +15,24 @@ def _written(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_written)]
-"""What UTF-8 can write: JSON can spell more."""
+"""Text that can be encoded as UTF-8; JSON can also spell lone surrogates."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may ask for at most; each is told with a status of its own.
+    """Limits of requests, with the status code of a refusal in parentheses.
 
     Attributes:
-        lines: texts of one request (422), and of one batch.
-        characters: of one text (422).
-        tokens: of one text (422).
-        positions: of a request, and of a batch: texts × tokens of the longest × beam (422).
-        beam: hypotheses kept at each step (422); a recipe that has more is searched with these.
-        body: bytes of a request (413).
-        seconds: from a request's first byte to its answer (408).
-        waiting: requests that wait for the model at once (429).
-        headers: seconds from a connection, or a request's first byte, to the end of its headers (408).
-        connections: open at once (503); fewer where the process may not open as many files.
+        lines: Texts per request (422) and per batch.
+        characters: Characters per text (422).
+        tokens: Tokens per text (422).
+        positions: Texts × tokens of the longest × beam size, per request (422) and per batch.
+        beam: Beam size (422); larger beams in recipes are reduced to it.
+        body: Bytes per request (413).
+        seconds: Seconds from a request's first byte to its answer (408).
+        waiting: Requests in the queue (429).
+        headers: Seconds from a connection, or a request's first byte, to the end of its headers (408).
+        connections: Open connections (503); fewer if the process may not open as many files.
     """
 
     lines: int = 64
@@ -48,139 +48,139 @@ class Limits:
 
 
 class Message(BaseModel):
-    """A closed set of fields."""
+    """Base of all messages: frozen, without unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Labelled(Message):
-    """What is to be classified."""
+    """Classification request."""
 
     text: Text | list[Text]
     """One text, or several."""
     run: Text | None = None
-    """Which of the runs that are served; the first that classifies when absent."""
+    """Name of a served run; default: the first that classifies."""
 
 
 class Source(Message):
-    """What is to be translated."""
+    """Translation request."""
 
     text: Text | list[Text]
     """One text, or several."""
     run: Text | None = None
-    """Which of the runs that are served; the first that translates when absent."""
+    """Name of a served run; default: the first that translates."""
     beam: int | None = Field(default=None, ge=1)
-    """Hypotheses kept at each step; when absent, the recipe's or, where that is larger, as many as there may be."""
+    """Beam size; default: the recipe's, at most the server's limit."""
     nbest: int = Field(default=1, ge=1)
-    """Candidates for each text, at most as many as the beam holds."""
+    """Candidates per text, at most the beam size."""
     task: Text | None = None
-    """Which task of a text-to-text run."""
+    """Task of a text-to-text run."""
     alignment: bool = False
-    """Whether to say which source word each target word looked at."""
+    """Return word alignments by attention."""
     attention: bool = False
-    """Whether to give the weights of the last layer, heads averaged."""
+    """Return the attention weights of the last layer, averaged over heads."""
 
 
 class Alignment(Message):
-    """Words of a text and of a candidate, and who looked at whom."""
+    """Word alignment of a text and a candidate."""
 
     source: list[str]
     """Words of the text."""
     target: list[str]
     """Words of the candidate."""
     links: list[tuple[int, int]]
-    """Places of a source word and of a target word, from 0 on."""
+    """Pairs of source and target word positions, from 0."""
 
 
 class Attention(Message):
-    """Where the model looked while it wrote."""
+    """Attention weights of the last layer."""
 
     source: list[str]
-    """Pieces of the text, its end included."""
+    """Tokens of the text, including the end token."""
     target: list[str]
-    """Pieces of the candidate, its end included."""
+    """Tokens of the candidate, including the end token."""
     weights: list[list[float]]
-    """For each target piece, its share of each source piece; a row sums to one."""
+    """For each target token, the weight of each source token; each row sums to 1."""
 
 
 class Candidate(Message):
-    """One possible translation."""
+    """A candidate translation."""
 
     text: str
-    """As it is read."""
+    """The translation."""
     score: float
-    """Log probability over the length penalty: comparable within one source and beam."""
+    """Log probability divided by the length penalty; comparable for one source and beam size."""
     at_length_limit: bool = False
-    """Whether the length limit of the recipe's `decoding` section ended it."""
+    """The output ended at the length limit of the recipe's `decoding` section."""
     alignment: Alignment | None = None
-    """Where it was asked for and the model has attention."""
+    """Word alignment, if requested and the model has attention."""
     attention: Attention | None = None
-    """The same."""
+    """Attention weights, if requested and the model has attention."""
 
 
 class Translated(Message):
-    """One text's translation."""
+    """Translation of one text."""
 
     text: str
-    """The best candidate's; empty for an empty text."""
+    """Text of the best candidate; empty for an empty text."""
     candidates: list[Candidate]
-    """Best first; none for an empty text."""
+    """Candidates, best first; none for an empty text."""
     longer_than_training: bool = False
-    """Whether the text has more tokens than any training text, so that parts of it may be missing: split it."""
+    """The text has more tokens than any training text, so that parts of the translation may be missing: split it."""
 
 
 class Translations(Message):
-    """The answer, in the order of the texts."""
+    """Translation response, in the order of the texts."""
 
     run: str
-    """Which model wrote it."""
+    """Name of the run."""
     translations: list[Translated]
-    """One for each text."""
+    """One translation per text."""
 
 
 class ClassifyResponse(Message):
-    """One text's class."""
+    """Class of one text."""
 
     label: str
-    """The likeliest; empty for an empty text."""
+    """The most probable class; empty for an empty text."""
     probabilities: dict[str, float]
-    """Of each class; none for an empty text."""
+    """Probability of each class; empty for an empty text."""
     truncated: bool = False
-    """Whether only the beginning of the text was read: it has more tokens than the model's `batches.max_length`."""
+    """The text was truncated, because it has more tokens than the model's `batches.max_length`."""
 
 
 class Classes(Message):
-    """The answer, in the order of the texts."""
+    """Classification response, in the order of the texts."""
 
     run: str
-    """Which model named them."""
+    """Name of the run."""
     classes: list[ClassifyResponse]
-    """One for each text."""
+    """One class per text."""
 
 
 class Served(Message):
-    """A run that is served."""
+    """A served run."""
 
     name: str
-    """For the field `run` of a request."""
+    """Name for the field `run` of a request."""
     task: str
-    """What it was trained for."""
+    """Task of the run."""
     answers: str
-    """The path that it answers at."""
+    """Path of its requests."""
     beam: int | None
-    """Of requests that name none; null where nothing is searched."""
+    """Default beam size; null without a search."""
     tasks: list[str]
-    """Of a text-to-text run, the names for the field `task`."""
+    """Names for the field `task`, for a text-to-text run."""
 
 
 class Health(Message):
-    """Whether the server is well, and what it serves."""
+    """Status of the server."""
 
     status: str
-    """`ok`, or what is wrong."""
+    """`ok`, or a description of the problem."""
     version: str
-    """Of s2s."""
+    """Version of s2s."""
     runs: list[Served]
-    """In the order of the command."""
+    """Served runs, in the order of the command line."""
     limits: dict[str, float]
-    """See `s2s.serving.messages.Limits`."""
+    """Limits of requests, see `s2s.serving.messages.Limits`."""
