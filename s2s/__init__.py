@@ -1,4 +1,4 @@
-"""s2s: train and compare sequence-to-sequence models, from RNNs to the Transformer.
+"""Train and compare sequence-to-sequence models, from RNNs to the Transformer.
 
 The public API is `s2s.load`, `s2s.train`, `s2s.read_recipe`, `s2s.score`, `s2s.compare` and `s2s.Comparison`, each
 imported on first use. `docs/architecture.md` describes the packages.
@@ -14,7 +14,7 @@ __all__ = ["Comparison", "compare", "load", "read_recipe", "score", "train"]
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name on first use: the API loads torch, which `s2s --help` does not need."""
+    """Import a public name on first use, because the API loads torch."""
     if name not in __all__:
         raise AttributeError(f"module 's2s' has no attribute {name!r}")
     from s2s import api

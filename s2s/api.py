@@ -6,7 +6,7 @@ line prints.
 Example:
     >>> import s2s
     >>> for step in s2s.train("translate", {"training.updates": 500}):  # doctest: +SKIP
-    ...     print(step.number, step.loss)
+    ...     print(step.update, step.loss)
     >>> s2s.load("runs/translate").translate(["A dog runs."])  # doctest: +SKIP
 """
 
@@ -181,7 +181,7 @@ def train(
     resume: bool = False,
     quiet: bool = True,
 ) -> Training:
-    """Prepare a training run. Training starts when the returned object is iterated over.
+    """Prepare a training run, which starts when the returned object is iterated over.
 
     Nothing is written before the iteration starts.
 
@@ -202,7 +202,7 @@ def train(
         >>> import s2s
         >>> training = s2s.train("translate", {"training.updates": 500}, overwrite=True)
         >>> for step in training:  # doctest: +SKIP
-        ...     print(step.number, step.loss)
+        ...     print(step.update, step.loss)
     """
     if isinstance(recipe, AnyRecipe):
         if overrides or resume:
@@ -388,6 +388,6 @@ def compare(
 
 
 def _words(overrides: Overrides | None) -> tuple[str, ...]:
-    """Format overrides as command-line arguments. YAML reads every value that JSON writes."""
+    """Format overrides as command-line arguments; YAML reads all JSON values."""
     found = (overrides or {}).items()
     return tuple(f"{key}={json.dumps(value, default=str, ensure_ascii=False)}" for key, value in found)

@@ -63,7 +63,7 @@ class Stopped(BaseException):
 
 
 def check_regular(path: Path, remedy: str = "name a file") -> None:
-    """Refuse an existing path that is not a regular file: a folder, a device or a pipe.
+    """Refuse an existing path that is a folder, a device or a pipe.
 
     Args:
         path: Path; a missing file is not an error here, because opening it raises one.
@@ -107,7 +107,7 @@ def format_message(message: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Escape the control characters of a text for a terminal, except line ends and tabs.
+    r"""Escape control characters for a terminal, except line ends and tabs.
 
     An escape sequence in a corpus could rename the terminal's window or hide text.
 

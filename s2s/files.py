@@ -1,4 +1,4 @@
-"""Atomic file writes, size-limited reads, file locks, and clean-up of unfinished files.
+"""Atomic file writes, size-limited reads, file locks and clean-up.
 
 After a crash or on a full disk, a file or folder is either the old one or the new one, never half-written.
 """
@@ -105,7 +105,7 @@ def write_atomically(path: Path, content: str | bytes, follow: bool = False) -> 
 
 
 def open_regular(path: Path, remedy: str = RESTORE) -> BufferedReader:
-    """Open a regular file for reading, or the regular file that a symbolic link points to.
+    """Open a regular file (or a symbolic link to one) for reading.
 
     Args:
         path: Path of the file.
@@ -158,7 +158,9 @@ def append_to(path: Path) -> BufferedWriter:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder inside a folder of a run, unless it exists; the parent must exist.
+    """Create a folder inside a folder of a run, unless it exists.
+
+    The parent folder must exist.
 
     Raises:
         UserError: `path` is a symbolic link or not a folder.
@@ -244,7 +246,9 @@ def remove_unfinished(folder: Path, alone: bool = False) -> None:
 
 @contextmanager
 def file_lock(path: Path, wait: bool = False) -> Iterator[None]:
-    """Hold an exclusive lock on a file; a context manager. The file remains after the release.
+    """Hold an exclusive lock on a file; a context manager.
+
+    The file remains after the release.
 
     Args:
         path: Path of the lock file.
@@ -291,7 +295,7 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def explain_os_error(error: OSError, where: str = "", remedy: str = "") -> UserError:
-    """Turn an operating-system error into a message with the path, the reason and a remedy.
+    """Turn an operating-system error into a message with path, reason and remedy.
 
     Args:
         error: The error.
@@ -324,7 +328,7 @@ def _owner() -> str:
 
 @cache
 def _where() -> str:
-    """Return an identifier of the machine and the container, in which a process id is unique."""
+    """Return an identifier of machine and container, in which a process id is unique."""
     try:
         inside = str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:
@@ -347,7 +351,7 @@ def _is_gone(owner: str, path: Path) -> bool:
 
 
 def _exchange(place: Path, path: Path) -> None:
-    """Replace a folder; an error or a kill at any moment leaves the old or the new one."""
+    """Replace a folder; an error or a kill at any time leaves the old or the new one."""
     aside = Path(tempfile.mkdtemp(prefix=f"{_ASIDE}{_owner()}-", dir=path.parent))
     try:
         path.rename(aside / path.name)
@@ -397,7 +401,7 @@ def _sync(path: Path) -> None:
 
 
 def spreadsheet_cell(cell: C) -> C | str:
-    """Escape a CSV cell that a spreadsheet would execute as a formula, as OWASP recommends.
+    """Escape a CSV cell that a spreadsheet would execute as a formula (OWASP).
 
     Returns:
         The cell, with an apostrophe in front if it is a text that starts like a formula and is not a number.

@@ -1,4 +1,4 @@
-"""Tests for authors of model plug-ins: call `check_model` in a test of your package."""
+"""Tests for authors of model plug-ins: call `check_model` in your package's tests."""
 
 import tempfile
 from collections.abc import Mapping, Sequence

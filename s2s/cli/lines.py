@@ -1,4 +1,4 @@
-"""Input and output of lines: read as they arrive, write to stdout or atomically to a file."""
+"""Line input as it arrives, and line output to stdout or atomically to a file."""
 
 import codecs
 import itertools
@@ -24,7 +24,7 @@ _SHOWN = 20
 
 
 class BadLines:
-    """Error report for unreadable lines of a batch; the command then exits with status 1.
+    """Report of unreadable input lines, after which the command exits with status 1.
 
     Args:
         noun: Name of an input, such as `line` or `image`.
@@ -66,7 +66,7 @@ class BadLines:
 def chunks(
     file: IO[bytes], most: int, bad: BadLines, prompt: Callable[[], object] = lambda: None
 ) -> Iterator[list[str]]:
-    """Read lines in chunks: thousands from a file, or from a pipe those that have arrived.
+    """Read lines in chunks: many at once from a file, those that arrived from a pipe.
 
     Lines are decoded as UTF-8; invalid bytes are replaced and reported to `bad`. Files that end in .gz or .xz are
     decompressed, as in training and scoring.
@@ -149,7 +149,9 @@ def told_to_wait(run: Path, input_file: IO[bytes]) -> Callable[[], None]:
 
 
 def check_output(path: Path | None, option: str = "--output") -> None:
-    """Refuse an output file that is a folder or has no parent folder, before slow work.
+    """Refuse an output file that is a folder or has no parent folder.
+
+    Called before slow work.
 
     Raises:
         UserError: The file cannot be written there.
@@ -212,7 +214,7 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def write_all(lines: Iterable[str], output: Path | None, bad: BadLines) -> None:
-    """Write lines to a file or standard output; exit with status 1 if an input was unreadable."""
+    """Write lines to a file or stdout, then exit with status 1 if inputs were unreadable."""
     with lines_to(output) as write:
         for line in lines:
             write(line)

@@ -1,4 +1,4 @@
-"""Command `s2s`: a lazy group, so that help and usage errors need no heavy imports."""
+"""Command `s2s`: a lazy group, so that help and usage errors import little."""
 
 import codecs
 import difflib
@@ -169,14 +169,14 @@ def _tell(message: str) -> None:
 
 
 def _open_what_is_closed() -> None:
-    """Open standard streams that the caller closed, as some schedulers do, on /dev/null."""
+    """Open standard streams on /dev/null that the caller (a scheduler) has closed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  it stays open
 
 
 def _spell_what_output_has_not() -> None:
-    """Escape characters that the encoding of standard output lacks, instead of failing."""
+    """Escape characters that the encoding of stdout lacks, instead of failing."""
     if isinstance(sys.stdout, io.TextIOWrapper) and codecs.lookup(sys.stdout.encoding).name != "utf-8":
         sys.stdout.reconfigure(errors="backslashreplace")
 

@@ -27,7 +27,7 @@ REPLACED = {
 
 
 class Command(click.Command):
-    """A command that refuses a repeated option; click would silently use the last value."""
+    """A command that refuses a repeated option, where click silently uses the last value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line.

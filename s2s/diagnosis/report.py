@@ -116,7 +116,7 @@ class Diagnosis:
         return "\n\n".join([f"{self.run}, checkpoint {self.checkpoint}, {self.device}", *sections])
 
     def to_json(self) -> str:
-        """Return the report as JSON: the attributes, `passed`, and the names of the signs that were found."""
+        """Return the report as JSON, with `passed` and the names of the signs found."""
         found = {} if self.signs is None else {"found": [sign.name for sign in self.signs.found]}
         report = {"passed": self.passed, **found, **asdict(self)}
         return json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -101,7 +101,7 @@ class ModelUnderTest:
 
     @cached_property
     def log_probabilities(self) -> Tensor:
-        """Log-probabilities of the batch, `(items, choices)`: the reference for the other computations."""
+        """Log-probabilities of the batch, `(items, choices)`, the reference value."""
         return self.log_probabilities_of(self.batch)
 
     def batch_of(self, rows: np.ndarray) -> BaseBatch:
@@ -185,7 +185,7 @@ def _tolerance(numbers: Tensor, terms: int = 1) -> tuple[float, str]:
 
 @torch.no_grad()
 def _incremental(name: str, model: ModelUnderTest) -> SelfTest:
-    """Feed one token at a time, with the rows of the decoder's state permuted before each step."""
+    """Feed one token at a time, with permuted rows of the decoder's state."""
     found = model.task.incremental_log_probs(model.run.model, model.batch)
     if found is None:
         return _not_applicable(name, "the task does not generate text")
@@ -216,7 +216,10 @@ def _batch(name: str, model: ModelUnderTest) -> SelfTest:
 
 
 def _gradient(name: str, model: ModelUnderTest) -> SelfTest:
-    """Compare the gradient with central differences along random directions of length one, in fp64 without dropout."""
+    """Compare the gradient with central differences along random unit directions.
+
+    In fp64, without dropout.
+    """
     if model.run.device_context.device.type == "mps":
         return _not_applicable(name, "mps has no fp64")
     # a copy: the run's own weights must not change
@@ -283,7 +286,10 @@ def _checkpoint(name: str, model: ModelUnderTest) -> SelfTest:
 
 
 def _resume(name: str, model: ModelUnderTest) -> SelfTest:
-    """Train some steps from the last checkpoint, and again with a stop half-way. Writes to a temporary folder only."""
+    """Train some steps from the last checkpoint, and again with a stop half-way.
+
+    Writes only to a temporary folder.
+    """
     folder, recipe, task = model.run.path, model.run.recipe, model.task
     last = Checkpoints(folder).last()
     if last is None or not (last / "training.safetensors").exists():

@@ -270,7 +270,7 @@ def exact_share(translations: Sequence[str], references: Sequence[str]) -> float
 def word_accuracy(
     sources: Sequence[str], translations: Sequence[str], references: References, lowercase: bool = False
 ) -> float | None:
-    """Compute the percentage of reference words at the same position in the translation.
+    """Compute the percentage of reference words at the same position in the output.
 
     Positions are meaningful only if each source word corresponds to one target word, as in tagging.
 
@@ -337,7 +337,7 @@ def by_source_length(
 
 
 def _parts(lengths: np.ndarray) -> list[list[int]]:
-    """Split row indices by length into parts of about equal size, without splitting a length."""
+    """Split row indices by length into nearly equal parts, without splitting a length."""
     order = np.argsort(lengths, kind="stable")
     in_order = lengths[order]
     wished = [len(part) for part in np.array_split(order, _BUCKETS)]

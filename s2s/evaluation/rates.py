@@ -34,7 +34,7 @@ class _RateSignature(Signature):
 
 
 class Rate(Metric):
-    """Percentage of exact matches, or edits per reference character or word, in percent.
+    """Exact match rate, or edits per reference character or word, in percent.
 
     White space at the ends is ignored; between words, any amount counts as one space.
 

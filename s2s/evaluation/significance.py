@@ -117,7 +117,7 @@ class McNemar:
 
     @property
     def p_value(self) -> float:
-        """Probability of a difference at least this large between equally good classifiers."""
+        """Probability of a difference at least as large between equally good classifiers."""
         return self.exact if self.method == "exact" else self.chi_square_p
 
 

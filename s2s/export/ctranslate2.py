@@ -66,7 +66,7 @@ def save(
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """Return a unique name per token: the token, with its id appended if the name is taken."""
+    """Return unique token names: a name that is taken gets the token id appended."""
     names: dict[str, None] = {}
     for number, name in enumerate(tokenizer.tokens(range(tokenizer.size))):
         names[f"{name}#{number}" if name in names else name] = None
@@ -74,7 +74,10 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 
 def _specs() -> Any:
-    """Import `ctranslate2.specs` as Any: its type annotations say that attributes set to None stay None."""
+    """Import `ctranslate2.specs` as Any.
+
+    Its type annotations say that attributes set to None stay None.
+    """
     check_installed("ctranslate2")
     from ctranslate2 import specs
 

@@ -1,4 +1,4 @@
-"""Modules to export as graphs: one for models that answer at once, two for generation.
+"""Modules to export as graphs: one for single-pass models, two for generation.
 
 The context and state of a decoder are model-specific trees of tensors, some with the number of fed tokens. A graph
 takes and returns the tensors in order. The number is taken from the length of `written`, the tokens fed before, so
@@ -69,7 +69,7 @@ def filled(bundle: Any, tensors: Iterator[Tensor], fed: int) -> Any:
 
 
 class Answer(nn.Module):
-    """Graph of a model that answers at once: class scores, or token scores at each position.
+    """Graph of a single-pass model: class scores, or token scores at each position.
 
     Args:
         model: The model.
@@ -152,7 +152,7 @@ class Step(nn.Module):
 
 @dataclass(frozen=True)
 class Example:
-    """Example input; axes that differ between two examples become dynamic axes of a graph.
+    """Example input for tracing; axes that differ between two examples become dynamic.
 
     Attributes:
         source: Token ids or images; None if the model has no source.

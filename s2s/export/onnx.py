@@ -39,7 +39,7 @@ _OTHERS = ((5, 5, 3), (4, 19, 9), (1, 400, 30))
 
 
 def save(model: Classifier | MaskedLM | Writer, sizes: tuple[int, int], folder: Path) -> None:
-    """Write the ONNX graphs of a model, and `onnx.json`, which describes their inputs and outputs.
+    """Write the ONNX graphs of a model, and `onnx.json`, which describes them.
 
     Args:
         model: In fp32, in evaluation mode.
@@ -97,7 +97,7 @@ def _save_writer(model: Writer, examples: list[Example], folder: Path, described
 
 
 def _longest(side: Encoder | Decoder[Any, Any] | CausalDecoder[Any]) -> int | None:
-    """Return the maximum number of tokens of a side: its learned positions, or its sinusoid table."""
+    """Return the maximum length of a side: learned positions, or the sinusoid table."""
     return side.max_positions or (POSITIONS if extend_positions(side, POSITIONS) else None)
 
 
@@ -106,7 +106,7 @@ def _state(bundle: tuple[Any, Any]) -> list[Tensor]:
 
 
 def _empty(shapes: Sequence[torch.Size], rows: list[int]) -> list[int]:
-    """Return the shape before the first step: -1 for the rows, 0 for the axis of fed tokens."""
+    """Return the shape before the first step: -1 for rows, 0 for the axis of fed tokens."""
     sizes = list(zip(*shapes, strict=True))
     return [-1 if list(each) == rows else 0 if len(set(each)) > 1 else each[0] for each in sizes]
 
@@ -192,7 +192,7 @@ def _flat(inputs: list[Any]) -> list[Tensor]:
 
 
 def _check(path: Path, module: nn.Module, names: list[str], inputs: list[list[Any]]) -> list[str]:
-    """Compare a graph with the module on all inputs, and return the names of its inputs."""
+    """Compare a graph with the module on all inputs, and return its input names."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

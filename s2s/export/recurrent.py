@@ -1,4 +1,4 @@
-"""Export of recurrent layers as ONNX operators; torch would unroll the loop for one length.
+"""Export of recurrent layers as ONNX operators, which torch would unroll.
 
 In a copy of the model, each torch layer is replaced by a custom operator that only knows its shapes, and the exporter
 maps it to ONNX. ONNX orders gates differently: z, r, n instead of torch's r, z, n; and i, o, f, g instead of i, f,

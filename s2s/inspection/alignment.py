@@ -1,4 +1,4 @@
-"""Word alignment from attention, in Pharaoh format: `0-0 1-2` (source, target, from 0)."""
+"""Word alignment from attention, in Pharaoh format: `0-0 1-2` (source-target)."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ Link = tuple[int, int]
 
 
 def links(weights: Float[np.ndarray, "target source"], source: Sequence[Word], target: Sequence[Word]) -> list[Link]:
-    """Align each target word with the source word that it attends to most.
+    """Align each target word with its most attended source word.
 
     A source word's attention is the sum over its tokens; a target word's is the mean over its tokens. Tokens that are
     not part of a word, such as the end of the text, do not count.

@@ -11,7 +11,9 @@ from s2s.nn.layers import Inputs, PaddingMask, States
 
 
 class CausalReader(Encoder):
-    """Encoder interface of a causal language model: each state depends only on earlier tokens.
+    """Encoder interface of a causal language model.
+
+    Each state depends only on earlier tokens.
 
     Args:
         decoder: Decoder of the language model; each row is one document.

@@ -1,4 +1,4 @@
-"""Figures of an inspection: attention maps in grayscale, saliency in blue and orange."""
+"""Figures of an inspection: attention in grayscale, saliency in blue and orange."""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -142,7 +142,7 @@ def _together(found: Sequence[Saliency]) -> Saliency:
 
 
 def _weights(methods: Sequence[Saliency], title: str) -> _Band:
-    """Draw the maps of several methods side by side, with color scales symmetric around zero."""
+    """Draw the maps of methods side by side, with color scales symmetric around zero."""
     words, answers = list(methods[0].words[:_DRAWN]), list(methods[0].answers[:_DRAWN])
     width = 1.2 + len(methods) * (1.4 + 0.26 * len(words))
 
@@ -163,7 +163,7 @@ def _weights(methods: Sequence[Saliency], title: str) -> _Band:
 
 
 def _patches(example: InspectedExample, focus: InspectionRequest, whose: str) -> _Band:
-    """Draw the image, the attention of each head from the selected patch, and the saliency."""
+    """Draw the image, each head's attention from the selected patch, and the saliency."""
     across, image = example.patches, example.image
     maps: list[tuple[str, np.ndarray, bool]] = []
     layer, place = -1, example.walk.place if example.walk else 0

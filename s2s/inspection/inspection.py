@@ -235,7 +235,7 @@ class Inspection:
         return "\n".join(lines)
 
     def to_json(self) -> str:
-        """Return everything as JSON; `attention` has the argument names of BertViz's views."""
+        """Return everything as JSON; `attention` has the argument names of BertViz."""
         return json.dumps(plain(self), ensure_ascii=False) + "\n"
 
 
@@ -282,7 +282,7 @@ def _heaviest(saliency: Saliency) -> list[str]:
 
 
 def bertviz(attention: Sequence[AttentionMaps]) -> dict[str, Any]:
-    """Convert attention maps to the arguments of BertViz's `head_view` and `model_view`.
+    """Convert attention maps to arguments of BertViz's `head_view` and `model_view`.
 
     Returns:
         Arguments by name; weights as one list per layer, `(1, head, row, column)`.

@@ -67,7 +67,7 @@ def without_words(embedding: nn.Module, vectors: Tensor) -> Tensor:
 
 
 def even_grey(images: UInt8[Tensor, "batch channels rows columns"], mean: Sequence[float] | None) -> Tensor:
-    """Return the saliency baseline of images: the mean color of the training images, or gray.
+    """Return the saliency baseline of images: the mean training color, or gray.
 
     Args:
         images: Images, which give the shape.

@@ -111,7 +111,7 @@ def slopes(score: Score, vectors: States) -> States:
 
 
 def times_input(score: Score, vectors: States) -> Float[Tensor, "batch source"]:
-    """Compute gradient × input (Shrikumar et al. 2016): the contribution of each position.
+    """Compute gradient × input (Shrikumar et al. 2016) for each position.
 
     Args:
         score: Score function.

@@ -1,4 +1,4 @@
-"""Inspection of encoder-decoder models: attention, and saliency for each output token."""
+"""Inspection of encoder-decoder models: attention, and saliency of output tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

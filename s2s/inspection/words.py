@@ -137,7 +137,7 @@ def merge_to_words(tokenizer: Tokenizer, ids: Sequence[int], weights: Sequence[f
 
 
 def find_word(words: Sequence[Word], wanted: str) -> int:
-    """Return the index of the first equal word, ignoring case and surrounding punctuation.
+    """Return the index of a word, ignoring case and surrounding punctuation.
 
     Args:
         words: Words of the input.

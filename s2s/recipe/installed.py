@@ -31,7 +31,11 @@ class Model(Protocol):
         ...
 
     def build_encoder(self, settings: Any, source_size: int) -> Any:
-        """Build a newly initialized encoder and return it with its summary width; optional."""
+        """Build a newly initialized encoder; optional.
+
+        Returns:
+            The encoder and the width of its summary.
+        """
         ...
 
 
@@ -122,7 +126,7 @@ def module_of(kind: str) -> Model:
 
 
 def _in_the_way(point: EntryPoint) -> str:
-    """Return the path of a package that shadows an entry point's own; empty if none does."""
+    """Return the path of a package that shadows an entry point's own, or an empty text."""
     top, *below = point.module.split(".")
     found = find_spec(top)
     if found is None or not below:

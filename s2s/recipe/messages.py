@@ -108,7 +108,7 @@ def _value_at(location: Location, tree: Mapping[str, Any]) -> object:
 
 
 def _meant(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks: Tasks) -> str:
-    """Suggest a key: from other models or tasks, else a similar one, else all of the section."""
+    """Suggest a key: from other models or tasks, a similar one, or all of the section."""
     if key[:-1] == ("model",) and (kinds := [kind for kind, keys in _keys_of_kinds(settings) if key[-1] in keys]):
         return f"it belongs to {', '.join(kinds)}"
     if owners := [name for name, other in tasks.items() if key in _keys(other.recipe, ())]:

@@ -94,7 +94,7 @@ def read_value(text: str) -> object:
 
 
 class BeyondAPage(MarkedYAMLError):
-    """YAML that exceeds the limits of a recipe in size or depth, or has invalid characters."""
+    """YAML that is too large or too deep for a recipe, or has invalid characters."""
 
 
 def _nested(place: StreamMark | None) -> BeyondAPage:
@@ -107,7 +107,7 @@ def _too_many(place: StreamMark | None) -> BeyondAPage:
 
 
 class _CountingComposer(Composer):
-    """Refuses a file with too many values while parsing; a megabyte takes half a minute."""
+    """Refuses a file with too many values while parsing, which may take half a minute."""
 
     nodes = 0
 

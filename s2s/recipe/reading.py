@@ -330,7 +330,7 @@ def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> Any
 
 
 def _absolute_data(section: Section, where: Location, folder: Path, given: set[Location]) -> Section:
-    """Return a data section with absolute paths; files start from its root if it is set."""
+    """Return a data section with absolute paths; files start from its root, if set."""
     changes: dict[str, str | tuple[str, ...]] = {}
     for key, named in _paths(section):
         above = {(*where, key)[:depth] for depth in range(1, len(where) + 2)}
@@ -360,7 +360,10 @@ def _corpora(data: Section) -> Iterator[tuple[Location, Section]]:
 
 
 def _paths(section: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the keys of a data section that name local files, with their values; root first."""
+    """Yield the keys of a data section that name local files, and their values.
+
+    The root comes first.
+    """
     values = dict(section)
     if values["root"] is not None:
         yield "root", (values["root"],)
@@ -440,7 +443,7 @@ def write_new(path: Path, text: str, overwrite: bool) -> None:
 
 
 def check_new(path: Path, overwrite: bool) -> None:
-    """Refuse an output file that exists or has no parent folder, before any work is done."""
+    """Refuse an output file that exists or has no parent folder, before other work."""
     if path.exists() and not overwrite:
         raise UserError("is there already", where=str(path), remedy="name another file, or use --overwrite")
     if not path.parent.is_dir():

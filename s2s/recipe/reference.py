@@ -1,4 +1,4 @@
-"""Generated reference: Markdown tables of all keys, and the JSON schema for editors."""
+"""Generated reference: Markdown tables of all keys, and the JSON schema."""
 
 import json
 from collections.abc import Iterator
@@ -111,7 +111,7 @@ def _kinds(wanted: list[str] | None, task: TaskSchema) -> Iterator[str]:
 
 
 def _model(kind: str, task: TaskSchema, definitions: dict[str, Any]) -> str:
-    """Return the reference to a model's section in the definitions, and add it if needed."""
+    """Return the reference to a model's section, and add it to the definitions."""
     settings = task.settings(kind)
     module = module_of(kind)
     part = "language" if settings is getattr(module, "LanguageSettings", None) else "encoder"

@@ -1,4 +1,4 @@
-"""Recipe schema: every key that tasks share, with its meaning, unit, limits, default.
+"""Recipe schema: all keys that tasks share, with meaning, unit, limits and default.
 
 Keys of a single task are in its own package, such as `s2s.tasks.translation.recipe`. Keys, defaults and limits are
 defined only here and there: validation, `docs/recipe.md`, shell completion and the saved recipe of every run are

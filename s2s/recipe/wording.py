@@ -30,7 +30,7 @@ def section_of(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def named_section_of(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the section class of a key that maps names to sections; None for other keys."""
+    """Return the section class of a key that maps names to sections, or None."""
     kinds = get_args(field.annotation)
     named = get_origin(field.annotation) is dict and isinstance(kinds[1], type) and issubclass(kinds[1], BaseModel)
     return kinds[1] if named else None
@@ -81,7 +81,7 @@ def nearest(word: str, known: Collection[str]) -> str | None:
 
 
 def near_files(name: str, there: Iterable[str], most: int = 1) -> list[str]:
-    """Return similar file names, at most `most`. The common ending .yaml does not count."""
+    """Return up to `most` similar file names; the common ending .yaml does not count."""
     alike = [other for other in there if nearest(Path(name).stem, [Path(other).stem])]
     return difflib.get_close_matches(name, alike, n=most, cutoff=0.4)
 

@@ -1,4 +1,4 @@
-"""`export.json`: the format of an exported model, and the SHA-256 digest of each of its files."""
+"""`export.json`: the format of an exported model and the digests of its files."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Folder of a run: location, creation, locking, and protection against overwriting."""
+"""Folder of a run: location, creation, locking and protection of its files."""
 
 import shutil
 import tempfile
@@ -101,7 +101,7 @@ def is_unstarted(folder: Path, *begun: str) -> bool:
 
 @contextmanager
 def create_run_dir(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Iterator[Path]:
-    """Create the folder of a new run with its recipe and tokenizers; a context manager.
+    """Create the folder of a new run with recipe and tokenizers; a context manager.
 
     The folder is complete or does not exist. The body runs with the lock of the folder; see `run_lock`.
 

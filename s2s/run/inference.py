@@ -1,4 +1,4 @@
-"""Load trained models for inference, and evaluate them on held-out data, for any task."""
+"""Load trained models for inference, and evaluate them, for any task."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -246,13 +246,23 @@ def evaluate(
 
 
 def train_overlap(run: RunConfig, recipe: "AnyTask", split: str, part: Split) -> TrainOverlap | None:
-    """Return how much of a split occurs in the training data; None if nothing, or unknown."""
+    """Return how much of a split occurs in the training data.
+
+    Args:
+        run: The opened run.
+        recipe: Its recipe with overrides.
+        split: Name of the split.
+        part: Rows of the split.
+
+    Returns:
+        The counts; None if nothing overlaps, or it is unknown.
+    """
     source = task_of(recipe).source(recipe)
     return manifest.train_overlap(run_dir_of(run.path) / MANIFEST, split, lambda: source.digest(part))
 
 
 def default_split(run: LoadedModel[Any, Any]) -> str:
-    """Return the split for inspecting a run: test, or validation if there is no test set."""
+    """Return the split for inspecting a run: test, or validation without a test set."""
     return "test" if run.recipe.data.test is not None else "validation"
 
 
@@ -307,7 +317,7 @@ def evaluation_split(run: RunConfig, recipe: "AnyTask", split: str) -> Split:
 
 
 def _as_trained(run: RunConfig, recipe: "AnyTask", split: str) -> tuple[Source[Any, Any], Split] | None:
-    """Return the split with the prefix of the training; None if the prefix is the same now."""
+    """Return the split with the prefix of the training, or None if it is the same now."""
     then = getattr(run.kept.data, "prefix", None)
     if then == getattr(recipe.data, "prefix", None):
         return None
@@ -355,7 +365,7 @@ def pairs_to_score(sources: Sequence[str], references: Sequence[Sequence[str]]) 
 def score_together(
     runs: Sequence[RunConfig], scoring: EvaluationOptions, checkpoint: str | None, tell: Callable[[str], None]
 ) -> tuple[list[Evaluation], Sequence[Any]]:
-    """Evaluate runs of one task and, if there are several, test each against the first.
+    """Evaluate runs of one task, and test each against the first.
 
     Args:
         runs: The opened runs.

@@ -1,4 +1,4 @@
-"""Initialization from another run (`init_from`): load its encoder, or the whole model."""
+"""Initialization from another run (`init_from`): its encoder, or the whole model."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -77,7 +77,7 @@ def _grouped(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class PretrainedRun:
-    """A run that initializes a new model: checkpoint, recipe and the tokenizers to use.
+    """A run that initializes a new model.
 
     Attributes:
         checkpoint: Folder of the checkpoint.
@@ -118,7 +118,7 @@ class PretrainedRun:
         return recipe.model_copy(update=changes | {"init_from": origin})
 
     def differences(self, recipe: AnyRecipe) -> list[str]:
-        """List model settings that differ from this run's: `model.dropout is 0.3, there 0.1`."""
+        """List model settings that differ: `model.dropout is 0.3, there 0.1`."""
         whole = isinstance(recipe, FineTunedRecipe) and recipe.init.parts == "all"
         ours, theirs = recipe.model.model_dump(), self.recipe.model.model_dump()
         return [
@@ -156,7 +156,7 @@ def open_pretrained(recipe: AnyRecipe) -> PretrainedRun | None:
 
 
 def _both_sides(recipe: AnyRecipe, names: list[str]) -> list[str]:
-    """Check the tokenizers for loading a whole model: both models must have one, or both two."""
+    """Check the tokenizers for loading a whole model: one in both models, or two."""
     section, two = getattr(recipe, "tokenizer", None), "source" in names
     sides = isinstance(section, TokenizerSettings)
     if two and not sides:
@@ -254,7 +254,7 @@ def initialize_from(
 def load_encoder_weights(
     model: nn.Module, tensors: Mapping[str, Tensor], source: str, whole: bool = False
 ) -> LoadReport:
-    """Copy tensors with equal names and shapes into a model's encoder, or the whole model.
+    """Copy tensors with equal names and shapes into an encoder, or the whole model.
 
     For embeddings with a different number of rows, the common rows are copied: a masked-language model has an extra
     row for the mask token, and learned positions may have another maximum length.

@@ -1,4 +1,4 @@
-"""Run manifest: package versions, machine, seeds, and hashes of data and tokenizers."""
+"""Run manifest: versions, machine, seeds, and hashes of data and tokenizers."""
 
 import hashlib
 import json
@@ -196,7 +196,7 @@ def git_commit() -> dict[str, object] | None:
 
 @cache
 def code_version() -> str:
-    """Return the version of s2s with a digest of its modules, and the version of torch.
+    """Return the versions of s2s (with a digest of its modules) and torch.
 
     Called when a process starts: the files may change while it runs.
     """

@@ -78,7 +78,7 @@ def check_memory(task: Task[Any, Any, Any], recipe: AnyRecipe) -> Iterator[None]
 
 @contextmanager
 def explain_oom(train_context: TrainContext[Any, Any, Any], folder: Path) -> Iterator[None]:
-    """Turn an out-of-memory error into one that names smaller settings; a context manager.
+    """Turn an out-of-memory error into one with smaller settings; a context manager.
 
     Raises:
         OutOfMemory: The body ran out of memory.

@@ -1,4 +1,4 @@
-"""Python interface of a trained model (`s2s.load`): one method per use, for any task."""
+"""Python interface of a trained model (`s2s.load`): one method per use."""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -195,7 +195,7 @@ class Run:
         return None if longest is None else longest - 1
 
     def _asked(self, task: str | None) -> tuple[str, tuple[str, ...] | None]:
-        """Return the prefix of each line, and the answers to choose from (None: free text)."""
+        """Return the prefix of each line, and the fixed answers (None: free text)."""
         self._only("translate", WRITES)
         if self.task == "text-to-text":
             named = task_named(self.loaded.recipe, task)

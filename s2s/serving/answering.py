@@ -154,7 +154,10 @@ def _bounded(run: Run, most: int) -> Run:
 
 
 def _check_search(run: Run, asked: GenerationRequest) -> int:
-    """Check the fields `task`, `nbest` and `beam`, and return the beam size (1 without a search)."""
+    """Check the fields `task`, `nbest` and `beam`, and return the beam size.
+
+    It is 1 without a search.
+    """
     recipe = dict(run.recipe)
     if run.task == "text-to-text":
         tasks = _tasks(run)

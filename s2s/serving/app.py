@@ -82,7 +82,10 @@ class Service:
         return Health(status="ok", version=__version__, runs=self.answering.served(), limits=asdict(self.limits))
 
     async def numbers(self) -> Response:
-        """Return the metrics for Prometheus: requests, latencies, batch sizes, queue length and process."""
+        """Return the metrics for Prometheus.
+
+        They cover requests, latencies, batch sizes, queue length and process.
+        """
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def page(self) -> HTMLResponse:

@@ -39,7 +39,7 @@ class Job:
 
 
 class ModelThread:
-    """Computes jobs in one thread, oldest first, batched with all compatible waiting jobs.
+    """Computes jobs in one thread, oldest first, batched with compatible waiting jobs.
 
     A single thread means that models need no locks. A batch never waits for more jobs: jobs gather while the previous
     batch is computed, so a busy server forms batches and an idle one answers at once. A batch whose jobs were all

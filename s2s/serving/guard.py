@@ -89,7 +89,9 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Guard:
-    """ASGI middleware that refuses large, slow and cross-site requests, and counts answers.
+    """ASGI middleware that refuses large, slow and cross-site requests.
+
+    It also counts answers.
 
     Args:
         app: The application.
@@ -154,7 +156,7 @@ class Guard:
             await JSONResponse({"detail": self._too_late(whole)}, 408)(scope, receive, send)
 
     def _refused(self, scope: Scope) -> JSONResponse | None:
-        """Check the headers, and return the refusal of a foreign, ambiguous or large request."""
+        """Check the headers, and return the refusal of a foreign or large request, if any."""
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host, origin, length = (headers.get(name, "") for name in (b"host", b"origin", b"content-length"))
         # HTTP/1.0 requests have no host.

@@ -84,7 +84,7 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 
 class Connection(H11Protocol):
-    """HTTP connection with a time limit for headers and a maximum number of connections.
+    """HTTP connection with a time limit for headers and a connection limit.
 
     Attributes:
         max_connections: Maximum number of open connections.
@@ -105,7 +105,7 @@ class Connection(H11Protocol):
             self._time_headers()
 
     def data_received(self, data: bytes) -> None:
-        """Start the time limit of headers with their first byte, and stop it with the last."""
+        """Start the time limit of headers with the first byte, and stop it with the last."""
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -182,7 +182,7 @@ class Server(uvicorn.Server):
             place.listen(_HELD_BY_SYSTEM)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer accepted requests, and close remaining connections after `patience` seconds."""
+        """Answer accepted requests, and close open connections after `patience` seconds."""
         late = asyncio.get_running_loop().call_later(self.patience, self._cut)
         await super().shutdown(sockets)
         late.cancel()
@@ -213,7 +213,7 @@ def server_of(app: FastAPI, limits: Limits) -> Server:
     last = patience + _ENDING
 
     class Limited(Connection):
-        """Connection with the limits of this server; uvicorn instantiates the class itself."""
+        """Connection with the limits of this server; uvicorn instantiates the class."""
 
         max_connections = allowed_connections(limits.connections)
         header_seconds = limits.headers
@@ -231,7 +231,7 @@ def server_of(app: FastAPI, limits: Limits) -> Server:
 
 
 def _precision(run: Run) -> str:
-    """Return the device and precision of a run, and the layers that need fp32 with bf16."""
+    """Return device and precision of a run, and the layers that need fp32 with bf16."""
     loaded = run.loaded
     decoding = dict(loaded.recipe).get("decoding")
     precision = torch.bfloat16 if decoding is not None and decoding.precision == "bf16" else torch.float32
@@ -243,7 +243,7 @@ def _precision(run: Run) -> str:
 def serve(
     runs: Mapping[str, RunConfig], place: socket.socket, limits: Limits, print_fn: PrintFn, hosts: Hosts | None = None
 ) -> None:
-    """Serve runs until SIGTERM or Ctrl-C, then answer the accepted requests and return.
+    """Serve runs until SIGTERM or Ctrl-C, then answer the accepted requests.
 
     Args:
         runs: Opened runs by name.

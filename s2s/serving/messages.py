@@ -1,4 +1,4 @@
-"""Request and response schemas of the HTTP API; the OpenAPI document is generated from them."""
+"""Request and response schemas of the HTTP API, the source of its OpenAPI document."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -88,7 +88,7 @@ class Diagnostics:
 
 
 def share_sign(name: str, successes: int, trials: int, of_what: str, most: float, reason: str, remedy: str) -> Finding:
-    """Check a percentage: the sign is found if its whole interval is above a threshold.
+    """Check whether a percentage is above a threshold with its whole interval.
 
     Args:
         name: Name of the sign.

@@ -116,7 +116,7 @@ def still_learning(log: Learning) -> Finding:
 
 
 def unstable(log: Learning) -> Finding:
-    """Check for an unstable training loss: repeated jumps, or an end far above the minimum.
+    """Check for an unstable training loss: repeated jumps, or an end above the minimum.
 
     A single high loss is no sign: batches contain examples of one length, and the longest are the hardest.
     """
@@ -140,7 +140,7 @@ def unstable(log: Learning) -> Finding:
 
 
 def near_chance(log: Learning, ignorant: float) -> list[Finding]:
-    """Check whether the loss is near that of predicting frequencies without reading the input.
+    """Check whether the loss is near chance, as without reading the input.
 
     Returns:
         Two findings: the loss stays near chance (`learned nothing`), or still falls toward it (`rate too low`).

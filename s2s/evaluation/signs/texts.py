@@ -51,7 +51,7 @@ def unit_of(references: Sequence[str]) -> Cut:
 
 
 def copied(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Finding:
-    """Check for outputs that nearly equal their source although the reference does not."""
+    """Check for outputs that nearly equal their source, unlike the reference."""
 
     def _alike(one: str, other: str) -> bool:
         return difflib.SequenceMatcher(None, cut(one), cut(other), autojunk=False).ratio() >= _COPIED
@@ -104,7 +104,7 @@ def repeated(outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Fin
 def lengths(
     outputs: Sequence[str], references: Sequence[str], cut: Cut, cut_off: int, limit: str = "decoding.max_ratio"
 ) -> list[Finding]:
-    """Check the total output length against the references, and outputs cut off at the limit.
+    """Check the total output length, and outputs cut off at the length limit.
 
     Args:
         outputs: Generated texts.

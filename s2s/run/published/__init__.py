@@ -1,4 +1,4 @@
-"""Published weights as runs: what others have trained, under our names, so that every command takes it."""
+"""Conversion of published weights (Hugging Face hub) to runs."""
 
 import hashlib
 import json
@@ -17,25 +17,31 @@ FILES = (
     *(CONFIG, "model.safetensors", "pytorch_model.bin", "source.spm", "target.spm", "vocab.json", "vocab.txt"),
     *("tokenizer.json", "tokenizer_config.json"),
 )
-"""Of a model on the hub, what is read."""
+"""Files of a model on the hub that are read."""
 _KINDS = ("marian", "bert")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-# of what is made here: another number makes it again
+# Version of the conversion; increase it to convert cached models again.
 _VERSION = 2
 
 
 def is_published(folder: Path) -> bool:
-    """Whether a folder holds somebody's published weights, and is no run."""
+    """Return True for a folder of published weights that is not a run."""
     return (folder / CONFIG).is_file() and not (folder / "recipe.yaml").exists()
 
 
 def as_run(folder: Path) -> Path:
-    """A checkpoint of the same model, as ours are; made once, and kept in the user's cache.
+    """Convert published weights to a checkpoint, and cache it.
 
-    It is found again by the content of all files that it was made of. A copy that has changed is made again.
+    The cache key is a digest of all files read. A cached copy that has changed is created again.
+
+    Args:
+        folder: Folder with the published files.
+
+    Returns:
+        The folder of the checkpoint, in the user's cache.
 
     Raises:
-        UserError: it is of a kind that s2s does not know, or something is missing or damaged.
+        UserError: The model type is not supported, or a file is missing or damaged.
     """
     config = read_object(folder / CONFIG)
     kind = config.get("model_type")
@@ -60,7 +66,7 @@ def as_run(folder: Path) -> Path:
             import_module(f"s2s.run.published.{kind}").convert(folder, config, weights, temporary)
             _check_shapes(temporary, weights)
         except (IndexError, RuntimeError) as error:
-            # torch's own words, for tensors whose shapes are not those of the description
+            # torch's message about tensors whose shapes do not match the description.
             what = f"tensors do not fit {CONFIG}: {str(error).splitlines()[0]:.200}"
             raise UserError(what, str(weights), AGAIN) from None
         seal(temporary, "published", weights.name)
@@ -68,7 +74,7 @@ def as_run(folder: Path) -> Path:
 
 
 def _check_shapes(place: Path, weights: Path) -> None:
-    """Refuses a converted model whose tensors have other shapes than its recipe and its tokenizers ask for."""
+    """Refuse a converted model whose tensor shapes do not match its recipe."""
     import torch
 
     from s2s.data.tokenizers import Tokenizer

@@ -1,9 +1,9 @@
-"""BERT (Devlin et al. 2019), as transformers publishes it (google-bert/bert-base-uncased): a masked-language model.
+"""Conversion of BERT (Devlin et al. 2019) to a masked-language model.
 
-`[CLS]` is our `<s>`, `[SEP]` our `</s>`, and `[MASK]` the mask piece, which is one more than the tokenizer has. Each
-text is a first one there (token type 0): the vector of that type is added to those of the positions. What predicts
-whether one sentence follows another has no place here. The pooler has none in a masked-language model, and lies beside
-it, for a classifier with `pooling: pooler` that takes all parts (`init.parts: all`).
+Reads the format of transformers (google-bert/bert-base-uncased). `[CLS]` becomes `<s>`, `[SEP]` becomes `</s>`, and
+`[MASK]` the mask token, which is not part of the tokenizer's vocabulary. Every text has token type 0, so the embedding
+of this type is added to the position embeddings. The next-sentence head is dropped. The pooler is saved in a separate
+file, for a classifier with `pooling: pooler` that loads all parts (`init.parts: all`).
 """
 
 from pathlib import Path
@@ -22,18 +22,26 @@ from s2s.run.published.description import AGAIN, CONFIG, check_values, keys_of, 
 from s2s.run.published.weights import Weights
 
 POOLER = "pooler.safetensors"
-"""Beside the weights of a run, what a classifier may take, too."""
-# in the order of our numbers, and last the mask piece
+"""File of the pooler's weights, which a classifier may load, in the folder of a run."""
+# In the order of our token ids; the mask token is last.
 _SPECIALS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
 _MASK = "[MASK]"
 _HEAD = "cls.predictions."
 
 
 def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) -> None:
-    """Writes recipe, tokenizer and weights of a checkpoint; without a head, weights that others can begin with.
+    """Write recipe, tokenizer and weights of a checkpoint.
+
+    Without a prediction head, the result can only initialize other models.
+
+    Args:
+        folder: Folder with the published files.
+        config: Contents of `config.json`.
+        weights: File of the weights.
+        place: Folder to write to.
 
     Raises:
-        UserError: a file is missing, or the model has what ours has not.
+        UserError: A file is missing, or the model has an unsupported part.
     """
     _check(config, folder / CONFIG)
     sizes = keys_of(config, Config, folder / CONFIG)
@@ -70,7 +78,7 @@ def _check(config: dict[str, Any], path: Path) -> None:
 
 
 class Config(BaseModel):
-    """The sizes in `config.json`."""
+    """Sizes in `config.json`."""
 
     hidden_size: int
     num_attention_heads: int
@@ -83,7 +91,7 @@ class Config(BaseModel):
 
 
 def described(config: Config) -> dict[str, Any]:
-    """The recipe of a model by its `config.json`."""
+    """Return the recipe of a model, given its `config.json`."""
     longest = config.max_position_embeddings
     model = {
         "kind": "transformer",
@@ -113,7 +121,11 @@ def described(config: Config) -> dict[str, Any]:
 
 
 def _vocabulary(folder: Path) -> tuple[list[str], tuple[bool, bool, bool]]:
-    """The pieces by their numbers, and how words are made: in lower case, without accents, Chinese characters apart."""
+    """Return the tokens by id, and how words are split.
+
+    Returns:
+        The tokens, and three flags: lower-case, strip accents, split Chinese characters.
+    """
     if (path := folder / "tokenizer.json").exists():
         found = read_json(path, _TokenizerFile, AGAIN, LARGE_BYTES)
         model, words = found.model, found.normalizer
@@ -164,7 +176,7 @@ class _PreTokenizer(BaseModel):
 
 
 class _TokenizerFile(BaseModel):
-    """The parts of `tokenizer.json` that are read."""
+    """Fields of `tokenizer.json` that are read."""
 
     model: _WordPiece
     normalizer: _Normalizer = _Normalizer()
@@ -172,7 +184,7 @@ class _TokenizerFile(BaseModel):
 
 
 class _TokenizerConfig(BaseModel):
-    """The parts of `tokenizer_config.json` that are read."""
+    """Fields of `tokenizer_config.json` that are read."""
 
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
@@ -180,7 +192,7 @@ class _TokenizerConfig(BaseModel):
 
 
 def _named(weights: Weights) -> Weights:
-    """The tensors by the names that the encoder alone has, and the norms' as they are called now."""
+    """Rename tensors to the names of the encoder alone, and to current names of norms."""
 
     def name(old: str) -> str:
         new = old.removeprefix("bert.")
@@ -191,7 +203,7 @@ def _named(weights: Weights) -> Weights:
 
 
 def _model(theirs: Weights, layers: int, order: Tensor) -> Weights:
-    """The tensors under our names, with pieces in our order."""
+    """Return the tensors under our names, with tokens in our order."""
     ours = Weights()
     ours.tensors["encoder.embedding.tokens.weight"] = theirs.take("embeddings.word_embeddings.weight")[order]
     kinds = theirs.table("embeddings.token_type_embeddings.weight")

@@ -1,4 +1,4 @@
-"""What a published folder says of its model, and what our recipe of it says."""
+"""Reading of published model descriptions, and writing of the matching recipe."""
 
 import json
 from collections.abc import Mapping
@@ -19,32 +19,45 @@ CONFIG = "config.json"
 
 
 AGAIN = "fetch the model again"
-"""The remedy for a damaged file of a published folder."""
+"""Remedy for a damaged file of a published folder."""
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The contents of a JSON file that holds an object.
+    """Read a JSON file that contains an object.
 
     Raises:
-        UserError: it is not there, or holds something else.
+        UserError: The file is missing, or has other contents.
     """
     return read_json(path, dict[str, Any], AGAIN, LARGE_BYTES)
 
 
 def keys_of(found: Mapping[str, Any], kind: type[M], path: Path) -> M:
-    """The keys of a description that a model of pydantic wants, of the right types.
+    """Validate a description against a pydantic model.
+
+    Args:
+        found: The description.
+        kind: The pydantic model; other keys are ignored.
+        path: File, for the error.
+
+    Returns:
+        The validated fields.
 
     Raises:
-        UserError: one is missing, or has another type or an impossible value.
+        UserError: A key is missing, or has another type or an impossible value.
     """
     return parse_json(json.dumps(found), kind, str(path), AGAIN)
 
 
 def check_values(found: Mapping[str, Any], known: Mapping[str, tuple[object, ...]], path: Path) -> None:
-    """Refuses a description in which a key has another value than the known ones.
+    """Refuse a description with unsupported values.
+
+    Args:
+        found: The description.
+        known: Supported values of each key.
+        path: File, for the error.
 
     Raises:
-        UserError: for the first such key.
+        UserError: For the first unsupported value.
     """
     for key, values in known.items():
         if found.get(key) not in values:
@@ -56,10 +69,15 @@ def check_values(found: Mapping[str, Any], known: Mapping[str, tuple[object, ...
 
 
 def write_recipe(given: dict[str, Any], place: Path, path: Path) -> None:
-    """Writes the recipe of a run that was made of published weights of a Transformer.
+    """Write the recipe of a run that was converted from a published Transformer.
+
+    Args:
+        given: Recipe values.
+        place: Folder to write to.
+        path: The description, for the error.
 
     Raises:
-        UserError: `path`, the description, names a model that no recipe describes.
+        UserError: The values are not a valid recipe.
     """
     schema = schemas()[given["task"]]
     remedy = f"{AGAIN}, or choose another model"

@@ -1,9 +1,11 @@
-"""Marian's translators, as transformers publishes them (Helsinki-NLP/opus-mt-…): post-norm Transformers.
+"""Conversion of Marian translation models (Helsinki-NLP/opus-mt-…).
 
-Three things are another way there. Positions are sines first and cosines behind, where ours alternate: the numbers of
-every vector are brought into our order, in all matrices alike. The decoder starts with the padding piece, which here
-is `<s>`; our padding is a piece more, which a bias keeps from being written. And each side has a sentencepiece model of
-its own, with one table of pieces for both.
+Reads the format of transformers.
+
+These are post-norm Transformers with three differences. Their position embeddings have all sines first, then all
+cosines, where ours alternate: the dimensions of all matrices are permuted to our order. Their decoder starts with the
+padding token, which becomes `<s>`; our padding token is added, with a bias that prevents its generation. And each side
+has its own sentencepiece model, but both share one embedding table.
 """
 
 from pathlib import Path
@@ -21,16 +23,22 @@ from s2s.json_files import read_json
 from s2s.run.published.description import AGAIN, CONFIG, check_values, keys_of, write_recipe
 from s2s.run.published.weights import Weights
 
-# e to this is no share of anything, and smoothing spreads little of it
+# exp(-100) is negligible, and label smoothing assigns little probability to the token.
 _NEVER = -100.0
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
 
 
 def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) -> None:
-    """Writes recipe, tokenizers and weights of a checkpoint.
+    """Write recipe, tokenizers and weights of a checkpoint.
+
+    Args:
+        folder: Folder with the published files.
+        config: Contents of `config.json`.
+        weights: File of the weights.
+        place: Folder to write to.
 
     Raises:
-        UserError: a file is missing, or the model has what ours has not.
+        UserError: A file is missing, or the model has an unsupported part.
     """
     sizes = keys_of(config, Config, folder / CONFIG)
     _check(config, sizes, folder)
@@ -65,7 +73,7 @@ def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) ->
 
 
 class Config(BaseModel):
-    """The keys of `config.json` that are read."""
+    """Fields of `config.json` that are read."""
 
     d_model: int
     encoder_layers: int
@@ -96,7 +104,7 @@ def _check(config: dict[str, Any], sizes: Config, folder: Path) -> None:
 
 
 def _pieces(folder: Path, sizes: Config) -> list[tuple[str, int]]:
-    """The pieces after our special ones, each with its number there."""
+    """Return the tokens after the special ones, each with its original id."""
     path = folder / "vocab.json"
     vocabulary = read_json(path, dict[str, int], AGAIN, LARGE_BYTES)
     found = sorted(vocabulary.items(), key=lambda each: each[1])
@@ -125,9 +133,9 @@ def _tokenizers(folder: Path, order: list[tuple[str, int]]) -> list[Tokenizer]:
 
 
 def _weights(sizes: Config, theirs: Weights, order: list[tuple[str, int]]) -> Weights:
-    """The tensors under our names, with vectors in our order."""
+    """Return the tensors under our names, with dimensions in our order."""
     width, ours = sizes.d_model, Weights()
-    # number 2i here is sine i, which stands at i there; number 2i + 1 is cosine i, which stands at width / 2 + i
+    # Our dimension 2i is sine i, which is dimension i there; our 2i + 1 is cosine i, which is width / 2 + i there.
     half = (width + 1) // 2
     places = torch.tensor([i // 2 if i % 2 == 0 else half + i // 2 for i in range(width)])
     rows = _rows(sizes, order)

@@ -1,4 +1,4 @@
-"""Tensors by name: others' as they are read, ours as they are written."""
+"""Tensors by name: published ones as read, and ours as saved."""
 
 from pathlib import Path
 
@@ -12,9 +12,15 @@ from s2s.training.tensor_files import check_finite, read_tensors, save_tensors
 
 
 class Weights:
-    """The tensors of a file, in fp32; none without one.
+    """Tensors of a file in fp32, or none without a file.
 
-    A file of pickled tensors is read as nothing but tensors: what else may be in it is refused.
+    Pickled files are loaded as tensors only: other objects are refused.
+
+    Args:
+        path: A safetensors or pickle file; None: no tensors.
+
+    Attributes:
+        tensors: Tensors by name.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -28,10 +34,14 @@ class Weights:
             check_finite(self.tensors, path)
 
     def take(self, name: str, zeros: tuple[int, ...] | None = None) -> Tensor:
-        """The tensor of that name; where it may be missing, zeros of a shape.
+        """Return a tensor in fp32.
+
+        Args:
+            name: Name of the tensor.
+            zeros: Shape of the zeros to return if the tensor is missing; None: it must exist.
 
         Raises:
-            UserError: there is none.
+            UserError: The tensor does not exist.
         """
         if name not in self.tensors and zeros is not None:
             return torch.zeros(zeros)
@@ -40,7 +50,11 @@ class Weights:
         return self.tensors[name].float()
 
     def table(self, name: str) -> Tensor:
-        """A matrix of that name, a vector a row; see `take`."""
+        """Return a matrix with one vector per row; see `take`.
+
+        Raises:
+            UserError: The tensor does not exist, or is not a matrix.
+        """
         found = self.take(name)
         if found.dim() != 2 or not len(found):
             raise UserError(f"tensor {name} is no matrix", str(self.path), AGAIN)
@@ -49,7 +63,15 @@ class Weights:
     def take_over(
         self, theirs: "Weights", there: str, here: str, columns: Tensor | None = None, rows: Tensor | None = None
     ) -> None:
-        """A linear layer or a norm of others under our name, reading and giving its numbers in this order."""
+        """Copy a linear layer or a norm under our name, with permuted dimensions.
+
+        Args:
+            theirs: The published tensors.
+            there: Name of the published module.
+            here: Name of our module.
+            columns: Order of the inputs; None: unchanged.
+            rows: Order of the outputs; None: unchanged.
+        """
         weight, bias = (theirs.take(f"{there}.{kind}") for kind in ("weight", "bias"))
         self.tensors[f"{here}.weight"] = weight[:, columns] if columns is not None else weight
         self.tensors[f"{here}.bias"] = bias
@@ -57,7 +79,7 @@ class Weights:
             self.tensors |= {f"{here}.{kind}": self.tensors[f"{here}.{kind}"][rows] for kind in ("weight", "bias")}
 
     def save(self, path: Path) -> None:
-        """Writes them as a checkpoint has them."""
+        """Save the tensors in the format of a checkpoint."""
         save_tensors(self.tensors, path)
 
 
