@@ -345,7 +345,11 @@ class Comparison:
         return pandas.DataFrame(list(table_rows(matrix(summary, models, results))), columns=list(HEAD))
 
     def report(self) -> Path:
-        """Write the HTML report of the results so far, and return its path."""
+        """Write the HTML report of the results so far.
+
+        Returns:
+            The path of the report.
+        """
         from s2s.report.drawing import draw
 
         return draw(self.folder)

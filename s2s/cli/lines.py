@@ -138,6 +138,10 @@ def _text(line: bytes, row: int, bad: BadLines) -> str:
 def told_to_wait(run: Path, input_file: IO[bytes]) -> Callable[[], None]:
     """Print a loading message if the input is a terminal.
 
+    Args:
+        run: Folder of the run, for the message.
+        input_file: The input.
+
     Returns:
         A function that prints a prompt; it does nothing without a terminal.
     """
@@ -153,6 +157,10 @@ def check_output(path: Path | None, option: str = "--output") -> None:
 
     Called before slow work.
 
+    Args:
+        path: Output file; None: no output file.
+        option: Name of the option, for the error.
+
     Raises:
         UserError: The file cannot be written there.
     """
@@ -162,7 +170,12 @@ def check_output(path: Path | None, option: str = "--output") -> None:
 
 
 def show_all(path: Path | None, results: Mapping[str, Sequence[Any]]) -> None:
-    """Print results (dataclasses), and write them to a JSON file if a path is given."""
+    """Print results, and write them to a JSON file.
+
+    Args:
+        path: JSON file; None: only print.
+        results: Lists of dataclasses by name.
+    """
     for part in itertools.chain(*results.values()):
         click.echo(printable(str(part)))
     if path:
@@ -214,7 +227,13 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def write_all(lines: Iterable[str], output: Path | None, bad: BadLines) -> None:
-    """Write lines to a file or stdout, then exit with status 1 if inputs were unreadable."""
+    """Write lines to a file or stdout, then exit with status 1 if inputs were unreadable.
+
+    Args:
+        lines: The lines.
+        output: Output file; None: standard output.
+        bad: Error report of the inputs.
+    """
     with lines_to(output) as write:
         for line in lines:
             write(line)

@@ -32,6 +32,13 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line.
 
+        Args:
+            ctx: Context of click.
+            args: Words of the command line.
+
+        Returns:
+            The words that were not parsed.
+
         Raises:
             UserError: An option that takes at most one value is repeated.
         """

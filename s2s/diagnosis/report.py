@@ -189,6 +189,14 @@ def self_test(
 def held_out(run: RunConfig, loaded: LoadedModel[Any, Any], split: str) -> Examples[Any]:
     """Read some examples of a split, evenly spaced.
 
+    Args:
+        run: The opened run.
+        loaded: The loaded model.
+        split: Split of the examples.
+
+    Returns:
+        Up to 24 examples.
+
     Raises:
         UserError: The split is missing or empty.
     """

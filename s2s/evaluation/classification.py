@@ -236,9 +236,17 @@ def calibration(
 def accuracy(truth: Classes, predicted: Classes) -> Share:
     """Compute the accuracy with its Wilson score interval.
 
+    Args:
+        truth: True class of each example.
+        predicted: Predicted class of each example.
+
+    Returns:
+        The accuracy in percent, with the 95 % interval.
+
     Example:
-        >>> accuracy(np.array([0, 1, 1]), np.array([0, 1, 0])).value.__round__(1)
-        66.7
+        >>> found = accuracy(np.array([0, 1, 1]), np.array([0, 1, 0]))
+        >>> round(found.value, 1), round(found.low, 1), round(found.high, 1)
+        (66.7, 20.8, 93.9)
     """
     return wilson(int((truth == predicted).sum()), len(truth))
 
@@ -247,6 +255,13 @@ def cross_entropy_of(truth: Classes, probabilities: Probabilities) -> float:
     """Compute the mean negative log probability of the true class, in nats.
 
     A probability of 0 is replaced by the smallest normal fp32 number.
+
+    Args:
+        truth: True class of each example, from 0.
+        probabilities: Class probabilities, `(examples, classes)`.
+
+    Returns:
+        The cross-entropy in nats; 0 without examples.
 
     Example:
         >>> round(cross_entropy_of(np.array([0]), np.array([[0.5, 0.5]])), 3)
@@ -276,7 +291,19 @@ def confusion(truth: Classes, predicted: Classes, classes: int) -> Matrix:
 
 
 def per_class(matrix: Matrix, names: Sequence[str]) -> list[ClassScore]:
-    """Compute precision, recall and F1 of each class from a confusion matrix."""
+    """Compute precision, recall and F1 of each class.
+
+    Args:
+        matrix: Confusion matrix with true classes as rows.
+        names: Names of the classes.
+
+    Returns:
+        One score per class, in percent.
+
+    Example:
+        >>> [round(each.f1, 1) for each in per_class(np.array([[3, 1], [0, 2]]), ["no", "yes"])]
+        [85.7, 80.0]
+    """
     found = []
     for name, right, support, predicted in zip(
         names, matrix.diagonal().tolist(), matrix.sum(axis=1).tolist(), matrix.sum(axis=0).tolist(), strict=True
@@ -288,9 +315,17 @@ def per_class(matrix: Matrix, names: Sequence[str]) -> list[ClassScore]:
 
 
 def macro_f1(scores: Sequence[ClassScore]) -> float:
-    """Compute the mean F1 of the classes, in percent.
+    """Compute the macro-F1: the unweighted mean F1 of the classes.
 
-    Classes that neither occur nor are predicted are ignored.
+    Args:
+        scores: Scores of the classes; classes that neither occur nor are predicted are ignored.
+
+    Returns:
+        The macro-F1 in percent.
+
+    Example:
+        >>> round(macro_f1(per_class(np.array([[3, 1], [0, 2]]), ["no", "yes"])), 1)
+        82.9
     """
     seen = [score.f1 for score in scores if score.support or score.predicted]
     return sum(seen) / len(seen) if seen else 0.0

@@ -216,6 +216,12 @@ def score_lines(found: Mapping[str, Score]) -> list[str]:
     """Format scores for a terminal, one line per metric.
 
     Without spaces between words, the word error rate equals the CER and is not repeated.
+
+    Args:
+        found: Scores by metric.
+
+    Returns:
+        The lines.
     """
     return list(dict.fromkeys(map(str, found.values())))
 
@@ -258,7 +264,12 @@ def scores_of(metric: "Metric", sums: Shaped[np.ndarray, "rows counts"]) -> Floa
 def exact_share(translations: Sequence[str], references: Sequence[str]) -> float:
     """Compute the percentage of translations that equal their reference.
 
-    White space at the ends is ignored.
+    Args:
+        translations: Translations; white space at the ends is ignored.
+        references: One reference per translation.
+
+    Returns:
+        The exact match rate in percent.
 
     Example:
         >>> exact_share(["a dog ", "two cats"], ["a dog", "two dogs"])

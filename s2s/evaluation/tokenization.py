@@ -83,6 +83,10 @@ def choose_tokenization(
 def describe_tokenizer(tokenizer: str, references: Sequence[str] | Sequence[Sequence[str]]) -> str:
     """Describe the tokenization of references in one line, with the reason.
 
+    Args:
+        tokenizer: A sacreBLEU tokenizer.
+        references: One or several references per sentence.
+
     Returns:
         The line; empty for sacreBLEU's default.
     """

@@ -22,6 +22,10 @@ _OURS = (
 def check_place(folder: Path, overwrite: bool = False) -> None:
     """Refuse an output folder that is not empty, unless it is an export to overwrite.
 
+    Args:
+        folder: Output folder.
+        overwrite: Allow replacing an existing export.
+
     Raises:
         UserError: The folder is in use, or its parent does not exist.
     """
@@ -44,12 +48,16 @@ def _check_replaceable(folder: Path, overwrite: bool) -> None:
 
 
 def check_apart(run: RunConfig, folder: Path) -> None:
-    """Refuse an output folder that equals, contains or lies in the folder of the run.
+    """Refuse an output folder that overlaps with the folder of the run.
 
-    For a checkpoint, this is the folder of its run.
+    Such an export would replace the run, or become part of it.
+
+    Args:
+        run: The run, or a checkpoint; then the folder of its run counts.
+        folder: Output folder.
 
     Raises:
-        UserError: The folders overlap.
+        UserError: A folder equals or contains the other.
     """
     place, source = folder.resolve(), run.path.resolve()
     home = run_dir_of(source)

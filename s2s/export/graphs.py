@@ -168,7 +168,12 @@ class Example:
 def after(model: Writer, example: Example) -> tuple[BatchedState | None, BatchedState]:
     """Return the decoder's context and state after all but the last token were fed.
 
-    The context of a language model is None.
+    Args:
+        model: The model.
+        example: Example input.
+
+    Returns:
+        The context (None for a language model) and the state.
     """
     if isinstance(model, LanguageModel):
         state = model.decoder.start(len(example.written), separate_documents=False)
@@ -182,7 +187,15 @@ def _length(example: Example) -> int:
 
 
 def begun(model: Writer, example: Example) -> list[Tensor]:
-    """Return the tensors of the state before the first step; empty if there are none."""
+    """Return the tensors of the decoder's state before the first step.
+
+    Args:
+        model: The model.
+        example: Example input.
+
+    Returns:
+        The tensors; empty if the state has none yet.
+    """
     if isinstance(model, LanguageModel):
         return leaves(model.decoder.start(len(example.written), separate_documents=False))
     return leaves(model.decoder.start(model.encoder(example.source, example.valid), _length(example))[1])

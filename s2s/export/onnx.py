@@ -106,7 +106,7 @@ def _state(bundle: tuple[Any, Any]) -> list[Tensor]:
 
 
 def _empty(shapes: Sequence[torch.Size], rows: list[int]) -> list[int]:
-    """Return the shape before the first step: -1 for rows, 0 for the axis of fed tokens."""
+    """Return the shape before the first step: -1 for rows, 0 for the axis of tokens."""
     sizes = list(zip(*shapes, strict=True))
     return [-1 if list(each) == rows else 0 if len(set(each)) > 1 else each[0] for each in sizes]
 

@@ -43,7 +43,15 @@ class CausalReader(Encoder):
         return EncoderOutput(states, valid, states[:, -1])
 
     def attention_weights(self, source: Inputs, valid: PaddingMask) -> Float[Tensor, "1 layer head source source"]:
-        """Return the causal self-attention weights of a single row."""
+        """Return the causal self-attention weights.
+
+        Args:
+            source: Token ids of a single row, `(1, source)`.
+            valid: Padding mask.
+
+        Returns:
+            Weights, `(1, layer, head, source, source)`; zero above the diagonal.
+        """
         found = lookups(self.decoder, lambda: self.decoder.read(source, separate_documents=False))
         if not found:
             return super().attention_weights(source, valid)

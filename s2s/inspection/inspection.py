@@ -298,7 +298,14 @@ def bertviz(attention: Sequence[AttentionMaps]) -> dict[str, Any]:
 
 
 def plain(value: Any, digits: int = _DIGITS) -> Any:
-    """Convert to JSON types, with floats rounded to significant digits.
+    """Convert a value to JSON types.
+
+    Args:
+        value: A dataclass, array, list, tuple, number or text. Lists of attention maps become BertViz arguments.
+        digits: Significant digits of floats.
+
+    Returns:
+        The value as dictionaries, lists, numbers and texts.
 
     Example:
         >>> plain((0.123456789, np.array([1, 2])))

@@ -80,7 +80,16 @@ def _class_score(
 
 
 def score_of_class(classifier: Classifier, valid: Bool[Tensor, "1 source"], label: int) -> Score:
-    """Return the score function of a class, for any number of rows of one example."""
+    """Return the score function of a class, for any number of rows of one example.
+
+    Args:
+        classifier: The classifier.
+        valid: Padding mask of the example.
+        label: The class.
+
+    Returns:
+        Function from embeddings to the class score minus the mean score of all classes.
+    """
 
     def score(vectors: States) -> Float[Tensor, " batch"]:
         labels = torch.full((len(vectors),), label, device=vectors.device)

@@ -203,8 +203,12 @@ class Source:
     def looked(self, encoder: Encoder, word: int) -> list[list[tuple[str, float]]]:
         """Return the most attended words of a word.
 
+        Args:
+            encoder: The encoder.
+            word: Index of the word.
+
         Returns:
-            For each layer, words with their weights (mean over heads).
+            For each layer, three words with their attention weights (mean over heads).
         """
         with torch.no_grad():
             weights = encoder.attention_weights(self.read, self.valid)[0].mean(dim=1).cpu().double()
@@ -216,7 +220,15 @@ class Source:
         return layers
 
     def vectors(self, encoder: Encoder, word: int) -> list[Tensor]:
-        """Return the mean vector of a word's tokens after each layer."""
+        """Return the mean vector of a word's tokens after each layer.
+
+        Args:
+            encoder: The encoder.
+            word: Index of the word.
+
+        Returns:
+            One vector per layer, starting with the embedding.
+        """
         with torch.no_grad():
             layers = encoder.states_by_layer(encoder.embedding(self.read), self.valid)
         return [layer[0, list(self.words[word].places)].mean(dim=0).cpu().double() for layer in layers]

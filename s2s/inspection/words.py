@@ -71,8 +71,8 @@ def check_length(tokens: int, longest: int | None, what: str = "text") -> None:
 def words_of(tokenizer: Tokenizer, ids: Sequence[int], by_character: bool = False) -> list[Word]:
     """Group tokens into words.
 
-    A word starts at a token that begins with a space, or at an unknown token. Special tokens (start, end, padding) are
-    separate words. A space token belongs to the word before it, or to the first word.
+    A word starts at a token that begins with a space; with a `word` tokenizer, at every token. Special tokens (start,
+    end, padding) are separate words. A space token belongs to the word before it, or to the first word.
 
     Args:
         tokenizer: Tokenizer of the text.
@@ -128,6 +128,11 @@ def _whole_characters(tokenizer: Tokenizer, ids: Sequence[int], group: Sequence[
 
 def merge_to_words(tokenizer: Tokenizer, ids: Sequence[int], weights: Sequence[float]) -> tuple[list[str], list[float]]:
     """Sum token weights over words; see `words_of`.
+
+    Args:
+        tokenizer: Tokenizer of the text.
+        ids: Token ids.
+        weights: Weight of each token.
 
     Returns:
         The words and their weights.

@@ -27,7 +27,16 @@ class Model(Protocol):
     Settings: type[Section]
 
     def build(self, settings: Any, source_size: int, target_size: int) -> Any:
-        """Build a newly initialized `Seq2Seq` for these vocabulary sizes."""
+        """Build a newly initialized encoder-decoder model.
+
+        Args:
+            settings: Model section of the recipe.
+            source_size: Vocabulary size of the source.
+            target_size: Vocabulary size of the target.
+
+        Returns:
+            A `Seq2Seq`.
+        """
         ...
 
     def build_encoder(self, settings: Any, source_size: int) -> Any:
@@ -126,7 +135,7 @@ def module_of(kind: str) -> Model:
 
 
 def _in_the_way(point: EntryPoint) -> str:
-    """Return the path of a package that shadows an entry point's own, or an empty text."""
+    """Return the path of a package that shadows an entry point's own; empty: none."""
     top, *below = point.module.split(".")
     found = find_spec(top)
     if found is None or not below:

@@ -374,7 +374,11 @@ def _paths(section: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def learned_from(recipe: AnyRecipe[Any]) -> list[tuple[str, Path]]:
-    """Return the local folders, runs and files that a recipe names, by key."""
+    """List the local folders, runs and files that a recipe names.
+
+    Returns:
+        Pairs of key and path, such as `("data.root", Path(…))`.
+    """
     values = dict(recipe)
     sections = [(".".join(where), section) for where, section in _corpora(values["data"])]
     named = [(f"{place}.{key}", f) for place, section in sections for key, files in _paths(section) for f in files]
@@ -403,9 +407,14 @@ def _missing(path: Path) -> str:
 
 
 def shipped() -> dict[str, Path]:
-    """Return the recipes that come with s2s, by name.
+    """Return the recipes that come with s2s.
 
-    They are in the installed package or in `recipes/` of the source tree.
+    Returns:
+        Paths by name, in the installed package or in `recipes/` of the source tree.
+
+    Example:
+        >>> "translate" in shipped()
+        True
     """
     package = Path(__file__).parents[1]
     folder = package / "recipes"
@@ -437,13 +446,30 @@ def copy_shipped(name: str, destination: Path, overwrite: bool = False) -> Path:
 
 
 def write_new(path: Path, text: str, overwrite: bool) -> None:
-    """Write a text file, which must not exist unless `overwrite` is set."""
+    """Write a text file.
+
+    Args:
+        path: Output file.
+        text: Its content.
+        overwrite: Replace an existing file.
+
+    Raises:
+        UserError: The file exists already, or its folder does not.
+    """
     check_new(path, overwrite)
     write_atomically(path, text, follow=True)
 
 
 def check_new(path: Path, overwrite: bool) -> None:
-    """Refuse an output file that exists or has no parent folder, before other work."""
+    """Refuse an output file that exists or has no parent folder, before other work.
+
+    Args:
+        path: Output file.
+        overwrite: Allow replacing an existing file.
+
+    Raises:
+        UserError: The file exists already, or its folder does not.
+    """
     if path.exists() and not overwrite:
         raise UserError("is there already", where=str(path), remedy="name another file, or use --overwrite")
     if not path.parent.is_dir():

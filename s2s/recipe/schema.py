@@ -1,4 +1,4 @@
-"""Recipe schema: all keys that tasks share, with meaning, unit, limits and default.
+"""Recipe schema: keys that tasks share, with meaning, unit, limits and default.
 
 Keys of a single task are in its own package, such as `s2s.tasks.translation.recipe`. Keys, defaults and limits are
 defined only here and there: validation, `docs/recipe.md`, shell completion and the saved recipe of every run are
@@ -123,7 +123,11 @@ class TokenizerSettings(PieceSettings):
         return self
 
     def of(self, side: Literal["source", "target"]) -> PieceSettings:
-        """Return the tokenizer settings of one side, with its own section or without."""
+        """Return the tokenizer settings of one side, with its own section or without.
+
+        Args:
+            side: `source` or `target`.
+        """
         own = self.source if side == "source" else self.target
         return own or PieceSettings(**{key: getattr(self, key) for key in PieceSettings.model_fields})
 

@@ -81,7 +81,16 @@ def nearest(word: str, known: Collection[str]) -> str | None:
 
 
 def near_files(name: str, there: Iterable[str], most: int = 1) -> list[str]:
-    """Return up to `most` similar file names; the common ending .yaml does not count."""
+    """Find file names that are similar to a wrong one.
+
+    Args:
+        name: The wrong name.
+        there: Existing names; the common ending .yaml does not count.
+        most: Maximum number of results.
+
+    Returns:
+        Similar names, best first.
+    """
     alike = [other for other in there if nearest(Path(name).stem, [Path(other).stem])]
     return difflib.get_close_matches(name, alike, n=most, cutoff=0.4)
 

@@ -269,7 +269,11 @@ def _check_same(folder: Path, length: list[str]) -> None:
 
 
 def changed_settings(one: AnyRecipe, other: AnyRecipe) -> list[str]:
-    """Return the settings that differ between two recipes, by dotted name, sorted."""
+    """Compare two recipes.
+
+    Returns:
+        The dotted names of settings that differ, sorted.
+    """
     now, then = (flatten(recipe.model_dump(mode="json")) for recipe in (one, other))
     return sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
 

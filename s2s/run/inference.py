@@ -88,6 +88,13 @@ def load_for_inference(run: RunConfig, checkpoint: str | None = None) -> LoadedM
     """Configure torch as the recipe says (threads, determinism), then load the model.
 
     For commands that use one model. Inside a larger program, use `load`.
+
+    Args:
+        run: The opened run.
+        checkpoint: See `load`.
+
+    Returns:
+        The loaded model.
     """
     setup_process(run.recipe.device)
     return load(run, checkpoint)
@@ -111,14 +118,30 @@ def line_translator(
 
 
 def load_tokenizers(folder: Path, recipe: "AnyTask") -> tuple[Tokenizer, ...]:
-    """Load the tokenizers of a run or a checkpoint."""
+    """Load the tokenizers of a run or a checkpoint.
+
+    Args:
+        folder: Folder of the run or checkpoint.
+        recipe: Its recipe.
+
+    Returns:
+        One tokenizer, or one each for source and target; none for a task without input texts.
+    """
     return tuple(Tokenizer.load(folder / TOKENIZER, name) for name in task_of(recipe).tokenizer_names(recipe))
 
 
 def inference_device(settings: DeviceSettings, overrides: Sequence[str]) -> DeviceContext:
-    """Select the device of a recipe, or any available one if it is missing here.
+    """Select the device for inference.
 
-    A missing device is an error only if an override asked for it.
+    Args:
+        settings: Device section of the recipe.
+        overrides: Overrides of the command line.
+
+    Returns:
+        The device of the recipe. If this machine lacks it, any available one, unless an override asked for it.
+
+    Raises:
+        UserError: The device that an override asked for is not available.
     """
     try:
         return select_device(settings)
@@ -267,7 +290,14 @@ def default_split(run: LoadedModel[Any, Any]) -> str:
 
 
 def evenly_spaced(count: int, most: int) -> Int[np.ndarray, " rows"]:
-    """Return up to `most` evenly spaced row indices, because a corpus may be sorted.
+    """Return evenly spaced row indices, because a corpus may be sorted.
+
+    Args:
+        count: Number of rows.
+        most: Maximum number of indices.
+
+    Returns:
+        Sorted indices without duplicates.
 
     Example:
         >>> evenly_spaced(10, 4).tolist()
@@ -327,9 +357,15 @@ def _as_trained(run: RunConfig, recipe: "AnyTask", split: str) -> tuple[Source[A
 
 
 def data_hashes(task: Task[R, Any, Any], recipe: R, data: PreparedData) -> dict[str, str]:
-    """Return the hashes by which a run's manifest identifies its data.
+    """Compute the hashes by which a run's manifest identifies its data.
 
-    They cover the training data, the held-out sets, and the validation set that compares checkpoints.
+    Args:
+        task: Task of the recipe.
+        recipe: The recipe.
+        data: Prepared data.
+
+    Returns:
+        Hashes by name: of the training data, the held-out sets, and the validation set that compares checkpoints.
     """
     source = task.source(recipe)
     held_out = [source.held_out(name, part) for name, part in data.corpus.parts().items() if name != "train"]

@@ -81,17 +81,25 @@ def _corpus_seed(data: dict[str, Any]) -> Any:
 
 
 def write(manifest: dict[str, object], path: Path) -> None:
-    """Append a start to the manifest; a resumed run has several."""
+    """Append a start to the manifest; a resumed run has several.
+
+    Args:
+        manifest: The start, as returned by `describe`.
+        path: Path of the manifest.
+    """
     starts = read(path)
     write_atomically(path, json.dumps([*starts, manifest], indent=1))
 
 
 def read(path: Path, begun: bool = False) -> list[dict]:
-    """Read the starts of a run, oldest first.
+    """Read the starts of a run.
 
     Args:
         path: Path of the manifest.
         begun: Require at least one start.
+
+    Returns:
+        The starts, oldest first; empty without a manifest.
 
     Raises:
         UserError: The file is damaged, or missing although `begun` is set.

@@ -80,6 +80,10 @@ def check_memory(task: Task[Any, Any, Any], recipe: AnyRecipe) -> Iterator[None]
 def explain_oom(train_context: TrainContext[Any, Any, Any], folder: Path) -> Iterator[None]:
     """Turn an out-of-memory error into one with smaller settings; a context manager.
 
+    Args:
+        train_context: The training in progress, whose batch settings are halved in the remedy.
+        folder: Folder of the run.
+
     Raises:
         OutOfMemory: The body ran out of memory.
     """
@@ -96,6 +100,10 @@ def updates(train_context: TrainContext[Any, Any, Any], folder: Path) -> Iterato
     """Run the trainer to the last optimizer step of the recipe; see `Trainer.updates`.
 
     Out-of-memory errors are explained. Time that the caller spends between two steps is not counted.
+
+    Args:
+        train_context: The training in progress.
+        folder: Folder of the run.
 
     Yields:
         The result of each step.

@@ -96,5 +96,16 @@ def deserialize_recipe(told: tuple[str, str, str]) -> "AnyTask":
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> "AnyTask":
-    """Read and validate a recipe of any task; see `s2s.recipe.reading.read`."""
+    """Read and validate a recipe of any task; see `s2s.recipe.reading.read`.
+
+    Args:
+        path: YAML file.
+        overrides: `section.key=value` arguments.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        UserError: The file cannot be read, or the recipe has mistakes; the message lists all of them.
+    """
     return cast("AnyTask", reading.read(path, overrides, schemas()))

@@ -71,7 +71,7 @@ class Service:
         return Translations(run=name, translations=await self._computed(wanted, lines, request))
 
     async def classify(self, asked: Labelled, request: Request) -> Classes:
-        """Classify one text or several."""
+        """Classify one text or several; empty texts have an empty class."""
         lines, name = self._lines(asked.text), self._named(asked.run, classes=True)
         return Classes(run=name, classes=await self._computed(name, lines, request))
 

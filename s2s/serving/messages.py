@@ -1,4 +1,4 @@
-"""Request and response schemas of the HTTP API, the source of its OpenAPI document."""
+"""Request and response schemas of the HTTP API; source of its OpenAPI document."""
 
 from dataclasses import dataclass
 from typing import Annotated

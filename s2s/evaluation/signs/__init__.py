@@ -113,5 +113,14 @@ def share_sign(name: str, successes: int, trials: int, of_what: str, most: float
 
 
 def plain_sign(name: str, found: bool, measured: str, value: float, threshold: str, remedy: str) -> Finding:
-    """Create a finding whose value is not a percentage and has no interval."""
+    """Create a finding whose value is not a percentage and has no interval.
+
+    Args:
+        name: Name of the sign.
+        found: The sign was found.
+        measured: The value in words.
+        value: The value.
+        threshold: Threshold in words, with its reason.
+        remedy: Remedy.
+    """
     return Finding(name, found, measured, value, None, None, threshold, remedy)

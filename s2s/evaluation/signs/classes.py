@@ -20,6 +20,9 @@ def class_signs(truth: Classes, probabilities: Probabilities, names: Sequence[st
         truth: True class of each example, from 0.
         probabilities: Class probabilities, `(examples, classes)`.
         names: Names of the classes.
+
+    Returns:
+        One finding per sign, found or not.
     """
     predicted = probabilities.argmax(axis=1)
     matrix = confusion(truth, predicted, len(names))
@@ -32,7 +35,12 @@ def class_signs(truth: Classes, probabilities: Probabilities, names: Sequence[st
 
 
 def never_predicted(matrix: np.ndarray, names: Sequence[str]) -> Finding:
-    """Find classes that are never predicted although they have enough examples."""
+    """Find classes that are never predicted although they have enough examples.
+
+    Args:
+        matrix: Confusion matrix with true classes as rows.
+        names: Names of the classes.
+    """
     support, said = matrix.sum(axis=1), matrix.sum(axis=0)
     missing = [n for n in range(len(names)) if support[n] and not said[n] and wilson(0, int(support[n])).high < 50]
     listed = ", ".join(f"{names[n]} ({support[n]:,} examples)" for n in missing[:_SHOWN])
@@ -43,7 +51,13 @@ def never_predicted(matrix: np.ndarray, names: Sequence[str]) -> Finding:
 
 
 def one_class_only(truth: Classes, predicted: Classes, names: Sequence[str]) -> Finding:
-    """Check whether the accuracy exceeds that of always predicting the majority class."""
+    """Check whether the accuracy exceeds that of always predicting the majority class.
+
+    Args:
+        truth: True class of each example.
+        predicted: Predicted class of each example.
+        names: Names of the classes.
+    """
     counts = np.bincount(truth, minlength=len(names))
     majority, right = int(counts.argmax()), accuracy(truth, predicted)
     share = 100 * counts[majority] / max(1, len(truth))
@@ -60,7 +74,12 @@ def one_class_only(truth: Classes, predicted: Classes, names: Sequence[str]) -> 
 
 
 def confused(matrix: np.ndarray, names: Sequence[str]) -> Finding:
-    """Find the pair of classes with the highest rate of confusion."""
+    """Find the pair of classes with the highest rate of confusion.
+
+    Args:
+        matrix: Confusion matrix with true classes as rows.
+        names: Names of the classes.
+    """
     wrong = matrix - np.diag(matrix.diagonal())
     support = np.maximum(1, matrix.sum(axis=1))
     low = np.array([[wilson(int(c), int(n)).low for c in row] for row, n in zip(wrong, support, strict=True)])
@@ -78,7 +97,15 @@ def confused(matrix: np.ndarray, names: Sequence[str]) -> Finding:
 
 
 def calibrated(truth: Classes, probabilities: Probabilities) -> list[Finding]:
-    """Check for over-confidence and under-confidence."""
+    """Check for over-confidence and under-confidence.
+
+    Args:
+        truth: True class of each example.
+        probabilities: Class probabilities, `(examples, classes)`.
+
+    Returns:
+        Two findings: `too sure` and `not sure enough`.
+    """
     right = accuracy(truth, probabilities.argmax(axis=1))
     sure = 100 * float(probabilities.max(axis=1).mean()) if len(truth) else 0.0
     error = calibration(truth, probabilities).error

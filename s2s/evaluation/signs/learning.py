@@ -34,7 +34,14 @@ class Learning:
 
     @staticmethod
     def of(entries: Sequence[Mapping]) -> "Learning":
-        """Read the entries of a run's metrics.jsonl, without non-finite losses."""
+        """Read the losses of a training log.
+
+        Args:
+            entries: Entries of a run's metrics.jsonl; non-finite losses are skipped.
+
+        Returns:
+            The losses.
+        """
         updates = [entry for entry in entries if "loss" in entry and math.isfinite(entry["loss"])]
         looks = [(entry["update"], entry["validation"]) for entry in entries if "validation" in entry]
         looks = [look for look in looks if math.isfinite(look[1].get("loss", math.nan))]
@@ -46,7 +53,11 @@ class Learning:
         return float(sum(self.tokens[: update - self.first + 1]))
 
     def validation(self) -> tuple[list[float], list[float]]:
-        """Return training tokens and validation loss of each validation."""
+        """Return the training tokens and the loss of each validation.
+
+        Returns:
+            The numbers of tokens up to each validation, and the validation losses.
+        """
         return [self.tokens_at(update) for update, _ in self.looks], [scores["loss"] for _, scores in self.looks]
 
     def training_before(self, update: int) -> float:
@@ -68,6 +79,9 @@ def learning_signs(log: Learning, ignorant: float | None) -> list[Finding]:
     Args:
         log: Losses of the log.
         ignorant: Loss of predicting frequencies without reading the input; None if unknown.
+
+    Returns:
+        One finding per sign, found or not.
     """
     signs = [overfitting(log), still_learning(log), unstable(log)]
     return signs if chance_loss is None or not log.losses else [*signs, *near_chance(log, chance_loss)]
@@ -116,7 +130,7 @@ def still_learning(log: Learning) -> Finding:
 
 
 def unstable(log: Learning) -> Finding:
-    """Check for an unstable training loss: repeated jumps, or an end above the minimum.
+    """Check for an unstable training loss: jumps, or an end far above the minimum.
 
     A single high loss is no sign: batches contain examples of one length, and the longest are the hardest.
     """
@@ -141,6 +155,10 @@ def unstable(log: Learning) -> Finding:
 
 def near_chance(log: Learning, ignorant: float) -> list[Finding]:
     """Check whether the loss is near chance, as without reading the input.
+
+    Args:
+        log: Losses of the log.
+        ignorant: Loss of predicting frequencies without reading the input.
 
     Returns:
         Two findings: the loss stays near chance (`learned nothing`), or still falls toward it (`rate too low`).

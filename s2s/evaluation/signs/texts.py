@@ -30,6 +30,9 @@ def text_signs(
         outputs: Generated texts.
         references: Reference texts.
         cut_off: Number of outputs that ended at the length limit.
+
+    Returns:
+        One finding per sign, found or not.
     """
     cut = unit_of(references)
     return [
@@ -51,7 +54,14 @@ def unit_of(references: Sequence[str]) -> Cut:
 
 
 def copied(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Finding:
-    """Check for outputs that nearly equal their source, unlike the reference."""
+    """Check for outputs that nearly equal their source, unlike the reference.
+
+    Args:
+        sources: Source texts.
+        outputs: Generated texts.
+        references: Reference texts.
+        cut: Function that splits a text into words or characters.
+    """
 
     def _alike(one: str, other: str) -> bool:
         return difflib.SequenceMatcher(None, cut(one), cut(other), autojunk=False).ratio() >= _COPIED
@@ -87,7 +97,13 @@ def says_again(words: Sequence[str]) -> bool:
 
 
 def repeated(outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Finding:
-    """Check for outputs that repeat phrases although the reference does not."""
+    """Check for outputs that repeat phrases, unlike the reference.
+
+    Args:
+        outputs: Generated texts.
+        references: Reference texts.
+        cut: Function that splits a text into words or characters.
+    """
     there = [says_again(cut(o)) for o, r in zip(outputs, references, strict=True) if not says_again(cut(r))]
     return share_sign(
         "repeats itself",
