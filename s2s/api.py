@@ -217,6 +217,7 @@ def train(
     going_on = Path(cast("str | Path", recipe)) if resume else None
 
     def begin(console: "Console") -> "Generator[StepResult, None, Path]":
+        """Import torch and start the run."""
         from s2s.run.training import run_training
 
         return run_training(asked, console, overwrite, None, going_on, _words(overrides) if resume else ())

@@ -213,6 +213,7 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], None]]:
             with click.open_file("-" if path is None else str(path), "w", encoding="utf-8") as stream:
 
                 def show(line: str) -> None:
+                    """Print a line and flush."""
                     click.echo(line, file=stream)
                     stream.flush()
 

@@ -147,6 +147,7 @@ def _weights(methods: Sequence[Saliency], title: str) -> _Band:
     width = 1.2 + len(methods) * (1.4 + 0.26 * len(words))
 
     def draw(figure: "FigureBase") -> None:
+        """Draw answers as rows and words as columns."""
         figure.suptitle(textwrap.fill(title, max(24, int(11 * width))), fontsize=9, parse_math=False)
         panels = figure.subplots(1, len(methods), sharey=True, squeeze=False)[0]
         panels[0].set_yticks(range(len(answers)), answers, fontsize=_SMALL, parse_math=False)
@@ -184,6 +185,7 @@ def _patches(example: InspectedExample, focus: InspectionRequest, whose: str) ->
     title = f"{whose}: {example.source} → {example.output}{remark}{looking}"
 
     def draw(figure: "FigureBase") -> None:
+        """Draw the panels from left to right, the image first."""
         figure.suptitle(textwrap.fill(title, 90), fontsize=9, parse_math=False)
         panels = list(figure.subplots(rows, columns, squeeze=False).flat)
         for panel in panels:

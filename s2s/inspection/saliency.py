@@ -92,6 +92,7 @@ def score_of_class(classifier: Classifier, valid: Bool[Tensor, "1 source"], labe
     """
 
     def score(vectors: States) -> Float[Tensor, " batch"]:
+        """Return the class score minus the mean of all class scores."""
         labels = torch.full((len(vectors),), label, device=vectors.device)
         return _class_score(classifier, vectors, valid.expand(len(vectors), -1), labels)
 

@@ -86,6 +86,7 @@ class Pair:
         due, all_fed = [*self.written, EOS][place], self._fed()
 
         def score(vectors: States) -> Tensor:
+            """Score any number of rows of this pair."""
             rows = len(vectors)
             memory = model.encoder.read(vectors, self.source.valid.expand(rows, -1))
             context, state = model.decoder.start(memory, place + 1)

@@ -62,6 +62,7 @@ def _noted(model: nn.Module, found: list[Lookup]) -> Iterator[None]:
     modules = [module for module in model.modules() if isinstance(module, Attention)]
 
     def noting(module: Attention) -> Callable[[Tensor, Tensor, Tensor, Mask], Tensor]:
+        """Wrap a module's attention to record its inputs and its output."""
         read = module.attend
 
         def noted(query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Tensor:
@@ -264,6 +265,7 @@ def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None
         raise UserError("the two inputs have no word in common", "INPUT", "give two that share the word to look into")
 
     def alike(pair: tuple[int, int]) -> float:
+        """Return the cosine similarity of the word's last vectors."""
         ends = (source.vectors(encoder, place)[-1] for source, place in zip(sources, pair, strict=True))
         return float(functional.cosine_similarity(*ends, dim=0))
 

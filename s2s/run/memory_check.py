@@ -50,6 +50,7 @@ def check_memory(task: Task[Any, Any, Any], recipe: AnyRecipe) -> Iterator[None]
     there, counted = _memory(recipe.device.kind), 0
 
     def count(module: nn.Module, name: str, parameter: Tensor | None) -> None:
+        """Count a parameter when a module registers it."""
         nonlocal counted
         # Tied parameters are registered several times. An attribute marks them, because a reference would prevent
         # moving them to a device.

@@ -214,6 +214,7 @@ class Run:
         tokens = dict(zip(answers, map(tuple, cut.encode_batch(answers)), strict=True))
 
         def best(row: list[float]) -> tuple[Candidate, ...]:
+            """Return the most probable answers of a line."""
             order = best_first(row, answers)[:nbest]
             return tuple(Candidate(text, nats, Hypothesis(tokens[text], nats, nats, False)) for nats, text in order)
 

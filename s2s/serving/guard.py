@@ -113,6 +113,7 @@ class Guard:
         path = scope["path"] if scope["path"] in self.paths else "other"
 
         async def counted(message: Message) -> None:
+            """Record status and latency when the answer starts."""
             if message["type"] == "http.response.start":
                 self.metrics.requests.labels(path, message["status"]).inc()
                 self.metrics.seconds.labels(path).observe(time.monotonic() - began)
@@ -133,6 +134,7 @@ class Guard:
         read, whole, in_time = 0, False, asyncio.timeout(self.limits.seconds)
 
         async def measured() -> Message:
+            """Receive a part of the body, and check the total size."""
             nonlocal read, whole
             message = await receive()
             whole = not message.get("more_body", False)

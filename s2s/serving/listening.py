@@ -257,6 +257,7 @@ def serve(
     loaded = {name: Run(run) for name, run in runs.items()}
 
     def ended(answered: int) -> None:
+        """Print the numbers of answered requests and closed connections."""
         rest = f"{server.cut:,} connections were cut" if server.cut else "none was left"
         print_fn(f"stopped: {answered:,} requests were answered, {rest}")
 
