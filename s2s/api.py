@@ -256,14 +256,14 @@ class Comparison:
         """Plan a comparison. Nothing is measured or written before `go_on`.
 
         Args:
-            models: The models, as for `compare`; a single one is compared with all others.
-            recipe: Recipe of the task.
-            overrides: Settings of the task or of a model.
+            models: The models, as for `compare`.
+            recipe: Recipe of the task, as for `compare`.
+            overrides: Settings of the task or of a model, as for `compare`.
             profile: Profile, which selects the questions and their size.
-            seeds: Number of seeds.
+            seeds: Number of seeds; None: set by the profile.
             experiments: Experiments to run; empty: those of the profile.
-            folder: Folder of the comparison.
-            match: Budget to make equal, `parameters` or `time`; None: parameters.
+            folder: Folder of the comparison; None: `runs/compare-MODEL-MODEL`.
+            match: Quantity to make equal, `parameters` or `time`; None: parameters.
 
         Returns:
             The planned comparison.

@@ -27,7 +27,10 @@ def caption(
     attention: Path | None,
     checkpoint: str | None,
 ) -> None:
-    """Caption each IMAGE with the model in RUN, one line each; with several images, after the path and a tab."""
+    """Caption each IMAGE with the model in RUN, one line each.
+
+    With several images, the path and a tab come before each caption.
+    """
     from s2s.run.folder import open_run
 
     captioner = open_run(run, [f"decoding.beam={beam}"] if beam else [], ["captioning"])

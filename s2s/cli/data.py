@@ -17,7 +17,10 @@ def data() -> None:
 @click.argument("recipe", type=options.FILE)
 @options.overrides
 def check(recipe: Path, overrides: tuple[str, ...]) -> None:
-    """Check a corpus for common faults: empty and unequal lines, duplicates, test pairs in the training data."""
+    """Check a corpus for common faults.
+
+    These are empty and unequal lines, duplicates, and test pairs in the training data.
+    """
     from s2s.recipe.reading import recipe_path
     from s2s.run.data_check import inspected
     from s2s.run.tasks import read

@@ -36,7 +36,7 @@ def diagnose(
     checkpoint: str | None,
     file: Path | None,
 ) -> None:
-    """Diagnose the trained model in RUN: run numerical self-tests and look for signs of a bad run.
+    """Diagnose the trained model in RUN: numerical self-tests and signs of a bad run.
 
     Exit status: 0 if no self-test fails, 1 if one fails. Signs do not change the exit status.
     """

@@ -25,10 +25,10 @@ _QUANTIZATIONS = ("int8", "int8_float32", "int16", "float16", "bfloat16", "float
 @click.option("--overwrite", is_flag=True, help="Replace an existing export, including your edits.")
 @options.checkpoint
 def export(run: Path, to: str, output: Path, quantization: str | None, overwrite: bool, checkpoint: str | None) -> None:
-    """Export the model in RUN to CTranslate2, to ONNX, or to a folder for the Hugging Face hub.
+    """Export the model in RUN to CTranslate2, ONNX, or a folder for the hub.
 
-    The export is checked: ONNX graphs must compute what the model computes, within 10⁻⁴. docs/export.md shows how to
-    load it.
+    The hub is the Hugging Face hub. The export is checked: ONNX graphs must compute what the model computes, within
+    10⁻⁴. docs/export.md shows how to load it.
     """
     from s2s.export.exportable import Format
     from s2s.export.folder import export as write

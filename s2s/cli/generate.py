@@ -58,10 +58,11 @@ def generate(
     seed: int,
     checkpoint: str | None,
 ) -> None:
-    """Continue PROMPT with the language model in RUN, up to the end of the document; '' starts a document.
+    """Continue PROMPT with the language model in RUN, up to the end of the document.
 
-    Without PROMPT, continue each line of the input; an empty line starts a document. Text is printed while it is
-    generated. With several texts per prompt, each is one line, with spaces instead of line breaks.
+    An empty PROMPT ('') starts a document. Without PROMPT, continue each line of the input; an empty line starts a
+    document. Text is printed while it is generated. With several texts per prompt, each is one line, with spaces
+    instead of line breaks.
     """
     from s2s.run.folder import open_run
 

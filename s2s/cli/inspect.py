@@ -72,11 +72,11 @@ def inspect(
     reference: Path | None,
     checkpoint: str | None,
 ) -> None:
-    """Show attention, queries, keys, values and saliency of the model in RUN for INPUT or an example of its test set.
+    """Show attention, queries, keys, values and saliency of the model in RUN.
 
-    INPUT is a text or, if RUN reads images, a file. Two texts with a word in common show how its vectors differ. With
-    --align, print one line per sentence: 0-0 2-1 aligns target word 0 with source word 0, and target word 1 with source
-    word 2.
+    INPUT is a text or, if RUN reads images, a file; default: an example of the test set. Two texts with a word in
+    common show how its vectors differ. With --align, print one line per sentence: 0-0 2-1 aligns target word 0 with
+    source word 0, and target word 1 with source word 2.
     """
     check_output(output)
     context = click.get_current_context()

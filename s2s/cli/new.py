@@ -107,7 +107,10 @@ def classify(
 @_output
 @_overwrite
 def images(data: Path, validation: Path | None, test: Path | None, output: Path, overwrite: bool) -> None:
-    """Write an image classification recipe for `cat/1.png`, `train/cat/1.png`, or IDX files as of MNIST."""
+    """Write an image classification recipe.
+
+    The data are folders such as `cat/1.png` or `train/cat/1.png`, or IDX files as of MNIST.
+    """
     from s2s.tasks.images.recipe_generation import generate_image_recipe
     from s2s.tasks.recipe_generation import Splits
 

@@ -92,9 +92,10 @@ def serve(
     connections: int,
     allow_host: tuple[str, ...],
 ) -> None:
-    """Serve the models in RUN over HTTP: POST /translate, POST /classify, and a page at / to try them.
+    """Serve the models in RUN over HTTP: POST /translate, POST /classify.
 
-    Concurrent requests are batched. On SIGTERM the server answers all accepted requests and exits.
+    A page at / lets you try them. Concurrent requests are batched. On SIGTERM the server answers all accepted requests
+    and exits.
     """
     from s2s.run.folder import open_run
 

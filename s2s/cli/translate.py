@@ -96,7 +96,7 @@ def _check_use(run: "RunConfig", name: str | None, before: str | None) -> None:
 
 
 def _check_answers(run: "RunConfig", name: str | None, nbest: int, changes: Mapping[str, object]) -> None:
-    """Refuse an unknown task of a text-to-text run, and options without effect on tasks with fixed answers."""
+    """Refuse an unknown task of a text-to-text run, and options without effect."""
     from s2s.tasks.text_to_text.use import check_chosen, task_named
 
     task = task_named(cast(Any, run.recipe), name)

@@ -91,7 +91,7 @@ def weights_of(lookup: Lookup) -> Float[Tensor, "head target source"]:
         The softmax of the scaled and masked dot products.
     """
     size = lookup.query.shape[-1]
-    # several heads may share their keys
+    # Grouped-query attention: several heads may share keys.
     keys = lookup.key[0].repeat_interleave(lookup.query.shape[1] // lookup.key.shape[1], dim=0)
     scores = lookup.query[0] @ keys.transpose(1, 2) / math.sqrt(size)
     if lookup.mask is not None:

@@ -412,9 +412,9 @@ class TaskSchema:
         recipe: Recipe class, generic in the model section.
         settings: Function from `model.kind` to the class of the model section.
         command: Command that uses a trained model, such as `translate`.
-        use: Command line that uses a run, with `{}` for its folder.
+        use: Line that shows how to use a trained model, with `{}` for the folder of the run.
         changeable: Recipe sections that may be overridden after training.
-        scored_by: Options of `s2s evaluate` that only this task has.
+        scored_by: Options of `s2s evaluate` that apply to this task, but not to all tasks.
     """
 
     recipe: type[AnyRecipe]
