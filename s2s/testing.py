@@ -79,7 +79,7 @@ def _check(name: str, kind: str, settings: Mapping[str, object]) -> SelfTestRepo
             examples = windows_of(recipe, RaggedArray.from_rows(texts))
         else:
             # A model that labels each token needs targets with the length of their sources.
-            targets = texts[:: 1 if model.decoder.one_to_one else -1]
+            targets = texts[:: 1 if model.decoder.is_one_to_one else -1]
             examples = ParallelDataset(TokenizedDataset.from_rows(texts, targets), recipe.batches)
         tests = [test for test in SELF_TESTS if test != RESUME]
         results = run_self_tests(ModelUnderTest(task, run, examples, np.arange(len(texts))), tests)

@@ -62,7 +62,7 @@ def _noted(model: nn.Module, found: list[Lookup]) -> Iterator[None]:
     modules = [module for module in model.modules() if isinstance(module, Attention)]
 
     def noting(module: Attention) -> Callable[[Tensor, Tensor, Tensor, Mask], Tensor]:
-        """Wrap a module's attention to record its inputs and its output."""
+        """Wrap `attend` so that it records its arguments and its result."""
         read = module.attend
 
         def noted(query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Tensor:
@@ -74,7 +74,7 @@ def _noted(model: nn.Module, found: list[Lookup]) -> Iterator[None]:
     try:
         for module in modules:
             # An instance attribute takes precedence over the class's method.
-            module.__dict__["read"] = noting(module)
+            module.__dict__["attend"] = noting(module)
         yield
     finally:
         for module in modules:

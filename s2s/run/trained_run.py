@@ -191,7 +191,7 @@ class Run:
     @property
     def max_source_tokens(self) -> int | None:
         """Maximum number of source tokens of a text-generating model; None: no limit."""
-        longest = self.loaded.model.encoder.longest if self.task in WRITES else None
+        longest = self.loaded.model.encoder.max_positions if self.task in WRITES else None
         return None if longest is None else longest - 1
 
     def _asked(self, task: str | None) -> tuple[str, tuple[str, ...] | None]:

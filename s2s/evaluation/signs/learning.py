@@ -73,12 +73,12 @@ class Learning:
         return statistics.fmean(self.losses[max(0, last - _WINDOW) : last] or [float("nan")])
 
 
-def learning_signs(log: Learning, ignorant: float | None) -> list[Finding]:
+def learning_signs(log: Learning, chance_loss: float | None) -> list[Finding]:
     """Check all signs of a training log.
 
     Args:
         log: Losses of the log.
-        ignorant: Loss of predicting frequencies without reading the input; None if unknown.
+        chance_loss: Loss of predicting frequencies without reading the input; None if unknown.
 
     Returns:
         One finding per sign, found or not.
@@ -153,12 +153,12 @@ def unstable(log: Learning) -> Finding:
     return plain_sign("rate too high", leaps >= _LEAPS or worse, said, leaps, threshold, remedy)
 
 
-def near_chance(log: Learning, ignorant: float) -> list[Finding]:
+def near_chance(log: Learning, chance_loss: float) -> list[Finding]:
     """Check whether the loss is near chance, as without reading the input.
 
     Args:
         log: Losses of the log.
-        ignorant: Loss of predicting frequencies without reading the input.
+        chance_loss: Loss of predicting frequencies without reading the input.
 
     Returns:
         Two findings: the loss stays near chance (`learned nothing`), or still falls toward it (`rate too low`).
