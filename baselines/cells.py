@@ -1,7 +1,8 @@
 """Recurrent layers: Elman network, GRU, LSTM, minGRU and minLSTM.
 
-Elman network, GRU and LSTM are fused kernels, minGRU and minLSTM parallel scans. A layer maps a sequence of vectors to a sequence of states, and continues from a given state: token by token or all at
-once, it gives the same numbers. A new cell is a class with `forward` and the number of its state tensors.
+Elman network, GRU and LSTM are fused kernels, minGRU and minLSTM parallel scans. A layer maps a sequence of vectors to
+a sequence of states, and continues from a given state: token by token or all at once, it gives the same numbers. A new
+cell is a class with `forward` and the number of its state tensors.
 
 A fused kernel hides its recurrence. Read `elman_step`, `gru_step` and `lstm_step` for the equations of one step, in
 torch's order of gates. Only tests run these functions: they compare each kernel with its equations, for the same
@@ -148,9 +149,8 @@ def gru_step(
     Example:
         With weights of zero both gates are ½ and the candidate is 0, so half of the state remains:
 
-        >>> h, state = gru_step(
-        ...     torch.ones(1, 1), (torch.ones(1, 1),), torch.zeros(3, 1), torch.zeros(3, 1), torch.zeros(3),
-        torch.zeros(3) ... )
+        >>> one, weight, bias = torch.ones(1, 1), torch.zeros(3, 1), torch.zeros(3)
+        >>> h, state = gru_step(one, (one,), weight, weight, bias, bias)
         >>> h
         tensor([[0.5000]])
     """
@@ -195,7 +195,8 @@ def lstm_step(
 ) -> tuple[Summary, CellState]:
     """Compute one step of long short-term memory (LSTM; Hochreiter & Schmidhuber 1997).
 
-    The forget gate is from Gers et al. (2000). The state is (h, c): the hidden state, which is the output, and the memory cell.
+    The forget gate is from Gers et al. (2000). The state is (h, c): the hidden state, which is the output, and the
+    memory cell.
 
         i  = σ(W_i x + b_i + U_i h + d_i)     input gate: how much is written
         f  = σ(W_f x + b_f + U_f h + d_f)     forget gate: how much is kept

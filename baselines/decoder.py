@@ -256,7 +256,7 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
 
         Attention weights are appended to `all_weights`; None allows the fused kernel, which does not return them.
         """
-        # Steps in one pass: (batch, at_once, width) is embedded at a time.
+        # Number of steps in one pass; each pass reads embeddings (batch, at_once, width).
         at_once = 1 if self.input_feeding or self.coverage else tokens.shape[1]
         outputs = []
         for x in self.dropout(self.embedding(tokens)).split(at_once, dim=1):
