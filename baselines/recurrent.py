@@ -31,7 +31,7 @@ class LayerFields(Section):
     scale_embeddings: bool = False
     """Multiply embeddings by √width, so that they start at the size of states, as in the Transformer. Models then learn
     sooner
-    if all tokens are frequent, but end with a higher loss if many are rare (docs/dev/log.md)."""
+    if all tokens are frequent, but learn less in the end if many are rare (docs/dev/log.md)."""
 
 
 class EncoderFields(LayerFields):
@@ -80,7 +80,8 @@ class AttentionFields(TranslatorFields):
     """Settings of recurrent models with attention."""
 
     attention: AttentionKind = "general"
-    """Attention score: `additive` (Bahdanau et al. 2015), `dot`, `general`, `concat`, `location` (Luong et al. 2015)."""
+    """Attention score: `additive` (Bahdanau et al. 2015); `dot`, `general`, `concat` or `location` (Luong et al.
+    2015)."""
     input_feeding: bool = False
     """Feed the output of each step into the next one (Luong et al. 2015, section 3.3). The decoder then also trains
     step by

@@ -43,7 +43,7 @@ class Blocks(Section):
     feedforward: Inner = 1024
     """Hidden size of the feed-forward blocks (d_ff)."""
     norm: Literal["pre", "post"] = "pre"
-    """`pre`: normalization before each block (Xiong et al. 2020). `post`: after the residual sum (Vaswani et al. 2017)."""
+    """`pre`: normalization before each block (Xiong et al. 2020). `post`: after the sum (Vaswani et al. 2017)."""
     norm_kind: Literal["layer", "rms"] = "layer"
     """`layer`: subtract the mean and divide by the standard deviation (Ba et al. 2016). `rms`: divide by the root mean
     square

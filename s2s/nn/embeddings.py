@@ -4,7 +4,7 @@ Embedding rows are initialized with a length of about one. As an output projecti
 variance one for states of variance one. As an input, a row would be too small: its numbers have variance 1 / width,
 while gates, states and position embeddings have numbers of size one. Therefore inputs are multiplied by √width
 (Vaswani et al. 2017, section 3.4), unless a recipe sets `model.scale_embeddings`. Recurrent models do not scale by
-default: scaled, they learn sooner, but end with a higher loss where many tokens are rare (docs/dev/log.md).
+default: scaled, they learn sooner, but learn less in the end if many tokens are rare (docs/dev/log.md).
 """
 
 import math
