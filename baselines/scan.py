@@ -66,8 +66,9 @@ _LEAST = 1e-30
 class _Scan(torch.autograd.Function):
     """Differentiable scan.
 
-    The gradient of a linear recurrence is a linear recurrence from the end to the beginning: G_t = g_t + a_{t+1} ∘
-    G_{t+1}."""
+    The gradient of a linear recurrence is a linear recurrence from the end to the beginning:
+    G_t = g_t + a_{t+1} ∘ G_{t+1}.
+    """
 
     @staticmethod
     def forward(ctx: Any, decay: Tensor, update: Tensor, start: Tensor) -> Tensor:
