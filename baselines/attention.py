@@ -293,7 +293,7 @@ class Attention(nn.Module):
 
 
 class CoverageAttention(Attention):
-    """Attention with coverage: the score sees the sum of earlier attention weights.
+    """Attention with coverage: the score depends on the sum of earlier weights.
 
         score_j = vᵀ tanh(W h + U s_j + C coverage_j),    coverage_j = Σ_t α_tj over all earlier steps t
 
@@ -359,6 +359,10 @@ def score_of(kind: str, width: int, positions: int) -> Score:
         kind: `additive`, `dot`, `general`, `concat` or `location`.
         width: Size of decoder and source states.
         positions: Source positions of `location`; not used by the other kinds.
+
+    Example:
+        >>> type(score_of("additive", width=4, positions=0)).__name__
+        'Additive'
     """
     if kind == "location":
         return Location(width, positions)

@@ -154,16 +154,23 @@ class ConvState(BatchedState):
 class ConvDecoder(Convolutions, Decoder[ConvContext, ConvState]):
     """Convolutional decoder with attention after each layer.
 
-    Windows end at the newest position.
-
-    Attention scores are divided by √width, unlike in the paper. Its embeddings start at a tenth of the size of ours;
-    with ours, an unscaled softmax would attend to a single position from the start.
+    Windows end at the newest position. Attention scores are divided by √width, unlike in the paper. Its embeddings
+    start at a tenth of the size of ours; with ours, an unscaled softmax would attend to a single position from the
+    start.
 
     Args:
         embedding: Token and position embeddings.
         layers: Number of layers.
         kernel: Positions of a window.
         dropout: Dropout rate of embeddings and layer inputs.
+
+    Example:
+        >>> decoder = ConvDecoder(Embedding(nn.Embedding(20, 8), "sinusoidal", 0), layers=2, kernel=3, dropout=0.0)
+        >>> memory = EncoderOutput(torch.randn(1, 5, 8), torch.ones(1, 5, dtype=torch.bool), torch.randn(1, 8))
+        >>> tokens = torch.tensor([[4, 5, 6]])
+        >>> outputs, state = decoder(*decoder.start(memory, limit=3), tokens)
+        >>> outputs.shape, decoder.attention_weights(memory, tokens).shape
+        (torch.Size([1, 3, 8]), torch.Size([1, 2, 1, 3, 5]))
     """
 
     def __init__(self, embedding: Embedding, layers: int, kernel: int, dropout: float) -> None:

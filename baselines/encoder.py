@@ -121,6 +121,8 @@ class RecurrentEncoder(Encoder):
         lengths = valid.sum(dim=1)
         summary = x[:, 0]
         for i, layer in enumerate(self.layers):
+            # One state for each position, (batch, source, width), and the final state of each direction, (batch,
+            # width).
             y, ends = layer(self.dropout(x) if i else x, lengths)
             deeper = self.residual and i > 0
             x, summary = (x + y, summary + ends) if deeper else (y, ends)

@@ -165,6 +165,7 @@ class _Search:
         self.to_beat = np.full(len(source), _NEVER)
         self.sentences = np.arange(len(source))
         self.limits = np.asarray(limits)
+        # Encode the sources once. The decoder is fed BOS and then at most `limits` tokens.
         memory = model.encoder(source, valid)
         self.context_of_sentence, self.state = model.decoder.start(memory, int(self.limits.max()) + 1)
         self.context_of_hypothesis = self.context_of_sentence
@@ -218,13 +219,17 @@ class _Search:
     def _finish(self, found: _Continuations, picked: Float[np.ndarray, "sentences size"], length: int) -> None:
         # The least likely continuation that the slot of a hypothesis or a later slot takes, (sentences, width).
         least = np.minimum.accumulate(picked[:, ::-1], axis=1)[:, ::-1][:, : self.width]
+        # Scores of the hypotheses with EOS, which counts for the length, (sentences, width).
         scores = found.end.astype(np.float64) / self.beam.penalty(length + 1)
+        # A hypothesis finishes if EOS is better than that continuation, and enters the pool if its score is high
+        # enough.
         ends = (found.end >= least) & (scores > self.to_beat[self.sentences][:, None])
         for sentence, slot in np.argwhere(ends):
             index = self.sentences[sentence]
             tokens = tuple(self.written[sentence * self.width + slot].tolist())
             log_probability, cut = float(found.end[sentence, slot]), bool(found.cut[sentence, slot])
             pool = self.pools[index]
+            # Keep the `nbest` best ones; a full pool raises the score that later hypotheses must exceed.
             pool.append(Hypothesis(tokens, float(scores[sentence, slot]), log_probability, cut))
             pool.sort(key=lambda h: -h.score)
             del pool[self.beam.nbest :]
@@ -248,6 +253,7 @@ class _Search:
         staying: Bool[np.ndarray, " sentences"],
     ) -> None:
         before, width = len(self.written), slot.shape[1]
+        # Row of each new hypothesis's parent, for the sentences that stay: (sentences, width) -> (sentences · width,).
         parent = (slot + self.width * np.arange(len(slot))[:, None])[staying].reshape(-1)
         token, log_probability = token[staying].reshape(-1), log_probability[staying].reshape(-1)
         # One transfer to the device.
@@ -260,7 +266,9 @@ class _Search:
             self.context_of_sentence = self.context_of_sentence.select(chosen)
         if width != self.width or not staying.all():
             self.context_of_hypothesis = self.context_of_sentence.spread(int(staying.sum()), width, self.device)
+        # Reorder the decoder state (key/value cache), unless each hypothesis continues its own row.
         if not np.array_equal(parent, np.arange(before)):
             self.state = self.state.select(parents)
+        # Append the tokens: (sentences · width, length + 1).
         self.newest, self.written = tokens.long().unsqueeze(1), np.column_stack((self.written[parent], token))
         self.sentences, self.limits, self.width = self.sentences[staying], self.limits[staying], width

@@ -177,6 +177,10 @@ def beam_from_settings(settings: SearchSettings, nbest: int) -> Beam:
 
     Raises:
         UserError: `nbest` is less than 1 or exceeds the beam size.
+
+    Example:
+        >>> beam_from_settings(DecodingSettings(beam=4), nbest=2).size
+        4
     """
     if nbest < 1:
         raise UserError(f"{nbest} best translations asked for", remedy="ask for 1 or more")
@@ -202,19 +206,23 @@ def max_output_lengths(sources: Int[np.ndarray, " batch"], settings: DecodingSet
 
     Returns:
         ceil(length · max_ratio) + max_extra for each source. Special tokens of the output are not counted.
+
+    Example:
+        >>> max_output_lengths(np.array([4, 10]), DecodingSettings(max_ratio=1.5, max_extra=10)).tolist()
+        [16, 25]
     """
     return np.ceil(sources * settings.max_ratio).astype(int) + settings.max_extra
 
 
 class TextTranslator(Generator):
-    """Translates lines of text with beam search.
+    """Translate lines of text with beam search.
 
     Args:
         model: A trained model; it is put into evaluation mode.
         source: Tokenizer of the input lines.
         target: Tokenizer of the translations.
         settings: The recipe's `decoding` section.
-        nbest: Candidates per line.
+        nbest: Candidates for each line.
         before_step: Called before each decoder step, in the searching thread. An exception that it raises ends the
             search.
 
@@ -392,6 +400,13 @@ def describe_collapse(
 
     Returns:
         The advice; None if there is no such sign, or fewer than 10 different sources.
+
+    Example:
+        >>> sources = [f"sentence {i}" for i in range(20)]
+        >>> print(describe_collapse(sources, ["the"] * 20, sources)[:58])
+        only 1 different translations of 20 different sources, whe
+        >>> describe_collapse(sources, sources, sources) is None
+        True
     """
     different, right = len(set(sources)), len(set(references))
     if different < 10:

@@ -22,7 +22,8 @@ class FeatureMap(ImageTable):
     """Convolutional feature map: one vector for each cell of an image.
 
     Each layer halves height and width and doubles the channels, up to the width; a last layer mixes neighbouring cells.
-    Each vector is normalized to mean 0 and variance 1. A cell sees beyond its borders, but less than two cells far.
+    Each vector is normalized to mean 0 and variance 1. The receptive field of a cell extends beyond its borders by less
+    than two cells.
 
     Args:
         shape: Shape and statistics of the images.

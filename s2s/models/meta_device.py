@@ -10,7 +10,10 @@ from torch.overrides import TorchFunctionMode
 
 
 class _Undrawn(TorchFunctionMode):
-    """Skip `nn.init.normal_`: on the meta device, torch imports a compiler for it, which takes a second."""
+    """Skip `nn.init.normal_`.
+
+    On the meta device torch would import a compiler for it, which takes a second.
+    """
 
     def __torch_function__(
         self,

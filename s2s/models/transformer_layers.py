@@ -72,6 +72,16 @@ class EncoderLayer(nn.Module):
         attention: Self-attention.
         feedforward: Position-wise feed-forward block.
         residuals: Residual connections of both.
+
+    Example:
+        >>> residuals = (
+        ...     Residual(nn.LayerNorm(8), Dropout(0.0), before=True),
+        ...     Residual(nn.LayerNorm(8), Dropout(0.0), before=True),
+        ... )
+        >>> attention = Attention(width=8, heads=2, dropout=0.0, implementation="auto")
+        >>> layer = EncoderLayer(attention, FeedForward(8, 32, activation="relu", dropout=0.0), residuals)
+        >>> layer(torch.randn(2, 5, 8), mask=None).shape
+        torch.Size([2, 5, 8])
     """
 
     def __init__(self, attention: Attention, feedforward: FeedForward, residuals: tuple[Residual, Residual]) -> None:

@@ -129,6 +129,12 @@ def build_norm(kind: Literal["layer", "rms"], width: int, epsilon: float = 1e-5)
             the root mean square, without a mean and without a bias (Zhang & Sennrich 2019).
         width: Size of the vectors.
         epsilon: Guard against division by zero, the same in every precision.
+
+    Example:
+        >>> build_norm("layer", width=2)(torch.tensor([3.0, 5.0])).round(decimals=2).tolist()
+        [-1.0, 1.0]
+        >>> build_norm("rms", width=2)(torch.tensor([3.0, 3.0])).round(decimals=2).tolist()
+        [1.0, 1.0]
     """
     return nn.LayerNorm(width, epsilon) if kind == "layer" else nn.RMSNorm(width, epsilon)
 

@@ -1,6 +1,6 @@
 """Positions within self-attention: rotary, ALiBi, and relative position bias (T5).
 
-`Rotary` rotates queries and keys; a `PositionBias` is added to the attention scores. Both know the position of the
+`Rotary` rotates queries and keys; a `PositionBias` is added to the attention scores. Both take the position of the
 newest targets, so decoding token by token gives the same numbers as decoding all tokens at once. Cross-attention has
 no such positions: a position of the target has no distance to a position of the source.
 """
@@ -80,6 +80,11 @@ def extend_positions(model: nn.Module, positions: int) -> int:
 
     Returns:
         Number of sinusoidal tables in the model.
+
+    Example:
+        >>> rotary = Rotary(8)
+        >>> extend_positions(nn.ModuleList([rotary]), 1000), len(rotary.table)
+        (1, 1000)
     """
     places = [module for module in model.modules() if isinstance(module, Embedding | Rotary)]
     having = [module for module in places if module.table is not None]

@@ -272,7 +272,7 @@ def init_distributed(launch: TorchrunProcess | None) -> Iterator[Distributed]:
         remedy = "look at torchrun's --rdzv-endpoint, the firewall, and GLOO_SOCKET_IFNAME for the network to take"
         raise UserError(f"the processes do not find each other: {_first_sentence(error)}", where, remedy) from None
     yield Distributed(rank, size, launch)
-    # Not after an error: other ranks may be waiting, and the end of this process tells them.
+    # Not after an error: other ranks may be waiting, and they notice when this process ends.
     dist.destroy_process_group()
 
 

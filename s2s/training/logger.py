@@ -272,7 +272,7 @@ class RunLog:
         if self._first is None:
             return
         self._first.append(update.seconds)
-        # The first steps are left out, because they also compile kernels and allocate memory.
+        # The first steps are not counted, because they also compile kernels and allocate memory.
         told_by = self._first[_WARMING:]
         if sum(told_by) >= _ESTIMATED_AFTER:
             self._first = None

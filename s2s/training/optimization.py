@@ -63,13 +63,26 @@ class OptimizerWrapper:
     Weight decay and L1 penalty apply to matrices other than embeddings.
 
     Args:
-        model: Model in training; frozen parameters are left out.
+        model: Model in training; frozen parameters are not included.
         settings: Optimization settings of the recipe.
         scales: Factor of the learning rate by parameter name; 1 for names that are missing.
 
     Attributes:
         parameters: Trained parameters.
         average: EMA weights of these parameters; None without EMA.
+
+    Example:
+        An optimizer step on a quadratic loss:
+
+        >>> _ = torch.manual_seed(0)
+        >>> model = nn.Linear(2, 1)
+        >>> optimization = OptimizerWrapper(model, OptimizationSettings(learning_rate=0.01, warmup=0))
+        >>> before = model(torch.ones(2)).square()
+        >>> before.sum().backward()
+        >>> norm, norms_by_layer = optimization.clip_and_measure_norms()
+        >>> optimization.step(1, norm)
+        >>> bool(model(torch.ones(2)).square() < before)
+        True
     """
 
     def __init__(

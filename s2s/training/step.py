@@ -20,6 +20,11 @@ class StepMetrics:
         loss: Sum of the losses, without label smoothing.
         layer_norms: Gradient norm of each layer.
         part_norms: Gradient norm of each micro-batch, if measured.
+
+    Example:
+        >>> metrics = StepMetrics(torch.tensor(6.0), {"encoder": torch.tensor(0.5)})
+        >>> metrics.loss, metrics.layer_norms, metrics.finite
+        (6.0, {'encoder': 0.5}, True)
     """
 
     def __init__(self, loss: Tensor, layer_norms: Mapping[str, Tensor], part_norms: Sequence[Tensor] = ()) -> None:

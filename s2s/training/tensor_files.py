@@ -18,7 +18,21 @@ ANOTHER = "use another checkpoint of the run; where it has no other one, train i
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
-    """Write a model's parameters; tied parameters are written once."""
+    """Write a model's parameters; tied parameters are written once.
+
+    Args:
+        model: Model with the weights.
+        path: File to write.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> one, other = nn.Linear(2, 2), nn.Linear(2, 2)
+        >>> with TemporaryDirectory() as folder:
+        ...     save_weights(one, Path(folder) / "model.safetensors")
+        ...     load_weights(other, Path(folder) / "model.safetensors")
+        >>> torch.equal(one.weight, other.weight)
+        True
+    """
     save_tensors({name: p.detach() for name, p in model.named_parameters()}, path)
 
 
