@@ -1,7 +1,7 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2), explicit and fused.
 
 `Attention` is the layer. `attention_weights` is equation 1 up to the product with the values. Key/value heads may be
-fewer than query heads (grouped-query attention), and rotary positions may turn queries and keys.
+fewer than query heads (grouped-query attention), and rotary positions may rotate queries and keys.
 """
 
 import math
@@ -87,8 +87,8 @@ def attention_weights(query: Query, key: KeyValue, mask: Mask) -> Weights:
         tensor([[1.0000, 0.0000],
                 [0.0600, 0.9400]])
     """
-    # 1. Scaled dot products: (batch, head, target, size) @ (batch, head, size, source) -> (batch, head, target,
-    # source). The queries are scaled, not the scores: there are fewer of them.
+    # 1. Scaled dot products, (batch, head, target, size) @ (batch, head, size, source) -> (batch, head, target, source).
+    # The queries are scaled, not the scores: there are fewer of them.
     scores = (query * (1 / math.sqrt(query.shape[-1]))) @ key.transpose(-2, -1)
     # 2. Attention mask: a score of -inf becomes a weight of zero.
     if isinstance(mask, str):
@@ -191,8 +191,8 @@ class Attention(nn.Module):
             Output vectors, `(rows, target, width)`.
         """
         # 1. Project the queries: (rows, target, width) -> (rows, head, target, size).
-        # The batch size is read by shape, because len() would make a constant of a size that an exported graph leaves
-        # open.
+        # The batch size is read from the shape, because len() would turn a dynamic size of an exported graph into a
+        # constant.
         query, sources = self._project_query(states, first), key.shape[0]
         if several := query.shape[0] != sources:
             # 2. Fold the rows of one source into its target axis: (batch, head, rows / batch · target, size).
