@@ -87,7 +87,7 @@ def attention_weights(query: Query, key: KeyValue, mask: Mask) -> Weights:
         tensor([[1.0000, 0.0000],
                 [0.0600, 0.9400]])
     """
-    # 1. Scaled dot products, (batch, head, target, size) @ (batch, head, size, source) -> (batch, head, target, source).
+    # 1. Scaled dot products: (batch, head, target, size) @ (batch, head, size, source) = (…, target, source).
     # The queries are scaled, not the scores: there are fewer of them.
     scores = (query * (1 / math.sqrt(query.shape[-1]))) @ key.transpose(-2, -1)
     # 2. Attention mask: a score of -inf becomes a weight of zero.
