@@ -1,1 +1,1 @@
-"""Baseline models that plug into s2s through the entry-point group `s2s.models`."""
+"""Baseline models, registered with s2s by the entry-point group `s2s.models`."""

@@ -1,16 +1,26 @@
-"""Attention for recurrent decoders (Bahdanau et al. 2015; Luong et al. 2015): weights, and the context vector.
+"""Attention for recurrent decoders (Bahdanau et al. 2015; Luong et al. 2015).
 
-A decoder state h, the *query*, is compared with every source state s_j. A softmax makes the scores into weights α, and
-the weighted mean of the source states is the context vector c of that step:
+A decoder state h, the *query*, is compared with every source state s_j. A softmax turns the scores into weights α, and
+the weighted mean of the source states is the context vector c:
 
     α_j = exp(score(h, s_j)) / Σ_k exp(score(h, s_k)),    c = Σ_j α_j s_j
 
-The kinds differ in the score alone. What depends on the source alone, its *keys*, is computed once for all steps.
+The kinds differ in the score only:
 
-Bahdanau's decoder asks with the state before the step and feeds the context vector into the cell,
-h_t = f(h_{t−1}, y_{t−1}, c_t) with c_t from h_{t−1}. Luong's asks with the state after the step and joins the context
-vector to it, tanh(W [c_t; h_t]) with c_t from h_t. `baselines.decoder.AttentiveDecoder` is Luong's with every score,
-Bahdanau's `Additive` too.
+| kind | score(h, s) | class |
+|--|--|--|
+| `dot` | hᵀ s | `Dot` |
+| `general` | hᵀ W s | `General` |
+| `additive` | vᵀ tanh(W h + U s) | `Additive` |
+| `concat` | vᵀ tanh(W [h; s]) | `Concat` |
+| `location` | (W h)_j | `Location` |
+
+The part of a score that depends on the source only, its *keys*, is computed once for all decoder steps.
+
+Bahdanau's decoder uses the state before the step as the query and feeds the context vector into the cell:
+h_t = f(h_{t−1}, y_{t−1}, c_t) with c_t from h_{t−1}. Luong's decoder uses the state after the step and combines it with
+the context vector: tanh(W [c_t; h_t]) with c_t from h_t. `baselines.decoder.AttentiveDecoder` is Luong's, with every
+score, also with Bahdanau's `Additive`.
 """
 
 from abc import ABC, abstractmethod
@@ -32,34 +42,70 @@ Scores = Float[Tensor, "batch target source"]
 
 
 class Score(nn.Module, ABC):
-    """How well each source position answers each query.
+    """Base class of attention scores.
 
     Attributes:
-        is_product: whether the score is a dot product of query and key, for which torch has one kernel.
+        is_product: True if the score is a dot product of query and key, for which torch has a fused kernel.
     """
 
     is_product: bool = False
 
     def keys(self, states: States) -> Keys:
-        """What of the score depends on the source alone; the states themselves where nothing does."""
+        """Compute the part of the score that depends on the source only.
+
+        Args:
+            states: Source states, `(batch, source, width)`.
+
+        Returns:
+            Keys, `(batch, source, width)`; by default the states themselves.
+        """
         return states
 
     @abstractmethod
     def forward(self, queries: Queries, keys: Keys) -> Scores:
-        """The scores, before the softmax."""
+        """Compute the scores of all pairs of query and key, before the softmax.
+
+        Args:
+            queries: Decoder states, `(batch, target, width)`.
+            keys: Keys, `(batch, source, width)`.
+
+        Returns:
+            Scores, `(batch, target, source)`.
+        """
 
 
 class Dot(Score):
-    """score = hᵀ s (Luong et al. 2015, section 3.1)."""
+    """Dot-product score, hᵀ s (Luong et al. 2015, section 3.1).
+
+    Example:
+        >>> query = torch.tensor([[[1.0, 2.0]]])
+        >>> states = torch.tensor([[[3.0, 0.0], [0.0, 4.0]]])
+        >>> score = Dot()
+        >>> score(query, score.keys(states))
+        tensor([[[3., 8.]]])
+    """
 
     is_product = True
 
     def forward(self, queries: Queries, keys: Keys) -> Scores:
+        # (batch, target, width) @ (batch, width, source) -> (batch, target, source)
         return queries @ keys.transpose(1, 2)
 
 
 class General(Score):
-    """score = hᵀ W s: the dot product in a space that is learned (Luong et al. 2015, section 3.1)."""
+    """General score, hᵀ W s (Luong et al. 2015, section 3.1).
+
+    A dot product in a learned space.
+
+    Args:
+        width: Size of decoder and source states.
+
+    Example:
+        >>> score = General(width=4)
+        >>> states = torch.randn(2, 5, 4)
+        >>> score(torch.randn(2, 3, 4), score.keys(states)).shape
+        torch.Size([2, 3, 5])
+    """
 
     is_product = True
 
@@ -68,7 +114,7 @@ class General(Score):
         self.weight = nn.Linear(width, width, bias=False)
 
     def keys(self, states: States) -> Keys:
-        """W s."""
+        """Compute W s."""
         return self.weight(states)
 
     def forward(self, queries: Queries, keys: Keys) -> Scores:
@@ -76,7 +122,19 @@ class General(Score):
 
 
 class Additive(Score):
-    """score = vᵀ tanh(W h + U s): a network with one hidden layer (Bahdanau et al. 2015, appendix A.1.2)."""
+    """Additive score, vᵀ tanh(W h + U s) (Bahdanau et al. 2015, appendix A.1.2).
+
+    A network with one hidden layer.
+
+    Args:
+        width: Size of decoder states, source states and the hidden layer.
+
+    Example:
+        >>> score = Additive(width=4)
+        >>> states = torch.randn(2, 5, 4)
+        >>> score(torch.randn(2, 3, 4), score.keys(states)).shape
+        torch.Size([2, 3, 5])
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -85,23 +143,49 @@ class Additive(Score):
         self.score = nn.Linear(width, 1, bias=False)
 
     def keys(self, states: States) -> Keys:
-        """U s."""
+        """Compute U s."""
         return self.key(states)
 
     def forward(self, queries: Queries, keys: Keys) -> Scores:
         return self.of_hidden(self.hidden(queries, keys))
 
     def hidden(self, queries: Queries, keys: Keys) -> Hidden:
-        """W h + U s, before the tanh."""
+        """Compute the hidden layer before the tanh, W h + U s.
+
+        Args:
+            queries: Decoder states, `(batch, target, width)`.
+            keys: Keys U s, `(batch, source, width)`.
+
+        Returns:
+            The sum for all pairs, `(batch, target, source, width)`.
+        """
+        # (batch, target, 1, width) + (batch, 1, source, width) -> (batch, target, source, width)
         return self.query(queries).unsqueeze(2) + keys.unsqueeze(1)
 
     def of_hidden(self, hidden: Hidden) -> Scores:
-        """vᵀ tanh(hidden)."""
+        """Compute vᵀ tanh(hidden), `(batch, target, source)`."""
         return self.score(torch.tanh(hidden)).squeeze(3)
 
 
 class Concat(Score):
-    """score = vᵀ tanh(W [h; s]): `additive` in another spelling, W = [W U]; both are kept because both are taught."""
+    """Concat score, vᵀ tanh(W [h; s]) (Luong et al. 2015, section 3.1).
+
+    Equal to `Additive` with W = [W U]; both are here because both are taught.
+
+    Args:
+        width: Size of decoder states, source states and the hidden layer.
+
+    Example:
+        Copy the weights of an additive score, and compare:
+
+        >>> additive, concat = Additive(width=4), Concat(width=4)
+        >>> _ = concat.hidden.weight.data.copy_(torch.cat((additive.query.weight, additive.key.weight), dim=1))
+        >>> _ = concat.score.weight.data.copy_(additive.score.weight)
+        >>> queries, states = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+        >>> one, other = additive(queries, additive.keys(states)), concat(queries, concat.keys(states))
+        >>> torch.allclose(one, other, atol=1e-6)
+        True
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -109,22 +193,35 @@ class Concat(Score):
         self.score = nn.Linear(width, 1, bias=False)
 
     def forward(self, queries: Queries, keys: Keys) -> Scores:
+        # all pairs of query and key, [h; s]: (batch, target, source, 2 · width)
         both = torch.broadcast_tensors(queries.unsqueeze(2), keys.unsqueeze(1))
         return self.score(torch.tanh(self.hidden(torch.cat(both, dim=3)))).squeeze(3)
 
 
 class Location(Score):
-    """score_j = (W h)_j for each of so many positions: read off the decoder's state, whatever stands there."""
+    """Location score, (W h)_j (Luong et al. 2015, section 3.1).
+
+    It is computed from the decoder state alone: the score of position j does not depend on the source state at j.
+
+    Args:
+        width: Size of decoder states.
+        positions: Number of source positions with a learned score.
+
+    Example:
+        >>> score = Location(width=4, positions=10)
+        >>> score(torch.randn(2, 3, 4), torch.randn(2, 5, 4)).shape
+        torch.Size([2, 3, 5])
+    """
 
     def __init__(self, width: int, positions: int) -> None:
         super().__init__()
         self.place = nn.Linear(width, positions, bias=False)
 
     def forward(self, queries: Queries, keys: Keys) -> Scores:
-        """Reads the scores off the queries.
+        """Compute the scores of the source positions from the queries.
 
         Raises:
-            UserError: the source is longer than the positions that were learned.
+            UserError: The source is longer than the learned positions.
         """
         if keys.shape[1] > self.place.out_features:
             raise UserError(
@@ -136,7 +233,24 @@ class Location(Score):
 
 
 class Attention(nn.Module):
-    """Weights over the source, and the context vectors that they make."""
+    """Attention of recurrent decoders: weights over the source, and context vectors.
+
+    Args:
+        score: Attention score.
+
+    Example:
+        The query is the second source state times 3, so nearly all of the weight is there:
+
+        >>> states = torch.tensor([[[2.0, 0.0], [0.0, 2.0], [9.0, 9.0]]])
+        >>> valid = torch.tensor([[True, True, False]])
+        >>> attention = Attention(Dot())
+        >>> query = torch.tensor([[[0.0, 6.0]]])
+        >>> context, weights = attention(query, states, attention.score.keys(states), valid)
+        >>> weights.round(decimals=2)
+        tensor([[[0., 1., 0.]]])
+        >>> context.round(decimals=2)
+        tensor([[[0., 2.]]])
+    """
 
     def __init__(self, score: Score) -> None:
         super().__init__()
@@ -145,35 +259,64 @@ class Attention(nn.Module):
     def forward(
         self, queries: Queries, states: States, keys: Keys, valid: PaddingMask
     ) -> tuple[ContextVectors, Scores]:
-        """The context vector of each query, and its weights."""
+        """Compute context vectors and attention weights.
+
+        Args:
+            queries: Decoder states, `(batch, target, width)`.
+            states: Source states, `(batch, source, width)`.
+            keys: Keys from `score.keys(states)`.
+            valid: Padding mask, `(batch, source)`.
+
+        Returns:
+            Context vectors, `(batch, target, width)`, and weights, `(batch, target, source)`, which are zero for
+            padding and sum to one.
+        """
         return _weighted(self.score(queries, keys), states, valid)
 
     def context_vectors(self, queries: Queries, states: States, keys: Keys, valid: PaddingMask) -> ContextVectors:
-        """The same without the weights: as one kernel, where the score is a product and the kernel is no slower.
+        """Compute the context vectors without the weights, with the fused kernel if possible.
 
-        The kernel never holds the weights of all queries, so memory grows with the length, not its square. Scores with
-        a hidden layer, tanh(W h + U s), have no such kernel in torch. In bf16, products in plain sight round the scores
-        to it before the softmax; the kernel does not.
+        The kernel never holds the weights of all queries, so memory grows with the length, not its square. It is used
+        for scores that are dot products, unless the explicit softmax is faster. Scores with a hidden layer, tanh(W h +
+        U s), have no such kernel in torch. In bf16 the explicit products round the scores to bf16 before the softmax;
+        the kernel does not.
+
+        Returns:
+            Context vectors, `(batch, target, width)`.
         """
         if not self.score.is_product or not is_fused_faster(queries, keys.shape[1]):
             return self(queries, states, keys, valid)[0]
-        # a single head, whose scores are not scaled
+        # A single head: (batch, 1, positions, width). Luong's scores are not scaled by 1 / √width.
         one_head = (x.unsqueeze(1) for x in (queries, keys, states))
         mask = valid[:, None, None]
         return functional.scaled_dot_product_attention(*one_head, attn_mask=mask, scale=1.0).squeeze(1)
 
 
 class CoverageAttention(Attention):
-    """Attention whose score sees how much each position was looked at before: vᵀ tanh(W h + U s + C coverage).
+    """Attention with coverage: the score depends on the sum of earlier weights.
 
-    This is the linguistic variant without fertility of Tu et al. 2016.
+        score_j = vᵀ tanh(W h + U s_j + C coverage_j),    coverage_j = Σ_t α_tj over all earlier steps t
+
+    This is the linguistic variant without fertility of Tu et al. (2016).
+
+    Args:
+        score: Additive score.
+        width: Size of its hidden layer.
+
+    Example:
+        >>> attention = CoverageAttention(Additive(width=4), width=4)
+        >>> states, valid = torch.randn(2, 5, 4), torch.ones(2, 5, dtype=torch.bool)
+        >>> keys, coverage = attention.score.keys(states), torch.zeros(2, 5)
+        >>> context, weights = attention.update_coverage(torch.randn(2, 1, 4), states, keys, valid, coverage)
+        >>> context.shape, weights.shape
+        (torch.Size([2, 1, 4]), torch.Size([2, 1, 5]))
     """
 
     score: Additive
 
     def __init__(self, score: Additive, width: int) -> None:
         super().__init__(score)
-        # beside the score, not in it: checkpoints call it by this name
+        # An attribute of this module, not of the score: checkpoints have this parameter name.
         self.coverage = nn.Linear(1, width, bias=False)
 
     def update_coverage(
@@ -184,18 +327,43 @@ class CoverageAttention(Attention):
         valid: PaddingMask,
         coverage: Float[Tensor, "batch source"],
     ) -> tuple[ContextVectors, Scores]:
-        """The context vector of a single step, and its weights; `coverage` is the sum of all earlier ones."""
+        """Compute the context vector and weights of a single step.
+
+        Args:
+            queries: Decoder states of the step, `(batch, 1, width)`.
+            states: Source states, `(batch, source, width)`.
+            keys: Keys from `score.keys(states)`.
+            valid: Padding mask, `(batch, source)`.
+            coverage: Sum of the weights of all earlier steps, `(batch, source)`.
+
+        Returns:
+            Context vector, `(batch, 1, width)`, and weights, `(batch, 1, source)`. The caller adds the weights to the
+            coverage.
+        """
+        # (batch, 1, source, width) + (batch, 1, source, width)
         hidden = self.score.hidden(queries, keys) + self.coverage(coverage.unsqueeze(2)).unsqueeze(1)
         return _weighted(self.score.of_hidden(hidden), states, valid)
 
 
 def _weighted(scores: Scores, states: States, valid: PaddingMask) -> tuple[ContextVectors, Scores]:
+    # Padding gets a score of -inf, and so a weight of zero: (batch, target, source).
     weights = scores.masked_fill(~valid.unsqueeze(1), float("-inf")).softmax(dim=2)
+    # Weighted mean of the source states: (batch, target, source) @ (batch, source, width) -> (batch, target, width).
     return weights.to(states.dtype) @ states, weights
 
 
 def score_of(kind: str, width: int, positions: int) -> Score:
-    """The score of that name, as it is written in recipes; `location` knows so many positions."""
+    """Build an attention score by its name in recipes.
+
+    Args:
+        kind: `additive`, `dot`, `general`, `concat` or `location`.
+        width: Size of decoder and source states.
+        positions: Source positions of `location`; not used by the other kinds.
+
+    Example:
+        >>> type(score_of("additive", width=4, positions=0)).__name__
+        'Additive'
+    """
     if kind == "location":
         return Location(width, positions)
     if kind == "dot":

@@ -1,4 +1,4 @@
-"""Recurrent language models: layers that read a text from the left to the right, without a source."""
+"""Recurrent language models: layers that read a text from left to right."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,12 @@ from s2s.nn.layers import Dropout, Tokens, Vectors
 
 @dataclass(frozen=True)
 class CausalState(BatchedState):
-    """The states of the recurrent layers, and whether a `BOS` makes what they hold forgotten."""
+    """State of a recurrent language model.
+
+    Attributes:
+        layers: State of each recurrent layer.
+        separate_documents: Reset the state at each BOS.
+    """
 
     layers: tuple[CellState, ...]
     separate_documents: bool
@@ -24,12 +29,14 @@ class CausalState(BatchedState):
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents of similar length, to be read side by side: the longest is less than twice as long as the shortest.
+    """Documents of similar length, for one padded batch.
+
+    The longest document is less than twice as long as the shortest.
 
     Attributes:
-        pieces: where their pieces stand in a batch whose rows are laid end to end.
-        document: which of these documents each piece is of, from 0 on.
-        place: where it stands in that document, from 0 on.
+        pieces: Indices of their tokens in the flattened batch.
+        document: Number of each token's document in this group, from 0 on.
+        place: Position of each token in its document, from 0 on.
     """
 
     pieces: Int[Tensor, " pieces"]
@@ -38,27 +45,37 @@ class Documents:
 
     @property
     def documents(self) -> int:
-        """How many there are."""
+        """Number of documents."""
         return int(self.document.max()) + 1
 
     @property
     def max_length(self) -> int:
-        """Pieces of the longest."""
+        """Tokens of the longest document."""
         return int(self.place.max()) + 1
 
 
 def documents_by_length(begin: Bool[Tensor, "batch steps"]) -> Iterator[Documents]:
-    """The documents of a batch in groups of similar length, the shortest first.
+    """Group the documents of a batch by similar length, shortest first.
 
     Args:
-        begin: where a document begins; at the start of a row, one does in any case.
+        begin: True where a document begins, `(batch, steps)`; each row also begins one.
+
+    Yields:
+        Groups of documents.
+
+    Example:
+        A row with documents of 1 and 3 tokens:
+
+        >>> begin = torch.tensor([[True, True, False, False]])
+        >>> [(group.documents, group.max_length) for group in documents_by_length(begin)]
+        [(1, 1), (1, 3)]
     """
     first_of_row = torch.arange(begin.shape[1], device=begin.device) == 0
     starts = (begin | first_of_row).flatten()
     number = starts.cumsum(0) - 1
     place = torch.arange(len(starts), device=begin.device) - starts.nonzero().squeeze(1)[number]
     lengths = torch.bincount(number)
-    # documents of 2^k to 2^(k+1) − 1 pieces are of one group: less than half of what is read is padding
+    # Documents of 2^k to 2^(k+1) − 1 tokens are one group, so less than half of a padded batch is padding.
     group = lengths.float().log2().floor().long()
     for each in group.unique().tolist():
         member = group == each
@@ -68,7 +85,20 @@ def documents_by_length(begin: Bool[Tensor, "batch steps"]) -> Iterator[Document
 
 
 class CausalRecurrent(CausalDecoder[CausalState]):
-    """Reads with recurrent layers, from zeros on, with dropout on what is read and on what is given."""
+    """Recurrent decoder of language models; the first state is zero.
+
+    Args:
+        tokens: Table of token vectors.
+        stack: Recurrent layers.
+        dropout: Dropout rate of embeddings and outputs.
+        scaled: Multiply token vectors by √width.
+
+    Example:
+        >>> stack = Stack("gru", inputs=8, width=8, layers=1, dropout=0.0, residual=False)
+        >>> decoder = CausalRecurrent(nn.Embedding(20, 8), stack, dropout=0.0, scaled=False)
+        >>> decoder.read(torch.tensor([[1, 5, 6, 1, 7]]), separate_documents=True).shape
+        torch.Size([1, 5, 8])
+    """
 
     def __init__(self, tokens: nn.Embedding, stack: Stack, dropout: float, *, scaled: bool) -> None:
         super().__init__()
@@ -77,17 +107,26 @@ class CausalRecurrent(CausalDecoder[CausalState]):
         self.stack = stack
 
     def start(self, rows: int, separate_documents: bool) -> CausalState:
-        """Zeros."""
+        """Return a state of zeros."""
         return CausalState(self._zeros(rows), separate_documents)
 
     def forward(self, state: CausalState, tokens: Tokens) -> tuple[Vectors, CausalState]:
-        """The state after each piece; in as many passes as there are steps at which a document begins."""
+        """Read tokens, in one pass for each step at which a document begins.
+
+        Args:
+            state: State after the tokens before.
+            tokens: Token ids, `(batch, steps)`.
+
+        Returns:
+            The state after each token, `(batch, steps, width)`, and the new decoder state.
+        """
         x = self.dropout(self.embedding(tokens))
         layers, outputs = state.layers, []
         begin = document_starts(tokens) if state.separate_documents else torch.zeros_like(tokens, dtype=torch.bool)
         inner = begin.any(dim=0).nonzero().flatten().tolist() if state.separate_documents else []
         first = [0, *(step for step in inner if step)]
         for step, following in zip(first, [*first[1:], tokens.shape[1]], strict=True):
+            # Rows in which a document begins here start from a state of zeros.
             kept = ~begin[:, step].unsqueeze(1)
             layers = tuple(tuple(part * kept for part in layer) for layer in layers)
             read, layers = self.stack(x[:, step:following], layers)
@@ -95,13 +134,22 @@ class CausalRecurrent(CausalDecoder[CausalState]):
         return self.dropout(torch.cat(outputs, dim=1)), CausalState(layers, state.separate_documents)
 
     def read(self, tokens: Tokens, separate_documents: bool) -> Vectors:
-        """As elsewhere; each document of a row is read as a row of its own, those of similar length together."""
+        """Read whole rows; separate documents are read as rows, grouped by similar length.
+
+        Args:
+            tokens: Token ids, `(batch, steps)`.
+            separate_documents: Reset the state at each BOS.
+
+        Returns:
+            The state after each token, `(batch, steps, width)`.
+        """
         begin = document_starts(tokens)
         if not separate_documents or not bool(begin[:, 1:].any()):
             return super().read(tokens, separate_documents)
         x = self.dropout(self.embedding(tokens)).flatten(0, 1)
         outputs = torch.zeros_like(x)
         for group in documents_by_length(begin):
+            # Copy the documents of a group into a padded batch, (documents, max_length, width), and their states back.
             padded = x.new_zeros(group.documents, group.max_length, x.shape[1])
             padded = padded.index_put((group.document, group.place), x[group.pieces])
             states, _ = self.stack(padded, self._zeros(group.documents))

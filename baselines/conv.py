@@ -1,4 +1,8 @@
-"""The convolutional encoder and decoder (Gehring et al. 2017): gated convolutions, with attention in every layer."""
+"""Recipe settings and builders of the convolutional sequence-to-sequence model.
+
+Gated convolutions with attention in every decoder layer (Gehring et al. 2017); the modules are in
+`baselines.convolution`.
+"""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class EncoderSettings(Section):
-    """What a recipe says of its encoder alone."""
+    """Settings of a convolutional encoder."""
 
     kind: Literal["conv"] = "conv"
     """Gated convolutions with attention."""
     width: Width = 256
     """Size of every vector between layers."""
     encoder_layers: Layers = 4
-    """Convolutions that read the source; each sees `kernel` − 1 positions further."""
+    """Number of encoder layers; each one widens the context by `kernel` − 1 positions."""
     kernel: Annotated[int, Field(ge=2, le=1_000)] = 3
-    """Positions that one convolution sees; in the encoder centred, in the decoder the last ones."""
+    """Kernel size in positions: centred in the encoder, ending at the current position in the decoder."""
     encoder_positions: Literal["learned", "sinusoidal", "none"] = "learned"
-    """What tells the encoder where a piece stands, beside its windows. With `none` the zeros beyond the ends do."""
+    """Position embeddings of the encoder. With `none`, only the zero padding at the ends shows positions."""
     max_positions: Length = 1024
-    """Longest sequence where positions are learned."""
+    """Longest sequence in tokens for learned positions."""
     dropout: Probability = 0.2
-    """Applied to embeddings and to the input of every convolution."""
+    """Dropout rate of the embeddings and of the input of every convolution."""
 
     @model_validator(mode="after")
     def _width_suits_positions(self) -> "EncoderSettings":
@@ -38,22 +42,32 @@ class EncoderSettings(Section):
 
 
 class Settings(EncoderSettings):
-    """The convolutional model's section of a recipe."""
+    """Settings of a convolutional encoder and decoder."""
 
     decoder_layers: Layers = 4
-    """Convolutions that write the target, each with its own attention."""
+    """Number of decoder layers, each with its own attention."""
     decoder_positions: Literal["learned", "sinusoidal", "none"] = "learned"
-    """What tells the decoder where a piece stands."""
+    """Position embeddings of the decoder."""
     tie: Literal["all", "target", "none"] = "all"
-    """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared
-    vocabulary."""
+    """Tied embeddings: `all` shares one matrix between source, target and output (needs a shared vocabulary), `target`
+    between target and output, `none` shares nothing."""
 
 
 def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
-    """A freshly initialised model.
+    """Build an initialized convolutional encoder and decoder.
+
+    Args:
+        settings: Settings of the model.
+        source_size: Size of the source vocabulary.
+        target_size: Size of the target vocabulary.
 
     Raises:
-        UserError: all embeddings shall be tied, but the vocabularies differ in size.
+        UserError: `tie` is `all`, but the vocabularies differ in size.
+
+    Example:
+        >>> model = build(Settings(width=16, encoder_layers=2, decoder_layers=2), source_size=100, target_size=100)
+        >>> len(model.encoder.layers), len(model.decoder.layers)
+        (2, 2)
     """
     from baselines.convolution import ConvDecoder
     from s2s.models.base import Seq2Seq
@@ -67,7 +81,11 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
 
 
 def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder, int]":
-    """The encoder alone and the width of its summary, for classification."""
+    """Build an initialized convolutional encoder, for classification.
+
+    Returns:
+        The encoder, and the width of its states and summary.
+    """
     from s2s.nn.embeddings import build_embedding_table
 
     return _encoder(settings, build_embedding_table(source_size, settings.width)), settings.width

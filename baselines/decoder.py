@@ -1,4 +1,9 @@
-"""Recurrent decoders: from the source's summary alone, with attention, and the one of `rnn-tagger`, time-synced."""
+"""Recurrent decoders: from a summary, with attention, and time-synchronous.
+
+- `SummaryDecoder`: the source's summary is the first state (Sutskever et al. 2014).
+- `AttentiveDecoder`: Luong's decoder, with attention over the source states (Luong et al. 2015).
+- `TimeSyncedDecoder`: one output for each input, for `rnn-tagger`.
+"""
 
 from dataclasses import dataclass
 
@@ -15,7 +20,19 @@ from s2s.nn.layers import AttentionWeights, Dropout, PaddingMask, States, Summar
 
 
 class Bridge(nn.Module):
-    """The decoder's first state, from the source's summary: tanh(W summary + b) for every part of every layer."""
+    """Initial decoder state from the source's summary: tanh(W summary + b).
+
+    Args:
+        width: Size of the summary and of each state tensor.
+        parts: Number of state tensors of each decoder layer.
+
+    Example:
+        Two LSTM layers, each with a hidden state and a cell:
+
+        >>> states = Bridge(width=4, parts=[2, 2])(torch.randn(3, 4))
+        >>> len(states), len(states[0]), states[0][0].shape
+        (2, 2, torch.Size([3, 4]))
+    """
 
     def __init__(self, width: int, parts: list[int]) -> None:
         super().__init__()
@@ -24,26 +41,39 @@ class Bridge(nn.Module):
         initialize_parts(self.linear, width)
 
     def forward(self, summary: Summary) -> tuple[CellState, ...]:
-        """The state of each layer."""
+        """Compute the state of each layer from the summary, `(batch, width)`."""
+        # (batch, width) -> (batch, width · tensors), split into one tensor (batch, width) for each part of each layer
         parts = iter(torch.tanh(self.linear(summary)).chunk(sum(self.parts), dim=1))
-        # cuDNN takes no views
+        # cuDNN requires contiguous states.
         return tuple(tuple(next(parts).contiguous() for _ in range(count)) for count in self.parts)
 
 
 @dataclass(frozen=True)
 class NoContext(BatchedState):
-    """A decoder without attention reads nothing but its own state."""
+    """Empty context of a decoder without attention, which reads only its own state."""
 
 
 @dataclass(frozen=True)
 class RecurrentState(BatchedState):
-    """The states of the recurrent layers."""
+    """State of a recurrent decoder.
+
+    Attributes:
+        layers: State of each recurrent layer.
+    """
 
     layers: tuple[CellState, ...]
 
 
 class RecurrentDecoder(Decoder[Context, State]):
-    """What all that write by recurrent layers have: vectors of tokens, the layers, and what their first state is."""
+    """Base of recurrent decoders: embedding, recurrent layers and bridge.
+
+    Args:
+        tokens: Table of target token vectors.
+        stack: Recurrent layers.
+        bridge: Initial state from the source's summary.
+        dropout: Dropout rate of embeddings and outputs.
+        scaled: Multiply token vectors by √width.
+    """
 
     def __init__(self, tokens: nn.Embedding, stack: Stack, bridge: Bridge, dropout: float, *, scaled: bool) -> None:
         super().__init__()
@@ -54,26 +84,49 @@ class RecurrentDecoder(Decoder[Context, State]):
 
 
 class SummaryDecoder(RecurrentDecoder[NoContext, RecurrentState]):
-    """Writes from its state alone: all that it knows of the source went through the summary (Sutskever et al. 2014)."""
+    """Decoder without attention (Sutskever et al. 2014).
+
+    The first state is computed from the source's summary; nothing else of the source is read.
+
+    Example:
+        >>> stack = Stack("gru", inputs=8, width=8, layers=1, dropout=0.0, residual=False)
+        >>> decoder = SummaryDecoder(nn.Embedding(20, 8), stack, Bridge(8, stack.parts), dropout=0.0, scaled=False)
+        >>> memory = EncoderOutput(torch.randn(2, 5, 8), torch.ones(2, 5, dtype=torch.bool), torch.randn(2, 8))
+        >>> context, state = decoder.start(memory, limit=3)
+        >>> outputs, state = decoder(context, state, torch.tensor([[4, 5, 6], [7, 8, 9]]))
+        >>> outputs.shape
+        torch.Size([2, 3, 8])
+    """
 
     def start(self, memory: EncoderOutput, limit: int) -> tuple[NoContext, RecurrentState]:
-        """The summary becomes the first state."""
+        """Compute the first state from the summary."""
         return NoContext(), RecurrentState(self.bridge(memory.summary))
 
     def forward(self, context: NoContext, state: RecurrentState, tokens: Tokens) -> tuple[Vectors, RecurrentState]:
-        """The state after each token, in one pass over all of them."""
+        """Decode all tokens in one pass.
+
+        Args:
+            context: Empty.
+            state: State of the recurrent layers.
+            tokens: Token ids, `(batch, steps)`.
+
+        Returns:
+            The output after each token, `(batch, steps, width)`, and the new state.
+        """
         outputs, layers = self.stack(self.dropout(self.embedding(tokens)), state.layers)
         return self.dropout(outputs), RecurrentState(layers)
 
 
 @dataclass(frozen=True)
 class AttentionContext(BatchedState):
-    """What every step may look at; the context *vector* is what one step makes of it.
+    """Source states, keys and padding mask that every decoder step reads.
+
+    Not to be confused with the context *vector*, which a step computes from them.
 
     Attributes:
-        states: of the source.
-        keys: what of the score depends on them alone.
-        valid: True where a source position is real.
+        states: Source states, `(batch, source, width)`.
+        keys: Keys of the attention score, computed once from the states.
+        valid: Padding mask, `(batch, source)`.
     """
 
     states: States
@@ -83,12 +136,12 @@ class AttentionContext(BatchedState):
 
 @dataclass(frozen=True)
 class AttentionState(BatchedState):
-    """What each step changes.
+    """State of a recurrent decoder with attention.
 
     Attributes:
-        layers: the states of the recurrent layers.
-        last_output: that of the step before, without dropout; None without input feeding.
-        coverage: the sum of the weights of all steps so far; None without coverage.
+        layers: State of each recurrent layer.
+        last_output: Output of the step before, without dropout, `(batch, width)`; None without input feeding.
+        coverage: Sum of the attention weights of all steps so far, `(batch, source)`; None without coverage.
     """
 
     layers: tuple[CellState, ...]
@@ -97,17 +150,45 @@ class AttentionState(BatchedState):
 
 
 class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
-    """Luong's decoder: attention after each step, with its state h as the query.
+    """Luong's decoder: attention after each recurrent step, with its state h as the query.
 
         h_t = layers(y_{t−1}, h_{t−1}),    c_t = Σ_j α_tj s_j,    output_t = tanh(W [c_t; h_t])
 
-    (Luong et al. 2015, section 3 and equation 5, where the output is the attentional vector h̃_t.) Bahdanau's asks with
-    h_{t−1} and gives c_t to the layers (Bahdanau et al. 2015, section 3.1).
+    (Luong et al. 2015, section 3 and equation 5; the output is the attentional vector h̃_t.) Bahdanau's decoder uses
+    h_{t−1} as the query and feeds c_t into the layers (Bahdanau et al. 2015, section 3.1).
 
-    As long as no step depends on where the one before it looked, the recurrent layers run over the whole target in one
-    pass, and all steps look at once. With input feeding or coverage, they go one by one. The attention is a
-    `CoverageAttention` where its score is to see how much was looked at before; with input feeding, where each step
-    also reads what the step before wrote, the stack reads twice the width.
+    If no step depends on the attention of the step before, the recurrent layers read the whole target in one pass, and
+    all steps attend at once. Input feeding and coverage create such a dependency; the decoder then runs step by step,
+    also in training.
+
+    Args:
+        tokens: Table of target token vectors.
+        stack: Recurrent layers; with input feeding their inputs have twice the width.
+        bridge: Initial state from the source's summary.
+        attention: Attention over the source; `CoverageAttention` for coverage.
+        dropout: Dropout rate of embeddings and outputs.
+        input_feeding: Feed the output of the step before into the layers (Luong et al. 2015, section 3.3).
+        scaled: Multiply token vectors by √width.
+
+    Example:
+        >>> from baselines.attention import General
+        >>> stack = Stack("lstm", inputs=8, width=8, layers=1, dropout=0.0, residual=False)
+        >>> decoder = AttentiveDecoder(
+        ...     nn.Embedding(20, 8),
+        ...     stack,
+        ...     Bridge(8, stack.parts),
+        ...     Attention(General(8)),
+        ...     dropout=0.0,
+        ...     input_feeding=False,
+        ...     scaled=False,
+        ... )
+        >>> memory = EncoderOutput(torch.randn(2, 5, 8), torch.ones(2, 5, dtype=torch.bool), torch.randn(2, 8))
+        >>> context, state = decoder.start(memory, limit=3)
+        >>> outputs, state = decoder(context, state, torch.tensor([[4, 5, 6], [7, 8, 9]]))
+        >>> outputs.shape
+        torch.Size([2, 3, 8])
+        >>> decoder.attention_weights(memory, torch.tensor([[4, 5, 6], [7, 8, 9]])).shape
+        torch.Size([2, 1, 1, 3, 5])
     """
 
     def __init__(
@@ -128,7 +209,11 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
         nn.init.xavier_uniform_(self.combine.weight)
 
     def start(self, memory: EncoderOutput, limit: int) -> tuple[AttentionContext, AttentionState]:
-        """The keys, once for all steps; nothing is written or looked at yet."""
+        """Compute the keys of the source, and the state before the first token.
+
+        Returns:
+            Source states, keys and padding mask; and the first state, with zeros for the last output and the coverage.
+        """
         context = AttentionContext(memory.states, self.attention.score.keys(memory.states), memory.valid)
         last_output = torch.zeros_like(memory.summary) if self.input_feeding else None
         coverage = memory.states.new_zeros(memory.valid.shape) if self.coverage else None
@@ -137,11 +222,24 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
     def forward(
         self, context: AttentionContext, state: AttentionState, tokens: Tokens
     ) -> tuple[Vectors, AttentionState]:
-        """The output of each step."""
+        """Decode tokens with attention over the source.
+
+        Args:
+            context: Source states, keys and padding mask.
+            state: State after the tokens before.
+            tokens: Token ids, `(batch, steps)`.
+
+        Returns:
+            The output of each step, `(batch, steps, width)`, and the new state.
+        """
         return self._steps(context, state, tokens)
 
     def attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
-        """Where each step looks; one layer with one head."""
+        """Return the attention weights with teacher forcing.
+
+        Returns:
+            Weights of one layer with one head, `(batch, 1, 1, target, source)`.
+        """
         context, state = self.start(memory, tokens.shape[1])
         all_weights: list[Tensor] = []
         self._steps(context, state, tokens, all_weights)
@@ -154,10 +252,11 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
         tokens: Tokens,
         all_weights: list[Tensor] | None = None,
     ) -> tuple[Vectors, AttentionState]:
-        """Outputs of all steps: in one piece, or step by step where a step waits for the one before it.
+        """Run all steps: in one pass, or one by one if a step depends on the step before.
 
-        Weights are appended to `all_weights`; without it they need not be made.
+        Attention weights are appended to `all_weights`; None allows the fused kernel, which does not return them.
         """
+        # Number of steps in one pass; each pass reads embeddings (batch, at_once, width).
         at_once = 1 if self.input_feeding or self.coverage else tokens.shape[1]
         outputs = []
         for x in self.dropout(self.embedding(tokens)).split(at_once, dim=1):
@@ -168,10 +267,13 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
     def _attend(
         self, context: AttentionContext, state: AttentionState, x: Vectors, all_weights: list[Tensor] | None
     ) -> tuple[Vectors, AttentionState]:
-        """First the recurrent layers, then attention with their states as queries, then what both say together."""
+        """Run the recurrent layers, then the attention, then combine both."""
+        # 1. Input feeding: append the last output to each input, (batch, 1, 2 · width).
         if state.last_output is not None:
             x = torch.cat((x, state.last_output.unsqueeze(1).to(x.dtype)), dim=2)
+        # 2. Recurrent layers: hidden states h_t, (batch, steps, width).
         hidden, layers = self.stack(x, state.layers)
+        # 3. Attention with the hidden states as queries: context vectors c_t, (batch, steps, width).
         source = (context.states, context.keys, context.valid)
         coverage = state.coverage
         weights = None
@@ -184,6 +286,7 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
             context_vectors = self.attention.context_vectors(hidden, *source)
         if all_weights is not None and weights is not None:
             all_weights.append(weights)
+        # 4. Combine both: tanh(W [c_t; h_t]), (batch, steps, width).
         output = torch.tanh(self.combine(torch.cat((context_vectors, hidden), dim=2)))
         last_output = output[:, -1] if self.input_feeding else None
         return self.dropout(output), AttentionState(layers, last_output, coverage)
@@ -191,22 +294,41 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
 
 @dataclass(frozen=True)
 class TimeSyncedContext(BatchedState):
-    """One state of the encoder for each source position; zeros where there is padding."""
+    """Encoder states of a time-synchronous decoder.
+
+    Attributes:
+        states: One state for each source position, `(batch, source, width)`; zeros for padding.
+    """
 
     states: States
 
 
 @dataclass(frozen=True)
 class TimeSyncedState(BatchedState):
-    """How many outputs have been given."""
+    """State of a time-synchronous decoder.
+
+    Attributes:
+        step: Number of outputs so far.
+    """
 
     step: int
 
 
 class TimeSyncedDecoder(Decoder[TimeSyncedContext, TimeSyncedState]):
-    """Gives the encoder's states in their order. What was written before is not looked at.
+    """Time-synchronous decoder: output t is the encoder state at position t.
 
-    The source ends with `EOS`, so that its state is what the target's own `EOS` is read off: both have one length.
+    Earlier outputs have no influence. The source ends with EOS, whose state gives the EOS of the target, so both have
+    the same length.
+
+    Args:
+        dropout: Dropout rate of the outputs.
+
+    Example:
+        >>> decoder = TimeSyncedDecoder(dropout=0.0)
+        >>> memory = EncoderOutput(torch.tensor([[[1.0], [2.0]]]), torch.tensor([[True, True]]), torch.zeros(1, 1))
+        >>> context, state = decoder.start(memory, limit=2)
+        >>> decoder(context, state, torch.tensor([[1, 7]]))[0].flatten()
+        tensor([1., 2.])
     """
 
     def __init__(self, dropout: float) -> None:
@@ -215,7 +337,7 @@ class TimeSyncedDecoder(Decoder[TimeSyncedContext, TimeSyncedState]):
         self.is_one_to_one = True
 
     def start(self, memory: EncoderOutput, limit: int) -> tuple[TimeSyncedContext, TimeSyncedState]:
-        """Nothing is given yet; after the source's end there are zeros."""
+        """Keep the encoder states, padded with zeros to `limit` positions."""
         states = memory.states * memory.valid.unsqueeze(2)
         padded = functional.pad(states, (0, 0, 0, max(0, limit - states.shape[1])))
         return TimeSyncedContext(padded), TimeSyncedState(0)
@@ -223,6 +345,15 @@ class TimeSyncedDecoder(Decoder[TimeSyncedContext, TimeSyncedState]):
     def forward(
         self, context: TimeSyncedContext, state: TimeSyncedState, tokens: Tokens
     ) -> tuple[Vectors, TimeSyncedState]:
-        """The next states, as many as there are tokens."""
+        """Return the next encoder states, one for each token.
+
+        Args:
+            context: Encoder states.
+            state: Number of outputs so far.
+            tokens: Token ids, `(batch, steps)`; only their number matters.
+
+        Returns:
+            States, `(batch, steps, width)`, and the new state.
+        """
         end = state.step + tokens.shape[1]
         return self.dropout(context.states[:, state.step : end]), TimeSyncedState(end)

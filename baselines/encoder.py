@@ -1,4 +1,4 @@
-"""The recurrent encoder: one direction, the other, or both."""
+"""Recurrent encoder: forward, backward or bidirectional."""
 
 import torch
 from jaxtyping import Float, Int
@@ -11,7 +11,20 @@ from s2s.nn.layers import Dropout, PaddingMask, States, Summary, Vectors
 
 
 class Layer(nn.Module):
-    """Reads in one direction or in both, side by side, which share the width; `turned` ones begin at the end."""
+    """Recurrent encoder layer with one direction, or two that share the width.
+
+    Args:
+        cell: Kind of the layer, a key of `baselines.cells.CELLS`.
+        inputs: Size of the input vectors.
+        width: Size of the states of all directions together.
+        turned: For each direction, True to read from the end to the beginning.
+
+    Example:
+        >>> layer = Layer("gru", inputs=3, width=8, turned=(False, True))
+        >>> states, ends = layer(torch.randn(2, 5, 3), lengths=torch.tensor([5, 4]))
+        >>> states.shape, ends.shape
+        (torch.Size([2, 5, 8]), torch.Size([2, 8]))
+    """
 
     def __init__(self, cell: str, inputs: int, width: int, turned: tuple[bool, ...]) -> None:
         super().__init__()
@@ -22,7 +35,16 @@ class Layer(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch source inputs"], lengths: Int[Tensor, " batch"]
     ) -> tuple[States, Summary]:
-        """The state at each position, and of each direction the state after the last token that it reads."""
+        """Read sequences in each direction.
+
+        Args:
+            x: Input vectors, `(batch, source, inputs)`.
+            lengths: Real positions of each row, `(batch,)`.
+
+        Returns:
+            The states, `(batch, source, width)`, and for each direction the state after the last token that it reads,
+            `(batch, width)`.
+        """
         count, width = self.part
         states, ends = [], []
         for cell, turned in zip(self.cells, self.turned, strict=True):
@@ -33,11 +55,36 @@ class Layer(nn.Module):
 
 
 class RecurrentEncoder(Encoder):
-    """Reads the source token by token; the summary is the top layer's state after the last token of each direction.
+    """Recurrent encoder; the summary is the top layer's final state of each direction.
 
-    Rows of different lengths need no packing. A padded end cannot change what came before it, and the reading from the
-    end begins at each row's own last token: the row is turned round within its length. What it takes is described in
-    `baselines.recurrent.EncoderFields`.
+    Rows of different lengths need no packing. Padding at the end cannot change earlier states, and the backward
+    direction starts at each row's last token, because the row is reversed within its length.
+
+    Args:
+        cell: Kind of the layers, a key of `baselines.cells.CELLS`.
+        tokens: Table of token vectors.
+        layers: Number of layers.
+        bidirectional: Half of the width reads backward.
+        reverse: A one-directional encoder reads backward.
+        residual: Add the input of each layer but the first to its output.
+        dropout: Dropout rate of embeddings and between layers.
+        scaled: Multiply token vectors by √width.
+
+    Example:
+        >>> encoder = RecurrentEncoder(
+        ...     "lstm",
+        ...     nn.Embedding(20, 8),
+        ...     layers=2,
+        ...     bidirectional=True,
+        ...     reverse=False,
+        ...     residual=False,
+        ...     dropout=0.0,
+        ...     scaled=False,
+        ... )
+        >>> source = torch.tensor([[4, 5, 6], [7, 8, 0]])
+        >>> output = encoder(source, source > 0)
+        >>> output.states.shape, output.summary.shape
+        (torch.Size([2, 3, 8]), torch.Size([2, 8]))
     """
 
     def __init__(
@@ -61,11 +108,21 @@ class RecurrentEncoder(Encoder):
         self.layers = nn.ModuleList([Layer(cell, width, width, turned) for _ in range(layers)])
 
     def read(self, vectors: States, valid: PaddingMask) -> EncoderOutput:
-        """One state for each source position."""
+        """Encode embedded sources.
+
+        Args:
+            vectors: Embeddings, `(batch, source, width)`.
+            valid: Padding mask, `(batch, source)`.
+
+        Returns:
+            States `(batch, source, width)`, the padding mask, and the summary `(batch, width)`.
+        """
         x = self.dropout(vectors)
         lengths = valid.sum(dim=1)
         summary = x[:, 0]
         for i, layer in enumerate(self.layers):
+            # One state for each position, (batch, source, width), and the final state of each direction, (batch,
+            # width).
             y, ends = layer(self.dropout(x) if i else x, lengths)
             deeper = self.residual and i > 0
             x, summary = (x + y, summary + ends) if deeper else (y, ends)
@@ -73,7 +130,18 @@ class RecurrentEncoder(Encoder):
 
 
 def reverse_sequences(x: Vectors, lengths: Int[Tensor, " batch"]) -> Vectors:
-    """Each row from its end to its beginning; what lies beyond its length stays where it is."""
+    """Reverse each row within its length; padding stays in place.
+
+    Args:
+        x: Vectors, `(batch, steps, width)`.
+        lengths: Real positions of each row, `(batch,)`.
+
+    Example:
+        >>> x = torch.tensor([[1, 2, 3], [4, 5, 0]]).unsqueeze(2)
+        >>> reverse_sequences(x, torch.tensor([3, 2])).squeeze(2)
+        tensor([[3, 2, 1],
+                [5, 4, 0]])
+    """
     places = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
     ends = lengths.unsqueeze(1)
     turned = torch.where(places < ends, ends - 1 - places, places)

@@ -1,4 +1,7 @@
-"""The GRU (Cho et al. 2014) without attention: the source is squeezed through the final state."""
+"""Recipe settings of the GRU (Cho et al. 2014) without attention.
+
+The decoder reads the source through the final encoder state only.
+"""
 
 from functools import partial
 from typing import Literal
@@ -8,18 +11,18 @@ from baselines.recurrent import EncoderFields, LanguageFields, TranslatorFields
 
 
 class EncoderSettings(EncoderFields):
-    """What a recipe says of its encoder alone."""
+    """Settings of a GRU encoder."""
 
     kind: Literal["gru"] = "gru"
     """The GRU, without attention."""
 
 
 class Settings(TranslatorFields, EncoderSettings):
-    """The GRU's section of a recipe."""
+    """Settings of a GRU encoder and decoder."""
 
 
 class LanguageSettings(LanguageFields):
-    """The section of the GRU in a language model's recipe."""
+    """Settings of a GRU language model."""
 
     kind: Literal["gru"] = "gru"
     """The GRU."""

@@ -1,4 +1,4 @@
-"""The GRU (Cho et al. 2014) with attention over the source."""
+"""Recipe settings of the GRU (Cho et al. 2014) with attention."""
 
 from functools import partial
 from typing import Literal
@@ -8,14 +8,14 @@ from baselines.recurrent import AttentionFields, EncoderFields
 
 
 class EncoderSettings(EncoderFields):
-    """What a recipe says of its encoder alone."""
+    """Settings of a GRU encoder, for models with attention."""
 
     kind: Literal["gru-attention"] = "gru-attention"
-    """The GRU with attention."""
+    """The GRU, with attention over the source."""
 
 
 class Settings(AttentionFields, EncoderSettings):
-    """The section of the GRU with attention."""
+    """Settings of a GRU encoder and decoder with attention."""
 
 
 build = partial(recurrent.build, "gru")

@@ -1,4 +1,7 @@
-"""The LSTM (Hochreiter & Schmidhuber 1997) without attention: the source is squeezed through the final state."""
+"""Recipe settings of the LSTM (Hochreiter & Schmidhuber 1997) without attention.
+
+The decoder reads the source through the final encoder state only.
+"""
 
 from functools import partial
 from typing import Literal
@@ -8,18 +11,18 @@ from baselines.recurrent import EncoderFields, LanguageFields, TranslatorFields
 
 
 class EncoderSettings(EncoderFields):
-    """What a recipe says of its encoder alone."""
+    """Settings of an LSTM encoder."""
 
     kind: Literal["lstm"] = "lstm"
     """The LSTM, without attention."""
 
 
 class Settings(TranslatorFields, EncoderSettings):
-    """The LSTM's section of a recipe."""
+    """Settings of an LSTM encoder and decoder."""
 
 
 class LanguageSettings(LanguageFields):
-    """The section of the LSTM in a language model's recipe."""
+    """Settings of an LSTM language model."""
 
     kind: Literal["lstm"] = "lstm"
     """The LSTM."""

@@ -1,4 +1,4 @@
-"""The LSTM (Hochreiter & Schmidhuber 1997) with attention over the source."""
+"""Recipe settings of the LSTM (Hochreiter & Schmidhuber 1997) with attention."""
 
 from functools import partial
 from typing import Literal
@@ -8,14 +8,14 @@ from baselines.recurrent import AttentionFields, EncoderFields
 
 
 class EncoderSettings(EncoderFields):
-    """What a recipe says of its encoder alone."""
+    """Settings of an LSTM encoder, for models with attention."""
 
     kind: Literal["lstm-attention"] = "lstm-attention"
-    """The LSTM with attention."""
+    """The LSTM, with attention over the source."""
 
 
 class Settings(AttentionFields, EncoderSettings):
-    """The section of the LSTM with attention."""
+    """Settings of an LSTM encoder and decoder with attention."""
 
 
 build = partial(recurrent.build, "lstm")

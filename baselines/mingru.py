@@ -1,4 +1,8 @@
-"""minGRU (Feng et al. 2024) without attention: gates that see the input alone, so that training is a parallel scan."""
+"""Recipe settings of the minGRU (Feng et al. 2024) without attention.
+
+Its gates depend on the input only, so that training is a parallel scan. The decoder reads the source through the
+final encoder state only.
+"""
 
 from functools import partial
 from typing import Literal
@@ -8,18 +12,18 @@ from baselines.recurrent import EncoderFields, LanguageFields, TranslatorFields
 
 
 class EncoderSettings(EncoderFields):
-    """What a recipe says of its encoder alone."""
+    """Settings of a minGRU encoder."""
 
     kind: Literal["mingru"] = "mingru"
     """minGRU, without attention."""
 
 
 class Settings(TranslatorFields, EncoderSettings):
-    """minGRU's section of a recipe."""
+    """Settings of a minGRU encoder and decoder."""
 
 
 class LanguageSettings(LanguageFields):
-    """The section of minGRU in a language model's recipe."""
+    """Settings of a minGRU language model."""
 
     kind: Literal["mingru"] = "mingru"
     """minGRU."""

@@ -1,4 +1,8 @@
-"""minLSTM (Feng et al. 2024) without attention: gates that see the input alone, so that training is a parallel scan."""
+"""Recipe settings of the minLSTM (Feng et al. 2024) without attention.
+
+Its gates depend on the input only, so that training is a parallel scan. The decoder reads the source through the
+final encoder state only.
+"""
 
 from functools import partial
 from typing import Literal
@@ -8,18 +12,18 @@ from baselines.recurrent import EncoderFields, LanguageFields, TranslatorFields
 
 
 class EncoderSettings(EncoderFields):
-    """What a recipe says of its encoder alone."""
+    """Settings of a minLSTM encoder."""
 
     kind: Literal["minlstm"] = "minlstm"
     """minLSTM, without attention."""
 
 
 class Settings(TranslatorFields, EncoderSettings):
-    """minLSTM's section of a recipe."""
+    """Settings of a minLSTM encoder and decoder."""
 
 
 class LanguageSettings(LanguageFields):
-    """The section of minLSTM in a language model's recipe."""
+    """Settings of a minLSTM language model."""
 
     kind: Literal["minlstm"] = "minlstm"
     """minLSTM."""

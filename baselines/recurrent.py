@@ -1,7 +1,7 @@
-"""What the recurrent models of the ladder share: sections of a recipe, and how a model is built of cells of one kind.
+"""Recipe settings and builders of recurrent models.
 
-Each model is a small module over this one that names its cell and its sections, as `baselines.lstm_attention` does.
-Free of torch until a model is built, so that a typo in a recipe is answered at once.
+Each model is a small module that names its cell and its settings, such as `baselines.lstm_attention`. torch is imported
+only when a model is built, so that mistakes in a recipe are reported at once.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -20,29 +20,31 @@ AttentionKind = Literal["additive", "dot", "general", "concat", "location"]
 
 
 class LayerFields(Section):
-    """What all recurrent layers share, whatever they read."""
+    """Settings of all recurrent layers."""
 
     width: Width = 256
     """Size of embeddings and hidden states."""
     residual: bool = False
-    """Whether the input of each layer but the first is added to its output (Wu et al. 2016, section 3.1)."""
+    """Add the input of each layer but the first to its output (Wu et al. 2016, section 3.1)."""
     dropout: Probability = 0.2
-    """Applied to embeddings, between layers and to the output, never from step to step (Zaremba et al. 2014)."""
+    """Dropout rate of embeddings, between layers and of the output, never from step to step (Zaremba et al. 2014)."""
     scale_embeddings: bool = False
-    """Whether embeddings are multiplied by √width, so that they begin as large as states, as in the Transformer. Models
-    learn sooner so where all pieces are frequent, and less in the end where many are rare (docs/dev/log.md)."""
+    """Multiply embeddings by √width, so that they start at the size of states, as in the Transformer. Models then learn
+    sooner
+    if all tokens are frequent, but learn less in the end if many are rare (docs/dev/log.md)."""
 
 
 class EncoderFields(LayerFields):
-    """What all recurrent encoders share."""
+    """Settings of all recurrent encoders."""
 
     encoder_layers: Layers = 2
-    """Recurrent layers that read the source."""
+    """Number of encoder layers."""
     bidirectional: bool = True
-    """Whether half of the encoder's width reads from the end to the beginning (Schuster & Paliwal 1997)."""
+    """Half of the encoder's width reads from the end to the beginning (Schuster & Paliwal 1997)."""
     reverse_source: bool = False
-    """Whether a one-directional encoder reads from the end to the beginning, so that the first words to write are the
-    last ones read (Sutskever et al. 2014, section 3.3)."""
+    """A one-directional encoder reads from the end to the beginning, so that the first words to write are the last ones
+    read
+    (Sutskever et al. 2014, section 3.3)."""
 
     @model_validator(mode="after")
     def _directions(self) -> "EncoderFields":
@@ -56,37 +58,38 @@ class EncoderFields(LayerFields):
 
 
 class LanguageFields(LayerFields):
-    """What all recurrent language models share; none has attention, since there is no source to look at."""
+    """Settings of all recurrent language models; they have no source and no attention."""
 
     decoder_layers: Layers = 2
-    """Recurrent layers that read the text so far."""
+    """Number of layers."""
     tie: bool = True
-    """Whether the projection onto the pieces is the table of their vectors (Press & Wolf 2017)."""
+    """Tie the output projection to the token embeddings (Press & Wolf 2017)."""
 
 
 class TranslatorFields(EncoderFields):
-    """What all recurrent models that translate share."""
+    """Settings of all recurrent encoder-decoder models."""
 
     decoder_layers: Layers = 2
-    """Recurrent layers that write the target."""
+    """Number of decoder layers."""
     tie: Literal["all", "target", "none"] = "all"
-    """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared
-    vocabulary."""
+    """Tied embeddings: `all` shares one matrix between source, target and output (needs a shared vocabulary), `target`
+    between target and output, `none` shares nothing."""
 
 
 class AttentionFields(TranslatorFields):
-    """What recurrent models with attention add."""
+    """Settings of recurrent models with attention."""
 
     attention: AttentionKind = "general"
-    """How a decoder state is compared with the source's: `additive` (Bahdanau et al. 2015), `dot`, `general`, `concat`
-    or `location` (Luong et al. 2015)."""
+    """Attention score: `additive` (Bahdanau et al. 2015); `dot`, `general`, `concat` or `location` (Luong et al.
+    2015)."""
     input_feeding: bool = False
-    """Whether each step also reads what the step before wrote (Luong et al. 2015, section 3.3). Then the decoder goes
-    step by step in training, too, and is slower."""
+    """Feed the output of each step into the next one (Luong et al. 2015, section 3.3). The decoder then also trains
+    step by
+    step and is slower."""
     coverage: bool = False
-    """Whether the score sees how much each source position was looked at before (Tu et al. 2016); needs `additive`."""
+    """Add coverage, the sum of earlier attention weights, to the score (Tu et al. 2016); needs `additive`."""
     max_positions: Length = 256
-    """Longest source that `location` knows, in pieces; the other kinds know no limit."""
+    """Longest source in tokens for `location`; the other kinds have no limit."""
 
     @model_validator(mode="after")
     def _coverage_is_additive(self) -> "AttentionFields":
@@ -96,10 +99,22 @@ class AttentionFields(TranslatorFields):
 
 
 def build(cell: str, settings: TranslatorFields, source_size: int, target_size: int) -> "Seq2Seq":
-    """A freshly initialised encoder and decoder, with attention where the settings have it.
+    """Build an initialized recurrent encoder and decoder, with attention if set.
+
+    Args:
+        cell: Kind of the recurrent layers, a key of `baselines.cells.CELLS`.
+        settings: Settings of the model; `AttentionFields` for a decoder with attention.
+        source_size: Size of the source vocabulary.
+        target_size: Size of the target vocabulary.
 
     Raises:
-        UserError: all embeddings shall be tied, but the vocabularies differ in size.
+        UserError: `tie` is `all`, but the vocabularies differ in size.
+
+    Example:
+        >>> from baselines.lstm_attention import Settings
+        >>> model = build("lstm", Settings(width=16, attention="dot"), source_size=100, target_size=100)
+        >>> type(model.decoder).__name__
+        'AttentiveDecoder'
     """
     from baselines.attention import Additive, Attention, CoverageAttention, score_of
     from baselines.cells import Stack
@@ -126,14 +141,24 @@ def build(cell: str, settings: TranslatorFields, source_size: int, target_size: 
 
 
 def build_encoder(cell: str, settings: EncoderFields, source_size: int) -> "tuple[Encoder, int]":
-    """The encoder alone and the width of its summary, for classification."""
+    """Build an initialized recurrent encoder, for classification and tagging.
+
+    Returns:
+        The encoder, and the width of its states and summary.
+    """
     from s2s.nn.embeddings import build_embedding_table
 
     return _encoder(cell, settings, build_embedding_table(source_size, settings.width)), settings.width
 
 
 def build_language_model(cell: str, settings: LanguageFields, size: int) -> "LanguageModel":
-    """Freshly initialised layers without a source, for so many pieces."""
+    """Build an initialized recurrent language model.
+
+    Args:
+        cell: Kind of the recurrent layers, a key of `baselines.cells.CELLS`.
+        settings: Settings of the model.
+        size: Size of the vocabulary.
+    """
     from baselines.causal import CausalRecurrent
     from baselines.cells import Stack
     from s2s.models.language_model import LanguageModel

@@ -1,4 +1,7 @@
-"""The Elman network (Elman 1990) without attention: the source is squeezed through the final state."""
+"""Recipe settings of the Elman network (Elman 1990) without attention.
+
+The decoder reads the source through the final encoder state only.
+"""
 
 from functools import partial
 from typing import Literal
@@ -8,18 +11,18 @@ from baselines.recurrent import EncoderFields, LanguageFields, TranslatorFields
 
 
 class EncoderSettings(EncoderFields):
-    """What a recipe says of its encoder alone."""
+    """Settings of an Elman network encoder."""
 
     kind: Literal["rnn"] = "rnn"
     """The Elman network, without attention."""
 
 
 class Settings(TranslatorFields, EncoderSettings):
-    """The Elman network's section of a recipe."""
+    """Settings of an Elman network encoder and decoder."""
 
 
 class LanguageSettings(LanguageFields):
-    """The section of the Elman network in a language model's recipe."""
+    """Settings of an Elman network language model."""
 
     kind: Literal["rnn"] = "rnn"
     """The Elman network."""

@@ -1,4 +1,4 @@
-"""The Elman network (Elman 1990) with attention over the source."""
+"""Recipe settings of the Elman network (Elman 1990) with attention."""
 
 from functools import partial
 from typing import Literal
@@ -8,14 +8,14 @@ from baselines.recurrent import AttentionFields, EncoderFields
 
 
 class EncoderSettings(EncoderFields):
-    """What a recipe says of its encoder alone."""
+    """Settings of an Elman network encoder, for models with attention."""
 
     kind: Literal["rnn-attention"] = "rnn-attention"
-    """The Elman network with attention."""
+    """The Elman network, with attention over the source."""
 
 
 class Settings(AttentionFields, EncoderSettings):
-    """The section of the Elman network with attention."""
+    """Settings of an Elman network encoder and decoder with attention."""
 
 
 build = partial(recurrent.build, "rnn")

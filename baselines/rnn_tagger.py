@@ -1,6 +1,6 @@
-"""The time-synced recurrent network: one output for each input, at its own step; for tagging.
+"""Time-synchronous recurrent tagger: one output for each input.
 
-With `bidirectional: false` an output depends on no later input: it could be given as soon as its own is read.
+With `bidirectional: false` an output does not depend on later inputs, so it is available as soon as its input is read.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -13,16 +13,24 @@ if TYPE_CHECKING:
 
 
 class Settings(EncoderFields):
-    """The tagger's section of a recipe."""
+    """Settings of the recurrent tagger."""
 
     kind: Literal["rnn-tagger"] = "rnn-tagger"
-    """One output for each input; source and target must have as many words, so use the tokenizer `word`."""
+    """Time-synchronous recurrent tagger, one output for each input. Source and target must have as many words, so use
+    the
+    tokenizer `word`."""
     cell: Literal["rnn", "gru", "lstm", "mingru", "minlstm"] = "lstm"
     """Kind of the recurrent layers."""
 
 
 def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
-    """A freshly initialised model."""
+    """Build an initialized tagger.
+
+    Args:
+        settings: Settings of the model.
+        source_size: Size of the source vocabulary.
+        target_size: Number of tags.
+    """
     from torch import nn
 
     from baselines.decoder import TimeSyncedDecoder
@@ -35,5 +43,9 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
 
 
 def build_encoder(settings: Settings, source_size: int) -> "tuple[Encoder, int]":
-    """The encoder alone and the width of its summary, for classification."""
+    """Build an initialized recurrent encoder, for classification.
+
+    Returns:
+        The encoder, and the width of its states and summary.
+    """
     return recurrent.build_encoder(settings.cell, settings, source_size)

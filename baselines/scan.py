@@ -1,11 +1,11 @@
-"""A linear recurrence without a loop over time: the parallel scan (Blelloch 1990).
+"""Parallel scan: a linear recurrence without a loop over time (Blelloch 1990).
 
     h_t = a_t ∘ h_{t−1} + b_t
 
-Two neighbouring steps are one step of the same kind: (a, b) then (a′, b′) is (a′ a, a′ b + b′). So steps are joined two
-by two, which leaves a recurrence of half the length; its states are every second state that is looked for, and the
-others are one step further. That is 2 log₂ n rounds, each parallel over time, and three times the loop's products. The
-recurrence must be linear in h: this is what minGRU and minLSTM give up their hidden gates for.
+Two neighbouring steps combine to one step of the same form: (a, b) then (a′, b′) is (a′ a, a′ b + b′). Combining all
+pairs gives a recurrence of half the length. Its states are every second state of the original one, and one more step
+gives the others. This takes 2 log₂ n rounds, each parallel over time, and three times the products of a loop. The
+recurrence must be linear in h; therefore the gates of minGRU and minLSTM do not depend on the hidden state.
 """
 
 from typing import Any
@@ -18,15 +18,25 @@ Sequence = Float[Tensor, "batch steps width"]
 
 
 def scan(decay: Sequence, update: Sequence, start: Float[Tensor, "batch width"]) -> Sequence:
-    """All states of h_t = decay_t ∘ h_{t−1} + update_t.
+    """Compute all states of h_t = decay_t ∘ h_{t−1} + update_t.
 
-    Products of decays are all that is made of them, so nothing overflows and nothing is divided: there is no need for
-    the logarithms of the paper, whose formula divides by such products.
+    Only products of decays are computed, so nothing overflows and nothing is divided. The logarithms of the paper are
+    not needed, whose formula divides by such products.
 
     Args:
-        decay: what is kept of the state at each step, in [0, 1].
-        update: what each step adds.
-        start: the state before the first step.
+        decay: Share of the state that each step keeps, in [0, 1], `(batch, steps, width)`.
+        update: Vector that each step adds, `(batch, steps, width)`.
+        start: State before the first step, `(batch, width)`.
+
+    Returns:
+        The states, `(batch, steps, width)`.
+
+    Example:
+        Halve the state and add 1, from 0:
+
+        >>> half, one = torch.full((1, 4, 1), 0.5), torch.ones(1, 4, 1)
+        >>> scan(half, one, torch.zeros(1, 1)).flatten()
+        tensor([1.0000, 1.5000, 1.7500, 1.8750])
     """
     if torch.compiler.is_exporting():
         return _at_once(decay, update, start)
@@ -34,13 +44,13 @@ def scan(decay: Sequence, update: Sequence, start: Float[Tensor, "batch width"])
 
 
 def _at_once(decay: Sequence, update: Sequence, start: Tensor) -> Tensor:
-    """All states as one product, for a graph that knows no length: memory grows with the square of it.
+    """Compute all states with one product, for an exported graph of any length.
 
-    What is left at t of what came in at j is the product of the decays between: exp(L_t − L_j), L their summed logs.
-    These grow with the length, and their small differences are what counts: fp32 would leave two digits of a thousand
-    steps, so they are summed and subtracted in fp64.
+    Memory grows with the square of the length. The share of b_j that remains at t is the product of the decays between:
+    exp(L_t − L_j), where L are the cumulative sums of log decays. These sums grow with the length, and their small
+    differences matter: fp32 would leave two digits after a thousand steps, so sums and differences are in fp64.
     """
-    # a graph is made on the processor, and Apple's GPUs know no fp64
+    # Graphs are exported on the CPU; moved there because Apple's GPUs have no fp64.
     logs = decay.cpu().double().clamp_min(_LEAST).log().cumsum(dim=1)
     between = (logs.unsqueeze(2) - logs.unsqueeze(1)).clamp(max=0.0).exp()
     places = torch.arange(decay.shape[1])
@@ -49,12 +59,16 @@ def _at_once(decay: Sequence, update: Sequence, start: Tensor) -> Tensor:
     return states.to(decay)
 
 
-# nothing is left of what is multiplied by it
+# Lower bound of a decay before its logarithm; a state multiplied by it is practically zero.
 _LEAST = 1e-30
 
 
 class _Scan(torch.autograd.Function):
-    """The gradient of a linear recurrence is one, too, from the end to the beginning: G_t = g_t + a_{t+1} ∘ G_{t+1}."""
+    """Differentiable scan.
+
+    The gradient of a linear recurrence is a linear recurrence from the end to the beginning:
+    G_t = g_t + a_{t+1} ∘ G_{t+1}.
+    """
 
     @staticmethod
     def forward(ctx: Any, decay: Tensor, update: Tensor, start: Tensor) -> Tensor:
@@ -75,14 +89,17 @@ class _Scan(torch.autograd.Function):
 
 
 def _solve(links: Tensor, states: Tensor) -> None:
-    """Adds `links[t]` times the state at t to the one at t + 1, from first to last; overwrites both.
+    """Add `links[t]` times state t to state t + 1, from first to last.
 
-    In place, because fresh memory costs more than these products.
+    Both tensors are overwritten, because new memory costs more than these products.
     """
     steps = states.shape[1]
     if steps == 1:
         return
+    # 1. Combine pairs of steps: odd states then contain the even state before them.
     states[:, 1::2].addcmul_(links[:, 0::2], states[:, 0 : steps - 1 : 2])
+    # 2. Solve the recurrence of half the length over the odd states.
     joined = links[:, 2::2].mul_(links[:, 1 : steps - 2 : 2])
     _solve(joined, states[:, 1::2])
+    # 3. One more step from each odd state gives the even state after it.
     states[:, 2::2].addcmul_(links[:, 1::2], states[:, 1 : steps - 1 : 2])

@@ -1,1 +1,1 @@
-"""The one search, and text in, text out."""
+"""Beam search and text generation."""

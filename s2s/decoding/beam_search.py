@@ -1,18 +1,22 @@
-"""Beam search, the one search for every model.
+"""Beam search for every model; size 1 is greedy search.
 
-A beam has `size` slots, each with a live hypothesis. At each step slot i takes the best continuation of the hypotheses
-in slots 0 to i that no earlier slot has taken (`select_nested`), so the slots of a narrow beam are the first slots of a
-wide one. A hypothesis finishes when EOS is a better continuation than one that a slot from its own on takes; at the
-length limit EOS is the only continuation. The score of a finished hypothesis is its log probability divided by
-((5 + length) / 6)^α (Wu et al. 2016, equation 14), where the length counts EOS.
+`search` decodes a batch of sources. This is the algorithm:
 
-A sentence is done when no live hypothesis can reach the `nbest` best finished ones: a log probability only falls, so a
-bound on the score is the log probability so far, divided by the largest penalty within the length limit. The rule
-"done when `size` hypotheses have finished" is not used: with a model that is sure of itself, unlikely hypotheses finish
-early, and a wide beam would return one of them instead of the likely hypothesis that is still live.
+1. A beam has `size` slots, each with a live hypothesis. At each step slot i takes the best continuation of the
+   hypotheses in slots 0 to i that no earlier slot has taken (`topk_continuations`). So the slots of a narrow beam are
+   the first slots of a wide one.
+2. A hypothesis finishes when EOS is a better continuation than one that its own slot or a later slot takes. At the
+   length limit EOS is the only continuation.
+3. The score of a finished hypothesis is its log probability divided by the length penalty ((5 + length) / 6)^α, where
+   the length counts EOS (Wu et al. 2016, equation 14).
+4. A sentence is done when no live hypothesis can reach the `nbest` best finished ones. A log probability can only fall,
+   so an upper bound on the score is the log probability so far, divided by the largest penalty within the length limit.
 
-It follows that a wider beam never returns a lower score than a narrower one, that size 1 is greedy search (it stops at
-the first EOS), and that a beam as wide as the space of targets is exhaustive.
+The common rule "done when `size` hypotheses have finished" is not used: with a confident model, unlikely hypotheses
+finish early, and a wide beam would return one of them instead of the likely hypothesis that is still live.
+
+Consequences: a wider beam never returns a lower score than a narrower one; size 1 is greedy search, which stops at the
+first EOS; and a beam as wide as the space of targets is exhaustive.
 """
 
 from collections.abc import Callable
@@ -42,6 +46,12 @@ class Beam:
         nbest: Hypotheses to return for each sentence, at most `size`.
         length_penalty: The exponent α, 0 or more; 0 compares log probabilities.
         precision: Data type of matrix products.
+
+    Example:
+        >>> Beam(length_penalty=1.0).penalty(7)
+        2.0
+        >>> Beam(length_penalty=0.0).penalty(7)
+        1.0
     """
 
     size: int = 5
@@ -50,19 +60,26 @@ class Beam:
     precision: torch.dtype = torch.float32
 
     def penalty(self, length: int) -> float:
-        """Return the divisor of the log probability of a hypothesis with `length` tokens, EOS included."""
+        """Compute the length penalty ((5 + length) / 6)^α (Wu et al. 2016, equation 14).
+
+        Args:
+            length: Tokens of a hypothesis, EOS included.
+
+        Returns:
+            The divisor of its log probability.
+        """
         return ((5 + length) / 6) ** self.length_penalty
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A finished target.
+    """Finished hypothesis: a target with its score.
 
     Attributes:
-        tokens: Its token ids, without BOS and EOS.
+        tokens: Token ids, without BOS and EOS.
         score: Log probability divided by the length penalty.
-        log_probability: Of the tokens and EOS, in nats.
-        cut: True where the length limit ended it: a token other than EOS would have been more likely.
+        log_probability: Log probability of the tokens and EOS, in nats.
+        cut: True if the length limit ended it: another token would have been more likely than EOS.
     """
 
     tokens: tuple[int, ...]
@@ -81,19 +98,30 @@ def search(
     tokens: int | None = None,
     before_step: Callable[[], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Search the best targets of a batch of sources.
+    """Search the best targets of a batch of sources (beam search).
 
     Args:
-        model: In evaluation mode.
-        source: Inputs of the encoder; rows of tokens end with EOS.
-        valid: True for real positions, False for padding.
-        limits: Most tokens of each target, EOS not counted, 0 or more.
+        model: Model in evaluation mode.
+        source: Inputs of the encoder, `(batch, source)` for tokens; rows of tokens end with EOS.
+        valid: Padding mask, `(batch, source)`, True for real positions.
+        limits: Most tokens of each target, EOS not counted, 0 or more, `(batch,)`.
         beam: Settings of the search.
         tokens: Only the first `tokens` ids of the vocabulary are written; None for all.
         before_step: Called before each step of the decoder. An exception that it raises ends the search.
 
     Returns:
-        For each sentence its `nbest` hypotheses, best first; fewer where there are fewer.
+        For each sentence its `nbest` hypotheses, best first; fewer if fewer exist.
+
+    Example:
+        Two best targets of one source, with an untrained model:
+
+        >>> from s2s.models.transformer import Settings, build
+        >>> _ = torch.manual_seed(0)
+        >>> model = build(Settings(width=16, heads=2, feedforward=32), source_size=20, target_size=20).eval()
+        >>> source = torch.tensor([[5, 6, 7, EOS]])
+        >>> [best, second] = search(model, source, source > 0, limits=np.array([3]), beam=Beam(size=4, nbest=2))[0]
+        >>> best.score > second.score, len(best.tokens) <= 3
+        (True, True)
     """
     with autocast_matmul(beam.precision, source.device):
         running = _Search(model, source, valid, limits, beam, tokens)
@@ -106,13 +134,13 @@ def search(
 
 @dataclass(frozen=True)
 class _Continuations:
-    """Continuations of each live hypothesis, on the CPU, where decisions are made.
+    """Continuations of each live hypothesis, on the CPU, where slots are decided.
 
     Attributes:
-        log_probability: Of each hypothesis with one more token, best first, EOS excluded.
-        token: The ids of these tokens.
+        log_probability: Log probability of each hypothesis with one more token, best first, EOS excluded.
+        token: Ids of these tokens.
         end: Log probability of each hypothesis with EOS.
-        cut: Whether a hypothesis that must end here would have gone on.
+        cut: True for a hypothesis that must end here, although another token is more likely.
     """
 
     log_probability: Float[np.ndarray, "sentences width best"]
@@ -122,22 +150,22 @@ class _Continuations:
 
 
 class _Search:
-    """The state of a search: sentences that are not done, and their live hypotheses.
+    """State of a search: unfinished sentences and their live hypotheses.
 
     Rows of a sentence are adjacent; the row number within the sentence is the slot.
 
     Attributes:
-        pools: The best finished hypotheses of each sentence of the batch, best first, at most `nbest`.
+        pools: Best finished hypotheses of each sentence of the batch, best first, at most `nbest`.
         to_beat: `(batch,)`, the score that a hypothesis must exceed to enter its pool.
-        sentences: `(sentences,)`, indices of the sentences that are not done.
-        limits: `(sentences,)`, most tokens of each one's target.
-        width: Rows of each sentence: slots of the beam that are in use.
-        context_of_sentence: The decoder's context, one row for each sentence.
+        sentences: `(sentences,)`, indices of the unfinished sentences in the batch.
+        limits: `(sentences,)`, most tokens of each target.
+        width: Rows of each sentence, which are the slots in use.
+        context_of_sentence: Context of the decoder, one row for each sentence.
         context_of_hypothesis: The same for each hypothesis, see `BatchedState.repeat_for_beams`.
-        state: The decoder's state, `sentences · width` rows.
+        state: State of the decoder, `sentences · width` rows.
         written: `(sentences · width, length)`, tokens of each hypothesis, on the CPU.
         newest: `(sentences · width, 1)`, the last token, or BOS.
-        log_probability: `(sentences · width,)`, of each hypothesis so far, in nats; -inf for an empty slot.
+        log_probability: `(sentences · width,)`, log probability of each hypothesis, in nats; -inf for an empty slot.
     """
 
     def __init__(
@@ -148,10 +176,11 @@ class _Search:
         self.to_beat = np.full(len(source), _NEVER)
         self.sentences = np.arange(len(source))
         self.limits = np.asarray(limits)
+        # Encode the sources once. The decoder is fed BOS and then at most `limits` tokens.
         memory = model.encoder(source, valid)
         self.context_of_sentence, self.state = model.decoder.start(memory, int(self.limits.max()) + 1)
         self.context_of_hypothesis = self.context_of_sentence
-        # one row for each sentence until there are hypotheses to tell apart
+        # One row for each sentence until the first step has produced different hypotheses.
         self.width = 1
         self.written = np.empty((len(source), 0), dtype=np.int32)
         self.newest = torch.full((len(source), 1), BOS, device=self.device)
@@ -160,26 +189,35 @@ class _Search:
     def step(self) -> None:
         """Add one token to every live hypothesis."""
         length = self.written.shape[1]
+        # 1. Run the decoder: the best continuations of each hypothesis, (sentences, width, best).
         found = self._expand(self.limits == length)
+        # 2. Fill the slots of the next step: parent slot and token of each, (sentences, size).
         slot, rank, log_probability = topk_continuations(found.log_probability, self.beam.size)
         token = found.token[np.arange(len(slot))[:, None], slot, rank]
+        # 3. Move hypotheses that end here into the pools.
         self._finish(found, log_probability, length)
+        # 4. Keep the sentences whose live hypotheses can still improve the pool, (sentences,).
         staying = self._can_improve(log_probability.max(axis=1), length)
-        # the last slots stay empty while there are fewer continuations than slots
+        # The last slots stay empty while there are fewer continuations than slots.
         width = 1 + int(np.flatnonzero((log_probability > _NEVER).any(axis=0)).max(initial=0))
+        # 5. Reorder the decoder state and append the tokens.
         self._advance(slot[:, :width], token[:, :width], log_probability[:, :width], staying)
 
     def _expand(self, must_end: Bool[np.ndarray, " sentences"]) -> _Continuations:
+        # (rows, 1, width of the model), where rows = sentences · width of the beam
         states, self.state = self.model.decoder(self.context_of_hypothesis, self.state, self.newest)
-        # one kernel; `logsumexp` is several, and took four times as long
+        # Log probability of each next token, (rows, vocabulary). log_softmax is one kernel; logsumexp is several and
+        # took four times as long.
         scores = self.model.projection(states[:, 0]).float().log_softmax(dim=1)
         end = scores[:, EOS] + self.log_probability
+        # EOS is kept in `end`; PAD and BOS are never written.
         scores[:, PAD] = scores[:, BOS] = scores[:, EOS] = _NEVER
         if self.pieces is not None:
             scores[:, self.pieces :] = _NEVER
+        # (rows, best): no slot needs more than `size` continuations of one hypothesis.
         best, token = top_tokens(scores, self.beam.size)
         best += self.log_probability.unsqueeze(1)
-        # one transfer from the device: it waits for each
+        # One transfer from the device, because each transfer waits for it.
         packed = torch.cat((best.view(torch.int32), token.int(), end.view(torch.int32).unsqueeze(1)), dim=1)
         rows = packed.cpu().numpy().reshape(len(self.sentences), self.width, -1)
         count = best.shape[1]
@@ -190,15 +228,19 @@ class _Search:
         return _Continuations(log_probability, rows[..., count : 2 * count], end_on_cpu, cut)
 
     def _finish(self, found: _Continuations, picked: Float[np.ndarray, "sentences size"], length: int) -> None:
-        # the least likely continuation that is taken by the slot of a hypothesis or by a later one
+        # The least likely continuation that the slot of a hypothesis or a later slot takes, (sentences, width).
         least = np.minimum.accumulate(picked[:, ::-1], axis=1)[:, ::-1][:, : self.width]
+        # Scores of the hypotheses with EOS, which counts for the length, (sentences, width).
         scores = found.end.astype(np.float64) / self.beam.penalty(length + 1)
+        # A hypothesis finishes if EOS is better than that continuation, and enters the pool if its score is high
+        # enough.
         ends = (found.end >= least) & (scores > self.to_beat[self.sentences][:, None])
         for sentence, slot in np.argwhere(ends):
             index = self.sentences[sentence]
             tokens = tuple(self.written[sentence * self.width + slot].tolist())
             log_probability, cut = float(found.end[sentence, slot]), bool(found.cut[sentence, slot])
             pool = self.pools[index]
+            # Keep the `nbest` best ones; a full pool raises the score that later hypotheses must exceed.
             pool.append(Hypothesis(tokens, float(scores[sentence, slot]), log_probability, cut))
             pool.sort(key=lambda h: -h.score)
             del pool[self.beam.nbest :]
@@ -206,11 +248,11 @@ class _Search:
                 self.to_beat[index] = pool[-1].score
 
     def _can_improve(self, best_live: Float[np.ndarray, " sentences"], length: int) -> Bool[np.ndarray, " sentences"]:
-        # false for NaN, too: weights that diverged give no hypothesis
+        # False for NaN, too: diverged weights give no hypothesis.
         alive = best_live > _NEVER
         if self.beam.size == 1:
             return alive & np.array([not self.pools[i] for i in self.sentences], dtype=bool)
-        # the best score that is still possible: no further loss of log probability, and the longest target
+        # The best score that is still possible: log probability does not fall further, and the target is the longest.
         largest = ((5 + self.limits + 1) / 6) ** self.beam.length_penalty
         return alive & (best_live / largest > self.to_beat[self.sentences])
 
@@ -222,13 +264,14 @@ class _Search:
         staying: Bool[np.ndarray, " sentences"],
     ) -> None:
         before, width = len(self.written), slot.shape[1]
+        # Row of each new hypothesis's parent, for the sentences that stay: (sentences, width) -> (sentences · width,).
         parent = (slot + self.width * np.arange(len(slot))[:, None])[staying].reshape(-1)
         token, log_probability = token[staying].reshape(-1), log_probability[staying].reshape(-1)
-        # one transfer to the device
+        # One transfer to the device.
         packed = np.stack((parent.astype(np.int32), token, log_probability.view(np.int32)))
         parents, tokens, self.log_probability = to_device(torch.from_numpy(packed), self.device)
         self.log_probability, parents = self.log_probability.view(torch.float32), parents.long()
-        # all rows of a sentence have the same context: it moves only when sentences leave or get more rows
+        # All rows of a sentence have the same context, so it changes only when sentences are done or the width changes.
         if not staying.all():
             chosen = parents.view(-1, width)[:, 0] // self.width
             self.context_of_sentence = self.context_of_sentence.select(chosen)
@@ -236,7 +279,9 @@ class _Search:
             self.context_of_hypothesis = self.context_of_sentence.repeat_for_beams(
                 int(staying.sum()), width, self.device
             )
+        # Reorder the decoder state (key/value cache), unless each hypothesis continues its own row.
         if not np.array_equal(parent, np.arange(before)):
             self.state = self.state.select(parents)
+        # Append the tokens: (sentences · width, length + 1).
         self.newest, self.written = tokens.long().unsqueeze(1), np.column_stack((self.written[parent], token))
         self.sentences, self.limits, self.width = self.sentences[staying], self.limits[staying], width

@@ -1,4 +1,8 @@
-"""Text in, text out: the one pipeline for files, pipes and evaluation; and whatever else in, text out."""
+"""Text generation with beam search, in batches.
+
+`TextTranslator` translates lines of text, for files, pipes, evaluation and the server. `Generator` is its base for
+encoders of other inputs, such as images.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,18 +23,24 @@ from s2s.nn.layers import Inputs, PaddingMask
 from s2s.nn.precision import fp32_layers
 from s2s.recipe.schema import DecodingSettings, SearchSettings
 
-# Batches that are searched beside each other, each by a thread of its own: what Python does in between, about a quarter
-# of a search, is done by one of them at a time.
+# Batches that are searched in parallel, each in its own thread. About a quarter of a search is Python code, which only
+# one thread runs at a time.
 _PARALLEL_SEARCHES = 4
 MAX_SOURCE_LENGTH = 4_096
-"""Most pieces of a user's line where a model's positions have no end: time and memory grow with the square."""
-# Sentences whose lengths are compared to make batches: enough for little padding, few enough to hold.
+"""Most tokens of a user's line for models without a limit on positions; time and memory grow with the square."""
+# Batches of lines that are read before they are sorted by length: enough for little padding, few enough for memory.
 _CHUNK_OF_BATCHES = 50
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One possible text; its score, log probability over the length penalty, is comparable within one source."""
+    """One possible text of a source.
+
+    Attributes:
+        text: The decoded text.
+        score: Log probability divided by the length penalty; comparable within one source.
+        hypothesis: The hypothesis with its tokens.
+    """
 
     text: str
     score: float
@@ -39,29 +49,33 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Translation:
-    """What was written for one source: candidates, best first; none for an empty line."""
+    """Output for one source.
+
+    Attributes:
+        candidates: Best candidates (n-best list), best first; empty for an empty line.
+    """
 
     candidates: tuple[Candidate, ...]
 
     @property
     def text(self) -> str:
-        """The best translation; empty for an empty line."""
+        """Text of the best translation; empty for an empty line."""
         return self.candidates[0].text if self.candidates else ""
 
     @property
     def at_length_limit(self) -> bool:
-        """Whether the length limit ended the best translation."""
+        """True if the length limit ended the best translation."""
         return bool(self.candidates) and self.candidates[0].hypothesis.cut
 
 
 @dataclass(frozen=True)
 class LengthLimited:
-    """Outputs that the length limit ended.
+    """Count of outputs that the length limit ended.
 
     Attributes:
-        count: How many.
-        outputs: Of how many.
-        settings: What limits the length, by section and key of the recipe.
+        count: Number of such outputs.
+        outputs: Number of all outputs.
+        settings: Recipe settings that limit the length, such as `decoding.max_ratio`.
     """
 
     count: int
@@ -77,29 +91,33 @@ def length_limited(written: Sequence["Translation | bool"], settings: tuple[str,
     """Count outputs that the length limit ended.
 
     Args:
-        written: Outputs, or for each whether the limit ended it.
-        settings: What limits the length; none where each output is as long as its source.
+        written: Outputs, or for each a boolean: True if the limit ended it.
+        settings: Recipe settings that limit the length; empty if each output is as long as its source.
 
     Returns:
-        The count; None where there is nothing to report.
+        The count; None if there is nothing to report.
+
+    Example:
+        >>> print(length_limited([True, False, False], ("decoding.max_ratio",)))
+        1 of 3 outputs ended at the length limit; for longer ones, raise decoding.max_ratio
     """
     count = sum(each.at_length_limit if isinstance(each, Translation) else each for each in written)
     return LengthLimited(count, len(written), settings) if count and settings else None
 
 
 class Generator:
-    """Writes text for whatever a model's encoder reads.
+    """Generate text from the inputs of any encoder, with beam search.
 
     Args:
-        model: trained; put into evaluation mode.
-        target: joins what the model writes.
-        settings: how to search.
-        nbest: candidates of each source.
-        before_step: Called before each step of the decoder, from the thread that searches. An exception that it raises
-            ends the search.
+        model: A trained model; it is put into evaluation mode.
+        target: Tokenizer of the output.
+        settings: Search settings of the recipe.
+        nbest: Candidates for each source.
+        before_step: Called before each decoder step, in the searching thread. An exception that it raises ends the
+            search.
 
     Raises:
-        UserError: more candidates are asked for than the beam holds.
+        UserError: `nbest` exceeds the beam size.
     """
 
     def __init__(
@@ -117,26 +135,52 @@ class Generator:
         self.device = next(model.parameters()).device
 
     def write(self, source: Inputs, valid: PaddingMask, limits: Int[np.ndarray, " batch"]) -> list[Translation]:
-        """What is written for each source of a batch; see `hypotheses`."""
+        """Generate a text for each source of a batch.
+
+        Args:
+            source: Inputs of the encoder.
+            valid: Padding mask, `(batch, source)`.
+            limits: Most tokens of each output, `(batch,)`.
+
+        Returns:
+            One translation for each source, in order.
+        """
         return [_decode_hypotheses(found, self.target) for found in self.hypotheses(source, valid, limits)]
 
     def hypotheses(
         self, source: Inputs, valid: PaddingMask, limits: Int[np.ndarray, " batch"]
     ) -> list[list[Hypothesis]]:
-        """The best ones of each source, of so many pieces at most and as far as the decoder knows positions."""
+        """Search the best hypotheses of each source of a batch.
+
+        Args:
+            source: Inputs of the encoder.
+            valid: Padding mask, `(batch, source)`.
+            limits: Most tokens of each output, `(batch,)`; the decoder's `max_positions` may lower them.
+
+        Returns:
+            For each source its `nbest` hypotheses, best first.
+        """
         if self.model.decoder.max_positions is not None and not self.model.decoder.is_one_to_one:
-            # BOS is fed, too
+            # BOS is fed to the decoder and takes a position.
             limits = np.minimum(limits, self.model.decoder.max_positions - 1)
         inputs = to_device(source, self.device), to_device(valid, self.device)
-        # a vocabulary may have more than the tokenizer's: what stands for spans is for no reader
+        # A vocabulary may be larger than the tokenizer's: tokens that stand for spans (denoising) are never written.
         return search(self.model, *inputs, limits, self.beam, self.target.size, self.before_step)
 
 
 def beam_from_settings(settings: SearchSettings, nbest: int) -> Beam:
-    """How to search, by a recipe's section.
+    """Build the beam settings from a recipe section.
+
+    Args:
+        settings: Search settings of the recipe.
+        nbest: Hypotheses to return for each source.
 
     Raises:
-        UserError: none is asked for, or more candidates than the beam holds.
+        UserError: `nbest` is less than 1 or exceeds the beam size.
+
+    Example:
+        >>> beam_from_settings(DecodingSettings(beam=4), nbest=2).size
+        4
     """
     if nbest < 1:
         raise UserError(f"{nbest} best translations asked for", remedy="ask for 1 or more")
@@ -154,19 +198,31 @@ def _decode_hypotheses(found: list[Hypothesis], target: Tokenizer) -> Translatio
 
 
 def max_output_lengths(sources: Int[np.ndarray, " batch"], settings: DecodingSettings) -> Int[np.ndarray, " batch"]:
-    """The most tokens of each output, by the number of tokens of its source; special tokens are not counted."""
+    """Compute the most tokens of each output from the length of its source.
+
+    Args:
+        sources: Source lengths in tokens, `(batch,)`.
+        settings: Decoding settings: `max_ratio` and `max_extra`.
+
+    Returns:
+        ceil(length · max_ratio) + max_extra for each source. Special tokens of the output are not counted.
+
+    Example:
+        >>> max_output_lengths(np.array([4, 10]), DecodingSettings(max_ratio=1.5, max_extra=10)).tolist()
+        [16, 25]
+    """
     return np.ceil(sources * settings.max_ratio).astype(int) + settings.max_extra
 
 
 class TextTranslator(Generator):
-    """Translates lines of text with beam search.
+    """Translate lines of text with beam search.
 
     Args:
         model: A trained model; it is put into evaluation mode.
         source: Tokenizer of the input lines.
         target: Tokenizer of the translations.
         settings: The recipe's `decoding` section.
-        nbest: Candidates per line.
+        nbest: Candidates for each line.
         before_step: Called before each decoder step, in the searching thread. An exception that it raises ends the
             search.
 
@@ -188,7 +244,7 @@ class TextTranslator(Generator):
         self.settings = settings
 
     def precision_note(self) -> str:
-        """Return a line on layers that run in another precision than asked for; empty if there are none."""
+        """Return a line that names layers which run in fp32; empty if there are none."""
         return fp32_layers(self.model, {self.beam.precision}, self.device)
 
     @property
@@ -198,24 +254,40 @@ class TextTranslator(Generator):
 
     @property
     def length_settings(self) -> tuple[str, ...]:
-        """Recipe settings that limit the output length; none where each output is as long as its source."""
+        """Recipe settings that limit the output length.
+
+        Empty if each output is as long as its source.
+        """
         if self.model.decoder.is_one_to_one:
             return ()
         positions = () if self.model.decoder.max_positions is None else ("model.max_positions",)
         return "decoding.max_ratio", "decoding.max_extra", *positions
 
     def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
-        """The best hypotheses of sources as pieces, in one batch, within the lengths that the settings allow."""
+        """Search the best hypotheses of a batch of tokenized sources.
+
+        Args:
+            sources: Token ids of each source, EOS included.
+
+        Returns:
+            For each source its `nbest` hypotheses, within the length limits of the settings.
+        """
         one_to_one = self.model.decoder.is_one_to_one
         lengths = np.array([len(tokens) for tokens in sources])
         limits = lengths if one_to_one else max_output_lengths(lengths, self.settings)
         return self.hypotheses(*collate_sources(sources), limits)
 
     def searches(self, batches: list[list[list[int]]]) -> Iterator[list[list[Hypothesis]]]:
-        """What `search` gives for each batch, in their order.
+        """Search several batches, in parallel on a CPU.
 
-        On a processor, as many are searched beside each other as there are threads: a search is a chain of small
-        products, of which one core has its share done sooner than two that wait for each other.
+        A search is a chain of small matrix products. One core finishes such a product sooner than two that have to wait
+        for each other, so the threads search different batches.
+
+        Args:
+            batches: Batches of tokenized sources.
+
+        Yields:
+            The result of `search` for each batch, in order.
         """
         threads = torch.get_num_threads()
         workers = min(threads, len(batches), _PARALLEL_SEARCHES) if self.device.type == "cpu" else 1
@@ -227,15 +299,20 @@ class TextTranslator(Generator):
             yield from pool.map(self.search, batches)
         finally:
             pool.shutdown(cancel_futures=True)
-            # what threads to come begin with, was set by each worker, too
+            # Each worker has also changed the default of new threads, so that is restored here.
             torch.set_num_threads(threads)
 
     def translate(
         self, lines: Iterable[str], advance: Callable[[int], object] = lambda count: None
     ) -> Iterator[Translation]:
-        """Translations in the order of the lines, some batches of lines read ahead; empty lines stay empty.
+        """Translate lines in order, reading some batches of lines ahead.
 
-        `advance` is told how many lines were translated, batch by batch.
+        Args:
+            lines: Source lines; empty lines stay empty.
+            advance: Called after each batch with the number of translated lines.
+
+        Yields:
+            One translation for each line.
         """
         chunk: list[str] = []
         for line in lines:
@@ -248,19 +325,22 @@ class TextTranslator(Generator):
     def translate_chunk(
         self, lines: list[str], advance: Callable[[int], object] = lambda count: None, refuse: Refuse | None = None
     ) -> list[Translation]:
-        """Translations of lines that are all here, in their order; batches hold lines of similar length.
+        """Translate a list of lines; batches hold lines of similar length.
 
         Args:
-            lines: the sources.
-            advance: takes how many were translated, batch by batch.
-            refuse: takes each line that is too long, also for `LONGEST_SOURCE`; its translation is empty. When None,
-                a line beyond the model's positions is an error.
+            lines: Source lines.
+            advance: Called after each batch with the number of translated lines.
+            refuse: Called for each line that is too long; its translation is empty. For a model without a limit, the
+                limit is then `MAX_SOURCE_LENGTH`. If None, a line beyond the model's positions raises an error.
+
+        Returns:
+            One translation for each line, in order.
 
         Raises:
-            UserError: a line is too long.
+            UserError: A line is too long, and `refuse` is None.
         """
         translations = [Translation(())] * len(lines)
-        # an empty line has nothing to say, and a line of white space neither
+        # Empty lines and lines of white space are not translated.
         filled = [i for i, line in enumerate(lines) if line.strip()]
         tokens = dict(zip(filled, self.source.encode_batch([lines[i] for i in filled]), strict=True))
         longest = self.max_source_length
@@ -275,7 +355,7 @@ class TextTranslator(Generator):
                 filled.remove(i)
         order = sorted(filled, key=lambda i: len(tokens[i]))
         size = self.settings.batch
-        # the longest first: where they do not fit into memory, it is known at once, and the last to end are short
+        # Longest first: a lack of memory shows at once, and the batches that finish last are short.
         batches = [order[first : first + size] for first in range(0, len(order), size)][::-1]
         searched = self.searches([[tokens[i] for i in batch] for batch in batches])
         for batch, found in zip(batches, searched, strict=True):
@@ -298,14 +378,36 @@ class TextTranslator(Generator):
 
 
 def one_line(text: str) -> str:
-    """A text with spaces in the place of line ends: a line in is a line out, whatever a model writes."""
+    r"""Replace line ends by spaces, so that each input line gives one output line.
+
+    Example:
+        >>> one_line("two\nlines")
+        'two lines'
+    """
     return re.sub(r"[\r\n]+", " ", text)
 
 
 def describe_collapse(
     sources: Sequence[str], translations: Sequence[str], references: Sequence[str], noun: str = "translations"
 ) -> str | None:
-    """Advice when a model says the same, or nothing, whatever it is asked; None when it does not, or may."""
+    """Return advice if a model gives empty or equal outputs for different inputs.
+
+    Args:
+        sources: Inputs of the model.
+        translations: Outputs of the model.
+        references: Correct outputs.
+        noun: Name of the outputs in the message.
+
+    Returns:
+        The advice; None if there is no such sign, or fewer than 10 different sources.
+
+    Example:
+        >>> sources = [f"sentence {i}" for i in range(20)]
+        >>> print(describe_collapse(sources, ["the"] * 20, sources)[:58])
+        only 1 different translations of 20 different sources, whe
+        >>> describe_collapse(sources, sources, sources) is None
+        True
+    """
     different, right = len(set(sources)), len(set(references))
     if different < 10:
         return None

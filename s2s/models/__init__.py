@@ -1,1 +1,1 @@
-"""What a recipe can name under `model.kind`."""
+"""Models that a recipe can select with `model.kind`."""

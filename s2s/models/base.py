@@ -1,7 +1,8 @@
-"""What every model is made of: an encoder, a decoder, and the two wholes built from them.
+"""Interfaces of all models: encoder, decoder, and the models built from them.
 
-The batch is axis 0 of everything, and a decoder's state is a value: `select(rows)` tiles, reorders and drops
-hypotheses for every model alike, so one search serves them all.
+`Seq2Seq` is an encoder with a decoder, `Classifier` an encoder with a head. The batch is the first axis of all tensors.
+A decoder's state is an immutable value: `select(rows)` repeats, reorders and drops hypotheses for every model, so one
+beam search serves them all.
 """
 
 from abc import ABC, abstractmethod
@@ -22,19 +23,35 @@ R = TypeVar("R", bound="BatchedState")
 
 @dataclass(frozen=True)
 class BatchedState:
-    """A bundle whose tensors all have the batch as their first axis.
+    """State whose tensors all have the batch as their first axis.
 
-    Fields may be tensors, other bundles, tuples of these, or plain values that are the same for all rows.
+    Fields may be tensors, other states, tuples of these, or plain values that are equal for all rows.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Hidden(BatchedState):
+        ...     h: Tensor
+        >>> Hidden(torch.tensor([[1.0], [2.0]])).select(torch.tensor([1, 1, 0])).h.T
+        tensor([[2., 2., 1.]])
     """
 
     def select(self: R, rows: Int[Tensor, " chosen"]) -> R:
-        """The bundle of the chosen rows, in that order; a row may be chosen often or not at all."""
+        """Return the state of the chosen rows, in that order.
+
+        Args:
+            rows: Row numbers; a row may be chosen several times or not at all.
+        """
         return replace(self, **{f.name: _select(getattr(self, f.name), rows) for f in fields(self)})
 
     def repeat_for_beams(self: R, rows: int, times: int, device: torch.device) -> R:
-        """Each of that many rows so many times, one after the other: what that many hypotheses of each begin from.
+        """Repeat each row for the hypotheses of a beam; copies of a row are adjacent.
 
-        A bundle that its decoder reads for many rows at once may stay as it is.
+        Subclasses may return themselves unchanged if their decoder shares a row between hypotheses.
+
+        Args:
+            rows: Number of rows.
+            times: Hypotheses of each row.
+            device: Device of the tensors.
         """
         return self.select(torch.arange(rows, device=device).repeat_interleave(times)) if times > 1 else self
 
@@ -51,12 +68,13 @@ def _select(value: object, rows: Tensor) -> object:
 
 @dataclass(frozen=True)
 class EncoderOutput(BatchedState):
-    """What an encoder leaves behind.
+    """Output of an encoder.
 
     Attributes:
-        states: one vector for each source position.
-        valid: True where a real token stands, False where there is padding.
-        summary: one vector for the whole source: what a classifier reads and a recurrent decoder starts from.
+        states: One vector for each source position, `(batch, source, width)`.
+        valid: Padding mask, `(batch, source)`, True for real tokens.
+        summary: One vector for the whole source, `(batch, width)`: the input of a classifier, and the first state of a
+            recurrent decoder.
     """
 
     states: States
@@ -65,37 +83,49 @@ class EncoderOutput(BatchedState):
 
 
 class Encoder(nn.Module, ABC):
-    """Reads a batch of sources.
+    """Base class of encoders.
 
     Attributes:
-        embedding: makes a vector of each position, by a table of tokens or by what stands in its place.
-        longest: most positions that a row may have; None where there is no limit.
+        embedding: Token embeddings, or another module that makes one vector for each position.
+        max_positions: Longest row in tokens; None for no limit.
     """
 
     embedding: nn.Module
     max_positions: int | None = None
 
     def forward(self, source: Inputs, valid: PaddingMask) -> EncoderOutput:
-        """The memory of each row; what stands where `valid` is False has no influence on it."""
+        """Embed and encode a batch of sources; padding has no influence on the result.
+
+        Args:
+            source: Token ids, `(batch, source)`, or other inputs of `embedding`.
+            valid: Padding mask, `(batch, source)`.
+        """
         return self.read(self.embedding(source), valid)
 
     @abstractmethod
     def read(self, vectors: States, valid: PaddingMask) -> EncoderOutput:
-        """The memory of each row, from the vectors that `embedding` made."""
+        """Encode a batch of embedded sources.
+
+        Args:
+            vectors: Output of `embedding`, `(batch, source, width)`.
+            valid: Padding mask, `(batch, source)`.
+        """
 
     def states_by_layer(self, vectors: States, valid: PaddingMask) -> list[States]:
-        """The vectors that `embedding` made, and what each layer makes of them; the last are the memory's states.
+        """Return the embeddings and the output of each layer, for inspection.
 
-        An encoder that does not tell its layers has the two ends.
+        Returns:
+            Tensors `(batch, source, width)`; the last one is `EncoderOutput.states`. The default, for encoders that do
+            not expose their layers, has the embeddings and the states only.
         """
         return [vectors, self.read(vectors, valid).states]
 
     def set_input_embeddings(self, vectors: nn.Module) -> None:
-        """Puts a module in the place of the table of tokens, to read something else, e.g. images.
+        """Replace the token embeddings, to read other inputs, such as images.
 
         Args:
-            vectors: makes vectors of variance 1 and the same size, `(batch, source, width)`; positions, where the
-                encoder adds them to its tokens' vectors, stay.
+            vectors: Module that returns vectors of variance 1 and of the same width, `(batch, source, width)`. The
+                position embeddings that the encoder adds to token vectors remain.
         """
         if isinstance(self.embedding, Embedding):
             self.embedding.set_input_embeddings(vectors)
@@ -103,9 +133,11 @@ class Encoder(nn.Module, ABC):
             self.embedding = vectors
 
     def attention_weights(self, source: Inputs, valid: PaddingMask) -> Float[Tensor, "batch layer head source source"]:
-        """How much each position looked at each other; rows sum to one over real positions.
+        """Return the self-attention weights of each layer.
 
-        An encoder without attention has no layer in its answer.
+        Returns:
+            Weights, `(batch, layer, head, source, source)`, which sum to one over real positions. An encoder without
+            attention returns zero layers.
         """
         return valid.new_zeros((len(valid), 0, 0, valid.shape[1], valid.shape[1]), dtype=torch.float32)
 
@@ -115,11 +147,11 @@ State = TypeVar("State", bound=BatchedState)
 
 
 class Decoder(nn.Module, ABC, Generic[Context, State]):
-    """Writes a target, one token after another, or all at once when the target is known.
+    """Base class of decoders: token by token, or all at once with teacher forcing.
 
     Attributes:
-        longest: most tokens that may be fed; None where there is no limit.
-        one_to_one: whether a target must have as many pieces as its source.
+        max_positions: Most tokens that can be fed; None for no limit.
+        is_one_to_one: True if a target must have as many tokens as its source.
     """
 
     max_positions: int | None = None
@@ -127,45 +159,66 @@ class Decoder(nn.Module, ABC, Generic[Context, State]):
 
     @abstractmethod
     def start(self, memory: EncoderOutput, limit: int) -> tuple[Context, State]:
-        """What every step reads and none changes, and the state before the first token.
+        """Prepare decoding of a batch of encoded sources.
 
         Args:
-            memory: what the encoder left.
-            limit: the largest number of tokens that will be fed.
+            memory: Output of the encoder.
+            limit: Largest number of tokens that will be fed.
+
+        Returns:
+            A context that all steps read and none changes, and the state before the first token.
         """
 
     @abstractmethod
     def forward(self, context: Context, state: State, tokens: Tokens) -> tuple[Vectors, State]:
-        """Feeds `steps` tokens: the state after each of them (to be projected onto the vocabulary), and the new state.
+        """Feed tokens; all at once or token by token gives the same numbers.
 
-        Feeding a target at once and token by token gives the same numbers.
+        Args:
+            context: Context from `start`.
+            state: State after the tokens fed before.
+            tokens: Token ids, `(batch, steps)`.
+
+        Returns:
+            The state after each token, `(batch, steps, width)`, before the output projection; and the new decoder
+            state.
         """
 
     def attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
-        """How much each target position looked at each source position; rows sum to one over real tokens.
+        """Return the attention weights over the source with teacher forcing.
 
-        A decoder without attention has no layer in its answer.
+        Returns:
+            Weights, `(batch, layer, head, target, source)`, which sum to one over real tokens. A decoder without
+            attention returns zero layers.
         """
         return memory.states.new_zeros(len(tokens), 0, 0, tokens.shape[1], memory.states.shape[1])
 
     def self_attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
-        """How much each target position looked at those before it and at itself; rows sum to one.
+        """Return the self-attention weights over the target with teacher forcing.
 
-        A decoder without attention over what it has written has no layer in its answer.
+        Returns:
+            Weights, `(batch, layer, head, target, target)`, which sum to one over each position and those before it. A
+            decoder without self-attention returns zero layers.
         """
         return memory.states.new_zeros(len(tokens), 0, 0, tokens.shape[1], tokens.shape[1])
 
 
 class Seq2Seq(nn.Module):
-    """A source in, a target out: encoder, decoder and the projection onto the target vocabulary.
+    """Sequence-to-sequence model: encoder, decoder and output projection.
 
-    The projection lives here, not in the decoder, so that the loss can fuse it with the cross-entropy and never
-    holds `batch × target × vocabulary` numbers.
+    The projection is separate from the decoder, so that the loss can fuse projection and cross-entropy and never holds
+    `batch × target × vocabulary` numbers.
 
     Args:
-        encoder: reads the source.
-        decoder: writes the target.
-        projection: maps decoder states to vocabulary scores; its weight may be tied to an embedding.
+        encoder: Reads the source.
+        decoder: Writes the target.
+        projection: Maps decoder states to vocabulary scores; its weight may be tied to an embedding.
+
+    Example:
+        >>> from s2s.models.transformer import Settings, build
+        >>> model = build(Settings(width=16, heads=2, feedforward=32), source_size=100, target_size=100)
+        >>> source, target = torch.tensor([[5, 6, 7]]), torch.tensor([[2, 8, 9, 4]])
+        >>> model.logits(source, source > 0, target).shape
+        torch.Size([1, 4, 100])
     """
 
     def __init__(self, encoder: Encoder, decoder: Decoder, projection: nn.Linear) -> None:
@@ -175,24 +228,44 @@ class Seq2Seq(nn.Module):
         self.projection = projection
 
     def forward(self, source: Inputs, valid: PaddingMask, target: Tokens) -> Vectors:
-        """Teacher forcing: the decoder's state after each given target token, before the projection."""
+        """Run the decoder with teacher forcing.
+
+        Args:
+            source: Token ids, `(batch, source)`, or other inputs of the encoder.
+            valid: Padding mask, `(batch, source)`.
+            target: Token ids of the target, `(batch, steps)`, beginning with BOS.
+
+        Returns:
+            The decoder state after each target token, `(batch, steps, width)`, before the projection.
+        """
         context, state = self.decoder.start(self.encoder(source, valid), target.shape[1])
         return self.decoder(context, state, target)[0]
 
     def logits(self, source: Inputs, valid: PaddingMask, target: Tokens) -> Float[Tensor, "batch steps vocabulary"]:
-        """Unnormalised log probabilities of the token that follows each given target token."""
+        """Return the scores of the token that follows each target token.
+
+        Returns:
+            Unnormalized log probabilities, `(batch, steps, vocabulary)`.
+        """
         return self.projection(self(source, valid, target))
 
 
 class Classifier(nn.Module):
-    """A source in, class scores out: encoder, pooling of its states, and a head over what was pooled.
+    """Classifier: encoder, pooling of its states, and a linear head.
 
     Args:
-        encoder: reads the source.
-        width: size of the encoder's states and of its summary.
-        classes: number of classes.
-        pooling: how one vector is made of the states.
-        dropout: probability of dropping a number of that vector in training.
+        encoder: Reads the source.
+        width: Size of the encoder's states and summary.
+        classes: Number of classes.
+        pooling: Kind of pooling, see `s2s.nn.pooling.Pooling`.
+        dropout: Dropout rate of the pooled vector.
+
+    Example:
+        >>> from s2s.models.transformer import EncoderSettings, build_encoder
+        >>> encoder, width = build_encoder(EncoderSettings(width=16, heads=2, feedforward=32), source_size=100)
+        >>> source = torch.tensor([[5, 6, 7]])
+        >>> Classifier(encoder, width, classes=3, pooling="mean")(source, source > 0).shape
+        torch.Size([1, 3])
     """
 
     def __init__(
@@ -205,18 +278,31 @@ class Classifier(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, source: Inputs, valid: PaddingMask) -> Float[Tensor, "batch classes"]:
-        """Unnormalised log probabilities of the classes."""
+        """Classify sources.
+
+        Args:
+            source: Token ids, `(batch, source)`, or other inputs of the encoder.
+            valid: Padding mask, `(batch, source)`.
+
+        Returns:
+            Unnormalized log probabilities of the classes, `(batch, classes)`.
+        """
         return self.classify(self.encoder(source, valid))
 
     def classify(self, memory: EncoderOutput) -> Float[Tensor, "batch classes"]:
-        """Unnormalised log probabilities of the classes, from what the encoder left."""
+        """Return the class scores of encoded sources, `(batch, classes)`."""
         return self.head(self.dropout(self.pooling(memory.states, memory.valid, memory.summary)))
 
     def pooling_weights(self, memory: EncoderOutput) -> Float[Tensor, "batch source"]:
-        """How much of each state is in what the head reads; see `Pooling.weights`."""
+        """Return the share of each state in the pooled vector; see `Pooling.weights`."""
         return self.pooling.weights(memory.states, memory.valid)
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Number of trainable numbers; tied ones count once."""
+    """Count the trainable parameters; tied parameters count once.
+
+    Example:
+        >>> count_parameters(nn.Linear(3, 2))
+        8
+    """
     return sum(p.numel() for p in {id(p): p for p in model.parameters() if p.requires_grad}.values())

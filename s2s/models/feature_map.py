@@ -1,8 +1,8 @@
-"""Images as sequences: the cells of a small convolutional network's last feature map, row by row.
+"""Images as sequences: the cells of a small convolutional network's feature map.
 
-Xu et al. (2015), "Show, attend and tell", section 3.1.1: a decoder that looks at the vectors of an image's places can
-choose a place for each word. There the network was a large one that had learned to name objects; here it is small and
-learns with the rest.
+Cells are read row by row. A decoder that attends to them can select a place of the image for each word (Xu et al. 2015,
+"Show, attend and tell", section 3.1.1). There the network was large and pretrained for object recognition; here it is
+small and trained with the rest of the model.
 """
 
 import itertools
@@ -19,14 +19,24 @@ _FEWEST_CHANNELS = 8
 
 
 class FeatureMap(ImageTable):
-    """Vectors of an image's cells, squares whose sides are a power of two.
+    """Convolutional feature map: one vector for each cell of an image.
 
-    Each layer halves height and width and doubles the channels, up to the width; a last one mixes neighbouring cells.
-    Its vectors are brought to mean 0 and variance 1, each by itself. A cell sees beyond its own borders, but less than
-    two cells far.
+    Each layer halves height and width and doubles the channels, up to the width; a last layer mixes neighbouring cells.
+    Each vector is normalized to mean 0 and variance 1. The receptive field of a cell extends beyond its borders by less
+    than two cells.
+
+    Args:
+        shape: Shape and statistics of the images.
+        size: Side of a cell in pixels, a power of two that divides the side of an image.
+        width: Size of the vectors.
 
     Raises:
-        UserError: cells do not divide an image, or their side is no power of two.
+        UserError: Cells do not divide an image, or `size` is not a power of two.
+
+    Example:
+        >>> images = torch.randint(256, (2, 1, 16, 16), dtype=torch.uint8)
+        >>> FeatureMap(ImageShape(1, 16, mean=(0.5,), deviation=(0.25,)), size=4, width=8)(images).shape
+        torch.Size([2, 16, 8])
     """
 
     def __init__(self, shape: ImageShape, size: int, width: int) -> None:
@@ -49,21 +59,28 @@ class FeatureMap(ImageTable):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, images: UInt8[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch source width"]:
-        """One vector for each cell."""
+        """Compute one vector for each cell.
+
+        Args:
+            images: Pixels from 0 to 255, `(batch, channels, rows, columns)`.
+
+        Returns:
+            Vectors, `(batch, cells, width)`, row by row.
+        """
         dtype = self.norm.weight.dtype
-        # as convolutions on a processor like them best
+        # The channels-last format is the fastest one for convolutions on a CPU.
         pixels = self.standardized(images, dtype).contiguous(memory_format=torch.channels_last)
         return self.norm(self.layers(pixels).flatten(2).transpose(1, 2))
 
 
 def _channels(width: int, halvings: int) -> int:
-    """Channels of a layer after which there are so many halvings more."""
+    """Return the channels of a layer that is followed by so many halvings."""
     return max(_FEWEST_CHANNELS, width // 2**halvings)
 
 
 def _convolution(read: int, made: int, stride: int) -> nn.Conv2d:
     convolution = nn.Conv2d(read, made, _KERNEL, stride, _KERNEL // 2)
-    # the size of numbers stays the same through a ReLU (He et al. 2015)
+    # Keeps the variance through a ReLU (He et al. 2015).
     nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
     if convolution.bias is not None:
         nn.init.zeros_(convolution.bias)

@@ -1,9 +1,9 @@
-"""The language model: a decoder without a source, and the projection onto the pieces.
+"""Language models: a decoder without a source, and the output projection.
 
-It reads what stands before and says what comes next (Bengio et al. 2003; with attention alone: Radford et al. 2018). A
-document begins with `BOS`, which is read and never written. Where documents stand one after the other in a row, they
-are kept `apart` or not: apart, what was read before a `BOS` is forgotten with it, and positions begin anew, so that a
-document among others is the document alone.
+A language model predicts the next token from the tokens before (Bengio et al. 2003; with a Transformer: Radford et al.
+2018). A document begins with BOS, which is read and never written. A row may hold several documents. With
+`separate_documents`, a BOS resets the state and the positions, so a document has the same states in a row with others
+as alone.
 """
 
 from abc import ABC, abstractmethod
@@ -19,11 +19,11 @@ from s2s.nn.layers import Tokens, Vectors
 
 
 class CausalDecoder(nn.Module, ABC, Generic[State]):
-    """Reads rows of pieces from the left to the right: no state knows of what comes after it.
+    """Base class of decoders without a source; no state depends on later tokens.
 
     Attributes:
-        embedding: makes a vector of each piece.
-        longest: most pieces that a row may have; None where there is no limit.
+        embedding: Token embeddings.
+        max_positions: Longest row in tokens; None for no limit.
     """
 
     embedding: nn.Module
@@ -31,33 +31,55 @@ class CausalDecoder(nn.Module, ABC, Generic[State]):
 
     @abstractmethod
     def start(self, rows: int, separate_documents: bool) -> State:
-        """The state of that many rows before their first piece.
+        """Return the state before the first token.
 
         Args:
-            rows: how many rows there are.
-            separate_documents: whether a `BOS` makes what was read before it forgotten.
+            rows: Number of rows.
+            separate_documents: Reset the state at each BOS.
         """
 
     @abstractmethod
     def forward(self, state: State, tokens: Tokens) -> tuple[Vectors, State]:
-        """Reads `steps` pieces more: the state after each of them (to be projected), and the new state.
+        """Read tokens; all at once or token by token gives the same numbers.
 
-        Reading a row at once and piece by piece gives the same numbers.
+        Args:
+            state: State after the tokens before.
+            tokens: Token ids, `(batch, steps)`.
+
+        Returns:
+            The state after each token, `(batch, steps, width)`, before the output projection; and the new decoder
+            state.
         """
 
     def read(self, tokens: Tokens, separate_documents: bool) -> Vectors:
-        """The state after each piece of whole rows; what `forward` gives from the start, perhaps sooner."""
+        """Read whole rows.
+
+        Subclasses may have a faster implementation than `forward` from the start.
+
+        Args:
+            tokens: Token ids, `(batch, steps)`.
+            separate_documents: Reset the state at each BOS.
+
+        Returns:
+            The state after each token, `(batch, steps, width)`.
+        """
         return self(self.start(len(tokens), separate_documents), tokens)[0]
 
 
 class LanguageModel(nn.Module):
-    """Pieces in, scores of the piece that follows each out: decoder and projection.
+    """Language model: causal decoder and output projection.
 
-    As in `Seq2Seq`, the projection lives here, so that the loss can fuse it with the cross-entropy.
+    The projection is separate from the decoder, as in `Seq2Seq`, so that the loss can fuse it with the cross-entropy.
 
     Args:
-        decoder: reads the text.
-        projection: maps its states to scores of the pieces; its weight may be tied to an embedding.
+        decoder: Reads the text.
+        projection: Maps its states to token scores; its weight may be tied to an embedding.
+
+    Example:
+        >>> from s2s.models.transformer import LanguageSettings, build_language_model
+        >>> model = build_language_model(LanguageSettings(width=16, heads=2, feedforward=32), size=100)
+        >>> model.logits(torch.tensor([[BOS, 5, 6], [BOS, 7, 8]])).shape
+        torch.Size([2, 3, 100])
     """
 
     def __init__(self, decoder: CausalDecoder, projection: nn.Linear) -> None:
@@ -66,27 +88,47 @@ class LanguageModel(nn.Module):
         self.projection = projection
 
     def forward(self, tokens: Tokens, separate_documents: bool = True) -> Vectors:
-        """The state after each piece, before the projection; see `CausalDecoder.start` for `apart`."""
+        """Return the state after each token, before the output projection.
+
+        Args:
+            tokens: Token ids, `(batch, steps)`.
+            separate_documents: Reset the state at each BOS.
+
+        Returns:
+            States, `(batch, steps, width)`.
+        """
         return self.decoder.read(tokens, separate_documents)
 
     def logits(self, tokens: Tokens, separate_documents: bool = True) -> Float[Tensor, "batch steps vocabulary"]:
-        """Unnormalised log probabilities of the piece that follows each given one."""
+        """Return the scores of the token that follows each token.
+
+        Returns:
+            Unnormalized log probabilities, `(batch, steps, vocabulary)`.
+        """
         return self.projection(self(tokens, separate_documents))
 
 
 def document_starts(tokens: Tokens) -> Bool[Tensor, "batch steps"]:
-    """True where a document begins."""
+    """Return True for each BOS, which begins a document."""
     return tokens == BOS
 
 
 def document_positions(begin: Bool[Tensor, "batch steps"], before: Int[Tensor, " batch"]) -> Int[Tensor, "batch steps"]:
-    """Where each piece stands in its document, from 0 on.
+    """Compute the position of each token in its document, from 0 on.
 
     Args:
-        begin: where a document begins.
-        before: how many pieces each row has read of the document that it is in.
+        begin: True where a document begins, `(batch, steps)`.
+        before: Tokens that each row has already read of its current document, `(batch,)`.
+
+    Returns:
+        Positions, `(batch, steps)`.
+
+    Example:
+        >>> tokens = torch.tensor([[7, 8, BOS, 9]])
+        >>> document_positions(document_starts(tokens), before=torch.tensor([3]))
+        tensor([[3, 4, 0, 1]])
     """
     steps = torch.arange(begin.shape[1], device=begin.device).expand(begin.shape)
-    # the latest beginning; before the first one, the row's own, which lies to its left
+    # The latest beginning of a document; before the first one, that of the row's current document, a negative step.
     latest = torch.where(begin, steps, -before.unsqueeze(1)).cummax(dim=1).values
     return steps - latest

@@ -1,4 +1,4 @@
-"""The masked-language model (Devlin et al. 2019): an encoder that names the pieces it was not shown."""
+"""Masked language model (Devlin et al. 2019): an encoder that predicts masked tokens."""
 
 import torch
 from jaxtyping import Float, Int
@@ -11,21 +11,32 @@ from s2s.nn.layers import PaddingMask, SourceTokens
 
 
 class MaskedLM(nn.Module):
-    """A text with holes in, scores of the pieces that stood there out: encoder, output transform and projection.
+    """Masked language model: encoder, output transform and output projection.
 
-    The output transform is the published one: a linear layer, GELU and layer normalisation. The projection needs no
-    bias beside it; the normalisation's own, projected, is one for each piece. The mask piece is read, but is no answer.
+    The output transform is that of BERT: a linear layer, GELU and layer normalization. The projection needs no bias,
+    because the bias of the normalization, once projected, is one number for each token. The mask token is an input only
+    and is never predicted.
 
     Args:
-        encoder: reads the text; its table has a row for each piece and, last, one for the mask piece.
-        width: size of the encoder's states.
-        size: number of pieces without the mask piece.
-        tie: whether the projection is the encoder's own table (Press & Wolf 2017).
-        bias: whether the projection has one all the same, as BERT's.
-        epsilon: the normalisation's guard against division by zero.
+        encoder: Reads the text; its table has one row for each token and a last row for the mask token.
+        width: Size of the encoder's states.
+        size: Number of tokens without the mask token.
+        tie: Tie the projection to the encoder's table (Press & Wolf 2017).
+        bias: Add a bias to the projection, as BERT does.
+        epsilon: Guard of the normalization against division by zero.
 
     Raises:
-        UserError: the projection shall be tied, but the encoder has no table of that size, or several.
+        UserError: `tie` is True, but the encoder has no table of that size, or several.
+
+    Example:
+        Predict the token at position 1 of a text, in which it is masked (id 100):
+
+        >>> from s2s.models.transformer import EncoderSettings, build_encoder
+        >>> encoder, width = build_encoder(EncoderSettings(width=16, heads=2, feedforward=32), source_size=101)
+        >>> model = MaskedLM(encoder, width, size=100)
+        >>> source = torch.tensor([[5, 100, 7]])
+        >>> model.log_probabilities(source, source > 0, chosen=torch.tensor([1])).shape
+        torch.Size([1, 100])
     """
 
     def __init__(
@@ -45,25 +56,37 @@ class MaskedLM(nn.Module):
 
     @property
     def output(self) -> Float[Tensor, "vocabulary width"]:
-        """The projection's weight, without the mask piece."""
+        """Weight of the projection, without the mask token."""
         return self.projection.weight[: self.size]
 
     @property
     def output_bias(self) -> Float[Tensor, " vocabulary"] | None:
-        """The projection's bias, without the mask piece; None where there is none."""
+        """Bias of the projection, without the mask token; None if there is none."""
         bias: Tensor | None = self.projection.bias
         return None if bias is None else bias[: self.size]
 
     def scores(self, states: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
-        """Of transformed states: unnormalised log probabilities of the pieces, without the mask piece."""
+        """Return the scores of transformed states.
+
+        Returns:
+            Unnormalized log probabilities of the tokens, without the mask token.
+        """
         return functional.linear(states, self.output, self.output_bias)
 
     def forward(
         self, source: SourceTokens, valid: PaddingMask, chosen: Int[Tensor, " chosen"]
     ) -> Float[Tensor, "chosen width"]:
-        """The transformed states at the chosen places of the flattened batch, before the projection.
+        """Compute the transformed states at chosen positions, before the projection.
 
-        Only they are transformed and projected: the others are no part of any loss.
+        Only these are transformed and projected, because no other position has a part in the loss.
+
+        Args:
+            source: Token ids, `(batch, source)`.
+            valid: Padding mask, `(batch, source)`.
+            chosen: Indices into the flattened batch, row · source + position, `(chosen,)`.
+
+        Returns:
+            States, `(chosen, width)`.
         """
         states = self.encoder(source, valid).states
         return self.transform(states.flatten(0, 1).index_select(0, chosen))
@@ -71,7 +94,16 @@ class MaskedLM(nn.Module):
     def log_probabilities(
         self, source: SourceTokens, valid: PaddingMask, chosen: Int[Tensor, " chosen"]
     ) -> Float[Tensor, "chosen vocabulary"]:
-        """Log probability of each piece at the chosen places of the flattened batch."""
+        """Return the log probabilities of all tokens at chosen positions.
+
+        Args:
+            source: Token ids, `(batch, source)`.
+            valid: Padding mask, `(batch, source)`.
+            chosen: Indices into the flattened batch, `(chosen,)`.
+
+        Returns:
+            Log probabilities in nats, `(chosen, vocabulary)`, at least in fp32.
+        """
         scores = self.scores(self(source, valid, chosen))
         return scores.to(torch.promote_types(scores.dtype, torch.float32)).log_softmax(-1)
 
@@ -92,16 +124,24 @@ def _table(encoder: Encoder, rows: int, width: int) -> nn.Embedding:
 
 
 def reading_direction(encoder: Encoder) -> str:
-    """What a state of the encoder knows of the text: `both sides`, or only what stands `before` or `after` it.
+    """Find out whether an encoder's states depend on earlier or later tokens.
 
-    Asked of the encoder itself: whether the second of three states changes with the first piece, and with the last.
-    Neither its weights nor its mode are changed.
+    The encoder is run on three tokens: does the second state change with the first token, and with the last one?
+    Weights and training mode are not changed.
+
+    Returns:
+        `both sides`, `before`, `after` or `neither side`.
+
+    Example:
+        >>> from s2s.models.transformer import EncoderSettings, build_encoder
+        >>> reading_direction(build_encoder(EncoderSettings(width=16, heads=2, feedforward=32), source_size=10)[0])
+        'both sides'
     """
     training, device = encoder.training, next(encoder.parameters()).device
     encoder.eval()
 
     def second_state(first: int, last: int) -> Tensor:
-        """Each row alone: the same numbers come out the same only where the shapes are the same."""
+        """Encode one row alone: only equal shapes are guaranteed to give equal numbers."""
         row = torch.tensor([[first, 4, last]], device=device)
         with torch.no_grad():
             return encoder(row, torch.ones_like(row, dtype=torch.bool)).states[0, 1]

@@ -1,4 +1,4 @@
-"""Models of tensors that have shapes and no numbers: enough to be counted, and made in no time and memory."""
+"""Models on the meta device: shapes without numbers, to count parameters at no cost."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +10,10 @@ from torch.overrides import TorchFunctionMode
 
 
 class _Undrawn(TorchFunctionMode):
-    """Within it, normal numbers are not drawn: to draw none, torch imports a compiler, which takes a second."""
+    """Skip `nn.init.normal_`.
+
+    On the meta device torch would import a compiler for it, which takes a second.
+    """
 
     def __torch_function__(
         self,
@@ -25,10 +28,18 @@ class _Undrawn(TorchFunctionMode):
 
 @contextmanager
 def on_meta_device() -> Iterator[None]:
-    """Within it, tensors that are made have shapes and no numbers.
+    """Create tensors on the meta device: shapes without numbers.
+
+    Use as a context manager.
 
     Raises:
-        NotImplementedError, RuntimeError, TypeError, ValueError: from a model that asks for a number while it is made.
+        NotImplementedError, RuntimeError, TypeError, ValueError: A model reads a number while it is built.
+
+    Example:
+        >>> with on_meta_device():
+        ...     layer = nn.Linear(100_000, 100_000)
+        >>> sum(p.numel() for p in layer.parameters())
+        10000100000
     """
     with torch.device("meta"), _Undrawn():
         yield

@@ -1,7 +1,7 @@
-"""Images as sequences: patches, one linear map, and a first vector (Dosovitskiy et al. 2021).
+"""Images as sequences: patches, a linear projection, and a first vector (ViT).
 
-Positions are the encoder's own: a Transformer with learned ones is the published Vision Transformer, and a recurrent
-network reads the patches in their order.
+Dosovitskiy et al. (2021). Position embeddings are the encoder's own: a Transformer with learned positions is the
+published Vision Transformer; a recurrent network reads the patches in order.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,13 @@ from s2s.models.base import Encoder
 
 @dataclass(frozen=True)
 class ImageShape:
-    """What all images of a corpus have in common.
+    """Shape and pixel statistics of the images of a dataset.
 
-    Channels (1, grey, or 3), height and width in pixels, and over the training images mean and standard deviation of
-    each channel, as shares of white.
+    Attributes:
+        channels: 1 (grey) or 3.
+        size: Height and width in pixels.
+        mean: Mean of each channel over the training images, from 0 (black) to 1 (white).
+        deviation: Standard deviation of each channel, in the same unit.
     """
 
     channels: int
@@ -29,20 +32,36 @@ class ImageShape:
 
 
 def patches(images: Shaped[Tensor, "batch channels rows columns"], size: int) -> Shaped[Tensor, "batch patches pixels"]:
-    """The patches of each image, whose sides are multiples of the size, row by row, each as channels, rows, columns."""
+    """Split images into square patches.
+
+    Args:
+        images: Images, `(batch, channels, rows, columns)`; their sides are multiples of `size`.
+        size: Side of a patch in pixels.
+
+    Returns:
+        Patches, `(batch, patches, channels · size · size)`, row by row; each is flattened as channels, rows, columns.
+
+    Example:
+        >>> image = torch.arange(16).view(1, 1, 4, 4)
+        >>> patches(image, size=2)
+        tensor([[[ 0,  1,  4,  5],
+                 [ 2,  3,  6,  7],
+                 [ 8,  9, 12, 13],
+                 [10, 11, 14, 15]]])
+    """
     cut = images.unflatten(3, (-1, size)).unflatten(2, (-1, size))
-    # batch, channel, patch row, row, patch column, column
+    # Axes: batch, channel, patch row, row, patch column, column.
     return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
 
 
 class ImageTable(nn.Module):
-    """Makes vectors of an image: what stands in the place of an encoder's table of tokens.
+    """Base of modules that replace an encoder's token table by vectors of an image.
 
-    Pixels are brought to mean 0 and variance 1 by the training images' statistics.
+    Pixels are standardized with the mean and deviation of the training images.
 
     Attributes:
-        length: how many vectors an image has.
-        pixels: height and width of an image.
+        length: Number of vectors of an image.
+        pixels: Height and width of an image.
     """
 
     length: int
@@ -53,25 +72,37 @@ class ImageTable(nn.Module):
     def __init__(self, shape: ImageShape) -> None:
         super().__init__()
         self.pixels = (shape.size, shape.size)
-        # the recipe knows them; a checkpoint need not
+        # Both come from the recipe, so a checkpoint does not store them.
         self.register_buffer("mean", torch.tensor(shape.mean).view(-1, 1, 1), persistent=False)
         self.register_buffer("deviation", torch.tensor(shape.deviation).view(-1, 1, 1), persistent=False)
 
     def standardized(
         self, images: UInt8[Tensor, "batch channels rows columns"], dtype: torch.dtype
     ) -> Float[Tensor, "batch channels rows columns"]:
-        """The pixels as shares of white, less the mean, divided by the deviation."""
+        """Standardize pixels: (pixel / 255 − mean) / deviation for each channel."""
         return (images.to(dtype) / 255 - self.mean) / self.deviation
 
 
 class PatchTable(ImageTable):
-    """Vectors of an image's patches.
+    """Patch embeddings: a linear projection of each patch of an image.
 
-    A linear map of patches is a convolution whose stride is its kernel's size. A learned vector stands before the
-    patches where the `first` is to be pooled.
+    This equals a convolution whose stride is its kernel size. With `first`, a learned vector precedes the patches, for
+    pooling of the first position.
+
+    Args:
+        shape: Shape and statistics of the images.
+        size: Side of a patch in pixels, a divisor of the side of an image.
+        width: Size of the vectors.
+        first: Add the learned first vector.
 
     Raises:
-        UserError: patches do not divide an image.
+        UserError: Patches do not divide an image.
+
+    Example:
+        >>> images = torch.randint(256, (2, 1, 16, 16), dtype=torch.uint8)
+        >>> table = PatchTable(ImageShape(1, 16, mean=(0.5,), deviation=(0.25,)), size=4, width=8, first=True)
+        >>> table(images).shape
+        torch.Size([2, 17, 8])
     """
 
     def __init__(self, shape: ImageShape, size: int, width: int, first: bool) -> None:
@@ -87,13 +118,20 @@ class PatchTable(ImageTable):
         self.length = (shape.size // size) ** 2 + first
         pixels = shape.channels * size * size
         self.projection = nn.Linear(pixels, width)
-        # pixels are of variance 1, and so are the vectors
+        # Pixels have variance 1, and with this initialization so have the vectors.
         nn.init.normal_(self.projection.weight, std=pixels**-0.5)
         nn.init.zeros_(self.projection.bias)
         self.first = nn.Parameter(torch.randn(width)) if first else None
 
     def forward(self, images: UInt8[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch source width"]:
-        """One vector for each patch, after the first one where there is one."""
+        """Compute one vector for each patch, after the learned first vector if there is one.
+
+        Args:
+            images: Pixels from 0 to 255, `(batch, channels, rows, columns)`.
+
+        Returns:
+            Vectors, `(batch, length, width)`.
+        """
         x = self.projection(patches(self.standardized(images, self.projection.weight.dtype), self.size))
         if self.first is None:
             return x
@@ -101,31 +139,37 @@ class PatchTable(ImageTable):
 
 
 def read_images(encoder: Encoder, shape: ImageShape, size: int, first: bool) -> int:
-    """Makes a freshly built encoder read images instead of tokens, by a `PatchTable` in the place of its table.
+    """Replace the token table of a new encoder by a `PatchTable`.
+
+    Args:
+        encoder: Encoder that has not been trained.
+        shape: Shape and statistics of the images.
+        size: Side of a patch in pixels.
+        first: Add a learned first vector.
 
     Returns:
-        How many vectors of an image the encoder reads.
+        Number of vectors of an image.
 
     Raises:
-        UserError: patches do not divide an image, or are more than the positions that the encoder learns.
+        UserError: Patches do not divide an image, or are more than the encoder's learned positions.
     """
     return read_vectors(encoder, PatchTable(shape, size, width_of(encoder), first))
 
 
 def width_of(encoder: Encoder) -> int:
-    """The size of the vectors that a freshly built encoder reads."""
+    """Return the size of the vectors that a new encoder reads."""
     with torch.no_grad():
         return encoder.embedding(torch.zeros(1, 1, dtype=torch.long)).shape[2]
 
 
 def read_vectors(encoder: Encoder, table: "ImageTable") -> int:
-    """Puts what makes vectors of an image in the place of an encoder's table of tokens.
+    """Replace the token table of an encoder by a module for images.
 
     Returns:
-        How many vectors of an image the encoder reads.
+        Number of vectors of an image.
 
     Raises:
-        UserError: they are more than the positions that the encoder learns.
+        UserError: An image has more vectors than the encoder's learned positions.
     """
     if encoder.max_positions is not None and table.length > encoder.max_positions:
         raise UserError(

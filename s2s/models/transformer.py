@@ -1,7 +1,7 @@
-"""The Transformer (Vaswani et al. 2017, "Attention Is All You Need"): its settings, and how it is built.
+"""Recipe settings and builders of the Transformer (Vaswani et al. 2017).
 
-The network's parts are in `transformer_network.py` and `s2s/nn`; this module stays free of torch until `build` is
-called, so that a mistake in a recipe is answered at once.
+The modules are in `transformer_layers.py`, `transformer_causal.py` and `s2s/nn`. This module imports torch only when a
+model is built, so that mistakes in a recipe are reported at once.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -24,47 +24,52 @@ Positions = Literal["sinusoidal", "learned", "rope", "alibi", "relative", "none"
 
 
 class Blocks(Section):
-    """What a recipe says of layers that read and of layers that write."""
+    """Settings of all Transformer layers, in encoders and decoders."""
 
     kind: Literal["transformer"] = "transformer"
     """The Transformer."""
     width: Width = 256
     """Size of every vector between layers (d_model)."""
     heads: Width = 4
-    """Attention heads, of queries."""
+    """Attention heads of the queries."""
     heads_kind: Literal["split", "wide"] = "split"
-    """Heads divide the width among them, or each has the whole width, for `heads` times as many parameters (Bloem 2019,
-    "Transformers from scratch")."""
+    """`split`: heads divide the width among them. `wide`: each head has the whole width, for `heads` times as many
+    parameters
+    (Bloem 2019, "Transformers from scratch")."""
     key_value_heads: Width | None = None
-    """Heads of keys and values, each of which serves equally many heads of queries (Ainslie et al. 2023); as many as
-    `heads` when null."""
+    """Key/value heads, each of which serves equally many query heads (grouped-query attention, Ainslie et al. 2023);
+    null:
+    `heads`."""
     feedforward: Inner = 1024
-    """Inner size of the feed-forward blocks (d_ff)."""
+    """Hidden size of the feed-forward blocks (d_ff)."""
     norm: Literal["pre", "post"] = "pre"
-    """Normalisation before each block (Xiong et al. 2020) or after the sum, as first published."""
+    """`pre`: normalization before each block (Xiong et al. 2020). `post`: after the sum (Vaswani et al. 2017)."""
     norm_kind: Literal["layer", "rms"] = "layer"
-    """`layer` takes away the mean and divides by the deviation (Ba et al. 2016); `rms` divides by the root of the mean
-    square (Zhang & Sennrich 2019)."""
+    """`layer`: subtract the mean and divide by the standard deviation (Ba et al. 2016). `rms`: divide by the root mean
+    square
+    (Zhang & Sennrich 2019)."""
     embedding_norm: bool = False
-    """Normalise what the first layer reads: token vectors with their positions, as BERT does."""
+    """Normalize the sum of token and position embeddings, as BERT does."""
     norm_epsilon: Epsilon = 1e-5
-    """Guard of the norms against division by zero; BERT's is 1e-12."""
+    """Guard of the norms against division by zero; BERT has 1e-12."""
     scale_embeddings: bool = True
-    """Whether token vectors are multiplied by √width; BERT's are not."""
+    """Multiply token embeddings by √width; BERT does not."""
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
-    """Non-linearity of the feed-forward blocks; `swish` is x · σ(x) (Ramachandran et al. 2017), and `swiglu` has a
-    gate, a third matrix of width times `feedforward` (Shazeer 2020)."""
+    """Activation of the feed-forward blocks. `swish` is x · σ(x) (Ramachandran et al. 2017); `swiglu` adds a gate, a
+    third
+    matrix of width times `feedforward` (Shazeer 2020)."""
     max_positions: Length = 1024
-    """Longest sequence that learned positions know; the other kinds know no limit."""
+    """Longest sequence in tokens for learned positions; the other kinds have no limit."""
     dropout: Probability = 0.1
-    """Applied to each block's output and to the embeddings."""
+    """Dropout rate of the embeddings and of each block's output."""
     attention_dropout: Probability = 0.0
-    """Applied to attention weights."""
+    """Dropout rate of attention weights."""
     activation_dropout: Probability = 0.0
-    """Applied inside the feed-forward blocks."""
+    """Dropout rate inside of the feed-forward blocks."""
     attention: Literal["auto", "fused", "explicit"] = "auto"
-    """`fused` is torch's scaled_dot_product_attention, `explicit` a softmax in plain sight; they are equal. `auto`
-    takes whichever is faster for the device, the precision and the length."""
+    """`fused`: torch's scaled_dot_product_attention. `explicit`: the softmax written out. Both are equal; `auto` uses
+    the
+    faster one for the device, the precision and the length."""
 
     @model_validator(mode="after")
     def _fits(self) -> "Blocks":
@@ -81,52 +86,65 @@ class Blocks(Section):
 
     @property
     def head_size(self) -> int:
-        """Numbers of one head's queries, keys and values."""
+        """Size of a head's queries, keys and values."""
         return self.width if self.heads_kind == "wide" else self.width // self.heads
 
 
 class EncoderSettings(Blocks):
-    """What a recipe says of its encoder alone."""
+    """Settings of a Transformer encoder."""
 
     encoder_layers: Layers = 3
-    """Layers that read the source."""
+    """Number of encoder layers."""
     encoder_positions: Positions = "sinusoidal"
-    """How the encoder knows where a token stands: by a vector that is added to it (`sinusoidal`, `learned`), in each
-    layer's self-attention (`rope`, Su et al. 2021; `alibi`, Press et al. 2022; `relative`, as in T5, Raffel et al.
-    2020), or not."""
+    """Positions of the encoder: embeddings that are added to the token vectors (`sinusoidal`, `learned`), positions in
+    self-attention (`rope`, Su et al. 2021; `alibi`, Press et al. 2022; `relative`, as in T5, Raffel et al. 2020), or
+    `none`."""
 
 
 class Settings(EncoderSettings):
-    """The Transformer's section of a recipe."""
+    """Settings of a Transformer encoder and decoder."""
 
     decoder_layers: Layers = 3
-    """Layers that write the target."""
+    """Number of decoder layers."""
     decoder_positions: Positions = "sinusoidal"
-    """How the decoder knows; without positions, the causal mask still tells it something (Haviv et al. 2022)."""
+    """Positions of the decoder, of the same kinds. With `none`, the causal mask still gives some information on
+    positions
+    (Haviv et al. 2022)."""
     tie: Literal["all", "target", "none"] = "all"
-    """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared
-    vocabulary."""
+    """Tied embeddings: `all` shares one matrix between source, target and output (needs a shared vocabulary), `target`
+    between target and output, `none` shares nothing."""
     output_bias: bool = False
-    """Add a learned number to the score of each piece, as Marian does."""
+    """Add a learned bias to the score of each token, as Marian does."""
 
 
 class LanguageSettings(Blocks):
-    """The Transformer's section of a language model's recipe."""
+    """Settings of a Transformer language model."""
 
     decoder_layers: Layers = 3
-    """Layers that read the text so far."""
+    """Number of layers."""
     decoder_positions: Positions = "sinusoidal"
-    """How it knows where a piece stands, as `encoder_positions` has it; without positions, the causal mask still tells
-    it something (Haviv et al. 2022)."""
+    """Positions, of the kinds of `encoder_positions`. With `none`, the causal mask still gives some information on
+    positions
+    (Haviv et al. 2022)."""
     tie: bool = True
-    """Whether the projection onto the pieces is the table of their vectors (Press & Wolf 2017)."""
+    """Tie the output projection to the token embeddings (Press & Wolf 2017)."""
 
 
 def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
-    """A freshly initialised Transformer.
+    """Build an initialized Transformer encoder and decoder.
+
+    Args:
+        settings: Settings of the model.
+        source_size: Size of the source vocabulary.
+        target_size: Size of the target vocabulary.
 
     Raises:
-        UserError: all embeddings shall be tied, but the vocabularies differ in size.
+        UserError: `tie` is `all`, but the vocabularies differ in size.
+
+    Example:
+        >>> model = build(Settings(width=16, heads=2, feedforward=32), source_size=100, target_size=100)
+        >>> sum(p.numel() for p in model.parameters())
+        18368
     """
     import torch
     from torch import nn
@@ -155,14 +173,28 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
 
 
 def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder, int]":
-    """The encoder alone and the width of its summary, for classification."""
+    """Build an initialized encoder, for classification and masked language models.
+
+    Returns:
+        The encoder, and the width of its states and summary.
+    """
     from s2s.nn.embeddings import build_embedding_table
 
     return _encoder(settings, build_embedding_table(source_size, settings.width)), settings.width
 
 
 def build_language_model(settings: LanguageSettings, size: int) -> "LanguageModel":
-    """A freshly initialised decoder without a source, for so many pieces."""
+    """Build an initialized Transformer language model.
+
+    Args:
+        settings: Settings of the model.
+        size: Size of the vocabulary.
+
+    Example:
+        >>> model = build_language_model(LanguageSettings(width=16, heads=2, feedforward=32), size=100)
+        >>> type(model.decoder).__name__
+        'CausalTransformer'
+    """
     from s2s.models.language_model import LanguageModel
     from s2s.models.transformer_causal import CausalLayer, CausalTransformer
     from s2s.nn.embeddings import build_embeddings
@@ -191,17 +223,17 @@ def _encoder(settings: EncoderSettings, tokens: "nn.Embedding") -> "Encoder":
 
 
 class _Parts:
-    """Makes the parts of an encoder or a decoder, each a fresh one, by the settings and its own kind of positions."""
+    """Builder of the parts of an encoder or decoder; each call returns a new module."""
 
     def __init__(self, settings: Blocks, positions: Positions) -> None:
         from s2s.nn.positions import Rotary
 
         self.settings, self.positions = settings, positions
-        # all layers turn by the same angles
+        # All layers share one table of angles.
         self.rotary = Rotary(settings.head_size) if positions == "rope" else None
 
     def embedding(self, tokens: "nn.Embedding") -> "Embedding":
-        """Vectors of tokens, with those of positions where there are any."""
+        """Build token embeddings, with position embeddings for the kinds that add them."""
         from s2s.nn.embeddings import Embedding
 
         s, kind = self.settings, self.positions
@@ -210,7 +242,7 @@ class _Parts:
         return Embedding(tokens, added, s.max_positions, s.scale_embeddings, norm)
 
     def attention(self, among: bool = False) -> "Attention":
-        """Attention `among` the positions of one side, or from one side to the other, where no distances are."""
+        """Build self-attention (`among`), or cross-attention, which has no rotary positions."""
         from s2s.nn.attention import Attention
 
         s = self.settings
@@ -218,20 +250,20 @@ class _Parts:
         return Attention(s.width, s.heads, s.attention_dropout, s.attention, s.head_size, s.key_value_heads, rotary)
 
     def feedforward(self) -> "FeedForward":
-        """The feed-forward block of a layer."""
+        """Build a feed-forward block."""
         from s2s.nn.layers import FeedForward
 
         s = self.settings
         return FeedForward(s.width, s.feedforward, s.activation, s.activation_dropout)
 
     def residual(self) -> "Residual":
-        """What is around each block."""
+        """Build the residual connection of a block."""
         from s2s.nn.layers import Dropout, Residual
 
         return Residual(self._norm(), Dropout(self.settings.dropout), self.settings.norm == "pre")
 
     def bias(self, side: "Side") -> "PositionBias | None":
-        """What distances add to the scores of self-attention."""
+        """Build the position bias of self-attention; None for other kinds of positions."""
         from s2s.nn.positions import Alibi, RelativeBuckets
 
         s = self.settings
@@ -240,7 +272,7 @@ class _Parts:
         return RelativeBuckets(s.heads, s.width, side) if self.positions == "relative" else None
 
     def last_norm(self) -> "nn.Module":
-        """What is normalised before each block is normalised behind the last one, too."""
+        """Build the final norm of a pre-norm model; post-norm models have none."""
         from torch import nn
 
         return self._norm() if self.settings.norm == "pre" else nn.Identity()

@@ -1,7 +1,7 @@
-"""The Transformer as a language model: the decoder of Vaswani et al. (2017) without a source (Radford et al. 2018).
+"""Transformer language model: the decoder of Vaswani et al. (2017) without a source.
 
-A layer is the encoder's: self-attention and the feed-forward block. What makes it a decoder is that no position looks
-at what comes after it, and that keys and values are kept from step to step.
+As in GPT (Radford et al. 2018). A layer has the parts of an encoder layer: self-attention and feed-forward block. The
+causal mask and the key/value cache make it a decoder.
 """
 
 from dataclasses import dataclass
@@ -26,11 +26,12 @@ from s2s.nn.layers import Tokens, Vectors
 
 @dataclass(frozen=True)
 class CausalState(TransformerState):
-    """Each layer's keys and values of the row so far, and its length.
+    """Key/value cache of a row so far.
 
     Attributes:
-        documents: where documents are kept apart, the number of the document, in its row, that each piece is of.
-        read: likewise, how many pieces of its last document each row has read.
+        documents: Number of the document of each token, counted in its row, `(batch, past)`; None unless documents are
+            separate.
+        read: Tokens that each row has read of its last document, `(batch,)`; None unless documents are separate.
     """
 
     documents: Int[Tensor, "batch past"] | None
@@ -38,19 +39,40 @@ class CausalState(TransformerState):
 
 
 class CausalLayer(EncoderLayer):
-    """Masked self-attention over the row so far, then the feed-forward block."""
+    """Decoder layer without cross-attention: masked self-attention, feed-forward block."""
 
     def forward_step(self, x: Tensor, past: KeysAndValues | None, mask: Mask) -> tuple[Tensor, KeysAndValues]:
-        """The layer's output for each new position, and the keys and values to keep."""
+        """Apply the layer to the newest positions, with a key/value cache.
+
+        Args:
+            x: States of the newest positions, `(batch, new, width)`.
+            past: Cached keys and values; None at the start.
+            mask: Attention mask of the newest positions.
+
+        Returns:
+            The output, `(batch, new, width)`, and the keys and values for the cache.
+        """
         x, kept = cached_self_attention(self.attention, self.attention_block, x, past, mask)
         return self.feedforward_block(x, self.feedforward), kept
 
 
 class CausalTransformer(TransformerStack[CausalLayer], CausalDecoder[CausalState]):
-    """Reads a row with masked self-attention."""
+    """Transformer language model's decoder, with causal self-attention.
+
+    Example:
+        With `separate_documents`, a document has the same states in a row with others as alone:
+
+        >>> from s2s.models.transformer import LanguageSettings, build_language_model
+        >>> _ = torch.manual_seed(0)
+        >>> decoder = build_language_model(LanguageSettings(width=16, heads=2, feedforward=32), size=100).decoder.eval()
+        >>> row = torch.tensor([[1, 5, 6, 1, 7, 8]])  # 1 is BOS
+        >>> together = decoder.read(row, separate_documents=True)[:, 3:]
+        >>> torch.allclose(together, decoder.read(row[:, 3:], separate_documents=True), atol=1e-5)
+        True
+    """
 
     def start(self, rows: int, separate_documents: bool) -> CausalState:
-        """Nothing is kept yet."""
+        """Return an empty key/value cache."""
         if not separate_documents:
             return CausalState((), (), 0, None, None)
         device = next(self.parameters()).device
@@ -58,17 +80,26 @@ class CausalTransformer(TransformerStack[CausalLayer], CausalDecoder[CausalState
         return CausalState((), (), 0, none, none.new_zeros(rows))
 
     def forward(self, state: CausalState, tokens: Tokens) -> tuple[Vectors, CausalState]:
-        """The state after each piece, seeing only those before it: of its document, where they are kept apart."""
+        """Read tokens with causal self-attention, limited to the document if separate.
+
+        Args:
+            state: Key/value cache of the tokens before.
+            tokens: Token ids, `(batch, steps)`.
+
+        Returns:
+            The state after each token, `(batch, steps, width)`, and the new cache.
+        """
         length = state.length + tokens.shape[1]
         mask, places, documents = incremental_causal_mask(tokens.shape[1], length, tokens.device), None, None
         if state.documents is not None and state.read is not None:
+            # Position of each token in its document, and number of its document in the row.
             begin = document_starts(tokens)
             places = document_positions(begin, state.read)
             before = state.documents[:, -1:] if state.length else state.documents.new_zeros(len(tokens), 1)
             documents = torch.cat((state.documents, before + begin.cumsum(dim=1)), dim=1)
             if bool((documents != documents[:, :1]).any()):
                 mask = _same_document_mask(documents, tokens.shape[1], mask)
-        # distances are the same within a document, wherever in its row it stands
+        # Distances within a document do not depend on its place in the row, so the bias needs no document positions.
         mask = self.add_position_bias(mask, tokens.shape[1], length)
         x = self.dropout(self.embedding(tokens, state.length, places))
         kept: list[KeysAndValues] = []
@@ -82,7 +113,7 @@ class CausalTransformer(TransformerStack[CausalLayer], CausalDecoder[CausalState
 def _same_document_mask(
     documents: Int[Tensor, "batch length"], new: int, mask: Mask
 ) -> Bool[Tensor, "batch 1 new length"]:
-    """Where the newest pieces may look: in their own document, at themselves and what comes before."""
+    """Return the causal mask of the newest tokens, limited to their own documents."""
     length = documents.shape[1]
     same = documents[:, length - new :, None] == documents[:, None, :]
     if isinstance(mask, str):

@@ -1,4 +1,8 @@
-"""The Transformer's encoder and decoder (Vaswani et al. 2017), with normalisation before or after each block."""
+"""Transformer encoder and decoder (Vaswani et al. 2017), pre-norm or post-norm.
+
+The order of this file: the stack that both share, the encoder, the key/value cache, the decoder. `s2s.nn.attention` has
+the attention itself, and `s2s.models.transformer` builds a model from a recipe.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +24,15 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 class TransformerStack(nn.Module, Generic[Layer]):
-    """What all that reads or writes by layers has: vectors of tokens, the layers, and what distances add to each."""
+    """Base of the Transformer encoder and decoder.
+
+    Args:
+        embedding: Token and position embeddings.
+        layers: Encoder or decoder layers, first to last.
+        norm: Final normalization (pre-norm), or `nn.Identity` (post-norm).
+        dropout: Dropout rate of the embeddings.
+        bias: Position bias of self-attention, shared by all layers; None for none.
+    """
 
     def __init__(
         self, embedding: Embedding, layers: Sequence[Layer], norm: nn.Module, dropout: float, bias: PositionBias | None
@@ -34,11 +46,17 @@ class TransformerStack(nn.Module, Generic[Layer]):
         self.bias = bias
 
     def typed_layers(self) -> list[Layer]:
-        """The layers, by their own kind: a `ModuleList` does not know what it holds."""
+        """Return the layers with their own type, which `nn.ModuleList` does not keep."""
         return cast("list[Layer]", list(self.layers))
 
     def add_position_bias(self, mask: Mask, new: int, length: int) -> Mask:
-        """The mask of the newest of that many positions, with what distances add."""
+        """Add the position bias to the attention mask of the newest positions.
+
+        Args:
+            mask: Attention mask, see `s2s.nn.attention.Mask`.
+            new: Number of target positions, the newest ones.
+            length: Number of positions so far.
+        """
         return add_bias_to_mask(mask, self.bias and self.bias(new, length))
 
 
@@ -48,7 +66,23 @@ def _self_attention_weights(attention: Attention, block: Residual, x: Tensor, ma
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the source, then the feed-forward block."""
+    """Encoder layer: self-attention over the source, then the feed-forward block.
+
+    Args:
+        attention: Self-attention.
+        feedforward: Position-wise feed-forward block.
+        residuals: Residual connections of both.
+
+    Example:
+        >>> residuals = (
+        ...     Residual(nn.LayerNorm(8), Dropout(0.0), before=True),
+        ...     Residual(nn.LayerNorm(8), Dropout(0.0), before=True),
+        ... )
+        >>> attention = Attention(width=8, heads=2, dropout=0.0, implementation="auto")
+        >>> layer = EncoderLayer(attention, FeedForward(8, 32, activation="relu", dropout=0.0), residuals)
+        >>> layer(torch.randn(2, 5, 8), mask=None).shape
+        torch.Size([2, 5, 8])
+    """
 
     def __init__(self, attention: Attention, feedforward: FeedForward, residuals: tuple[Residual, Residual]) -> None:
         super().__init__()
@@ -57,36 +91,74 @@ class EncoderLayer(nn.Module):
         self.attention_block, self.feedforward_block = residuals
 
     def forward(self, x: Tensor, mask: Mask) -> Tensor:
-        """The layer's output for each position."""
+        """Apply the layer to all positions.
+
+        Args:
+            x: States, `(batch, source, width)`.
+            mask: Attention mask.
+
+        Returns:
+            New states of the same shape.
+        """
+        # 1. Self-attention: queries, keys and values come from the same states.
         x = self.attention_block(x, lambda read: self.attention(read, *self.attention.project_keys_values(read), mask))
+        # 2. Feed-forward block, applied to each position.
         return self.feedforward_block(x, self.feedforward)
 
     def attention_weights(self, x: Tensor, mask: Mask) -> Heads:
-        """Where each position looks."""
+        """Return the self-attention weights, `(batch, head, source, source)`."""
         return _self_attention_weights(self.attention, self.attention_block, x, mask)
 
 
 class TransformerEncoder(TransformerStack[EncoderLayer], Encoder):
-    """Reads the source with self-attention; the summary is the mean over real tokens."""
+    """Transformer encoder; the summary is the mean of the states of real tokens.
+
+    Example:
+        Encode one source of 3 tokens and one of 2:
+
+        >>> from s2s.models.transformer import EncoderSettings, build_encoder
+        >>> encoder, width = build_encoder(EncoderSettings(width=16, heads=2, feedforward=32), source_size=100)
+        >>> source = torch.tensor([[5, 6, 7], [8, 9, 0]])
+        >>> valid = torch.tensor([[True, True, True], [True, True, False]])
+        >>> output = encoder(source, valid)
+        >>> output.states.shape, output.summary.shape
+        (torch.Size([2, 3, 16]), torch.Size([2, 16]))
+    """
 
     def read(self, vectors: States, valid: PaddingMask) -> EncoderOutput:
-        """One vector for each source position."""
+        """Encode embedded sources.
+
+        Args:
+            vectors: Embeddings, `(batch, source, width)`.
+            valid: Padding mask, `(batch, source)`.
+
+        Returns:
+            States `(batch, source, width)`, the padding mask, and the summary `(batch, width)`.
+        """
+        # 1. Dropout of the embeddings: (batch, source, width).
         x = self.dropout(vectors)
+        # 2. Attention mask from the padding mask: (batch, 1, 1, source), the same for all heads and target positions.
         mask = self._mask(valid)
+        # 3. The layers keep the shape.
         for layer in self.layers:
             x = layer(x, mask)
+        # 4. Final normalization, and the mean over real tokens as the summary: (batch, width).
         x = self.norm(x)
         return EncoderOutput(x, valid, mean_over_valid(x, valid))
 
     def states_by_layer(self, vectors: States, valid: PaddingMask) -> list[States]:
-        """The embedding, each layer, and where the last is normalised once more, that, too."""
+        """Return the embeddings and the output of each layer, then the final norm (pre-norm)."""
         found, mask = [self.dropout(vectors)], self._mask(valid)
         for layer in self.layers:
             found.append(layer(found[-1], mask))
         return found if isinstance(self.norm, nn.Identity) else [*found, self.norm(found[-1])]
 
     def attention_weights(self, source: Inputs, valid: PaddingMask) -> Float[Tensor, "batch layer head source source"]:
-        """Where each head of each layer looks."""
+        """Return the self-attention weights of each layer.
+
+        Returns:
+            Weights, `(batch, layer, head, source, source)`.
+        """
         x = self.dropout(self.embedding(source))
         mask, weights = self._mask(valid), []
         for layer in self.typed_layers():
@@ -100,41 +172,63 @@ class TransformerEncoder(TransformerStack[EncoderLayer], Encoder):
 
 @dataclass(frozen=True)
 class TransformerContext(BatchedState):
-    """Each layer's projected source keys and values, and which source positions are real."""
+    """Cross-attention keys and values of each layer, computed once from the source.
+
+    Attributes:
+        keys: One tensor `(batch, key_value_heads, source, size)` for each layer.
+        values: Likewise.
+        mask: Padding mask, `(batch, 1, 1, source)`.
+    """
 
     keys: tuple[Heads, ...]
     values: tuple[Heads, ...]
     mask: Bool[Tensor, "batch 1 1 source"]
 
     def repeat_for_beams(self, rows: int, times: int, device: torch.device) -> "TransformerContext":
-        """Itself: attention reads a source once for all of its hypotheses."""
+        """Return the context unchanged: attention shares a source between its hypotheses."""
         return self
 
 
 @dataclass(frozen=True)
 class TransformerState(BatchedState):
-    """Each layer's keys and values of the target so far, and its length."""
+    """Key/value cache of self-attention: keys and values of the target so far.
+
+    Attributes:
+        keys: One tensor `(batch, key_value_heads, length, size)` for each layer; empty at the start.
+        values: Likewise.
+        length: Number of tokens so far.
+    """
 
     keys: tuple[Heads, ...]
     values: tuple[Heads, ...]
     length: int
 
     def cached_keys_values(self, layer: int) -> KeysAndValues | None:
-        """What a layer has kept; None before anything was fed."""
+        """Return the cached keys and values of a layer; None before the first token."""
         return (self.keys[layer], self.values[layer]) if self.length else None
 
 
 def unzip_keys_values(pairs: Sequence[KeysAndValues]) -> tuple[tuple[Heads, ...], tuple[Heads, ...]]:
-    """The keys of all layers, and their values."""
+    """Split pairs of keys and values, one for each layer, into all keys and all values."""
     return tuple(key for key, _ in pairs), tuple(value for _, value in pairs)
 
 
 def cached_self_attention(
     attention: Attention, block: Residual, x: Tensor, past: KeysAndValues | None, mask: Mask
 ) -> tuple[Tensor, KeysAndValues]:
-    """After self-attention over a row so far, within its residual block: the states, and the keys and values to keep.
+    """Apply self-attention to the newest positions, with a key/value cache.
 
-    The newest positions `x` look at those before them, whose keys and values are the `past`, and at themselves.
+    The newest positions attend to the cached positions and to themselves.
+
+    Args:
+        attention: Self-attention.
+        block: Its residual connection.
+        x: States of the newest positions, `(batch, new, width)`.
+        past: Cached keys and values, `(batch, key_value_heads, past, size)` each; None at the start.
+        mask: Attention mask of the newest positions over all `past + new` positions.
+
+    Returns:
+        The new states, and the keys and values of all positions for the cache.
     """
     kept: list[KeysAndValues] = []
     return block(x, partial(_attend, attention, past, mask, kept)), kept[0]
@@ -143,16 +237,26 @@ def cached_self_attention(
 def _attend(
     attention: Attention, past: KeysAndValues | None, mask: Mask, kept: list[KeysAndValues], read: Tensor
 ) -> Tensor:
+    # 1. Keys and values of the newest positions, which follow the cached ones.
     first = past[0].shape[2] if past else 0
     key, value = attention.project_keys_values(read, first)
+    # 2. Append them to the cache: (batch, key_value_heads, past + new, size).
     if past is not None:
         key, value = torch.cat((past[0], key), dim=2), torch.cat((past[1], value), dim=2)
     kept.append((key, value))
+    # 3. The newest positions attend to all positions.
     return attention(read, key, value, mask, first)
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention over the target, attention over the source, then the feed-forward block."""
+    """Decoder layer: masked self-attention, cross-attention, feed-forward block.
+
+    Args:
+        self_attention: Self-attention over the target.
+        cross_attention: Attention of target positions over source positions.
+        feedforward: Position-wise feed-forward block.
+        residuals: Residual connections of the three.
+    """
 
     def __init__(
         self,
@@ -168,28 +272,72 @@ class DecoderLayer(nn.Module):
         self.self_block, self.cross_block, self.feedforward_block = residuals
 
     def apply_self_attention(self, x: Tensor, past: KeysAndValues | None, mask: Mask) -> tuple[Tensor, KeysAndValues]:
-        """After self-attention over the target so far: the states, and the keys and values to keep."""
+        """Apply masked self-attention, with a key/value cache.
+
+        Args:
+            x: States of the newest target positions, `(batch, new, width)`.
+            past: Cached keys and values; None at the start.
+            mask: Attention mask, usually causal.
+
+        Returns:
+            The new states, and the keys and values for the cache.
+        """
         return cached_self_attention(self.self_attention, self.self_block, x, past, mask)
 
     def apply_cross_attention(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        """After attention over the source and the feed-forward block."""
+        """Apply cross-attention over the source, then the feed-forward block.
+
+        Args:
+            x: States after self-attention, `(rows, new, width)`; `rows` may be a multiple of `batch` in beam search.
+            key: Keys of the source, `(batch, key_value_heads, source, size)`.
+            value: Values of the source.
+            mask: Padding mask of the source, `(batch, 1, 1, source)`.
+
+        Returns:
+            The output of the layer, `(rows, new, width)`.
+        """
         x = self.cross_block(x, lambda read: self.cross_attention(read, key, value, mask))
         return self.feedforward_block(x, self.feedforward)
 
     def self_attention_weights(self, x: Tensor, mask: Mask) -> Heads:
-        """Where each position of a whole target looks in the target."""
+        """Return the self-attention weights, `(batch, head, target, target)`."""
         return _self_attention_weights(self.self_attention, self.self_block, x, mask)
 
     def cross_attention_weights(self, x: Tensor, key: Tensor, mask: Tensor) -> Heads:
-        """Where each position, after `look_back`, looks in the source."""
+        """Return the cross-attention weights, `(batch, head, target, source)`.
+
+        Args:
+            x: States after `apply_self_attention`.
+            key: Keys of the source.
+            mask: Padding mask of the source.
+        """
         return self.cross_attention.weights(self.cross_block.branch_input(x), key, mask)
 
 
 class TransformerDecoder(TransformerStack[DecoderLayer], Decoder[TransformerContext, TransformerState]):
-    """Writes the target with masked self-attention and attention over the source."""
+    """Transformer decoder with causal self-attention and cross-attention.
+
+    Example:
+        Decoding all target tokens at once and token by token gives the same states:
+
+        >>> from s2s.models.transformer import Settings, build
+        >>> _ = torch.manual_seed(0)
+        >>> model = build(Settings(width=16, heads=2, feedforward=32), source_size=100, target_size=100).eval()
+        >>> source, target = torch.tensor([[5, 6, 7]]), torch.tensor([[8, 9]])
+        >>> context, start = model.decoder.start(model.encoder(source, source > 0), limit=2)
+        >>> at_once, _ = model.decoder(context, start, target)
+        >>> first, state = model.decoder(context, start, target[:, :1])
+        >>> second, state = model.decoder(context, state, target[:, 1:])
+        >>> torch.allclose(at_once, torch.cat((first, second), dim=1), atol=1e-5), state.length
+        (True, 2)
+    """
 
     def start(self, memory: EncoderOutput, limit: int) -> tuple[TransformerContext, TransformerState]:
-        """Projects the source once for all steps; the target so far is empty."""
+        """Project the source to the cross-attention keys and values of each layer.
+
+        Returns:
+            These keys and values with the padding mask, and an empty key/value cache.
+        """
         offers = [layer.cross_attention.project_keys_values(memory.states) for layer in self.typed_layers()]
         return TransformerContext(*unzip_keys_values(offers), memory.valid[:, None, None, :]), TransformerState(
             (), (), 0
@@ -198,17 +346,34 @@ class TransformerDecoder(TransformerStack[DecoderLayer], Decoder[TransformerCont
     def forward(
         self, context: TransformerContext, state: TransformerState, tokens: Tokens
     ) -> tuple[Vectors, TransformerState]:
-        """The state after each token, seeing only the tokens before it."""
+        """Decode tokens with causal self-attention.
+
+        Args:
+            context: Keys and values of the source.
+            state: Key/value cache of the tokens before.
+            tokens: Token ids, `(batch, steps)`.
+
+        Returns:
+            The state after each token, `(batch, steps, width)`, before the output projection; and the new cache.
+        """
         x, state, _ = self._feed(context, state, tokens, with_weights=False)
         return x, state
 
     def attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
-        """Where each head of each layer looks while the given tokens are read."""
+        """Return the cross-attention weights of each layer with teacher forcing.
+
+        Returns:
+            Weights, `(batch, layer, head, target, source)`.
+        """
         context, state = self.start(memory, tokens.shape[1])
         return torch.stack(self._feed(context, state, tokens, with_weights=True)[2], dim=1)
 
     def self_attention_weights(self, memory: EncoderOutput, tokens: Tokens) -> AttentionWeights:
-        """Where each head of each layer looks in the target so far."""
+        """Return the self-attention weights of each layer with teacher forcing.
+
+        Returns:
+            Weights, `(batch, layer, head, target, target)`.
+        """
         length = tokens.shape[1]
         context, _ = self.start(memory, length)
         x, weights = self.dropout(self.embedding(tokens)), []
@@ -223,22 +388,46 @@ class TransformerDecoder(TransformerStack[DecoderLayer], Decoder[TransformerCont
     def _feed(
         self, context: TransformerContext, state: TransformerState, tokens: Tensor, with_weights: bool
     ) -> tuple[Tensor, TransformerState, list[Tensor]]:
+        # 1. Embed the new tokens; the first one is at position state.length. (batch, new, width)
         x = self.dropout(self.embedding(tokens, state.length))
         length = state.length + tokens.shape[1]
         new = tokens.shape[1]
+        # 2. Causal mask of the new positions over all positions, plus the position bias if there is one.
         mask = self.add_position_bias(incremental_causal_mask(new, length, tokens.device), new, length)
         kept, weights = [], []
         for i, layer in enumerate(self.typed_layers()):
+            # 3. Self-attention over the target so far; the cache grows to `length` positions.
             x, keep = layer.apply_self_attention(x, state.cached_keys_values(i), mask)
             kept.append(keep)
             if with_weights:
                 weights.append(layer.cross_attention_weights(x, context.keys[i], context.mask))
+            # 4. Cross-attention over the source, then the feed-forward block.
             x = layer.apply_cross_attention(x, context.keys[i], context.values[i], context.mask)
+        # 5. Final normalization (pre-norm): (batch, new, width).
         return self.norm(x), TransformerState(*unzip_keys_values(kept), length), weights
 
 
 def incremental_causal_mask(new: int, length: int, device: torch.device) -> Mask:
-    """Where the newest of that many tokens may look."""
+    """Return the causal mask of the newest positions in the cheapest form.
+
+    Args:
+        new: Number of target positions, the newest ones.
+        length: Number of positions so far.
+        device: Device of the mask.
+
+    Returns:
+        None for one new position, which attends to all; `"causal"` if all positions are new; otherwise a boolean mask
+        `(1, 1, new, length)`.
+
+    Example:
+        >>> incremental_causal_mask(1, 5, torch.device("cpu")) is None
+        True
+        >>> incremental_causal_mask(5, 5, torch.device("cpu"))
+        'causal'
+        >>> incremental_causal_mask(2, 3, torch.device("cpu")).int()
+        tensor([[[[1, 1, 0],
+                  [1, 1, 1]]]], dtype=torch.int32)
+    """
     if new == 1:
         return None
     return "causal" if new == length else causal_mask(new, length, device)[None, None]

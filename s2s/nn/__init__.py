@@ -1,1 +1,1 @@
-"""Layers that know nothing of text, recipes or training."""
+"""Layers without knowledge of text, recipes or training."""

@@ -1,4 +1,8 @@
-"""Multi-head attention (Vaswani et al. 2017, section 3.2), explicit and fused."""
+"""Multi-head attention (Vaswani et al. 2017, section 3.2), explicit and fused.
+
+`Attention` is the layer. `attention_weights` is equation 1 up to the product with the values. Key/value heads may be
+fewer than query heads (grouped-query attention), and rotary positions may rotate queries and keys.
+"""
 
 import math
 from typing import Literal
@@ -19,49 +23,116 @@ KeyValueHeads = Float[Tensor, "batch key_head source size"]
 Weights = Float[Tensor, "batch head target source"]
 Biases = Float[Tensor, "#batch head target source"]
 Mask = Bool[Tensor, "#batch #head #target source"] | Biases | Literal["causal"] | None
-"""Where a target position may look: where it is True; everywhere, with these numbers added to the scores; at itself and
-what comes before it; everywhere. No kernel has to read a matrix to know what `causal` means, and none need be held:
-memory then grows with the length, not its square."""
+"""Attention mask: the source positions that each target position may attend to.
+
+- A boolean tensor is True where attention is allowed.
+- A float tensor is added to the scores, with -inf where attention is not allowed.
+- `"causal"` allows each position itself and all earlier positions. No kernel has to read a matrix for it, and none is
+  held in memory: memory then grows with the length, not its square.
+- None allows all positions."""
 Implementation = Literal["auto", "fused", "explicit"]
 
-# Measured on processor cores by benchmarks/attention.py: in bf16, and with no more sources than this, the softmax in
-# plain sight is the faster one; in fp32 it never is.
+# Measured on CPU cores by benchmarks/attention.py: in bf16 with at most this many source positions, the explicit
+# softmax is faster than torch's fused kernel; in fp32 the explicit softmax is never faster.
 _EXPLICIT_UP_TO = 1024
 
 
 def is_fused_faster(query: Tensor, sources: int) -> bool:
-    """Whether torch's kernel reads so many sources faster than a softmax in plain sight, which holds all weights."""
+    """Return True if torch's fused kernel is faster than the explicit softmax.
+
+    The explicit softmax holds all attention weights in memory; the fused kernel does not.
+
+    Args:
+        query: Queries; their device and data type decide.
+        sources: Number of source positions.
+
+    Returns:
+        False only for bf16 on a CPU with at most 1,024 source positions (measured by benchmarks/attention.py).
+
+    Example:
+        >>> is_fused_faster(torch.zeros(1, 1, 4, 8), sources=16)
+        True
+        >>> is_fused_faster(torch.zeros(1, 1, 4, 8, dtype=torch.bfloat16), sources=16)
+        False
+    """
     kind = query.device.type
-    # the kernel casts what it is given, and some queries are sums in fp32
+    # Under autocast the kernel casts its inputs, so the data type of the query (perhaps an fp32 sum) does not decide.
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
     return kind != "cpu" or dtype != torch.bfloat16 or sources > _EXPLICIT_UP_TO
 
 
 def attention_weights(query: Query, key: KeyValue, mask: Mask) -> Weights:
-    """Softmax of the scaled dot products: equation 1 of Vaswani et al. (2017), before the values are read."""
+    """Compute the attention weights of each head, softmax(q kᵀ / √d).
+
+    This is equation 1 of Vaswani et al. (2017) without the product with the values:
+    attention(q, k, v) = softmax(q kᵀ / √d) v, where d is the size of a head.
+
+    Args:
+        query: Queries, `(batch, head, target, size)`.
+        key: Keys, `(batch, head, source, size)`.
+        mask: Attention mask, see `Mask`.
+
+    Returns:
+        Weights, `(batch, head, target, source)`. They sum to one over the source positions.
+
+    Example:
+        A query that equals the second of two keys, without and with a causal mask:
+
+        >>> query = torch.tensor([[0.0, 2.0], [0.0, 2.0]])[None, None]
+        >>> key = torch.tensor([[2.0, 0.0], [0.0, 2.0]])[None, None]
+        >>> attention_weights(query, key, mask=None)[0, 0].round(decimals=2)
+        tensor([[0.0600, 0.9400],
+                [0.0600, 0.9400]])
+        >>> attention_weights(query, key, mask="causal")[0, 0].round(decimals=2)
+        tensor([[1.0000, 0.0000],
+                [0.0600, 0.9400]])
+    """
+    # 1. Scaled dot products: (batch, head, target, size) @ (batch, head, size, source) = (…, target, source).
+    # The queries are scaled, not the scores: there are fewer of them.
     scores = (query * (1 / math.sqrt(query.shape[-1]))) @ key.transpose(-2, -1)
+    # 2. Attention mask: a score of -inf becomes a weight of zero.
     if isinstance(mask, str):
         mask = causal_mask(query.shape[2], key.shape[2], query.device)
     if mask is not None and mask.is_floating_point():
         scores = scores + mask
     elif mask is not None:
-        # added in place: a mask filled in would copy all scores, and once more on the way back
+        # Added in place, because masked_fill would copy all scores, and once more in the backward pass.
         scores += torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(~mask, float("-inf"))
+    # 3. Softmax over the source positions.
     return scores.softmax(dim=-1)
 
 
 class Attention(nn.Module):
-    """Multi-head attention of targets over sources.
+    """Multi-head attention of target positions over source positions.
+
+        head_i = softmax(Q_i K_iᵀ / √d) V_i,    output = W_O [head_1; …; head_h]
+
+    (Vaswani et al. 2017, section 3.2.2). Q_i, K_i and V_i are linear projections of the target and source states.
 
     Args:
-        width: size of the vectors that are read and written.
-        heads: of the queries.
-        dropout: of attention weights.
-        implementation: how equation 1 is computed.
-        size: of a head; when None, heads divide the width.
-        key_value_heads: of keys and values, each of which serves equally many heads of queries in their order (Ainslie
-            et al. 2023); as many as of queries when None.
-        rotary: turns queries and keys by where they stand, in self-attention.
+        width: Size of the input and output vectors (d_model).
+        heads: Number of query heads.
+        dropout: Dropout rate of the attention weights.
+        implementation: `"fused"` is torch's scaled_dot_product_attention, `"explicit"` the softmax written out, and
+            `"auto"` the faster one for device, precision and length. The results are equal up to rounding.
+        size: Size of a head; None for `width // heads`.
+        key_value_heads: Number of key/value heads, a divisor of `heads`. Each serves `heads // key_value_heads`
+            consecutive query heads (grouped-query attention, Ainslie et al. 2023). None for `heads`.
+        rotary: Rotary positions of queries and keys, for self-attention; None for none.
+
+    Example:
+        Self-attention over a batch of 2 sequences of 5 positions:
+
+        >>> _ = torch.manual_seed(0)
+        >>> attention = Attention(width=16, heads=4, dropout=0.0, implementation="auto")
+        >>> states = torch.randn(2, 5, 16)
+        >>> key, value = attention.project_keys_values(states)
+        >>> key.shape
+        torch.Size([2, 4, 5, 4])
+        >>> attention(states, key, value, mask="causal").shape
+        torch.Size([2, 5, 16])
+        >>> attention.weights(states, key, mask="causal").shape
+        torch.Size([2, 4, 5, 5])
     """
 
     def __init__(
@@ -90,32 +161,64 @@ class Attention(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def project_keys_values(self, states: States, first: int = 0) -> tuple[Heads, Heads]:
-        """What the states, the first of which stands at position `first`, offer to be looked for and to be read.
+        """Project states to keys and values, split into heads.
 
-        They are split into heads of keys and values.
+        The decoder keeps the result for all later steps (key/value cache).
+
+        Args:
+            states: Source states, `(batch, source, width)`.
+            first: Position of the first state, for rotary positions.
+
+        Returns:
+            Keys and values, each `(batch, key_value_heads, source, size)`.
         """
         key, value = self._split_heads(self.key(states)), self._split_heads(self.value(states))
         return key if self.rotary is None else self.rotary(key, first), value
 
     def forward(self, states: Hidden, key: KeyValueHeads, value: KeyValueHeads, mask: Mask, first: int = 0) -> Hidden:
-        """What each target position, counted from `first` on, reads from the source positions it may look at.
+        """Compute the attention output of each target position.
 
-        Where there are several rows of targets to each source, those of one source follow each other, and the mask
-        holds for all of them: they are asked for as one row of that many more positions.
+        Args:
+            states: Target states, `(rows, target, width)`. `rows` may be a multiple of `batch`, for example with
+                several beam hypotheses of each source. The rows of one source are then adjacent and share its mask, and
+                are computed as one row with that many more target positions.
+            key: Keys, `(batch, key_value_heads, source, size)`.
+            value: Values, of the same shape.
+            mask: Attention mask, see `Mask`.
+            first: Position of the first target, for rotary positions.
+
+        Returns:
+            Output vectors, `(rows, target, width)`.
         """
-        # not by `len`, which makes a number of a size that an exported graph leaves open
+        # 1. Project the queries: (rows, target, width) -> (rows, head, target, size).
+        # The batch size is read from the shape, because len() would turn a dynamic size of an exported graph into a
+        # constant.
         query, sources = self._project_query(states, first), key.shape[0]
         if several := query.shape[0] != sources:
+            # 2. Fold the rows of one source into its target axis: (batch, head, rows / batch · target, size).
             query = query.unflatten(0, (sources, -1)).transpose(1, 2).flatten(2, 3)
+        # 3. Attend with each head, then move the heads behind the positions: (batch, target, head, size).
         read = self.attend(
             query, self._repeat_key_value_heads(key), self._repeat_key_value_heads(value), mask
         ).transpose(1, 2)
         if several:
+            # 4. Unfold the rows again: (rows, target, head, size).
             read = read.unflatten(1, (-1, states.shape[1])).flatten(0, 1)
+        # 5. Concatenate the heads and project: (rows, target, head · size) -> (rows, target, width).
         return self.output(read.flatten(2))
 
     def attend(self, query: Query, key: KeyValue, value: KeyValue, mask: Mask) -> Query:
-        """Equation 1 of Vaswani et al. (2017) for each head, between the projections."""
+        """Compute softmax(q kᵀ / √d) v for each head, between the projections.
+
+        Args:
+            query: Queries, `(batch, head, target, size)`.
+            key: Keys, `(batch, head, source, size)`, one for each query head.
+            value: Values, of the same shape as the keys.
+            mask: Attention mask, see `Mask`.
+
+        Returns:
+            The weighted means of the values, `(batch, head, target, size)`.
+        """
         if self._uses_fused_kernel(query, key):
             rate = self.dropout.rate if self.training else 0.0
             causal = isinstance(mask, str)
@@ -126,7 +229,16 @@ class Attention(nn.Module):
         return self.dropout(attention_weights(query, key, mask)) @ value
 
     def weights(self, states: Vectors, key: KeyValueHeads, mask: Mask) -> Weights:
-        """Where each target position looks, the first of them at position 0."""
+        """Return the attention weights, for inspection; the first target is at position 0.
+
+        Args:
+            states: Target states, `(batch, target, width)`.
+            key: Keys from `project_keys_values`.
+            mask: Attention mask, see `Mask`.
+
+        Returns:
+            Weights, `(batch, head, target, source)`, which sum to one over the source positions.
+        """
         return attention_weights(self._project_query(states, 0), self._repeat_key_value_heads(key), mask)
 
     def _project_query(self, states: Tensor, first: int) -> Tensor:
@@ -137,7 +249,7 @@ class Attention(nn.Module):
         return x.unflatten(-1, (self.key_value_heads, -1)).transpose(1, 2)
 
     def _repeat_key_value_heads(self, offered: Tensor) -> Tensor:
-        """Each head of keys or values once for each head of queries that it serves."""
+        """Repeat each key/value head for the query heads that it serves."""
         if self.key_value_heads == self.heads:
             return offered
         return offered.repeat_interleave(self.heads // self.key_value_heads, dim=1)
@@ -149,9 +261,20 @@ class Attention(nn.Module):
 
 
 def add_bias_to_mask(mask: Mask, bias: Bias | None) -> Mask:
-    """The mask with a bias on the scores, which is minus infinity where nobody may look; as it is where there is none.
+    """Combine an attention mask with a position bias on the scores.
 
-    A bias is a matrix in any case, so a mask that is none becomes one.
+    Args:
+        mask: Attention mask, see `Mask`.
+        bias: Bias of each head, `(head, target, source)`; None for none.
+
+    Returns:
+        A float mask `(batch, head, target, source)`: the bias, and -inf where the mask forbids attention. Without a
+        bias, the mask itself.
+
+    Example:
+        >>> add_bias_to_mask("causal", torch.tensor([[[0.0, 1.0], [-1.0, 0.0]]]))
+        tensor([[[[ 0., -inf],
+                  [-1.,  0.]]]])
     """
     if bias is None:
         return mask
@@ -161,5 +284,27 @@ def add_bias_to_mask(mask: Mask, bias: Bias | None) -> Mask:
 
 
 def causal_mask(targets: int, sources: int, device: torch.device) -> Bool[Tensor, "targets sources"]:
-    """True where a target may look: the last target sees all sources, the one before it all but the last, and so on."""
+    """Build a causal mask for the newest target positions.
+
+    The last target attends to all sources, the one before it to all but the last, and so on.
+
+    Args:
+        targets: Number of target positions, at most `sources`.
+        sources: Number of source positions.
+        device: Device of the mask.
+
+    Returns:
+        A mask `(targets, sources)`, True where attention is allowed.
+
+    Example:
+        Three positions at once, and the newest two of three:
+
+        >>> causal_mask(3, 3, torch.device("cpu")).int()
+        tensor([[1, 0, 0],
+                [1, 1, 0],
+                [1, 1, 1]], dtype=torch.int32)
+        >>> causal_mask(2, 3, torch.device("cpu")).int()
+        tensor([[1, 1, 0],
+                [1, 1, 1]], dtype=torch.int32)
+    """
     return torch.ones(targets, sources, dtype=torch.bool, device=device).tril(sources - targets)

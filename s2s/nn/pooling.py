@@ -1,4 +1,4 @@
-"""One vector for a row of states, whatever lies in its padding."""
+"""Pooling: one vector for a sequence of encoder states, without the padding."""
 
 from typing import Literal
 
@@ -10,22 +10,48 @@ from s2s.nn.layers import PaddingMask, States, Summary
 
 PoolingKind = Literal["mean", "first", "max", "last", "attention", "summary", "pooler"]
 FIRST_TOKEN_POOLING: tuple[PoolingKind, ...] = ("first", "pooler")
-"""What is read then begins with something whose state stands for the whole."""
+"""Kinds that read the state of the first position; the task puts a special token or vector there."""
 
 
 def mean_over_valid(states: States, valid: PaddingMask) -> Summary:
-    """The mean of the states of real tokens; zero for a row without any."""
+    """Compute the mean of the states of real tokens.
+
+    Args:
+        states: Encoder states, `(batch, source, width)`.
+        valid: Padding mask, `(batch, source)`, True for real tokens.
+
+    Returns:
+        The means, `(batch, width)`; zeros for a row without real tokens.
+
+    Example:
+        >>> states = torch.tensor([[[1.0], [3.0], [100.0]]])
+        >>> mean_over_valid(states, torch.tensor([[True, True, False]]))
+        tensor([[2.]])
+    """
     weights = valid.unsqueeze(-1).to(states.dtype)
     return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
 class Pooling(nn.Module):
-    """Makes one vector of an encoder's states.
+    """Pooling of encoder states into one vector for each row.
 
-    All kinds but three are weighted means of the states: `mean`, `first`, `last`, and `attention`, whose weights are
-    learned: with u = tanh(W h + b), the softmax over real positions of u · v (Yang et al. 2016, equations 5 to 7).
-    `max` takes the largest of each number (Collobert et al. 2011), `summary` what the encoder itself summed up, and
-    `pooler` is tanh(W h + b) of the first state h, as in BERT's published code (Devlin et al. 2019).
+    | kind | vector |
+    |--|--|
+    | `mean` | mean of the states |
+    | `first`, `last` | state of the first or the last real position |
+    | `max` | largest value of each number (Collobert et al. 2011) |
+    | `attention` | weighted mean with learned weights softmax(u · v), u = tanh(W h + b) (Yang et al. 2016) |
+    | `summary` | the encoder's own summary |
+    | `pooler` | tanh(W h + b) of the first state h, as in BERT's published code (Devlin et al. 2019) |
+
+    Args:
+        kind: One of these kinds.
+        width: Size of the states.
+
+    Example:
+        >>> states, valid = torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[True, True, False]])
+        >>> Pooling("last", width=1)(states, valid, summary=torch.zeros(1, 1))
+        tensor([[3.]])
     """
 
     def __init__(self, kind: PoolingKind, width: int) -> None:
@@ -36,7 +62,16 @@ class Pooling(nn.Module):
         self.score = nn.Linear(width, 1, bias=False) if kind == "attention" else None
 
     def forward(self, states: States, valid: PaddingMask, summary: Summary) -> Summary:
-        """The vector of each row."""
+        """Pool the states of each row.
+
+        Args:
+            states: Encoder states, `(batch, source, width)`.
+            valid: Padding mask, `(batch, source)`.
+            summary: The encoder's summary, `(batch, width)`, for the kind `summary`.
+
+        Returns:
+            One vector for each row, `(batch, width)`.
+        """
         if self.kind == "summary":
             return summary
         if self.kind == "max":
@@ -45,10 +80,13 @@ class Pooling(nn.Module):
         return pooled if self.dense is None else torch.tanh(self.dense(pooled))
 
     def weights(self, states: States, valid: PaddingMask) -> Float[Tensor, "batch source"]:
-        """How much of each state is in the vector; zero in the padding, and each row sums to one.
+        """Return the share of each state in the pooled vector.
 
-        Of `max`, the share of the numbers that come from the state; of `pooler`, those of the state that it changes;
-        of `summary`, which may be made of other things than states, the same for all.
+        For `max` this is the share of the numbers that come from the state. For `pooler` it is 1 for the first state.
+        For `summary`, which need not be a mean of states, all real positions have the same share.
+
+        Returns:
+            Weights, `(batch, source)`. They are zero for padding and sum to one.
         """
         if self.inner is not None and self.score is not None:
             scores = self.score(torch.tanh(self.inner(states))).squeeze(2)

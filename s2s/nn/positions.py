@@ -1,7 +1,8 @@
-"""Positions inside self-attention: as a rotation of queries and keys, or as what is added to the scores.
+"""Positions within self-attention: rotary, ALiBi, and relative position bias (T5).
 
-Each knows where the newest targets stand, so that a target fed token by token gets what it gets at once. Attention
-between decoder and encoder has none of them: a place in the target is at no distance from one in the source.
+`Rotary` rotates queries and keys; a `PositionBias` is added to the attention scores. Both take the position of the
+newest targets, so decoding token by token gives the same numbers as decoding all tokens at once. Cross-attention has
+no such positions: a position of the target has no distance to a position of the source.
 """
 
 import math
@@ -16,46 +17,74 @@ from s2s.nn.embeddings import Embedding, extend_sinusoids, sinusoids
 
 Rotated = Float[Tensor, "batch head steps size"]
 Bias = Float[Tensor, "head target source"]
-"""What is added to the scores of each head, before the softmax."""
+"""Numbers that are added to the attention scores of each head, before the softmax."""
 Side = Literal["encoder", "decoder"]
 
-# Raffel et al. (2020), section 2.1: so many buckets, the last of which holds all distances from there on
+# Raffel et al. (2020), section 2.1: 32 buckets; all distances of 128 and more share the last one.
 _BUCKETS = 32
 MAX_DISTANCE = 128
 
 
 class Rotary(nn.Module):
-    """Turns each pair of numbers of a query or key by an angle that grows with its position (Su et al. 2021).
+    """Rotary position embedding (RoPE; Su et al. 2021, equation 15).
 
-    Pair i of a vector of that many numbers, an even number, turns by 10,000^(-2i/size) a position: equation 15. The dot
-    product of a query and a key then depends on their distance, not on where they stand.
+    Pair i of the numbers of a query or key at position p is rotated by the angle p · 10,000^(-2i / size). The dot
+    product of a query and a key then depends on their distance, not on their positions.
+
+    Args:
+        size: Numbers of a query or key of one head, an even number.
+
+    Example:
+        The score of a query and a key is the same at positions 3 and 1 as at positions 12 and 10:
+
+        >>> _ = torch.manual_seed(0)
+        >>> rotary, query, key = Rotary(8), torch.randn(1, 1, 1, 8), torch.randn(1, 1, 1, 8)
+        >>> near = (rotary(query, 3) * rotary(key, 1)).sum()
+        >>> far = (rotary(query, 12) * rotary(key, 10)).sum()
+        >>> bool(torch.isclose(near, far))
+        True
     """
 
     table: Tensor
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        # derived from the size alone, so it is neither saved nor trained
+        # The table follows from the size, so it is neither saved nor trained.
         self.register_buffer("table", sinusoids(256, size), persistent=False)
 
     def forward(self, x: Rotated, first: int) -> Rotated:
-        """The vectors, turned; the first of them stands at position `first`."""
+        """Rotate queries or keys.
+
+        Args:
+            x: Queries or keys, `(batch, head, steps, size)`.
+            first: Position of the first step.
+
+        Returns:
+            The rotated vectors, of the same shape.
+        """
         last = first + x.shape[2]
         table = self.table
         if last > len(table):
             self.table = table = extend_sinusoids(table, last)
         sine, cosine = table[first:last].unflatten(1, (-1, 2)).unbind(-1)
-        # angles are exact to more digits than bf16 has: products are rounded once, at the end
+        # Sines and cosines are fp32, and the products are rounded to the data type of x once, at the end.
         left, right = x.unflatten(-1, (-1, 2)).unbind(-1)
         turned = torch.stack((left * cosine - right * sine, left * sine + right * cosine), dim=-1)
         return turned.flatten(-2).to(x.dtype)
 
 
 def extend_positions(model: nn.Module, positions: int) -> int:
-    """Gives all tables of sinusoids in a model that many positions at least: what is made of it may not grow them.
+    """Extend all sinusoidal tables of a model to at least `positions` rows.
+
+    For example before export, because an exported graph cannot extend a table.
 
     Returns:
-        How many tables there are.
+        Number of sinusoidal tables in the model.
+
+    Example:
+        >>> rotary = Rotary(8)
+        >>> extend_positions(nn.ModuleList([rotary]), 1000), len(rotary.table)
+        (1, 1000)
     """
     places = [module for module in model.modules() if isinstance(module, Embedding | Rotary)]
     having = [module for module in places if module.table is not None]
@@ -66,18 +95,42 @@ def extend_positions(model: nn.Module, positions: int) -> int:
 
 
 class PositionBias(nn.Module, ABC):
-    """What distances add to the scores of self-attention; one for all layers of an encoder or a decoder."""
+    """Position bias on self-attention scores, by distance.
+
+    All layers of an encoder or decoder share one.
+    """
 
     @abstractmethod
     def forward(self, new: int, length: int) -> Bias:
-        """For the newest `new` of `length` positions as targets, and all of them as sources."""
+        """Return the bias of the newest targets.
+
+        Args:
+            new: Number of target positions, the newest ones.
+            length: Number of positions so far, all of which are sources.
+
+        Returns:
+            Bias, `(head, new, length)`.
+        """
 
 
 class Alibi(PositionBias):
-    """Minus the distance times a slope of each head, which nobody learns (Press et al. 2022).
+    """ALiBi: a penalty that grows linearly with the distance (Press et al. 2022).
 
-    The paper has decoders, which only look back. An encoder that had the same slope ahead could not tell a text from
-    its mirror image; so ahead the heads have the slopes in the reverse order: who looks far back looks ahead nearby.
+    The bias on a score is −slope · |distance|, with a fixed slope for each head. The paper has decoders, which only
+    attend to earlier positions. An encoder with the same slope in both directions could not tell a text from its
+    reverse. Therefore the slopes for later positions are in reverse order: a head that attends far back attends to near
+    positions ahead.
+
+    Args:
+        heads: Number of query heads.
+        side: `"encoder"` for both directions, `"decoder"` for earlier positions only.
+
+    Example:
+        >>> Alibi(heads=2, side="decoder")(new=2, length=3)[0]
+        tensor([[-0.0625,  0.0000, -0.0625],
+                [-0.1250, -0.0625,  0.0000]])
+
+        The value above the diagonal has no effect, because the causal mask hides that position.
     """
 
     slopes: Tensor
@@ -89,17 +142,23 @@ class Alibi(PositionBias):
         self.register_buffer("slopes", torch.tensor([behind, ahead], device="cpu"), persistent=False)
 
     def forward(self, new: int, length: int) -> Bias:
-        """Zero where a target stands, and less and less the farther a source is."""
+        """Return the bias, which is zero at distance zero and falls with the distance."""
         distances = _distances(new, length, self.slopes.device)
         behind, ahead = self.slopes[:, :, None, None]
         return behind * distances.clamp(max=0) - ahead * distances.clamp(min=0)
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """The slope of each head: 2^(-8/n), its square, its cube … where n, the number of heads, is a power of two.
+    """Compute the ALiBi slope of each head (Press et al. 2022, section 3).
 
-    Otherwise those of the next lower power of two, and then every other one of those of twice as many heads, as in the
-    authors' code.
+    For n heads, a power of two, the slopes are 2^(-8/n), 2^(-16/n), … 2^(-8). For other numbers they are the slopes of
+    the next lower power of two, then every second slope of twice that power, as in the authors' code.
+
+    Example:
+        >>> alibi_slopes(4)
+        [0.25, 0.0625, 0.015625, 0.00390625]
+        >>> alibi_slopes(3)
+        [0.0625, 0.00390625, 0.25]
     """
     whole = 2 ** math.floor(math.log2(heads))
     slopes = [2 ** (-8 * i / whole) for i in range(1, whole + 1)]
@@ -108,10 +167,20 @@ def alibi_slopes(heads: int) -> list[float]:
 
 
 class RelativeBuckets(PositionBias):
-    """A learned number for each head and each bucket of distances (Raffel et al. 2020, T5).
+    """Learned relative position bias of T5 (Raffel et al. 2020, section 2.1).
 
-    Near distances have a bucket each, farther ones share buckets that grow with the logarithm. An encoder has half of
-    the buckets for each direction; a decoder, which only looks back, has them all.
+    Each head has one number for each bucket of distances. Small distances have a bucket each; larger distances share
+    buckets whose size grows with the logarithm. An encoder has half of the 32 buckets for each direction. A decoder
+    attends to earlier positions only and uses all of them.
+
+    Args:
+        heads: Number of query heads.
+        width: Size of the model, for the standard deviation of the initial values, 1 / √width.
+        side: `"encoder"` or `"decoder"`.
+
+    Example:
+        >>> RelativeBuckets(heads=4, width=16, side="encoder")(new=2, length=6).shape
+        torch.Size([4, 2, 6])
     """
 
     def __init__(self, heads: int, width: int, side: Side) -> None:
@@ -121,13 +190,27 @@ class RelativeBuckets(PositionBias):
         nn.init.normal_(self.values.weight, std=width**-0.5)
 
     def forward(self, new: int, length: int) -> Bias:
-        """What was learned for each distance."""
+        """Return the learned bias of each distance."""
         found = distance_buckets(_distances(new, length, self.values.weight.device), self.both)
         return self.values(found).permute(2, 0, 1)
 
 
 def distance_buckets(distances: Int[Tensor, "*shape"], both: bool) -> Int[Tensor, "*shape"]:
-    """The bucket of each distance, source minus target, as in T5's code; sources ahead share bucket 0 unless `both`."""
+    """Map distances to buckets, as T5's code does.
+
+    Args:
+        distances: Source position minus target position.
+        both: True to distinguish directions (encoder). False gives bucket 0 to all later sources (decoder).
+
+    Returns:
+        Bucket numbers from 0 to 31, of the same shape.
+
+    Example:
+        >>> distance_buckets(torch.tensor([0, -1, -2, -20, -500, 1]), both=False)
+        tensor([ 0,  1,  2, 17, 31,  0])
+        >>> distance_buckets(torch.tensor([0, -1, -500, 1, 500]), both=True)
+        tensor([ 0,  1, 15, 17, 31])
+    """
     count = _BUCKETS // 2 if both else _BUCKETS
     ahead = (distances > 0) * count if both else torch.zeros_like(distances)
     far = distances.abs() if both else (-distances).clamp(min=0)
@@ -138,6 +221,6 @@ def distance_buckets(distances: Int[Tensor, "*shape"], both: bool) -> Int[Tensor
 
 
 def _distances(new: int, length: int, device: torch.device) -> Int[Tensor, "target source"]:
-    """Where a source stands, seen from a target: below zero behind it, above zero ahead."""
+    """Return source position minus target position; negative for earlier sources."""
     places = torch.arange(length, device=device)
     return places - places[length - new :, None]

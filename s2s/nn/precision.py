@@ -1,4 +1,4 @@
-"""Precision of matrix products, and fallbacks for kernels that a processor lacks."""
+"""Mixed precision (autocast), and fallbacks for kernels that a CPU lacks."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,12 +13,12 @@ from torch.overrides import TorchFunctionMode
 
 from s2s.errors import UserError
 
-# oneDNN, torch's own kernels (two wordings), cuDNN and cuBLAS
+# Words in the errors of oneDNN, of torch's own kernels (two wordings), and of cuDNN and cuBLAS.
 _UNSUPPORTED = ("primitive", "bfloat16", "bf16", "not_supported")
 
 
 class PrecisionError(UserError):
-    """An operation of a model that this device cannot compute in a precision."""
+    """Error for an operation that the device does not implement in bf16."""
 
     def __init__(self, error: Exception, device: torch.device) -> None:
         first_line = str(error).strip().partition("\n")[0]
@@ -31,13 +31,23 @@ class PrecisionError(UserError):
 
 @contextmanager
 def autocast_matmul(precision: torch.dtype, device: torch.device) -> Iterator[None]:
-    """Within it, matrix products run in a precision; weights and sums stay in fp32.
+    """Run matrix products in a precision (mixed precision); weights and sums stay in fp32.
 
-    Weights are cast once. In torch's inference mode they would be cast again for each product: it keeps nothing, so no
-    gradients are computed in another way there. On a processor without a bf16 LSTM kernel, LSTM layers run in fp32.
+    Use as a context manager. Autocast casts weights once and keeps them. In torch's inference mode it would cast them
+    for each product, so there gradients are switched off by no_grad instead. On a CPU without a bf16 LSTM kernel, LSTM
+    layers run in fp32.
+
+    Args:
+        precision: Data type of matrix products; `torch.float32` switches autocast off.
+        device: Device of the computation.
 
     Raises:
-        PrecisionError: an operation is not implemented in bf16 on this device.
+        PrecisionError: An operation is not implemented in bf16 on this device.
+
+    Example:
+        >>> with autocast_matmul(torch.bfloat16, torch.device("cpu")):
+        ...     nn.Linear(4, 4)(torch.ones(1, 4)).dtype
+        torch.bfloat16
     """
     reduced = precision != torch.float32
     with ExitStack() as stack:
@@ -62,17 +72,17 @@ def autocast_matmul(precision: torch.dtype, device: torch.device) -> Iterator[No
 
 
 class LSTMInFP32(TorchFunctionMode):
-    """Runs LSTM layers outside of autocast, in fp32, on the current thread.
+    """Run LSTM layers outside of autocast, in fp32, on the current thread.
 
-    For processors without a bf16 LSTM kernel. Measured on two cores with `ONEDNN_MAX_CPU_ISA=AVX2`: oneDNN's fp32 LSTM
-    takes a tenth (training) to a fifth (inference) of the time of torch's bf16 implementation without oneDNN, except
-    for a single step of a single row.
+    For CPUs without a bf16 LSTM kernel. Measured on two cores with `ONEDNN_MAX_CPU_ISA=AVX2`: oneDNN's fp32 LSTM takes
+    a tenth (training) to a fifth (inference) of the time of torch's bf16 implementation without oneDNN, except for a
+    single step of a single row.
     """
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call `func`, with fp32 tensors and without autocast if it is `torch.lstm`."""
+        """Call `func`; if it is `torch.lstm`, with fp32 tensors and without autocast."""
         if func is torch.lstm:
             with torch.autocast("cpu", enabled=False):
                 return func(*_in_fp32(args), **(kwargs or {}))
@@ -87,10 +97,10 @@ def _in_fp32(value: Any) -> Any:
 
 @cache
 def has_bf16_lstm() -> bool:
-    """Return whether this processor computes an LSTM in bf16, forward and backward.
+    """Return True if this CPU computes an LSTM in bf16, forward and backward.
 
-    oneDNN has no such kernel for a processor without AVX-512, and torch calls it all the same
-    (pytorch/pytorch#187334). The answer comes from a trial with one step.
+    oneDNN has no such kernel for a CPU without AVX-512, and torch calls it nevertheless (pytorch/pytorch#187334).
+    Therefore one step is tried.
     """
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
         x, state = torch.zeros(1, 1, 2), torch.zeros(1, 1, 2)
@@ -104,12 +114,15 @@ def has_bf16_lstm() -> bool:
 
 
 def fp32_layers(model: nn.Module, precisions: Collection[torch.dtype], device: torch.device) -> str:
-    """Return a line that names the layers which run in fp32 where bf16 is asked for; empty if there are none.
+    """Return a line that names layers which run in fp32 although bf16 is set.
 
     Args:
-        model: on any device.
-        precisions: of training, of decoding, or both.
-        device: where it is computed.
+        model: Model on any device.
+        precisions: Precisions of training, decoding, or both.
+        device: Device of the computation.
+
+    Returns:
+        The line; empty if there are no such layers.
     """
     if torch.bfloat16 not in precisions or device.type != "cpu":
         return ""
@@ -119,12 +132,12 @@ def fp32_layers(model: nn.Module, precisions: Collection[torch.dtype], device: t
 
 
 class UseOneDNNForLinear(TorchFunctionMode):
-    """Within it, linear layers in fp32 on a processor are computed by oneDNN, without gradients."""
+    """Compute fp32 linear layers on a CPU with oneDNN, without gradients."""
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """What torch would do, but for `functional.linear`."""
+        """Call `func`, or oneDNN's kernel if `func` is `functional.linear`."""
         if func is functional.linear and len(args) == 3:
             x, weight, bias = args
             if x.dtype == weight.dtype == torch.float32:
@@ -134,11 +147,11 @@ class UseOneDNNForLinear(TorchFunctionMode):
 
 @cache
 def slow_in_fp32() -> bool:
-    """Whether torch's own products in fp32 leave half of this processor unused.
+    """Return True if torch's fp32 matrix products use half of this CPU at most.
 
-    They are MKL's, which has no AVX-512 for AMD's processors (measured with torch 2.13 on an EPYC of 2024: 215 GFLOP/s
-    on two cores, of oneDNN 480). By the maker's name, not by a measurement: what a search finds may differ in the last
-    digit, and must not differ from one run to the next.
+    They come from MKL, which has no AVX-512 for AMD CPUs. Measured with torch 2.13 on an EPYC of 2024, on two cores:
+    215 GFLOP/s, with oneDNN 480. The vendor name decides, not a measurement: results of a search may differ in the last
+    digit between both kernels, and must not differ from run to run.
     """
     if torch.backends.cpu.get_cpu_capability() != "AVX512" or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False

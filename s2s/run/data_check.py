@@ -18,9 +18,9 @@ def inspected(recipe: "AnyTask") -> str:
         The report, as text.
 
     Raises:
-        UserError: The data cannot be read, or the task has no data check (`inspection.py`).
+        UserError: The data cannot be read, or the task has no data check (`data_check.py`).
     """
-    room = f"{TASKS[recipe.task]}.inspection"
-    if find_spec(room) is None:
+    module = f"{TASKS[recipe.task]}.data_check"
+    if find_spec(module) is None:
         raise UserError(f"there is no check for data of task {recipe.task}", remedy="look at what `s2s train` tells")
-    return import_module(room).inspected(recipe)
+    return import_module(module).inspected(recipe)

@@ -41,7 +41,7 @@ TASKS = {
 """Package of each task by the name in a recipe's `task`; the first is the default.
 
 A package has `recipe.py`, which defines `SCHEMA` and needs no torch; `task.py`, which defines `TASK`; and optionally
-`inspection.py`, which defines the data check `inspected`."""
+`data_check.py`, which defines the data check `inspected`."""
 
 
 class _Schemas(Mapping[str, TaskSchema]):

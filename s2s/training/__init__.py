@@ -1,1 +1,1 @@
-"""Loss, optimisation, the trainer, checkpoints and logs."""
+"""Training: loss, optimizers, trainer, distributed training, checkpoints and logs."""

@@ -1,13 +1,13 @@
-"""Checkpoints: safetensors and JSON, written whole or not at all.
+"""Checkpoints: safetensors and JSON files, written atomically.
 
-A checkpoint folder is enough to decode and to resume:
+A checkpoint folder contains all that decoding and resuming need:
 
     recipe.yaml            the resolved recipe
     tokenizer/             the tokenizers
-    model.safetensors      the weights that decode (the average, where one is kept)
-    training.safetensors   weights in training, Adam's moments, average
-    state.json             place in the data, validation scores, metadata
-    device.txt             what it was trained with, in words
+    model.safetensors      weights for decoding (the EMA weights, if there are any)
+    training.safetensors   weights in training, state of the optimizer, EMA weights
+    state.json             position in the data, validation scores, digests
+    device.txt             device, threads and precision of the training
 """
 
 import hashlib
@@ -46,16 +46,16 @@ _RESTORE = "restore the file, or remove this checkpoint and go on from an older 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come: all of a checkpoint that is not a tensor.
+    """Progress of a run: all of a checkpoint that is not a tensor.
 
     Attributes:
-        update: updates done.
-        epoch: passes over the data done.
-        position: updates done in this epoch.
-        score: of this checkpoint's validation, higher is better; None when it was not validated.
-        loss: of this checkpoint's validation; None when it was not validated.
+        update: Optimizer steps done.
+        epoch: Epochs done.
+        position: Optimizer steps done in this epoch.
+        score: Validation score of this checkpoint, higher is better; None if it was not validated.
+        loss: Validation loss of this checkpoint; None if it was not validated.
         scores: (update, score, loss) of all validations so far.
-        seconds: time spent in training so far, validation included.
+        seconds: Training time so far, validation included.
     """
 
     update: int
@@ -73,14 +73,18 @@ class Progress:
 
     @property
     def place(self) -> dict[str, int]:
-        """Where in the data, as a trainer takes it."""
+        """Position in the data, as keyword arguments of a trainer."""
         return {"update": self.update, "epoch": self.epoch, "position": self.position}
 
 
 class Checkpoints:
-    """The checkpoints of one run, in `checkpoints/`, with `every` updates between two validations.
+    """Checkpoints of one run, in its folder `checkpoints/`.
 
-    So many are kept for their score, and so many, one at least, for being the newest.
+    Args:
+        run: Folder of the run.
+        keep_best: Number of checkpoints to keep for their validation score.
+        keep_last: Number of checkpoints to keep for being the newest, at least one.
+        every: Optimizer steps between two validations.
     """
 
     def __init__(self, run: Path, keep_best: int = 1, keep_last: int = 1, every: int = 1) -> None:
@@ -91,20 +95,27 @@ class Checkpoints:
         self.every = every
 
     def save(self, model: nn.Module, training: dict[str, Tensor], progress: Progress, device: str) -> Path:
-        """Write a checkpoint under the number of its update; remove those that are not kept.
+        """Write a checkpoint, named by its optimizer step, and prune older ones.
 
         Args:
-            model: with the weights that decode.
-            training: tensors that resuming needs.
-            progress: place in the data, and validation scores.
-            device: device, threads and precision, in words.
+            model: Model with the weights for decoding.
+            training: Tensors for resuming.
+            progress: Position in the data, and validation scores.
+            device: Description of device, threads and precision.
+
+        Returns:
+            Folder of the checkpoint.
         """
         path = self._write(f"{progress.update:07d}", model, progress, training, device)
         self.prune()
         return path
 
     def save_average(self, model: nn.Module, progress: Progress) -> Path:
-        """Writes a model that only decodes, under the name `average`."""
+        """Write a checkpoint named `average`, for decoding only.
+
+        Returns:
+            Folder of the checkpoint.
+        """
         return self._write("average", model, progress, None, None)
 
     def _write(
@@ -126,13 +137,17 @@ class Checkpoints:
         return path
 
     def validated(self) -> list[Path]:
-        """Those that were validated, oldest first; the others are there to go on from, and count for nothing else."""
+        """Return the validated checkpoints, oldest first.
+
+        The others exist for resuming only.
+        """
         return list(self._validations())
 
     def prepare_extension(self) -> None:
-        """Makes of the end of a run a place in it: what a longer run would not have is taken back.
+        """Prepare a finished run for more optimizer steps.
 
-        A validation at the last update, where none would be but for the end, and the average.
+        This drops what a longer run would not have: the averaged checkpoint, and the validation of the last step,
+        unless a validation was due there.
         """
         last = self.last()
         if last is not None and int(last.name) % self.every:
@@ -144,18 +159,21 @@ class Checkpoints:
             remove(self.folder / "average")
 
     def all(self) -> list[Path]:
-        """The checkpoints that training wrote, oldest first."""
+        """Return the checkpoints of training, oldest first; `average` is not among them."""
         return sorted((p for p in self.folder.glob("*") if is_number(p.name)), key=lambda p: int(p.name))
 
     def last(self) -> Path | None:
-        """The newest one."""
+        """Return the newest checkpoint; None if there is none."""
         return self.all()[-1] if self.all() else None
 
     def device(self) -> str:
-        """Device, threads and precision of the newest checkpoint, in words; empty if there is no checkpoint.
+        """Return the description of device, threads and precision of the newest checkpoint.
+
+        Returns:
+            The description; empty if there is no checkpoint.
 
         Raises:
-            UserError: the file is missing or damaged.
+            UserError: The file is missing or damaged.
         """
         last = self.last()
         if last is None:
@@ -166,16 +184,19 @@ class Checkpoints:
             raise UserError("is missing", str(last / _DEVICE), _RESTORE) from None
 
     def best(self) -> Path | None:
-        """The one with the best validation score; the newest when none was validated.
+        """Return the checkpoint with the best validation score.
 
-        Of equal scores the one with the lower validation loss is better, and of equal losses the newest.
+        Equal scores are ranked by the lower validation loss, equal losses by the newer checkpoint.
+
+        Returns:
+            The best checkpoint; the newest one if none was validated; None if there is none.
         """
         return _best_first(self._validations())[0] if self._validations() else self.last()
 
     def _validations(self) -> dict[Path, Validation]:
-        """The validation of each checkpoint that has one, oldest first.
+        """Return the validation of each validated checkpoint, oldest first.
 
-        A checkpoint that training removes meanwhile is left out.
+        A checkpoint that training removes at the same time is skipped.
         """
         found = {}
         for path in self.all():
@@ -190,10 +211,14 @@ class Checkpoints:
         return found
 
     def prune(self) -> None:
-        """Removes those that are not kept; a process that was lost between writing one and this has left some."""
+        """Remove checkpoints that need not be kept.
+
+        Called after each save. If a process ends between saving and pruning, the next call removes what remained.
+        """
         numbered, validations = self.all(), self._validations()
         kept = set(numbered[-1:])
-        # the end of a run may be validated out of turn, and must not push out what the run, made longer, would have
+        # The last step of a run may be validated out of turn. It must not replace a checkpoint that an extended run
+        # would have kept, so the checkpoints in turn are ranked separately, too.
         in_turn = {path: found for path, found in validations.items() if int(path.name) % self.every == 0}
         for some in (validations, in_turn):
             kept |= {*list(some)[-self.keep_last :], *_best_first(some)[: self.keep_best]}
@@ -206,10 +231,13 @@ def _best_first(validations: Mapping[Path, Validation]) -> list[Path]:
 
 
 def read_training(checkpoint: Path) -> tuple[dict[str, Tensor], Progress]:
-    """What training goes on from: the trainer's tensors, and the progress.
+    """Read what resuming needs: the trainer's tensors and the progress.
+
+    Args:
+        checkpoint: Folder of the checkpoint.
 
     Raises:
-        UserError: a file is missing, damaged, or no longer what was saved.
+        UserError: A file is missing, damaged, or has changed since it was saved.
     """
     tensors, progress = read_tensors(checkpoint / _TRAINING), read_progress(checkpoint)
     if _saved(checkpoint, _DIGEST) != _digest(progress, checkpoint / _TRAINING):
@@ -222,14 +250,14 @@ def read_training(checkpoint: Path) -> tuple[dict[str, Tensor], Progress]:
 
 
 def check_weights(checkpoint: Path, remedy: str = f"restore the file, or {ANOTHER}") -> None:
-    """Refuses a checkpoint whose weights are not those that it was saved with.
+    """Check that the weights of a checkpoint are those that were saved with it.
 
     Args:
-        checkpoint: its folder.
-        remedy: what there is to do.
+        checkpoint: Folder of the checkpoint.
+        remedy: Advice for the error message.
 
     Raises:
-        UserError: they have changed, or the checkpoint is damaged.
+        UserError: The weights are missing or have changed, or the checkpoint is damaged.
     """
     read_progress(checkpoint)
     saved, file = _saved(checkpoint, _WEIGHTS_DIGEST), checkpoint / _WEIGHTS
@@ -239,12 +267,12 @@ def check_weights(checkpoint: Path, remedy: str = f"restore the file, or {ANOTHE
 
 
 def digest_of_weights(checkpoint: Path) -> str:
-    """What identifies the weights of a checkpoint: other ones may come to have its name."""
+    """Return a digest of the weights; another checkpoint may get the same name later."""
     return _digest_of(checkpoint / _WEIGHTS)
 
 
 def _saved(checkpoint: Path, key: str) -> str:
-    """A digest that a checkpoint was saved with."""
+    """Return a digest that was saved with the checkpoint."""
     path = checkpoint / _STATE
     saved = read_json(path, dict[str, Any], _RESTORE).get(key)
     if not isinstance(saved, str):
@@ -253,10 +281,13 @@ def _saved(checkpoint: Path, key: str) -> str:
 
 
 def read_progress(checkpoint: Path) -> Progress:
-    """What a checkpoint says of itself.
+    """Read the progress of a checkpoint from `state.json`.
+
+    Args:
+        checkpoint: Folder of the checkpoint.
 
     Raises:
-        UserError: there is no such checkpoint, or its file is damaged.
+        UserError: There is no such checkpoint, or the file is damaged.
     """
     progress = None
     try:
@@ -284,7 +315,7 @@ def read_progress(checkpoint: Path) -> Progress:
 
 
 def _inconsistency(progress: Progress, checkpoint: Path) -> str:
-    """What cannot be in a checkpoint's progress; empty where all can."""
+    """Return what is inconsistent in a checkpoint's progress; empty if nothing is."""
     numbers = [(name, getattr(progress, name)) for name in ("update", "epoch", "position")]
     numbers += [("scores", update) for update, *_ in progress.scores]
     for name, value in numbers:
@@ -304,18 +335,18 @@ def _inconsistency(progress: Progress, checkpoint: Path) -> str:
 
 
 def _described(progress: Progress, training: Path, weights: str) -> str:
-    """What `state.json` holds; `weights` is the digest of the file of weights."""
+    """Return the content of `state.json`; `weights` is the digest of the weights."""
     digests = {_DIGEST: _digest(progress, training), _WEIGHTS_DIGEST: weights}
     return json.dumps(asdict(progress) | digests, indent=1)
 
 
 def _digest(progress: Progress, training: Path) -> str:
-    """What identifies all that training goes on from."""
+    """Return a digest of progress and training tensors."""
     return _digest_of(training, json.dumps(asdict(progress)).encode())
 
 
 def _digest_of(path: Path, before: bytes = b"") -> str:
-    """What identifies a file's content, after these bytes; them alone where it is not there."""
+    """Return a digest of `before` and, if the file exists, its content."""
     digest = hashlib.blake2b(before, digest_size=16)
     if path.exists():
         with open_regular(path, _RESTORE) as file:
@@ -325,7 +356,14 @@ def _digest_of(path: Path, before: bytes = b"") -> str:
 
 
 def average_checkpoints(model: nn.Module, checkpoints: list[Path]) -> None:
-    """Gives the model the mean of the checkpoints' decoding weights."""
+    """Set a model's weights to the mean of several checkpoints' weights, in place.
+
+    The mean is computed in fp64.
+
+    Args:
+        model: Model of the checkpoints' recipe.
+        checkpoints: Folders of the checkpoints.
+    """
     total: dict[str, Tensor] = {}
     for path in checkpoints:
         for name, tensor in read_weights(path / _WEIGHTS).items():

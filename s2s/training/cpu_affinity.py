@@ -1,24 +1,25 @@
-"""Threads that stay on their cores, for commands that measure times."""
+"""CPU affinity: pin OpenMP threads to cores, for commands that measure time."""
 
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-# the processors that this process and its children may use, as they were before threads were held
+# Environment variable with the cores that this process and its children may use without pinning.
 _ALLOWED = "S2S_PROCESSORS"
-# what OpenMP reads when it loads
+# Variables that OpenMP reads when it is loaded.
 _HOW = {"OMP_PROC_BIND": "spread", "OMP_PLACES": "cores"}
 
 
 @contextmanager
 def save_affinity() -> Iterator[None]:
-    """Within it, OpenMP loads so that each thread of a product stays on a core of its own; to be entered before torch.
+    """Pin each OpenMP thread to a core, and restore the affinity at the end.
 
-    Where they are not held, two threads that slept while one computed alone may wake up on the same core and stay there
-    for seconds: a product on two threads was then seen to take exactly twice its time. Where the system cannot hold
-    threads, torch is loaded, or the user has said how threads are held, nothing changes. Afterwards the environment,
-    which other programs would inherit, is as it was, and this thread may run on any core again.
+    Use as a context manager, before torch is imported. Without pinning, two threads that slept while one computed alone
+    may wake up on the same core and stay there for seconds: matrix products on two threads were then measured to take
+    exactly twice their time. Nothing changes if the system cannot pin threads, torch is already loaded, or the user has
+    set `OMP_PROC_BIND`. At the end the environment, which other programs would inherit, is restored, and this thread
+    may use all cores again.
     """
     if not hasattr(os, "sched_getaffinity") or "torch" in sys.modules or "OMP_PROC_BIND" in os.environ:
         yield
@@ -33,17 +34,17 @@ def save_affinity() -> Iterator[None]:
 
 
 def restore_affinity() -> None:
-    """Lets this process run on any core again, as one of several that compute beside each other has to."""
+    """Allow this process to use all its cores again."""
     if allowed := os.environ.get(_ALLOWED):
         os.sched_setaffinity(0, map(int, allowed.split(",")))
 
 
 @contextmanager
 def unpin_children() -> Iterator[None]:
-    """Within it, processes begin whose threads nobody holds, once they have been let go.
+    """Start child processes without pinned threads.
 
-    Libraries bring an OpenMP each (torch, SentencePiece), and each holds the process's first thread as it is loaded, in
-    all processes on the same core.
+    Use as a context manager. The children call `restore_affinity`. Several libraries bring their own OpenMP (torch,
+    SentencePiece), and each pins the main thread of a process when it is loaded, to the same core in all processes.
     """
     with _environment(dict.fromkeys(_HOW) if _ALLOWED in os.environ else {}):
         yield
@@ -51,7 +52,7 @@ def unpin_children() -> Iterator[None]:
 
 @contextmanager
 def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
-    """Within it, these variables are so; None where there is none."""
+    """Set environment variables; None removes one."""
     before = {name: os.environ.get(name) for name in changes}
     _set(changes)
     try:

@@ -1,4 +1,4 @@
-"""What computes: device, precision, threads, and seeds that need no saved state."""
+"""Device, precision, threads, and stateless seeding."""
 
 import ctypes
 import os
@@ -19,24 +19,25 @@ from s2s.recipe.schema import DeviceSettings
 from s2s.training.distributed import SINGLE_PROCESS, Distributed
 
 PRECISION_NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
-"""How a precision is written."""
-# threads that are accepted on any machine, and for each core of a larger one
+"""Names of the precisions in recipes and logs."""
+# Largest number of threads that is accepted on any machine, and for each core of a larger one.
 _THREADS, _THREADS_OF_CORE = 64, 4
-# what a processor's allocator says, CUDA itself, and its library of matrix products
+# Words in the out-of-memory errors of the CPU allocator, of CUDA, and of cuBLAS.
 _NO_MEMORY = ("allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 @dataclass(frozen=True)
 class DeviceContext:
-    """A chosen device and precision.
+    """Device, precision and process group of a training.
 
     Attributes:
-        device: where tensors live.
-        precision: of matrix products in training; weights are fp32 always, and searches as `decoding.precision` says.
-        compile: whether the model is compiled for training.
-        undecided: whether the precision is to be found by measuring (`s2s.training.precision`); until then it is fp32
-            on a processor and bf16 on a GPU.
-        ranks: the processes that train together, each on a device of its own.
+        device: Device of all tensors.
+        precision: Precision of matrix products in training (mixed precision). Weights are always fp32; decoding has its
+            own setting, `decoding.precision`.
+        compile: True to compile the model for training (torch.compile).
+        autoselect_precision: True until the faster precision has been measured (`s2s.training.precision`); until then
+            `precision` is fp32 on a CPU and bf16 on a GPU.
+        distributed: Process group of data-parallel training, one device for each process.
     """
 
     device: torch.device
@@ -46,11 +47,11 @@ class DeviceContext:
     distributed: Distributed = SINGLE_PROCESS
 
     def mixed_precision(self) -> AbstractContextManager[None]:
-        """Within it, matrix products run in the chosen precision."""
+        """Run matrix products in the chosen precision (autocast), as a context manager."""
         return autocast_matmul(self.precision, self.device)
 
     def peak_memory(self) -> int:
-        """Most memory held so far, in bytes: tensors on a GPU, and everything in this process elsewhere."""
+        """Return the peak memory in bytes: of tensors on a GPU, else of the process."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -65,15 +66,16 @@ class DeviceContext:
 
 
 def setup_process(settings: DeviceSettings) -> None:
-    """Makes this process one that computes as a recipe asks: its threads, its memory, and whether its bits are fixed.
+    """Configure torch for this process: threads, memory, determinism.
 
-    On a GPU torch's own kernels compute attention, not cuDNN's. Numbers too small to be normal are 0 from then on.
+    Called once by each command and each worker, before any computation. On a GPU, torch's own kernels compute attention
+    instead of cuDNN's. Denormal numbers are flushed to zero.
 
-    Called once by each command and each worker, before anything is computed; nothing else changes these. Where
-    `threads` is null, they stay as they are.
+    Args:
+        settings: Device settings of the recipe. `threads: null` keeps the number of threads.
 
     Raises:
-        UserError: More threads are asked for than this machine can use; OpenMP ends the process at some thousand.
+        UserError: More threads are set than this machine can use. OpenMP ends the process at some thousand.
     """
     if settings.threads:
         most = max(_THREADS, _THREADS_OF_CORE * (os.cpu_count() or 1))
@@ -85,23 +87,29 @@ def setup_process(settings: DeviceSettings) -> None:
             )
         torch.set_num_threads(settings.threads)
     if settings.deterministic:
-        # read by cuBLAS when it is first used: without it, its products may differ from one call to the next
+        # cuBLAS reads this when it is first used; without it, its products may differ from call to call.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if settings.deterministic != torch.are_deterministic_algorithms_enabled():
-        # imports torch's compiler: a second that only those pay who ask
+        # This imports torch's compiler, which takes a second, so it is skipped if nothing changes.
         torch.use_deterministic_algorithms(settings.deterministic)
-    # cuDNN plans attention anew for every shape, and hardly two batches share one: 334 ms a step instead of 64
-    # (docs/dev/log.md)
+    # cuDNN plans attention for every new shape, and few batches share a shape: 334 ms instead of 64 ms for a step
+    # (docs/dev/log.md).
     torch.backends.cuda.enable_cudnn_sdp(False)
     _keep_freed_memory()
     _flush_denormals()
 
 
 def select_device(settings: DeviceSettings, distributed: Distributed = SINGLE_PROCESS) -> DeviceContext:
-    """The device and precision that a recipe asks for; changes nothing, but which GPU is one of several processes' own.
+    """Select the device and precision that a recipe sets.
+
+    Changes no state, except for the current GPU of each process in data-parallel training.
+
+    Args:
+        settings: Device settings of the recipe.
+        distributed: Process group.
 
     Raises:
-        UserError: the recipe asks for a device or a precision that is not here, or several processes cannot use it.
+        UserError: The device or precision is not available, or cannot be used by several processes.
     """
     here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     kind = next(k for k in ("cuda", "mps", "cpu") if here[k]) if settings.kind == "auto" else settings.kind
@@ -121,19 +129,19 @@ def select_device(settings: DeviceSettings, distributed: Distributed = SINGLE_PR
             where="device.compile",
             remedy="install g++, name a compiler in the variable CXX, or set device.compile=false",
         )
-    # a compiled model is not measured on a GPU: it is another one
+    # On a GPU a compiled model is not benchmarked, because it differs from the model that would be measured.
     measured = kind == "cpu" or (in_bf16 and not settings.compile)
     return DeviceContext(device, precision, settings.compile, auto and measured, distributed)
 
 
 def _has_compiler() -> bool:
-    """Check for what torch.compile needs on a CPU; Windows has another one."""
+    """Return True if a C++ compiler for torch.compile is found; not checked on Windows."""
     names = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++"]
     return sys.platform == "win32" or any(shutil.which(name) for name in names)
 
 
 def _own_device(kind: str, launch: TorchrunProcess) -> torch.device:
-    """That of one of several processes: of GPUs, each takes the one of its number on its machine."""
+    """Return the device of this process; the number of a GPU is the local rank."""
     if kind == "mps":
         raise UserError("several processes cannot train on mps", "device.kind", "set device.kind: cpu")
     if kind == "cpu":
@@ -156,10 +164,11 @@ def _own_device(kind: str, launch: TorchrunProcess) -> torch.device:
 
 
 def _keep_freed_memory() -> None:
-    """Tells the C library (glibc) to keep what is freed: each update asks for the same large tensors again.
+    """Make the C library (glibc) keep freed memory.
 
-    Left to itself it hands them back to the kernel, which must find and clear each page anew: a tenth to a half of the
-    time of long texts. Other C libraries are left as they are.
+    Each step requests the same large tensors. By default glibc returns their memory to the kernel, which must then find
+    and clear each page again: a tenth to a half of the time of a step with long texts. Other C libraries are not
+    changed.
     """
     if sys.platform != "linux":
         return
@@ -171,18 +180,17 @@ def _keep_freed_memory() -> None:
 
 
 def _flush_denormals() -> None:
-    """Makes numbers below the smallest normal one (1e-38 in fp32) zeros, in all threads.
+    """Flush numbers below the smallest normal one (1e-38 in fp32) to zero, in all threads.
 
-    A processor takes its slow path for a product with one of them, and gradients that vanish become such numbers: an
-    LSTM whose gates were saturated took twice to three times as long for each step as it did at first
-    (docs/dev/log.md).
+    A CPU computes products with such numbers slowly, and vanishing gradients produce them: an LSTM with saturated gates
+    took two to three times as long for each step as at the start (docs/dev/log.md).
     """
     if float(torch.full((), 1e-39) * 1.0) == 0:
         return
-    # numpy looks for the smallest number when first asked for its limits, and warns where it is 0
+    # numpy determines the smallest number when its limits are first read, and warns if that is 0; so read them before.
     for kind in (np.float32, np.float64):
         np.finfo(kind)
-    # each thread has a switch of its own, and takes over that of the thread which starts it
+    # Each thread has its own flag, inherited from the thread that starts it.
     if torch.set_flush_denormal(True) and sys.platform != "win32":
         stop_threads = getattr(ctypes.CDLL(None), "omp_pause_resource_all", None)
         if stop_threads is not None:
@@ -190,18 +198,34 @@ def _flush_denormals() -> None:
 
 
 def derive_seed(seed: int, *path: int) -> int:
-    """A seed for one place in a run, such as (rank, update), independent of all others.
+    """Derive an independent seed from a run's seed and a path of numbers.
 
-    Every update's dropout is seeded by its own number, so there is no random state to save: resuming is arithmetic.
+    Dropout of each step is seeded by the number of the step. So there is no random state to save, and resuming gives
+    the same numbers.
+
+    Args:
+        seed: Seed of the run.
+        path: Numbers that identify a use, such as (rank, step).
+
+    Returns:
+        A seed of 63 bits.
+
+    Example:
+        >>> derive_seed(1, 0, 7) == derive_seed(1, 0, 7), derive_seed(1, 0, 7) == derive_seed(1, 0, 8)
+        (True, False)
     """
     return int(np.random.SeedSequence([abs(seed), *path]).generate_state(1, np.uint64)[0] >> 1)
 
 
 def seed_generators(seed: int, device: torch.device) -> None:
-    """Seeds what draws at random on a device: the processor's generator, and the device's own where it has one.
+    """Seed the random generators of the CPU and of the device.
 
-    `torch.manual_seed` seeds every kind of device, and of one that is not there it notes who asked: the whole stack,
-    at every update, and keeps it.
+    `torch.manual_seed` would seed every kind of device, and for a missing device it stores the call stack, at every
+    step.
+
+    Args:
+        seed: Seed, for example from `derive_seed`.
+        device: Device of the training.
     """
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
@@ -211,16 +235,28 @@ def seed_generators(seed: int, device: torch.device) -> None:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether it says that memory has run out; torch has a class of its own for its GPU allocator's alone."""
+    """Return True if an exception reports a lack of memory.
+
+    torch has an exception class for this, but only for its GPU allocator.
+
+    Example:
+        >>> is_out_of_memory(RuntimeError("CUDA error: out of memory")), is_out_of_memory(ValueError("no"))
+        (True, False)
+    """
     said = str(error)
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in said for words in _NO_MEMORY)
 
 
 def strip_source_locations(error: Exception) -> str:
-    """What such an error says to a user: its first line, without the place in torch where it was found."""
+    """Return the first line of a torch error without the location in torch's source."""
     return str(error).strip().partition("\n")[0].rpartition("Allocator: ")[2][:200] or type(error).__name__
 
 
 def parse_precision(device_context: str) -> torch.dtype | None:
-    """The precision that a written `Computer` names; None where it names none."""
+    """Parse the precision at the end of a `DeviceContext` string; None if there is none.
+
+    Example:
+        >>> parse_precision("cpu, 2 threads, bf16")
+        torch.bfloat16
+    """
     return next((dtype for dtype, name in PRECISION_NAMES.items() if device_context.endswith(f", {name}")), None)

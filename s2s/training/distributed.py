@@ -1,8 +1,8 @@
-"""The processes that train one model together, and all that they say to each other.
+"""Distributed data-parallel training (DDP): process group and collectives.
 
-Each adds up the gradient of its share of an update, divided by the items of all of them; the sum over the processes is
-then the gradient of the update, as one process has it. Numbers travel by gloo from processor to processor, so that no
-GPU is waited for; gradients travel as their device does, on CUDA by nccl.
+Each rank computes the gradient of its share of a batch, divided by the number of items of all ranks. The all-reduce sum
+is then the gradient of the optimizer step, as a single process would compute it. Numbers and objects are exchanged with
+gloo between CPUs, so that no GPU is synchronized. Gradients are exchanged on their own device, on CUDA with nccl.
 """
 
 import os
@@ -25,19 +25,30 @@ from s2s.launch import TorchrunProcess
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-# The others wait so long for the first while it validates, and nobody waits longer for one that does not answer; one
-# that has ended is noticed at once.
+# Timeout of collectives: other ranks wait this long for rank 0 while it validates. A process that has ended is noticed
+# at once.
 _PATIENCE = timedelta(hours=2)
-# bytes of gradients that are sent together, as many as in torch's DistributedDataParallel
+# Bytes of gradients in one all-reduce, as in torch's DistributedDataParallel.
 _BUCKET = 25 * 2**20
 
 
 class PeerLostError(UserError):
-    """Another process of the training has ended, or does not answer."""
+    """Error for a rank that has ended or does not answer."""
 
 
 class Distributed:
-    """The processes that train together, as one of them sees them; alone, it says nothing and hears itself."""
+    """Process group as seen by one rank; with one process every collective is a no-op.
+
+    Attributes:
+        rank: Number of this process, from 0 on.
+        world_size: Number of processes.
+        launch: torchrun's description of this process; None without torchrun.
+
+    Example:
+        >>> alone = Distributed()
+        >>> alone.is_main_process, alone.all_reduce_sum(2, 3), alone.all_gather_object("a")
+        (True, [2, 3], ['a'])
+    """
 
     def __init__(self, rank: int = 0, size: int = 1, launch: TorchrunProcess | None = None) -> None:
         self.rank = rank
@@ -46,15 +57,19 @@ class Distributed:
 
     @property
     def is_main_process(self) -> bool:
-        """Whether this is the first, which decides and writes for all."""
+        """True for rank 0 (main process), which logs, validates and saves for all."""
         return self.rank == 0
 
     def all_reduce_sum(self, *numbers: int | float) -> list[int | float]:
-        """Of each number, the sum over all processes."""
+        """Sum each number over all ranks.
+
+        Returns:
+            The sums, on every rank; exact for integers up to 2⁵³, because numbers travel as fp64.
+        """
         return self._all_reduce(numbers, dist.ReduceOp.SUM) if self.world_size > 1 else list(numbers)
 
     def all_reduce_max(self, *numbers: int) -> list[int]:
-        """Of each number, the largest of all processes."""
+        """Return the maximum of each number over all ranks."""
         return [int(n) for n in self._all_reduce(numbers, dist.ReduceOp.MAX)] if self.world_size > 1 else list(numbers)
 
     def _all_reduce(self, numbers: Sequence[int | float], operation: "dist.ReduceOp.RedOpType") -> list[int | float]:
@@ -64,7 +79,7 @@ class Distributed:
         return tensor.tolist()
 
     def broadcast_object(self, what: T) -> T:
-        """What the first process says, whatever the others do; anything that can be pickled."""
+        """Broadcast a picklable object from rank 0; the arguments of other ranks are ignored."""
         if self.world_size == 1:
             return what
         said: list[Any] = [what]
@@ -73,7 +88,7 @@ class Distributed:
         return said[0]
 
     def all_gather_object(self, what: T) -> list[T]:
-        """What each process says, the first one's first; anything that can be pickled."""
+        """Gather a picklable object from each rank, in the order of ranks."""
         if self.world_size == 1:
             return [what]
         said: list[Any] = [None] * self.world_size
@@ -82,17 +97,28 @@ class Distributed:
         return said
 
     def map_sharded(self, work: Callable[[list[Item]], Sequence[T]], items: Sequence[Item]) -> list[T]:
-        """What `work` gives for each item, in their order; each process works on its share, and all have all of it."""
+        """Apply a function to items in parallel, with each rank working on its share.
+
+        Args:
+            work: Function from a list of items to as many results.
+            items: All items, the same on each rank.
+
+        Returns:
+            The results of all items, in order, on every rank.
+        """
         found: list[Any] = [None] * len(items)
         for rank, part in enumerate(self.all_gather_object(list(work(list(items[self.rank :: self.world_size]))))):
             found[rank :: self.world_size] = part
         return found
 
     def assert_equal_across_ranks(self, things: Callable[[], Mapping[str, str]]) -> None:
-        """Refuses what is not the same in all processes; one alone does not even look.
+        """Check that values are equal on all ranks, such as versions and digests of files.
+
+        Args:
+            things: Function that returns values by name; not called with one process.
 
         Raises:
-            UserError: one of the things differs.
+            UserError: A value differs.
         """
         if self.world_size == 1:
             return
@@ -105,13 +131,21 @@ class Distributed:
                 )
 
     def all_reduce_gradients(self, parameters: Sequence[Tensor], loss: Tensor) -> Tensor:
-        """Gives each process the sum of all gradients, and that of the losses.
+        """Sum gradients over all ranks, in place, and the loss (data-parallel training).
 
-        What has no gradient anywhere still has none.
+        A parameter without a gradient on this rank contributes zeros, so that all ranks issue the same collectives. A
+        parameter without a gradient on any rank keeps none.
+
+        Args:
+            parameters: Parameters of the model.
+            loss: Loss of this rank.
+
+        Returns:
+            The sum of the losses.
         """
         if self.world_size == 1:
             return loss
-        # known to the processor, and not by gradients that a GPU is still at
+        # Whether a gradient exists is known to the CPU, without a wait for the GPU that computes it.
         anywhere = self.all_reduce_max(*(int(p.grad is not None) for p in parameters))
         learning = [p for p, learns in zip(parameters, anywhere, strict=True) if learns]
         parts = [loss.detach().view(1), *(p.grad if p.grad is not None else torch.zeros_like(p) for p in learning)]
@@ -121,7 +155,11 @@ class Distributed:
         return sums[0].view(())
 
     def broadcast_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The first process's tensors, on the processor; what the others give says nothing."""
+        """Broadcast CPU tensors from rank 0; other ranks' arguments are ignored.
+
+        Returns:
+            The tensors by name, on the CPU.
+        """
         if self.world_size == 1:
             return dict(tensors)
         likes = self.broadcast_object({name: (t.shape, t.dtype) for name, t in tensors.items()})
@@ -136,7 +174,7 @@ class Distributed:
 
 
 SINGLE_PROCESS = Distributed()
-"""One process, which nobody has started with others."""
+"""Process group of a single process."""
 
 
 def _buckets(parts: Sequence[Tensor]) -> Iterator[list[Tensor]]:
@@ -159,14 +197,14 @@ def _all_reduce_bucket(bucket: Sequence[Tensor]) -> Iterator[Tensor]:
 
 
 def _first_sentence(error: Exception) -> str:
-    """The first sentence of what gloo or nccl says, without the line of its own source."""
+    """Return the first sentence of a gloo or nccl error, without the line of its source."""
     first = re.sub(r"^\[[^]]*\]\s*", "", str(error).strip()).split("\n")[0]
     return first.split(". ")[0][:200]
 
 
 @contextmanager
 def translate_collective_errors() -> Iterator[None]:
-    """Within it, an error means that another process is lost."""
+    """Turn errors of collectives into `PeerLostError`, as a context manager."""
     try:
         yield
     except RuntimeError as error:
@@ -177,11 +215,12 @@ def translate_collective_errors() -> Iterator[None]:
 
 
 def _rendezvous_id(store: "dist.distributed_c10d.Store", rank: int, size: int) -> str:
-    """A name that only those processes know that were started together.
+    """Agree on a name for this start of the processes.
 
-    torchrun keeps its store when it starts them again, and who finds another's address of last time in it waits for the
-    dead. How often that was is no name: torchruns on several machines count differently. So the first process answers
-    whoever asks under a name of its own, until all have heard.
+    torchrun keeps its store when it restarts the processes, and a rank that finds an address of the last start would
+    wait for a process that has ended. The restart count cannot serve as a name, because torchruns on several machines
+    count differently. Therefore rank 0 chooses a new name and answers each other rank with it, until all have received
+    it.
     """
     me = uuid4().hex
     if rank:
@@ -199,10 +238,16 @@ def _rendezvous_id(store: "dist.distributed_c10d.Store", rank: int, size: int) -
 
 @contextmanager
 def init_distributed(launch: TorchrunProcess | None) -> Iterator[Distributed]:
-    """Within it, the processes that torchrun has started know each other.
+    """Initialize the process group of torchrun's processes, as a context manager.
+
+    Args:
+        launch: torchrun's description of this process; None without torchrun.
+
+    Yields:
+        The process group.
 
     Raises:
-        UserError: this torch cannot, or they do not find each other.
+        UserError: This build of torch has no gloo, or the processes cannot connect.
     """
     if launch is None or launch.world_size == 1:
         yield Distributed(launch=launch)
@@ -212,7 +257,7 @@ def init_distributed(launch: TorchrunProcess | None) -> Iterator[Distributed]:
             f"torch {torch.__version__} was built without gloo, by which processes speak",
             remedy="install another build of torch, or train in one process: leave torchrun out",
         )
-    # not at the top: a torch without them trains in one process
+    # Imported here, because a torch build without distributed support can still train in one process.
     from torch.distributed import PrefixStore  # pyright: ignore[reportPrivateImportUsage]  as torch's pages do
     from torch.distributed.rendezvous import rendezvous
 
@@ -227,20 +272,20 @@ def init_distributed(launch: TorchrunProcess | None) -> Iterator[Distributed]:
         remedy = "look at torchrun's --rdzv-endpoint, the firewall, and GLOO_SOCKET_IFNAME for the network to take"
         raise UserError(f"the processes do not find each other: {_first_sentence(error)}", where, remedy) from None
     yield Distributed(rank, size, launch)
-    # not after an error: the others may be waiting, and hear of it by our end
+    # Not after an error: other ranks may be waiting, and they notice when this process ends.
     dist.destroy_process_group()
 
 
 def check_world_size(distributed: Distributed, sizes: Sequence[int], noise_scale: bool) -> None:
-    """Refuses what several processes cannot do together.
+    """Check that a run can be trained with several processes.
 
     Args:
-        distributed: the processes.
-        sizes: examples of each update of an epoch.
-        noise_scale: whether the noise of the gradient shall be measured.
+        distributed: Process group.
+        sizes: Examples of each optimizer step of an epoch.
+        noise_scale: True if the gradient noise scale is to be measured.
 
     Raises:
-        UserError: most updates have fewer examples than there are processes, or noise shall be measured.
+        UserError: Most steps have fewer examples than there are processes, or noise is to be measured.
     """
     if distributed.world_size == 1:
         return

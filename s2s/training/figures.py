@@ -1,4 +1,4 @@
-"""Figures as files: matplotlib is imported where something is drawn, and everything is drawn once."""
+"""Figures as image files, with matplotlib (imported when a figure is drawn)."""
 
 import io
 import re
@@ -14,15 +14,23 @@ _NOT_IN_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure, in inches."""
-    # matplotlib takes half a second to import, and only runs that draw need it
+    """Create an empty figure.
+
+    Args:
+        width: Width in inches.
+        height: Height in inches.
+    """
+    # matplotlib takes half a second to import, and only runs that draw figures need it.
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def render_png(figure: "Figure") -> bytes:
-    """A figure as PNG, by the canvas itself: `savefig` would draw everything once more to lay it out."""
+    """Render a figure as PNG.
+
+    The canvas is used directly, because `savefig` would draw everything a second time for the layout.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     file = io.BytesIO()
@@ -34,10 +42,10 @@ def render_png(figure: "Figure") -> bytes:
 
 
 def render_figure(figure: "Figure", form: str) -> bytes:
-    """A figure in a form that matplotlib knows, such as `svg`."""
+    """Render a figure in a format of matplotlib, such as `svg`."""
     file = io.BytesIO()
     with without_font_messages():
         use_installed_fonts(figure)
         figure.canvas.print_figure(file, dpi=100, format=form)
-    # matplotlib keeps what a text said in a comment, and XML knows no control characters anywhere
+    # matplotlib writes each text in a comment, too, and XML allows no control characters, not even there.
     return _NOT_IN_XML.sub(b"", file.getvalue()) if form == "svg" else file.getvalue()

@@ -1,4 +1,4 @@
-"""Fonts for figures: installed fonts that have the glyphs of a text, whatever its script."""
+"""Fonts for figures: installed fonts with the glyphs of a text, for any script."""
 
 import logging
 import unicodedata
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _log = logging.getLogger(__name__)
-# fonts of boxes, and of coloured bitmaps, which matplotlib cannot draw
+# Fonts that contain boxes only, and fonts of coloured bitmaps, which matplotlib cannot draw.
 _UNUSABLE = ("Last Resort", "LastResort", "Color Emoji")
 _PREFERRED = ("Noto Sans CJK", "Noto Sans")
 _CJK = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "FULLWIDTH", "HALFWIDTH", "IDEOGRAPHIC")
 
 
 def use_installed_fonts(figure: "Figure") -> None:
-    """Give each text of a figure, beside its own font, installed fonts that have the glyphs it lacks.
+    """Add installed fonts to each text of a figure, for glyphs that its font lacks.
 
-    Characters that no installed font has are drawn as boxes; a warning names their script and a package of fonts, once
-    for each script.
+    Characters without a glyph in any installed font are drawn as boxes. A warning names their script and a package of
+    fonts, once for each script.
     """
     from matplotlib.text import Text
 
@@ -40,7 +40,10 @@ def use_installed_fonts(figure: "Figure") -> None:
 
 @contextmanager
 def without_font_messages() -> Iterator[None]:
-    """Suppress matplotlib's messages on fonts, one for each missing glyph and each weight that a family lacks."""
+    """Suppress matplotlib's messages on fonts, as a context manager.
+
+    matplotlib writes one for each missing glyph and for each weight that a family lacks.
+    """
     logger = logging.getLogger("matplotlib.font_manager")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -56,8 +59,11 @@ def without_font_messages() -> Iterator[None]:
 def fonts_for(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
     """Find installed fonts that have the glyphs of characters.
 
+    Args:
+        characters: Characters to draw.
+
     Returns:
-        Families that together have the glyphs, and the characters that no installed font has.
+        Families that together have the glyphs, and the characters without a glyph in any installed font.
     """
     families, missing = _chosen(characters, ())
     if missing and _add_new_fonts():
@@ -87,7 +93,7 @@ def _preference(name: str) -> tuple[int, str]:
 
 @cache
 def _add_new_fonts() -> bool:
-    """Make fonts known that were installed after matplotlib listed those of the system; once in a process."""
+    """Register fonts that are newer than matplotlib's list, once in a process."""
     from matplotlib.font_manager import findSystemFonts, fontManager
 
     known = {str(entry.fname) for entry in fontManager.ttflist}
@@ -96,18 +102,18 @@ def _add_new_fonts() -> bool:
         try:
             fontManager.addfont(path)
         except (OSError, RuntimeError):
-            # a damaged file is no font
+            # A damaged font file is skipped.
             continue
     return bool(new)
 
 
 @cache
 def _glyphs(family: str) -> frozenset[str]:
-    """The characters that matplotlib's font of a family has; none if it cannot be read."""
+    """Return the characters of a font family; none if it cannot be read."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
     try:
-        # a list: a name alone would be read as a pattern, in which `-` means something else
+        # A list, because a single name would be parsed as a pattern, in which `-` has a meaning.
         font = get_font(findfont(FontProperties(family=[family]), fallback_to_default=False))
     except (OSError, RuntimeError, ValueError):
         return frozenset()
@@ -115,12 +121,12 @@ def _glyphs(family: str) -> frozenset[str]:
 
 
 def _visible(text: str) -> frozenset[str]:
-    # control characters and spaces have no glyph
+    # Control characters and spaces have no glyph.
     return frozenset(character for character in text if unicodedata.category(character)[0] not in "CZ")
 
 
 def _script(character: str) -> str:
-    """The script of a character, as Unicode's name of it begins, such as `CJK` or `THAI`."""
+    """Return the first word of a character's Unicode name, such as `CJK` or `THAI`."""
     return unicodedata.name(character, "UNKNOWN").split(" ")[0]
 
 

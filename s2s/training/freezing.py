@@ -1,4 +1,4 @@
-"""`training.freeze`: parts of a model that stay as they are."""
+"""Freezing of parameters (`training.freeze`)."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -11,13 +11,21 @@ from s2s.training.optimization import layer_name
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
-    """Keeps the parameters that the patterns name from learning.
+    """Exclude parameters from training, by patterns of names.
 
-    A pattern names a parameter or a module of a model, with all that is in it: `encoder.layers.0`, `*.embedding`,
-    `*.bias`. A tied tensor has several names, and any of them freezes it.
+    Args:
+        model: Model whose parameters are frozen, in place.
+        patterns: Names of parameters or modules with `*` as a wildcard: `encoder.layers.0`, `*.embedding`, `*.bias`. A
+            module's name freezes all its parameters. A tied tensor has several names, and any of them freezes it.
 
     Raises:
-        UserError: a pattern names nothing, or nothing is left to learn.
+        UserError: A pattern matches nothing, or no parameter remains to train.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        >>> freeze(model, ["0", "*.bias"])
+        >>> [name for name, p in model.named_parameters() if p.requires_grad]
+        ['1.weight']
     """
     named = list(model.named_parameters(remove_duplicate=False))
     for pattern in patterns:
@@ -36,6 +44,6 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
 
 
 def _is_named(name: str, pattern: str) -> bool:
-    """Whether a parameter's name, or that of a module around it, is of the pattern."""
+    """Return True if the parameter or a module around it matches the pattern."""
     parts = name.split(".")
     return any(fnmatchcase(".".join(parts[:depth]), pattern) for depth in range(1, len(parts) + 1))

@@ -1,4 +1,7 @@
-"""What a run tells while it trains: metrics.jsonl, TensorBoard, and the terminal."""
+"""Logs of a run: metrics.jsonl, TensorBoard, and the terminal.
+
+`RunLog` writes all three during training; `read_metrics` reads metrics.jsonl.
+"""
 
 import json
 import math
@@ -27,13 +30,19 @@ _LONGEST_LINE = 1 << 20
 _CURVE_POINTS = 1000
 _WARMING = 5
 _ESTIMATED_AFTER = 5.0
-# updates that the noise scale is told by: that of one is mostly chance
+# Steps over which the noise scale is averaged; that of a single step is mostly chance.
 _NOISY = 100
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A validation sentence: what came in, what a human wrote, what the model writes."""
+    """Validation example for the log.
+
+    Attributes:
+        source: Input of the model.
+        reference: Correct output.
+        translation: Output of the model.
+    """
 
     source: str
     reference: str
@@ -41,7 +50,18 @@ class Sample:
 
 
 class RunLog:
-    """Writes down a run, of which so many updates are done, and forgets what its files say of later ones."""
+    """Log of one run; entries after the resumed step are removed first.
+
+    Use as a context manager, which shows a progress bar on a terminal.
+
+    Args:
+        run: Folder of the run.
+        done: Optimizer steps done.
+        total: Optimizer steps of the whole run.
+        console: Terminal output.
+        perplexity: Draw the perplexity, exp(loss).
+        metric: Validation metric to show first.
+    """
 
     def __init__(
         self, run: Path, done: int, total: int, console: Console, perplexity: bool = True, metric: str = "loss"
@@ -60,7 +80,7 @@ class RunLog:
         self._interval = max(1, total // _CURVE_POINTS)
         self._recent: list[StepResult] = []
         self._waiting: list[StepResult] = []
-        # a run that goes on tells of the updates before, too
+        # A resumed run includes earlier steps.
         self._noises: deque[Noise] = deque(_read_noise(self.path), maxlen=_NOISY)
         self._spoke = time.monotonic()
         self._first: list[float] | None = []
@@ -76,7 +96,7 @@ class RunLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop_bar()
-        # where something went wrong already, that is what is told
+        # If training has failed, its error is reported, not an error in closing the files.
         try:
             with suppress(OSError) if error else nullcontext():
                 self._write_available_steps()
@@ -86,12 +106,15 @@ class RunLog:
             threading.excepthook = self._other_threads
 
     def _ignore_reported_error(self, thrown: threading.ExceptHookArgs) -> None:
-        """What the thread of TensorBoard's writer cannot write, its next call raises: it needs no trace of its own."""
+        """Suppress write errors of TensorBoard's thread, which its next call raises again."""
         if not (isinstance(thrown.exc_value, OSError) and type(thrown.thread).__module__.startswith("tensorboard.")):
             self._other_threads(thrown)
 
     def log_step(self, update: StepResult) -> None:
-        """Notes one update, as soon as its numbers are here: a GPU may still be at work on it."""
+        """Log an optimizer step as soon as its numbers are available.
+
+        On a GPU the step may still be running, so its entry may be written later.
+        """
         self._waiting.append(update)
         self._write_available_steps()
 
@@ -121,7 +144,13 @@ class RunLog:
         self._update_bar(update)
 
     def log_validation(self, update: int, scores: dict[str, float], samples: Sequence[Sample] = ()) -> None:
-        """Notes a validation after an update: losses in nats, other scores in percent, and some translations."""
+        """Log a validation: losses in nats, other scores in percent.
+
+        Args:
+            update: Optimizer steps done.
+            scores: Scores by name.
+            samples: Examples of outputs; TensorBoard shows all, the terminal the first.
+        """
         self._write_available_steps()
         self._write({"update": update, "validation": scores})
         for name, value in scores.items():
@@ -132,7 +161,7 @@ class RunLog:
             self._board.add_text("translations", head + table, update)
         self._board.flush()
         shown = {name: f"{name} {value:.{3 if name == 'loss' else 2}f}" for name, value in scores.items()}
-        # without a word more, `loss` would be taken for that of training
+        # Without this word, `loss` would look like the training loss.
         of_what = "validation " if self._metric == "loss" else ""
         self._latest = f" · {of_what}{shown[self._metric]}" if self._metric in shown else ""
         first = [shown.pop(name) for name in ("loss", self._metric) if name in shown]
@@ -141,24 +170,35 @@ class RunLog:
             self.info_pair(sample.source, sample.translation)
 
     def add_texts(self, name: str, texts: Sequence[str], update: int) -> None:
-        """Notes texts for TensorBoard, as they are, and prints the beginning of the first."""
+        """Add texts to TensorBoard, and print the beginning of the first."""
         fenced = "\n\n".join("\n".join(f"    {line}" for line in text.split("\n")) for text in texts)
         self._board.add_text(name, fenced, update)
         self._board.flush()
         self.info_pair("", texts[0])
 
     def add_figure(self, name: str, png: bytes, update: int) -> None:
-        """Notes a picture for TensorBoard: a PNG file, as it is."""
+        """Add a PNG image to TensorBoard.
+
+        Args:
+            name: Tag of the image.
+            png: Content of a PNG file.
+            update: Optimizer steps done.
+        """
         from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
         if writer := self._board.file_writer:
-            # such a file says how large it is in its first block
+            # The header of a PNG file contains its width and height.
             width, height = (int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
             image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=png)
             writer.add_summary(Summary(value=[Summary.Value(tag=name, image=image)]), update)
 
     def add_hyperparameters(self, values: dict[str, object], scores: dict[str, float]) -> None:
-        """Notes the recipe beside its final scores, for TensorBoard's table of runs."""
+        """Add the recipe and the final scores to TensorBoard's table of runs (HParams).
+
+        Args:
+            values: Recipe settings by key.
+            scores: Final scores by name.
+        """
         from torch.utils.tensorboard.summary import hparams
 
         plain = {k: v if isinstance(v, bool | int | float | str) else str(v) for k, v in values.items()}
@@ -169,22 +209,30 @@ class RunLog:
             self._board.add_scalar(f"final/{name}", value, self._total)
 
     def info(self, text: str) -> None:
-        """Prints a line above the progress bar."""
+        """Print a line above the progress bar."""
         self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def info_pair(self, source: str, written: str) -> None:
-        """Prints what was read and what was written in one row."""
+        """Print an input and an output in one line."""
         self.info(fit_to_row(self._console, source, written))
 
     @contextmanager
     def progress_bar(self, what: str, total: int) -> Iterator[Advance]:
-        """Shows how far something is that follows the training; see `progress.Meter`."""
+        """Show a progress bar for work after training, as a context manager.
+
+        Args:
+            what: Name of the work.
+            total: Number of parts.
+
+        Yields:
+            A function that takes the number of finished parts.
+        """
         self._stop_bar()
         with progress_bar(self._console)(what, total) as advance:
             yield advance
 
     def _stop_bar(self) -> None:
-        # one that was never drawn would end with an empty line
+        # A bar that was never drawn would print an empty line when it stops.
         if not self._bar.disable:
             self._bar.stop()
 
@@ -212,7 +260,7 @@ class RunLog:
             self._board.add_scalar(name, value, last.update)
 
     def noise(self) -> str:
-        """The gradient noise scale by the last updates, in words; empty where it was not measured."""
+        """Return a line on the gradient noise scale of the last steps; empty if unmeasured."""
         if not self._noises:
             return ""
         scale = noise_scale(self._noises)
@@ -220,11 +268,11 @@ class RunLog:
         return f"gradient noise scale by the last {len(self._noises)} updates: {found}"
 
     def _estimate(self, update: StepResult) -> None:
-        """Says once how long this machine will take: no description of a recipe can know."""
+        """Print the estimated training time once, after the first steps on this machine."""
         if self._first is None:
             return
         self._first.append(update.seconds)
-        # the very first updates also compile kernels and ask for memory
+        # The first steps are not counted, because they also compile kernels and allocate memory.
         told_by = self._first[_WARMING:]
         if sum(told_by) >= _ESTIMATED_AFTER:
             self._first = None
@@ -243,7 +291,7 @@ class RunLog:
 
 
 class Entry(BaseModel):
-    """A line of metrics.jsonl: an update, or the scores of a validation after one. Further keys are allowed."""
+    """Line of metrics.jsonl: an optimizer step or a validation. Other keys are allowed."""
 
     update: int = Field(ge=0, le=2**53)
     loss: float | None = None
@@ -264,14 +312,28 @@ class Entry(BaseModel):
 def read_metrics(folder: Path) -> list[Entry]:
     """Read metrics.jsonl of a run.
 
+    Args:
+        folder: Folder of the run.
+
+    Returns:
+        All entries, in the order of the file.
+
     Raises:
-        UserError: the file is missing, or a line is none that a training writes.
+        UserError: The file is missing, or a line is not an entry of a training.
     """
     return [entry for _, entry in _entries(folder / METRICS)]
 
 
 def drop_entries_after(metrics: Path, update: int) -> None:
-    """Removes what metrics.jsonl says of updates after this one, and a line cut short; refuses what is no line."""
+    """Remove entries after an optimizer step, and an incomplete line, from metrics.jsonl.
+
+    Args:
+        metrics: The file; it may be missing.
+        update: Last step to keep.
+
+    Raises:
+        UserError: A line is not an entry of a training.
+    """
     if metrics.exists():
         kept = [line for line, entry in _entries(metrics, skip_cut=True) if entry.update <= update]
         write_atomically(metrics, b"".join(kept))
@@ -284,7 +346,7 @@ def _read_noise(metrics: Path) -> Iterator[Noise]:
 
 
 def _entries(path: Path, skip_cut: bool = False) -> Iterator[tuple[bytes, Entry]]:
-    """The lines as they are, each with what it says; without what is no JSON, if that is skipped."""
+    """Yield each line with its parsed entry; skip lines that are not JSON if `skip_cut`."""
     number, remedy = 0, "take the line out, and repeat"
     try:
         with open_regular(path) as file:

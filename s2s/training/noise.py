@@ -1,10 +1,10 @@
-"""The gradient noise scale (McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", appendix A).
+"""Gradient noise scale (McCandlish et al. 2018, appendix A).
 
-The gradient of n items is that of all, G, plus noise; were items drawn independently, its squared length would be
-|G|² + S/n in the mean, with S the trace of the covariance of one item's gradient. Of the micro-batches of an update and
-of the whole update both sides are known, so both numbers are estimated without bias. B_simple = S / |G|² is the number
-of items at which noise and gradient are equally long: updates from far fewer are mostly noise, and those from far more
-learn little more than from that many.
+"An Empirical Model of Large-Batch Training". The gradient of n items is the gradient of all items, G, plus noise. With
+independently drawn items its mean squared norm is |G|² + S/n, where S is the trace of the covariance of one item's
+gradient. Both sides are known for the micro-batches of a step and for the whole step, so |G|² and S have unbiased
+estimates. B_simple = S / |G|² is the number of items at which noise and gradient have the same norm: much smaller
+batches are mostly noise, and much larger batches learn little more.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from s2s.errors import UserError
 
 @dataclass(frozen=True)
 class Noise:
-    """What one update says: estimates without bias, either of which may be below zero.
+    """Unbiased noise estimates of one optimizer step; both may be negative.
 
     Attributes:
-        spread: S, of one item.
-        square: |G|², of the gradient of all items there are.
+        spread: S, the trace of the covariance of one item's gradient.
+        square: |G|², the squared norm of the gradient of all items.
     """
 
     spread: float
@@ -27,12 +27,16 @@ class Noise:
 
 
 def estimate_noise(counts: Sequence[int], squares: Sequence[float], whole: float) -> Noise:
-    """The estimates of an update of several micro-batches.
+    """Estimate the gradient noise from the micro-batches of one optimizer step.
 
     Args:
-        counts: items of each; two micro-batches or more, none of them empty.
-        squares: squared lengths of each one's mean gradient over its own items.
-        whole: squared length of the mean gradient over all items.
+        counts: Items of each micro-batch; at least two micro-batches, none empty.
+        squares: Squared norm of the mean gradient of each micro-batch.
+        whole: Squared norm of the mean gradient over all items.
+
+    Example:
+        >>> estimate_noise(counts=[10, 10], squares=[3.0, 3.0], whole=2.0)
+        Noise(spread=20.0, square=1.0)
     """
     inverse = sum(1 / count for count in counts) / len(counts)
     spread = (sum(squares) / len(squares) - whole) / (inverse - 1 / sum(counts))
@@ -40,19 +44,29 @@ def estimate_noise(counts: Sequence[int], squares: Sequence[float], whole: float
 
 
 def noise_scale(noises: Sequence[Noise]) -> float | None:
-    """B_simple in items by several updates: the ratio of the means, whose noise is less than that of the ratios.
+    """Compute the gradient noise scale B_simple of several steps.
 
-    None where the mean of |G|² is not above zero: then more updates are needed.
+    This is the ratio of the means of S and |G|², which has less noise than the mean of the ratios.
+
+    Returns:
+        The number of items; None if the mean of |G|² is not above zero, so that more steps are needed.
+
+    Example:
+        >>> noise_scale([Noise(spread=20.0, square=1.0), Noise(spread=40.0, square=2.0)])
+        20.0
     """
     square = sum(noise.square for noise in noises)
     return sum(noise.spread for noise in noises) / square if square > 0 else None
 
 
 def check_several_micro_batches(batches: Sequence[int]) -> None:
-    """Refuses to measure noise where no update has several micro-batches; `batches` are those of each update.
+    """Check that noise can be measured: a step must have several micro-batches.
+
+    Args:
+        batches: Number of micro-batches of each optimizer step.
 
     Raises:
-        UserError: that is so.
+        UserError: Every step has a single micro-batch.
     """
     if all(count < 2 for count in batches):
         raise UserError(

@@ -1,4 +1,4 @@
-"""What to say when a loss or a gradient is not finite: update, module and batch by name."""
+"""Error reports for NaN/Inf in losses and gradients: step, module and batch."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -26,10 +26,21 @@ def locate_nonfinite(
     noun: str,
     distributed: Distributed = SINGLE_PROCESS,
 ) -> UserError:
-    """The error that stops training: which update, which module first, which rows of the corpus.
+    """Find where NaN/Inf appears first, and build the error that ends the training.
 
-    The model has the weights before the update and no gradient; `again` adds to it what a batch gives, as training did.
-    Of several processes, each looks at its own batches, and all give the same error.
+    The batches are computed again. The model has the weights before the step and no gradient. Each rank checks its own
+    batches, and all ranks return the same error.
+
+    Args:
+        model: Model in training.
+        again: Function that computes the gradient of a batch, as training did.
+        batches: Micro-batches of the step on this rank.
+        update: Number of the step.
+        noun: Name of the examples in messages.
+        distributed: Process group.
+
+    Returns:
+        An error that names the step, the first module with a non-finite output, and rows of the dataset.
     """
     found = _found(model, again, batches, update, noun)
     sum_of_all = UserError("the sum over all processes is not finite", where=f"update {update}", remedy=_REMEDY)
@@ -42,7 +53,7 @@ def locate_nonfinite(
 def _found(
     model: nn.Module, again: Callable[[Batch], object], batches: Sequence[Batch], update: int, noun: str
 ) -> UserError | None:
-    """What is not finite in the batches of this process; None where all is."""
+    """Return the error for this rank's batches; None if all numbers are finite."""
     for batch in batches:
         module = _first_bad_output(model, again, batch)
         if module:
@@ -52,7 +63,15 @@ def _found(
 
 
 def check_weights(model: nn.Module, update: int) -> None:
-    """Refuses weights that are not finite after an update: finite gradients can make others, too."""
+    """Check that the weights are finite after a step; finite gradients can overflow them.
+
+    Args:
+        model: Model in training.
+        update: Number of the step.
+
+    Raises:
+        UserError: A weight is NaN or infinite.
+    """
     sound = torch.stack([p.detach().isfinite().all() for p in model.parameters()]).tolist()
     bad = [name for (name, _), finite in zip(model.named_parameters(), sound, strict=True) if not finite]
     if bad:
@@ -75,7 +94,7 @@ def _first_bad_output(model: nn.Module, again: Callable[[Batch], object], batch:
 
         return module.register_forward_hook(look)
 
-    # a parent's hook runs after its children's: the first name found is the innermost module
+    # The hook of a parent runs after those of its children, so the first name is the innermost module.
     hooks = [watch(name, module) for name, module in model.named_modules() if name]
     try:
         again(batch)

@@ -15,9 +15,9 @@ _CLASSES = {
     for name, found in vars(torch.optim).items()
     if isinstance(found, type) and issubclass(found, Optimizer)
 }
-# with a kernel that leaves all tensors alone where `found_inf` is 1; others are told by the processor
+# Optimizers with a fused kernel, which changes nothing if `found_inf` is 1; for others the host decides.
 _FUSED = ("adam", "adamw", "sgd")
-# recipe key: what torch calls it
+# Recipe key: torch's argument.
 _ARGUMENTS = {"betas": "betas", "epsilon": "eps", "momentum": "momentum", "nesterov": "nesterov"}
 
 Named = tuple[str, nn.Parameter]
@@ -25,18 +25,21 @@ Group = dict[str, Any]
 
 
 def _skip_compiler() -> None:
-    """Keep `Optimizer.add_param_group` from importing torch._dynamo, which takes as long as importing torch."""
+    """Keep `Optimizer.add_param_group` from importing torch._dynamo.
+
+    The import takes as long as importing torch.
+    """
     added = inspect.unwrap(Optimizer.add_param_group)
     vars(added).setdefault("__dynamo_disable", added)
 
 
 def build_optimizers(settings: OptimizationSettings, groups: Sequence[Group], matrices: set[int]) -> list[Optimizer]:
-    """Build the optimizer that a recipe names; for Muon, a second one for the parameters that Muon is not for.
+    """Build the optimizer of a recipe; with Muon, a second one for other parameters.
 
     Args:
-        settings: of the recipe; the learning rate of each step is set by the caller.
-        groups: parameter groups of torch.optim, with named parameters.
-        matrices: `id` of each parameter that Muon orthogonalizes; used by Muon alone.
+        settings: Optimization settings of the recipe. The caller sets the learning rate of each step.
+        groups: Parameter groups of torch.optim, with named parameters.
+        matrices: `id` of each parameter that Muon orthogonalizes; used by Muon only.
 
     Returns:
         One optimizer, or two. Groups keep their further keys.
@@ -59,55 +62,59 @@ def _build(name: str, settings: OptimizationSettings, groups: Sequence[Group]) -
     arguments: dict[str, Any] = {
         theirs: getattr(settings, ours)
         for ours, theirs in _ARGUMENTS.items()
-        # Adafactor has two numbers of that name, and Muon's guard is of another quantity than Adam's
+        # Adafactor's eps is a pair, and Muon's eps guards another quantity than Adam's.
         if theirs in known and not (theirs == "eps" and name in ("adafactor", "muon"))
     }
     if name in _FUSED:
         arguments["fused"] = True
     if name == "muon":
-        # updates as large as AdamW's, so that both parts take the same learning rate (Liu et al. 2025)
+        # Steps as large as AdamW's, so that both optimizers have the same learning rate (Liu et al. 2025).
         arguments["adjust_lr_fn"] = "match_rms_adamw"
     return _CLASSES[name](list(groups), lr=settings.learning_rate, **arguments)  # pyright: ignore[reportCallIssue]
 
 
 def skips_on_device(optimizer: Optimizer) -> bool:
-    """Return whether the optimizer leaves all tensors unchanged where its `found_inf` is 1, without a host sync."""
+    """Return True if the optimizer changes nothing when `found_inf` is 1, without a sync."""
     return bool(optimizer.defaults.get("fused"))
 
 
 @torch.no_grad()
 def step(optimizer: Optimizer, found_inf: Tensor | None = None) -> None:
-    """Move all parameters that have a gradient.
+    """Update all parameters that have a gradient.
 
     Args:
-        optimizer: with the learning rate of this step in its groups.
-        found_inf: 1 where the gradient is not finite, 0 otherwise, on the device; only if `skips_on_device`.
+        optimizer: Optimizer with the learning rate of this step in its groups.
+        found_inf: 1 if the gradient is not finite, 0 otherwise, on the device; only if `skips_on_device`.
     """
     if isinstance(optimizer, torch.optim.SGD) and optimizer.defaults["momentum"]:
-        # torch's fused SGD cannot begin the momentum of some parameters later than that of others
+        # torch's fused SGD cannot start the momentum of some parameters later than that of others.
         for _, p in named_parameters(optimizer):
             if p.grad is not None and p not in optimizer.state:
                 optimizer.state[p] = {"momentum_buffer": torch.zeros_like(p)}
     optimizer.found_inf = found_inf  # type: ignore[attr-defined]
-    # the wrappers around it are for compiled optimizers, and import torch._dynamo
+    # The wrappers of `step` serve compiled optimizers and import torch._dynamo.
     inspect.unwrap(type(optimizer).step)(optimizer)
 
 
 def named_parameters(optimizer: Optimizer) -> Iterator[Named]:
-    """The parameters of all groups, with their names."""
+    """Yield the names and parameters of all groups."""
     for group in optimizer.param_groups:
         yield from zip(group["param_names"], group["params"], strict=True)
 
 
 class SavedState:
-    """Tensors that optimizers keep for each parameter, as a checkpoint holds them: `adam.exp_avg.NAME`."""
+    """State of optimizers as in a checkpoint: tensors named `adam.exp_avg.NAME`.
+
+    Args:
+        optimizers: Optimizers of a run.
+    """
 
     def __init__(self, optimizers: Sequence[Optimizer]) -> None:
         self._optimizers = optimizers
         self._initial: dict[tuple[str, torch.Size, torch.dtype], dict[str, Tensor]] = {}
 
     def tensors(self) -> dict[str, Tensor]:
-        """The state of all parameters that have one."""
+        """Return the state of all parameters that have one."""
         return {
             key(optimizer, part, name): tensor
             for optimizer in self._optimizers
@@ -117,13 +124,13 @@ class SavedState:
         }
 
     def expected(self, saved: set[str]) -> tuple[dict[str, Tensor], set[str]]:
-        """Describe the state that a checkpoint must hold.
+        """Describe the state that a checkpoint must contain.
 
         Args:
-            saved: names of the tensors that it holds.
+            saved: Names of the tensors in the checkpoint.
 
         Returns:
-            Tensors with the right names, shapes and dtypes; and the names that may be missing, because their
+            Tensors with the right names, shapes and data types, and the names that may be missing, because their
             parameter never had a gradient.
         """
         wanted: dict[str, Tensor] = {}
@@ -145,7 +152,7 @@ class SavedState:
                     optimizer.state[p] = found
 
     def _initial_state(self, optimizer: Optimizer, p: Tensor) -> dict[str, Tensor]:
-        """The state of a parameter after a first step, in shapes and dtypes: that of a parameter of zeros."""
+        """Return the shapes of a parameter's state, from a first step of a parameter of zeros."""
         place = (type(optimizer).__name__, p.shape, p.dtype)
         if place not in self._initial:
             like = nn.Parameter(torch.zeros(p.shape, dtype=p.dtype))
@@ -166,6 +173,16 @@ def _arguments(optimizer: Optimizer) -> list[str]:
 
 
 def key(optimizer: Optimizer, part: str, name: str) -> str:
-    """The name of a tensor of the state in a checkpoint; AdamW keeps what Adam keeps."""
+    """Return the name of a state tensor in a checkpoint; AdamW has the names of Adam.
+
+    Args:
+        optimizer: Optimizer of the parameter.
+        part: Name of the tensor in the optimizer's state.
+        name: Name of the parameter.
+
+    Example:
+        >>> key(torch.optim.AdamW([torch.zeros(1)]), "exp_avg", "projection.weight")
+        'adam.exp_avg.projection.weight'
+    """
     kind = "adam" if isinstance(optimizer, torch.optim.Adam) else type(optimizer).__name__.lower()
     return f"{kind}.{part}.{name}"

@@ -1,9 +1,10 @@
-"""Which precision is the faster one for a training on this device: found by computing its own gradients in both.
+"""Benchmark of fp32 against bf16 for a training on this device (`precision: auto`).
 
-A processor may say that it knows bf16 and be twice as slow in it. Nor do matrix products alone tell: in bf16, weights
-and states are cast from and to fp32 again and again, and of a small model that takes longer than its products, however
-fast the unit is that multiplies matrices (AMX, a GPU's tensor cores, or eight times as many lanes as in fp32). Nor does
-one batch: in bf16 kernels are compiled for shapes that were not there lately, which hardly two batches have in common.
+The benchmark computes gradients of the training's own batches in both precisions. Simpler tests mislead: a CPU may
+support bf16 and be twice as slow with it. Matrix products alone do not decide, because in bf16 weights and states are
+cast from and to fp32 repeatedly, which for a small model takes longer than its products, however fast the matrix unit
+is (AMX, tensor cores, or eight times as many lanes as in fp32). A single batch does not decide either, because bf16
+kernels are compiled for shapes that were not used recently, and few batches share a shape.
 """
 
 import time
@@ -20,22 +21,30 @@ from s2s.nn.precision import PrecisionError, autocast_matmul
 from s2s.training.device import PRECISION_NAMES, is_out_of_memory
 from s2s.training.trainer import Trainer
 
-# gradients in each precision after the first; of slow ones, the least that tell
+# Gradients in each precision after the first one, and their minimum number if they are slow.
 _BATCHES, _LEAST = 24, 2
 _PATIENCE = 1.0
-# of a GPU's memory, for a gradient in fp32: the optimiser's moments, as large as weights and gradient, are yet to come
+# Largest share of a GPU's memory for a gradient in fp32; the optimizer's moments, as large as weights and gradient,
+# are not allocated yet.
 _SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class PrecisionBenchmark:
-    """How long a training's gradient of a batch takes on average, in seconds, and with how many threads.
+    """Result of the benchmark: mean time of a batch's gradient, in seconds.
 
     Attributes:
-        fp32: None where it takes so much of a GPU's memory that a training might not fit.
-        bf16: in the other precision; None where the device cannot compute the model in it.
-        threads: of the processor.
-        bf16_error: why `bf16` is None.
+        fp32: Time in fp32; None if it takes so much of a GPU's memory that training might not fit.
+        bf16: Time in bf16; None if the device cannot compute the model in bf16.
+        threads: CPU threads.
+        bf16_error: Reason why `bf16` is None.
+
+    Example:
+        >>> result = PrecisionBenchmark(fp32=0.2, bf16=0.1, threads=2)
+        >>> result.faster
+        torch.bfloat16
+        >>> print(result)
+        bf16: a gradient takes 0.50 of fp32's time here
     """
 
     fp32: float | None
@@ -45,7 +54,7 @@ class PrecisionBenchmark:
 
     @property
     def faster(self) -> torch.dtype:
-        """The precision that took less, among those that work."""
+        """Faster precision of those that work."""
         if self.bf16 is None:
             return torch.float32
         return torch.bfloat16 if self.fp32 is None or self.bf16 < self.fp32 else torch.float32
@@ -61,11 +70,16 @@ class PrecisionBenchmark:
 
 
 def benchmark_precision(trainer: Trainer[Any, Any]) -> PrecisionBenchmark:
-    """Computes gradients of a trainer's first batches in both precisions, in turn, and gives the mean times.
+    """Measure gradients of the first batches in both precisions, alternately.
 
-    Weights, gradients, the state of the generators and the place in the data stay as they were, and what a GPU says of
-    its peak memory counts from here. The model is on the trainer's device and not compiled for it. It takes about a
-    second, and at least six gradients.
+    Takes about a second, and at least six gradients. Weights, gradients, random state and position in the data are
+    unchanged. The peak memory statistics of a GPU are reset.
+
+    Args:
+        trainer: Trainer whose model is on its device and not compiled.
+
+    Returns:
+        Mean times. The first gradient in each precision is not counted.
     """
     device = trainer.device_context.device
     first, *others = (
@@ -75,7 +89,7 @@ def benchmark_precision(trainer: Trainer[Any, Any]) -> PrecisionBenchmark:
         batch = first().to(device)
         dtypes = list(PRECISION_NAMES) if device.type != "cuda" or _fits_in_fp32(trainer, batch) else [torch.bfloat16]
         taken = {dtype: list[float]() for dtype in dtypes}
-        # what is prepared once for all of a training is not counted
+        # The first gradient is not counted: it includes one-time preparations.
         bf16_error = _add_times(trainer, batch, taken)
         for own in taken.values():
             own.clear()
@@ -93,16 +107,17 @@ def benchmark_precision(trainer: Trainer[Any, Any]) -> PrecisionBenchmark:
 
 
 def check_precision(trainer: Trainer[Any, Any], decoding: torch.dtype = torch.float32) -> None:
-    """Compute one gradient in the trainer's precision, and one loss in that of decoding, if these are bf16.
+    """Check that the device computes the model in bf16, if training or decoding uses bf16.
 
-    The trainer's state stays as it was.
+    One gradient is computed in the precision of training, one loss in that of decoding. The trainer's state is
+    unchanged.
 
     Args:
-        trainer: with a precision that is decided.
-        decoding: the precision of searches.
+        trainer: Trainer whose precision is selected.
+        decoding: Precision of decoding.
 
     Raises:
-        PrecisionError: this device cannot compute the model in bf16.
+        PrecisionError: This device cannot compute the model in bf16.
     """
     device_context = trainer.device_context
     if torch.bfloat16 not in (device_context.precision, decoding):
@@ -123,7 +138,7 @@ def check_precision(trainer: Trainer[Any, Any], decoding: torch.dtype = torch.fl
 
 @contextmanager
 def _unchanged(trainer: Trainer[Any, Any]) -> Iterator[None]:
-    """Restore the random state afterwards, and drop gradients."""
+    """Restore the random state afterwards, and clear gradients."""
     device = trainer.device_context.device
     trainer.model.train()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -134,7 +149,7 @@ def _unchanged(trainer: Trainer[Any, Any]) -> Iterator[None]:
 
 
 def _add_times(trainer: Trainer[Any, Any], batch: Any, taken: dict[torch.dtype, list[float]]) -> str:
-    """Time a batch's gradient in each precision; remove bf16 if it raises, and return the reason."""
+    """Time a gradient in each precision; if bf16 fails, remove it and return the reason."""
     for dtype, own in list(taken.items()):
         try:
             own.append(_seconds(trainer, batch, dtype))
@@ -149,7 +164,7 @@ def _add_times(trainer: Trainer[Any, Any], batch: Any, taken: dict[torch.dtype, 
 
 def _fits_in_fp32(trainer: Trainer[Any, Any], batch: Any) -> bool:
     device = trainer.device_context.device
-    # what ran before in this process is over
+    # Memory peaks of earlier work in this process must not count.
     torch.cuda.reset_peak_memory_stats(device)
     try:
         _seconds(trainer, batch, torch.float32)
@@ -164,7 +179,8 @@ def _fits_in_fp32(trainer: Trainer[Any, Any], batch: Any) -> bool:
 
 def _seconds(trainer: Trainer[Any, Any], batch: Any, dtype: torch.dtype) -> float:
     device = trainer.device_context.device
-    # of the processor, so that others who use the machine do not decide; a GPU works while the processor waits
+    # CPU time on a CPU, so that other processes on the machine have no influence; wall time for a GPU, because the CPU
+    # waits meanwhile.
     clock = time.process_time if device.type == "cpu" else time.perf_counter
     _wait(device)
     started = clock()

@@ -1,4 +1,4 @@
-"""How far something is that takes long, while nothing else is said."""
+"""Progress bars on a terminal, and progress lines elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,25 +18,32 @@ from rich.text import Text
 
 Advance = Callable[[int], object]
 ProgressBar = Callable[[str, int], AbstractContextManager[Advance]]
-"""Of what is done and of how much there is, a context that takes notice of each part that is done."""
+"""Function of a name and a total that returns a context manager; its value takes the number of finished parts."""
 
 PLAIN_LINE_EVERY = 10.0
-"""Seconds between two lines where there is no terminal to draw a bar on."""
+"""Seconds between two progress lines without a terminal."""
 _PLAIN_WIDTH = 120
 
 
 @contextmanager
 def no_progress_bar(what: str, total: int) -> Iterator[Advance]:
-    """A meter that shows nothing."""
+    """Show no progress."""
     yield lambda count: None
 
 
 def progress_bar(console: Console) -> ProgressBar:
-    """A meter that draws a bar on a terminal, and writes a line now and then elsewhere."""
+    """Return a progress bar for a terminal; elsewhere it prints occasional lines.
+
+    Args:
+        console: Console to print on.
+
+    Returns:
+        A function with the name of the work and the number of parts; see `ProgressBar`.
+    """
 
     @contextmanager
     def shown(what: str, total: int) -> Iterator[Advance]:
-        """Shown until the context ends; the bar then goes away."""
+        """Show progress until the context ends; a bar is then removed."""
         if console.is_terminal:
             with Progress(*bar_columns(what), console=console, transient=True) as bar:
                 task = bar.add_task(what, total=total, shown="")
@@ -45,7 +52,7 @@ def progress_bar(console: Console) -> ProgressBar:
         done, spoke = 0, time.monotonic()
 
         def advance(count: int) -> None:
-            """So many more are done."""
+            """Count finished parts."""
             nonlocal done, spoke
             done += count
             if time.monotonic() - spoke > PLAIN_LINE_EVERY:
@@ -58,7 +65,7 @@ def progress_bar(console: Console) -> ProgressBar:
 
 
 def bar_columns(what: str) -> list[ProgressColumn]:
-    """What a bar consists of; a task's field `shown` stands before its times."""
+    """Return the columns of a progress bar; a task's field `shown` precedes its times."""
     return [
         TextColumn(what),
         BarColumn(bar_width=20),
@@ -72,11 +79,21 @@ def bar_columns(what: str) -> list[ProgressColumn]:
 
 
 def fit_to_row(console: Console, source: str, written: str) -> str:
-    """What was read and what was written, cut to one row of the terminal; of 120 letters where there is none."""
+    """Format an input and an output, cut to one row of the terminal.
+
+    Args:
+        console: Console; without a terminal a row has 120 characters.
+        source: Input of a model.
+        written: Output of the model.
+
+    Example:
+        >>> fit_to_row(Console(force_terminal=False), "ein Haus", "a house")
+        '    ein Haus  →  a house'
+    """
     indent, arrow = "    ", "  →  "
     room = (console.width if console.is_terminal else _PLAIN_WIDTH) - len(indent + arrow)
     sides = [Text(" ".join(text.split())) for text in (source, written)]
     for side, other in (sides, sides[::-1]):
-        # the shorter side leaves its room to the other
+        # Space that the shorter side does not need goes to the other one.
         side.truncate(max(room // 2, room - other.cell_len), overflow="ellipsis")
     return f"{indent}{sides[0].plain}{arrow}{sides[1].plain}"

@@ -1,4 +1,4 @@
-"""What one update did, and what the device found at it, which is read when it is there."""
+"""Results of an optimizer step, read from the device when they are available."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,19 @@ from s2s.training.noise import Noise, estimate_noise
 
 
 class StepMetrics:
-    """The loss of an update, and the norms of its gradient: read when they are asked for.
+    """Loss and gradient norms of a step, transferred from the device without a sync.
 
-    A CUDA device sends them by itself, and only who asks too early waits.
+    On CUDA the transfer is asynchronous; reading a number before it has arrived waits for it.
+
+    Args:
+        loss: Sum of the losses, without label smoothing.
+        layer_norms: Gradient norm of each layer.
+        part_norms: Gradient norm of each micro-batch, if measured.
+
+    Example:
+        >>> metrics = StepMetrics(torch.tensor(6.0), {"encoder": torch.tensor(0.5)})
+        >>> metrics.loss, metrics.layer_norms, metrics.finite
+        (6.0, {'encoder': 0.5}, True)
     """
 
     def __init__(self, loss: Tensor, layer_norms: Mapping[str, Tensor], part_norms: Sequence[Tensor] = ()) -> None:
@@ -30,12 +40,12 @@ class StepMetrics:
 
     @property
     def found_inf(self) -> Tensor:
-        """1 where one of them is not finite, 0 otherwise, on the device; named as in torch.optim."""
+        """1 if a number is not finite, 0 otherwise, on the device; named as in torch.optim."""
         return (~self._on_device.isfinite()).any().float()
 
     @property
     def is_available(self) -> bool:
-        """Whether to ask for the numbers is not to wait."""
+        """True if the numbers can be read without waiting."""
         return self._sent is None or self._sent.query()
 
     @cached_property
@@ -46,41 +56,41 @@ class StepMetrics:
 
     @property
     def finite(self) -> bool:
-        """Whether all of them are finite."""
+        """True if all numbers are finite."""
         return all(map(math.isfinite, self._values))
 
     @property
     def loss(self) -> float:
-        """The plain loss, summed."""
+        """Sum of the losses, without label smoothing."""
         return self._values[0]
 
     @property
     def layer_norms(self) -> dict[str, float]:
-        """The gradient's norm, layer by layer."""
+        """Gradient norm of each layer."""
         return dict(zip(self._names, self._values[1:], strict=False))
 
     @property
     def part_norms(self) -> list[float]:
-        """The norm of what each micro-batch gave to the gradient, where it was asked for."""
+        """Gradient norm of each micro-batch; empty if not measured."""
         return self._values[1 + len(self._names) :]
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one update did.
+    """Result of an optimizer step.
 
     Attributes:
-        update: its number, from 1 on.
-        epoch: passes over the data before it.
-        count: items that `loss` is the mean of.
-        tokens: real tokens it learned from: target tokens in translation, those read in tasks that only read.
-        seconds: how long it took; where a GPU computes, the processor's time from one update to the next.
-        cpu_seconds: of all processor threads of this process together.
-        learning_rate: of this step.
-        real_share: real tokens among all positions of its batches.
-        clip: the longest gradient allowed; None where any is.
-        measured: what the device found; to ask for it is to wait for the device.
-        parts: items of each micro-batch.
+        update: Number of the step, from 1 on.
+        epoch: Epochs before it.
+        count: Items that `loss` is the mean of.
+        tokens: Real tokens that it learned from: target tokens in translation, read tokens in tasks that only read.
+        seconds: Wall time; with a GPU, the CPU's time from one step to the next.
+        cpu_seconds: CPU time of all threads of this process.
+        learning_rate: Learning rate of this step.
+        real_share: Share of real tokens in all positions of its batches.
+        clip: Gradient clipping: largest norm; None for no clipping.
+        measured: Loss and gradient norms; reading them may wait for the device.
+        parts: Items of each micro-batch.
     """
 
     update: int
@@ -97,35 +107,39 @@ class StepResult:
 
     @property
     def is_available(self) -> bool:
-        """Whether the numbers below are there; those of an update that fails never are."""
+        """True if the numbers below can be read; always False for a step that failed."""
         return self.measured.is_available and self.measured.finite
 
     @property
     def loss(self) -> float:
-        """The plain loss, in nats per item (target token, example or masked token, by task), before the step."""
+        """Mean loss before the step, without label smoothing, in nats per item.
+
+        An item is a target token, an example or a masked token, by task.
+        """
         return self.measured.loss / self.count
 
     @property
     def gradient_norm(self) -> float:
-        """Of the whole gradient, before clipping."""
+        """Norm of the whole gradient, before clipping."""
         return math.sqrt(sum(norm**2 for norm in self.layer_norms.values()))
 
     @property
     def layer_norms(self) -> dict[str, float]:
-        """The gradient's norm, layer by layer."""
+        """Gradient norm of each layer."""
         return self.measured.layer_norms
 
     @property
     def noise(self) -> Noise | None:
-        """What the micro-batches say of the gradient's noise; None where it is not measured, or cannot be."""
+        """Gradient noise estimate of the micro-batches; None if not measured or possible."""
         norms = self.measured.part_norms
         if not norms or 0 in self.parts:
             return None
-        # the gradient is divided by the items of the update, and here each micro-batch's by its own
+        # Gradients are divided by the items of the whole step; here each one must be divided by its micro-batch's
+        # items.
         squares = [(norm * self.count / part) ** 2 for norm, part in zip(norms, self.parts, strict=True)]
         return estimate_noise(self.parts, squares, self.gradient_norm**2)
 
     @property
     def clipped(self) -> bool:
-        """Whether the gradient was longer than allowed."""
+        """True if gradient clipping was applied."""
         return self.clip is not None and self.gradient_norm > self.clip

@@ -1,4 +1,4 @@
-"""Files of tensors (safetensors): written as the user's umask says, read with every value checked to be finite."""
+"""Tensor files (safetensors), with a check for NaN/Inf."""
 
 import os
 import re
@@ -14,35 +14,57 @@ from s2s.errors import UserError
 from s2s.files import open_regular
 
 ANOTHER = "use another checkpoint of the run; where it has no other one, train it again"
-"""The remedy for a damaged checkpoint."""
+"""Remedy in errors for a damaged checkpoint."""
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
-    """Writes a model's parameters; tied ones once."""
+    """Write a model's parameters; tied parameters are written once.
+
+    Args:
+        model: Model with the weights.
+        path: File to write.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> one, other = nn.Linear(2, 2), nn.Linear(2, 2)
+        >>> with TemporaryDirectory() as folder:
+        ...     save_weights(one, Path(folder) / "model.safetensors")
+        ...     load_weights(other, Path(folder) / "model.safetensors")
+        >>> torch.equal(one.weight, other.weight)
+        True
+    """
     save_tensors({name: p.detach() for name, p in model.named_parameters()}, path)
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Writes tensors under their names."""
+    """Write tensors to a safetensors file.
+
+    Args:
+        tensors: Tensors by name.
+        path: File to write.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
     try:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:
-        # it gives the system's errors as text
+        # safetensors reports errors of the operating system as text.
         number = re.search(r"os error (\d+)", str(error))
         if not number:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
-    # safetensors lets nobody else read what it writes; the user's own mask shall decide
+    # safetensors makes its files private; the user's umask should decide.
     mask = os.umask(0)
     os.umask(mask)
     path.chmod(0o666 & ~mask)
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Reads what `save_weights` wrote.
+    """Load parameters from a file of `save_weights`, in place.
 
     Raises:
-        UserError: the file is missing or damaged, holds a NaN or an infinity, or belongs to another model.
+        UserError: The file is missing or damaged, contains NaN or infinity, or belongs to another model.
     """
     tensors = read_weights(path)
     wanted = {name: p for name, p in model.named_parameters()}
@@ -55,7 +77,17 @@ def load_weights(model: nn.Module, path: Path) -> None:
 def check_shapes(
     tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: Path, may: Collection[str] = ()
 ) -> None:
-    """Refuses tensors of a file that have not the names, shapes and kinds of the wanted ones; some `may` be missing."""
+    """Check names, shapes and data types of the tensors of a file.
+
+    Args:
+        tensors: Tensors of the file.
+        wanted: Tensors with the expected names, shapes and data types.
+        path: File, for the error message.
+        may: Names that may be missing.
+
+    Raises:
+        UserError: A tensor is missing, unexpected, or of another shape or data type.
+    """
     wrong = sorted((set(tensors) ^ set(wanted)) - (set(may) - set(tensors)))
     likes = {name: (t.shape, t.dtype) for name, t in tensors.items()}
     wrong += [name for name, t in wanted.items() if name in likes and likes[name] != (t.shape, t.dtype)]
@@ -70,13 +102,14 @@ def check_shapes(
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, on the processor.
+    """Read the tensors of a safetensors file, on the CPU.
 
     Raises:
-        UserError: the file is missing or damaged.
+        UserError: The file is missing or damaged.
     """
     try:
-        # safetensors waits for a pipe, and calls a file that may not be read missing
+        # Opened first, because safetensors would wait for a pipe, and reports a file without read permission as
+        # missing.
         open_regular(path, ANOTHER).close()
         return load_file(path)
     except FileNotFoundError:
@@ -86,10 +119,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Reads tensors that a model computes with; see `read_tensors`.
+    """Read tensors for computation, and check them for NaN/Inf.
 
     Raises:
-        UserError: the file is missing or damaged, or a tensor holds a NaN or an infinity.
+        UserError: The file is missing or damaged, or a tensor contains NaN or infinity.
     """
     tensors = read_tensors(path)
     check_finite(tensors, path)
@@ -97,10 +130,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def check_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Refuses weights with a NaN or an infinity: a model would answer with them all the same.
+    """Check weights for NaN/Inf; a model would compute outputs from them nevertheless.
 
     Raises:
-        UserError: with the name of the first such tensor.
+        UserError: A tensor contains NaN or infinity; the message names the first one.
     """
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Validation:
-    """The result of a validation.
+    """Result of a validation.
 
     Attributes:
         update: Optimizer steps done before it.
@@ -20,7 +20,7 @@ class Validation:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """Sort key, higher is better: the score, and the lower loss where scores are equal."""
+        """Sort key, higher is better: the score, then the lower loss if scores are equal."""
         return self.score, -self.loss
 
 
@@ -30,17 +30,32 @@ def count_without_improvement(validations: Sequence[Validation]) -> int:
     A validation with the score of the best one and a lower loss is an improvement.
 
     Args:
-        validations: In the order of their updates.
+        validations: Validations in the order of their steps.
+
+    Returns:
+        The count; training stops when it reaches `validation.patience`.
+
+    Example:
+        >>> scores = (10.0, 12.0, 11.0, 11.5)
+        >>> count_without_improvement([Validation(step, score, loss=1.0) for step, score in enumerate(scores)])
+        2
     """
     ranks = [validation.rank for validation in validations]
     return len(ranks) - 1 - ranks.index(max(ranks)) if ranks else 0
 
 
 def is_stuck_at_zero(validations: Sequence[Validation]) -> bool:
-    """Check whether the score has been 0 at exactly the last two validations, while the loss fell.
+    """Return True if exactly the last two scores are 0 while the loss falls.
 
-    BLEU, for example, stays 0 on targets of fewer than four words, and then it cannot rank checkpoints. It is false
-    again at the third validation, so that advice is printed once.
+    BLEU, for example, stays 0 for targets of fewer than four words and then cannot rank checkpoints. The result is
+    False again at the third validation, so that advice is printed once.
+
+    Args:
+        validations: Validations in the order of their steps.
+
+    Example:
+        >>> is_stuck_at_zero([Validation(100, 0.0, loss=5.0), Validation(200, 0.0, loss=4.0)])
+        True
     """
     zeros = 0
     for validation in reversed(validations):
