@@ -166,6 +166,7 @@ class Trainer(Generic[Model, Batch]):
         ]
 
     def train_step(self) -> StepResult:
+        """Run one optimizer step: accumulate gradients over micro-batches and ranks, clip, and move the weights."""
         started, worked = time.perf_counter(), time.process_time()
         number, batches = self.update + 1, self._batches()
         shares = [batch.real_share for batch in batches]

@@ -1,4 +1,4 @@
-"""The house rules that a machine can hold: sizes, names, quiet imports, no torch where none belongs."""
+"""Style rules that no linter checks: names, docstrings, quiet imports, no torch where none belongs."""
 
 import ast
 import re
@@ -29,14 +29,14 @@ def _functions() -> Iterator[tuple[str, Function]]:
                 yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node
 
 
-def test_the_page_on_the_house_has_every_room_and_every_task():
+def test_architecture_page_lists_every_layer():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     layers = [
         layer for contract in settings["tool"]["importlinter"]["contracts"] for layer in contract.get("layers", [])
     ]
-    rooms = {name.strip().rpartition(".")[2] for layer in layers for name in layer.split("|")}
+    packages = {name.strip().rpartition(".")[2] for layer in layers for name in layer.split("|")}
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")[1]
-    assert rooms - set(re.findall(r"\w+", page)) == set()
+    assert packages - set(re.findall(r"\w+", page)) == set()
 
 
 def test_no_signature_swallows_keywords():
@@ -64,10 +64,11 @@ def test_every_public_name_says_what_it_is():
     said = {m for name, m in methods if _explained(classes, name, m.name)}
     bare = []
     for path, tree in trees.items():
-        named = [n for n in _nodes(path) if isinstance(n, kinds) and not n.name.startswith("_")]
+        nested = {m for n in _nodes(path) if isinstance(n, Function) for m in ast.walk(n) if m is not n}
         private = {m for n in _nodes(path) if isinstance(n, kinds) and n.name.startswith("_") for m in ast.walk(n)}
-        known = private | said
-        bare += [f"{path.name}:{n.name}" for n in named if n not in known and not ast.get_docstring(n)]
+        named = [n for n in _nodes(path) if isinstance(n, kinds) and not n.name.startswith("_")]
+        needed = [n for n in named if n not in nested | private | said]
+        bare += [f"{path.name}:{n.name}" for n in needed if not ast.get_docstring(n)]
         bare += [] if ast.get_docstring(tree) else [path.name]
     assert bare == []
 
@@ -88,7 +89,7 @@ def test_the_project_never_names_the_workplace():
     assert [
         p.name
         for p in texts
-        if p.name not in ("test_house.py", "conftest.py") and any(n in p.read_text() for n in names)
+        if p.name not in ("test_style.py", "conftest.py") and any(n in p.read_text() for n in names)
     ] == []
 
 
