@@ -22,7 +22,13 @@ from benchmarks.keeping import ROOT, asked, write_tables
 from s2s.folders import COMPARISON
 from s2s.questions import TABLES
 from s2s.report.drawing import kept_results
-from s2s.report.matrix import LEGEND, Box, Line, heading, matrix
+from s2s.report.matrix import (
+    LEGEND,
+    Box,
+    Line,
+    heading,
+    matrix,
+)
 from s2s.report.numbers import duration, with_unit
 from s2s.results import RESULT, Summary, read_summary
 from s2s.run.folder import RECIPE
@@ -206,8 +212,8 @@ def _figure(box: Box) -> str:
 
 def _words(box: Box) -> str:
     steady = f" ({box.steady})" if box.steady else ""
-    named = not box.verdict or (box.word != "measured" and not box.verdict.startswith(box.word))
-    said = ": ".join([*([box.word] if named else []), *([box.verdict] if box.verdict else [])])
+    named = not box.verdict or not box.verdict.startswith((box.word, "equal to", "no difference"))
+    said = "; ".join([*([box.word] if named else []), *([box.verdict] if box.verdict else [])])
     return f"- `{box.model}`: {said}{steady}."
 
 

@@ -11,7 +11,6 @@ Example:
 """
 
 import json
-import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -239,7 +238,6 @@ class Comparison:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self._planned: "Planned | None" = None
-        self._limit = math.inf
 
     @classmethod
     def planned(
@@ -272,7 +270,7 @@ class Comparison:
             UserError: A model or an experiment is unknown, or a setting is wrong.
         """
         # The command line and the API share one validation.
-        from s2s.cli.compare import Order, order, time_limit
+        from s2s.cli.compare import Order, order
 
         path = None if recipe is None else Path(recipe)
         classes = path is not None and read_recipe(path).task == "classification"
@@ -282,14 +280,11 @@ class Comparison:
         asked = Order(words, profile, seeds, match, tuple(experiments), recipe_of, place, task)
         planned = order(asked)
         found = cls(planned.folder)
-        found._planned, found._limit = planned, time_limit(asked, planned.summary)
+        found._planned = planned
         return found
 
     def go_on(self, quiet: bool = True, cluster: str | None = None) -> "Comparison":
         """Run all trials that have no result yet, and write the report.
-
-        A planned comparison stops at the time limit of its profile. Call the method again to run the remaining trials;
-        the second call has no time limit.
 
         Worker processes import the calling program: a script needs `if __name__ == "__main__":` around its code, a
         notebook does not.
@@ -318,11 +313,10 @@ class Comparison:
             from s2s.experiments.comparison import check_concluded, go_on
 
             with Cluster(cluster) if cluster else nullcontext() as connected:
-                limit, self._limit = self._limit, math.inf
                 if asked := self._planned:
                     begin(asked.folder, asked.base, asked.summary)
                     self._planned = None
-                go_on(self.folder, Console(quiet=quiet), connected, limit=limit)
+                go_on(self.folder, Console(quiet=quiet), connected)
         self.report()
         check_concluded(self.folder)
         return self

@@ -1,6 +1,5 @@
 """What a comparison asks: the rows of each task's table, and which of them a profile can settle in its time."""
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -166,44 +165,33 @@ class Plan:
     seeds: int  # repetitions
     experiments: tuple[str, ...]  # those that its time is enough for
     why: str = ""  # why not the others
-    hours: float = math.inf  # that it takes at most, with so many models: what does not fit is left for later
-    models: int = 1
-
-    def seconds(self, models: int) -> float:
-        """That a comparison of so many models takes at most."""
-        return 3_600 * self.hours * max(1, models / self.models)
 
     def beyond(self, experiments: Collection[str]) -> list[str]:
         """Those of the experiments that it cannot settle."""
         return [name for name in experiments if name not in self.experiments]
 
 
-PLANS: dict[str, Plan] = {
+PLANS: dict[Profile, Plan] = {
     "quick": Plan(
         "compare",
         3,
         ("parallelism", "memory", "long-range", "gradients", "decoding"),
-        "models must be trained for it until they learn no more, which takes longer than a quarter of an hour",
-        hours=0.25,
-        models=2,
+        "models must be trained for it until they learn no more, which takes much longer",
     ),
     "lecture": Plan(
         "compare_lecture",
         5,
         tuple(name for name in experiments_of("translation") if name != "scaling"),
         "five sizes of each model must be trained for it until they learn no more, more than once",
-        hours=4,
-        models=6,
     ),
     "definitive": Plan("compare_multi30k", 5, experiments_of("translation")),
 }
 """Of comparisons of translators, by the word that is typed after `--profile`, the shortest first."""
 
 
-def plan_of(task: Task, profile: str) -> Plan:
-    """A comparison's plan; it asks everything of classifiers, and where a profile is of an older version."""
-    everything = Plan("", 3, experiments_of(task))
-    return PLANS.get(profile, everything) if task == "translation" else everything
+def plan_of(task: Task, profile: Profile) -> Plan:
+    """A comparison's plan; of classifiers, it asks everything."""
+    return PLANS[profile] if task == "translation" else Plan("", 3, experiments_of(task))
 
 
 def settling(experiments: Collection[str]) -> str:

@@ -1,4 +1,4 @@
-"""What an experiment found: cells of the classroom table, curves, tables and how they came to be, as JSON.
+"""What an experiment found: verdicts, curves, tables and how they came to be, as JSON.
 
 The report is drawn from these files alone, so nothing here knows a model or imports torch.
 """
@@ -132,37 +132,53 @@ class Figure(Part):
     """What to look for, and what the intervals are."""
 
 
-class Finding(Part):
-    """A cell of the classroom table: one model, one row."""
+class Verdict(Part):
+    """A cell of the table: what was found of one candidate on one question."""
 
     row: str
     """The table's row, one of `s2s.questions.TABLES` of its task."""
     model: str
-    """The table's column."""
+    """The candidate: the table's column."""
     value: float | None = None
-    """The measured figure; None where there is none."""
+    """The estimate; None where there is none."""
     low: float | None = None
     """Lower end of its 95 % interval."""
     high: float | None = None
     """Upper end."""
     at_least: bool = False
-    """Whether the figure is a lower bound, because no higher one was looked for."""
+    """Whether the estimate is a lower bound, because no higher one was looked for."""
     unit: str = ""
     """Of the three."""
     quantity: str = ""
-    """What the figure is, e.g. `exponent of training time against length`."""
-    verdict: str = ""
-    """One line in words, from the tests' results."""
+    """What the estimate is, e.g. `exponent of training time against length`."""
     standing: Literal["better", "worse", "tie", "undecided", "still learning", "not measurable", ""] = ""
-    """Beside the best of the others; empty for no such judgement. The last two must not be compared."""
+    """The outcome beside the best of the others; empty where nothing is compared. The last two must not be compared."""
+    rival: str = ""
+    """The best of the others, which the outcome compares it with."""
+    difference: float | None = None
+    """By how much it differs from the rival, or how many times the rival's it is."""
+    difference_low: float | None = None
+    """Lower end of the difference's 95 % interval."""
+    difference_high: float | None = None
+    """Upper end."""
+    difference_unit: str = ""
+    """Of the three."""
+    p: float | None = None
+    """P-value of the test that decided the outcome; None where nothing was tested."""
+    test: str = ""
+    """Name of that test."""
+    reasons: list[str] = []
+    """Failed validity checks, or what else explains the outcome."""
+    facts: dict[str, float | str] = {}
+    """Further numbers, by name."""
     variations: dict[str, bool] = {}
-    """Whether the verdict keeps its sign with another choice, by what was chosen instead, e.g. `half the updates`."""
+    """Whether the outcome stays with another choice, by what was chosen instead, e.g. `half the updates`."""
     tokens: float | None = None
     """Target tokens that the model had learned from; None where it learned nothing for this row."""
     figure: str = ""
     """Name of the figure of the same result that shows it."""
     failed: str = ""
-    """Why there is no figure; empty where there is one."""
+    """Why there is no estimate; empty where there is one."""
 
 
 class Table(Part):
@@ -206,7 +222,7 @@ class Result(Part):
     """Those compared, in the order of the command."""
     seeds: list[int]
     """Of the repetitions."""
-    findings: list[Finding]
+    findings: list[Verdict]
     """Cells of the table."""
     figures: list[Figure] = []
     """Pictures."""
@@ -219,8 +235,7 @@ class Result(Part):
     machines: list[str] = []
     """Whose processors and GPUs measured it, each with the precision; the comparison's own where none is named."""
     codes: list[str] = []
-    """Which s2s measured it: its version, a digest of its modules, and torch's version. Older ones name a commit, an
-    empty one is of a time when that was not kept."""
+    """Which s2s measured it: its version, a digest of its modules, and torch's version."""
 
     def elsewhere(self, summary: "Summary") -> list[str]:
         """The machines that measured it, where they are not just the one that the comparison names."""
@@ -230,9 +245,7 @@ class Result(Part):
             (name == processor or name.startswith(f"{processor}, ")) and each == f"{name} ({precision})"
             for each, name in names.items()
         )
-        # of some measurements of a machine the precision was not kept
-        bare = {name for each, name in names.items() if each != name}
-        return [] if own else [each for each in self.machines if each not in bare]
+        return [] if own else self.machines
 
 
 def without_precision(machine: str) -> str:
@@ -242,8 +255,6 @@ def without_precision(machine: str) -> str:
 
 # the file of each experiment's `Result`, in a folder of its name
 RESULT = "result.json"
-# what measured, where older measurements do not say so
-UNNOTED = "an s2s that was not noted"
 
 
 class Contender(Part):
@@ -259,8 +270,8 @@ class Contender(Part):
     """Chosen for it."""
     rates: dict[str, float | None]
     """Validation loss by learning rate, after short trainings at the depth chosen; None where training failed."""
-    inside: bool | None = None
-    """Whether lower and higher rates than the chosen one were tried, and are worse; None where it was not looked at."""
+    inside: bool = False
+    """Whether lower and higher rates than the chosen one were tried, and are worse."""
     depths: dict[str, float | None] = {}
     """The lowest of these losses by number of layers, where that was chosen, too."""
     whole: dict[str, float | None] = {}
@@ -282,11 +293,11 @@ class Summary(Part):
     """What reproduces it."""
     task: Task = "translation"
     """What the models are compared on; it decides the table's rows."""
-    profile: Profile | Literal["standard"]
-    """Name of the sizes used; `standard` in comparisons of before there was `lecture`."""
+    profile: Profile
+    """Name of the sizes used."""
     match: Literal["parameters", "time"]
     """What was made equal: the numbers of parameters and of updates, or of parameters and the training time."""
-    models: list[str] = []
+    models: list[str]
     """Those compared, in the order of the command."""
     own: dict[str, dict[str, object]] = {}
     """Settings that the command gives to single models."""
@@ -361,7 +372,7 @@ def read(
 
 def reference() -> str:
     """All fields of a comparison's files, as a page in Markdown."""
-    parts = (Result, Finding, Figure, Axis, Series, Mark, Heatmap, Table, Failure, Summary, Contender)
+    parts = (Result, Verdict, Figure, Axis, Series, Mark, Heatmap, Table, Failure, Summary, Contender)
     return _HEAD + "".join(_section(part) for part in parts)
 
 

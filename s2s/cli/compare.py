@@ -1,6 +1,5 @@
 """`s2s compare`, and `s2s report`, which draws again: mistakes are answered before anything heavy is loaded."""
 
-import math
 import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -12,10 +11,23 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 import click
 
 from s2s.cli import options
-from s2s.cli.contenders import contenders, folder_of, is_contender, is_of_a_model, own_settings
+from s2s.cli.contenders import (
+    contenders,
+    folder_of,
+    is_contender,
+    is_of_a_model,
+    own_settings,
+)
 from s2s.contender import kind_of
 from s2s.errors import UserError, quote_path
-from s2s.questions import TABLES, Plan, Profile, Task, experiments_of, plan_of
+from s2s.questions import (
+    TABLES,
+    Plan,
+    Profile,
+    Task,
+    experiments_of,
+    plan_of,
+)
 from s2s.recipe.reading import check_count, recipe_path
 from s2s.recipe.schema import FineTunedRecipe
 from s2s.recipe.wording import suggestion
@@ -30,8 +42,6 @@ _FILE = click.Path(path_type=Path)
 # where the recipes of a task are named
 _NAMED_BY = {"translation": "--recipe", "classification": "--task"}
 _MATCHES = ("parameters", "time")
-# settings with which a profile's task is as long as it is
-_SAME_TASK = ("device.", "run.", "data.root=")
 _ONLY = f"Only this one; may be repeated. Of translators: {', '.join(experiments_of('translation'))}."
 
 
@@ -61,7 +71,7 @@ class Planned:
 @options.command()
 @click.argument("words", nargs=-1, metavar="MODEL... [key=value]...")
 @click.option("--task", type=_FILE, metavar="RECIPE", help="A classification task, such as ag_news.")
-@click.option("--profile", type=click.Choice(get_args(Profile)), help="Questions, sizes and time; quick when absent.")
+@click.option("--profile", type=click.Choice(get_args(Profile)), help="Questions and sizes; quick when absent.")
 @click.option("--seeds", type=click.IntRange(1, 100), help="Repetitions; by profile when absent: 3, 5, 5.")
 @click.option("--match", type=click.Choice(_MATCHES), help="What is made equal; parameters when absent.")
 @click.option("--experiment", "experiments", multiple=True, metavar="NAME", help=_ONLY)
@@ -85,7 +95,7 @@ def compare(
     cluster: str | None,
     cost: bool,
 ) -> None:
-    """Compare models: `s2s compare rnn transformer` measures what 15 minutes can settle of the classroom table.
+    """Compare models: `s2s compare rnn transformer` answers the questions of the `quick` profile.
 
     MODEL is an installed model (`s2s recipe models`), or one with settings: `transformer:norm=post,activation=gelu`.
     `section.key=value` changes the task that all share, and `MODEL.key=value` a setting of all contenders of that
@@ -113,26 +123,16 @@ def _measure(planned: Planned | None, resumed: Path, asked: Order, cluster: str 
 
     folder = planned.folder if planned else resumed
     summary = planned.summary if planned else extended(begun(folder), asked)
-    limit = time_limit(asked, planned.summary) if planned else math.inf
     # before anything is written
     with Cluster(cluster) if cluster else nullcontext() as connected:
         if cost:
-            click.echo(costs(folder, summary, planned and planned.base, connected, limit))
+            click.echo(costs(folder, summary, planned and planned.base, connected))
             return
         if planned:
             begin(folder, planned.base, summary, click.echo)
-        go_on(folder, Console(), connected, summary, limit)
+        go_on(folder, Console(), connected, summary)
     click.echo(f"report:  {draw(folder)}\ncurves:  tensorboard --logdir {quote_path(folder)}")
     check_concluded(folder)
-
-
-def time_limit(asked: Order, summary: Summary) -> float:
-    """Seconds that a new comparison takes at most: its profile's, unless the command asks for more than that has."""
-    settings = [word for word in asked.words if not (is_contender(word) or is_of_a_model(word))]
-    other_task = asked.recipe or any(not word.startswith(_SAME_TASK) for word in settings)
-    if asked.experiments or asked.seeds or other_task:
-        return math.inf
-    return plan_of(summary.task, summary.profile).seconds(len(summary.models))
 
 
 @options.command()

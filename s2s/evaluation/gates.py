@@ -7,7 +7,7 @@ pass one is no verdict, and says which.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -253,23 +253,39 @@ def standing(
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What may be said of a model beside another one.
+class Assessment:
+    """How a candidate compares with the best of the others, in numbers.
 
     Attributes:
-        standing: see `standing`.
-        sentence: with the numbers; for gates that are closed, what they say.
-        variations: by what was chosen instead, whether the standing is the same.
+        standing: the outcome, see `standing`.
+        rival: name of the other candidate; empty where there is none.
+        difference: candidate minus rival, with its 95 % interval; None where there is none.
+        unit: of the difference.
+        p: p-value of the test that decides; None where nothing was tested.
+        test: which test that is.
+        reasons: failed validity checks, or what else explains the outcome.
+        facts: further numbers, by name.
+        variations: by what was chosen instead, whether the outcome is the same.
     """
 
     standing: Standing
-    sentence: str
+    rival: str = ""
+    difference: Estimate | None = None
+    unit: str = ""
+    p: float | None = None
+    test: str = ""
+    reasons: tuple[str, ...] = ()
+    facts: Mapping[str, float | str] = field(default_factory=dict)
     variations: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def decided(self) -> bool:
         """Whether one of the two is better."""
         return self.standing in ("better", "worse")
+
+
+EQUIVALENCE = "two one-sided tests"
+"""Name of the test of a tie, see `Difference.equivalence_p`."""
 
 
 def best_other(model: str, values: Mapping[str, float], gates: Mapping[str, Sequence[Gate]]) -> str:
@@ -289,69 +305,36 @@ def beside(
     unit: str = "BLEU",
     margin: float = TIE,
     digits: int = 1,
-) -> Judgement:
-    """How a model stands to another, by the differences of all pairs, see `judged`; `other` is empty without one."""
-    if not other:
-        return Judgement("not measurable", "no other model was measured")
-    difference, p = pairs.beside(model, other)
-    return judged((model, other), difference, gates, p, unit, margin, digits, len(pairs))
-
-
-def ties(
-    model: str, names: Sequence[str], pairs: Pairwise, gates: Mapping[str, Sequence[Gate]], unit: str = "BLEU"
-) -> dict[str, Judgement]:
-    """To which of others a model is proven to be equal, each with the sentence that says so.
-
-    A tie with another than the best decides nothing, but it is known. Its p-value counts for all pairs as that with the
-    best does, see `judged`.
-    """
-    said = {name: beside(model, name, pairs, gates, unit) for name in names if name != model}
-    return {name: each for name, each in said.items() if each.standing == "tie"}
-
-
-def judged(
-    names: tuple[str, str],
-    difference: Difference | None,
-    gates: Mapping[str, Sequence[Gate]],
-    p: float | None,
-    unit: str = "BLEU",
-    margin: float = TIE,
-    digits: int = 1,
-    pairs: int = 1,
-) -> Judgement:
-    """Words for how a model stands to another one.
+    test: str = "t-test, Holm",
+) -> Assessment:
+    """Compare a candidate with another one, by the differences of all pairs.
 
     Args:
-        names: the model's and the other's.
-        difference: the model minus the other; None where there are too few seeds.
-        gates: of all models of the row, by name: pairs of those whose gates are open could be a tie.
-        p: of the difference, corrected for how many are compared; None likewise.
-        unit: of the difference.
-        margin: below it, nobody cares.
-        digits: of the difference, after the point.
-        pairs: how many p-values were corrected together.
+        model: the candidate.
+        other: the best of the others; empty where there is none.
+        pairs: differences of all pairs, with p-values corrected together.
+        gates: validity checks of all candidates of the question: pairs of those that pass could be a tie.
+        unit: of the differences.
+        margin: equivalence margin.
+        digits: of a difference that could have been seen, after the point.
+        test: name of the test that gave the p-values.
     """
-    model, other = names
+    if not other:
+        return Assessment("not measurable", reasons=("no other model was measured",))
+    difference, p = pairs.beside(model, other)
     # of a model that is no measure for the other, only its own conditions are told
     ties = math.comb(max(2, sum(not failed(own) for own in gates.values())), 2)
-    said = standing(difference, gates[model], p, margin, ties)
-    closed = {name: "; ".join(gate.sentence for gate in failed(gates[name])) for name in names}
+    outcome = standing(difference, gates[model], p, margin, ties)
+    closed = {name: tuple(gate.sentence for gate in failed(gates[name])) for name in (model, other)}
     if closed[model]:
-        return Judgement(said, f"{said}: {closed[model]}")
+        return Assessment(outcome, reasons=closed[model])
     if closed[other]:
-        return Judgement(
-            "not measurable", f"no verdict beside {other}, the best of the others, which is no measure: {closed[other]}"
-        )
+        return Assessment("not measurable", other, reasons=tuple(f"{other}: {each}" for each in closed[other]))
     if difference is None or p is None:
-        return Judgement(said, f"one seed says nothing of how it stands to {other}: seeds differ, too")
-    low, high = difference.interval()
-    size = f"{difference.value:+.{digits}f} {unit} ({low:.{digits}f} to {high:.{digits}f})"
-    if said == "tie":
-        equal = min(1.0, ties * difference.equivalence_p(margin))
-        return Judgement(
-            said, f"as good as {other} within {margin:g} {unit}: {size}, p = {equal:.2g} of two one-sided tests"
-        )
-    if said in ("better", "worse"):
-        return Judgement(said, f"{said} than {other}: {size}, p = {p:.2g}")
-    power = powerful(difference, margin, unit, digits, pairs).sentence
-    return Judgement(said, f"no difference from {other} to be seen: {size}, p = {p:.2g}; {power}")
+        return Assessment(outcome, other, reasons=("one seed, so no test over seeds",))
+    found = Assessment(outcome, other, difference.estimate(), unit, p, test)
+    if outcome == "tie":
+        return replace(found, p=min(1.0, ties * difference.equivalence_p(margin)), test=EQUIVALENCE)
+    if outcome == "undecided":
+        return replace(found, reasons=(powerful(difference, margin, unit, digits, len(pairs)).sentence,))
+    return found

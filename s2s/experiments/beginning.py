@@ -23,7 +23,13 @@ from s2s.nn.precision import PrecisionError
 from s2s.recipe.reading import dump, write
 from s2s.results import Summary, read_summary
 from s2s.results import write as write_part
-from s2s.run.folder import MEASURED, RECIPE, changed_settings, is_unstarted, run_lock
+from s2s.run.folder import (
+    MEASURED,
+    RECIPE,
+    changed_settings,
+    is_unstarted,
+    run_lock,
+)
 from s2s.run.tasks import read
 from s2s.training.device import PRECISION_NAMES, select_device
 from s2s.training.precision import PrecisionBenchmark, benchmark_precision, check_precision
@@ -67,7 +73,8 @@ def begin(folder: Path, base: "AnyTask", summary: Summary, log: Callable[[str], 
     with run_lock(folder, MEASURED):
         _check_free(folder, base)
         write(base, folder / RECIPE)
-        write_part(summary, folder / COMPARISON)
+        sized = {"sized_for": select_device(base.device).device.type}
+        write_part(summary.model_copy(update=sized), folder / COMPARISON)
 
 
 def resolved(base: "AnyTask") -> ComparedRecipe:
@@ -77,7 +84,7 @@ def resolved(base: "AnyTask") -> ComparedRecipe:
         UserError: models are not compared on such a task.
     """
     recipe = comparable(base)
-    return discipline_of(recipe).resolved(recipe)
+    return discipline_of(recipe).finalize_config(recipe)
 
 
 def begun(folder: Path) -> Summary:

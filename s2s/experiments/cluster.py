@@ -1,9 +1,7 @@
-"""The cells of a comparison on the nodes of a Ray cluster: `Nodes` offers what `Workers` does for one machine.
+"""Run the trials of a comparison on the nodes of a Ray cluster; `Nodes` has the interface of `running.Workers`.
 
-Every node sees the comparison's folder under the same path, and writes what it measured there, as a process beside this
-one would: whole runs are there for the cells that read them, and a run that was lost with its node goes on from its
-last checkpoint. Times are measured on this machine, one after the other: they are compared within rounds, and beside a
-reference product that watches one machine.
+All nodes mount the comparison's folder under the same path and write their results there. A run that was lost with its
+node resumes from its last checkpoint on another one. Timings are measured on this machine, one after the other.
 """
 
 import logging
@@ -16,7 +14,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -29,117 +26,100 @@ from s2s.run.folder import LOCK
 from s2s.run.manifest import code_version, git_commit
 from s2s.training.device import DeviceContext, setup_process
 
-# of a call whose process or node was lost: as often as Ray does by itself
-_AGAIN = 3
-# seconds to wait for an answer before it is looked whether anybody is left to give one
+# seconds to wait for a result before checking that any node is left
 _PATIENCE = 30
-# Ray's own, where an address names none
-_CLIENT_PORT = 10001
 
 
 class Cluster:
-    """A connection to a running Ray cluster; a context manager.
+    """Context manager: a connection to a running Ray cluster.
 
     Args:
-        address: as Ray takes it: `auto` on one of its nodes, HOST:PORT of its head, or ray://HOST from elsewhere.
+        address: `auto` on a node of the cluster, HOST:PORT of its head, or ray://HOST from elsewhere.
     """
 
     def __init__(self, address: str) -> None:
         self.address = address
 
     def __enter__(self) -> "Cluster":
-        self._check_answers()
         import ray
 
+        host, _, port = self.address.removeprefix("ray://").partition(":")
         before = signal.getsignal(signal.SIGTERM)
         try:
-            # what nodes print is nobody's to read here: each cell says what became of it
+            if port or host != self.address:
+                # Ray itself would wait for minutes
+                socket.create_connection((host, int(port or 10001)), timeout=10).close()
+            # each trial records its own status
             ray.init(self.address, log_to_driver=False, logging_level=logging.CRITICAL)
         except Exception as error:
-            # of all kinds: another version of Python or of Ray, a machine that is no node, a missing part of Ray
-            raise self._unreachable(str(error).strip().partition("\n")[0]) from None
+            why = str(error).strip().partition("\n")[0]
+            remedy = "start one with `ray start --head`, and say auto on a node of it, HOST:6379, or ray://HOST:10001"
+            raise UserError(f"no Ray cluster can be used: {why}", f"--cluster {self.address}", remedy) from None
         finally:
-            # Ray ends a program at once that is asked to stop; a comparison says how to go on
+            # Ray's handler exits at once; a comparison prints how to resume
             signal.signal(signal.SIGTERM, before)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         import ray
 
-        # and with it end the processes on the nodes
         ray.shutdown()
-
-    def _check_answers(self) -> None:
-        """Ray itself would wait for minutes."""
-        host, _, port = self.address.removeprefix("ray://").partition(":")
-        if not port and host == self.address:
-            return
-        try:
-            socket.create_connection((host, int(port or _CLIENT_PORT)), timeout=10).close()
-        except (OSError, ValueError) as error:
-            raise self._unreachable(str(error)) from None
-
-    def _unreachable(self, why: str) -> UserError:
-        remedy = "start one with `ray start --head`, and say auto on a node of it, HOST:6379, or ray://HOST:10001"
-        return UserError(f"no Ray cluster can be used: {why}", where=f"--cluster {self.address}", remedy=remedy)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """What a node must have in common with this machine, and how it is to compute."""
+    """What a node must share with this machine, and how it computes."""
 
-    here: Path  # what relative paths of a recipe are relative to
-    folder: Path  # of the comparison; its lock is held here
+    cwd: Path
+    folder: Path  # of the comparison, file_lock by this process
     versions: Mapping[str, str]
     device: DeviceSettings
 
     def check(self) -> None:
-        """Makes this process of a node work where the comparison was started.
-
-        Raises:
-            UserError: it would not measure the same, or nobody would see what.
-        """
+        """Change to the shared folder; refuse nodes without it, or with other versions."""
         node = f"node {socket.gethostname()}"
-        try:
-            os.chdir(self.here)
-            shared = (self.folder / LOCK).exists() and _is_locked(self.folder / LOCK)
-        except OSError:
-            shared = False
-        if not shared:
+        if not self._is_shared():
             raise UserError(
-                f"does not share {self.folder} and {self.here} with the machine that the comparison was started on",
+                f"does not share {self.folder} and {self.cwd} with the machine that the comparison was started on",
                 where=node,
                 remedy="work in a folder of a file system that all nodes mount under the same path, with its locks",
             )
-        if other := {name: its for name, its in versions().items() if its != self.versions.get(name)}:
-            ours = ", ".join(f"{name} {self.versions.get(name)}" for name in other)
-            theirs = ", ".join(f"{name} {its}" for name, its in other.items())
+        here = versions()
+        if other := [name for name, its in self.versions.items() if its != here[name]]:
+            ours, theirs = (", ".join(f"{name} {its[name]}" for name in other) for its in (self.versions, here))
             raise UserError(f"has {theirs}, and not {ours}", where=node, remedy="install the same on all nodes")
+
+    def _is_shared(self) -> bool:
+        try:
+            os.chdir(self.cwd)
+            if (self.folder / LOCK).exists():
+                # fails where this is the folder that the comparison's own process has file_lock
+                with file_lock(self.folder / LOCK):
+                    return False
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
 
 
 class Nodes:
-    """Makes calls on the nodes of a connected cluster: each on a processor of its own and, where GPUs compute, on one.
+    """A pool on the nodes of the connected cluster: one core, and one GPU where GPUs compute, for each trial.
 
     Args:
-        folder: of the comparison, whose lock this process holds.
-        computer: what each call computes on.
-        device: how; its threads are one.
+        folder: of the comparison, file_lock by this process.
+        device_context: device of each trial.
+        device: its settings; each trial has one thread.
     """
 
     def __init__(self, folder: Path, device_context: DeviceContext, device: DeviceSettings) -> None:
-        place = device.model_copy(update={"threads": 1})
-        self._place = _Place(Path.cwd(), folder.resolve(), versions(), place)
+        self._place = _Place(Path.cwd(), folder.resolve(), versions(), device.model_copy(update={"threads": 1}))
         self._needs = {"CPU": 1, "GPU": 1} if device_context.device.type == "cuda" else {"CPU": 1}
 
     def __enter__(self) -> "Nodes":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # the connection's end ends what is still measured
+    def __exit__(self, *error: object) -> None:
         return
 
     def __str__(self) -> str:
@@ -147,113 +127,73 @@ class Nodes:
 
     @property
     def number(self) -> int:
-        """How many calls are made beside each other now."""
+        """Number of trials that run at the same time."""
         each = (int(min(node["Resources"].get(kind, 0) // n for kind, n in self._needs.items())) for node in _alive())
         return max(1, sum(each))
 
     @contextmanager
     def alone(self) -> Iterator[Workers]:
-        """Within it, the cluster computes nothing on this machine; gives what makes calls in this very process.
-
-        It waits until everything else there has ended. A machine that is no node is left as it is.
-        """
+        """Reserve this machine's share of the cluster, and yield a pool that runs calls in this process."""
         import ray
 
         nodes = [node for node in _alive() if node["NodeManagerHostname"] == socket.gethostname()]
         whole = [
             {kind: n for kind in ("CPU", "GPU") if (n := node["Resources"].get(kind))}
-            # the name of what only this machine has
             | {f"node:{node['NodeManagerAddress']}": 0.001}
             for node in nodes
         ]
-        held = ray.util.placement_group(whole) if whole else None
+        if not whole:
+            yield Workers(1)
+            return
+        held = ray.util.placement_group(whole)
         try:
-            if held:
-                ray.get(held.ready())
+            ray.get(held.ready())
             yield Workers(1)
         finally:
-            if held:
-                ray.util.remove_placement_group(held)
+            ray.util.remove_placement_group(held)
 
     def each(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Generator[tuple[Item, Given | None]]:
-        """Makes a call for each item; both can be pickled. A call that was lost with its node is made on another.
-
-        Args:
-            call: what is made.
-            items: with what; those that are added to them meanwhile are among them.
-
-        Yields:
-            An item and what the call gave, in the order in which they end; None where its process died each time.
-
-        Raises:
-            UserError: a node shares too little with this machine, or no node is left.
-        """
+        """Call for each item, also for those appended meanwhile; see `Workers.each`."""
         import ray
+        from ray.exceptions import RayError, RayTaskError
 
-        far = ray.remote(_made).options(
-            num_cpus=self._needs["CPU"], num_gpus=self._needs.get("GPU", 0), max_retries=_AGAIN
-        )
+        remote = ray.remote(_call).options(num_cpus=1, num_gpus=self._needs.get("GPU", 0), max_retries=3)
         waiting: dict[Any, Item] = {}
         submitted = 0
         while waiting or submitted < len(items):
             for item in items[submitted:]:
-                waiting[far.remote(self._place, call, item)] = item
+                waiting[remote.remote(self._place, call, item)] = item
                 submitted += 1
-            over, _ = ray.wait(list(waiting), timeout=_PATIENCE)
-            if not over:
-                self._check_left()
-            for answer in over:
-                yield waiting.pop(answer), _given(answer)
-
-    def _check_left(self) -> None:
-        if not any(all(node["Resources"].get(kind, 0) >= n for kind, n in self._needs.items()) for node in _alive()):
-            needed = " and ".join(f"{n} {kind}" for kind, n in self._needs.items())
-            raise UserError(f"no node is left that offers {needed}", where="--cluster", remedy="start one, and go on")
+            ready, _ = ray.wait(list(waiting), timeout=_PATIENCE)
+            if not ready and not any(node["Resources"].keys() >= self._needs.keys() for node in _alive()):
+                needed = " and ".join(f"{n} {kind}" for kind, n in self._needs.items())
+                raise UserError(f"no node is left that offers {needed}", "--cluster", "start one, and go on")
+            for answer in ready:
+                item = waiting.pop(answer)
+                try:
+                    yield item, ray.get(answer)
+                except RayTaskError as error:
+                    raise error.cause from None
+                except RayError:
+                    # its process or node died each time
+                    yield item, None
 
 
 @cache
 def versions() -> dict[str, str]:
-    """What measures: the versions that results depend on, and the commit of the source tree."""
+    """Versions that results depend on, and the commit of the source tree."""
     commit = git_commit()
-    return {
-        "torch": torch.__version__,
-        "s2s": version("s2s"),
-        "commit": f"{commit['commit']}{' and changes' if commit['changed'] else ''}"
-        if commit
-        else "not from a repository",
-    }
+    tree = f"{commit['commit']}{' and changes' if commit['changed'] else ''}" if commit else "not from a repository"
+    return {"torch": torch.__version__, "s2s": version("s2s"), "commit": tree}
 
 
-def _made(place: _Place, call: Callable[[Item], Given], item: Item) -> Given:
-    """A call, made by a process of a node."""
+def _call(place: _Place, call: Callable[[Item], Given], item: Item) -> Given:
     place.check()
     setup_process(place.device)
     code_version()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # a training would take one for its user's wish; a node that stops takes its processes down anyhow
         signal.signal(number, signal.SIG_IGN)
     return call(item)
-
-
-def _given(answer: Any) -> Any:
-    import ray
-    from ray.exceptions import RayError, RayTaskError
-
-    try:
-        return ray.get(answer)
-    except RayTaskError as error:
-        raise error.cause from None
-    except RayError:
-        # its processes died, of memory perhaps, or its nodes, one after the other
-        return None
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        with file_lock(path):
-            return False
-    except BlockingIOError:
-        return True
 
 
 def _alive() -> list[dict[str, Any]]:

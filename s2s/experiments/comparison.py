@@ -4,7 +4,6 @@ The folder holds `recipe.yaml` (the task), `comparison.json` (a `Summary`), `cel
 measurement), `runs/` (trained models) and `<experiment>/result.json` (a `Result`).
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,8 +15,13 @@ from rich.console import Console
 
 from s2s.errors import UserError, quote_path
 from s2s.experiments import contenders, tuning
-from s2s.experiments.beginning import begun, check_data, note, resolved, task_of
-from s2s.experiments.choice import rechosen, reshaped, set_aside
+from s2s.experiments.beginning import (
+    begun,
+    check_data,
+    note,
+    resolved,
+    task_of,
+)
 from s2s.experiments.cluster import Cluster, Nodes, versions
 from s2s.experiments.concluding import CONCLUSION, TRACE, concluded
 from s2s.experiments.contest import (
@@ -28,15 +32,35 @@ from s2s.experiments.contest import (
     Contestant,
     Experiment,
 )
-from s2s.experiments.cost import Run, about, ahead, cost, disk, expected, timed, told
+from s2s.experiments.cost import (
+    Cost,
+    cost,
+    disk,
+    expected,
+    missing,
+    told,
+)
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.measuring import AnyWorkers, all_kept
-from s2s.experiments.running import Kept, Late, Watch, Workers, number_for
+from s2s.experiments.running import (
+    Kept,
+    Progress,
+    Workers,
+    kept,
+    number_for,
+)
 from s2s.experiments.tuning import TUNING
+from s2s.experiments.whole_runs import is_there
 from s2s.files import check_unlinked, make_folder, remove_unfinished
 from s2s.folders import COMPARISON
 from s2s.questions import TABLES, plan_of, settling
-from s2s.results import RESULT, Summary, read_result, read_summary
+from s2s.results import (
+    RESULT,
+    Contender,
+    Summary,
+    read_result,
+    read_summary,
+)
 from s2s.results import write as write_part
 from s2s.run.folder import MEASURED, run_lock
 from s2s.run.manifest import code_version, processor_name
@@ -66,7 +90,6 @@ def go_on(
     console: Console,
     cluster: Cluster | None = None,
     summary: Summary | None = None,
-    limit: float = math.inf,
 ) -> None:
     """Makes every measurement that is not there yet, and concludes each experiment of a comparison that was begun.
 
@@ -75,7 +98,6 @@ def go_on(
         console: where it is shown.
         cluster: the one whose nodes measure, connected; other processes of this machine when None.
         summary: what it is asked from now on; what it was asked when None.
-        limit: seconds that it takes at most: an experiment that does not fit by the pace so far is left for later.
 
     Raises:
         UserError: it is none, or its task has changed, or a model that is new cannot be compared, or the cluster's
@@ -98,7 +120,7 @@ def go_on(
         contenders.entries_of(task, asked)
         check_data(folder, task)
         note(folder, asked)
-        _go_on(folder, console, cluster, check, limit)
+        _go_on(folder, console, cluster, check)
 
 
 def check_concluded(folder: Path) -> None:
@@ -116,26 +138,21 @@ def check_concluded(folder: Path) -> None:
                     f"{name}: {failure.reason}",
                     where=str(cells / TRACE),
                     remedy=f"if a file of {cells} was changed by hand, remove it and measure it again: "
-                    f"s2s compare --resume {quote_path(folder)}; if none was, this is a mistake of s2s: "
-                    "report the trace",
+                    f"s2s compare --resume {quote_path(folder)}; if none was, report this trace: it is a bug of s2s",
                 )
 
 
-def costs(
-    folder: Path,
-    summary: Summary,
-    base: "AnyTask | None",
-    cluster: Cluster | None = None,
-    limit: float = math.inf,
-) -> str:
-    """What is still to be done of a comparison, in words; nothing is begun.
+def costs(folder: Path, summary: Summary, base: "AnyTask | None", cluster: Cluster | None = None) -> str:
+    """Describe what is still to be done of a comparison; nothing is begun.
 
     Args:
         folder: of the comparison.
         summary: what it is asked.
         base: for one that was not begun, its task.
         cluster: see `go_on`.
-        limit: likewise.
+
+    Returns:
+        The trials of each question and their estimated time, one a line.
 
     Raises:
         UserError: no model can take part.
@@ -148,7 +165,7 @@ def costs(
     # what was measured with other threads counts for nothing, and so many measure beside each other
     setup_process(recipe.device)
     entrants = _planned(folder, summary, recipe)
-    return _told(entrants, summary, _workers(entrants, recipe, cluster).number, limit)[0]
+    return _told(entrants, summary, _workers(entrants, recipe, cluster).number)
 
 
 def _workers(entrants: Contest, base: ComparedRecipe, cluster: Cluster | None) -> AnyWorkers:
@@ -158,26 +175,21 @@ def _workers(entrants: Contest, base: ComparedRecipe, cluster: Cluster | None) -
 
 
 def _planned(folder: Path, summary: Summary, base: ComparedRecipe) -> Contest:
-    """The contest as it is before rates and depths are chosen."""
+    """The contest before rates and depths are chosen."""
     entries = contenders.entries_of(base, summary)
-    contestants = tuple(_entrant(model, recipe, summary.own.get(model, {})) for model, recipe in entries.items())
-    # as comparisons were called whose sizes are those of `definitive`
-    profile = "definitive" if summary.profile == "standard" else summary.profile
-    return Contest(folder, profile, contestants, tuple(summary.seeds), select_device(base.device), summary.sized_for)
-
-
-def _entrant(model: str, recipe: ComparedRecipe, own: Mapping[str, object]) -> Contestant:
-    parameters = discipline_of(recipe).blueprint(recipe).parameters(recipe.model.kind, recipe.model)
-    return Contestant(model, recipe, tuning.depths_of(recipe, own), parameters, tuning.settled(recipe, own))
+    contestants = []
+    for model, recipe in entries.items():
+        own = summary.own.get(model, {})
+        parameters = discipline_of(recipe).blueprint(recipe).parameters(recipe.model.kind, recipe.model)
+        depths, settled = tuning.depths_of(recipe, own), tuning.settled(recipe, own)
+        contestants.append(Contestant(model, recipe, depths, parameters, settled))
+    device_context = select_device(base.device)
+    sized_for = summary.sized_for or device_context.device.type
+    return Contest(folder, summary.profile, tuple(contestants), tuple(summary.seeds), device_context, sized_for)
 
 
 def _chosen(summary: Summary) -> list[Experiment]:
     return [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
-
-
-def _trains(experiment: Experiment, summary: Summary) -> Experiment | None:
-    """The experiment whose models this one looks at, and trains itself where that one is not asked for."""
-    return None if experiment.reads in summary.experiments else EXPERIMENTS.get(experiment.reads)
 
 
 def _needs_choice(entrants: Contest, summary: Summary) -> bool:
@@ -187,111 +199,63 @@ def _needs_choice(entrants: Contest, summary: Summary) -> bool:
     return summary.match == "time" or "rate" in needed or ("depth" in needed and open_depth)
 
 
-def _told(entrants: Contest, summary: Summary, beside: int, limit: float) -> tuple[str, float]:
-    """What is still to be done, in words, and the seconds that it takes."""
-    each = [cost(TUNING, entrants, tuning.foreseen(entrants) if _needs_choice(entrants, summary) else [], beside)]
-    counted = set[Run]()
+def _costs(contest: Contest, summary: Summary, processes: int) -> list[Cost]:
+    """The cost of each question, and of models that only other questions look at."""
+    found, needed = [], dict[str, set[tuple[str, int | None]]]()
     for one in _chosen(summary):
-        each.append(cost(one, entrants, one.cells(entrants), beside, _trains(one, summary), counted))
+        cells = one.cells(contest)
+        found.append(cost(one, contest, cells, processes))
+        if one.reads not in ("", *summary.experiments) and one.reads in EXPERIMENTS:
+            reading = [cell for cell in missing(one, contest, cells) if one.reading in ("", cell.part)]
+            needed.setdefault(one.reads, set()).update((cell.model, cell.seed) for cell in reading)
+    for name, wanted in needed.items():
+        trains = EXPERIMENTS[name]
+        runs = [run for run in trains.cells(contest) if (run.model, run.seed) in wanted]
+        new = [run for run in runs if not is_there(contest.folder, run.model, run.seed)]
+        seconds = sum(expected(trains, contest, run, processes) for run in new)
+        found.append(Cost(f"trained models (as for {name})", len(new), len(runs) - len(new), seconds, False))
+    return found
+
+
+def _told(entrants: Contest, summary: Summary, processes: int) -> str:
+    trials = tuning.foreseen(entrants) if _needs_choice(entrants, summary) else []
+    each = [cost(TUNING, entrants, trials, processes), *_costs(entrants, summary, processes)]
     # the models that others look at are kept as whole runs
     whole = {one.reads for one in EXPERIMENTS.values()} - {""}
     runs = disk(entrants) if any({one.name, one.reads} & whole for one in _chosen(summary)) else 0
-    lines, seconds = [told(each, runs, beside)], sum(one.seconds for one in each)
-    if seconds > limit:
-        lines.append(f"it is to take {about(limit)} at most: what does not fit is left for later")
+    lines = [told(each, runs, processes)]
     plan = plan_of(summary.task, summary.profile)
     if beyond := plan.beyond(summary.experiments):
         lines.append(f"too short for {', '.join(beyond)}: {plan.why}; --profile {settling(beyond)} settles it")
-    return "\n".join(lines), seconds
+    return "\n".join(lines)
 
 
-def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Callable[[], None], limit: float) -> None:
+def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Callable[[], None]) -> None:
     summary, base = read_summary(folder / COMPARISON), task_of(folder)
     setup_process(base.device)
-    if not summary.sized_for:
-        # gone on with on another device, it asks the same; what an older version began says in words on which one
-        began, here = summary.machine.get("device", ""), select_device(base.device).device.type
-        words = {"cpu": "cpu", "mps": "mps", "": here}
-        summary = summary.model_copy(update={"sized_for": words.get(began.split(",")[0], "cuda")})
-        note(folder, summary)
     entrants = _planned(folder, summary, base)
     workers = _workers(entrants, base, cluster)
-    text, seconds = _told(entrants, summary, workers.number, limit)
-    with Watch(seconds, console, check, limit) as watch, workers:
-        watch.print_fn(text)
-        try:
-            contest, seconds = _contest(entrants, summary, watch, workers)
-        except Late:
-            watch.print_fn(_left(folder, ["the rest of choosing rates and depths, and all measurements"], limit))
-            return
-        for each in read_summary(folder / COMPARISON).contenders:
+    with Progress(0.0, console, check) as progress, workers:
+        progress.print(_told(entrants, summary, workers.number))
+        contest, seconds = _contest(entrants, summary, progress, workers)
+        summary = read_summary(folder / COMPARISON)
+        for each in summary.contenders:
             width = each.settings.get("width", "unknown")
             rate = f", learning rate {each.learning_rate:g}" if each.rates else ""
-            watch.print_fn(f"{each.model}: {each.parameters:,} parameters, width {width}{rate}")
-        later = _measure_all(entrants, contest, watch, workers, limit, seconds)
-        if later:
-            watch.print_fn(_left(folder, [f"{name} ({long})" for name, long in later.items()], limit))
-
-
-def _left(folder: Path, what: Sequence[str], limit: float) -> str:
-    """What is left for later, in words."""
-    more = f"s2s compare --resume {quote_path(folder)} measures what is left"
-    return f"left for later, as all is to take {about(limit)} at most: {', '.join(what)}; {more}"
-
-
-def _measure_all(
-    entrants: Contest, contest: Contest, watch: Watch, workers: AnyWorkers, limit: float, seconds: float
-) -> dict[str, str]:
-    """Makes the measurements of all experiments that fit, and writes their results.
-
-    Args:
-        entrants: the contest before anything was chosen.
-        contest: the contest.
-        watch: shows how far it is.
-        workers: who makes them.
-        limit: seconds that all may take.
-        seconds: that choosing took.
-
-    Returns:
-        The experiments that are left for later, each with how long it would take.
-    """
-    summary = read_summary(contest.folder / COMPARISON)
-    chosen, beside = _chosen(summary), workers.number
-
-    def needed(experiment: Experiment, counted: set[Run] | None = None) -> float:
-        return ahead(experiment, contest, beside, _trains(experiment, summary), counted)
-
-    counted, known = set[Run](), dict[str, float]()
-    # what trials chose, and how long they took, says better what is ahead
-    watch.expect(-watch.ahead())
-    for one in chosen:
-        known[one.name] = needed(one, counted)
-        watch.expect(known[one.name], timed(one, contest))
-    by = machine(entrants.device_context, workers, any(experiment.alone for experiment in chosen))
-    later: dict[str, str] = {}
-    for experiment in chosen:
-        new = needed(experiment)
-        # it trains what another one would have trained that is left for later
-        by_trials = timed(experiment, contest)
-        others = watch.ahead(by_trials) - known[experiment.name]
-        watch.expect(new - known[experiment.name], by_trials)
-        takes = watch.takes(new, by_trials)
-        try:
-            if new and (watch.spent + takes > limit or experiment.reads in later):
-                raise Late
-            seconds += _measure(experiment, contest, watch, workers, _trains(experiment, summary))
-        except Late:
-            left = needed(experiment)
-            later[experiment.name] = about(watch.takes(left, by_trials))
-            watch.expect(others - watch.ahead(by_trials), by_trials)
-            continue
-        # what is there so far can be drawn and kept
-        summary = read_summary(contest.folder / COMPARISON)
+            progress.print(f"{each.model}: {each.parameters:,} parameters, width {width}{rate}")
+        chosen = _chosen(summary)
+        by = machine(entrants.device_context, workers, any(experiment.alone for experiment in chosen))
         # a comparison may be gone on with elsewhere: its results say what else measured them
         first = summary.machine.get("processor", by["processor"]) == by["processor"]
-        changes = {"seconds": seconds, "machine": by if first else summary.machine}
-        note(contest.folder, summary.model_copy(update=changes))
-    return later
+        for experiment in chosen:
+            progress.expect(sum(each.seconds for each in _costs(contest, summary, workers.number)))
+            made = all_kept(experiment, contest, experiment.cells(contest), progress, workers)
+            make_folder(folder / experiment.name)
+            write_part(concluded(experiment, contest, made, progress.print), folder / experiment.name / RESULT)
+            # what is there so far can be drawn and kept
+            seconds += sum(each.seconds for each in made.values())
+            changes = {"seconds": seconds, "machine": by if first else summary.machine}
+            note(folder, summary.model_copy(update=changes))
 
 
 def machine(device_context: DeviceContext, workers: AnyWorkers, alone: bool) -> dict[str, str]:
@@ -306,7 +270,7 @@ def machine(device_context: DeviceContext, workers: AnyWorkers, alone: bool) -> 
     }
 
 
-def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWorkers) -> tuple[Contest, float]:
+def _contest(entrants: Contest, summary: Summary, progress: Progress, workers: AnyWorkers) -> tuple[Contest, float]:
     """The contest with each model's learning rate and depth, and the seconds that choosing them took.
 
     As it was, where nothing that is measured depends on them.
@@ -316,10 +280,12 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
             untried = [tuning.described(each, tuning.tried({}, each.name)) for each in entrants.contestants]
             note(entrants.folder, summary.model_copy(update={"contenders": untried}))
         return entrants, 0.0
-    trials = _trials(entrants, watch, workers)
+    before = {each.model: each for each in summary.contenders if each.rates}
+    later = sum(each.seconds for each in _costs(entrants, summary, workers.number))
+    trials = _trials(entrants, {*before}, progress, workers, later)
     tried = {model: tuning.tried(trials, model) for model in entrants.models}
     if warning := tuning.unfinished(tried):
-        watch.print_fn(warning)
+        progress.print(warning)
     updates: Mapping[str, int] = {}
     if summary.match == "time":
         updates = contenders.equal_time(
@@ -328,40 +294,52 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
         )
     contestants = tuple(tuning.chosen(c, tried[c.name], updates.get(c.name)) for c in entrants.contestants)
     described = [tuning.described(each, tried[each.name]) for each in contestants]
-    if others := rechosen(summary.contenders, described):
-        # equal times are those of all models together
-        models = others if summary.match == "parameters" else entrants.models
-        aside = set_aside(entrants.folder, models, reshaped(others), EXPERIMENTS.values())
-        there = f"; what was measured before lies in {aside}, and is measured again" if aside else ""
-        for model, differing in others.items():
-            choices = ", ".join(f"{key} {said}" for key, said in differing.items())
-            watch.print_fn(f"{model}: its trials choose {choices}{there}")
+    _check_choice(entrants.folder, before, described)
     note(entrants.folder, summary.model_copy(update={"contenders": described}))
     return replace(entrants, contestants=contestants), sum(each.seconds for each in trials.values())
 
 
-def _trials(entrants: Contest, watch: Watch, workers: AnyWorkers) -> dict[Cell, Kept]:
-    """All trials of all models; those that are not there yet are made."""
-    foreseen, asked, trials = set(tuning.foreseen(entrants)), set[Cell](), dict[Cell, Kept]()
+def _check_choice(folder: Path, before: Mapping[str, Contender], now: Sequence[Contender]) -> None:
+    """Refuse to mix measurements of a model at two learning rates or with two depths.
+
+    Raises:
+        UserError: the trials choose other settings than those that the model was measured with.
+    """
+    for each in now:
+        old = before.get(each.model, each)
+        was, chosen = ({"learning_rate": one.learning_rate} | one.settings for one in (old, each))
+        if differing := [f"{k} {chosen[k]} (was {was[k]})" for k in chosen if k in was and chosen[k] != was[k]]:
+            raise UserError(
+                f"{each.model}: its trials now choose {', '.join(differing)}, but it was measured as it was",
+                where=str(folder / CELLS / TUNING.name),
+                remedy="bring the trials back as they were, or begin another comparison with --out",
+            )
+
+
+def _trials(
+    entrants: Contest, settled: set[str], progress: Progress, workers: AnyWorkers, later: float
+) -> dict[Cell, Kept]:
+    """Run the trials of all models that are not stored yet, and return all.
+
+    Failed trials of models that are `settled` are not retried: their measurements depend on the choice. `later` are the
+    expected seconds of all that follows.
+    """
+    folder = entrants.cells_of(TUNING.name)
+    trials = {
+        cell: one
+        for cell in TUNING.cells(entrants)
+        if cell.model in settled and (one := kept(folder, cell)) is not None
+    }
+    asked = {*trials}
 
     def untried(model: str = "") -> list[Cell]:
         new = [cell for cell in TUNING.cells(entrants) if cell not in asked and model in ("", cell.model)]
         asked.update(new)
-        watch.expect(sum(expected(TUNING, cell, workers.number) for cell in new if cell not in foreseen))
+        foreseen = missing(TUNING, entrants, tuning.foreseen(entrants))
+        progress.expect(later + sum(expected(TUNING, entrants, cell, workers.number) for cell in foreseen))
         return new
 
     # what is tried next depends on what the model's trials before it were like, and on no other's
     while new := untried():
-        trials |= all_kept(TUNING, entrants, new, watch, workers, untried)
+        trials |= all_kept(TUNING, entrants, new, progress, workers, untried)
     return trials
-
-
-def _measure(
-    experiment: Experiment, contest: Contest, watch: Watch, workers: AnyWorkers, trains: Experiment | None
-) -> float:
-    """Makes an experiment's measurements and writes its result; gives the seconds that the measurements took."""
-    made = all_kept(experiment, contest, experiment.cells(contest), watch, workers, trains=trains)
-    folder = contest.folder / experiment.name
-    make_folder(folder)
-    write_part(concluded(experiment, contest, made, watch.print_fn), folder / RESULT)
-    return sum(each.seconds for each in made.values())

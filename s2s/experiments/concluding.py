@@ -7,11 +7,17 @@ better than what never does, by the three that went well.
 import traceback
 from collections.abc import Callable, Mapping
 
-from s2s.experiments.contest import MACHINE, Cell, Contest, Experiment, Measured
+from s2s.experiments.contest import (
+    MACHINE,
+    Cell,
+    Contest,
+    Experiment,
+    Measured,
+)
 from s2s.experiments.running import Kept
 from s2s.files import write_atomically
 from s2s.folders import COMPARISON
-from s2s.results import Failure, Finding, Result, read_summary
+from s2s.results import Failure, Result, Verdict, read_summary
 
 CONCLUSION, TRACE = "conclusion", "conclusion.txt"
 """What a result calls a conclusion that failed, and the file among the measurements that has its trace."""
@@ -41,16 +47,13 @@ def concluded(
         Failure(task=cell.key, model=cell.model, reason=each.failed) for cell, each in made.items() if each.failed
     ]
     summary = read_summary(contest.folder / COMPARISON)
-    # which older measurements do not tell
-    began = "{} ({})".format(*summary.began_on) if summary.began_on else ""
-    by = {cell: each.machine or began for cell, each in made.items()}
     measured: dict[Cell, Measured] = {
-        cell: each.measured | {MACHINE: by[cell]}
+        cell: each.measured | {MACHINE: each.machine}
         for cell, each in made.items()
         if each.measured is not None and (cell.model, cell.part) not in broken
     }
     try:
-        result = experiment.conclude(contest, measured)
+        result = experiment.result(contest, measured)
     except Exception as error:
         # its measurements are kept, and the other experiments are still worth making
         write_atomically(contest.cells_of(experiment.name) / TRACE, traceback.format_exc())
@@ -62,7 +65,7 @@ def concluded(
         result = Result(
             experiment=experiment.name, question=experiment.question, method="", models=names, seeds=seeds, findings=[]
         )
-    machines = [each for each in dict.fromkeys(by.values()) if each]
+    machines = [each for each in dict.fromkeys(each.machine for each in made.values()) if each]
     codes = list(dict.fromkeys(each.code for each in made.values() if each.measured is not None))
     result = result.model_copy(update={"models": summary.models, "machines": machines, "codes": codes})
     changes = {"failures": failures, "seconds": seconds}
@@ -94,7 +97,7 @@ def _completed(result: Result, experiment: Experiment, reasons: Mapping[str, str
     """
     there = {(finding.row, finding.model) for finding in result.findings}
     missing = [
-        Finding(row=row, model=model, failed=reasons.get(model, "was not measured"))
+        Verdict(row=row, model=model, failed=reasons.get(model, "was not measured"))
         for row in experiment.rows
         for model in result.models
         if (row, model) not in there

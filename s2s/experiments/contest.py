@@ -12,7 +12,7 @@ from s2s.evaluation.gates import LEARNING
 from s2s.models.base import Seq2Seq
 from s2s.questions import TABLES, Profile
 from s2s.recipe.schema import Section
-from s2s.results import Figure, Finding, Result, Table
+from s2s.results import Figure, Result, Table, Verdict
 from s2s.run.tasks import deserialize_recipe, serialize_recipe
 from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.tasks.translation.recipe import Recipe
@@ -67,8 +67,6 @@ class Contestant:
     losses: tuple[float | None, ...] = ()
     # rates that were trained in full at its depth, with their losses likewise
     whole: tuple[tuple[float, float | None], ...] = ()
-    # seconds of a core for an update, as its trials at its depth took; 0 before there are any
-    pace: float = 0.0
     # nats that a doubling of the tokens changed its best trial's loss by at its end; None where it is not known
     slope: float | None = None
 
@@ -114,7 +112,7 @@ class Contestant:
             serialize_recipe(self.recipe),
             (
                 *(self.depths, self.parameters, self.own, self.rates, self.inside),
-                *(self.losses, self.whole, self.pace, self.slope),
+                *(self.losses, self.whole, self.slope),
             ),
         )
 
@@ -175,7 +173,6 @@ class Cell:
     # which of the experiment's measurements, in lower-case letters, digits and single hyphens; may be empty
     part: str = ""
     seed: int | None = None  # of the repetition; None where chance plays no part
-    seconds: float = 1.0  # about how long it takes, for the progress bar
     # whether it is of use only beside those of its part that were measured in the same session: a round of times
     in_round: bool = field(default=False, compare=False)
 
@@ -192,10 +189,10 @@ BySeed = dict[int, Measured]
 
 
 @dataclass(frozen=True)
-class Conclusion:
+class Analysis:
     """What an experiment's measurements say."""
 
-    findings: Sequence[Finding | None] = ()  # cells of the table; None is what could not be said
+    findings: Sequence[Verdict | None] = ()  # cells of the table; None is what could not be said
     figures: Sequence[Figure] = ()  # pictures; those that show nothing are left out
     tables: Sequence[Table] = ()  # numbers beside them
     seeds: Sequence[int] | None = None  # of the repetitions; None: all of the contest's
@@ -217,13 +214,12 @@ class Experiment:
     measure: Callable[[Contest, Cell], Measured]
     # what the measurements say; those that failed are missing, and the caller fills their models' cells. It depends on
     # the measurements and the contest's names and sizes alone, so it can be drawn anew
-    conclusion: Callable[[Contest, Cells], Conclusion]
+    analyse: Callable[[Contest, Cells], Analysis]
     # whether nothing else may be measured meanwhile, because it looks at the clock or at the machine's memory
     alone: bool = False
     chosen: Choice = "rate"  # what its measurements depend on of that which trials choose
     reads: str = ""  # the experiment whose trained models it looks at, which is made before it
     reading: str = ""  # the part of its cells that do; empty: all of them
-    paced: bool = False  # whether its cells' seconds are by what trials took, where there were any
     numbers: Callable[[Contest], Mapping[str, object]] = lambda contest: {}  # what the method's text names in braces
     precision: str = ""  # in which it measures; the comparison's where it is empty
 
@@ -236,9 +232,9 @@ class Experiment:
         """The rows of its task's table that it fills."""
         return [name for table in TABLES.values() for name, row in table.items() if row.experiment == self.name]
 
-    def conclude(self, contest: Contest, measured: Cells) -> Result:
+    def result(self, contest: Contest, measured: Cells) -> Result:
         """What the measurements say, as it is kept."""
-        said = self.conclusion(contest, measured)
+        said = self.analyse(contest, measured)
         return Result(
             experiment=self.name,
             question=self.question,
@@ -257,9 +253,9 @@ class Experiment:
         return (folder / f"{kind}.md").read_text(encoding="utf-8").removesuffix("\n")
 
 
-def each_run(contest: Contest, seconds: Callable[[Contestant], float] = lambda each: 1.0, part: str = "") -> list[Cell]:
-    """A cell for each model and seed, which takes so many `seconds`; the models in turn."""
-    return [Cell(c.name, part, seed, seconds(c)) for seed in contest.seeds for c in contest.contestants]
+def each_run(contest: Contest, part: str = "") -> list[Cell]:
+    """A cell for each model and seed; the models in turn."""
+    return [Cell(model, part, seed) for seed in contest.seeds for model in contest.models]
 
 
 def by_model(contest: Contest, measured: Cells, part: str = "") -> dict[str, BySeed]:

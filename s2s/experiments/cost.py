@@ -1,4 +1,4 @@
-"""What a comparison will cost, told before it begins: measurements, time and disk."""
+"""Estimate what a comparison takes: one table of measured seconds, and disk space."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,24 +7,44 @@ import torch
 
 from s2s.experiments.contest import Cell, Contest, Experiment
 from s2s.experiments.running import Kept, kept, machine_here
-from s2s.experiments.whole_runs import is_there
+from s2s.questions import Profile
 from s2s.run.manifest import code_version
 
-Run = tuple[str, int | None]
-"""A model's name and a seed."""
-# a whole run leaves its best and its last checkpoint, each with weights, their average and two moments, in fp32
+# measured mean seconds of a trial on one core. `lecture`: the comparison kept in docs/comparison-lecture; questions of
+# `definitive` that no kept comparison asks are scaled from it by their sizes
+SECONDS: dict[str, dict[Profile, float]] = {
+    "parallelism": {"quick": 6, "lecture": 6, "definitive": 60},
+    "memory": {"quick": 32, "lecture": 32, "definitive": 60},
+    "long-range": {"quick": 20, "lecture": 20, "definitive": 120},
+    "gradients": {"quick": 1, "lecture": 10, "definitive": 33},
+    "bottleneck": {"quick": 5, "lecture": 16, "definitive": 16},
+    "positions": {"quick": 2, "lecture": 2, "definitive": 4},
+    "decoding": {"quick": 4, "lecture": 4, "definitive": 30},
+    "text-length": {"quick": 1, "lecture": 1, "definitive": 1},
+}
+# the same of trainings, per million tokens of the recipe's updates; by question, or question and kind of trial
+SECONDS_PER_MILLION_TOKENS: dict[str, float] = {
+    "tuning": 10,
+    "tuning/whole": 57,
+    "quality": 96,
+    "positions/equal": 70,
+    "transfer": 43,
+    "scaling": 174,
+    "classification": 60,
+}
+# a run keeps its best and its last checkpoint, each with weights, EMA weights and two moments, in fp32
 _BYTES = 2 * 5 * 4
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one experiment."""
+    """Estimated cost of one question."""
 
     name: str
-    cells: int  # all measurements
-    missing: int  # those that are still to be made
-    seconds: float  # that these take by the clock, beside each other as far as that is allowed
-    alone: bool  # whether it is not
+    missing: int  # trials to run
+    done: int  # trials that are stored already
+    seconds: float  # wall-clock time of the missing ones
+    alone: bool  # whether they run one after the other
 
 
 def missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> list[Cell]:
@@ -49,110 +69,64 @@ def missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> 
 
 
 def _of_here(one: Kept, precision: str) -> bool:
-    """Whether a measurement was made by this machine and this code, with as many threads as there would be now."""
-    same = (one.machine, one.code) == (machine_here(precision), code_version())
-    return same and one.threads in (0, torch.get_num_threads())
+    """Whether a measurement was made by this machine, this version of s2s and this number of threads."""
+    return (one.machine, one.code, one.threads) == (machine_here(precision), code_version(), torch.get_num_threads())
 
 
-def expected(experiment: Experiment, cell: Cell, beside: int) -> float:
-    """By how many seconds the comparison becomes longer, where so many are measured beside each other."""
-    return cell.seconds if experiment.alone else cell.seconds / beside
-
-
-def trainings(
-    experiment: Experiment, contest: Contest, new: Sequence[Cell], trains: Experiment | None, beside: int
-) -> dict[Run, float]:
-    """The models that new measurements look at and train themselves, as nobody has: how much longer each makes it all.
+def expected(experiment: Experiment, contest: Contest, cell: Cell, processes: int) -> float:
+    """Expected wall-clock seconds that a trial adds to a comparison, from the table.
 
     Args:
-        experiment: which.
-        contest: the models, and where runs are kept.
-        new: its measurements that are still to be made.
-        trains: the experiment whose models it looks at, where that one is not asked for.
-        beside: how many measure beside each other.
+        experiment: the question.
+        contest: the comparison.
+        cell: the trial.
+        processes: number of trials that run at the same time.
     """
-    if trains is None:
-        return {}
-    looked_at = {(cell.model, cell.seed) for cell in new if experiment.reading in ("", cell.part)}
-    return {
-        (run.model, run.seed): expected(trains, run, beside)
-        for run in trains.cells(contest)
-        if (run.model, run.seed) in looked_at and not is_there(contest.folder, run.model, run.seed)
-    }
+    name, kind = experiment.name, f"{experiment.name}/{cell.part.partition('-')[0]}"
+    per_token = SECONDS_PER_MILLION_TOKENS.get(kind, SECONDS_PER_MILLION_TOKENS.get(name))
+    if per_token is None:
+        seconds = SECONDS.get(name, {}).get(contest.profile, 1.0)
+    else:
+        recipe = contest.contestant(cell.model).recipe
+        seconds = per_token * recipe.batches.tokens * recipe.training.updates / 1e6
+    return seconds if experiment.alone else seconds / processes
 
 
-def cost(
-    experiment: Experiment,
-    contest: Contest,
-    cells: Sequence[Cell],
-    beside: int,
-    trains: Experiment | None = None,
-    counted: set[Run] | None = None,
-) -> Cost:
-    """What of an experiment's measurements is still to be done, see `expected`.
-
-    Args:
-        experiment: which.
-        contest: the models, and where measurements are kept.
-        cells: the experiment's.
-        beside: how many measure beside each other.
-        trains: see `trainings`.
-        counted: trainings that another experiment will have made; those of this one are added.
-    """
-    new, counted = missing(experiment, contest, cells), set[Run]() if counted is None else counted
-    seconds = sum(expected(experiment, cell, beside) for cell in new)
-    more = trainings(experiment, contest, new, trains, beside)
-    seconds += sum(long for run, long in more.items() if run not in counted)
-    counted.update(more)
-    return Cost(experiment.name, len(cells), len(new), seconds, experiment.alone)
-
-
-def timed(experiment: Experiment, contest: Contest) -> bool:
-    """Whether an experiment's expected seconds are by what the models' trials took on this machine."""
-    return experiment.paced and all(each.pace for each in contest.contestants)
-
-
-def ahead(
-    experiment: Experiment,
-    contest: Contest,
-    beside: int,
-    trains: Experiment | None = None,
-    counted: set[Run] | None = None,
-) -> float:
-    """The seconds of `cost`, of all measurements of an experiment."""
-    return cost(experiment, contest, experiment.cells(contest), beside, trains, counted).seconds
+def cost(experiment: Experiment, contest: Contest, cells: Sequence[Cell], processes: int) -> Cost:
+    """The cost of those trials that are not stored yet."""
+    new = missing(experiment, contest, cells)
+    seconds = sum(expected(experiment, contest, cell, processes) for cell in new)
+    return Cost(experiment.name, len(new), len(cells) - len(new), seconds, experiment.alone)
 
 
 def disk(contest: Contest) -> int:
-    """Bytes that the trained models take, at most: a whole run for each model and seed."""
+    """Upper bound of the bytes that the trained models take: one run for each model and seed."""
     return _BYTES * len(contest.seeds) * sum(each.parameters for each in contest.contestants)
 
 
 def told(costs: Sequence[Cost], runs: int, processes: int) -> str:
-    """The costs of all experiments in words, one a line, and their sum.
+    """Format the costs, one question a line, and their sum.
 
     Args:
-        costs: of all, the choosing of rates and depths first.
+        costs: of each question.
         runs: bytes of disk that trained models take.
-        processes: how many measure beside each other.
+        processes: number of trials that run at the same time.
     """
     lines = [
         f"{each.name}: {each.missing} measurements, {about(each.seconds)}{', one after another' if each.alone else ''}"
         for each in costs
         if each.missing
     ]
-    new, there = sum(each.missing for each in costs), sum(each.cells - each.missing for each in costs)
-    whole = about(sum(each.seconds for each in costs))
+    new, there = sum(each.missing for each in costs), sum(each.done for each in costs)
     known = f"; {there} are kept" if there else ""
     space = f", and {runs / 1e9:.1f} GB of disk at most" if runs else ""
-    # which rates are tried depends on those before
-    more = "; a model whose best rate or depth is at an end of those tried adds trials" if costs[0].missing else ""
-    beside = f", {processes} beside each other" if processes > 1 else ""
-    return "\n".join([*lines, f"in all {new} measurements{beside}: {whole}{space}{known}{more}"])
+    beside = f", {processes} at a time" if processes > 1 else ""
+    whole = about(sum(each.seconds for each in costs))
+    return "\n".join([*lines, f"in all {new} measurements{beside}: {whole}{space}{known}"])
 
 
 def about(seconds: float) -> str:
-    """A time that nobody knows for certain: `about 3 h 50 min`."""
+    """Format an estimate: `about 3 h 50 min`."""
     minutes = round(seconds / 60)
     if minutes < 1:
         return "less than a minute"

@@ -39,7 +39,7 @@ class DeepTrainings:
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """Both kinds of normalisation, with and without warm-up."""
         parts = [f"{norm}-warmup-{warmup}" for norm in ("post", "pre") for warmup in (0, self.warmup)]
-        return [Cell("transformer", part, seed, 50) for seed in seeds for part in parts]
+        return [Cell("transformer", part, seed) for seed in seeds for part in parts]
 
     def measure(self, cell: Cell) -> Measured:
         """One training."""

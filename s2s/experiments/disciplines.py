@@ -47,7 +47,7 @@ class Discipline(ABC, Generic[R]):
             NotForThisModel: it is such a kind.
         """
 
-    def resolved(self, recipe: R) -> R:
+    def finalize_config(self, recipe: R) -> R:
         """The recipe with all that only its data tells and a model's size depends on.
 
         Raises:

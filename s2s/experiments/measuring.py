@@ -1,4 +1,4 @@
-"""An experiment's measurements: those that are kept are read, and those that are not there yet are made."""
+"""Run the missing trials of a question, and read the stored ones."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -9,102 +9,94 @@ import torch
 
 from s2s.experiments.cluster import Nodes
 from s2s.experiments.contest import Cell, Contest, Experiment
-from s2s.experiments.cost import expected, missing, timed, trainings
-from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, kept, machine_here
-from s2s.results import UNNOTED
+from s2s.experiments.cost import expected, missing
+from s2s.experiments.running import (
+    Kept,
+    Progress,
+    Workers,
+    died,
+    forget,
+    keep,
+    kept,
+    machine_here,
+)
 from s2s.run.manifest import code_version
 
 AnyWorkers = Workers | Nodes
-"""What makes measurements beside each other."""
+"""A pool that runs trials: processes of this machine, or a Ray cluster."""
 
 
 def all_kept(
     experiment: Experiment,
     contest: Contest,
     cells: Sequence[Cell],
-    watch: Watch,
+    progress: Progress,
     workers: AnyWorkers,
     following: Callable[[str], Sequence[Cell]] = lambda model: (),
-    trains: Experiment | None = None,
 ) -> dict[Cell, Kept]:
-    """These measurements of an experiment, and those that follow them; those that are not there yet are made.
+    """Return the results of all trials, running those that are not stored yet.
 
     Args:
-        experiment: whose they are.
-        contest: the models, and where measurements are kept.
-        cells: the first.
-        watch: shows how far it is.
-        workers: who makes them.
-        following: those of a model that are to be made when none of its others is left.
-        trains: the experiment whose models it looks at, where that one is not asked for.
-
-    Raises:
-        Late: time is over, and some are left.
+        experiment: the question.
+        contest: the models, and where results are stored.
+        cells: the trials.
+        progress: shows how far it is.
+        workers: runs trials.
+        following: further trials of a model, asked for when all its others have ended.
     """
     folder = contest.cells_of(experiment.name)
     new = missing(experiment, contest, cells)
-    made = _made(experiment, contest, cells, new, watch, workers, following, trains)
-    # where one that had failed succeeds now, what others measured is no company for it
+    made = _run(experiment, contest, cells, new, progress, workers, following)
+    # where a failed trial succeeds now, its round is measured again as a whole
     if again := [cell for cell in missing(experiment, contest, cells) if cell not in made] if experiment.alone else []:
-        watch.expect(sum(expected(experiment, cell, workers.number) for cell in again))
-        made |= _made(experiment, contest, cells, again, watch, workers)
+        made |= _run(experiment, contest, cells, again, progress, workers)
     # what another machine wrote a moment ago may not be seen from here yet
     return {cell: one for cell in dict.fromkeys((*cells, *new)) if (one := made.get(cell) or kept(folder, cell))}
 
 
-def _made(
+def _run(
     experiment: Experiment,
     contest: Contest,
     cells: Sequence[Cell],
     new: list[Cell],
-    watch: Watch,
+    progress: Progress,
     workers: AnyWorkers,
     following: Callable[[str], Sequence[Cell]] = lambda model: (),
-    trains: Experiment | None = None,
 ) -> dict[Cell, Kept]:
-    """These measurements, as `all_kept` makes them, but for those of rounds that must be made again.
-
-    What follows is added to `new`.
-    """
+    """Run trials; those that follow are added to `new`. Trials of rounds that must be run again are left out."""
     folder = contest.cells_of(experiment.name)
     folder.mkdir(parents=True, exist_ok=True)
     precision = experiment.precision_in(contest)
     failed = {cell for cell in new if (one := kept(folder, cell)) and one.failed}
     if gone := forget(folder, new):
-        watch.print_fn(f"{experiment.name}: {_again(gone, machine_here(precision))}")
+        progress.print(f"{experiment.name}: {_again(gone, machine_here(precision))}")
     if damaged := [cell.key for cell in new if (folder / f"{cell.key}.json").exists() and not kept(folder, cell)]:
-        watch.print_fn(f"{experiment.name}: what is damaged is measured again: {', '.join(damaged)}")
+        progress.print(f"{experiment.name}: what is damaged is measured again: {', '.join(damaged)}")
     there = [one for cell in cells if new and (one := kept(folder, cell)) and not one.failed]
-    older = {one.code or UNNOTED for one in there} - {code_version()}
+    older = {one.code for one in there} - {code_version()}
     if older:
-        watch.print_fn(
+        progress.print(
             f"{experiment.name}: some is of {' and '.join(sorted(older))}, the rest will be of {code_version()}"
         )
-    beside, made, apart = workers.number, dict[Cell, Kept](), set[Cell]()
-    to_train = trainings(experiment, contest, new, trains, beside)
-    watch.begins(experiment.name, new)
+    made, apart = dict[Cell, Kept](), set[Cell]()
+    progress.start(experiment.name, new)
     one = partial(keep, folder, partial(experiment.measure, contest), precision=precision)
-    by = workers.alone() if experiment.alone and new else nullcontext(workers)
-    with by as measuring, closing(measuring.each(one, new)) as ends:
+    pool = workers.alone() if experiment.alone and new else nullcontext(workers)
+    with pool as running, closing(running.each(one, new)) as ends:
         for cell, given in ends:
             made[cell] = given or died(folder, cell)
             if cell in failed and not made[cell].failed:
                 apart |= _forget_round(folder, cells, cell, made)
-            took = expected(experiment, cell, beside)
-            if experiment.reading in ("", cell.part):
-                took += to_train.pop((cell.model, cell.seed), 0.0)
-            watch.ends(experiment.name, cell, made[cell], took, timed(experiment, contest))
+            progress.finish(experiment.name, cell, made[cell], expected(experiment, contest, cell, workers.number))
             if all(each in made for each in new if each.model == cell.model):
                 new += following(cell.model)
-            if len(made) < len(new):
-                watch.check_time()
     return {cell: one for cell, one in made.items() if cell not in apart}
 
 
 def _forget_round(folder: Path, cells: Sequence[Cell], cell: Cell, made: Mapping[Cell, Kept]) -> set[Cell]:
-    """Takes away a round of which others were measured long before this one: a machine has its hours. Gives what went.
+    """Delete a stale round, because timings of different sessions are not comparable. Returns the deleted trials.
 
-    So nobody takes them for neighbours, also if all is interrupted before they are measured again.
+    They are deleted at once, so that an interruption leaves no mixed round.
     """
     whole = [each for each in cells if each.in_round and cell.in_round and each.part == cell.part]
     there = {each for each in whole if (one := kept(folder, each)) and not one.failed}
@@ -115,10 +107,10 @@ def _forget_round(folder: Path, cells: Sequence[Cell], cell: Cell, made: Mapping
 
 
 def _again(gone: Sequence[Kept], here: str) -> str:
-    """Why measurements are made again, in words."""
-    others = [one.machine if one.machine not in (here, "") else one.code or UNNOTED for one in gone]
+    """Why stored trials are run again."""
+    others = [one.machine if one.machine != here else one.code for one in gone]
     if other := [each for each in dict.fromkeys(others) if each != code_version()]:
         return f"what {' and '.join(other)} measured is measured again on this machine"
-    if any(one.threads not in (0, torch.get_num_threads()) for one in gone):
+    if any(one.threads != torch.get_num_threads() for one in gone):
         return f"what was measured with another number of threads is measured again with {torch.get_num_threads()}"
     return "rounds that not all models have a part in are measured again"

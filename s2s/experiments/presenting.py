@@ -8,10 +8,16 @@ from operator import itemgetter
 from typing import Any, Literal, TypeVar, cast
 
 from s2s.evaluation.differences import Difference
-from s2s.evaluation.gates import Gate, Judgement
+from s2s.evaluation.gates import Assessment, Gate
 from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.contest import BySeed, Measured
-from s2s.results import Axis, Figure, Finding, Series, Table
+from s2s.results import (
+    Axis,
+    Figure,
+    Series,
+    Table,
+    Verdict,
+)
 
 Value = str | float | int | None
 Runs = Mapping[str, BySeed]  # whole runs by model and seed, whatever their task
@@ -147,20 +153,31 @@ def figure(
     return Figure(name=name, title=title, kind=kind, x=axes[0], y=axes[1], series=list(shown), caption=caption)
 
 
-def finding(
+def verdict(
     row: str,
     model: str,
     value: Estimate | float | None,
     unit: str,
     quantity: str,
-    verdict: Judgement | str,
+    found: Assessment,
     picture: str,
     tokens: float | None = None,
-) -> Finding:
-    """A cell of the table; the `picture` is the figure that shows it, `tokens` how many the model had learned from."""
-    said = Judgement("", verdict) if isinstance(verdict, str) else verdict
+) -> Verdict:
+    """Make a cell of the table.
+
+    Args:
+        row: the table's row.
+        model: the candidate.
+        value: the estimate; None where there is none.
+        unit: of the estimate.
+        quantity: what the estimate is.
+        found: how it compares with the best of the others.
+        picture: name of the figure that shows it.
+        tokens: target tokens that the model had learned from.
+    """
     shown, low, high = _ends(value)
-    return Finding(
+    difference, difference_low, difference_high = _ends(found.difference)
+    return Verdict(
         row=row,
         model=model,
         value=shown,
@@ -168,9 +185,17 @@ def finding(
         high=high,
         unit=unit,
         quantity=quantity,
-        standing=said.standing,
-        variations=dict(said.variations),
-        verdict=said.sentence,
+        standing=found.standing,
+        rival=found.rival,
+        difference=difference,
+        difference_low=difference_low,
+        difference_high=difference_high,
+        difference_unit=found.unit,
+        p=found.p,
+        test=found.test,
+        reasons=list(found.reasons),
+        facts=dict(found.facts),
+        variations=dict(found.variations),
         figure=picture,
         tokens=tokens,
     )

@@ -9,7 +9,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -17,8 +17,16 @@ from pathlib import Path
 import torch
 
 from s2s.evaluation.differences import Difference, Pairwise, paired
+from s2s.evaluation.gates import (
+    EQUIVALENCE,
+    Assessment,
+    Gate,
+    machine_steady,
+    speed_changed,
+    standing,
+    steady_rounds,
+)
 from s2s.evaluation.gates import ROUNDS as LEAST
-from s2s.evaluation.gates import Gate, Judgement, machine_steady, speed_changed, standing, steady_rounds
 from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.instruments import reference, rounded
@@ -109,9 +117,9 @@ def _references(where: Sequence[Place]) -> dict[str, float]:
     return seconds
 
 
-def round_cells(models: Sequence[str], seconds: float, part: str = "round", rounds: int = ROUNDS) -> list[Cell]:
+def round_cells(models: Sequence[str], part: str = "round", rounds: int = ROUNDS) -> list[Cell]:
     """All models in turn, round by round."""
-    return [Cell(model, f"{part}-{i + 1}", seconds=seconds, in_round=True) for i in range(rounds) for model in models]
+    return [Cell(model, f"{part}-{i + 1}", in_round=True) for i in range(rounds) for model in models]
 
 
 def by_round(measured: Cells, model: str, part: str = "round") -> dict[int, Measured]:
@@ -239,40 +247,31 @@ class Race:
         """How many pairs could be called a tie."""
         return sum(self.steady(*each).passed for each in self.pairs)
 
-    def judged(self, model: str) -> Judgement:
-        """How a model stands to the fastest of the others; p-values of all pairs are corrected together (Holm 1979)."""
+    def assess(self, model: str) -> Assessment:
+        """Compare a model with the fastest of the others; p-values of all pairs are corrected together (Holm 1979)."""
         other = self.best_other(model)
         if other is None:
-            return Judgement("not measurable", "no other model was measured")
-        steady, where = self.steady(model, other), self.where(model, other)
+            return Assessment("not measurable", reasons=("no other model was measured",))
+        steady = self.steady(model, other)
+        where = {f"place of {name}": self.places[name] for name in (model, other) if len(self.references[name]) > 1}
         if not steady.passed:
-            said = f"times were not steady while it and {other} were measured: {steady.sentence}"
-            return Judgement("not measurable", f"not measurable: {said}{where}")
+            return Assessment("not measurable", other, reasons=(steady.sentence,), facts=where)
         difference, p = self.pairs.beside(model, other)
         if difference is None or p is None:
-            return Judgement("not measurable", f"one round says nothing of how it stands to {other}")
-        said = standing(difference, [steady], p, math.log1p(MARGIN), self._ties)
+            return Assessment("not measurable", other, reasons=("one round, so no test over rounds",))
+        margin = math.log1p(MARGIN)
+        outcome = standing(difference, [steady], p, margin, self._ties)
         low, high = (math.exp(end) for end in difference.interval())
-        times = f"{math.exp(difference.value):.2f} times ({low:.2f} to {high:.2f}) as fast as {other}"
-        if said == "tie":
-            return Judgement(said, f"as fast as {other} within {MARGIN:.0%}: {times}{where}")
-        if said != "undecided":
-            return Judgement(said, f"{said}: {times}, the fastest of the others, p = {p:.2g}{where}")
-        seen = math.expm1(difference.detectable(level=self.pairs.level))
-        return Judgement(
-            said,
-            f"no difference from {other} to be seen: {times}, p = {p:.2g}; one of {seen:.0%} would have been seen in "
-            f"80 % of such comparisons{where}",
-        )
-
-    def where(self, one: str, other: str) -> str:
-        """`; rnn is fastest with 1 thread, conv with 2 threads`; empty where they had no choice."""
-        if len(self.references[one]) == 1:
-            return ""
-        here, there = self.places[one], self.places[other]
-        if here == there:
-            return f"; both are fastest with {here}"
-        return f"; {one} is fastest with {here}, {other} with {there}"
+        ratio = Estimate(math.exp(difference.value), low, high)
+        found = Assessment(outcome, other, ratio, "times as fast", p, "t-test over rounds, Holm", facts=where)
+        if outcome == "tie":
+            return replace(found, p=min(1.0, self._ties * difference.equivalence_p(margin)), test=EQUIVALENCE)
+        if outcome == "undecided":
+            seen = math.expm1(difference.detectable(level=self.pairs.level))
+            return replace(
+                found, reasons=(f"a difference of {seen:.0%} would have been seen in 80 % of such comparisons",)
+            )
+        return found
 
     def sign(self, model: str, other: str) -> int | None:
         """1 where it is faster by more than `MARGIN`, -1 where slower, 0 between; None where one was not measured."""
@@ -301,27 +300,27 @@ def sign(ratio: float) -> int:
     return 0 if abs(math.log(ratio)) <= math.log1p(MARGIN) else 1 if ratio > 1 else -1
 
 
-def counted_standing(
-    model: str, verdict: str, figures: Mapping[str, float], variations: Mapping[str, Sequence[Mapping[str, float]]]
-) -> Judgement:
-    """How a figure that is counted stands to the highest of the others, and whether it does so in each variation.
+def assess_count(
+    model: str, figures: Mapping[str, float], variations: Mapping[str, Sequence[Mapping[str, float]]]
+) -> Assessment:
+    """Compare a counted figure with the highest of the others.
 
-    Without chance there is nothing to test: a tie is what differs by no more than `MARGIN`.
+    Counts have no chance in them, so nothing is tested: a tie is a difference of no more than `MARGIN`.
 
     Args:
-        model: whose.
-        verdict: what is said of it.
+        model: the candidate.
         figures: by model, above 0; the higher the better.
-        variations: other figures of the same kind; where there are several of one name, it keeps where all do.
+        variations: other figures of the same kind; where there are several of one name, the outcome stays where all do.
     """
     others = [name for name in figures if name != model]
     if not others:
-        return Judgement("", verdict)
+        return Assessment("")
     other = max(others, key=lambda name: figures[name])
     here = sign(figures[model] / figures[other])
     known = {name: [own for own in several if model in own and other in own] for name, several in variations.items()}
     kept = {name: all(sign(own[model] / own[other]) == here for own in each) for name, each in known.items() if each}
-    return Judgement("tie" if not here else "better" if here > 0 else "worse", verdict, kept)
+    outcome = "tie" if not here else "better" if here > 0 else "worse"
+    return Assessment(outcome, other, variations=kept)
 
 
 def pairs_table(title: str, races: Mapping[str, Race]) -> Table:

@@ -24,7 +24,8 @@ from typing import TypeVar
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as RichProgress
 from tqdm import tqdm
 
 from s2s.errors import UserError
@@ -41,12 +42,6 @@ Given = TypeVar("Given")
 _MOST = 8
 # of a GPU's memory, for each: what CUDA itself takes, and a batch's scores
 _BYTES_EACH = 4 * 2**30
-# as if so many seconds had gone as expected before the first measurement: at least, and as a share of all
-_BEFORE = 60
-_BEFORE_SHARE = 0.05
-# by which share of its limit a comparison may be late before it begins nothing more: half of what is promised, since
-# what is being measured ends first
-_LATE = 0.05
 
 
 @dataclass(frozen=True)
@@ -56,10 +51,10 @@ class Kept:
     measured: Measured | None  # what it left behind; None where it failed
     failed: str  # why; empty where it did not
     seconds: float  # how long it took
-    machine: str = ""  # whose processor and GPU made it, and in which precision; empty in older measurements
-    code: str = ""  # which s2s made it; empty in older measurements
-    cell: str = ""  # which it is, as its file is called; empty in older measurements
-    threads: int = 0  # of the process that made it; 0 in older measurements
+    machine: str = ""  # processor, GPU and precision; empty where it failed
+    code: str = ""  # version of s2s, see `s2s.run.manifest.code`
+    cell: str = ""  # name of its file, without the ending; a file without it is taken for its own
+    threads: int = 0  # of the process that made it; 0 where it failed
 
     @property
     def final(self) -> bool:
@@ -134,46 +129,29 @@ def died(folder: Path, cell: Cell) -> Kept:
     return ended
 
 
-class Late(Exception):
-    """A comparison has had its time."""
+class Progress:
+    """A progress bar with an estimated time remaining; a context manager.
 
-
-class Watch:
-    """Shows how far a comparison is, and how long it will take; a context manager.
-
-    Expected seconds are guessed, or timed: by what trials took of a processor on this machine. What is ahead takes them
-    times the pace so far, by the clock, of what was guessed, or timed, likewise; a twentieth of all counts as if it had
-    gone as expected, so that a few short measurements hardly move it. It writes a line for each where the console is no
-    terminal. Whenever it is told something it asks `check`, which raises where all shall end.
+    Time remaining = expected seconds of the remaining trials × (observed / expected seconds of the finished ones).
+    Where the console is not a terminal, each finished trial prints a line instead.
 
     Args:
-        expected: guessed seconds of all that is to be measured.
-        console: where it is shown.
-        check: see above.
-        limit: seconds that all may take.
+        expected: expected seconds of all trials.
+        console: where the bar is drawn.
+        check: called at each start and end of a trial; raises to stop the comparison.
     """
 
-    def __init__(
-        self,
-        expected: float,
-        console: Console,
-        check: Callable[[], None] = lambda: None,
-        limit: float = math.inf,
-    ) -> None:
+    def __init__(self, expected: float, console: Console, check: Callable[[], None] = lambda: None) -> None:
         self._console = console
         self._check = check
-        self._limit = limit
-        # of what is ahead, and of what is done: seconds expected, timed or not; and what that took by the clock
-        self._ahead = {False: expected, True: 0.0}
-        self._done = {False: 0.0, True: 0.0}
-        self._took = {False: 0.0, True: 0.0}
-        self._began = self._last = time.perf_counter()
-        self._bar = Progress(
+        self._remaining, self._finished = expected, 0.0
+        self._began = time.perf_counter()
+        self._bar = RichProgress(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]} left"), console=console
         )
-        self._line = self._bar.add_task("", total=self._all or 1, left=_clock(expected))
+        self._line = self._bar.add_task("", total=expected or 1, left=_clock(expected))
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "Progress":
         if self._console.is_terminal:
             self._bar.start()
         return self
@@ -183,62 +161,45 @@ class Watch:
     ) -> None:
         self._bar.stop()
 
-    @property
-    def _all(self) -> float:
-        """Expected seconds of what is done and what is ahead."""
-        return sum(self._ahead.values()) + sum(self._done.values())
+    def expect(self, seconds: float) -> None:
+        """Set the expected seconds of all remaining trials."""
+        self._remaining = seconds
+        self._bar.update(self._line, total=self._remaining + self._finished or 1)
 
-    @property
-    def spent(self) -> float:
-        """Seconds since it began."""
-        return time.perf_counter() - self._began
+    def start(self, question: str, trials: Sequence[Cell]) -> None:
+        """Show which question is measured now.
 
-    def ahead(self, timed: bool = False) -> float:
-        """Expected seconds of what is still to be measured."""
-        return self._ahead[timed]
-
-    def expect(self, seconds: float, timed: bool = False) -> None:
-        """Counts measurements that nobody knew of when it began; below 0, some that are not made now."""
-        self._ahead[timed] += seconds
-        self._bar.update(self._line, total=self._all)
-
-    def takes(self, seconds: float, timed: bool = False) -> float:
-        """Seconds that what is expected to take `seconds` will take at the pace so far."""
-        before = max(_BEFORE, _BEFORE_SHARE * self._all)
-        return seconds * (self._took[timed] + before) / (self._done[timed] + before)
-
-    def check_time(self) -> None:
-        """Raises where all has taken a twentieth longer than it may.
-
-        Raises:
-            Late: so it is.
+        Args:
+            question: name of the question.
+            trials: the trials to run.
         """
-        if self.spent > (1 + _LATE) * self._limit:
-            raise Late
-
-    def begins(self, experiment: str, cells: Sequence[Cell]) -> None:
-        """Says what is measured now."""
         self._check()
-        if cells:
-            self._bar.update(self._line, description=f"{experiment}: {len(cells)} to measure, {_words(cells[0])}")
+        if trials:
+            self._bar.update(self._line, description=f"{question}: {len(trials)} to measure, {_words(trials[0])}")
 
-    def ends(self, experiment: str, cell: Cell, ended: Kept, seconds: float, timed: bool = False) -> None:
-        """Counts a measurement and its share of what was expected; the time left goes by how long those so far took."""
+    def finish(self, question: str, trial: Cell, result: "Kept", seconds: float) -> None:
+        """Count a finished trial and update the time remaining.
+
+        Args:
+            question: name of the question.
+            trial: the trial that ended.
+            result: its stored result.
+            seconds: expected seconds of the trial.
+        """
         self._check()
-        now = time.perf_counter()
-        self._took[timed] += now - self._last
-        self._last = now
-        self._done[timed] += seconds
-        self._ahead[timed] -= seconds
-        left = _clock(sum(self.takes(ahead, known) for known, ahead in self._ahead.items()))
-        done = sum(self._done.values())
-        self._bar.update(self._line, completed=done, left=left, description=f"{experiment}: {_words(cell)} done")
-        state = f"FAILED: {ended.failed}" if ended.failed else f"{ended.seconds:.0f} s"
-        if ended.failed or not self._console.is_terminal:
-            self.print_fn(f"{experiment}: {_words(cell)}: {state} · {left} left")
+        self._finished += seconds
+        self._remaining = max(0.0, self._remaining - seconds)
+        pace = (time.perf_counter() - self._began) / self._finished if self._finished else 1.0
+        left = _clock(self._remaining * pace)
+        self._bar.update(
+            self._line, completed=self._finished, left=left, description=f"{question}: {_words(trial)} done"
+        )
+        if result.failed or not self._console.is_terminal:
+            state = f"FAILED: {result.failed}" if result.failed else f"{result.seconds:.0f} s"
+            self.print(f"{question}: {_words(trial)}: {state} · {left} left")
 
-    def print_fn(self, text: str) -> None:
-        """Prints a line."""
+    def print(self, text: str) -> None:
+        """Print a line."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

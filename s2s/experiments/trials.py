@@ -101,8 +101,8 @@ def _in_full(depths: Sequence[int], losses: Losses, whole: int) -> list[Trial]:
 def _worth(depths: Sequence[int], losses: Losses) -> list[int | None]:
     """The depths that whole trainings are for.
 
-    None that is behind a deeper one even in short trainings, which favour the shallow; but for the best so far, which
-    an older rule may have trained. A depth at which all whole trainings failed is out, and none is behind it.
+    None that is behind a deeper one even in short trainings, which favour the shallow; but for the best so far. A
+    depth at which all whole trainings failed is out, and none is behind it.
     """
     best = best_trial(losses)
     done = {n: at_depth(losses, n, whole=True).values() for n in _tried(depths, losses)}

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from s2s.contender import file_name
 from s2s.evaluation.gates import LEARNING, slope_per_doubling
 from s2s.experiments.contest import (
+    Analysis,
     Cell,
     ComparedRecipe,
-    Conclusion,
     Contest,
     Contestant,
     Experiment,
@@ -34,7 +34,7 @@ from s2s.experiments.trials import (
     next_trials,
     short_ones,
 )
-from s2s.experiments.whole_runs import history, seconds_for, shortened, stopwatch
+from s2s.experiments.whole_runs import history, shortened, stopwatch
 from s2s.recipe.reading import dump
 from s2s.results import Contender
 from s2s.training.device import DeviceContext
@@ -136,7 +136,7 @@ def _cells(contest: Contest) -> list[Cell]:
     for each in contest.contestants:
         made = _made(contest, each)
         losses = {trial: loss_of(one) for trial, one in made.items()}
-        cells += [_cell(each, trial, sizes.share) for trial in (*made, *next_trials(each.depths, losses, sizes.whole))]
+        cells += [_cell(each, trial) for trial in (*made, *next_trials(each.depths, losses, sizes.whole))]
     return cells
 
 
@@ -150,7 +150,7 @@ def foreseen(contest: Contest) -> list[Cell]:
         worst = max((loss for loss in losses.values() if loss is not None), default=0.0)
         while new := next_trials(each.depths, losses, sizes.whole):
             losses |= {trial: worst + from_the_middle(trial) for trial in new}
-        cells += [_cell(each, trial, sizes.share) for trial in losses]
+        cells += [_cell(each, trial) for trial in losses]
     return cells
 
 
@@ -170,8 +170,8 @@ def _measure(contest: Contest, cell: Cell) -> Measured:
     return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 
 
-def _cell(each: Contestant, trial: Trial, share: float = 1.0) -> Cell:
-    return Cell(each.name, part=trial.part, seconds=seconds_for(each, 1.0 if trial.whole else share))
+def _cell(each: Contestant, trial: Trial) -> Cell:
+    return Cell(each.name, part=trial.part)
 
 
 def _made(contest: Contest, each: Contestant) -> dict[Trial, Kept]:
@@ -186,7 +186,7 @@ TUNING = Experiment(
     "Which learning rate and which depth suit each model?",
     _cells,
     _measure,
-    lambda contest, measured: Conclusion(),
+    lambda contest, measured: Analysis(),
 )
 """Not an experiment of its own: its measurements choose each model's rate and depth before the others begin.
 
@@ -223,7 +223,7 @@ def tried(made: Mapping[Cell, Kept], model: str) -> Tried:
         if one.measured and best and trial.layers == best.layers
     ]
     end = mine[best].measured if best else None
-    # measurements of before it was noted have none, nor have short trainings
+    # short trainings have none
     slope = end.get("slope") if end else None
     failures = {trial: one.failed for trial, one in mine.items() if one.failed}
     return Tried(losses, sum(one.seconds for one in mine.values()), min(paces, default=None), slope, failures)
@@ -270,7 +270,6 @@ def chosen(entrant: Contestant, tried: Tried, updates: int | None) -> Contestant
         losses=tuple(short.values()),
         whole=tuple(sorted(at_depth(losses, best.layers, whole=True).items())) if best else (),
         inside=best is not None and inside(best, losses),
-        pace=tried.seconds_per_update or 0.0,
         slope=tried.slope,
     )
 

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from s2s.evaluation.differences import paired
-from s2s.evaluation.gates import Gate, converged, rate_inside, slope_per_doubling
+from s2s.evaluation.gates import (
+    Assessment,
+    Gate,
+    converged,
+    failed,
+    rate_inside,
+)
 from s2s.evaluation.inference import Estimate, crossings, holm, mean
 from s2s.experiments.contest import BySeed
 
@@ -29,14 +35,6 @@ class Evidence:
     test_p: float | None = None  # its p-value; None likewise
     seed: int | None = None  # of the two runs whose examples were tested; None likewise
 
-    def weighed(self) -> tuple[float | None, str]:
-        """The p-value that decides, seeds before examples, and all tests in words."""
-        over = too_few(self.seeds) if self.p is None else f"{seeds_in_words(self.seeds)}, {p_in_words(self.p)}"
-        if self.test_p is None:
-            return self.p, over
-        tests = f"{self.test} {p_in_words(self.test_p)}" + (f" on seed {self.seed}" if self.seeds > 1 else "")
-        return (self.test_p, f"{tests}; {over}") if self.p is None else (self.p, f"{over}; {tests}")
-
 
 # of the first and the second model
 Pairs = Mapping[tuple[str, str], Evidence]
@@ -55,49 +53,48 @@ def excludes_zero(estimate: Estimate) -> bool:
     return estimate.low is not None and estimate.high is not None and not estimate.low <= 0 <= estimate.high
 
 
-def p_in_words(p: float) -> str:
-    """`p < 0.001`, `p = 0.031`, `p = 0.31`."""
-    if p <= 0.001:
-        return "p ≤ 0.001"
-    return f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
-
-
 def seeds_in_words(count: int) -> str:
     """`1 seed`, `3 seeds`."""
     return "1 seed" if count == 1 else f"{count} seeds"
 
 
-def too_few(count: int) -> str:
-    """Why there is no test over seeds; for up to two of them."""
-    return f"{seeds_in_words(count)} {'is' if count == 1 else 'are'} too few for a test over seeds"
-
-
 def against(
-    model: str, values: Mapping[str, float], pairs: Pairs, unit: str, digits: int = 1, best: Callable[..., str] = max
-) -> str:
-    """How a model's figure stands to the best of the others, from the tests, `corrected`.
+    model: str,
+    values: Mapping[str, float],
+    pairs: Pairs,
+    unit: str,
+    best: Callable[..., str],
+    checks: Mapping[str, Sequence[Gate]],
+) -> Assessment:
+    """Compare a model's figure with the best of the others, by paired tests that are corrected together.
 
-    `best` is `max` where a high figure is good, `min` where a low one is.
+    Args:
+        model: the candidate.
+        values: figure of each model.
+        pairs: differences of all pairs; of logarithms where the unit says `times`.
+        unit: of the difference.
+        best: `max` where a high figure is good, `min` where a low one is.
+        checks: validity checks of each model; empty where there are none.
     """
-    other, by, decisive, evidence = _best_other(model, values, pairs, best)
-    if not other:
-        return "no other model was measured at the same seed"
-    if decisive is None:
-        return f"{signed(by, digits)} {unit} against {other} ({evidence})"
-    if decisive >= LEVEL:
-        return f"no significant difference from {other}: {signed(by, digits)} {unit} ({evidence})"
-    return f"{abs(by):.{digits}f} {unit} {'higher' if by > 0 else 'lower'} than {other} ({evidence})"
-
-
-def times(
-    model: str, values: Mapping[str, float], logarithms: Pairs, words: str, best: Callable[..., str] = max
-) -> str:
-    """As `against`, by how many times: `1.38 times as fast as lstm (3 seeds, p = 0.002)`; pairs are of logarithms."""
-    other, by, decisive, evidence = _best_other(model, values, logarithms, best)
-    if not other:
-        return "no other model was measured at the same seed"
-    said = f"{math.exp(by):.2f} times {words} {other} ({evidence})"
-    return f"no significant difference: {said}" if decisive is not None and decisive >= LEVEL else said
+    others = [name for name in values if (name, model) in pairs or (model, name) in pairs]
+    if not others:
+        return Assessment("", reasons=("no other model was measured at the same seed",))
+    other = best(others, key=lambda name: values[name])
+    for name in (model, other):
+        if closed := failed(checks.get(name, ())):
+            still = all(gate.name == "converged" for gate in closed) and name == model
+            reasons = tuple(gate.sentence if name == model else f"{name}: {gate.sentence}" for gate in closed)
+            return Assessment("still learning" if still else "not measurable", other, reasons=reasons)
+    turned = (other, model) not in pairs
+    pair = corrected(pairs)[(model, other) if turned else (other, model)]
+    ends = (pair.over_seeds.value, pair.over_seeds.low, pair.over_seeds.high)
+    value, low, high = ends if not turned else (None if end is None else -end for end in (ends[0], ends[2], ends[1]))
+    if unit.startswith("times"):
+        value, low, high = (None if end is None else math.exp(end) for end in (value, low, high))
+    facts = {} if pair.test_p is None or pair.p is None else {f"p ({pair.test}, one seed)": float(f"{pair.test_p:.2g}")}
+    p, test = (pair.test_p, f"{pair.test}, Holm") if pair.p is None else (pair.p, "paired t-test over seeds, Holm")
+    difference = None if value is None else Estimate(value, low, high)
+    return Assessment("", other, difference, unit, p, test if p is not None else "", facts=facts)
 
 
 def gates_of_training(runs: BySeed) -> list[Gate]:
@@ -111,16 +108,6 @@ def gate_of_rate(rate: Mapping[str, Any]) -> Gate:
     """Whether the rate that a measurement keeps, see `Contestant.choice`, lies inside all that were tried."""
     tried = {*rate["tried"], *(each for each, _ in rate.get("whole", ()))}
     return rate_inside(rate["chosen"], sorted(tried), rate["inside"])
-
-
-def doublings_behind(own: BySeed, other: BySeed) -> float | None:
-    """By how many doublings of its tokens a model is behind another one's last loss, if its own goes on as it falls.
-
-    None where it does not fall, or is not behind.
-    """
-    (tokens, losses), (_, wanted) = map(mean_curve, (own, other))
-    slope, behind = slope_per_doubling(tokens, losses), losses[-1] - wanted[-1]
-    return behind / -slope if slope is not None and slope < 0 < behind else None
 
 
 def mean_curve(runs: BySeed, key: str = "losses") -> tuple[list[float], list[float]]:
@@ -141,19 +128,6 @@ def corrected(pairs: Pairs) -> Pairs:
         after = dict(zip(known, holm(list(known.values())), strict=True))
         pairs = {models: replace(pair, **{name: after.get(models)}) for models, pair in pairs.items()}
     return pairs
-
-
-def _best_other(
-    model: str, values: Mapping[str, float], pairs: Pairs, best: Callable[..., str]
-) -> tuple[str, float, float | None, str]:
-    """The best of the others that share a seed with the model, or nothing; by how much it is beaten; the tests."""
-    others = [name for name in values if (name, model) in pairs or (model, name) in pairs]
-    if not others:
-        return "", 0.0, None, ""
-    other = best(others, key=lambda name: values[name])
-    turned = (other, model) not in pairs
-    pair = corrected(pairs)[(model, other) if turned else (other, model)]
-    return other, -pair.over_seeds.value if turned else pair.over_seeds.value, *pair.weighed()
 
 
 def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Evidence | None:
@@ -177,12 +151,6 @@ def percent(values: Sequence[float]) -> Estimate:
 def listed(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
-
-
-def signed(value: float, digits: int = 1) -> str:
-    """`+0.3`, `-1.2`; `0.0` for what rounds to nothing, whatever its sign."""
-    rounded = round(value, digits)
-    return f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
 
 
 def crossing_in_words(

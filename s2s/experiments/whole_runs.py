@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from s2s.contender import file_name
-from s2s.experiments.contest import ComparedRecipe, Contestant, R
+from s2s.experiments.contest import ComparedRecipe, R
 from s2s.json_files import read_json
 from s2s.recipe.schema import Section, SeedSettings
 from s2s.tasks.classification.data import PreparedLabelled, prepare_texts
@@ -21,9 +21,6 @@ from s2s.training.logger import read_metrics
 
 RUNS = "runs"
 COST = "cost.json"
-# of one thread for a token, padding included: what any small model takes, and for each parameter; measured in fp32 with
-# 0.36 million and in bf16 with 0.95 million of them, on an Intel Xeon with AMX
-_SECONDS_PER_TOKEN, _AND_PARAMETER = 2e-5, 5.5e-11
 
 
 @dataclass(frozen=True)
@@ -127,13 +124,3 @@ def shortened(recipe: R, share: float) -> R:
     updates = max(2, round(share * training.updates))
     changes = {"updates": updates, "average_last": None, "warmup": min(training.warmup, updates // 5)}
     return recipe.model_copy(update={"training": training.model_copy(update=changes)})
-
-
-def seconds_for(each: Contestant, share: float = 1.0) -> float:
-    """About how long one processor thread learns by a contestant's recipe, or by a share of its updates.
-
-    By what its trials took, where there are any: a deep recurrence takes several times as long as others of its size.
-    """
-    recipe = each.recipe
-    usual = (_SECONDS_PER_TOKEN + _AND_PARAMETER * each.parameters) * recipe.batches.tokens
-    return (each.pace or usual) * share * recipe.training.updates

@@ -17,7 +17,14 @@ from s2s.report.matrix import matrix
 from s2s.report.numbers import csv_name, figure_csv, table_csv
 from s2s.report.page import Pictures, page
 from s2s.report.papers import CSV, TEX, table_as_csv, table_as_latex
-from s2s.results import RESULT, Figure, Result, Summary, read_result, read_summary
+from s2s.results import (
+    RESULT,
+    Figure,
+    Result,
+    Summary,
+    read_result,
+    read_summary,
+)
 
 PAGE = "report.html"
 BOARD = "tensorboard"
@@ -64,8 +71,11 @@ def kept_comparison(folder: Path) -> tuple[Summary, list[str], list[Result]]:
         )
     summary = read_summary(folder / COMPARISON)
     results = list(kept_results(folder, summary))
-    named = summary.models or [contender.model for contender in summary.contenders]
-    return summary, list(dict.fromkeys([*named, *(model for result in results for model in result.models)])), results
+    return (
+        summary,
+        list(dict.fromkeys([*summary.models, *(model for result in results for model in result.models)])),
+        results,
+    )
 
 
 def kept_results(folder: Path, summary: Summary) -> Iterator[Result]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from s2s.questions import TABLES, Row, plan_of, settling
 from s2s.report.numbers import halves, titled
-from s2s.results import Finding, Result, Summary
+from s2s.report.verdicts import describe
+from s2s.results import Result, Summary, Verdict
 
 # what stands beside the word of a standing, so that a reader need not tell colours apart
 SIGNS = {
@@ -42,7 +43,7 @@ class Box:
     unit: str = ""  # where it is not the row's
     verdict: str = ""  # in words, or why it failed
     steady: str = ""  # of how many other choices the verdict survives, and which it does not
-    finding: Finding | None = None  # what it is made from
+    finding: Verdict | None = None  # what it is made from
 
     @property
     def sign(self) -> str:
@@ -131,7 +132,7 @@ def matrix(summary: Summary, models: Sequence[str], results: Sequence[Result]) -
 def _line(name: str, row: Row, models: Sequence[str], result: Result | None) -> Line:
     if result is None:
         return Line(name, row, "", "", [])
-    found: Mapping[str, Finding] = {finding.model: finding for finding in result.findings if finding.row == name}
+    found: Mapping[str, Verdict] = {finding.model: finding for finding in result.findings if finding.row == name}
     measured = [finding for finding in found.values() if finding.value is not None]
     # what is the same in all cells is said once
     units, quantities = {finding.unit for finding in measured}, {finding.quantity for finding in measured}
@@ -140,7 +141,7 @@ def _line(name: str, row: Row, models: Sequence[str], result: Result | None) -> 
     return Line(name, row, unit, quantity, [_box(model, found.get(model), unit, row.without) for model in models])
 
 
-def _box(model: str, finding: Finding | None, unit: str, without: str) -> Box:
+def _box(model: str, finding: Verdict | None, unit: str, without: str) -> Box:
     if finding is None:
         return Box(model, "not measured")
     if finding.failed:
@@ -154,10 +155,10 @@ def _box(model: str, finding: Finding | None, unit: str, without: str) -> Box:
         value, ends = f"{value}{power}", f"({ends}){power}" if power and ends else ends
         value = f"≥ {value}" if finding.at_least else value
     own = finding.unit if finding.unit != unit else ""
-    return Box(model, word, value, ends, own, finding.verdict, steadiness(finding), finding)
+    return Box(model, word, value, ends, own, describe(finding), steadiness(finding), finding)
 
 
-def steadiness(finding: Finding) -> str:
+def steadiness(finding: Verdict) -> str:
     """`stays in 1 of 2: with another rate; not with half the updates`.
 
     Empty where nothing else was tried, or where there is no verdict that could stay.

@@ -11,9 +11,17 @@ from markupsafe import Markup, escape
 from s2s.questions import TABLES, plan_of
 from s2s.report.figures import Drawing, inlined, size
 from s2s.report.matrix import LEGEND, Line, left_out, matrix
-from s2s.report.numbers import Sheet, brief, csv_name, duration, figure_sheets, number, table_sheet
+from s2s.report.numbers import (
+    Sheet,
+    brief,
+    csv_name,
+    duration,
+    figure_sheets,
+    number,
+    table_sheet,
+)
 from s2s.report.styles import MARKS, PALETTE
-from s2s.results import UNNOTED, Contender, Figure, Result, Summary
+from s2s.results import Contender, Figure, Result, Summary
 from s2s.templates import templates
 
 # so many rows of a table are shown without being asked for
@@ -131,7 +139,7 @@ def _section(
         "seeds": _seeds(result.seeds),
         "seconds": duration(result.seconds),
         "machines": " and ".join(result.elsewhere(summary)),
-        "codes": _listed([each or UNNOTED for each in result.codes]) if result.codes[1:] else "",
+        "codes": _listed(result.codes) if result.codes[1:] else "",
         "figures": [figures[name, figure.name] for figure in result.figures],
         "tables": [
             {
@@ -192,7 +200,8 @@ def _contenders(contenders: Sequence[Contender]) -> Sheet:
         [
             contender.model,
             number(contender.parameters),
-            f"{_plain(contender.learning_rate)}{' (an end of what was tried)' if contender.inside is False else ''}",
+            _plain(contender.learning_rate)
+            + (" (an end of what was tried)" if contender.rates and not contender.inside else ""),
             duration(contender.tuning_seconds),
             *(_loss(contender.rates, rate) for rate in rates),
         ]

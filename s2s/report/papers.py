@@ -9,7 +9,22 @@ from s2s.report.numbers import csv_text
 CSV, TEX = "table.csv", "table.tex"
 Cells = tuple[str | float | None, ...]
 HEAD = (
-    *("row", "model", "standing", "value", "low", "high", "unit", "quantity", "good", "verdict", "stays"),
+    *(
+        "row",
+        "model",
+        "standing",
+        "value",
+        "low",
+        "high",
+        "unit",
+        "quantity",
+        "good",
+        "rival",
+        "difference",
+        "p",
+        "verdict",
+        "stays",
+    ),
     *("target tokens", "failed", "others found"),
 )
 _SIGNS = {
@@ -49,10 +64,11 @@ def table_rows(lines: Sequence[Line]) -> Iterator[Cells]:
 def _cells(line: Line, box: Box) -> Cells:
     one = box.finding
     figures = (one.value, one.low, one.high, one.unit, one.quantity) if one else (None, None, None, "", "")
-    said, stays, tokens = (one.verdict, steadiness(one), one.tokens) if one else ("", "", None)
-    failed = one.failed if one else ""
+    beside = (one.rival, one.difference, one.p) if one else ("", None, None)
+    stays, tokens, failed = (steadiness(one), one.tokens, one.failed) if one else ("", None, "")
+    said = "" if failed else box.verdict
     return (
-        *(line.name, box.model, box.word, *figures, line.row.good, said),
+        *(line.name, box.model, box.word, *figures, line.row.good, *beside, said),
         *(stays, tokens, failed, line.row.literature),
     )
 

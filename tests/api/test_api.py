@@ -1,7 +1,6 @@
 """The public names: each says what its command says, or one sentence."""
 
 import json
-import math
 import shutil
 import subprocess
 import sys
@@ -263,7 +262,7 @@ def test_a_table_has_a_line_for_each_row_and_model():
     written = (ROOT / "docs/comparison-lecture/memory/result.json").read_text()
     for found in json.loads(written)["findings"]:
         (line,) = table[(table.row == found["row"]) & (table.model == found["model"])].to_dict("records")
-        assert (line["value"], line["unit"], line["verdict"]) == (found["value"], found["unit"], found["verdict"])
+        assert (line["value"], line["unit"], line["rival"]) == (found["value"], found["unit"], found["rival"])
     assert len(table) == table.row.nunique() * table.model.nunique()
 
 
@@ -272,7 +271,7 @@ def begun(monkeypatch):
     """What comparisons begin and go on with, where nothing is measured."""
     begun = []
     monkeypatch.setattr("s2s.experiments.beginning.begin", lambda *asked: begun.append(asked))
-    goes_on = lambda folder, _, nodes, limit: begun.append((folder, nodes, limit))  # noqa: E731
+    goes_on = lambda folder, _, nodes: begun.append((folder, nodes))  # noqa: E731
     monkeypatch.setattr("s2s.experiments.comparison.go_on", goes_on)
     monkeypatch.setattr("s2s.experiments.comparison.check_concluded", lambda folder: None)
     monkeypatch.setattr("s2s.report.drawing.draw", lambda folder: folder)
@@ -287,7 +286,7 @@ def test_a_comparison_asks_what_the_command_asks(begun, tmp_path):
     first = order(Order(words, "lecture", 2, None, ("memory",), None, tmp_path / "a"))
     second = order(Order(("lstm", "rnn"), task=Path("ag_news")))
     asked = [(each.folder, each.base, each.summary) for each in (first, second)]
-    assert begun == [asked[0], (first.folder, None, math.inf), asked[1], (second.folder, None, math.inf)]
+    assert begun == [asked[0], (first.folder, None), asked[1], (second.folder, None)]
 
 
 def test_a_planned_comparison_begins_once_and_goes_on_where_it_is_told(begun, tmp_path, monkeypatch):
@@ -298,8 +297,7 @@ def test_a_planned_comparison_begins_once_and_goes_on_where_it_is_told(begun, tm
     assert begun == []
     assert planned.go_on(cluster="auto").go_on() is planned
     found = order(Order(("lstm", "rnn"), match="time", out=tmp_path / "a"))
-    # within the profile's time; gone on with, however long it takes
-    goes_on = [(found.folder, "nodes", 900), (found.folder, None, math.inf)]
+    goes_on = [(found.folder, "nodes"), (found.folder, None)]
     assert begun == [(found.folder, found.base, found.summary), *goes_on]
     monkeypatch.setattr("s2s.cli.compare.find_spec", lambda name: None)
     with pytest.raises(UserError, match="a cluster needs ray"):

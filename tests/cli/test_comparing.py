@@ -94,7 +94,7 @@ def test_what_a_profile_leaves_out_is_known_with_its_reason():
     assert plan.beyond(["memory", "quality"]) == ["quality"]
     assert plan.why
     assert set(plan.experiments) < set(experiments_of("translation"))
-    for task, profile in (("translation", "definitive"), ("translation", "standard"), ("classification", "quick")):
+    for task, profile in (("translation", "definitive"), ("classification", "quick")):
         assert plan_of(task, profile).beyond(experiments_of(task)) == []
 
 

@@ -1,7 +1,6 @@
 """Gates close where they should: each is tried on both sides of its limit."""
 
 import math
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +9,8 @@ import pytest
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, welch
 from s2s.evaluation.gates import (
     BUSY,
+    EQUIVALENCE,
+    Assessment,
     Gate,
     above_chance,
     beside,
@@ -17,7 +18,6 @@ from s2s.evaluation.gates import (
     converged,
     device_busy,
     failed,
-    judged,
     machine_steady,
     powerful,
     rate_inside,
@@ -25,7 +25,6 @@ from s2s.evaluation.gates import (
     speed_changed,
     standing,
     steady_rounds,
-    ties,
     uses_its_source,
 )
 from s2s.evaluation.inference import Estimate, holm
@@ -82,34 +81,46 @@ READS = Gate("uses its source", False, "reads nothing")
 
 
 @pytest.mark.parametrize(
-    ("difference", "p", "gates", "standing", "sentence"),
+    ("difference", "p", "gates", "expected"),
     [
-        (Difference(3.0, 0.5, 8), 0.001, {}, "better", r"better than lstm: \+3\.0 BLEU \(1\.8 to 4\.2\), p = 0\.001"),
-        (Difference(-3.0, 0.5, 8), 0.001, {}, "worse", r"worse than lstm: -3\.0 BLEU"),
-        (Difference(0.1, 0.1, 8), 0.4, {}, "tie", r"as good as lstm within 1 BLEU: \+0\.1"),
-        (
-            Difference(2.0, 1.5, 8),
-            0.2,
-            {},
-            "undecided",
-            r"no difference.*p = 0\.2; a difference of 4\.8",
-        ),
-        (None, None, {}, "not measurable", "one seed says nothing"),
-        (Difference(3.0, 0.5, 8), 0.001, {"gru": [CLOSED]}, "still learning", "^still learning: its loss still falls"),
+        (Difference(3.0, 0.5, 8), 0.001, {}, Assessment("better", "lstm", p=0.001, test="t-test, Holm")),
+        (Difference(-3.0, 0.5, 8), 0.001, {}, Assessment("worse", "lstm", p=0.001, test="t-test, Holm")),
+        (Difference(0.1, 0.1, 8), 0.4, {}, Assessment("tie", "lstm", p=9.27e-6, test=EQUIVALENCE)),
+        (Difference(2.0, 1.5, 8), 0.2, {}, Assessment("undecided", "lstm", p=0.2, test="t-test, Holm")),
+        (None, None, {}, Assessment("not measurable", "lstm", reasons=("one seed, so no test over seeds",))),
+        (Difference(3.0, 0.5, 8), 0.001, {"gru": [CLOSED]}, Assessment("still learning", reasons=(CLOSED.sentence,))),
         (
             Difference(3.0, 0.5, 8),
             0.001,
             {"lstm": [CLOSED]},
-            "not measurable",
-            "no verdict beside lstm, .*: its loss",
+            Assessment("not measurable", "lstm", reasons=(f"lstm: {CLOSED.sentence}",)),
         ),
-        (Difference(3.0, 0.5, 8), 0.001, {"gru": [READS, CLOSED]}, "not measurable", "reads nothing; its loss"),
+        (
+            Difference(3.0, 0.5, 8),
+            0.001,
+            {"gru": [READS, CLOSED]},
+            Assessment("not measurable", reasons=(READS.sentence, CLOSED.sentence)),
+        ),
     ],
 )
-def test_a_judgement_names_what_it_rests_on(difference, p, gates, standing, sentence):
-    found = judged(("gru", "lstm"), difference, {"gru": [OPEN], "lstm": [OPEN]} | gates, p)
-    assert found.standing == standing
-    assert re.search(sentence, found.sentence)
+def test_an_assessment_names_what_it_rests_on(difference, p, gates, expected):
+    found = beside("gru", "lstm", _one_pair(difference, p), {"gru": [OPEN], "lstm": [OPEN]} | gates)
+    assert (found.standing, found.rival, found.test) == (expected.standing, expected.rival, expected.test)
+    assert found.p == (None if expected.p is None else pytest.approx(expected.p, rel=0.01))
+    if expected.reasons:
+        assert found.reasons == expected.reasons
+        assert found.difference is None
+    elif difference:
+        assert (found.difference, found.unit) == (difference.estimate(), "BLEU")
+        assert bool(found.reasons) == (found.standing == "undecided")
+
+
+def _one_pair(difference, p, pairs=1):
+    """Differences of all pairs of which the first, of `lstm` and `gru`, has this p-value after correction."""
+    found = Pairwise({("lstm", "gru"): difference} if difference else {})
+    found.update({("other", str(i)): Difference(9.0, 0.1, 8) for i in range(pairs - 1)})
+    found.p = {names: p for names in found}
+    return found
 
 
 def test_a_machine_that_changed_is_not_timed():
@@ -166,15 +177,16 @@ def test_a_comparison_says_what_it_could_have_seen():
 
     # of fifteen differences the smallest p-value counts fifteen times: less would be seen
     assert f"{sharp.detectable(level=0.05 / 15):.1f} BLEU" in powerful(sharp, pairs=15).sentence
-    said = judged(("gru", "lstm"), Difference(0.2, 1.5, 8), {"gru": [], "lstm": []}, 0.9, pairs=15).sentence
-    assert f"a difference of {Difference(0.2, 1.5, 8).detectable(level=0.05 / 15):.1f} BLEU" in said
+    found = beside("gru", "lstm", _one_pair(Difference(0.2, 1.5, 8), 0.9, pairs=15), {"gru": [], "lstm": []})
+    seen = Difference(0.2, 1.5, 8).detectable(level=0.05 / 15)
+    assert found.reasons[0].startswith(f"a difference of {seen:.1f} BLEU would have been seen")
 
 
 def test_runs_that_never_vary_are_sure_of_as_much_as_their_number_allows():
     few, more = (welch([1.0] * seeds, [9.0] * seeds) for seeds in (3, 5))
-    said = judged(("gru", "lstm"), few, {"gru": [], "lstm": []}, few.p())
-    assert said.standing == "undecided"
-    assert said.sentence.endswith("no run varies, and the least p-value that so few can give is 0.1")
+    found = beside("gru", "lstm", _one_pair(few, few.p()), {"gru": [], "lstm": []})
+    assert found.standing == "undecided"
+    assert found.reasons == ("no run varies, and the least p-value that so few can give is 0.1",)
     assert powerful(more).passed
     assert not powerful(more, pairs=15).passed
     assert "0.12" in powerful(more, pairs=15).sentence
@@ -200,10 +212,10 @@ def test_a_tie_among_many_must_be_proven_as_often():
     for learned, found in ((2, "tie"), (3, "undecided"), (4, "undecided")):
         # of those whose gates are closed nobody would have said that they are equal
         gates = {name: [OPEN] if i < learned else [CLOSED] for i, name in enumerate(names)}
-        said = judged(("gru", "lstm"), close, gates, close.p(), pairs=6)
-        assert said.standing == found
+        assessed = beside("gru", "lstm", _one_pair(close, close.p(), pairs=6), gates)
+        assert assessed.standing == found
         if found == "tie":
-            assert f"p = {close.equivalence_p(1.0):.2g} of two one-sided tests" in said.sentence
+            assert (assessed.p, assessed.test) == (close.equivalence_p(1.0), EQUIVALENCE)
 
 
 def test_behind_a_closed_gate_there_is_no_verdict():
@@ -232,11 +244,11 @@ def test_pairs_are_corrected_together_and_told_from_both_sides():
 def test_power_is_told_for_as_many_pairs_as_were_tested():
     pairs = Pairwise({("gru", "lstm"): Difference(0.2, 1.5, 8)})
     gates = {"gru": [], "lstm": [], "alone": []}
-    wanted = judged(("lstm", "gru"), pairs["gru", "lstm"], gates, pairs["gru", "lstm"].p(), pairs=1)
-    assert beside("lstm", "gru", pairs, gates) == wanted
-    assert not wanted.decided
-    assert beside("alone", "gru", pairs, gates).sentence.startswith("one seed says nothing")
-    assert beside("gru", "", pairs, gates).sentence == "no other model was measured"
+    found = beside("lstm", "gru", pairs, gates)
+    assert (found.standing, found.p) == ("undecided", pairs["gru", "lstm"].p())
+    assert not found.decided
+    assert beside("alone", "gru", pairs, gates).reasons == ("one seed, so no test over seeds",)
+    assert beside("gru", "", pairs, gates).reasons == ("no other model was measured",)
 
 
 def test_a_device_that_waits_for_its_next_operation_is_not_measured():
@@ -247,24 +259,6 @@ def test_a_device_that_waits_for_its_next_operation_is_not_measured():
     assert [device_busy(1.0, BUSY + more, 8).passed for more in (-0.01, 0.0)] == [False, True]
     # few texts need not take longer
     assert device_busy(1.0, 1.0, 7).passed
-
-
-def test_ties_with_others_than_the_best_are_told_as_those_with_the_best():
-    pairs = Pairwise(
-        {
-            ("best", "middle"): Difference(-0.7, 0.3, 8),
-            ("best", "twin"): Difference(-0.8, 0.3, 8),
-            ("middle", "twin"): Difference(-0.1, 0.1, 8),
-            ("middle", "learning"): Difference(-0.1, 0.1, 8),
-        }
-    )
-    gates = {"best": [], "middle": [], "twin": [], "learning": [Gate("converged", False, "it falls")]}
-    assert beside("middle", "best", pairs, gates).standing == "undecided"
-    equal = judged(("middle", "twin"), Difference(0.1, 0.1, 8), gates, pairs.p["middle", "twin"], pairs=4)
-    assert equal.standing == "tie"
-    # neither who is no measure, nor who is nobody's equal, nor the model itself
-    assert ties("middle", [*gates], pairs, gates) == {"twin": equal}
-    assert ties("best", [*gates], pairs, gates) == {}
 
 
 def test_who_is_no_measure_is_not_compared_with_unless_nobody_else_is_there():

@@ -135,7 +135,7 @@ def classifiers(labelled):
 
     def make(models, seeds=(1,)):
         base = read(labelled / "tiny.yaml")
-        base = discipline_of(base).resolved(base)
+        base = discipline_of(base).finalize_config(base)
         contestants = tuple(Contestant(kind, entered(kind, base, {})) for kind in models)
         device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
         return Contest(labelled / "contest", "quick", contestants, tuple(seeds), device_context)

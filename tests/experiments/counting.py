@@ -4,8 +4,8 @@ from pathlib import Path
 
 from s2s.cli.compare import Order, order
 from s2s.experiments import beginning
-from s2s.experiments.contest import Cell, Conclusion, Experiment, NotForThisModel
-from s2s.results import Figure, Finding, Series
+from s2s.experiments.contest import Analysis, Cell, Experiment, NotForThisModel
+from s2s.results import Figure, Series, Verdict
 
 TINY = (
     "data.train=300",
@@ -46,9 +46,9 @@ class Counting:
         return {"rate": contest.contestant(cell.model).learning_rate, "seed": cell.seed}
 
     def conclusion(self, contest, measured):
-        findings = [Finding(row="memory", model=cell.model, value=found["rate"]) for cell, found in measured.items()]
+        findings = [Verdict(row="memory", model=cell.model, value=found["rate"]) for cell, found in measured.items()]
         series = [Series(label=f.model, model=f.model, x=[1.0], y=[f.value]) for f in findings]
-        return Conclusion(findings[:1], [Figure(name="count", title="Counts", series=series)])
+        return Analysis(findings[:1], [Figure(name="count", title="Counts", series=series)])
 
 
 def begin(folder: Path, *words: str) -> Path:

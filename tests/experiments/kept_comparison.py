@@ -18,7 +18,13 @@ from rich.console import Console
 
 from s2s.cli.compare import Order, order
 from s2s.evaluation.metrics import exact_share, score
-from s2s.experiments import beginning, comparison, gradients, long_range, parallelism
+from s2s.experiments import (
+    beginning,
+    comparison,
+    gradients,
+    long_range,
+    parallelism,
+)
 from s2s.experiments.running import machine_here
 from s2s.experiments.translating import counts_of
 from s2s.run.manifest import code_version
@@ -41,8 +47,6 @@ COUNTED = parallelism.Sizes(
     repetitions=1,
     patience=60.0,
     variants=False,
-    counting=1,
-    seconds=1,
 )
 # one text and one initialisation a cell: what a cell keeps of a gradient by distance is then the gradient itself
 LOOKED = gradients.Sizes(span=10, texts=1, together=1, weights=1, followed=1, settle=2, deep_seeds=0, learned=False)
@@ -100,7 +104,7 @@ def _plant(folder: Path, experiment: str, cells: dict[str, dict]) -> None:
     where = folder / "cells" / experiment
     where.mkdir(parents=True, exist_ok=True)
     for key, measured in cells.items():
-        by = {"machine": machine_here("fp32"), "code": code_version()}
+        by = {"machine": machine_here("fp32"), "code": code_version(), "threads": 1}
         kept = {"measured": measured, "failed": "", "seconds": 1.0, **by}
         (where / f"{key}.json").write_text(json.dumps(kept), encoding="utf-8")
 

@@ -37,7 +37,7 @@ def planted(reference=0.001, of_rnn=1.0):
         ("transformer", 1.5, {16: 0.002, 32: 0.002, 256: 0.002}),
     ):
         found[Cell(model, "work")] = operations()
-        for i, cell in enumerate(round_cells([model], 1.0)):
+        for i, cell in enumerate(round_cells([model])):
             # rounds are fast and slow for both models alike, in no order that is a trend
             factor = SLOW[i] * (1 + i * (model == "rnn") / 1000)
             found[cell] = times(seconds, gain, factor, reference if i else 0.001)

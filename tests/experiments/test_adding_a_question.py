@@ -24,7 +24,7 @@ def _run(folder: Path, translations: list[str]) -> None:
 def test_the_question_on_the_page_is_asked_and_answered(contest, tmp_path, monkeypatch):
     page = PAGE.read_text(encoding="utf-8")
     files = dict(re.findall(rf"`{FOLDER}/(\S+)`:\n\n```\w+\n(.*?)```", page, flags=re.DOTALL))
-    assert list(files) == ["__init__.py", "conclude.py", "METHOD.md", "LIMITS.md"]
+    assert list(files) == ["__init__.py", "analyse.py", "METHOD.md", "LIMITS.md"]
     (tmp_path / "added" / "length_ratio").mkdir(parents=True)
     for name, text in files.items():
         (tmp_path / "added" / "length_ratio" / name).write_text(text, encoding="utf-8")
@@ -40,12 +40,11 @@ def test_the_question_on_the_page_is_asked_and_answered(contest, tmp_path, monke
     _run(made.folder / "runs" / "rnn-seed1", ["a b c", "a b"] * 20)
     _run(made.folder / "runs" / "gru-seed1", ["a b c d", "a b c", "a b c d e"] * 20)
     measured = {cell: experiment.measure(made, cell) for cell in experiment.cells(made)}
-    result = experiment.conclude(made, measured)
+    result = experiment.result(made, measured)
     rnn, gru = result.findings
     assert (rnn.value, gru.value) == (2.5 / 4, 1.0)
-    assert rnn.verdict.startswith("too short: 0.6")
-    assert gru.verdict.startswith("as long as the references: 1.00 (")
+    assert (rnn.facts, gru.facts) == ({"words lacking (%)": 37.5}, {"words lacking (%)": 0})
     assert [row[:2] for row in result.tables[0].rows] == [["rnn", 40], ["gru", 60]]
     assert (result.method + "\n", result.limits + "\n") == (files["METHOD.md"], files["LIMITS.md"])
     assert Result.model_validate_json(result.model_dump_json()) == result
-    assert experiment.conclude(made, {}).findings == []
+    assert experiment.result(made, {}).findings == []

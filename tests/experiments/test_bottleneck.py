@@ -9,9 +9,10 @@ import pytest
 import sacrebleu
 
 from s2s.errors import UserError
+from s2s.evaluation.gates import EQUIVALENCE
 from s2s.experiments import bottleneck
 from s2s.experiments.bottleneck import EXPERIMENT, Sizes
-from s2s.experiments.bottleneck.conclude import beyond, compared, cut
+from s2s.experiments.bottleneck.analyse import beyond, compared, cut
 from s2s.experiments.translating import counts_of, joined_texts
 from s2s.questions import ROWS
 
@@ -21,7 +22,7 @@ SENTENCES = [" ".join(f"w{CHANCE.randrange(50)}" for _ in range(CHANCE.randint(6
 
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch):
-    monkeypatch.setitem(bottleneck.SIZES, "quick", Sizes(texts=6, words=30, seconds=1))
+    monkeypatch.setitem(bottleneck.SIZES, "quick", Sizes(texts=6, words=30))
 
 
 def _planted(wrong, seed, slope=0.0):
@@ -48,7 +49,7 @@ def _planted(wrong, seed, slope=0.0):
 def _concluded(contest, planted, seeds=(1, 2, 3, 4, 5)):
     made = contest(list(planted), seeds=seeds)
     measured = {cell: planted[cell.model](100 * len(cell.model) + cell.seed) for cell in EXPERIMENT.cells(made)}
-    return EXPERIMENT.conclude(made, measured), measured
+    return EXPERIMENT.result(made, measured), measured
 
 
 def _table(result, name):
@@ -111,13 +112,13 @@ def test_what_is_left_is_the_ratio_of_two_corpus_scores(contest):
     assert [row["longer than all learned from"] for row in rows] == ["no", "yes", "yes"]
     assert finding.value == pytest.approx(statistics.mean(wanted[1:]), abs=1e-9)
     assert finding.low < finding.value < finding.high
-    assert (finding.standing, finding.verdict) == ("not measurable", "no other model was measured")
+    assert (finding.standing, finding.reasons) == ("not measurable", ["no other model was measured"])
 
 
 def test_a_planted_fall_is_found_and_compared(contest):
     planted = {"lstm": lambda seed: _planted(0.05, seed, 0.1), "lstm-attention": lambda seed: _planted(0.1, seed)}
     result, measured = _concluded(contest, planted)
-    assert EXPERIMENT.conclude(contest(list(planted), (1, 2, 3, 4, 5)), dict(reversed(measured.items()))) == result
+    assert EXPERIMENT.result(contest(list(planted), (1, 2, 3, 4, 5)), dict(reversed(measured.items()))) == result
     falls, stays = result.findings
     assert (falls.standing, stays.standing) == ("worse", "better")
     assert falls.high < 90 < stays.low
@@ -153,9 +154,7 @@ def test_models_that_part_before_a_floor_are_told_apart(contest):
     assert compared(*runs.values(), [2]).p() > 0.05
     assert [finding.standing for finding in result.findings] == ["better", "worse"]
     longest = max(words for run in measured.values() for words in run["parts"][2]["words"])
-    assert result.findings[0].verdict.endswith(
-        f"; texts of 13 to {longest} words, where the longest learned from has 12"
-    )
+    assert result.findings[0].facts == {"words of the longest text learned from": 12}
     assert result.findings[0].quantity.endswith(f": mean over 2 kinds of 13 to {longest} words")
 
 
@@ -164,14 +163,14 @@ def test_where_nothing_is_longer_than_what_was_learned_from_nothing_is_said(cont
     result, _ = _concluded(contest, planted)
     for finding in result.findings:
         assert (finding.standing, finding.value) == ("not measurable", None)
-        assert finding.verdict == "no texts were longer than the 99 words of the longest learned from"
+        assert finding.reasons == ["no texts were longer than the 99 words of the longest learned from"]
 
 
 def test_models_that_keep_as_much_are_a_tie(contest):
     planted = {"gru": lambda seed: _planted(0.02, seed), "lstm": lambda seed: _planted(0.02, seed)}
     result, _ = _concluded(contest, planted)
     assert {finding.standing for finding in result.findings} == {"tie"}
-    assert "within 5 % of its own BLEU" in result.findings[0].verdict
+    assert result.findings[0].test == EQUIVALENCE
     assert result.findings[0].variations == {}
 
 
@@ -196,8 +195,7 @@ def test_what_cannot_translate_or_still_learns_is_not_judged_and_is_no_measure(c
     result, _ = _concluded(contest, planted, seeds=(1, 2, 3))
     rnn, gru, lstm = result.findings
     assert rnn.standing == standing
-    assert sentence in rnn.verdict
-    assert rnn.verdict.startswith(f"{standing}: ")
+    assert sentence in rnn.reasons[0]
     assert (gru.standing, lstm.standing) == ("better", "worse")
     assert [row["holds"] for row in _table(result, "gates")].count("no") == 1
 
@@ -205,9 +203,9 @@ def test_what_cannot_translate_or_still_learns_is_not_judged_and_is_no_measure(c
 def test_missing_measurements_are_left_out(contest):
     made = contest(["rnn", "gru"])
     only = {cell: _planted(0.0, 1) for cell in EXPERIMENT.cells(made) if cell.model == "gru"}
-    result = EXPERIMENT.conclude(made, only)
+    result = EXPERIMENT.result(made, only)
     assert [finding.model for finding in result.findings] == ["gru"]
-    assert EXPERIMENT.conclude(made, {}).findings == []
+    assert EXPERIMENT.result(made, {}).findings == []
 
 
 def test_a_real_run_translates_longer_and_longer_texts(contest):
@@ -216,7 +214,7 @@ def test_a_real_run_translates_longer_and_longer_texts(contest):
     measured_values = list(measured.values())
     assert json.loads(json.dumps(measured_values)) == measured_values
     assert measured_values[0]["rate"] == made.contestants[0].choice()
-    result = EXPERIMENT.conclude(made, measured)
+    result = EXPERIMENT.result(made, measured)
     assert result.experiment == ROWS["sentence length (fixed-size bottleneck)"][1]
     rows = _table(result, "lengths")
     assert [row["sentences"] for row in rows] == [1, 2, 3]

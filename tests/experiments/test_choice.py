@@ -1,63 +1,21 @@
 """What trials choose, which measurements depend on it, and what becomes of them when it changes."""
 
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from s2s.experiments import choice, comparison
+from s2s.errors import UserError
+from s2s.experiments import comparison
 from s2s.experiments.beginning import begun
-from s2s.experiments.running import Watch, Workers
+from s2s.experiments.running import Progress, Workers
 from s2s.folders import COMPARISON
 from s2s.report.drawing import draw
-from s2s.results import Contender, read_summary, write
+from s2s.results import read_summary, write
 from tests.experiments.counting import begin
-
-
-def test_another_choice_is_one_of_the_rate_or_of_any_setting_that_both_versions_know():
-    def contender(model, rate, **settings):
-        given = {"model": model, "settings": settings, "learning_rate": rate, "parameters": 5, "recipe": ""}
-        return Contender(**given, rates={f"{rate}": 1.0}, tuning_seconds=0)
-
-    before = [contender("rnn", 0.004, layers=2, residual=False), contender("conv", 0.008, layers=4)]
-    now = [contender("rnn", 0.004, layers=2, residual=True), contender("conv", 0.008, layers=4, positions="none")]
-    assert choice.rechosen(before, now) == {"rnn": {"residual": "True (was False)"}}
-    both = choice.rechosen(before, [contender("conv", 0.002, layers=8), contender("lstm", 0.001)])
-    assert both == {"conv": {"learning_rate": "0.002 (was 0.008)", "layers": "8 (was 4)"}}
-    assert choice.reshaped(both) == ["conv"]
-    assert choice.reshaped(choice.rechosen(before, [contender("rnn", 0.002, layers=2, residual=False)])) == []
-    assert choice.rechosen([], now) == {}
-    # nothing was chosen for what was measured
-    assert choice.rechosen([each.model_copy(update={"rates": {}}) for each in before], now) == {}
-
-
-@pytest.mark.parametrize("another_depth", [True, False])
-def test_runs_and_cells_of_a_model_are_set_aside_and_no_others(another_depth, tmp_path):
-    gone = (
-        "cells/quality/lstm--run--seed2.json", "cells/quality/lstm--run--seed3.txt", "runs/lstm-seed2/weights",
-        "runs/transfer-real-lstm-seed2.safetensors",
-    )  # fmt: skip
-    # the same model takes the same time and memory at every rate
-    timed = (
-        "cells/memory/rnn.json", "cells/parallelism/rnn--round-1.json", "cells/parallelism/lstm--round-1.json",
-    )  # fmt: skip
-    stay = (
-        "cells/tuning/lstm--rate-1000.json", "cells/quality/lstm-attention--run--seed2.json", "cells/recipe.yaml",
-        "cells/quality/rnn--run--seed2.json", "runs/lstm-whole-rate-1000/weights", "runs/lstm-attention-seed2/weights",
-        "runs/transfer-real-lstm-attention-seed2.json", "quality/result.json", "cells/long-range/lstm--seed2.json",
-    )  # fmt: skip
-    gone, stay = (gone + timed, stay) if another_depth else (gone, stay + timed)
-    for path in (*gone, *stay):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(path)
-    others = ["lstm"] if another_depth else []
-    aside = choice.set_aside(tmp_path, ["lstm"], others, comparison.EXPERIMENTS.values())
-    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert left == {*stay, *(f"set-aside-1/{path}" for path in gone)}
-    assert aside == tmp_path / "set-aside-1"
-    assert choice.set_aside(tmp_path, ["gru"], [], comparison.EXPERIMENTS.values()) is None
 
 
 def test_nothing_is_tried_for_measurements_that_do_not_depend_on_it_until_others_are_asked_for(
@@ -127,8 +85,8 @@ def test_a_models_next_trials_wait_for_its_own_and_for_no_other_models(counting,
     folder = begin(tmp_path / "both", "lstm", "rnn")
     summary = begun(folder)
     entrants = comparison._planned(folder, summary, comparison.task_of(folder))
-    watch = Watch(0.0, Console(file=io.StringIO()))
-    trials = comparison._trials(entrants, watch, Beside())
+    watch = Progress(0.0, Console(file=io.StringIO()))
+    trials = comparison._trials(entrants, set(), watch, Beside(), 0.0)
     models = [cell.model for cell in order]
     assert models == sorted(models, reverse=True)
     assert {cell.part.startswith("layers-1-") for cell in order if cell.model == "rnn"} == {True, False}
@@ -137,7 +95,7 @@ def test_a_models_next_trials_wait_for_its_own_and_for_no_other_models(counting,
     other = begin(tmp_path / "one", "lstm", "rnn")
     entrants = comparison._planned(other, begun(other), comparison.task_of(other))
     with Workers(1) as workers:
-        again = comparison._trials(entrants, watch, workers)
+        again = comparison._trials(entrants, set(), watch, workers, 0.0)
     assert {cell: one.measured["loss"] for cell, one in again.items()} == {
         cell: one.measured["loss"] for cell, one in trials.items()
     }
@@ -152,3 +110,33 @@ def test_why_trials_failed_stands_on_the_page(counting, tmp_path):
     write(summary.model_copy(update={"contenders": [refused, *others]}), folder / COMPARISON)
     said = f"{first.model}, trials that failed: it cannot have so few (rate 0.004, 4 layers)."
     assert said in draw(folder).read_text()
+
+
+def _change_loss(folder, contender, loss):
+    """Gives the trial at another rate than the chosen one this loss; returns the rate."""
+    other = next(float(rate) for rate in contender.rates if float(rate) != contender.learning_rate)
+    for path in (folder / "cells/tuning").glob(f"{contender.model}--*rate-{round(1e6 * other)}.json"):
+        kept = json.loads(path.read_text())
+        measured, failed = (None, "diverged") if loss is None else (kept["measured"] | {"loss": loss}, "")
+        path.write_text(json.dumps(kept | {"measured": measured, "failed": failed}))
+    return other
+
+
+def test_resume_refuses_trials_that_choose_another_rate_than_the_measured_one(counting, tmp_path):
+    folder = begin(tmp_path / "both", "rnn", "lstm")
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    rnn, _ = read_summary(folder / COMPARISON).contenders
+    better = _change_loss(folder, rnn, 0.5)
+    message = rf"rnn: its trials now choose learning_rate {better} \(was {rnn.learning_rate}\)"
+    with pytest.raises(UserError, match=message):
+        comparison.go_on(folder, Console(file=io.StringIO()))
+    assert read_summary(folder / COMPARISON).contenders[0] == rnn
+
+
+def test_resume_does_not_retry_failed_trials_of_a_measured_model(counting, tmp_path):
+    folder = begin(tmp_path / "both", "rnn", "lstm")
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    _change_loss(folder, read_summary(folder / COMPARISON).contenders[0], None)
+    before = {path: path.read_bytes() for path in (folder / "cells/tuning").iterdir()}
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    assert {path: path.read_bytes() for path in (folder / "cells/tuning").iterdir()} == before

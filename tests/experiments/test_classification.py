@@ -12,7 +12,7 @@ from s2s.evaluation.classification import classification_scores
 from s2s.evaluation.inference import wilson
 from s2s.evaluation.significance import mcnemar
 from s2s.experiments.classification import EXPERIMENT
-from s2s.experiments.classification.conclude import compared
+from s2s.experiments.classification.analyse import compared
 from s2s.models.base import count_parameters
 from s2s.questions import TABLES
 from s2s.run.inference import load
@@ -63,8 +63,8 @@ def _result(planted, wrong, seeds, seconds=None):
         cell: _planted(wrong[cell.model], cell.seed + 10 * (cell.model == "lstm"), (seconds or {}).get(cell.model, 2.0))
         for cell in EXPERIMENT.cells(made)
     }
-    result = EXPERIMENT.conclude(made, measured)
-    assert EXPERIMENT.conclude(made, dict(reversed(measured.items()))) == result
+    result = EXPERIMENT.result(made, measured)
+    assert EXPERIMENT.result(made, dict(reversed(measured.items()))) == result
     return result, measured
 
 
@@ -82,20 +82,19 @@ def test_one_seed_is_decided_by_mcnemar_and_has_wilsons_interval(planted):
     found = _findings(result, "accuracy")
     one, two = measured.values()
     test = mcnemar(TRUTH, *(np.array(run["predicted"]) for run in (one, two)))
-    assert found["transformer"].verdict.endswith(
-        "higher than lstm (McNemar p ≤ 0.001; 1 seed is too few for a test over seeds)"
-    )
-    assert "points lower than transformer" in found["lstm"].verdict
+    ours, its = found["transformer"], found["lstm"]
+    assert (ours.rival, ours.difference_unit, ours.test) == ("lstm", "points", "McNemar, Holm")
+    assert ours.p == pytest.approx(test.p_value)
+    assert ours.difference == -its.difference > 0
     right = int((np.array(two["predicted"]) == TRUTH).sum())
     share = wilson(right, len(TRUTH))
-    ours = found["transformer"]
     assert (ours.value, ours.low, ours.high) == pytest.approx((share.value, share.low, share.high))
     assert "interval over texts" in ours.quantity
     pair = _table(result, "pairs")[0]
     assert pair["p (McNemar)"] == round(test.p_value, 4)
     assert pair["only the first named has it right"] == test.only_second
     # nothing but seeds could test it
-    assert "against lstm (1 seed is too few" in _findings(result, "calibration")["transformer"].verdict
+    assert _findings(result, "calibration")["transformer"].p is None
 
 
 def test_three_seeds_decide_by_themselves(planted):
@@ -110,15 +109,18 @@ def test_three_seeds_decide_by_themselves(planted):
     assert pair["accuracy (points)"] == pytest.approx(
         np.mean(values["transformer"]) - np.mean(values["lstm"]), abs=0.01
     )
-    assert "higher than lstm (3 seeds, p " in _findings(result, "accuracy")["transformer"].verdict
-    assert "on seed 1)" in _findings(result, "accuracy")["transformer"].verdict
+    found = _findings(result, "accuracy")["transformer"]
+    assert (found.rival, found.p, found.test) == ("lstm", pytest.approx(p), "paired t-test over seeds, Holm")
+    assert "p (McNemar, one seed)" in found.facts
     # the least calibration error is the measure of the others
-    assert "higher than transformer (3 seeds" in _findings(result, "calibration")["lstm"].verdict
+    found = _findings(result, "calibration")["lstm"]
+    assert found.rival == "transformer"
+    assert found.difference > 0
 
 
 def test_no_difference_is_called_none(planted):
     result, _ = _result(planted, {"lstm": 0.2, "transformer": 0.2}, (1, 2, 3))
-    assert _findings(result, "accuracy")["lstm"].verdict.startswith("no significant difference from transformer: ")
+    assert _findings(result, "accuracy")["lstm"].p > 0.05
 
 
 def test_speeds_are_compared_by_ratio_and_costs_that_are_not_known_left_out(planted):
@@ -126,9 +128,10 @@ def test_speeds_are_compared_by_ratio_and_costs_that_are_not_known_left_out(plan
     speed, cost = _findings(result, "training speed"), _findings(result, "training cost")
     assert (speed["lstm"].value, speed["transformer"].value) == (250, 500)
     # seeds that took exactly as long have no spread to test by: three coins that agree
-    words = "no significant difference: 0.50 times as fast as transformer (3 seeds, p = 0.25)"
-    assert speed["lstm"].verdict == words
-    assert cost["lstm"].verdict.startswith("2.00 times the CPU seconds of transformer (2 seeds are too few")
+    assert (speed["lstm"].difference, speed["lstm"].difference_unit) == (pytest.approx(0.5), "times as fast")
+    assert (speed["lstm"].rival, speed["lstm"].p) == ("transformer", 0.25)
+    # two seeds are too few for a test
+    assert (cost["lstm"].difference, cost["lstm"].p) == (pytest.approx(2.0), None)
     # the second seed of the lstm was interrupted
     assert "2 seeds that ran without interruption" in cost["lstm"].quantity
     assert [row["whole run (CPU s)"] for row in _table(result, "runs") if row["model"] == "lstm"] == [8.0, None, 8.0]
@@ -150,12 +153,12 @@ def test_missing_runs_are_left_out(planted):
     made = planted(["lstm", "transformer"], seeds=(1, 2))
     cells = EXPERIMENT.cells(made)
     unequal = {cell: _planted(0.3, cell.seed) for cell in cells if (cell.model == "lstm") == (cell.seed == 1)}
-    result = EXPERIMENT.conclude(made, unequal)
-    assert {f.verdict for f in result.findings} == {"no other model was measured at the same seed"}
+    result = EXPERIMENT.result(made, unequal)
+    assert {reason for f in result.findings for reason in f.reasons} == {"no other model was measured at the same seed"}
     assert _table(result, "pairs") == []
-    assert EXPERIMENT.conclude(made, {}).findings == []
+    assert EXPERIMENT.result(made, {}).findings == []
     interrupted = {cell: {**m, "cpu_seconds": None} for cell, m in unequal.items()}
-    failed = _findings(EXPERIMENT.conclude(made, interrupted), "training cost")
+    failed = _findings(EXPERIMENT.result(made, interrupted), "training cost")
     assert all("interrupted" in finding.failed for finding in failed.values())
 
 
@@ -171,7 +174,7 @@ def test_real_runs_say_what_they_left_behind_and_again_the_same(classifiers, tmp
     made = classifiers(["gru", "transformer"])
     cells = EXPERIMENT.cells(made)
     measured = {cell: json.loads(json.dumps(EXPERIMENT.measure(made, cell), allow_nan=False)) for cell in cells}
-    result = EXPERIMENT.conclude(made, measured)
+    result = EXPERIMENT.result(made, measured)
     assert {finding.row for finding in result.findings} == set(EXPERIMENT.rows) <= set(TABLES["classification"])
     assert {f.figure for f in result.findings} - {""} <= {figure.name for figure in result.figures}
     for cell, found in measured.items():
@@ -210,12 +213,13 @@ def test_nothing_is_said_of_a_classifier_that_has_not_learned_or_beside_it(plant
     measured = {
         cell: _planted(0.2, cell.seed) | (change if cell.model == "lstm" else {}) for cell in EXPERIMENT.cells(made)
     }
-    result = EXPERIMENT.conclude(made, measured)
+    result = EXPERIMENT.result(made, measured)
     for row in ("accuracy", "calibration"):
         found = _findings(result, row)
         assert found["lstm"].standing == standing
-        assert words in found["lstm"].verdict
-        assert found["transformer"].verdict.startswith("no verdict beside lstm")
+        assert words in "; ".join(found["lstm"].reasons)
+        assert (found["transformer"].standing, found["transformer"].rival) == ("not measurable", "lstm")
+        assert words in "; ".join(found["transformer"].reasons)
     # speed is measured, whatever was learned
-    assert "times as fast" in _findings(result, "training speed")["lstm"].verdict
+    assert _findings(result, "training speed")["lstm"].difference_unit == "times as fast"
     assert [row["holds"] for row in _table(result, "gates") if row["model"] == "lstm"].count("no") == 1

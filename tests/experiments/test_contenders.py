@@ -66,7 +66,7 @@ def test_equal_time_gives_slow_models_fewer_updates(base):
 
 @pytest.mark.parametrize("kind", sorted(models()))
 def test_a_contestant_sent_to_another_process_stays_what_it_is(base, kind):
-    contestant = Contestant(kind, entered(kind, base, {}), depths=(2, 1), pace=0.5, slope=-0.1)
+    contestant = Contestant(kind, entered(kind, base, {}), depths=(2, 1), slope=-0.1)
     assert pickle.loads(pickle.dumps(contestant)) == contestant
 
 

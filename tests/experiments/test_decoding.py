@@ -13,7 +13,7 @@ from s2s.training.device import DeviceContext
 
 # two in name alone, so that tests do not fight for processors
 TWO = Place("2 threads", DeviceContext(torch.device("cpu"), torch.float32), 1)
-TINY = (Sizes(1, (16, 32, 64), (8, 16, 32), 1, 1), Sizes(3, (16,), (8, 32), 1, 1))
+TINY = (Sizes(1, (16, 32, 64), (8, 16, 32), 1), Sizes(3, (16,), (8, 32), 1))
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def tiny(monkeypatch):
     monkeypatch.setitem(SIZES, "quick", TINY)
     monkeypatch.setattr(rounds, "reference", lambda device_context: 0.001)
     monkeypatch.setattr(decoding, "places", lambda device_context: [TWO])
-    monkeypatch.setattr(decoding, "round_cells", lambda models, seconds, part: round_cells(models, seconds, part, 2))
+    monkeypatch.setattr(decoding, "round_cells", lambda models, part: round_cells(models, part, 2))
 
 
 @pytest.fixture
@@ -33,11 +33,11 @@ def measured(tiny, measured_once):
 
 def test_every_model_has_its_cell(measured):
     shared, found = measured
-    result = EXPERIMENT.conclude(shared, found)
+    result = EXPERIMENT.result(shared, found)
     assert [(f.model, f.row) for f in result.findings] == [(model, "decoding cost") for model in shared.models]
     for finding in result.findings:
         assert finding.low <= finding.value <= finding.high
-        assert "grows as n^" in finding.verdict
+        assert "exponent of time in the source's length" in finding.facts
         assert finding.figure in {figure.name for figure in result.figures}
         assert set(finding.variations) == {"source of 64 tokens", "batch 3"}
     assert Result.model_validate_json(result.model_dump_json()) == result
@@ -69,9 +69,9 @@ def test_the_figures_are_what_was_measured(contest, tiny, monkeypatch):
     # tokens 5 to 8, 9 to 16, 17 to 32
     assert [point["last"] for point in one["targets"]] == [6.5, 12.5, 24.5]
     assert [point["seconds"] for point in one["sources"]] == [16 + 528, 32 + 528, 64 + 528]
-    cell = EXPERIMENT.conclude(shared, found).findings[0]
+    cell = EXPERIMENT.result(shared, found).findings[0]
     assert cell.value == pytest.approx(1000 * (32 + 528) / 32)
-    assert cell.verdict.startswith("no other model was measured")
+    assert cell.reasons == ["no other model was measured"]
 
 
 def _round(seconds, alone, reference=0.001):
@@ -97,17 +97,16 @@ def _planted(reference=0.001, alone=1.0):
             reference if i else 0.001,
         )
         for model, seconds in (("rnn", 0.32), ("lstm", 0.96))
-        for i, cell in enumerate(round_cells([model], 1, "batch-1-round"))
+        for i, cell in enumerate(round_cells([model], "batch-1-round"))
     }
 
 
 def test_the_faster_model_is_said_to_be_faster(contest):
     shared = contest(["rnn", "lstm"])
-    cells = {finding.model: finding for finding in EXPERIMENT.conclude(shared, _planted()).findings}
+    cells = {finding.model: finding for finding in EXPERIMENT.result(shared, _planted()).findings}
     assert cells["rnn"].value == pytest.approx(10 * math.prod(SLOW) ** (1 / ROUNDS))
-    assert cells["rnn"].verdict.startswith(
-        "better: 3.01 times (3.00 to 3.02) as fast as lstm, the fastest of the others"
-    )
+    assert (cells["rnn"].standing, cells["rnn"].rival) == ("better", "lstm")
+    assert cells["rnn"].difference == pytest.approx(3.01, abs=0.01)
     assert cells["lstm"].standing == "worse"
     # with one thread both take as long; both are ranked with two, which is no other choice
     assert cells["lstm"].variations == {"1 thread": False}
@@ -116,13 +115,13 @@ def test_the_faster_model_is_said_to_be_faster(contest):
 def test_each_model_writes_with_the_number_of_threads_that_is_fastest_for_it(contest):
     shared = contest(["rnn", "lstm"])
     # with one thread both take 0.4 s for 32 tokens: rnn is faster with two, lstm with one
-    result = EXPERIMENT.conclude(shared, _planted(alone=0.4))
+    result = EXPERIMENT.result(shared, _planted(alone=0.4))
     cells = {finding.model: finding for finding in result.findings}
     slow = math.prod(SLOW) ** (1 / ROUNDS)
     assert cells["rnn"].value == pytest.approx(10 * slow)
     assert cells["lstm"].value == pytest.approx(12.5 * slow, rel=0.005)
-    assert cells["rnn"].verdict.startswith("better: 1.25 times (1.25 to 1.26) as fast as lstm")
-    assert "lstm is fastest with 1 thread, rnn with 2 threads" in cells["lstm"].verdict
+    assert (cells["rnn"].standing, cells["rnn"].difference) == ("better", pytest.approx(1.25, abs=0.01))
+    assert cells["lstm"].facts == {"place of lstm": "1 thread", "place of rnn": "2 threads"}
     assert cells["rnn"].variations == {"1 thread": False, "2 threads": True}
     assert all(each.quantity.endswith("with the number of threads that is fastest for it") for each in cells.values())
     lines = {each.model: each.y for figure in result.figures if figure.name == "by-target" for each in figure.series}
@@ -135,7 +134,7 @@ def test_the_cost_is_of_the_rounds_of_the_verdict(contest):
         # in the last two rounds another program runs
         if i % ROUNDS >= ROUNDS - 2:
             found[cell] = one | {"references": one["references"] | {"2 threads": [0.001, 0.002]}}
-    cells = {finding.model: finding for finding in EXPERIMENT.conclude(contest(["rnn", "lstm"]), found).findings}
+    cells = {finding.model: finding for finding in EXPERIMENT.result(contest(["rnn", "lstm"]), found).findings}
     assert cells["rnn"].standing == "better"
     assert cells["rnn"].value == pytest.approx(10 * math.prod(SLOW[:-2]) ** (1 / (ROUNDS - 2)))
 
@@ -144,15 +143,15 @@ def test_a_drift_is_no_verdict(contest):
     found = _planted()
     for i, cell in enumerate(cell for cell in found if cell.model == "rnn"):
         found[cell] = _round(0.32 * (1 + i / 20), 0.64)
-    for finding in EXPERIMENT.conclude(contest(["rnn", "lstm"]), found).findings:
+    for finding in EXPERIMENT.result(contest(["rnn", "lstm"]), found).findings:
         assert finding.standing == "not measurable"
-        assert "rnn drifts: 1.35 times as long in round 8 as in 1" in finding.verdict
+        assert "rnn drifts: 1.35 times as long in round 8 as in 1" in finding.reasons[0]
 
 
 def test_nothing_is_said_where_the_machine_changed(contest):
-    for finding in EXPERIMENT.conclude(contest(["rnn", "lstm"]), _planted(reference=0.0013)).findings:
+    for finding in EXPERIMENT.result(contest(["rnn", "lstm"]), _planted(reference=0.0013)).findings:
         assert finding.standing == "not measurable"
-        assert "1 to 1.3 ms" in finding.verdict
+        assert "1 to 1.3 ms" in finding.reasons[0]
 
 
 def test_a_model_that_writes_a_piece_for_each_it_reads_cannot_take_part(contest, tiny):
@@ -179,9 +178,9 @@ def test_a_series_ends_where_memory_does(contest, tiny, monkeypatch):
 
 def test_a_conclusion_needs_no_measurement_of_all(measured):
     shared, found = measured
-    assert EXPERIMENT.conclude(shared, {}).findings == []
+    assert EXPERIMENT.result(shared, {}).findings == []
     # of three at once alone there are figures but no cell
     batches = {cell: one for cell, one in found.items() if not cell.part.startswith("batch-1-")}
-    result = EXPERIMENT.conclude(shared, batches)
+    result = EXPERIMENT.result(shared, batches)
     assert result.findings == []
     assert result.figures

@@ -1,6 +1,5 @@
 """What a comparison does the same way for every cell: equal sizes, one vocabulary, trainings of equal length."""
 
-import json
 import pickle
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from s2s.questions import TABLES
 from s2s.recipe.installed import models
 from s2s.recipe.reading import dump, shipped
 from s2s.recipe.schema import TokenizerSettings
-from s2s.results import read_summary
 from s2s.run.inference import load
 from s2s.run.tasks import read
 from s2s.tasks.classification.task import TextClassificationTask, build_classifier
@@ -69,13 +67,13 @@ def test_a_recurrent_classifier_reads_both_ways_unless_told_otherwise(ag_news):
 
 def test_what_only_the_data_tells_is_found_once_and_changes_nothing(labelled):
     base = read(labelled / "tiny.yaml")
-    found = discipline_of(base).resolved(base)
+    found = discipline_of(base).finalize_config(base)
     assert found.data.classes == ("Business", "Sports", "World")
     data = prepared_texts(base)
     assert found.tokenizer.size == data.tokenizer.size < base.tokenizer.size
     again = prepared_texts(found)
     assert again.hashes() == data.hashes()
-    assert discipline_of(found).resolved(found) == found
+    assert discipline_of(found).finalize_config(found) == found
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -85,7 +83,7 @@ def test_translators_are_matched_by_the_vocabulary_that_there_is(contest, kind, 
     recipe = contest(["transformer"]).contestants[0].recipe
     settings = TokenizerSettings(kind=kind, size=400 if kind == "unigram" else 8000, shared=shared)
     tie = recipe.model.model_copy(update={"tie": "all" if shared else "target"})
-    found = discipline_of(recipe).resolved(recipe.model_copy(update={"tokenizer": settings, "model": tie}))
+    found = discipline_of(recipe).finalize_config(recipe.model_copy(update={"tokenizer": settings, "model": tie}))
     data = prepared(found)
     assert found.tokenizer.sizes == (data.source_tokenizer.size, data.target_tokenizer.size)
     assert found.tokenizer.shared is shared
@@ -95,7 +93,7 @@ def test_translators_are_matched_by_the_vocabulary_that_there_is(contest, kind, 
     blueprint = discipline_of(found).blueprint(found)
     trainer = discipline_of(found).trainer(found, 1, select_device(found.device))
     assert count_parameters(trainer.model) == blueprint.parameters(found.model.kind, found.model)
-    again = discipline_of(found).resolved(found)
+    again = discipline_of(found).finalize_config(found)
     assert again == found
 
 
@@ -163,10 +161,3 @@ def test_a_model_without_an_encoder_of_its_own_cannot_classify(ag_news, monkeypa
     monkeypatch.setattr("baselines.gru.build_encoder", None)
     with pytest.raises(NotForThisModel, match="gru only translates"):
         discipline_of(ag_news).check("gru")
-
-
-def test_a_comparison_that_was_saved_before_there_were_tasks_is_one_of_translation(tmp_path):
-    saved = json.loads((ROOT / "docs" / "comparison-lecture" / "comparison.json").read_text(encoding="utf-8"))
-    del saved["task"]
-    (tmp_path / "comparison.json").write_text(json.dumps(saved), encoding="utf-8")
-    assert read_summary(tmp_path / "comparison.json").task == "translation"

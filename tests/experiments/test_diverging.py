@@ -10,7 +10,7 @@ from s2s.experiments.long_range.learning import Budget, Run
 from s2s.experiments.long_range.reach import Part, Trials
 
 TINY = Sizes(
-    distances={"recall": Distances((1, 2), (4, 8), 6, 1.0)},
+    distances={"recall": Distances((1, 2), (4, 8), 6)},
     capacity=None,
     parameters=6_000,
     examples=100,
@@ -43,6 +43,6 @@ def test_a_training_that_diverges_counts_as_unsolved_however_soon_it_does(contes
     trials = Trials("rnn", Part("recall", "full"), {1: found})
     assert trials.times() == Times([], [6])
     assert "the training of 1 of 1 seeds failed: the loss is no number" in str(trials.gates())
-    result = long_range.EXPERIMENT.conclude(made, measured)
+    result = long_range.EXPERIMENT.result(made, measured)
     assert {finding.row for finding in result.findings} == {"long-term dependencies", "learning long-term dependencies"}
     assert all(finding.standing == "not measurable" for finding in result.findings)

@@ -12,7 +12,7 @@ from s2s.experiments import gradients
 from s2s.experiments.contest import Cell, NotForThisModel
 from s2s.experiments.deep import DeepTrainings
 from s2s.experiments.gradients import EXPERIMENT, Sizes
-from s2s.experiments.gradients.conclude import has_factor, neutral, verdict, way
+from s2s.experiments.gradients.analyse import has_factor, neutral, way
 from s2s.experiments.gradients.sweep import VALUES, knob_of, radius
 from s2s.questions import ROWS
 from s2s.recipe.installed import module_of
@@ -49,12 +49,13 @@ def _table(result, name):
 def test_a_factor_at_one_initialisation_is_the_initialisations(contest, monkeypatch):
     monkeypatch.setitem(gradients.SIZES, "quick", replace(TINY, span=40, weights=3))
     made = contest(["rnn", "lstm"])
-    result = EXPERIMENT.conclude(made, _measured(made, ["own", "by"]))
+    result = EXPERIMENT.result(made, _measured(made, ["own", "by"]))
     rnn, lstm = ({f.model: f for f in result.findings}[model] for model in ("rnn", "lstm"))
     # a tanh network's gradients vanish at its usual initialisation, and those of an LSTM that begins by remembering
     # do so more slowly; but either can be turned
     assert rnn.high < 1
-    assert rnn.verdict.startswith("vanishes: half is left after")
+    assert rnn.facts["what becomes of it"] == "vanishes"
+    assert rnn.facts["half-life (steps)"] > 0
     assert lstm.value > rnn.high
     rows = {(row["model"], row["value"]): row for row in _table(result, "gradient-sweep")}
     # an independent implementation, at other widths and without text, found these at gains of the orthogonal matrix
@@ -71,7 +72,7 @@ def test_a_factor_at_one_initialisation_is_the_initialisations(contest, monkeypa
     ways = [way_ == "vanishes" for way_ in _ways(rows, "rnn")]
     own_value = [value for model, value in rows if model == "rnn"].index(1.0)
     assert list(rnn.variations.values()) == ways[:own_value] + ways[own_value + 1 :]
-    assert "with another spectral radius" in rnn.verdict
+    assert "factor at spectral radius of the recurrent weights 0.5" in rnn.facts
     assert (rnn.standing, lstm.standing) == ("", "")
     jacobian = {row["model"]: row for row in _table(result, "jacobian")}
     for model in ("rnn", "lstm"):
@@ -87,11 +88,10 @@ def _ways(rows, model):
 
 def test_a_whole_measurement_says_everything(contest):
     made = contest(["lstm-attention", "transformer"])
-    result = EXPERIMENT.conclude(made, _measured(made))
+    result = EXPERIMENT.result(made, _measured(made))
     assert [(f.row, f.model, f.failed) for f in result.findings] == [(ROW, m, "") for m in made.models]
     # two validations do not say that a training was over
-    assert all("after training" in f.verdict for f in result.findings)
-    assert all("still learns in 1 of 1 runs" in f.verdict for f in result.findings)
+    assert {f.facts["trained runs that still learn"] for f in result.findings} == {"1 of 1"}
     assert ROWS[ROW][1] == EXPERIMENT.name == result.experiment
     names = [figure.name for figure in result.figures]
     assert names == [
@@ -199,7 +199,7 @@ def test_normalisation_is_that_of_the_reproduction(contest, monkeypatch):
     }
     runs = {cell: {"updates": [1, 2], "losses": [6.0, 0.0], "unigrams": 5.1} for cell in cells}
     runs = {cell: run | {"loss": losses[cell.part][cell.seed - 1]} for cell, run in runs.items()}
-    result = EXPERIMENT.conclude(made, runs)
+    result = EXPERIMENT.result(made, runs)
     post, pre = _table(result, "norm")
     assert (post["norm"], post["cost of leaving it out (nats)"], post["seeds"]) == ("post", pytest.approx(2.0), 2)
     assert pre["cost of leaving it out (nats)"] == pytest.approx(-0.1)
@@ -215,12 +215,12 @@ def test_a_model_that_cannot_translate_is_refused(contest):
 
 def test_what_failed_is_left_out(contest):
     made = contest(["rnn", "mingru"], seeds=(1, 2))
-    assert EXPERIMENT.conclude(made, {}).findings == []
+    assert EXPERIMENT.result(made, {}).findings == []
     some = {cell: m for cell, m in _measured(contest(["rnn"], seeds=(1, 2))).items() if cell.seed == 2}
-    result = EXPERIMENT.conclude(made, some)
+    result = EXPERIMENT.result(made, some)
     assert [f.model for f in result.findings] == ["rnn"]
-    result = EXPERIMENT.conclude(made, {cell: m for cell, m in some.items() if cell.part == "own"})
-    assert "after training" not in result.findings[0].verdict
+    result = EXPERIMENT.result(made, {cell: m for cell, m in some.items() if cell.part == "own"})
+    assert not any("training" in name for name in result.findings[0].facts)
     assert result.findings[0].variations == {}
 
 
@@ -230,28 +230,23 @@ def _decay(factor=0.9, **changes):
 
 
 @pytest.mark.parametrize(
-    ("fits", "way_", "words"),
+    ("fits", "expected"),
     [
-        ([_decay(0.9), _decay(0.91)], "vanishes", "vanishes: half is left after 6.9 steps"),
-        ([_decay(1.1), _decay(1.11)], "explodes", "explodes: doubles every 6.9 steps"),
-        ([_decay(0.9), _decay(1.2)], "neither", "neither vanishes nor explodes: 1 is within the interval"),
-        (
-            [_decay(0.999)] * 2,
-            "neither",
-            "no factor per step: at distance 47 it is 0.96 times what it is at 1 (R² 0.99)",
-        ),
-        (
-            [_decay(0.9, fit=0.3)] * 2,
-            "neither",
-            "no factor per step: at distance 47 it is 0.0079 times what it is at 1 (R² 0.30)",
-        ),
-        ([_decay(reach=4, left=0.0)] * 2, "vanishes", "vanishes: nothing arrives from more than 4 steps back"),
-        ([_decay()], None, "factor 0.900; too few initialisations for a verdict"),
-        ([_decay(fit=None)], None, "too few distances with a gradient for a factor"),
+        ([_decay(0.9), _decay(0.91)], "vanishes"),
+        ([_decay(1.1), _decay(1.11)], "explodes"),
+        ([_decay(0.9), _decay(1.2)], "neither"),
+        # no factor per step
+        ([_decay(0.999)] * 2, "neither"),
+        ([_decay(0.9, fit=0.3)] * 2, "neither"),
+        # nothing arrives from more than four steps back
+        ([_decay(reach=4, left=0.0)] * 2, "vanishes"),
+        # too few initialisations, or distances with a gradient
+        ([_decay()], None),
+        ([_decay(fit=None)], None),
     ],
 )
-def test_a_verdict_follows_from_the_interval(fits, way_, words):
-    assert (way(fits), verdict(fits)) == (way_, words)
+def test_what_becomes_of_a_gradient_follows_from_the_interval(fits, expected):
+    assert way(fits) == expected
 
 
 def test_there_is_a_factor_where_one_describes_all_distances():

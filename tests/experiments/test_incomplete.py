@@ -10,9 +10,9 @@ from rich.console import Console
 
 from s2s.cli.compare import Order, extended, order
 from s2s.errors import Stopped, UserError
-from s2s.experiments import beginning, comparison, cost, running
+from s2s.experiments import beginning, comparison, running
 from s2s.experiments.concluding import incomplete
-from s2s.experiments.contest import Cell, Conclusion
+from s2s.experiments.contest import Analysis, Cell
 from s2s.experiments.running import Kept
 from s2s.results import RESULT, read_result
 from tests.experiments.counting import TINY, begin
@@ -41,7 +41,7 @@ def test_a_model_that_fails_with_some_seeds_is_not_judged_by_the_others(counting
         seen.append({(cell.model, cell.seed) for cell in measured})
         return counting.conclusion(contest, {cell: m for cell, m in measured.items() if cell.model == "lstm"})
 
-    _asks(monkeypatch, measure=measure, conclusion=conclusion)
+    _asks(monkeypatch, measure=measure, analyse=conclusion)
     folder = begin(tmp_path / "diverging", "rnn", "lstm")
     _went_on(folder)
     assert seen[-1] == {("rnn", 1), ("rnn", 2)}
@@ -78,7 +78,7 @@ def test_a_cell_says_what_fails_always_before_what_fails_sometimes(counting, tmp
             raise UserError("always")
         return {"rate": 0.1}
 
-    _asks(monkeypatch, cells=cells, measure=measure, conclusion=lambda contest, measured: Conclusion())
+    _asks(monkeypatch, cells=cells, measure=measure, analyse=lambda contest, measured: Analysis())
     folder = begin(tmp_path / "reasons", "rnn", "lstm")
     _went_on(folder)
     reasons = {found.model: found.failed for found in read_result(folder / "memory" / RESULT).findings}
@@ -87,7 +87,7 @@ def test_a_cell_says_what_fails_always_before_what_fails_sometimes(counting, tmp
     def dies(contest, measured):
         raise ValueError("upside down")
 
-    _asks(monkeypatch, cells=cells, measure=measure, conclusion=dies)
+    _asks(monkeypatch, cells=cells, measure=measure, analyse=dies)
     _went_on(folder)
     said = {found.failed for found in read_result(folder / "memory" / RESULT).findings}
     assert said == {"no conclusion could be drawn: ValueError: upside down"}
@@ -192,39 +192,6 @@ def test_times_with_another_number_of_threads_are_no_company(rounds, tmp_path):
     assert len(rounds.asked) == 8
 
 
-def test_a_question_about_trained_models_costs_their_training_where_nobody_else_trains_them(monkeypatch, tmp_path):
-    told = {}
-    for asked in (("bottleneck",), ("quality",), ("quality", "bottleneck")):
-        planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=asked, out=tmp_path / "-".join(asked)))
-        summary = planned.summary
-        contest = comparison._planned(planned.folder, summary, planned.base)
-        told[asked] = {
-            one.name: cost.ahead(one, contest, 2, comparison._trains(one, summary))
-            for one in comparison._chosen(summary)
-        }
-    alone, both = told["bottleneck",]["bottleneck"], told["quality", "bottleneck"]
-    assert alone == pytest.approx(both["bottleneck"] + both["quality"])
-    assert both["quality"] == told["quality",]["quality"]
-    # where nobody's trained model is looked at, none is trained
-    planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=("gradients",), out=tmp_path / "untrained"))
-    contest = comparison._planned(planned.folder, planned.summary, planned.base)
-    (gradients,) = comparison._chosen(planned.summary)
-    trains = comparison._trains(gradients, planned.summary)
-    assert (contest.profile, trains.name) == ("quick", "quality")
-    assert cost.ahead(gradients, contest, 2, trains) == cost.ahead(gradients, contest, 2)
-    # what is trained is not trained again
-    planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=("bottleneck",), out=tmp_path / "there"))
-    contest = comparison._planned(tmp_path / "there", planned.summary, planned.base)
-    for model in ("rnn", "lstm"):
-        for seed in (1, 2):
-            run = tmp_path / "there/runs" / f"{model}-seed{seed}"
-            run.mkdir(parents=True)
-            (run / "cost.json").write_text("{}")
-    (bottleneck,) = comparison._chosen(planned.summary)
-    trains = comparison._trains(bottleneck, planned.summary)
-    assert cost.ahead(bottleneck, contest, 2, trains) == pytest.approx(both["bottleneck"])
-
-
 def test_a_comparison_that_goes_on_on_a_gpu_asks_what_it_asked_before(counting, tmp_path, monkeypatch):
     sizes = {"lecture": "small", "definitive": "large", "definitive on a GPU": "huge"}
     seen = []
@@ -244,3 +211,22 @@ def test_a_comparison_that_goes_on_on_a_gpu_asks_what_it_asked_before(counting, 
     there = replace(contest, device_context=replace(contest.device_context, device=torch.device("cuda")))
     assert there.sizes(sizes) == "large"
     assert replace(there, sized_for="").sizes(sizes) == "huge"
+
+
+@pytest.mark.parametrize(
+    ("asked", "trainings"), [(("bottleneck",), 4), (("quality", "bottleneck"), 0), (("gradients",), 0)]
+)
+def test_costs_count_the_trainings_of_models_that_no_asked_question_trains(asked, trainings, tmp_path):
+    planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=asked, out=tmp_path / "new"))
+    told = comparison.costs(planned.folder, planned.summary, planned.base)
+    assert (f"trained models (as for quality): {trainings} measurements" in told) == (trainings > 0)
+
+
+def test_costs_do_not_count_trainings_that_are_there(tmp_path):
+    planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=("bottleneck",), out=tmp_path / "there"))
+    beginning.begin(planned.folder, planned.base, planned.summary)
+    for run in ("rnn-seed1", "rnn-seed2", "lstm-seed2"):
+        (planned.folder / "runs" / run).mkdir(parents=True)
+        (planned.folder / "runs" / run / "cost.json").write_text("{}")
+    told = comparison.costs(planned.folder, planned.summary, None)
+    assert "trained models (as for quality): 1 measurements" in told

@@ -14,8 +14,8 @@ from scipy.linalg import block_diag
 from s2s.evaluation.differences import over_seeds_and_sentences
 from s2s.evaluation.inference import draws
 from s2s.evaluation.metrics import metrics, scores_of
-from s2s.experiments.bottleneck.conclude import kept
-from s2s.experiments.transfer.conclude import gain_of
+from s2s.experiments.bottleneck.analyse import kept
+from s2s.experiments.transfer.analyse import gain_of
 from s2s.experiments.translating import joined_texts
 
 LEVEL = 0.05

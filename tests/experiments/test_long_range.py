@@ -11,8 +11,14 @@ from s2s.evaluation.differences import welch
 from s2s.evaluation.survival import Times, log_rank_p
 from s2s.experiments import long_range
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.long_range import EXPERIMENT, SIZES, Distances, Sizes, capacity
-from s2s.experiments.long_range.conclude import NAMES, variations
+from s2s.experiments.long_range import (
+    EXPERIMENT,
+    SIZES,
+    Distances,
+    Sizes,
+    capacity,
+)
+from s2s.experiments.long_range.analyse import NAMES, variations
 from s2s.experiments.long_range.learning import Budget
 from s2s.experiments.long_range.reach import Part, Trials
 from s2s.experiments.matching import size_of
@@ -21,13 +27,13 @@ from s2s.questions import ROWS
 from s2s.results import Result
 
 TINY = Sizes(
-    distances={"recall": Distances((1, 2), (4, 8), 6, 1.0)},
+    distances={"recall": Distances((1, 2), (4, 8), 6)},
     parameters=6_000,
     examples=100,
     held_out=10,
     tested=20,
     budget=Budget(updates=0, rows=16, batches=2, every=3, trial=3, warmup=2),
-    capacity=capacity.Sizes(widths=(4,), seeds=1, updates=4, trial=3, seconds=1),
+    capacity=capacity.Sizes(widths=(4,), seeds=1, updates=4, trial=3),
 )
 
 
@@ -87,7 +93,7 @@ def _contested(contest, outcomes, seeds, rates=None):
 def _verdicts(contest, outcomes, rates=None):
     seeds = tuple(range(1, 1 + len(next(iter(outcomes.values())))))
     made, measured, _ = _contested(contest, outcomes, seeds, rates)
-    result = EXPERIMENT.conclude(made, measured)
+    result = EXPERIMENT.result(made, measured)
     return {finding.model: finding for finding in result.findings if finding.row == "long-term dependencies"}, result
 
 
@@ -132,7 +138,7 @@ def test_what_is_measured_is_small_repeatable_and_json(contest, tiny):
     assert bits["attention"] is False
     torch.manual_seed(99)
     assert _clean(EXPERIMENT.measure(made, cells[3])) == _clean(full)
-    result = EXPERIMENT.conclude(made, measured)
+    result = EXPERIMENT.result(made, measured)
     assert [figure.name for figure in result.figures] == [
         "recall-full",
         "recall-full-solved",
@@ -254,14 +260,14 @@ def test_a_better_model_is_called_so_by_the_log_rank_test_of_distances(contest):
     p = 2 / math.comb(10, 5)
     assert found["rnn"].standing == "worse"
     # all three pairs are corrected for: of the two smallest p-values, which are equal, each counts three times
-    assert f"worse than gru: -{difference.value:.1f}" in found["rnn"].verdict
-    assert f"p = {3 * p:.2g}" in found["rnn"].verdict
+    assert (found["rnn"].rival, found["rnn"].difference) == ("gru", pytest.approx(-difference.value))
+    assert found["rnn"].p == pytest.approx(3 * p)
     assert found["gru"].standing == "better"
     rows = {row[2]: row for row in next(t for t in result.tables if t.name == "distances").rows}
     assert rows["rnn − gru"][3] == pytest.approx(-difference.value, abs=0.01)
     assert rows["rnn − gru"][6] == pytest.approx(3 * p, abs=1e-4)
     assert found["gru"].value == 16
-    assert "at least 16" in found["gru"].verdict
+    assert found["gru"].at_least
     assert found["rnn"].value == pytest.approx(sorted(2**d for d in _trials(*near).doublings())[2])
 
 
@@ -269,17 +275,14 @@ def test_equal_models_tie_within_half_a_doubling_unless_some_reach_beyond_the_te
     some = _varied(40, 41, 42, 43, 44)
     found, _ = _verdicts(contest, {"gru": some, "rnn": _varied(41, 42, 43, 44, 45)})
     assert {each.standing for each in found.values()} == {"tie"}
-    assert "within 0.5 doublings" in found["rnn"].verdict
-    assert "nobody knows" not in found["rnn"].verdict
     edge = _runs(*[(100, 100, 100, 100, 45)] * 5)
     found, _ = _verdicts(contest, {"gru": edge, "rnn": [*edge[:4], *_runs(FAR)]})
     assert {(each.standing, each.at_least) for each in found.values()} == {("undecided", False)}
-    assert "reach beyond 16, the longest distance tested, and nobody knows how far" in found["rnn"].verdict
+    assert found["rnn"].reasons == ["some seeds reach beyond 16, the longest distance tested"]
     # three seeds are too few to prove that
     found, _ = _verdicts(contest, {"gru": _runs(*[MIDDLE] * 3), "rnn": _runs(*[MIDDLE] * 3)})
     assert found["rnn"].standing == "undecided"
-    assert "no difference from gru to be seen" in found["rnn"].verdict
-    assert "no run varies" in found["rnn"].verdict
+    assert "no run varies" in found["rnn"].reasons[0]
 
 
 CHANCE = _measured((12, 10, 8, 10, 9))
@@ -304,10 +307,10 @@ FALLING = [(50, 2.0, 0.0), (75, 1.5, 40.0), (100, 1.0, 80.0)]
 def test_what_fails_a_gate_is_no_verdict_and_says_which(contest, run, rates, standing, words):
     found, result = _verdicts(contest, {"gru": _runs(*[FAR] * 5), "rnn": [run] * 5}, {"rnn": rates})
     assert found["rnn"].standing == standing
-    assert words in found["rnn"].verdict
+    assert words in "; ".join(found["rnn"].reasons)
     # of the others none may be spoken of
     assert found["gru"].standing == "not measurable"
-    assert "no verdict beside rnn" in found["gru"].verdict
+    assert found["gru"].reasons[0].startswith("rnn: ")
     gates = next(table for table in result.tables if table.name == "gates").rows
     assert [row[3] for row in gates if row[1] == "rnn"].count("no") == 1
 
@@ -322,7 +325,7 @@ def test_a_training_that_learns_no_longer_may_be_judged_though_it_solved_nothing
 def test_the_best_other_is_sought_among_those_that_may_be_spoken_of(contest):
     lucky = [_measured(FAR, looks=FALLING)] * 5
     found, _ = _verdicts(contest, {"gru": lucky, "rnn": _varied(10, 20, 30, 40, 50), "lstm": _runs(*[MIDDLE] * 5)})
-    assert found["rnn"].verdict.startswith("worse than lstm")
+    assert (found["rnn"].standing, found["rnn"].rival) == ("worse", "lstm")
     assert found["gru"].standing == "still learning"
 
 
@@ -330,7 +333,8 @@ def test_two_that_reach_beyond_all_that_was_tested_are_not_told_apart(contest):
     found, _ = _verdicts(contest, {"gru": _runs(*[FAR] * 5), "rnn": _runs(*[FAR] * 5)})
     for model, other in (("gru", "rnn"), ("rnn", "gru")):
         assert (found[model].standing, found[model].at_least) == ("undecided", True)
-        assert found[model].verdict.startswith(f"like {other}, it reaches beyond all that was tested, 16 symbols")
+        assert found[model].rival == other
+        assert found[model].reasons == ["both reach beyond the longest distance tested, 16 symbols"]
 
 
 def test_variations_keep_their_sign():
@@ -350,9 +354,9 @@ def test_a_verdict_is_looked_at_with_half_the_updates_another_rate_and_a_linear_
         for model, right in (("gru", FAR), ("rnn", NEAR)):
             measured[cells[model, "recall-full-other", seed]] = _measured(right, solved=20)
             measured[cells[model, "recall-head", seed]] = _measured(MIDDLE, solved=20)
-    found = next(each for each in EXPERIMENT.conclude(made, measured).findings if each.model == "rnn")
+    found = next(each for each in EXPERIMENT.result(made, measured).findings if each.model == "rnn")
     assert found.variations == {"next best rate": True, "half the updates": False, "linear head": False}
-    assert "its encoder under a linear head over 13" in found.verdict
+    assert found.facts["reach of its encoder under a linear head"] == 13
 
 
 def test_every_curve_has_the_end_of_training_and_what_cheating_gives(contest):
@@ -387,13 +391,13 @@ def test_who_is_sooner_is_a_log_rank_test_with_unsolved_seeds_censored(contest):
 
 def test_what_is_missing_is_left_out(contest):
     made, measured, _ = _contested(contest, {"gru": _runs(MIDDLE, MIDDLE), "rnn": _runs(FAR, FAR)}, (1, 2))
-    whole = EXPERIMENT.conclude(made, measured)
+    whole = EXPERIMENT.result(made, measured)
     assert {finding.row for finding in whole.findings} == set(EXPERIMENT.rows) <= set(ROWS)
     assert Result.model_validate_json(whole.model_dump_json()) == whole
     for gone in measured:
-        left = EXPERIMENT.conclude(made, {cell: found for cell, found in measured.items() if cell != gone})
+        left = EXPERIMENT.result(made, {cell: found for cell, found in measured.items() if cell != gone})
         assert {finding.model for finding in left.findings} == {"gru", "rnn"}
-    alone = EXPERIMENT.conclude(made, {cell: found for cell, found in measured.items() if cell.model == "gru"})
-    assert "no other model" in alone.findings[0].verdict
-    nothing = EXPERIMENT.conclude(made, {})
+    alone = EXPERIMENT.result(made, {cell: found for cell, found in measured.items() if cell.model == "gru"})
+    assert alone.findings[0].reasons == ["no other model was measured"]
+    nothing = EXPERIMENT.result(made, {})
     assert nothing.findings == nothing.figures == nothing.tables == []

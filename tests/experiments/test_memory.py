@@ -28,7 +28,7 @@ def _exponents(result):
 
 def test_memory_grows_as_theory_says(measured):
     shared, found = measured
-    result = EXPERIMENT.conclude(shared, found)
+    result = EXPERIMENT.result(shared, found)
     exponents = _exponents(result)
     for what in ("training", "inference"):
         assert exponents["transformer", "explicit attention", what] == pytest.approx(2, abs=0.15)
@@ -43,10 +43,10 @@ def test_memory_grows_as_theory_says(measured):
     assert cells["rnn"].value == exponents["rnn", "as built", "training"]
     # nothing is random, so nothing has an interval
     assert cells["rnn"].low is None
-    assert "R² 0." in cells["rnn"].verdict
-    assert "n^1.00 between the last two lengths" in cells["rnn"].verdict
-    assert "explicit attention" in cells["transformer"].verdict
-    assert "stays at" in cells["rnn"].verdict
+    assert cells["rnn"].facts["R²"] > 0.9
+    assert cells["rnn"].facts["exponent of the last two lengths"] == pytest.approx(1, abs=0.05)
+    assert "exponent, explicit attention" in cells["transformer"].facts
+    assert cells["rnn"].facts["growth of the decoder's state"] == "constant"
     assert Result.model_validate_json(result.model_dump_json()) == result
 
 
@@ -54,7 +54,7 @@ def test_memory_of_a_recurrence_grows_with_length(contest, monkeypatch):
     # short texts take less than the gradients that are made on the way; as one kernel, long ones take little time
     monkeypatch.setitem(SIZES, "quick", Sizes((512, 1024, 2048), 1, (4,)))
     shared = contest(["lstm"])
-    result = EXPERIMENT.conclude(shared, {Cell("lstm", "peaks"): EXPERIMENT.measure(shared, Cell("lstm", "peaks"))})
+    result = EXPERIMENT.result(shared, {Cell("lstm", "peaks"): EXPERIMENT.measure(shared, Cell("lstm", "peaks"))})
     assert result.findings[0].value == pytest.approx(1, abs=0.15)
 
 
@@ -65,8 +65,8 @@ def test_a_cache_grows_by_a_key_and_a_value_for_each_layer_and_token(measured):
     width = settings["transformer"]["width"]
     assert states["transformer"] == [n * 2 * width * 4 for n in TINY.written]
     assert states["rnn"] == [settings["rnn"]["width"] * 4] * 3
-    verdict = next(f.verdict for f in EXPERIMENT.conclude(shared, found).findings if f.model == "transformer")
-    assert f"grows by {2 * width * 4} bytes with each token" in verdict
+    facts = next(f.facts for f in EXPERIMENT.result(shared, found).findings if f.model == "transformer")
+    assert facts["growth of the decoder's state"] == "linear"
 
 
 def test_of_attention_alone_there_are_two_forms(measured):
@@ -87,11 +87,11 @@ def test_who_grows_less_is_better_whatever_it_takes(contest):
     shared = contest(["rnn", "transformer"])
     planted = {"rnn": _peaks(1.0), "transformer": [*_peaks(1.0), *_peaks(2.0, "explicit attention")]}
     found = {Cell(m, "peaks"): {"peaks": own, "states": [], "notes": []} for m, own in planted.items()}
-    first, second = EXPERIMENT.conclude(shared, found).findings
+    first, second = EXPERIMENT.result(shared, found).findings
     assert (first.standing, second.standing) == ("tie", "tie")
     assert second.variations == {"inference": True, "all lengths": True, "explicit attention": False}
     found[Cell("transformer", "peaks")]["peaks"] = _peaks(1.5)
-    first, second = EXPERIMENT.conclude(shared, found).findings
+    first, second = EXPERIMENT.result(shared, found).findings
     assert (first.standing, second.standing) == ("better", "worse")
     assert second.value == pytest.approx(1.5, abs=1e-4)
 
@@ -102,7 +102,7 @@ def test_what_a_single_token_takes_is_no_matter_of_length(contest):
     lengths = (1, 64, 512, 1024, 2048)
     planted = {"rnn": _peaks(1.0, fixed=10**9, lengths=lengths), "transformer": _peaks(1.0, lengths=lengths)}
     found = {Cell(m, "peaks"): {"peaks": own, "states": [], "notes": []} for m, own in planted.items()}
-    result = EXPERIMENT.conclude(shared, found)
+    result = EXPERIMENT.result(shared, found)
     first, second = result.findings
     assert (first.standing, second.standing) == ("tie", "tie")
     assert first.value == second.value == pytest.approx(1, abs=0.002)
@@ -111,7 +111,7 @@ def test_what_a_single_token_takes_is_no_matter_of_length(contest):
     for own in planted.values():
         del own[:2]
     # without it, that of the longest lengths is nearly the same where nothing is fixed, and another where much is
-    first, second = EXPERIMENT.conclude(shared, found).findings
+    first, second = EXPERIMENT.result(shared, found).findings
     assert first.value < 0.7
     assert second.value == pytest.approx(1, abs=0.002)
     assert all(each.quantity.startswith("exponent of peak training memory") for each in (first, second))
@@ -121,9 +121,9 @@ def test_a_form_that_only_the_shortest_text_has_room_for_is_left_out(contest):
     shared = contest(["transformer"])
     explicit = _peaks(2.0, "explicit attention", lengths=(1,))
     one = {"peaks": [*_peaks(1.0, lengths=(1, 64, 128, 256)), *explicit], "states": [], "notes": []}
-    (found,) = EXPERIMENT.conclude(shared, {Cell("transformer", "peaks"): one}).findings
+    (found,) = EXPERIMENT.result(shared, {Cell("transformer", "peaks"): one}).findings
     assert found.value == pytest.approx(1, abs=0.01)
-    assert "explicit attention" not in found.verdict
+    assert "exponent, explicit attention" not in found.facts
 
 
 def test_measuring_again_gives_the_same(contest, monkeypatch):
@@ -146,7 +146,7 @@ def test_a_series_ends_where_memory_does(contest, tiny, monkeypatch):
     assert [(note["n"], note["why"]) for note in found["notes"]] == [(192, "memory ran out")]
     assert {point["n"] for point in found["peaks"]} == {1, 64}
     # two lengths have no exponent, so there is no cell
-    assert EXPERIMENT.conclude(shared, {Cell("rnn"): found}).findings == []
+    assert EXPERIMENT.result(shared, {Cell("rnn"): found}).findings == []
 
 
 def test_what_could_take_the_machine_down_is_not_tried(contest, tiny, monkeypatch):
@@ -160,6 +160,6 @@ def test_what_could_take_the_machine_down_is_not_tried(contest, tiny, monkeypatc
 
 def test_a_conclusion_needs_no_measurement_of_all(measured):
     shared, found = measured
-    assert EXPERIMENT.conclude(shared, {}).findings == []
+    assert EXPERIMENT.result(shared, {}).findings == []
     some = {cell: one for cell, one in found.items() if cell.model == "rnn"}
-    assert [finding.model for finding in EXPERIMENT.conclude(shared, some).findings] == ["rnn"]
+    assert [finding.model for finding in EXPERIMENT.result(shared, some).findings] == ["rnn"]

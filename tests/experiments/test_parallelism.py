@@ -4,11 +4,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from s2s.evaluation.inference import Estimate, growth
+from s2s.evaluation.inference import growth
 from s2s.experiments import parallelism, rounds
 from s2s.experiments.contest import Cell
 from s2s.experiments.parallelism import EXPERIMENT, SIZES, counted, timed
-from s2s.experiments.parallelism.conclude import from_where
 from s2s.experiments.parallelism.seen import Seen, brent
 from s2s.experiments.rounds import ROUNDS, Place
 from s2s.questions import ROWS
@@ -122,13 +121,13 @@ def measured(tiny, measured_once):
 
 def test_every_model_has_its_three_cells(measured):
     shared, found = measured
-    result = EXPERIMENT.conclude(shared, found)
+    result = EXPERIMENT.result(shared, found)
     rows = [name for name, row in ROWS.items() if row.experiment == EXPERIMENT.name]
     assert [(f.model, f.row) for f in result.findings] == [(m, r) for m in shared.models for r in rows]
     figures = {figure.name: figure for figure in result.figures}
     for finding in result.findings:
         assert finding.figure in figures
-        assert finding.verdict
+        assert finding.facts
         assert finding.value is not None
         assert (finding.low is None) == (finding.row != "training speed")
         assert finding.low is None or finding.low <= finding.value <= finding.high
@@ -137,34 +136,35 @@ def test_every_model_has_its_three_cells(measured):
     cells = {(f.model, f.row): f for f in result.findings}
     assert cells["transformer", "sequential steps"].standing == "better"
     assert cells["transformer", "parallel computation"].standing == ""
-    assert "2 threads made it" in cells["transformer", "parallel computation"].verdict
+    gain = "2 threads, times as fast as one thread at n = 64"
+    assert gain in cells["transformer", "parallel computation"].facts
     # a number of threads that both models are fastest with is the choice itself
     speed = cells["lstm", "training speed"]
-    both = {place for place in ("1 thread", "2 threads") if f"both are fastest with {place}" in speed.verdict}
-    places = {"1 thread", "2 threads"} - both
+    taken = {speed.facts[f"place of {model}"] for model in shared.models}
+    places = {"1 thread", "2 threads"} - (taken if len(taken) == 1 else set())
     assert set(speed.variations) == {"n = 16", "n = 64", "one pair at a time"} | places
 
 
 def test_a_conclusion_needs_no_measurement_of_all(measured):
     shared, found = measured
     counts = {t: m for t, m in found.items() if t.part == "work"}
-    assert [f.row for f in EXPERIMENT.conclude(shared, counts).findings] == [
+    assert [f.row for f in EXPERIMENT.result(shared, counts).findings] == [
         "sequential steps",
         "parallel computation",
     ] * 2
-    assert EXPERIMENT.conclude(shared, {}).findings == []
+    assert EXPERIMENT.result(shared, {}).findings == []
     times = {cell: one for cell, one in found.items() if cell.part == "round-2"}
     # without a count there is no work over span; one round has no verdict
-    alone = EXPERIMENT.conclude(shared, times).findings
+    alone = EXPERIMENT.result(shared, times).findings
     assert [(f.row, f.standing) for f in alone] == [("training speed", "not measurable")] * 2
     one = {cell: one for cell, one in found.items() if cell.model == "lstm"}
-    assert {finding.model for finding in EXPERIMENT.conclude(shared, one).findings} == {"lstm"}
+    assert {finding.model for finding in EXPERIMENT.result(shared, one).findings} == {"lstm"}
 
 
 def test_each_round_has_all_places_and_lengths(measured):
     _, found = measured
     assert sum(cell.part.startswith("round") for cell in found) == 2 * ROUNDS
-    one = found[Cell("transformer", "round-3", seconds=8)]
+    one = found[Cell("transformer", "round-3")]
     at = {}
     for point in one["points"]:
         at.setdefault((point["form"], point["batch"], point["place"]), []).append(point["n"])
@@ -176,7 +176,7 @@ def test_each_round_has_all_places_and_lengths(measured):
 
 def test_the_figures_are_what_was_measured(contest):
     shared = contest(["rnn", "transformer"])
-    result = EXPERIMENT.conclude(shared, planted())
+    result = EXPERIMENT.result(shared, planted())
     cells = {(f.model, f.row): f for f in result.findings}
     tables = {table.name: table for table in result.tables}
     # 2 pairs of 32 tokens in 4 ms, and longer: the geometric mean of 1, 1.1, …
@@ -184,7 +184,9 @@ def test_the_figures_are_what_was_measured(contest):
     assert cells["rnn", "training speed"].value == pytest.approx(2 * 32 / 0.004 / mean, rel=0.01)
     speed = cells["transformer", "training speed"]
     assert speed.standing == "better"
-    assert speed.verdict.startswith("better: 2.01 times (2.00 to 2.01) as fast as rnn, the fastest of the others")
+    assert (speed.rival, speed.difference_unit) == ("rnn", "times as fast")
+    ends = (speed.difference, speed.difference_low, speed.difference_high)
+    assert ends == pytest.approx((2.007, 2.004, 2.010), abs=0.003)
     # with 16 tokens the other one is faster; one thread takes half as long again for the Transformer alone, and that
     # both have two is no other choice where rnn is as fast with them
     others = {"one pair at a time": True, "1 thread": True}
@@ -193,10 +195,8 @@ def test_the_figures_are_what_was_measured(contest):
     parallel = cells["transformer", "parallel computation"]
     assert parallel.value == pytest.approx(128)
     low, high = brent(128, 2)
-    assert "2 threads made it 1.50 (1.50 to 1.50) times as fast as one thread" in parallel.verdict
-    assert f"Brent's bounds are {low:.2f} and {high:.2f}; 1.50 (1.50 to 1.50) times at n = 16" in parallel.verdict
-    assert parallel.verdict.endswith("faster at every length")
-    assert cells["rnn", "parallel computation"].verdict.endswith("times at n = 16, not surely faster at the longest")
+    assert parallel.facts["2 threads, times as fast as one thread at n = 256"] == 1.5
+    assert parallel.facts["2 threads, Brent's bounds"] == f"{low:.2f} to {high:.2f}"
     assert parallel.standing == ""
     assert [row[-1] for row in tables["crossings"].rows] == ["23; rnn is faster below 23"] * 2
     exponents = {tuple(row[:4]): row[6] for row in tables["exponents"].rows}
@@ -206,13 +206,13 @@ def test_the_figures_are_what_was_measured(contest):
 def test_each_model_is_ranked_with_the_number_of_threads_that_is_fastest_for_it(contest):
     shared = contest(["rnn", "transformer"])
     # with one thread rnn takes 2 ms for 64 tokens of 32, as long as the Transformer with two
-    result = EXPERIMENT.conclude(shared, planted(of_rnn=0.52))
+    result = EXPERIMENT.result(shared, planted(of_rnn=0.52))
     cells = {f.model: f for f in result.findings if f.row == "training speed"}
     mean = math.prod(SLOW) ** (1 / ROUNDS)
     assert cells["rnn"].value == pytest.approx(2 * 32 / (0.52 * 0.004) / mean, rel=0.01)
     assert cells["transformer"].value == pytest.approx(2 * 32 / 0.002 / mean, rel=0.01)
     assert cells["rnn"].standing == "tie"
-    assert "rnn is fastest with 1 thread, transformer with 2 threads" in cells["rnn"].verdict
+    assert cells["rnn"].facts == {"place of rnn": "1 thread", "place of transformer": "2 threads"}
     assert cells["rnn"].variations == {
         **{"n = 16": False, "n = 256": False, "one pair at a time": True},
         # both on one thread: 2.08 ms against 3; on two 4 against 2
@@ -232,28 +232,16 @@ def _rows(result, name):
     return next(table.rows for table in result.tables if table.name == name)
 
 
-def test_threads_help_from_some_length_on():
-    def gains(*values):
-        return {16 * 2**i: Estimate(value, value - 0.1, value + 0.1) for i, value in enumerate(values)}
-
-    assert from_where(gains(0.5, 0.9, 1.3, 1.2)) == "0.50 (0.40 to 0.60) times at n = 16, faster from n = 64 on"
-    # one length in between at which they do not surely help begins anew
-    assert from_where(gains(0.5, 1.3, 1.05, 1.2)).endswith("faster from n = 128 on")
-    assert from_where(gains(0.5, 1.3, 1.05)).endswith("not surely faster at the longest")
-    assert from_where(gains(1.5, 1.3)).endswith("faster at every length")
-    assert from_where(gains(1.5)) == "1.50 (1.40 to 1.60) times at n = 16"
-
-
 def test_nothing_is_said_of_times_where_the_machine_changed(contest):
-    result = EXPERIMENT.conclude(contest(["rnn", "transformer"]), planted(reference=0.0013))
+    result = EXPERIMENT.result(contest(["rnn", "transformer"]), planted(reference=0.0013))
     for finding in result.findings:
         if finding.row == "training speed":
             assert finding.standing == "not measurable"
-            assert "1 to 1.3 ms" in finding.verdict
+            assert "1 to 1.3 ms" in finding.reasons[0]
         if finding.row == "parallel computation":
             # what is counted does not depend on the machine
             assert finding.value is not None
-            assert "what 2 threads gain is not measurable" in finding.verdict
+            assert "1 to 1.3 ms with 2 threads" in finding.reasons[0]
 
 
 def _failing_beyond(monkeypatch, longest, message):
@@ -315,7 +303,7 @@ def test_chains_that_do_not_grow_are_equal_whatever_their_layers(contest, slopes
             for point in operations()["points"]
         ]
         found[Cell(model, "work")] = {"points": points}
-    findings = [f for f in EXPERIMENT.conclude(shared, found).findings if f.row == "sequential steps"]
+    findings = [f for f in EXPERIMENT.result(shared, found).findings if f.row == "sequential steps"]
     assert [f.standing for f in findings] == standings
     assert all(f.variations["forward pass alone"] for f in findings)
     assert [f.variations["other lengths"] for f in findings] == [shorter, shorter]

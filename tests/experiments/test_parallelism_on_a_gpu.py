@@ -26,13 +26,14 @@ def _as_beside_a_gpu(one):
 def test_on_a_gpu_one_thread_says_what_the_gpu_gains_and_ranks_nobody(contest):
     shared = contest(["rnn", "transformer"])
     both, beside = (
-        {(f.model, f.row): f for f in EXPERIMENT.conclude(shared, found).findings}
+        {(f.model, f.row): f for f in EXPERIMENT.result(shared, found).findings}
         for found in (planted(), {cell: _as_beside_a_gpu(one) for cell, one in planted().items()})
     )
     speed = beside["transformer", "training speed"]
     assert speed.value == both["transformer", "training speed"].value
     assert speed.variations == {"n = 16": False, "n = 256": True, "one pair at a time": True}
-    assert "CUDA made it 1.50 (1.50 to 1.50) times as fast" in beside["transformer", "parallel computation"].verdict
+    facts = beside["transformer", "parallel computation"].facts
+    assert facts["CUDA, times as fast as one thread at n = 256"] == 1.5
 
 
 def _of_many_texts(one, times):
@@ -55,7 +56,7 @@ def test_models_that_leave_the_device_without_work_are_not_ranked(contest):
     def speeds(of_rnn, of_transformer):
         times = {"rnn": of_rnn, "transformer": of_transformer}
         found = {cell: _of_many_texts(_as_beside_a_gpu(one), times[cell.model]) for cell, one in planted().items()}
-        cells = {f.model: f for f in EXPERIMENT.conclude(shared, found).findings if f.row == "training speed"}
+        cells = {f.model: f for f in EXPERIMENT.result(shared, found).findings if f.row == "training speed"}
         return cells["rnn"], cells["transformer"]
 
     rnn, transformer = speeds(3, 3)
@@ -65,11 +66,8 @@ def test_models_that_leave_the_device_without_work_are_not_ranked(contest):
         assert [each.standing for each in cells] == ["not measurable"] * 2
         assert [each.variations for each in cells] == [{}] * 2
     rnn, transformer = speeds(1.1, 3)
-    assert rnn.verdict == transformer.verdict
-    assert rnn.verdict == (
-        "not measurable: CUDA waits for rnn's operations to be launched: 32 texts at once take 1.10 times as long as "
-        "one (≥ 1.5 wanted)"
-    )
+    assert rnn.reasons == transformer.reasons
+    assert rnn.reasons == ["rnn: 32 texts at once take 1.10 times as long as one (≥ 1.5 wanted)"]
 
 
 def test_a_gpu_is_given_larger_batches(contest):

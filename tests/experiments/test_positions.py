@@ -21,7 +21,7 @@ from s2s.experiments.positions import (
     shuffle_all,
     with_kinds,
 )
-from s2s.experiments.positions.conclude import SPARED, TRAINED
+from s2s.experiments.positions.analyse import SPARED, TRAINED
 from s2s.experiments.running import keep
 from s2s.experiments.translating import counts_of, sizes_of
 from s2s.experiments.whole_runs import prepared
@@ -31,7 +31,7 @@ from s2s.recipe.installed import module_of
 from s2s.tasks.losses import pair_losses
 from s2s.tasks.translation.task import build_model
 
-TINY = Sizes(sentences=12, all_kinds=False, seeds=1, seconds=1)
+TINY = Sizes(sentences=12, all_kinds=False, seeds=1)
 
 
 @pytest.fixture(autouse=True)
@@ -159,18 +159,19 @@ def _measured():
 def test_a_planted_loss_of_order_is_found(contest):
     made = contest(["rnn", "transformer"])
     measured = _measured()
-    result = EXPERIMENT.conclude(made, measured)
+    result = EXPERIMENT.result(made, measured)
     rnn, transformer = result.findings
     assert 0 < rnn.low < rnn.value < rnn.high < transformer.high
-    assert "of 100.0 BLEU when words are shuffled, 25 % of translations change" in rnn.verdict
-    assert rnn.verdict.endswith("what it knows of order comes with its structure")
-    # 2.0 against 2.6, 2.4 and 1.99 nats per token, and a little for the slope over the pairs
-    assert transformer.verdict.endswith("+0.62 in both, +0.42 in the encoder and +0.01 in the decoder (1 seed)")
+    assert rnn.facts == {"BLEU in order": 100, "translations that change (%)": 25}
+    # 2.0 against 2.6 and 2.4 nats per token, and a little for the slope over the pairs
+    added = "loss added by positions {} (nats per token)"
+    assert transformer.facts[added.format("none")] == pytest.approx(0.62, abs=0.005)
+    assert transformer.facts[added.format("none / sinusoidal")] == pytest.approx(0.42, abs=0.005)
     rows = {(row["encoder"], row["decoder"]): row for row in _table(result, "signals")}
     assert rows["sinusoidal", "sinusoidal"]["more than its own"] is None
     assert rows["learned", "learned"]["more than its own"] == pytest.approx(0.12, abs=0.01)
     assert rows["none", "none"]["low"] > 0
-    assert EXPERIMENT.conclude(made, dict(reversed(measured.items()))) == result
+    assert EXPERIMENT.result(made, dict(reversed(measured.items()))) == result
 
 
 def test_a_model_that_does_not_translate_is_asked_nothing(contest):
@@ -181,16 +182,16 @@ def test_a_model_that_does_not_translate_is_asked_nothing(contest):
     measured[Cell("transformer", TRAINED, 1)] |= {"bleu": measured[Cell("rnn", TRAINED, 1)]["bleu_shuffled"]}
     weak = [f"w{i} q r s" for i in range(40)]
     measured[Cell("transformer", TRAINED, 1)] |= {"bleu": counts_of("bleu", ["x y"] * 40, weak)}
-    rnn, transformer = EXPERIMENT.conclude(made, measured).findings
+    rnn, transformer = EXPERIMENT.result(made, measured).findings
     assert (rnn.standing, transformer.standing) == ("still learning", "not measurable")
-    assert rnn.verdict.startswith("still learning: its loss still falls by 0.50 nats")
-    assert "BLEU on single sentences (≥ 20 wanted)" in transformer.verdict
+    assert rnn.reasons[0].startswith("its loss still falls by 0.50 nats")
+    assert "BLEU on single sentences (≥ 20 wanted)" in transformer.reasons[0]
     measured = _measured()
     ends = {"chosen": 0.008, "tried": [0.004, 0.008], "losses": [2.0, 1.0], "inside": False}
     measured[Cell("rnn", TRAINED, 1)] |= {"rate": ends}
-    rnn, transformer = EXPERIMENT.conclude(made, measured).findings
+    rnn, transformer = EXPERIMENT.result(made, measured).findings
     assert (rnn.standing, transformer.standing) == ("not measurable", "")
-    assert rnn.verdict.startswith("not measurable: its rate 0.008 lies at an end of what was tried")
+    assert rnn.reasons[0].startswith("its rate 0.008 lies at an end of what was tried")
     assert rnn.tokens == transformer.tokens == 400
 
 
@@ -202,7 +203,7 @@ def test_over_seeds_the_signal_is_tested_and_corrected(contest):
             if cell.model == "transformer":
                 shift = 0.1 * seed + 0.003 * seed * seed * (cell.part != TRAINED)
                 measured[replace(cell, seed=seed)] = one | {"natural": [each + shift for each in one["natural"]]}
-    result = EXPERIMENT.conclude(made, measured)
+    result = EXPERIMENT.result(made, measured)
     rows = {(row["encoder"], row["decoder"]): row for row in _table(result, "signals")}
     losses = [
         [sum(m["natural"]) / 400 for c, m in measured.items() if c.part == p] for p in (TRAINED, "equal-none-none")
@@ -213,13 +214,14 @@ def test_over_seeds_the_signal_is_tested_and_corrected(contest):
     key = "p, of all choices (Holm)"
     assert apart.p() - 1e-4 <= rows["none", "none"][key] <= 4 * apart.p() + 1e-4
     assert rows["sinusoidal", "sinusoidal"][key] is None
-    learned = f"{rows['learned', 'learned']['more than its own']:+.3f} with learned"
-    said = f"in the decoder, not to be told from chance; with other kinds than its own: {learned} (3 seeds)"
-    assert result.findings[0].verdict.endswith(said)
+    learned = "loss added by positions learned (nats per token)"
+    assert result.findings[0].facts[learned] == pytest.approx(rows["learned", "learned"]["more than its own"], abs=1e-3)
+    # not significant
+    assert "loss added by positions sinusoidal / none (nats per token)" not in result.findings[0].facts
     for cell, one in measured.items():
         if cell.part == "equal-learned-learned":
             one["natural"] = [each + (cell.seed or 0) for each in one["natural"]]
-    assert "with other kinds" not in EXPERIMENT.conclude(made, measured).findings[0].verdict
+    assert learned not in EXPERIMENT.result(made, measured).findings[0].facts
     (figure,) = [figure for figure in result.figures if figure.name == "places"]
     assert [line.x for line in figure.series if line.reference] == [[15, 15]]
 
@@ -280,7 +282,7 @@ def test_one_side_is_asked_for_where_both_are_worth_something(contest, monkeypat
         for without in (1.9, 2.02):
             found = measured(part, without)
             assert found == {SPARED: pytest.approx(without - 2.0 + 0.0195)}
-            assert EXPERIMENT.conclude(made, {cells[part]: found}).tables == []
+            assert EXPERIMENT.result(made, {cells[part]: found}).tables == []
         with pytest.raises(_Trained):
             measured(part, 2.04)
     with pytest.raises(_Trained):
@@ -295,12 +297,12 @@ def test_missing_measurements_are_left_out(contest):
     made = contest(["rnn", "transformer"])
     all_of_it = _measured()
     without_own = {cell: m for cell, m in all_of_it.items() if cell.part != TRAINED}
-    result = EXPERIMENT.conclude(made, without_own)
+    result = EXPERIMENT.result(made, without_own)
     assert result.findings == []
     assert [row["more than its own"] for row in _table(result, "signals")] == [None] * 4
     only = {cell: m for cell, m in all_of_it.items() if cell.part == TRAINED}
-    assert EXPERIMENT.conclude(made, only).findings[1].verdict.endswith("was not measured")
-    assert EXPERIMENT.conclude(made, {}).findings == []
+    assert set(EXPERIMENT.result(made, only).findings[1].facts) == {"BLEU in order", "translations that change (%)"}
+    assert EXPERIMENT.result(made, {}).findings == []
 
 
 def test_a_real_measurement_says_everything(contest):
@@ -313,7 +315,7 @@ def test_a_real_measurement_says_everything(contest):
         if cell.part in (TRAINED, "equal-none-none") and cell.seed == 1
     }
     assert json.loads(json.dumps(list(measured.values()))) == list(measured.values())
-    result = EXPERIMENT.conclude(made, measured)
+    result = EXPERIMENT.result(made, measured)
     assert [f.model for f in result.findings] == ["gru", "transformer"]
     assert result.experiment == ROWS["position information"][1]
     assert {f.figure for f in result.findings} <= {figure.name for figure in result.figures}
@@ -321,7 +323,7 @@ def test_a_real_measurement_says_everything(contest):
     assert [(row["encoder"], row["decoder"]) for row in rows] == [("sinusoidal", "sinusoidal"), ("none", "none")]
     assert rows[1]["more when shuffled"] == pytest.approx(0, abs=1e-3)
     assert {finding.standing for finding in result.findings} == {"not measurable"}
-    assert "0.0 BLEU on single sentences (≥ 20 wanted)" in result.findings[0].verdict
+    assert "0.0 BLEU on single sentences (≥ 20 wanted)" in result.findings[0].reasons[0]
     again = EXPERIMENT.measure(made, cells[0])
     assert again == measured[cells[0]]
 

@@ -8,7 +8,13 @@ from scipy import stats
 from s2s.evaluation.survival import Times, log_rank_p
 from s2s.experiments import long_range
 from s2s.experiments.long_range import EXPERIMENT, capacity
-from s2s.experiments.long_range.reach import Part, Trials, differences, half_distance, pooled
+from s2s.experiments.long_range.reach import (
+    Part,
+    Trials,
+    differences,
+    half_distance,
+    pooled,
+)
 from s2s.recipe.installed import module_of
 
 FAR, MIDDLE, NEAR = (100,) * 5, (100, 100, 100, 100, 40), (100, 96, 60, 30, 10)
@@ -126,7 +132,7 @@ def test_bits_are_drawn_against_the_numbers_that_are_read(contest):
         cells["gru"]: _copied((100, 100, 0, 0, 0), **more),
         cells["transformer"]: _copied((100,) * 5, attention=True, **more),
     }
-    result = EXPERIMENT.conclude(made, measured)
+    result = EXPERIMENT.result(made, measured)
     gru, attention, one_bit = result.figures[0].series
     assert (gru.x, gru.y) == ([16], [8])
     assert (attention.x, attention.y) == ([256], [64])

@@ -14,6 +14,8 @@ from scipy import stats
 from tests.experiments import by_hand
 from tests.experiments.kept_comparison import findings, result, table
 
+pytestmark = pytest.mark.release
+
 DOCS = Path(__file__).parents[2] / "docs"
 KEPT = DOCS / "comparison-definitive"
 MODELS = ("lstm-attention", "transformer")

@@ -12,6 +12,8 @@ from scipy import optimize, stats
 
 from tests.experiments.kept_comparison import findings, result, table
 
+pytestmark = pytest.mark.release
+
 DOCS = Path(__file__).parents[2] / "docs"
 KEPT = DOCS / "comparison-scaling"
 MODELS = ("lstm-attention", "transformer")

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.evaluation.gates import Judgement
+from s2s.evaluation.gates import EQUIVALENCE, Assessment
 from s2s.experiments import rounds
 from s2s.experiments.contest import Cell
 from s2s.experiments.rounds import (
     ROUNDS,
     Place,
     Race,
+    assess_count,
     at_best,
     by_round,
-    counted_standing,
     fastest_place,
     over_rounds,
     pairs_table,
@@ -31,7 +31,7 @@ from s2s.training.device import DeviceContext
 EXACT = DeviceContext(torch.device("cpu"), torch.float32)
 ONE, TWO = "1 thread", "2 threads"
 STEADY = {i: [0.001, 0.001] for i in range(8)}
-CELLS = round_cells(["a", "b"], 1.0)
+CELLS = round_cells(["a", "b"])
 
 
 @pytest.fixture
@@ -144,27 +144,27 @@ def _race(ratios, references=None, base=(10.0, 12.0, 9.0, 11.0, 10.0)):
 
 def test_a_model_that_is_faster_in_every_round_is_faster_however_rounds_vary():
     race = _race([2.0, 2.02, 1.98, 2.01, 1.99])
-    said = race.judged("b")
-    assert said.standing == "better"
-    assert said.sentence.startswith("better: 2.00 times (1.98 to 2.02) as fast as a, the fastest of the others, p = ")
-    slower = race.judged("a")
-    assert slower.standing == "worse"
-    assert "0.50 times (0.50 to 0.50) as fast as b" in slower.sentence
+    found = race.assess("b")
+    assert (found.standing, found.rival, found.unit) == ("better", "a", "times as fast")
+    assert (found.difference.value, found.difference.low, found.difference.high) == pytest.approx((2, 1.98, 2.02), 0.01)
+    slower = race.assess("a")
+    assert (slower.standing, slower.rival) == ("worse", "b")
+    assert slower.difference.value == pytest.approx(1 / found.difference.value)
 
 
 def test_a_tie_needs_a_proof():
     tied = _race([1.0, 1.01, 0.99, 1.005, 0.995])
-    assert tied.judged("b").standing == "tie"
-    assert tied.judged("b").sentence.startswith("as fast as a within 5%: 1.00 times (0.99 to 1.01)")
+    assert (tied.assess("b").standing, tied.assess("b").test) == ("tie", EQUIVALENCE)
+    assert tied.assess("b").difference.value == pytest.approx(1, abs=0.005)
     # as large on average, but nobody knows
     loose = _race([1.0, 1.4, 0.7, 1.3, 0.8])
-    assert loose.judged("b").standing == "undecided"
-    assert "would have been seen in 80 %" in loose.judged("b").sentence
+    assert loose.assess("b").standing == "undecided"
+    assert "would have been seen in 80 %" in loose.assess("b").reasons[0]
     # with more pairs, each is tested more severely, and less would be seen
     speeds = {**loose.speeds, "c": {i: speed / 2 for i, speed in loose.speeds["a"].items()}}
     three = _alone(speeds)
     seen = math.expm1(three.pairs["a", "b"].detectable(level=0.05 / 3))
-    assert f"one of {seen:.0%} would have been seen" in three.judged("b").sentence
+    assert three.assess("b").reasons[0].startswith(f"a difference of {seen:.0%} would have been seen")
     assert pairs_table("", {"x": three}).rows[0][-2] == pytest.approx(100 * seen, abs=0.1)
 
 
@@ -172,9 +172,7 @@ def test_a_round_in_which_the_machine_was_slow_does_not_count():
     ratios, base = [2.0, 2.02, 1.98, 2.01, 1.99, 9.0], (10.0, 12.0, 9.0, 11.0, 10.0, 10.0)
     slow = STEADY | {5: [0.001, 0.002]}
     race = _race(ratios, {"a": STEADY, "b": slow}, base)
-    said = race.judged("b")
-    assert said.standing == "better"
-    assert said.sentence.startswith("better: 2.00 times (1.98 to 2.02)")
+    assert race.assess("b") == _race(ratios[:5]).assess("b")
     assert race.pairs == _race(ratios[:5]).pairs
     assert race.speed("b") == _race(ratios[:5]).speed("b")
 
@@ -183,10 +181,10 @@ def test_nothing_is_said_where_the_machine_changed():
     slower = {i: [0.001, 0.001 + 0.0001 * i] for i in range(5)}
     shaken = _race([2.0, 2.02, 1.98, 2.01, 1.99], {"a": STEADY, "b": slower})
     for model in ("a", "b"):
-        said = shaken.judged(model)
-        assert said.standing == "not measurable"
-        assert "in 2 of 5 rounds" in said.sentence
-        assert "1 to 1.4 ms" in said.sentence
+        found = shaken.assess(model)
+        assert found.standing == "not measurable"
+        assert "in 2 of 5 rounds" in found.reasons[0]
+        assert "1 to 1.4 ms" in found.reasons[0]
     assert pairs_table("", {"x": shaken}).rows[0][-1] == "no"
 
 
@@ -196,15 +194,15 @@ def test_p_values_of_all_pairs_are_corrected_together():
     three = _alone({**two.speeds, "c": third})
     alone = two.pairs["a", "b"].p()
     assert 0.025 < alone < 0.05
-    assert two.judged("a").standing == "worse"
+    assert two.assess("a").standing == "worse"
     # with two such pairs, twice the p-value decides
-    assert three.judged("a").standing == "undecided"
+    assert three.assess("a").standing == "undecided"
 
 
 def test_one_model_or_one_round_says_nothing():
-    assert _alone({"a": {1: 1.0}}).judged("a").sentence == "no other model was measured"
+    assert _alone({"a": {1: 1.0}}).assess("a").reasons == ("no other model was measured",)
     once = _alone({"a": {1: 1.0}, "b": {1: 2.0}})
-    assert once.judged("a").standing == "not measurable"
+    assert once.assess("a").standing == "not measurable"
 
 
 def test_a_verdict_keeps_its_sign_or_does_not():
@@ -219,11 +217,11 @@ def test_a_verdict_keeps_its_sign_or_does_not():
 def test_what_is_counted_stands_by_its_size_alone():
     short, turned = {"a": 1.0, "b": 3.0, "c": 9.0}, {"a": 3.0, "b": 1.0}
     variations = {"short": [short, {"a": 1.0}], "turned": [turned], "both": [short, turned], "without": [{"a": 1.0}]}
-    said = counted_standing("b", "twice as long", {"a": 1.0, "b": 2.0}, variations)
-    assert said == Judgement("better", "twice as long", {"short": True, "turned": False, "both": False})
-    assert counted_standing("a", "", {"a": 1.0, "b": 2.0, "c": 1.5}, {}).standing == "worse"
-    assert counted_standing("a", "", {"a": 1.0, "b": 1.04}, {}).standing == "tie"
-    assert counted_standing("a", "alone", {"a": 1.0}, variations) == Judgement("", "alone")
+    found = assess_count("b", {"a": 1.0, "b": 2.0}, variations)
+    assert found == Assessment("better", "a", variations={"short": True, "turned": False, "both": False})
+    assert assess_count("a", {"a": 1.0, "b": 2.0, "c": 1.5}, {}).standing == "worse"
+    assert assess_count("a", {"a": 1.0, "b": 1.04}, {}).standing == "tie"
+    assert assess_count("a", {"a": 1.0}, variations) == Assessment("")
 
 
 def test_intervals_are_over_rounds_and_hold_the_truth_often_enough():
@@ -240,7 +238,7 @@ def test_speeds_that_do_not_differ_are_called_different_as_seldom_as_the_level_s
     called = 0
     for _ in range(400):
         race = _race(np.exp(generator.normal(0, 0.3, 5)))
-        called += race.judged("b").standing in ("better", "worse")
+        called += race.assess("b").standing in ("better", "worse")
     assert called / 400 == pytest.approx(0.05, abs=0.025)
 
 
@@ -267,11 +265,10 @@ def test_each_model_runs_where_it_is_fastest():
     alone = _alone({"a": dict(enumerate(BASE)), "b": race.speeds["b"], "c": race.speeds["c"]})
     assert race.pairs == alone.pairs
     assert [race.speed(model) for model in "abc"] == [alone.speed(model) for model in "abc"]
-    told = race.judged("b")
-    assert told.standing == "tie"
-    assert told.sentence == f"{alone.judged('b').sentence}; b is fastest with 2 threads, a with 1 thread"
-    assert race.judged("c").sentence.endswith("; both are fastest with 1 thread")
-    assert "fastest with" not in alone.judged("c").sentence
+    found = race.assess("b")
+    assert found.standing == "tie"
+    assert found.facts == {"place of b": "2 threads", "place of a": "1 thread"}
+    assert replace(found, facts={}) == alone.assess("b")
     rows = {row[1]: row[2] for row in pairs_table("", {"x": race}).rows}
     assert rows == {"b / a": f"{TWO} / {ONE}", "c / a": f"{ONE} / {ONE}", "c / b": f"{ONE} / {TWO}"}
 
@@ -319,7 +316,7 @@ def test_a_figure_is_of_the_rounds_of_its_verdict():
     # four are no verdict, and the figure is of all
     fewer = _race([2.0] * 8, {"a": STEADY, "b": {i: [0.001, 0.001 if i < 4 else 0.002] for i in range(8)}}, BASE)
     assert fewer.counted("a") == list(BASE)
-    assert fewer.judged("a").standing == "not measurable"
+    assert fewer.assess("a").standing == "not measurable"
 
 
 def test_a_drift_of_one_of_two_models_is_no_verdict():
@@ -328,9 +325,9 @@ def test_a_drift_of_one_of_two_models_is_no_verdict():
     level = [0.4653, 0.4491, 0.4666, 0.4695, 0.4548, 0.4617, 0.4825, 0.4611]
     race = _alone({"rnn": {i: 1 / s for i, s in enumerate(drift)}, "mingru": {i: 1 / s for i, s in enumerate(level)}})
     for model in race.speeds:
-        said = race.judged(model)
-        assert said.standing == "not measurable"
-        assert "rnn drifts: 1.54 times as long in round 7 as in 0, p = 0.0013" in said.sentence
+        found = race.assess(model)
+        assert found.standing == "not measurable"
+        assert "rnn drifts: 1.54 times as long in round 7 as in 0, p = 0.0013" in found.reasons[0]
     assert pairs_table("", {"x": race}).rows[0][-1] == "no"
 
 

@@ -12,10 +12,10 @@ from rich.console import Console
 from s2s.errors import UserError
 from s2s.experiments import running
 from s2s.experiments.contest import Cell, NoSuchSize, NotForThisModel
-from s2s.experiments.running import Kept, Watch, keep, kept
+from s2s.experiments.running import Kept, Progress, keep, kept
 from s2s.files import explain_os_error
 
-TASK = Cell("rnn", "copy", seed=3, seconds=2)
+TASK = Cell("rnn", "copy", seed=3)
 
 
 def test_a_measurement_is_made_once(tmp_path):
@@ -117,32 +117,34 @@ def test_a_full_disk_is_not_taken_for_a_failure_of_what_was_measured(tmp_path, w
     assert "gone" in keep(tmp_path, lambda cell: (tmp_path / "gone").read_text(), TASK).failed
 
 
-def test_a_wish_to_stop_that_was_lost_ends_the_next_measurement():
+def test_keys_of_different_tasks_differ():
+    cells = [Cell("a"), Cell("a", "b"), Cell("a", "b", 1), Cell("a", seed=1), Cell("a-b")]
+    assert len({cell.key for cell in cells}) == len(cells)
+
+
+def test_progress_raises_a_stop_signal_that_was_lost():
     class Lost(Exception):
         pass
 
     def lost():
         raise Lost
 
-    with Watch(8.0, Console(file=io.StringIO()), lost) as watch, pytest.raises(Lost):
-        watch.ends("long-range", TASK, Kept({}, "", 10.0), 2.0)
+    with Progress(8.0, Console(file=io.StringIO()), lost) as progress, pytest.raises(Lost):
+        progress.finish("long-range", TASK, Kept({}, "", 10.0), 2.0)
 
 
-def test_the_watch_says_what_is_done_what_failed_and_how_long_it_will_take(monkeypatch):
-    clock = iter([100.0, 110.0, 115.0])
+def test_progress_scales_the_remaining_seconds_of_the_table_by_the_observed_speed(monkeypatch):
+    clock = iter([100.0, 110.0, 140.0])
     monkeypatch.setattr("s2s.experiments.running.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     text = io.StringIO()
-    other = Cell("gru", seconds=6)
-    with Watch(4_000.0, Console(file=text)) as watch:
-        watch.begins("long-range", [TASK, other])
-        watch.ends("long-range", TASK, Kept({}, "", 10.0), 2.0)
-        watch.ends("long-range", other, Kept(None, "ZeroDivisionError: division by zero", 1.0), 6.0)
-    lines = text.getvalue().splitlines()
-    # two seconds took ten, and 200 are as if they had taken 200: 210 / 202 for each of 3,998 others
-    assert lines[0] == "long-range: rnn, copy, seed 3: 10 s · 1:09:16 left"
-    assert lines[1].startswith("long-range: gru: FAILED: ZeroDivisionError")
-
-
-def test_keys_of_different_tasks_differ():
-    cells = [Cell("a"), Cell("a", "b"), Cell("a", "b", 1), Cell("a", seed=1), Cell("a-b")]
-    assert len({cell.key for cell in cells}) == len(cells)
+    with Progress(4_000.0, Console(file=text)) as progress:
+        progress.start("long-range", [TASK, Cell("gru")])
+        progress.finish("long-range", TASK, Kept({}, "", 10.0), 2.0)
+        # more trials than were expected
+        progress.expect(5_000.0)
+        progress.finish("long-range", Cell("gru"), Kept(None, "ZeroDivisionError: division by zero", 1.0), 6.0)
+    # 3,998 s at 10 / 2, and 4,994 s at 40 / 8
+    assert text.getvalue().splitlines()[:2] == [
+        "long-range: rnn, copy, seed 3: 10 s · 5:33:10 left",
+        "long-range: gru: FAILED: ZeroDivisionError: division by zero · 6:56:10 left",
+    ]

@@ -6,7 +6,7 @@ import pytest
 
 from s2s.evaluation.survival import log_rank_p
 from s2s.experiments.long_range.reach import Part, Trials
-from s2s.experiments.long_range.sooner import ROW, findings, judgement, median
+from s2s.experiments.long_range.sooner import ROW, assess, median, verdicts
 
 WHOLE = Part("recall", "full")
 BUDGET = 100
@@ -42,42 +42,38 @@ def test_the_sooner_one_is_better_by_the_test_of_all_pairs():
     of_all = _of(_trials("a", *FAST), _trials("b", *SLOW), _trials("c", *SLOW))
     p = log_rank_p(of_all["a"].times(), of_all["b"].times())
     assert p == pytest.approx(2 / math.comb(10, 5))
-    said, other = judgement("a", of_all)
+    found = assess("a", of_all)
     # three pairs: the two smallest p-values are equal
-    assert (said.standing, other) == ("better", "b")
-    assert f"p = {3 * p:.2g} (log-rank)" in said.sentence
-    assert "4 of 5 seeds within 100 updates, median 80" in said.sentence
-    said, other = judgement("b", of_all)
-    assert (said.standing, other) == ("worse", "a")
-    assert said.sentence.startswith("later than a")
+    assert (found.standing, found.rival, found.p) == ("better", "b", pytest.approx(3 * p))
+    assert found.facts == {"median of b (updates)": 80, "seeds that solve it, b": "4 of 5"}
+    found = assess("b", of_all)
+    assert (found.standing, found.rival) == ("worse", "a")
 
 
 def test_what_is_not_told_apart_is_undecided_and_what_nobody_solves_is_no_verdict():
     of_all = _of(_trials("a", 20, 40, 40), _trials("b", 40, 40, 20))
-    assert judgement("a", of_all)[0].standing == "undecided"
+    assert assess("a", of_all).standing == "undecided"
     never = _of(_trials("a", None, None), _trials("b", None, None))
-    assert judgement("a", never)[0].sentence == "neither it nor b solves the task with any seed"
-    assert judgement("a", _of(_trials("a", *FAST)))[0].standing == "not measurable"
+    assert assess("a", never).reasons == ("neither solves the task with any seed",)
+    assert assess("a", _of(_trials("a", *FAST))).standing == "not measurable"
 
 
 def test_what_is_one_look_apart_is_not_told_apart_whatever_the_test_says():
     first, second, third = (_trials(name, *[at] * 5) for name, at in (("a", 10), ("b", 20), ("c", 30)))
-    said, other = judgement("a", _of(first, second))
-    assert (said.standing, other) == ("undecided", "b")
-    assert said.sentence.startswith(
-        "no further from b than from one look to the next, 10 updates: 10 (10 to 10) updates"
-    )
-    assert judgement("a", _of(first, third))[0].standing == "better"
+    found = assess("a", _of(first, second))
+    assert (found.standing, found.rival) == ("undecided", "b")
+    assert found.reasons == ("medians are no further apart than two looks, 10 updates",)
+    assert assess("a", _of(first, third)).standing == "better"
 
 
 def test_a_rate_at_an_end_is_no_verdict_and_no_measure_for_others():
     of_all = _of(_trials("a", *FAST, inside=False), _trials("b", *SLOW), _trials("c", *FAST))
-    said, _ = judgement("a", of_all)
-    assert (said.standing, "rate" in said.sentence) == ("not measurable", True)
-    assert judgement("b", of_all)[1] == "c"
+    found = assess("a", of_all)
+    assert (found.standing, "rate" in found.reasons[0]) == ("not measurable", True)
+    assert assess("b", of_all).rival == "c"
     # of one pair nothing is corrected
     p = log_rank_p(of_all["b"].times(), of_all["c"].times())
-    assert f"p = {p:.2g}" in judgement("b", of_all)[0].sentence
+    assert assess("b", of_all).p == pytest.approx(p)
 
 
 def test_a_median_beyond_the_budget_is_the_budget():
@@ -93,7 +89,7 @@ def test_a_verdict_is_looked_at_at_another_rate_in_other_forms_and_tasks():
         head: _of(_trials("a", 20, 20, part=head), _trials("b", 20, 20, part=head)),
         Part("agreement", "full"): _of(_trials("a", None, None), _trials("b", None, None)),
     }
-    first, second = findings(WHOLE, trials, _of(_trials("a", 20, 20), _trials("b", 40, 40)))
+    first, second = verdicts(WHOLE, trials, _of(_trials("a", 20, 20), _trials("b", 40, 40)))
     # who takes as long elsewhere is neither better nor worse there; where nobody learns it, nothing is said
     kept = {"next best rate": True, "copy": False, "linear head": False}
     assert first.variations == second.variations == kept
@@ -104,7 +100,7 @@ def test_a_verdict_is_looked_at_at_another_rate_in_other_forms_and_tasks():
 
 def test_who_has_mostly_not_learned_it_has_a_lower_bound():
     of_all = {WHOLE: _of(_trials("a", 20, None, None), _trials("b", 20, 20, None))}
-    assert [(each.value, each.at_least) for each in findings(WHOLE, of_all, {})] == [(BUDGET, True), (20, False)]
+    assert [(each.value, each.at_least) for each in verdicts(WHOLE, of_all, {})] == [(BUDGET, True), (20, False)]
 
 
 def test_a_training_that_fails_has_not_solved_its_task_and_how_far_its_model_reaches_is_not_said():
@@ -112,10 +108,10 @@ def test_a_training_that_fails_has_not_solved_its_task_and_how_far_its_model_rea
     for run in list(failing.by_seed.values())[3:]:
         run |= {"failure": "its answers are no longer finite", "looks": [[10, 9.9, 0.0]]}
     of_all = _of(failing, well)
-    said, _ = judgement("a", of_all)
+    found = assess("a", of_all)
     # those that went well were sooner: three of eight are not
-    assert said.standing == "undecided"
-    assert "3 of 8 seeds within 100 updates" in said.sentence
+    assert found.standing == "undecided"
+    assert found.facts["seeds that solve it, a"] == "3 of 8"
     (gate,) = failing._failed()
     assert not gate.passed
     assert gate.sentence == "the training of 5 of 8 seeds failed: its answers are no longer finite"

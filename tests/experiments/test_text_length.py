@@ -9,7 +9,7 @@ import pytest
 
 from s2s.experiments.disciplines import evaluation_of
 from s2s.experiments.text_length import EXPERIMENT
-from s2s.experiments.text_length.conclude import buckets
+from s2s.experiments.text_length.analyse import buckets
 
 WORDS = np.random.default_rng(3).integers(3, 60, 400)
 
@@ -39,19 +39,18 @@ def test_buckets_have_equal_counts_and_rise():
 def test_a_planted_fall_is_found_and_compared(planted):
     made = planted(["lstm", "transformer"], seeds=(1, 2, 3, 4, 5))
     measured = {cell: _planted(0.008 if cell.model == "lstm" else 0.0, cell.seed) for cell in EXPERIMENT.cells(made)}
-    result = EXPERIMENT.conclude(made, measured)
+    result = EXPERIMENT.result(made, measured)
     falls, stays = result.findings
     assert falls.high < 0
-    assert falls.verdict.startswith("falls by ")
-    assert "points more than transformer" in falls.verdict
+    assert (falls.rival, falls.p < 0.05) == ("transformer", True)
+    assert falls.difference < 0
     assert stays.low < 0 < stays.high
-    assert stays.verdict.startswith("no change in accuracy to be seen")
-    assert "less than lstm" in stays.verdict
+    assert (stays.rival, stays.difference) == ("lstm", pytest.approx(-falls.difference))
     table = {row["models"]: row for row in _table(result, "differences")}
     assert table["transformer − lstm"]["low"] > 0
     # eight of a thousand more are wrong with each word, so eight of a hundred with ten
     assert table["lstm"]["low (slope)"] < -8 < table["lstm"]["high (slope)"]
-    assert EXPERIMENT.conclude(made, dict(reversed(measured.items()))) == result
+    assert EXPERIMENT.result(made, dict(reversed(measured.items()))) == result
 
 
 @pytest.mark.slow
@@ -64,8 +63,7 @@ def test_models_that_are_alike_are_seldom_told_apart_however_many_there_are(plan
             cell: _planted(0.004, 1000 * world + 10 * names.index(cell.model) + cell.seed)
             for cell in EXPERIMENT.cells(made)
         }
-        verdicts = [finding.verdict for finding in EXPERIMENT.conclude(made, measured).findings]
-        found += any("points more than" in each or "points less than" in each for each in verdicts)
+        found += any(finding.p < 0.05 for finding in EXPERIMENT.result(made, measured).findings)
     # uncorrected, one in five; six and more of 40 come with a chance of 1.4 % where one in twenty is right
     assert found < 6
 
@@ -78,13 +76,12 @@ def test_a_small_test_set_tells_nothing_and_never_nan(planted, texts, seeds):
     for i, cell in enumerate(EXPERIMENT.cells(made)):
         right = (np.random.default_rng([texts, i]).random(texts) < 0.7).astype(int)
         measured[cell] = {"words": WORDS[:texts].tolist(), "right": right.tolist(), "commonest": 0.0}
-    for found in EXPERIMENT.conclude(made, measured).findings:
-        assert "nan" not in found.verdict
-        assert "points more than" not in found.verdict
-        assert "points less than" not in found.verdict
+    for found in EXPERIMENT.result(made, measured).findings:
+        assert found.p is None or found.p >= 0.05
+        assert "nan" not in found.model_dump_json()
 
 
-@pytest.mark.parametrize(("texts", "p"), [(15, "p = 0.10"), (20, "p = 0.029")])
+@pytest.mark.parametrize(("texts", "p"), [(15, 2 / 20), (20, 2 / 70)])
 def test_where_all_long_texts_differ_and_no_short_one_their_number_decides(planted, texts, p):
     made, right = planted(["lstm", "transformer"]), np.ones(texts, dtype=int)
     runs = {"lstm": np.where(np.arange(texts) < 4 * texts / 5, right, 0), "transformer": right}
@@ -93,15 +90,14 @@ def test_where_all_long_texts_differ_and_no_short_one_their_number_decides(plant
         for cell in EXPERIMENT.cells(made)
     }
     # one of all ways to share out 6, and 8, texts among the shortest and the longest, in either direction: 2/20, 2/70
-    for found in EXPERIMENT.conclude(made, measured).findings:
-        assert p in found.verdict
-        assert ("no difference from" in found.verdict) == (texts == 15)
+    for found in EXPERIMENT.result(made, measured).findings:
+        assert found.p == pytest.approx(p)
 
 
 def test_the_buckets_add_up_to_the_accuracy(planted):
     made = planted(["lstm"], seeds=(1, 2, 3))
     measured = {cell: _planted(0.004, cell.seed) for cell in EXPERIMENT.cells(made)}
-    rows = _table(EXPERIMENT.conclude(made, measured), "buckets")
+    rows = _table(EXPERIMENT.result(made, measured), "buckets")
     assert [row["texts"] for row in rows] == [80] * 5
     total = np.mean([np.mean(m["right"]) for m in measured.values()])
     weighted = sum(row["texts"] * row["accuracy (%)"] for row in rows) / sum(row["texts"] for row in rows)
@@ -112,16 +108,16 @@ def test_the_buckets_add_up_to_the_accuracy(planted):
 def test_what_only_guesses_has_nothing_to_lose(planted):
     made = planted(["lstm"])
     guess = _planted(0.0, 1) | {"right": (np.arange(400) % 4 == 0).astype(int).tolist()}
-    (finding,) = EXPERIMENT.conclude(made, dict.fromkeys(EXPERIMENT.cells(made), guess)).findings
-    assert finding.verdict.startswith("too weak to tell, below 34 points at all lengths")
-    assert EXPERIMENT.conclude(made, {}).findings == []
+    (finding,) = EXPERIMENT.result(made, dict.fromkeys(EXPERIMENT.cells(made), guess)).findings
+    assert finding.reasons == ["its accuracy is below that of the commonest class, 34 %, at all lengths"]
+    assert EXPERIMENT.result(made, {}).findings == []
 
 
 def test_a_real_runs_buckets_add_up_to_its_own_accuracy(classifiers):
     made = classifiers(["gru"])
     (cell,) = EXPERIMENT.cells(made)
     measured = json.loads(json.dumps(EXPERIMENT.measure(made, cell)))
-    rows = _table(EXPERIMENT.conclude(made, {cell: measured}), "buckets")
+    rows = _table(EXPERIMENT.result(made, {cell: measured}), "buckets")
     _, kept = evaluation_of(made, "gru", 1)
     weighted = sum(row["texts"] * row["accuracy (%)"] for row in rows) / 90
     assert weighted == pytest.approx(kept["scores"]["accuracy"]["value"], abs=0.01)

@@ -21,7 +21,7 @@ from s2s.experiments.transfer import (
     unrelated,
     with_batches,
 )
-from s2s.experiments.transfer.conclude import ARMS, SHARES, gain_of, gates
+from s2s.experiments.transfer.analyse import ARMS, SHARES, gain_of, gates
 from s2s.experiments.translating import chosen_pairs, counts_of
 from s2s.experiments.whole_runs import prepared
 from s2s.questions import ROWS
@@ -139,7 +139,7 @@ def test_arms_are_of_equal_length_and_repeatable(contest, monkeypatch, tmp_path)
     monkeypatch.setattr(transfer, "schooled", lambda *_: trained.append(1))
     assert _timeless(EXPERIMENT.measure(made, cells[1])) == _timeless(measured[cells[1]])
     assert not trained
-    result = EXPERIMENT.conclude(made, measured)
+    result = EXPERIMENT.result(made, measured)
     assert result.experiment == ROWS["fine-tuning"][1]
     assert {f.figure for f in result.findings} <= {figure.name for figure in result.figures}
     assert all("{" not in text for text in (result.method, result.limits))
@@ -154,7 +154,7 @@ def test_what_unrelated_pairs_harm_is_no_gain(contest):
         for share in SHARES
         for seed in (1, 2, 3)
     }
-    rnn, gru = EXPERIMENT.conclude(made, found).findings
+    rnn, gru = EXPERIMENT.result(made, found).findings
     assert rnn.low < 0.2 < rnn.high
     assert gru.low < 0.4 < gru.high
     assert (rnn.standing, gru.standing) == ("worse", "better")
@@ -206,12 +206,12 @@ def test_the_best_look_counts(contest, monkeypatch):
 
 def test_planted_gains_are_found_and_compared(contest):
     made = contest(["rnn", "gru"], seeds=(1, 2, 3))
-    result = EXPERIMENT.conclude(made, _found({"rnn": 0.5, "gru": 0.2}, (1, 2, 3)))
+    result = EXPERIMENT.result(made, _found({"rnn": 0.5, "gru": 0.2}, (1, 2, 3)))
     rnn, gru = result.findings
     assert rnn.low < 0.5 < rnn.high
     assert (rnn.standing, gru.standing) == ("better", "worse")
-    assert "better than gru: +0.3" in rnn.verdict
-    assert rnn.verdict.startswith("gains 0.5")
+    assert (rnn.rival, rnn.difference) == ("gru", pytest.approx(0.3, abs=0.05))
+    assert rnn.facts["gain over unrelated pairs (nats)"] == pytest.approx(0.5, abs=0.05)
     assert rnn.tokens == 2000 + 1000
     assert "with 10 % of the pairs" in rnn.quantity
     assert rnn.variations == {
@@ -231,11 +231,11 @@ def test_planted_gains_are_found_and_compared(contest):
 def test_what_a_longer_training_spoils_is_in_the_gain_at_the_last_look_alone(contest):
     made = contest(["rnn", "gru"], seeds=(1, 2, 3))
     measured = _found({"rnn": 0.5, "gru": 0.2}, (1, 2, 3))
-    before = EXPERIMENT.conclude(made, measured)
+    before = EXPERIMENT.result(made, measured)
     for found in measured.values():
         for curve in found["arms"]["scratch"]["curves"].values():
             curve[-1] += 0.25
-    spoilt = EXPERIMENT.conclude(made, measured)
+    spoilt = EXPERIMENT.result(made, measured)
     assert [each.value for each in spoilt.findings] == [each.value for each in before.findings]
     rows = [
         [dict(zip(t.columns, row, strict=True)) for t in result.tables if t.name == "gains" for row in t.rows]
@@ -251,17 +251,17 @@ def test_what_a_longer_training_spoils_is_in_the_gain_at_the_last_look_alone(con
 
 def test_equal_gains_are_a_tie_and_one_seed_says_nothing(contest):
     made = contest(["rnn", "gru"], seeds=(1, 2, 3))
-    equal = EXPERIMENT.conclude(made, _found({"rnn": 0.4, "gru": 0.4}, (1, 2, 3))).findings
+    equal = EXPERIMENT.result(made, _found({"rnn": 0.4, "gru": 0.4}, (1, 2, 3))).findings
     assert [each.standing for each in equal] == ["tie", "tie"]
-    alone = EXPERIMENT.conclude(made, _found({"rnn": 0.5, "gru": 0.1}, (1,))).findings
+    alone = EXPERIMENT.result(made, _found({"rnn": 0.5, "gru": 0.1}, (1,))).findings
     assert [each.standing for each in alone] == ["not measurable"] * 2
     assert alone[0].low is None
 
 
 def test_harm_is_called_harm(contest):
     made = contest(["rnn", "gru"], seeds=(1, 2, 3))
-    rnn, _ = EXPERIMENT.conclude(made, _found({"rnn": -0.4, "gru": 0.1}, (1, 2, 3))).findings
-    assert rnn.verdict.startswith("loses 0.4")
+    rnn, _ = EXPERIMENT.result(made, _found({"rnn": -0.4, "gru": 0.1}, (1, 2, 3))).findings
+    assert rnn.facts["gain over unrelated pairs (nats)"] == pytest.approx(-0.4, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_closed_gates_close_the_row(contest, change, standing, words):
         for cell, found in measured.items():
             if cell.model == "rnn":
                 found["arms"]["scratch"]["tokens"] = 4000
-    rnn, gru = EXPERIMENT.conclude(made, measured).findings
+    rnn, gru = EXPERIMENT.result(made, measured).findings
     assert (rnn.standing, gru.standing) == (standing, "not measurable")
     assert rnn.value is None
     of_rnn = {cell.seed: m for cell, m in measured.items() if (cell.model, cell.part) == ("rnn", "equal-10")}
@@ -300,9 +300,9 @@ def test_no_arm_may_still_learn(contest, arm):
             found["arms"][arm]["curves"] = {
                 rate: [min(c) + fall for fall in (3, 2, 1, 0)] for rate, c in curves.items()
             }
-    rnn, gru = EXPERIMENT.conclude(made, measured).findings
+    rnn, gru = EXPERIMENT.result(made, measured).findings
     assert (rnn.standing, gru.standing) == ("still learning", "not measurable")
-    assert f"{ARMS[arm]}, its loss still falls by" in rnn.verdict
+    assert f"{ARMS[arm]}, its loss still falls by" in "; ".join(rnn.reasons)
     assert rnn.variations == gru.variations == {}
 
 
@@ -318,7 +318,7 @@ def test_an_arm_that_is_not_compared_may_fall_on_behind_the_one_that_is(contest,
     own = _of(measured, "rnn")
     for found in own.values():
         _falling(found["arms"]["unrelated"])
-    rnn = EXPERIMENT.conclude(made, {cell: m for cell, m in measured.items() if cell.part == "equal-10"}).findings[0]
+    rnn = EXPERIMENT.result(made, {cell: m for cell, m in measured.items() if cell.part == "equal-10"}).findings[0]
     (over,) = (gate for gate in gates(gain_of(own)) if "after unrelated pairs" in gate.sentence)
     assert over.passed is passed
     assert "falls by 1.00 nats" in over.sentence
@@ -342,11 +342,11 @@ def _of(measured, model):
 def test_missing_measurements_are_left_out(contest):
     made = contest(["rnn", "gru"], seeds=(1, 2))
     few = {cell: m for cell, m in _found({"gru": 0.5}, (1, 2)).items() if cell.part == "equal-1"}
-    (finding,) = EXPERIMENT.conclude(made, few).findings
+    (finding,) = EXPERIMENT.result(made, few).findings
     assert finding.model == "gru"
     assert "with 1 % of the pairs" in finding.quantity
-    assert finding.verdict.endswith("no other model was measured")
-    assert EXPERIMENT.conclude(made, {}).findings == []
+    assert finding.reasons == ["no other model was measured"]
+    assert EXPERIMENT.result(made, {}).findings == []
 
 
 def test_a_model_that_all_pairs_are_too_few_for_is_not_trained_with_few(contest, monkeypatch):
@@ -357,17 +357,16 @@ def test_a_model_that_all_pairs_are_too_few_for_is_not_trained_with_few(contest,
     slow = replace(made, contestants=(replace(rnn, slope=-LEARNING), replace(gru, slope=0.01 - LEARNING)))
     assert [each.still_learns for each in slow.contestants] == [True, False]
     untrained = [cell for cell in EXPERIMENT.cells(slow) if cell.model == "rnn"]
-    assert [cell.seconds for cell in untrained] == [1.0, 1.0]
-    assert all(cell.seconds != 1 for cell in EXPERIMENT.cells(made))
     measured = {cell: EXPERIMENT.measure(slow, cell) for cell in untrained}
-    told = EXPERIMENT.conclude(slow, measured | _found({"gru": 0.4}, (1, 2, 3))).findings
+    told = EXPERIMENT.result(slow, measured | _found({"gru": 0.4}, (1, 2, 3))).findings
     assert [each.model for each in told] == ["rnn", "gru"]
     assert (told[0].standing, told[0].value) == ("still learning", None)
-    assert told[0].verdict.startswith("after 12 updates with all pairs, in its trials, its loss still falls by 0.05")
+    assert told[0].facts == {"updates with all pairs": 12}
+    assert told[0].reasons[0].startswith("its loss still falls by 0.05")
     assert "with 10 % of the pairs" in told[0].quantity
     # nothing is compared with what was not trained
-    assert told[1].verdict.endswith("no other model was measured")
-    assert [each.model for each in EXPERIMENT.conclude(slow, measured).findings] == ["rnn"]
+    assert told[1].reasons == ["no other model was measured"]
+    assert [each.model for each in EXPERIMENT.result(slow, measured).findings] == ["rnn"]
 
 
 def test_a_tagger_is_told_so(contest, monkeypatch):

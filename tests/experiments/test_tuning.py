@@ -12,7 +12,16 @@ from s2s.experiments.contest import Cell, Contestant
 from s2s.experiments.disciplines import trained
 from s2s.experiments.matching import TOLERANCE, size_of
 from s2s.experiments.running import Kept
-from s2s.experiments.trials import DEEPEST, HIGHEST, LOWEST, RATES, Trial, best_trial, inside, next_trials
+from s2s.experiments.trials import (
+    DEEPEST,
+    HIGHEST,
+    LOWEST,
+    RATES,
+    Trial,
+    best_trial,
+    inside,
+    next_trials,
+)
 from s2s.experiments.tuning import (
     TRIAL_SEED,
     TUNING,
@@ -26,7 +35,7 @@ from s2s.experiments.tuning import (
     tried,
     unfinished,
 )
-from s2s.experiments.whole_runs import history, seconds_for, seeds_of
+from s2s.experiments.whole_runs import history, seeds_of
 from s2s.recipe.reading import shipped
 from s2s.run.tasks import read
 
@@ -287,9 +296,6 @@ def test_what_was_tried_decides_and_is_described(base):
     assert (contestant.recipe.training.updates, contestant.recipe.training.warmup) == (7, 1)
     # the chosen one's, whose loss is -0.1
     assert (contestant.slope, contestant.still_learns) == (-1.1, True)
-    # half a second an update, instead of what any model of its size takes
-    assert (contestant.pace, seconds_for(contestant), seconds_for(contestant, 2.0)) == (0.5, 3.5, 7.0)
-    assert seconds_for(replace(contestant, pace=0.0)) == seconds_for(replace(entrant, recipe=contestant.recipe))
     assert contestant.choice()["whole"] == [[0.004, 0.9], [0.008, -0.1]]
     told = described(contestant, found)
     assert (told.learning_rate, told.inside, told.settings["encoder_layers"]) == (0.008, True, 1)

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from s2s.experiments.verdicts import against, corrected, difference, times
+from s2s.experiments.verdicts import against, corrected, difference
 
 MODELS = ["rnn", "lstm", "gru", "conv", "transformer"]
 
@@ -21,31 +21,34 @@ def _verdicts(generator, better=0.0, contests=300):
         scores = dict(zip(MODELS, generator.normal(30, 1, (len(MODELS), 5)), strict=True))
         scores["rnn"] = scores["rnn"] + better
         values, pairs = {model: float(row.mean()) for model, row in scores.items()}, _pairs(scores)
-        yield {model: against(model, values, pairs, "BLEU") for model in MODELS}
+        yield {model: against(model, values, pairs, "BLEU", max, {}) for model in MODELS}
 
 
 def test_equal_models_are_seldom_called_different():
     found = list(_verdicts(np.random.default_rng(1)))
-    alarms = [any(not words.startswith("no significant") for words in verdicts.values()) for verdicts in found]
+    alarms = [any(each.p < 0.05 for each in verdicts.values()) for verdicts in found]
     # of 300 contests, 5 % and three standard deviations
     assert np.mean(alarms) < 0.09
 
 
 def test_a_much_better_model_is_called_better():
     found = list(_verdicts(np.random.default_rng(2), better=10.0, contests=50))
-    assert np.mean(["higher than" in verdicts["rnn"] for verdicts in found]) > 0.9
+    assert np.mean([verdicts["rnn"].p < 0.05 and verdicts["rnn"].difference.value > 0 for verdicts in found]) > 0.9
 
 
 def test_two_models_need_no_correction():
     pairs = _pairs({"rnn": np.array([1.0, 2.0, 3.1]), "lstm": np.array([2.0, 3.5, 4.2])})
     assert corrected(pairs) == pairs
-    assert f"p = {pairs['rnn', 'lstm'].p:.3f}" in times("lstm", {"rnn": 1.0, "lstm": 2.0}, pairs, "as fast as")
+    found = against("lstm", {"rnn": 1.0, "lstm": 2.0}, pairs, "times as fast", max, {})
+    assert found.p == pairs["rnn", "lstm"].p
+    assert found.difference.value == pytest.approx(np.exp(pairs["rnn", "lstm"].over_seeds.value))
 
 
 def test_pairs_without_a_test_are_left_without_one():
     pairs = _pairs({"rnn": np.array([1.0, 2.0]), "lstm": np.array([2.0, 3.0]), "gru": np.array([2.0, 3.5])})
     assert all(pair.p is None and pair.test_p is None for pair in corrected(pairs).values())
-    assert against("rnn", {"rnn": 1.5, "lstm": 2.5}, pairs, "BLEU").startswith("-1.0 BLEU against lstm")
+    found = against("rnn", {"rnn": 1.5, "lstm": 2.5}, pairs, "BLEU", max, {})
+    assert (found.rival, found.difference.value, found.p) == ("lstm", -1.0, None)
 
 
 @pytest.mark.parametrize("test_p", [0.01, 0.5])

@@ -60,7 +60,7 @@ def test_forms_that_launch_as_much_are_one(make, kind, forms):
 def test_positions_are_learned_for_the_longest_text(make):
     model = make("conv", longest=1500)
     assert fitting(model, (16, 1024, 1500)) == [16, 1024, 1500]
-    model.decoder.longest = 100
+    model.decoder.max_positions = 100
     assert fitting(model, (16, 100, 101)) == [16, 100]
 
 

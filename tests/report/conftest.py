@@ -6,7 +6,20 @@ from pathlib import Path
 import pytest
 
 from s2s.report.drawing import draw
-from s2s.results import Axis, Contender, Failure, Figure, Finding, Heatmap, Mark, Result, Series, Summary, Table, write
+from s2s.results import (
+    Axis,
+    Contender,
+    Failure,
+    Figure,
+    Heatmap,
+    Mark,
+    Result,
+    Series,
+    Summary,
+    Table,
+    Verdict,
+    write,
+)
 
 ODD = 'Über-LSTM <"R&D"> of a very long name, really'
 MODELS = ["rnn", "lstm-attention", "transformer", ODD]
@@ -25,6 +38,7 @@ def comparison() -> tuple[Summary, list[Result]]:
             parameters=412_345 + 1_111 * i,
             learning_rate=0.001,
             rates={rate: None if i == 0 and rate == "0.003" else 2.1 + 0.1 * j for j, rate in enumerate(RATES)},
+            inside=True,
             tuning_seconds=31.4 + i,
             recipe=recipe.replace("X", f'"{model}"'),
         )
@@ -90,16 +104,23 @@ def depths() -> Figure:
     )
 
 
-def speeds() -> list[Finding]:
+def speeds() -> list[Verdict]:
     """Cells with an interval, without one, and failed ones."""
     findings = [
-        Finding(row="sequential steps", model=m, value=v, quantity="exponent of depth", verdict=w, figure="depth")
+        Verdict(
+            row="sequential steps",
+            model=m,
+            value=v,
+            quantity="exponent of depth",
+            facts={"in training": w},
+            figure="depth",
+        )
         for m, v, w in zip(
             MODELS[:3], (1.0, 1.0, 0.0), ("grows with length", "grows with length", "constant"), strict=True
         )
     ]
     findings += [
-        Finding(
+        Verdict(
             row="training speed",
             model=model,
             value=speed,
@@ -107,12 +128,18 @@ def speeds() -> list[Finding]:
             high=speed * 1.04,
             unit="tokens/s",
             quantity=f"at length {64 + i}",
-            verdict="slower than rnn by 1.4 times" if i else "no significant difference at 3 seeds, p = 0.31",
+            rival="transformer" if i else "gru",
+            difference=0.71 if i else 1.1,
+            difference_low=0.65 if i else 0.9,
+            difference_high=0.8 if i else 1.3,
+            difference_unit="times as fast",
+            p=0.0004 if i else 0.31,
+            test="t-test over rounds, Holm",
             figure="time-against-length",
         )
         for i, (model, speed) in enumerate(zip(MODELS[:3], (18_432.7, 13_100.2, 15_020.0), strict=True))
     ]
-    findings += [Finding(row=row, model=ODD, failed=REASON) for row in ("sequential steps", "training speed")]
+    findings += [Verdict(row=row, model=ODD, failed=REASON) for row in ("sequential steps", "training speed")]
     return findings
 
 
@@ -230,12 +257,12 @@ def shuffles() -> Figure:
     )
 
 
-def reaches() -> list[Finding]:
+def reaches() -> list[Verdict]:
     """Cells of all models but the last."""
     what = {"unit": "tokens", "quantity": "largest distance solved ≥ 95 %", "figure": "recall"}
-    said = {"verdict": "shorter than transformer (p = 0.02)"}
+    said = {"rival": "transformer", "standing": "worse", "p": 0.02}
     return [
-        Finding(row=row, model=model, value=4.0 * 2**i, low=4.0 * 2**i, high=8.0 * 2**i, **what, **said)
+        Verdict(row=row, model=model, value=4.0 * 2**i, low=4.0 * 2**i, high=8.0 * 2**i, **what, **said)
         for row in ("long-term dependencies", "learning long-term dependencies")
         for i, model in enumerate(MODELS[:-1])
     ]
@@ -318,12 +345,12 @@ def sizes() -> Figure:
 def quality() -> Result:
     """Scores as bars and as points."""
     findings = [
-        Finding(
+        Verdict(
             row="translation quality",
             model=model,
             value=20.123 + 3 * i,
             unit="BLEU",
-            verdict=f"{standing}: {i} & <some> of 100 %",
+            reasons=[f"{i} & <some> of 100 %"],
             standing=standing,
             variations={"half the updates": True, "another rate": i > 0},
             tokens=1_160_000.0 * (1 + i),
@@ -333,12 +360,12 @@ def quality() -> Result:
     ]
     learning = "its loss still falls by 0.12 nats with each doubling of the tokens"
     findings.append(
-        Finding(
+        Verdict(
             row="translation quality",
             model="transformer",
             value=30.0,
             unit="BLEU",
-            verdict=learning,
+            reasons=[learning],
             standing="still learning",
         )
     )

@@ -9,7 +9,8 @@ import pytest
 from benchmarks.comparison import _figure, _words
 from s2s.report.matrix import LEGEND, matrix, steadiness
 from s2s.report.papers import escaped, table_as_latex
-from s2s.results import Finding
+from s2s.report.verdicts import describe
+from s2s.results import Verdict
 
 
 def test_every_cell_of_the_table_is_in_the_csv_file_with_all_digits(drawn_folder, found):
@@ -24,7 +25,8 @@ def test_every_cell_of_the_table_is_in_the_csv_file_with_all_digits(drawn_folder
             assert row[key] == "" or float(row[key]) == getattr(finding, key)
         assert (row["unit"], row["quantity"], row["failed"]) == (finding.unit, finding.quantity, finding.failed)
         assert row["stays"] == steadiness(finding)
-        assert row["verdict"] == finding.verdict
+        assert row["verdict"] == ("" if finding.failed else describe(finding))
+        assert (row["rival"], row["p"]) == (finding.rival, "" if finding.p is None else str(finding.p))
     assert {row["standing"] for row in there.values()} == {"not measured"}
 
 
@@ -67,7 +69,7 @@ def _line(found, standings, good=True):
     """The row of translation quality, with these standings and rising figures."""
     summary, results = found
     findings = [
-        Finding(row="translation quality", model=f"m{i}", value=float(i), verdict=f"is {s} {i}", standing=s)
+        Verdict(row="translation quality", model=f"m{i}", value=float(i), reasons=[f"is {s} {i}"], standing=s)
         for i, s in enumerate(standings)
     ]
     result = results[2].model_copy(update={"findings": findings})
@@ -100,14 +102,14 @@ def test_a_row_says_what_stands_where_there_is_no_figure(found):
     summary, results = found
     row = "vanishing and exploding gradients"
     findings = [
-        Finding(row=row, model="a", value=0.9, unit="per step", verdict="vanishes"),
-        Finding(row=row, model="b", verdict="no factor per step: at distance 9 it is 2 times what it is at 1"),
+        Verdict(row=row, model="a", value=0.9, unit="per step", facts={"what becomes of it": "vanishes"}),
+        Verdict(row=row, model="b", facts={"at distance 9, times what it is at 1": 2.0}),
     ]
     result = results[2].model_copy(update={"experiment": "gradients", "findings": findings})
     one, other = next(line for line in matrix(summary, ["a", "b"], [result]) if line.name == row).boxes
     assert (one.word, one.open) == ("measured", False)
     assert (other.word, other.open, other.value) == ("no factor", True, "")
-    assert _words(other) == "- `b`: no factor per step: at distance 9 it is 2 times what it is at 1."
+    assert _words(other) == "- `b`: no factor; at distance 9, times what it is at 1: 2."
     assert _figure(other) == "*no factor*"
 
 
@@ -121,9 +123,7 @@ def test_a_row_says_what_stands_where_there_is_no_figure(found):
 def test_what_may_be_more_is_no_figure_like_others(found, ends, text, latex):
     row = "long-term dependencies"
     low, high = ends
-    cell = Finding(
-        row=row, model="a", value=2048.0, low=low, high=high, at_least=True, verdict="far", standing="undecided"
-    )
+    cell = Verdict(row=row, model="a", value=2048.0, low=low, high=high, at_least=True, standing="undecided")
     result = found[1][2].model_copy(update={"experiment": "long-range", "findings": [cell]})
     line = next(line for line in matrix(found[0], ["a"], [result]) if line.name == row)
     assert _figure(line.boxes[0]) == text
@@ -162,5 +162,5 @@ def test_a_rows_sentence_is_that_of_the_best_that_can_be_said(found, standings, 
 
 def test_choices_that_differ_in_a_number_are_named_together():
     kept = dict.fromkeys(["n = 16", "n = 1,024", "batch 8", "half the rate"], True) | {"n = 64": False}
-    finding = Finding(row="training speed", model="a", standing="better", verdict="", variations=kept)
+    finding = Verdict(row="training speed", model="a", standing="better", variations=kept)
     assert steadiness(finding) == "stays in 4 of 5: with n = 16, 1,024, batch 8, half the rate; not with n = 64"

@@ -1,12 +1,20 @@
 """How well the models of `quality` translate one to six sentences at a time."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words
-from s2s.experiments.bottleneck.conclude import JOINED, conclude
-from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, each_run
+from s2s.experiments.bottleneck.analyse import JOINED, analyse
+from s2s.experiments.contest import (
+    Cell,
+    Contest,
+    Experiment,
+    Measured,
+    Scale,
+    each_run,
+)
 from s2s.experiments.disciplines import trained
 from s2s.experiments.translating import counts_of, greedy, joined_texts, some_pairs
 from s2s.experiments.whole_runs import history, prepared
@@ -19,13 +27,12 @@ class Sizes:
 
     texts: int  # of each number of sentences, at least
     words: int  # that the longest texts have on average, at most
-    seconds: float  # that a model takes
 
 
 SIZES: dict[Scale, Sizes] = {
-    "quick": Sizes(texts=10, words=60, seconds=5),
-    "lecture": Sizes(texts=300, words=60, seconds=30),
-    "definitive": Sizes(texts=300, words=60, seconds=60),
+    "quick": Sizes(texts=10, words=60),
+    "lecture": Sizes(texts=300, words=60),
+    "definitive": Sizes(texts=300, words=60),
 }
 
 
@@ -41,7 +48,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     mean = float(np.mean([len(split_words(source, unspaced)) for source in sources]))
     learned = [len(split_words(source, unspaced)) for source in data.corpus.train["source"]]
     most = max(1, min(round(sizes.words / mean), len(sources)))
-    longest = model.encoder.longest
+    longest = model.encoder.max_positions
     parts = []
     for together in range(1, most + 1):
         rows = joined_texts(len(sources), together, sizes.texts)
@@ -70,16 +77,11 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     return {"parts": parts, "learned": max(learned), "rate": contestant.choice(), **curve}
 
 
-def cells(contest: Contest) -> list[Cell]:
-    """Each model with each seed."""
-    return each_run(contest, lambda each: contest.sizes(SIZES).seconds, JOINED)
-
-
 EXPERIMENT = Experiment(
     "bottleneck",
     "Does quality fall with the length of the source?",
-    cells,
+    partial(each_run, part=JOINED),
     measure,
-    conclude,
+    analyse,
     reads="quality",
 )

@@ -1,16 +1,21 @@
 """Whole trainings on the classification task, and what their test says."""
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from s2s.experiments.classification.conclude import conclude
-from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
+from s2s.experiments.classification.analyse import analyse
+from s2s.experiments.contest import (
+    Cell,
+    Contest,
+    Experiment,
+    Measured,
+    each_run,
+)
 from s2s.experiments.disciplines import discipline_of, evaluation_of
-from s2s.experiments.whole_runs import history, pauses, seconds_for
+from s2s.experiments.whole_runs import history, pauses
 from s2s.run.folder import open_run
 from s2s.run.inference import evaluation_split
 from s2s.tasks.classification.data import Labelled
@@ -59,8 +64,7 @@ def _wrong(folder: Path, tested: Mapping[str, Any]) -> dict[str, str]:
 EXPERIMENT = Experiment(
     "classification",
     "How many texts get the right class, and what did it take to learn that?",
-    partial(each_run, seconds=seconds_for),
+    each_run,
     measure,
-    conclude,
-    paced=True,
+    analyse,
 )

@@ -6,11 +6,33 @@ from dataclasses import dataclass, replace
 import torch
 
 from s2s.evaluation import gates
-from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, check_translates
-from s2s.experiments.decoding.conclude import TYPICAL, conclude, part
+from s2s.experiments.contest import (
+    Cell,
+    Contest,
+    Experiment,
+    Measured,
+    Scale,
+    check_translates,
+)
+from s2s.experiments.decoding.analyse import TYPICAL, analyse, part
 from s2s.experiments.instruments import Marks, rounded, undisturbed
-from s2s.experiments.rounds import MARGIN, ROUNDS, Place, places, round_cells, watched
-from s2s.experiments.workload import VOCABULARY, built, fitting, generated, is_out_of_memory, texts, too_long
+from s2s.experiments.rounds import (
+    MARGIN,
+    ROUNDS,
+    Place,
+    places,
+    round_cells,
+    watched,
+)
+from s2s.experiments.workload import (
+    VOCABULARY,
+    built,
+    fitting,
+    generated,
+    is_out_of_memory,
+    texts,
+    too_long,
+)
 from s2s.models.base import Seq2Seq
 from s2s.training.device import DeviceContext
 
@@ -26,23 +48,20 @@ class Sizes:
     # lengths of the target, at a source of 32 tokens; one run to the longest has all of them in it
     targets: tuple[int, ...]
     repetitions: int  # of each in a round
-    seconds: float  # that a round takes for one model, about
 
 
 _TARGETS = (8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _SOURCES = (16, 32, 64, 128, 256, 512, 1024, 2048)
 SIZES: dict[Scale, tuple[Sizes, ...]] = {
-    "quick": (Sizes(1, _SOURCES[:7], _TARGETS[:9], 3, 4), Sizes(64, _SOURCES[:4], _TARGETS[:5], 2, 5)),
-    "definitive": (Sizes(1, _SOURCES, _TARGETS, 5, 15), Sizes(64, _SOURCES[:6], _TARGETS[:11], 5, 50)),
+    "quick": (Sizes(1, _SOURCES[:7], _TARGETS[:9], 3), Sizes(64, _SOURCES[:4], _TARGETS[:5], 2)),
+    "definitive": (Sizes(1, _SOURCES, _TARGETS, 5), Sizes(64, _SOURCES[:6], _TARGETS[:11], 5)),
 }
 SIZES["lecture"] = SIZES["quick"]
 
 
 def cells(contest: Contest) -> list[Cell]:
     """The rounds of one sentence, then those of many."""
-    return [
-        cell for sizes in contest.sizes(SIZES) for cell in round_cells(contest.models, sizes.seconds, part(sizes.rows))
-    ]
+    return [cell for sizes in contest.sizes(SIZES) for cell in round_cells(contest.models, part(sizes.rows))]
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
@@ -57,7 +76,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     models = {device: built(contest, contest.contestant(cell.model), longest, device).eval() for device in devices}
     for model in models.values():
         check_translates(model, cell.model)
-    together = round_cells(contest.models, sizes.seconds, part(sizes.rows))
+    together = round_cells(contest.models, part(sizes.rows))
     folder = contest.cells_of(EXPERIMENT.name)
     return watched(lambda: {"places": [_timed(models, place, sizes) for place in where]}, where, folder, together, cell)
 
@@ -124,7 +143,7 @@ EXPERIMENT = Experiment(
     "What does an output token cost?",
     cells,
     measure,
-    conclude,
+    analyse,
     alone=True,
     chosen="depth",
     precision="fp32",

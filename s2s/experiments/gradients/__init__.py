@@ -7,12 +7,35 @@ import numpy as np
 import torch
 
 from s2s.data.tokenized import TokenizedDataset
-from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, check_translates
+from s2s.experiments.contest import (
+    Cell,
+    Contest,
+    Experiment,
+    Measured,
+    Scale,
+    check_translates,
+)
 from s2s.experiments.deep import DeepTrainings
 from s2s.experiments.disciplines import trained
-from s2s.experiments.gradients.conclude import conclude
-from s2s.experiments.gradients.jacobian import Transition, fixed_size, lyapunov, spectral_norm, spectral_radius
-from s2s.experiments.gradients.paths import Norms, Text, brief, curve, decay, long_texts, looks, norms, saliency
+from s2s.experiments.gradients.analyse import analyse
+from s2s.experiments.gradients.jacobian import (
+    Transition,
+    fixed_size,
+    lyapunov,
+    spectral_norm,
+    spectral_radius,
+)
+from s2s.experiments.gradients.paths import (
+    Norms,
+    Text,
+    brief,
+    curve,
+    decay,
+    long_texts,
+    looks,
+    norms,
+    saliency,
+)
 from s2s.experiments.gradients.sweep import VALUES, knob_of
 from s2s.experiments.translating import sizes_of
 from s2s.experiments.whole_runs import history, prepared, seeds_of
@@ -25,8 +48,6 @@ from s2s.training.device import derive_seed
 
 # pieces of the sentence whose heat-map is drawn, its end counted
 _PICTURE = 14
-# of one text and distance squared: caches grow with the text, and so does what each step costs
-_SECONDS = 1e-5
 # the part that looks at trained models
 _LEARNED = "learned"
 # eigenvalues of larger matrices take minutes, and those of middling ones are found for one text alone
@@ -60,16 +81,15 @@ SIZES: dict[Scale, Sizes] = {
 def cells(contest: Contest) -> list[Cell]:
     """For each model: its own initial weights, others, the trained model, and both kinds of normalisation."""
     size = contest.sizes(SIZES)
-    looking = _SECONDS * size.texts * size.span**2
     cells = []
     for contestant in contest.contestants:
-        each = [("own", 1 + 2.5 * looking * size.weights)]
+        parts = ["own"]
         if size.learned:
-            each.append((_LEARNED, 3 + 2.5 * looking))
+            parts.append(_LEARNED)
         knob = knob_of(build_model(contestant.translation, *contestant.translation.tokenizer.sizes).decoder)
         if knob is not None:
-            each.append((f"by-{knob.kind}", looking * size.weights * len(VALUES[knob.kind])))
-        cells += [Cell(contestant.name, part, seed, seconds) for part, seconds in each for seed in contest.seeds]
+            parts.append(f"by-{knob.kind}")
+        cells += [Cell(contestant.name, part, seed) for part in parts for seed in contest.seeds]
         deep = size.deep.cells(contest.seeds[: size.deep_seeds])
         cells += [cell for cell in deep if cell.model == contestant.name]
     return cells
@@ -195,7 +215,7 @@ EXPERIMENT = Experiment(
     "How much of a gradient is left, step by step, on its way from a loss to what caused it?",
     cells,
     measure,
-    conclude,
+    analyse,
     reads="quality",
     reading=_LEARNED,
     numbers=_of_method,

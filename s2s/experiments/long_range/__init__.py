@@ -9,14 +9,34 @@ from functools import cache, partial
 import torch
 
 from s2s.data.agreement import Agreement
-from s2s.data.exercises import EXERCISES, Examples, Exercise, concatenate, unseen
+from s2s.data.exercises import (
+    EXERCISES,
+    Examples,
+    Exercise,
+    concatenate,
+    unseen,
+)
 from s2s.data.shortcut_baselines import CHEATS
 from s2s.errors import UserError
-from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale, check_translates
+from s2s.experiments.contest import (
+    Cell,
+    Contest,
+    Contestant,
+    Experiment,
+    Measured,
+    Scale,
+    check_translates,
+)
 from s2s.experiments.long_range import capacity
-from s2s.experiments.long_range.conclude import DECIDES, NAMES, conclude
+from s2s.experiments.long_range.analyse import DECIDES, NAMES, analyse
 from s2s.experiments.long_range.head import headed
-from s2s.experiments.long_range.learning import Budget, Lesson, Run, answers, search
+from s2s.experiments.long_range.learning import (
+    Budget,
+    Lesson,
+    Run,
+    answers,
+    search,
+)
 from s2s.experiments.long_range.reach import MARGIN, Part
 from s2s.experiments.matching import beside_width, matched
 from s2s.experiments.running import keep
@@ -51,8 +71,6 @@ class Distances:
     trained: tuple[int, ...]  # learned from, in equal parts; rising
     longer: tuple[int, ...]  # tested only
     updates: int  # of a training, at most
-    seconds: float  # of a core that a training takes, about; the mean over models and forms
-    trials: float = 2.0  # choosing a rate takes so many times as long
     forms: tuple[str, ...] = ("head", "full")  # of those that the task can be learned in
 
     @property
@@ -84,9 +102,9 @@ def _doubling(first: int, last: int) -> tuple[int, ...]:
     return (first, *(_doubling(2 * first, last) if first < last else ()))
 
 
-def _up_to(last: int, updates: int, seconds: float, times: int = 8) -> Distances:
+def _up_to(last: int, updates: int, times: int = 8) -> Distances:
     """Trained at doublings up to the last one, tested at doublings up to so many times as far."""
-    return Distances(_doubling(1, last), _doubling(2 * last, times * last), updates, seconds)
+    return Distances(_doubling(1, last), _doubling(2 * last, times * last), updates)
 
 
 # eight times as far as they were trained on, most models recall: there they could not be told apart
@@ -94,29 +112,28 @@ _FAR = 64
 
 SIZES: dict[Scale, Sizes] = {
     # of two models with three seeds each, a log-rank test cannot give less than 0.1; with five it can
-    "quick": Sizes(distances={"recall": _up_to(32, 3_000, 20, _FAR)}, capacity=None, further=2),
+    "quick": Sizes(distances={"recall": _up_to(32, 3_000, _FAR)}, capacity=None, further=2),
     "lecture": Sizes(
         distances={
-            "recall": _up_to(32, 3_000, 15, _FAR),
-            "copy": _up_to(32, 1_500, 19),
-            # the trials of what does not leave chance are as long as its trainings
-            "associative": replace(_up_to(16, 1_500, 30), trials=4.0, forms=("full",)),
-            "agreement": Distances((0, 4, 8), (16, 32), 1_000, 18),
+            "recall": _up_to(32, 3_000, _FAR),
+            "copy": _up_to(32, 1_500),
+            "associative": replace(_up_to(16, 1_500), forms=("full",)),
+            "agreement": Distances((0, 4, 8), (16, 32), 1_000),
         },
-        capacity=capacity.Sizes(widths=(16, 32, 64), seeds=1, updates=1_500, trial=300, seconds=30),
+        capacity=capacity.Sizes(widths=(16, 32, 64), seeds=1, updates=1_500, trial=300),
         further=3,
     ),
     "definitive": Sizes(
         distances={
-            "recall": _up_to(64, 10_000, 60, _FAR),
-            "copy": _up_to(64, 10_000, 120),
-            "associative": _up_to(32, 10_000, 150),
-            "agreement": Distances((0, 4, 8), (16, 32, 64), 10_000, 120),
+            "recall": _up_to(64, 10_000, _FAR),
+            "copy": _up_to(64, 10_000),
+            "associative": _up_to(32, 10_000),
+            "agreement": Distances((0, 4, 8), (16, 32, 64), 10_000),
         },
         examples=5_000,
         tested=400,
         budget=replace(_BUDGET, trial=1_500),
-        capacity=capacity.Sizes(widths=(16, 32, 64, 128), seeds=3, updates=6_000, trial=1_000, seconds=120),
+        capacity=capacity.Sizes(widths=(16, 32, 64, 128), seeds=3, updates=6_000, trial=1_000),
         further=5,
     ),
 }
@@ -139,14 +156,10 @@ def cells(contest: Contest) -> list[Cell]:
     sizes = contest.sizes(SIZES)
     made = []
     for name in (name for name in NAMES if name in sizes.distances):
-        seconds = sizes.distances[name].seconds
-        trials = sizes.distances[name].trials * seconds
         parts = [Part(name, form) for form in forms_of(name, sizes.distances[name])]
-        made += [Cell(model, replace(p, of="rates").key, None, trials) for p in parts for model in contest.models]
+        made += [Cell(model, replace(p, of="rates").key) for p in parts for model in contest.models]
         parts += [replace(DECIDES, of="other")] if name == DECIDES.task else []
-        made += [
-            Cell(model, p.key, s, seconds) for p in parts for s in sizes.seeds(contest, p) for model in contest.models
-        ]
+        made += [Cell(model, p.key, s) for p in parts for s in sizes.seeds(contest, p) for model in contest.models]
     if sizes.capacity:
         made += capacity.cells(contest, sizes.capacity)
     return made
@@ -292,5 +305,5 @@ def _numbers(contest: Contest) -> dict[str, object]:
 
 
 EXPERIMENT = Experiment(
-    "long-range", "How far back can it reach?", cells, measure, conclude, chosen="", numbers=_numbers
+    "long-range", "How far back can it reach?", cells, measure, analyse, chosen="", numbers=_numbers
 )

@@ -15,7 +15,13 @@ from s2s.data.exercises import Symbols, concatenate, unseen
 from s2s.errors import UserError
 from s2s.evaluation.gates import converged
 from s2s.experiments.contest import Cell, Contest, Measured, check_translates
-from s2s.experiments.long_range.learning import Budget, Lesson, Run, answers, search
+from s2s.experiments.long_range.learning import (
+    Budget,
+    Lesson,
+    Run,
+    answers,
+    search,
+)
 from s2s.experiments.matching import settings_of
 from s2s.experiments.tuning import TRIAL_SEED
 from s2s.models.base import Seq2Seq
@@ -36,13 +42,12 @@ class Sizes:
     seeds: int  # how many of them
     updates: int  # of a training, at most
     trial: int  # of the trials that choose its rate
-    seconds: float  # of a core that a measurement takes, about
 
 
 def cells(contest: Contest, sizes: Sizes) -> list[Cell]:
     """One for each width, seed and model."""
     return [
-        Cell(model, f"{NAME}-{width}", seed, sizes.seconds)
+        Cell(model, f"{NAME}-{width}", seed)
         for width in sizes.widths
         for seed in contest.seeds[: sizes.seeds]
         for model in contest.models

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
-from s2s.evaluation.gates import Judgement
+from s2s.evaluation.gates import Assessment
 from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.evaluation.survival import kaplan_meier, log_rank_p
 from s2s.experiments.long_range.reach import Models, Part, Trials
-from s2s.experiments.presenting import finding
-from s2s.experiments.verdicts import LEVEL, in_words
-from s2s.results import Finding
+from s2s.experiments.presenting import verdict
+from s2s.experiments.verdicts import LEVEL
+from s2s.results import Verdict
 
 ROW = "learning long-term dependencies"
 
@@ -40,53 +41,57 @@ def median(own: Trials) -> Estimate:
     return Estimate(min(budget, found.value), *ends)
 
 
-def judgement(model: str, of_all: Models) -> tuple[Judgement, str]:
-    """How soon a model is beside the soonest of the others, and who that is."""
+def assess(model: str, of_all: Models) -> Assessment:
+    """Compare how soon a model learns with the soonest of the others."""
     own, pairs = of_all[model], tested(of_all)
     gate = own.rate_gate()
     rivals = [name for name, each in of_all.items() if name != model and each.rate_gate().passed]
     other = min(rivals, key=lambda name: _order(of_all[name]), default="")
     if not gate.passed:
-        return Judgement("not measurable", f"not measurable: {gate.sentence}"), other
+        return Assessment("not measurable", other, reasons=(gate.sentence,))
     if not other:
-        return Judgement("not measurable", "no other model was measured at a rate inside of what was tried"), other
+        reason = "no other model was measured at a rate inside of what was tried"
+        return Assessment("not measurable", reasons=(reason,))
     rival = of_all[other]
     if not own.solved() + rival.solved():
-        return Judgement("not measurable", f"neither it nor {other} solves the task with any seed"), other
+        return Assessment("not measurable", other, reasons=("neither solves the task with any seed",))
     p = next(pairs[pair].corrected for pair in ((model, other), (other, model)) if pair in pairs)
-    both = f"{_told(own)}, {other} {_told(rival)}; p = {p:.2g} (log-rank)"
     sooner = _sooner(own, rival)
+    facts: dict[str, float | str] = {f"median of {other} (updates)": round(median(rival).value)}
+    for name, each in ((model, own), (other, rival)):
+        if each.solved() < len(each.by_seed):
+            facts[f"seeds that solve it, {name}"] = f"{each.solved()} of {len(each.by_seed)}"
+    found = Assessment("undecided", other, p=p, test="log-rank, Holm", facts=facts)
     if p >= LEVEL:
-        return Judgement("undecided", f"no difference from {other} to be seen: {both}"), other
+        return found
     if sooner is None:
-        apart = f"no further from {other} than from one look to the next, {_look(own):,} updates"
-        return Judgement("undecided", f"{apart}: {both}"), other
-    word = "better" if sooner else "worse"
-    return Judgement(word, f"{'sooner' if sooner else 'later'} than {other}: {both}"), other
+        return replace(found, reasons=(f"medians are no further apart than two looks, {_look(own):,} updates",))
+    return replace(found, standing="better" if sooner else "worse")
 
 
-def findings(part: Part, trials: Mapping[Part, Models], others: Models) -> list[Finding]:
+def verdicts(part: Part, trials: Mapping[Part, Models], others: Models) -> list[Verdict]:
     """The row's cells: how soon each model learns the deciding task; and whether that is so elsewhere."""
     of_all = trials.get(part, {})
     elsewhere = {"next best rate": others} | {
         _elsewhere(part, each): models for each, models in trials.items() if each != part
     }
-    found = []
+    cells = []
     for model, own in of_all.items():
-        said, other = judgement(model, of_all)
+        found = assess(model, of_all)
+        other = found.rival
         kept = {
-            name: _sooner(models[model], models[other]) is (said.standing == "better")
+            name: _sooner(models[model], models[other]) is (found.standing == "better")
             for name, models in elsewhere.items()
-            if said.decided and {model, other} <= models.keys() and models[model].solved() + models[other].solved()
+            if found.decided and {model, other} <= models.keys() and models[model].solved() + models[other].solved()
         }
         quantity = (
             f"updates until it recalls a first symbol over up to {own.trained} others, at most (median of the seeds, "
             f"looked at every {_look(own):,}; there were no more than {own.any['budget']:,})"
         )
-        said = Judgement(said.standing, said.sentence, kept)
-        cell = finding(ROW, model, median(own), "updates", quantity, said, f"{part.key}-solved")
-        found.append(cell.model_copy(update={"at_least": 2 * own.solved() < len(own.by_seed)}))
-    return found
+        found = replace(found, variations=kept)
+        cell = verdict(ROW, model, median(own), "updates", quantity, found, f"{part.key}-solved")
+        cells.append(cell.model_copy(update={"at_least": 2 * own.solved() < len(own.by_seed)}))
+    return cells
 
 
 def _order(own: Trials) -> tuple[float, float]:
@@ -104,14 +109,6 @@ def _sooner(own: Trials, rival: Trials) -> bool | None:
 def _look(own: Trials) -> int:
     """After how many updates it is looked at whether the task is solved."""
     return next((run["looks"][0][0] for run in own.by_seed.values() if run["looks"]), own.any["budget"])
-
-
-def _told(own: Trials) -> str:
-    """`550 (400 to 900) updates`, `7 of 8 seeds within 3,000, median 1,550`."""
-    if own.solved() == len(own.by_seed):
-        return f"{in_words(median(own), 0)} updates"
-    middle = f", median {in_words(median(own), 0)}" if 2 * own.solved() > len(own.by_seed) else ""
-    return f"{own.solved()} of {len(own.by_seed)} seeds within {own.any['budget']:,} updates{middle}"
 
 
 def _elsewhere(part: Part, other: Part) -> str:

@@ -6,9 +6,22 @@ from functools import partial
 
 import torch
 
-from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale
+from s2s.experiments.contest import (
+    Cell,
+    Contest,
+    Contestant,
+    Experiment,
+    Measured,
+    Scale,
+)
 from s2s.experiments.instruments import bytes_of, free_bytes, peak_bytes
-from s2s.experiments.memory.conclude import FITTED_FROM, SHORTEST, SOURCE, conclude, curve
+from s2s.experiments.memory.analyse import (
+    FITTED_FROM,
+    SHORTEST,
+    SOURCE,
+    analyse,
+    curve,
+)
 from s2s.experiments.rounds import MARGIN
 from s2s.experiments.workload import (
     EXPLICIT,
@@ -49,7 +62,7 @@ SIZES["definitive on a GPU"] = replace(
 
 def cells(contest: Contest) -> list[Cell]:
     """One for each model."""
-    return [Cell(model, "peaks", seconds=8) for model in contest.models]
+    return [Cell(model, "peaks") for model in contest.models]
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
@@ -137,7 +150,7 @@ EXPERIMENT = Experiment(
     "How does memory grow with length?",
     cells,
     measure,
-    conclude,
+    analyse,
     alone=True,
     chosen="depth",
     precision="fp32",

@@ -7,12 +7,33 @@ from typing import Any
 import torch
 
 from s2s.evaluation import gates
-from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale
-from s2s.experiments.instruments import Marks, flops_of_reference, rounded, undisturbed, unfused
+from s2s.experiments.contest import (
+    Cell,
+    Contest,
+    Contestant,
+    Experiment,
+    Measured,
+    Scale,
+)
+from s2s.experiments.instruments import (
+    Marks,
+    flops_of_reference,
+    rounded,
+    undisturbed,
+    unfused,
+)
 from s2s.experiments.operations import Operations
-from s2s.experiments.parallelism.conclude import conclude
+from s2s.experiments.parallelism.analyse import analyse
 from s2s.experiments.parallelism.seen import TYPICAL
-from s2s.experiments.rounds import MARGIN, ROUNDS, Place, places, rivals, round_cells, watched
+from s2s.experiments.rounds import (
+    MARGIN,
+    ROUNDS,
+    Place,
+    places,
+    rivals,
+    round_cells,
+    watched,
+)
 from s2s.experiments.workload import (
     UNFUSED,
     VOCABULARY,
@@ -46,8 +67,6 @@ class Sizes:
     repetitions: int  # in each round
     patience: float  # seconds; a form whose step takes longer is not measured at this length and beyond
     variants: bool  # whether other forms than the model as built are measured, too
-    counting: float  # seconds that counting takes for one model, about
-    seconds: float  # that a round takes for one model, about
 
 
 SIZES: dict[Scale, Sizes] = {
@@ -59,11 +78,9 @@ SIZES: dict[Scale, Sizes] = {
         repetitions=3,
         patience=3.0,
         variants=False,
-        counting=8,
-        seconds=8,
     )
 }
-SIZES["lecture"] = replace(SIZES["quick"], lengths=(16, 32, 64, 128, 256, 512, 1024), seconds=13)
+SIZES["lecture"] = replace(SIZES["quick"], lengths=(16, 32, 64, 128, 256, 512, 1024))
 SIZES["definitive"] = replace(
     SIZES["lecture"],
     written=(8, 16, 32, 64, 128),
@@ -71,7 +88,6 @@ SIZES["definitive"] = replace(
     tokens=2048,
     repetitions=5,
     variants=True,
-    seconds=60,
 )
 # a GPU that computes with a thousand tokens waits for its next operation most of the time
 _BUSY = 65_536
@@ -83,12 +99,11 @@ SIZES["definitive on a GPU"] = replace(SIZES["definitive"], lengths=tuple(2**k f
 
 def cells(contest: Contest) -> list[Cell]:
     """Counting once for each model, then the rounds."""
-    sizes = contest.sizes(SIZES)
-    return [Cell(model, WORK, seconds=sizes.counting) for model in contest.models] + _rounds(contest)
+    return [Cell(model, WORK) for model in contest.models] + _rounds(contest)
 
 
 def _rounds(contest: Contest) -> list[Cell]:
-    return round_cells(contest.models, contest.sizes(SIZES).seconds)
+    return round_cells(contest.models)
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
@@ -220,7 +235,7 @@ EXPERIMENT = Experiment(
     "How much of the work can be done at once, and what does length cost in time?",
     cells,
     measure,
-    conclude,
+    analyse,
     alone=True,
     chosen="depth",
     numbers=_numbers,

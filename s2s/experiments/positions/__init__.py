@@ -12,10 +12,16 @@ import numpy as np
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words
 from s2s.data.tokenized import TokenizedDataset, encode_corpus
 from s2s.evaluation.gates import LEARNING
-from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale
+from s2s.experiments.contest import (
+    Cell,
+    Contest,
+    Experiment,
+    Measured,
+    Scale,
+)
 from s2s.experiments.disciplines import trained
 from s2s.experiments.matching import translators
-from s2s.experiments.positions.conclude import SPARED, TRAINED, conclude
+from s2s.experiments.positions.analyse import SPARED, TRAINED, analyse
 from s2s.experiments.running import kept
 from s2s.experiments.translating import (
     chosen_pairs,
@@ -27,7 +33,7 @@ from s2s.experiments.translating import (
     sizes_of,
     some_pairs,
 )
-from s2s.experiments.whole_runs import history, prepared, seconds_for
+from s2s.experiments.whole_runs import history, prepared
 from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.schema import Section
 from s2s.run.inference import load
@@ -52,14 +58,13 @@ class Sizes:
     # and each other kind is tried on both sides at once
     all_kinds: bool
     seeds: int  # of the trainings with other kinds; shuffled sources are translated by the models of all seeds
-    seconds: float  # that a trained model takes
 
 
 SIZES: dict[Scale, Sizes] = {
-    "quick": Sizes(sentences=200, all_kinds=False, seeds=1, seconds=3),
-    "lecture": Sizes(sentences=300, all_kinds=False, seeds=3, seconds=6),
-    "definitive": Sizes(sentences=500, all_kinds=False, seeds=3, seconds=10),
-    "definitive on a GPU": Sizes(sentences=1000, all_kinds=True, seeds=3, seconds=10),
+    "quick": Sizes(sentences=200, all_kinds=False, seeds=1),
+    "lecture": Sizes(sentences=300, all_kinds=False, seeds=3),
+    "definitive": Sizes(sentences=500, all_kinds=False, seeds=3),
+    "definitive on a GPU": Sizes(sentences=1000, all_kinds=True, seeds=3),
 }
 
 
@@ -70,7 +75,7 @@ def cells(contest: Contest) -> list[Cell]:
     """
     sizes = contest.sizes(SIZES)
     every = {
-        Cell(contestant.name, part, seed, seconds=sizes.seconds if part == TRAINED else seconds_for(contestant)): kinds
+        Cell(contestant.name, part, seed): kinds
         for number, seed in enumerate(contest.seeds)
         for contestant in contest.contestants
         for part, kinds in ((TRAINED, ()), *_trainings(contestant.settings, sizes, number).items())
@@ -265,8 +270,7 @@ EXPERIMENT = Experiment(
     "What does it know of the order of words?",
     cells,
     measure,
-    conclude,
+    analyse,
     reads="quality",
     reading=TRAINED,
-    paced=True,
 )

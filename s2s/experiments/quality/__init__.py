@@ -3,18 +3,21 @@
 from dataclasses import asdict
 from functools import partial
 
-from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, each_run
+from s2s.experiments.contest import (
+    Cell,
+    Contest,
+    Experiment,
+    Measured,
+    each_run,
+)
 from s2s.experiments.disciplines import evaluation_of
-from s2s.experiments.quality.conclude import RUN, conclude
+from s2s.experiments.quality.analyse import RUN, analyse
 from s2s.experiments.translating import counts_of, flops_per_token, sizes_of
-from s2s.experiments.whole_runs import history, prepared, seconds_for
+from s2s.experiments.whole_runs import history, prepared
 from s2s.models.base import count_parameters
 from s2s.run.inference import load
 from s2s.tasks.source_use import source_use
 from s2s.tasks.translation.task import build_model
-
-_VALIDATED = 1.3
-"""Times the seconds of its updates that a run takes, with its looks at the validation set and its test."""
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
@@ -36,16 +39,10 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     }
 
 
-def _seconds(each: Contestant) -> float:
-    """Of a training with its validations, and of the test."""
-    return _VALIDATED * seconds_for(each)
-
-
 EXPERIMENT = Experiment(
     "quality",
     "How good are its translations?",
-    partial(each_run, seconds=_seconds, part=RUN),
+    partial(each_run, part=RUN),
     measure,
-    conclude,
-    paced=True,
+    analyse,
 )

@@ -71,7 +71,7 @@ class Agreement(Reproduction):
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """Both models."""
-        return [Cell(kind, seed=seed, seconds=150) for seed in seeds for kind in ("lstm-attention", "transformer")]
+        return [Cell(kind, seed=seed) for seed in seeds for kind in ("lstm-attention", "transformer")]
 
     def measure(self, cell: Cell) -> Measured:
         """Trains one of them, and asks it at every distance."""

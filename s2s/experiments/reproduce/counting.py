@@ -9,7 +9,14 @@ from torch import Tensor
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed
-from s2s.experiments.reproduce.training import UNASKED, Budget, Reader, encoder_of, over_places, train
+from s2s.experiments.reproduce.training import (
+    UNASKED,
+    Budget,
+    Reader,
+    encoder_of,
+    over_places,
+    train,
+)
 from s2s.reproduced import Band
 from s2s.results import Figure
 
@@ -52,8 +59,7 @@ class Counting(Reproduction):
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """A training of each kind."""
-        usual = {"lstm": 10, "gru": 110}
-        return [Cell(kind, seed=seed, seconds=seconds) for seed in seeds for kind, seconds in usual.items()]
+        return [Cell(kind, seed=seed) for seed in seeds for kind in ("lstm", "gru")]
 
     def measure(self, cell: Cell) -> Measured:
         """Trains one of them, and asks it at every length."""

@@ -14,7 +14,13 @@ from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.gradients.paths import decay
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
-from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, first_and_noise, train
+from s2s.experiments.reproduce.training import (
+    Budget,
+    Reader,
+    encoder_of,
+    first_and_noise,
+    train,
+)
 from s2s.models.base import Encoder
 from s2s.reproduced import Band
 from s2s.results import Figure
@@ -167,8 +173,8 @@ class ForgetBias(Reproduction):
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """Factors for each seed; trainings with the first two biases."""
-        factors = [Cell("lstm", "factors", seed, 2) for seed in seeds]
-        return factors + [Cell("lstm", f"bias-{bias:g}", seed, 30) for seed in seeds for bias in self.biases[:2]]
+        factors = [Cell("lstm", "factors", seed) for seed in seeds]
+        return factors + [Cell("lstm", f"bias-{bias:g}", seed) for seed in seeds for bias in self.biases[:2]]
 
     def measure(self, cell: Cell) -> Measured:
         """The factor for each bias, or a training with one of them."""

@@ -29,7 +29,13 @@ from s2s.experiments.gradients.sweep import knob_of, radius
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction
 from s2s.experiments.reproduce.gradients import factor_per_step
-from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, first_and_noise, train
+from s2s.experiments.reproduce.training import (
+    Budget,
+    Reader,
+    encoder_of,
+    first_and_noise,
+    train,
+)
 from s2s.models.base import Encoder
 from s2s.reproduced import Band
 from s2s.results import Figure
@@ -146,7 +152,7 @@ class Law(Reproduction):
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """One for each initialisation."""
-        return [Cell(p.kind, p.part, seed, 25) for seed in seeds for p in self.initialisations]
+        return [Cell(p.kind, p.part, seed) for seed in seeds for p in self.initialisations]
 
     def measure(self, cell: Cell) -> Measured:
         """The factor, and what is learned from there."""

@@ -12,7 +12,13 @@ from torch.nn import functional
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed
-from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, over_places, train
+from s2s.experiments.reproduce.training import (
+    Budget,
+    Reader,
+    encoder_of,
+    over_places,
+    train,
+)
 from s2s.reproduced import Band
 from s2s.results import Figure
 
@@ -84,7 +90,7 @@ class CopyMemory(Reproduction):
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """A training of each kind, and one without blanks."""
         kinds = [("rnn", "far"), ("lstm", "far"), ("gru", "far"), ("lstm", "near")]
-        return [Cell(kind, part, seed, 200) for seed in seeds for kind, part in kinds]
+        return [Cell(kind, part, seed) for seed in seeds for kind, part in kinds]
 
     def measure(self, cell: Cell) -> Measured:
         """Trains one of them."""
@@ -152,9 +158,7 @@ class Adding(Reproduction):
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """A training of each kind over each number of steps."""
-        return [
-            Cell(kind, str(steps), seed, steps / 4) for seed in seeds for steps in self.steps for kind in ("gru", "rnn")
-        ]
+        return [Cell(kind, str(steps), seed) for seed in seeds for steps in self.steps for kind in ("gru", "rnn")]
 
     def measure(self, cell: Cell) -> Measured:
         """Trains one of them."""

@@ -9,7 +9,14 @@ from torch import Tensor
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
-from s2s.experiments.reproduce.training import UNASKED, Budget, Reader, encoder_of, over_places, train
+from s2s.experiments.reproduce.training import (
+    UNASKED,
+    Budget,
+    Reader,
+    encoder_of,
+    over_places,
+    train,
+)
 from s2s.reproduced import Band
 from s2s.results import Figure
 
@@ -51,7 +58,7 @@ class Mqar(Reproduction):
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """A training of each kind and width."""
-        return [Cell(kind, f"width-{width}", seed, 100) for seed in seeds for kind, width in self.contestants]
+        return [Cell(kind, f"width-{width}", seed) for seed in seeds for kind, width in self.contestants]
 
     def measure(self, cell: Cell) -> Measured:
         """Trains one of them, and asks it."""

@@ -113,7 +113,7 @@ class Length(Translators):
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """Both translators."""
-        return [Cell(kind, seed=seed, seconds=600) for seed in seeds for kind in self.kinds]
+        return [Cell(kind, seed=seed) for seed in seeds for kind in self.kinds]
 
     def lessons(self, data: PreparedTranslation) -> TokenizedDataset:
         """One sentence, two and three at a time."""
@@ -197,7 +197,7 @@ class ReverseSource(Translators):
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """Both orders."""
-        return [Cell("lstm", order, seed, 200) for seed in seeds for order in self.orders]
+        return [Cell("lstm", order, seed) for seed in seeds for order in self.orders]
 
     def options(self, cell: Cell) -> Mapping[str, object]:
         """One direction, and which."""

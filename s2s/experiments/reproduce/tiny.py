@@ -61,7 +61,7 @@ class Tiny(Reproduction):
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """A training for each seed."""
-        return [Cell("transformer", seed=seed, seconds=self.seconds[0]) for seed in seeds]
+        return [Cell("transformer", seed=seed) for seed in seeds]
 
     def measure(self, cell: Cell) -> Measured:
         """Trains, or goes on with it, and translates the test set."""

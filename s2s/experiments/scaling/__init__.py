@@ -8,14 +8,34 @@ from functools import partial
 from typing import Any
 
 from s2s.errors import UserError
-from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale
+from s2s.experiments.contest import (
+    Cell,
+    Contest,
+    Contestant,
+    Experiment,
+    Measured,
+    Scale,
+)
 from s2s.experiments.matching import size_of, without_embeddings
 from s2s.experiments.running import Kept, keep, kept
-from s2s.experiments.scaling.conclude import MARGIN, conclude
-from s2s.experiments.translating import flops_per_token, resized, schooled, sizes_of, unigram_loss
-from s2s.experiments.trials import HIGHEST, LOWEST, Trial, best_trial, inside, next_trials
+from s2s.experiments.scaling.analyse import MARGIN, analyse
+from s2s.experiments.translating import (
+    flops_per_token,
+    resized,
+    schooled,
+    sizes_of,
+    unigram_loss,
+)
+from s2s.experiments.trials import (
+    HIGHEST,
+    LOWEST,
+    Trial,
+    best_trial,
+    inside,
+    next_trials,
+)
 from s2s.experiments.tuning import TRIAL_SEED, loss_of, short_training
-from s2s.experiments.whole_runs import prepared, seconds_for, shortened
+from s2s.experiments.whole_runs import prepared, shortened
 from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.schema import Section
 from s2s.tasks.source_use import source_use
@@ -27,10 +47,6 @@ from s2s.training.device import PRECISION_NAMES
 _NEARBY = (1.0, 0.95, 1.05, 0.9, 1.1, 0.85, 1.15)
 # of the updates of a size's whole training: how long rates are tried, as when the models' own are chosen
 _TRIAL = 0.15
-# three rates, and now and then a fourth; the best of them and half of it in full, and now and then a quarter
-_TRIALS, _WHOLE = 3.3, 2.3
-# of a training at the comparison's size: what of its time does not become less with the model, and how it grows
-_FIXED, _GROWTH = 0.4, 0.6
 
 
 @dataclass(frozen=True)
@@ -50,20 +66,14 @@ SIZES: dict[Scale, Sizes] = {
 
 
 def cells(contest: Contest) -> list[Cell]:
-    """One for each seed, size and model; the models in turn. The first seed's wait for the trials of rates, too."""
+    """One for each seed, size and model; the models in turn."""
     sizes = contest.sizes(SIZES)
-    seeds = contest.seeds[: sizes.seeds]
     return [
-        Cell(each.name, part_of(factor), seed, seconds=_seconds(each, factor, sizes.updates, seed == seeds[0]))
-        for seed in seeds
+        Cell(model, part_of(factor), seed)
+        for seed in contest.seeds[: sizes.seeds]
         for factor in sizes.factors
-        for each in contest.contestants
+        for model in contest.models
     ]
-
-
-def _seconds(each: Contestant, factor: float, updates: float, tries: bool) -> float:
-    pace = _FIXED + _GROWTH * factor
-    return pace * seconds_for(each, updates * (1 + (_TRIALS * _TRIAL + _WHOLE if tries else 0)))
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
@@ -187,6 +197,4 @@ def _numbers(contest: Contest) -> dict[str, object]:
     }
 
 
-EXPERIMENT = Experiment(
-    "scaling", "What does a larger model gain?", cells, measure, conclude, numbers=_numbers, paced=True
-)
+EXPERIMENT = Experiment("scaling", "What does a larger model gain?", cells, measure, analyse, numbers=_numbers)

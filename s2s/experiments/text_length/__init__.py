@@ -4,9 +4,15 @@ import numpy as np
 
 from s2s.data.scripts import is_unspaced, split_words
 from s2s.experiments.classification import texts_of
-from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
+from s2s.experiments.contest import (
+    Cell,
+    Contest,
+    Experiment,
+    Measured,
+    each_run,
+)
 from s2s.experiments.disciplines import evaluation_of
-from s2s.experiments.text_length.conclude import conclude
+from s2s.experiments.text_length.analyse import analyse
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
@@ -26,6 +32,6 @@ EXPERIMENT = Experiment(
     "Does it get worse with the length of the text?",
     each_run,
     measure,
-    conclude,
+    analyse,
     reads="classification",
 )

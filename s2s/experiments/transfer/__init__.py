@@ -11,8 +11,14 @@ from torch import Tensor
 from s2s.contender import file_name
 from s2s.data.batches import make_batches
 from s2s.data.tokenized import TokenizedDataset
-from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale
-from s2s.experiments.transfer.conclude import ARMS, MARGIN, SHARES, conclude
+from s2s.experiments.contest import (
+    Cell,
+    Contest,
+    Experiment,
+    Measured,
+    Scale,
+)
+from s2s.experiments.transfer.analyse import ARMS, MARGIN, SHARES, analyse
 from s2s.experiments.translating import (
     chosen_pairs,
     counts_of,
@@ -23,7 +29,7 @@ from s2s.experiments.translating import (
     some_pairs,
     trainer_for,
 )
-from s2s.experiments.whole_runs import RUNS, prepared, seconds_for, shortened, stopwatch
+from s2s.experiments.whole_runs import RUNS, prepared, shortened, stopwatch
 from s2s.files import file_lock, write_atomically, write_folder_atomically
 from s2s.json_files import read_json
 from s2s.tasks.losses import pair_losses
@@ -35,8 +41,6 @@ from s2s.training.tensor_files import read_weights, save_weights
 
 # batch sizes that are tried, as shares of the recipe's, so that updates learn from equally many tokens
 _BATCHES = np.linspace(0.5, 1.0, 51)
-# by how much looking at few pairs' trainings, and translating, makes them longer
-_LOOKING = 1.3
 
 
 @dataclass(frozen=True)
@@ -83,14 +87,11 @@ class Looks:
 def cells(contest: Contest) -> list[Cell]:
     """One for each seed, share of the pairs and model; the models in turn."""
     sizes = contest.sizes(SIZES)
-    few = _LOOKING * len(sizes.rates) * (sizes.pretraining + len(ARMS) * sizes.finetuning)
-    # the first share of a seed waits for the trainings before it
-    updates = {share: few + (2 * sizes.pretraining if share == sizes.shares[0] else 0) for share in sizes.shares}
     return [
-        Cell(each.name, f"equal-{share}", seed, 1.0 if each.still_learns else seconds_for(each, updates[share]))
+        Cell(model, f"equal-{share}", seed)
         for seed in contest.seeds[: sizes.seeds]
         for share in sizes.shares
-        for each in contest.contestants
+        for model in contest.models
     ]
 
 
@@ -293,7 +294,6 @@ EXPERIMENT = Experiment(
     "What does it gain from having learned something else?",
     cells,
     measure,
-    conclude,
+    analyse,
     numbers=_numbers,
-    paced=True,
 )

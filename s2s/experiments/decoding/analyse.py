@@ -4,8 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from s2s.evaluation.inference import Estimate, long_slope, mean
-from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
-from s2s.experiments.presenting import Interval, Value, axis, figure, filled, finding, series, stopped, table
+from s2s.experiments.contest import Analysis, Cells, Contest, Measured
+from s2s.experiments.presenting import (
+    Interval,
+    Value,
+    axis,
+    figure,
+    filled,
+    series,
+    stopped,
+    table,
+    verdict,
+)
 from s2s.experiments.rounds import (
     Race,
     at_best,
@@ -17,8 +27,7 @@ from s2s.experiments.rounds import (
     references,
     rivals,
 )
-from s2s.experiments.verdicts import in_words
-from s2s.results import Figure, Finding, Series
+from s2s.results import Figure, Series, Verdict
 
 # both lengths of the sentence at which models are ranked, and the one that is fixed while the other varies
 TYPICAL = 32
@@ -77,7 +86,7 @@ def part(rows: int) -> str:
     return f"batch-{rows}-round"
 
 
-def conclude(contest: Contest, measured: Cells) -> Conclusion:
+def analyse(contest: Contest, measured: Cells) -> Analysis:
     """Milliseconds for a token, how they grow, and who is fastest."""
     batches = sorted({int(cell.part.split("-")[1]) for cell in measured})
     timed = {
@@ -98,8 +107,8 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
         if (slope := curve.slope(own, place))
     )
     heads = ("model", "batch", "place", "of", "from", "to", Interval("b", lambda row: row[6], 3))
-    return Conclusion(
-        findings=[_finding(model, timed, races) for model in contest.models],
+    return Analysis(
+        findings=[_verdict(model, timed, races) for model in contest.models],
         figures=_figures(timed),
         tables=filled(
             table("exponents", title, heads, slopes),
@@ -148,21 +157,20 @@ def _places(rounds: Mapping[int, Measured]) -> list[str]:
     return list(next(iter(rounds.values()))["references"])
 
 
-def _finding(model: str, timed: Timed, races: Mapping[str, Race]) -> Finding | None:
+def _verdict(model: str, timed: Timed, races: Mapping[str, Race]) -> Verdict | None:
     race, *_ = [*races.values(), None]
     if race is None or not race.speeds.get(model) or (model, 1) not in timed:
         return None
-    said, (_, *others) = race.judged(model), races
+    found, (_, *others) = race.assess(model), races
     sides = (("source", _BY_SOURCE), ("target", _BY_TARGET))
-    slopes = ((side, curve, curve.slope(timed[model, 1], race.places[model])) for side, curve in sides)
-    words = [f"{curve.length}^{in_words(s[2], 2)} in the {side}'s length" for side, curve, s in slopes if s]
-    grows = f"; a translation's time grows as {' and '.join(words)}" if words else ""
+    slopes = ((side, curve.slope(timed[model, 1], race.places[model])) for side, curve in sides)
+    facts = {f"exponent of time in the {side}'s length": round(slope[2].value, 2) for side, slope in slopes if slope}
     cost = over_rounds([1000 / speed for speed in race.counted(model)])
     quantity = f"time of an output token, batch 1, source and target of {TYPICAL} tokens"
     quantity += at_best(list(race.references[model]))
     kept = race.kept(model, {name: races[name] for name in others})
-    said = replace(said, sentence=said.sentence + grows, variations=kept)
-    return finding("decoding cost", model, cost, "ms/token", quantity, said, "by-target")
+    found = replace(found, facts={**found.facts, **facts}, variations=kept)
+    return verdict("decoding cost", model, cost, "ms/token", quantity, found, "by-target")
 
 
 def _figures(timed: Timed) -> list[Figure]:

@@ -10,13 +10,37 @@ from jaxtyping import Shaped
 from scipy.linalg import block_diag
 
 from s2s.evaluation.differences import Difference, Pairwise, over_seeds_and_sentences
-from s2s.evaluation.gates import Gate, Judgement, beside, best_other, failed, translates
+from s2s.evaluation.gates import (
+    Assessment,
+    Gate,
+    beside,
+    best_other,
+    translates,
+)
 from s2s.evaluation.inference import Estimate, draws, estimate, mean
 from s2s.evaluation.metrics import metrics, scores_of
-from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.presenting import Column, Interval, Runs, axis, figure, filled, finding, gates_table, series, table
+from s2s.experiments.contest import (
+    Analysis,
+    BySeed,
+    Cells,
+    Contest,
+    Measured,
+    by_model,
+)
+from s2s.experiments.presenting import (
+    Column,
+    Interval,
+    Runs,
+    axis,
+    figure,
+    filled,
+    gates_table,
+    series,
+    table,
+    verdict,
+)
 from s2s.experiments.verdicts import WITHOUT_A_SEED, gates_of_training
-from s2s.results import Figure, Finding, Table
+from s2s.results import Figure, Table, Verdict
 
 JOINED = "joined"
 MARGIN = 5.0
@@ -44,20 +68,20 @@ class Left:
     unread: int  # texts that are longer than the model can read
 
 
-def conclude(contest: Contest, measured: Cells) -> Conclusion:
+def analyse(contest: Contest, measured: Cells) -> Analysis:
     """How much of its own quality each model keeps beyond the lengths learned from, and whether another keeps more."""
     found = by_model(contest, measured, JOINED)
     runs = {model: {seed: cut(run) for seed, run in own.items()} for model, own in found.items()}
     if not runs:
-        return Conclusion()
+        return Analysis()
     left = {model: [_left(model, own, i) for i in range(_parts(own))] for model, own in runs.items()}
     places = beyond(runs)
     pairs = Pairwise.of(runs, lambda a, b: compared(runs[a], runs[b], places))
     closed = {model: gates(own) for model, own in runs.items()}
     learned = max(run["learned"] for own in runs.values() for run in own.values())
-    judged = {model: _judgement(model, places, runs, pairs, closed) for model in runs}
-    return Conclusion(
-        findings=[_finding(model, own, places, judged[model]) for model, own in runs.items()],
+    assessed = {model: _assess(model, places, runs, pairs, closed) for model in runs}
+    return Analysis(
+        findings=[_verdict(model, own, places, assessed[model]) for model, own in runs.items()],
         figures=_figures(left, learned),
         tables=[
             _lengths(left),
@@ -173,39 +197,30 @@ def _left(model: str, runs: BySeed, place: int) -> Left:
     )
 
 
-def _finding(model: str, runs: BySeed, places: Sequence[int], said: Judgement) -> Finding:
+def _verdict(model: str, runs: BySeed, places: Sequence[int], found: Assessment) -> Verdict:
     tokens = statistics.mean(run["tokens"][-1] for run in runs.values())
     value = _estimate(runs, places) if places else None
-    return finding(_ROW, model, value, "%", _quantity(runs, places), said, "share", tokens)
+    quantity = "BLEU on texts longer than any learned from, in percent of its own on single sentences"
+    if places:
+        words = [n for i in places for n in next(iter(runs.values()))["parts"][i]["words"]]
+        quantity += f": mean over {len(places)} kinds of {min(words)} to {max(words)} words"
+    return verdict(_ROW, model, value, "%", quantity, found, "share", tokens)
 
 
-def _quantity(runs: BySeed, places: Sequence[int]) -> str:
-    """What the figure is, with the lengths of the texts that it is the mean of."""
-    what = "BLEU on texts longer than any learned from, in percent of its own on single sentences"
-    return f"{what}: mean over {len(places)} kinds of {_span(runs, places)} words" if places else what
-
-
-def _span(runs: BySeed, places: Sequence[int]) -> str:
-    parts = next(iter(runs.values()))["parts"]
-    words = [n for i in places for n in parts[i]["words"]]
-    return f"{min(words)} to {max(words)}"
-
-
-def _judgement(
-    model: str, places: Sequence[int], runs: Runs, pairs: Pairwise, closed: Mapping[str, Sequence[Gate]]
-) -> Judgement:
+def _assess(
+    model: str, places: Sequence[int], runs: Runs, pairs: Pairwise, checks: Mapping[str, Sequence[Gate]]
+) -> Assessment:
     own = runs[model]
     learned = next(iter(own.values()))["learned"]
     if not places:
-        return Judgement("not measurable", f"no texts were longer than the {learned} words of the longest learned from")
+        reason = f"no texts were longer than the {learned} words of the longest learned from"
+        return Assessment("not measurable", reasons=(reason,))
     # what translates nothing keeps all of it, and is no measure
-    other = best_other(model, {name: _mean_kept(each, places) for name, each in runs.items()}, closed)
-    said = beside(model, other, pairs, closed, "% of its own BLEU", MARGIN)
-    if failed(closed[model]) or not other:
-        return said
-    lengths = f"texts of {_span(own, places)} words, where the longest learned from has {learned}"
-    said = replace(said, sentence=f"{said.sentence}; {lengths}")
-    return replace(said, variations=_variations(own, runs[other], places)) if said.decided else said
+    other = best_other(model, {name: _mean_kept(each, places) for name, each in runs.items()}, checks)
+    test = "t-test over seeds and texts, Holm"
+    found = beside(model, other, pairs, checks, "% of its own BLEU", MARGIN, test=test)
+    facts = {"words of the longest text learned from": learned}
+    return replace(found, facts=facts, variations=_variations(own, runs[other], places) if found.decided else {})
 
 
 def _mean_kept(runs: BySeed, places: Sequence[int], without: int | None = None) -> float:

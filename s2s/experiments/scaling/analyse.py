@@ -9,8 +9,8 @@ import numpy as np
 from s2s.evaluation.differences import LEVEL, Pairwise
 from s2s.evaluation.gates import (
     LEARNING,
+    Assessment,
     Gate,
-    Judgement,
     beside,
     best_other,
     failed,
@@ -19,9 +19,18 @@ from s2s.evaluation.gates import (
 )
 from s2s.evaluation.inference import Estimate, exponent, mean
 from s2s.evaluation.laws import Saturating, gains_more, saturating
-from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
-from s2s.experiments.presenting import Column, Interval, axis, figure, finding, gates_table, series, table
-from s2s.results import Figure, Finding, Table
+from s2s.experiments.contest import Analysis, Cells, Contest, Measured
+from s2s.experiments.presenting import (
+    Column,
+    Interval,
+    axis,
+    figure,
+    gates_table,
+    series,
+    table,
+    verdict,
+)
+from s2s.results import Figure, Table, Verdict
 
 MARGIN = 0.05
 """Difference of two exponents that nobody cares about."""
@@ -64,7 +73,7 @@ class Law:
 Laws = dict[str, Law]
 
 
-def conclude(contest: Contest, measured: Cells) -> Conclusion:
+def analyse(contest: Contest, measured: Cells) -> Analysis:
     """The laws, whether they hold, and whether one model gains more than another."""
     by_model: dict[str, Runs] = {}
     for model in contest.models:
@@ -74,13 +83,13 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     left = left_out(by_model)
     laws = {model: _law(runs, left) for model, runs in by_model.items()}
     if not laws:
-        return Conclusion(seeds=sorted({cell.seed or 0 for cell in measured}))
+        return Analysis(seeds=sorted({cell.seed or 0 for cell in measured}))
     everywhere = {factor for law in laws.values() for factor in law.factors}
     closed = {model: [*gates(law), *_lacking(law, everywhere)] for model, law in laws.items()}
     fitted = {model: law.fitted for model, law in laws.items() if law.fitted}
     pairs = Pairwise.of(fitted, lambda a, b: gains_more(fitted[a], fitted[b]))
-    return Conclusion(
-        findings=[_finding(model, laws, pairs, closed) for model in laws],
+    return Analysis(
+        findings=[_verdict(model, laws, pairs, closed) for model in laws],
         figures=[_against_size(laws, closed), _against_compute(laws)],
         tables=[
             _laws(laws, closed),
@@ -191,23 +200,21 @@ def _half(run: Measured) -> float | None:
     return run.get("half")
 
 
-def _finding(model: str, laws: Laws, pairs: Pairwise, closed: dict[str, list[Gate]]) -> Finding:
+def _verdict(model: str, laws: Laws, pairs: Pairwise, checks: dict[str, list[Gate]]) -> Verdict:
     law, fitted = laws[model], laws[model].fitted
     quantity = "b of loss = E + a · N^−b, N parameters without embeddings"
     # a law that does not hold is no measure for the others
-    other = best_other(model, {name: _b(each.fitted) for name, each in laws.items() if each.fitted}, closed)
-    value, said = None, Judgement("not measurable", "no other model has a law")
+    other = best_other(model, {name: _b(each.fitted) for name, each in laws.items() if each.fitted}, checks)
+    closed = tuple(gate.sentence for gate in failed(checks[model]))
+    value, found = None, Assessment("not measurable", reasons=closed or ("no other model has a law",))
     if other and fitted:
-        said = beside(model, other, pairs, closed, "in b", MARGIN, 2)
-        said = replace(said, variations=_variations(law, laws[other])) if said.decided else said
-    if fitted and not failed(closed[model]):
+        found = beside(model, other, pairs, checks, "in b", MARGIN, 2, test="Wald test, Holm")
+        found = replace(found, variations=_variations(law, laws[other]) if found.decided else {})
+    if fitted and not closed:
         value = fitted.estimate()
-        told = f"loss falls towards {fitted.floor:.2f} nats as N^−{fitted.exponent:.2f}; {said.sentence}"
-        said = replace(said, sentence=told)
-    elif not other or not fitted:
-        said = replace(said, sentence="; ".join(gate.sentence for gate in failed(closed[model])) or said.sentence)
+        found = replace(found, facts={"floor E (nats per token)": round(fitted.floor, 2)})
     tokens = statistics.mean(run["tokens"] for run in law.runs.values())
-    return finding("scalability", model, value, "", quantity, said, "parameters", tokens)
+    return verdict("scalability", model, value, "", quantity, found, "parameters", tokens)
 
 
 def _b(fitted: Saturating | None) -> float:

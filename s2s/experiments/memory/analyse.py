@@ -1,13 +1,23 @@
 """How memory grows with length, and what the longest text takes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from s2s.evaluation.inference import Slope, growth, long_slope
-from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
-from s2s.experiments.presenting import Value, axis, figure, filled, finding, series, stopped, table
-from s2s.experiments.rounds import counted_standing
+from s2s.experiments.contest import Analysis, Cells, Contest, Measured
+from s2s.experiments.presenting import (
+    Value,
+    axis,
+    figure,
+    filled,
+    series,
+    stopped,
+    table,
+    verdict,
+)
+from s2s.experiments.rounds import assess_count
 from s2s.experiments.workload import AS_BUILT, EXPLICIT
-from s2s.results import Figure, Finding, Series
+from s2s.results import Figure, Series, Verdict
 
 # the source of a state that is looked at after ever more tokens
 SOURCE = 32
@@ -25,7 +35,7 @@ _WORK = {
 ByModel = Mapping[str, Measured]
 
 
-def conclude(contest: Contest, measured: Cells) -> Conclusion:
+def analyse(contest: Contest, measured: Cells) -> Analysis:
     """Exponents, and what the longest text takes."""
     named = {cell.model: own for cell, own in measured.items()}
     models = {model: named[model] for model in contest.models if model in named}
@@ -34,8 +44,8 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     notes = ((m, note["form"], note["n"], note["why"]) for m, own in models.items() for note in own["notes"])
     fitted = ("model", "form", "of", "from n", "to n", "b", "R²", "furthest peak, %", "b of the last two lengths")
     held = ("model", "tokens written", "state, bytes", "read at every step, bytes")
-    return Conclusion(
-        findings=[_finding(model, models) for model in models],
+    return Analysis(
+        findings=[_verdict(model, models) for model in models],
         figures=_figures(models),
         tables=filled(
             table(
@@ -91,21 +101,25 @@ def _slopes(models: ByModel) -> Iterator[Sequence[Value]]:
                 yield model, form, what, s.first, s.last, s.exponent, s.r2, 100 * s.residual, s.local
 
 
-def _finding(model: str, models: ByModel) -> Finding | None:
+def _verdict(model: str, models: ByModel) -> Verdict | None:
     measured = models[model]
     slope = _exponent(measured, AS_BUILT, "training")
     if slope is None:
         return None
     lengths, peaks = curve(measured, AS_BUILT, "training")
-    parts = [f"{_size(peaks[-1])} in training at n = {lengths[-1]:,}; {_fit(slope)}"]
+    facts: dict[str, float | str] = {
+        f"peak in training at n = {lengths[-1]:,} (MiB)": float(f"{peaks[-1] / _MIB:.3g}"),
+        "R²": round(slope.r2, 4),
+        "exponent of the last two lengths": round(slope.local, 2),
+    }
     for form in _forms(measured):
         other = _exponent(measured, form, "training")
         if form != AS_BUILT and other is not None:
-            (*_, longest), (*_, peak) = curve(measured, form, "training")
-            parts.append(f"{form}: {_size(peak)} at n = {longest:,}, n^{other.exponent:.2f}")
-    parts.append(_state_in_words(measured["states"]))
+            facts[f"exponent, {form}"] = round(other.exponent, 2)
+    states = measured["states"]
+    if len(states) > 2 and any(point["state"] for point in states):
+        facts["growth of the decoder's state"] = growth([p["n"] for p in states], [p["state"] for p in states]).law
     quantity = f"exponent of {_what([measured])} training memory, from n = {slope.first:,.0f} to {slope.last:,.0f}"
-    verdict = "; ".join(filter(None, parts))
     own, others = (
         _doublings(models, AS_BUILT, "training"),
         {
@@ -117,16 +131,8 @@ def _finding(model: str, models: ByModel) -> Finding | None:
     # a model that has no such form is as built there, too; where neither has it, it is no other choice
     if any(EXPLICIT.name in _forms(models[name]) for name in (model, rival)):
         others["explicit attention"] = [_doublings(models, EXPLICIT.name, "training")]
-    said = counted_standing(model, verdict, own, others)
-    return finding("memory", model, slope.exponent, "", quantity, said, "training-memory")
-
-
-def _fit(slope: Slope) -> str:
-    """How straight the line is, in words."""
-    return (
-        f"R² {slope.r2:.4f}, no peak further than {100 * slope.residual:.1f} % from the line, "
-        f"n^{slope.local:.2f} between the last two lengths"
-    )
+    found = replace(assess_count(model, own, others), facts=facts)
+    return verdict("memory", model, slope.exponent, "", quantity, found, "training-memory")
 
 
 def _doublings(models: ByModel, form: str, what: str, share: float = FITTED_FROM) -> dict[str, float]:
@@ -134,28 +140,6 @@ def _doublings(models: ByModel, form: str, what: str, share: float = FITTED_FROM
     forms = {model: form if form in _forms(own) else AS_BUILT for model, own in models.items()}
     slopes = {model: _exponent(own, forms[model], what, share) for model, own in models.items()}
     return {model: 2**-slope.exponent for model, slope in slopes.items() if slope}
-
-
-def _state_in_words(states: list[Measured]) -> str:
-    if len(states) < 3:
-        return ""
-    lengths, sizes = [point["n"] for point in states], [point["state"] for point in states]
-    if not any(sizes):
-        return "the decoder keeps nothing"
-    law = growth(lengths, sizes)
-    if law.law == "constant":
-        return f"the decoder's state stays at {_size(sizes[-1])}"
-    if law.law == "linear":
-        return f"the decoder's state grows by {_size(law.rate)} with each token"
-    return f"the decoder's state {law}"
-
-
-def _size(count: float) -> str:
-    """A number of bytes in words."""
-    for unit, factor in (("GiB", 2**30), ("MiB", _MIB), ("KiB", 2**10)):
-        if count >= factor:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count:.0f} bytes"
 
 
 def _figures(models: ByModel) -> list[Figure]:

@@ -2,16 +2,23 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from s2s.evaluation.gates import Gate, failed, judged
+from s2s.evaluation.gates import Assessment, Gate
 from s2s.evaluation.inference import Estimate, mean
 from s2s.evaluation.significance import McNemar, mcnemar
-from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
+from s2s.experiments.contest import (
+    Analysis,
+    BySeed,
+    Cells,
+    Contest,
+    Measured,
+    by_model,
+)
 from s2s.experiments.presenting import (
     Column,
     Interval,
@@ -23,15 +30,22 @@ from s2s.experiments.presenting import (
     every_model,
     every_run,
     figure,
-    finding,
     first_runs,
     gates_table,
     score_bars,
     series,
     table,
+    verdict,
 )
-from s2s.experiments.verdicts import Evidence, against, difference, gates_of_training, percent, seeds_in_words, times
-from s2s.results import Figure, Finding, Table
+from s2s.experiments.verdicts import (
+    Evidence,
+    against,
+    difference,
+    gates_of_training,
+    percent,
+    seeds_in_words,
+)
+from s2s.results import Figure, Table, Verdict
 
 _DISAGREEMENTS = 10
 
@@ -62,14 +76,14 @@ class Pair:
 Pairs = dict[tuple[str, str], Pair]
 
 
-def conclude(contest: Contest, measured: Cells) -> Conclusion:
+def analyse(contest: Contest, measured: Cells) -> Analysis:
     """Scores over seeds, tests for each pair of models, curves and costs."""
     runs = by_model(contest, measured)
     if not runs:
-        return Conclusion()
+        return Analysis()
     pairs = each_pair(runs, compared)
-    return Conclusion(
-        findings=[each for model in runs for each in _findings(model, runs, pairs)],
+    return Analysis(
+        findings=[each for model in runs for each in _verdicts(model, runs, pairs)],
         figures=_figures(runs),
         tables=[
             _summary(runs),
@@ -115,36 +129,35 @@ def _accuracy_over(runs: BySeed) -> Estimate:
     return _of_texts(*runs.values()) if len(runs) == 1 else _over("accuracy", runs)
 
 
-def _findings(model: str, runs: Runs, pairs: Pairs) -> Iterator[Finding]:
+def _verdicts(model: str, runs: Runs, pairs: Pairs) -> Iterator[Verdict]:
     own, seeds = runs[model], len(runs[model])
     split = next(iter(own.values()))["split"]
     over = "one seed" if seeds == 1 else f"mean of {seeds_in_words(seeds)}"
+    checks = {name: gates(each) for name, each in runs.items()}
 
-    def standing(name: str) -> tuple[str, dict[str, float], dict[tuple[str, str], Evidence]]:
+    def assess(name: str, unit: str, best: Callable[..., str] = max) -> Assessment:
         means = {other: statistics.mean(values) for other in runs if (values := _known(runs[other], name))}
-        return model, means, {k: each for k, pair in pairs.items() if (each := getattr(pair, name)) is not None}
+        known = {k: each for k, pair in pairs.items() if (each := getattr(pair, name)) is not None}
+        return against(model, means, known, unit, best, checks if name in ("accuracy", "calibration") else {})
 
     quantity = f"accuracy on the {split} set ({over}{'; interval over texts' if seeds == 1 else ''})"
-    verdict = against(*standing("accuracy"), "points", 2)
-    shown = finding("accuracy", model, _accuracy_over(own), "%", quantity, verdict, "scores")
-    yield _gated(shown, runs, standing("accuracy")[1], max)
+    yield verdict("accuracy", model, _accuracy_over(own), "%", quantity, assess("accuracy", "points"), "scores")
     quantity = f"expected calibration error on the {split} set ({over})"
-    verdict = against(*standing("calibration"), "points", 2, min)
-    shown = finding("calibration", model, _over("calibration", own), "points", quantity, verdict, "reliability")
-    yield _gated(shown, runs, standing("calibration")[1], min)
+    found = assess("calibration", "points", min)
+    yield verdict("calibration", model, _over("calibration", own), "points", quantity, found, "reliability")
     quantity = f"tokens learned from per second, while other trainings may run beside it ({over})"
-    verdict = times(*standing("speed"), "as fast as")
-    yield finding("training speed", model, mean(_known(own, "speed")), "tokens/s", quantity, verdict, "")
+    found = assess("speed", "times as fast")
+    yield verdict("training speed", model, mean(_known(own, "speed")), "tokens/s", quantity, found, "")
     known = _known(own, "cost")
     if not known:
         why = "its runs were interrupted, so they were not counted whole"
-        yield Finding(row="training cost", model=model, failed=why)
+        yield Verdict(row="training cost", model=model, failed=why)
         return
     quantity = f"CPU seconds of a whole run, while others may run beside it ({over})"
     if len(known) < seeds:
         quantity = f"CPU seconds of a whole run ({seeds_in_words(len(known))} that ran without interruption)"
-    verdict = times(*standing("cost"), "the CPU seconds of", min)
-    yield finding("training cost", model, mean(known), "s", quantity, verdict, "")
+    found = assess("cost", "times the CPU seconds", min)
+    yield verdict("training cost", model, mean(known), "s", quantity, found, "")
 
 
 def gates(runs: BySeed) -> list[Gate]:
@@ -155,17 +168,6 @@ def gates(runs: BySeed) -> list[Gate]:
     low = first["accuracy"]["low"]
     said = f"at least {low:.1f} % are right, where naming the most frequent class is right for {usual:.1f} %"
     return [*gates_of_training(runs), Gate("beats frequencies", low > usual, said)]
-
-
-def _gated(shown: Finding, runs: Runs, values: Mapping[str, float], best: Callable[..., str]) -> Finding:
-    """The finding; without a verdict where the model, or the best of the others, is no measure."""
-    others = [name for name in values if name != shown.model]
-    other = best(others, key=lambda name: values[name]) if others else shown.model
-    closed = {name: gates(runs[name]) for name in (shown.model, other)}
-    if not any(failed(each) for each in closed.values()):
-        return shown
-    said = judged((shown.model, other), None, closed, None)
-    return shown.model_copy(update={"verdict": said.sentence, "standing": said.standing})
 
 
 def _figures(runs: Runs) -> list[Figure]:

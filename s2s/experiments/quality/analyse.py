@@ -8,10 +8,24 @@ from functools import partial
 import numpy as np
 
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
-from s2s.evaluation.gates import TIE, Gate, Judgement, beside, slope_per_doubling, ties, uses_its_source
+from s2s.evaluation.gates import (
+    TIE,
+    Assessment,
+    Gate,
+    beside,
+    slope_per_doubling,
+    uses_its_source,
+)
 from s2s.evaluation.inference import Estimate, draws, estimate, paired_p
 from s2s.evaluation.metrics import metrics, scores_of
-from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
+from s2s.experiments.contest import (
+    Analysis,
+    BySeed,
+    Cells,
+    Contest,
+    Measured,
+    by_model,
+)
 from s2s.experiments.presenting import (
     Column,
     Interval,
@@ -23,22 +37,20 @@ from s2s.experiments.presenting import (
     every_model,
     every_run,
     filled,
-    finding,
     first_runs,
     gates_table,
     score_bars,
     table,
+    verdict,
 )
 from s2s.experiments.quality.curves import cost_figures, costs, readings
 from s2s.experiments.quality.variations import variations
 from s2s.experiments.translating import corpus_score, resampled_scores
-from s2s.experiments.verdicts import doublings_behind, gates_of_training, mean_curve, percent
-from s2s.results import Figure, Finding, Table
+from s2s.experiments.verdicts import gates_of_training, mean_curve, percent
+from s2s.results import Figure, Table, Verdict
 
 RUN = "run"
 _EXAMPLES = 5
-# doublings of which nobody needs to know the number
-_FAR = 30
 _NAMES = {"bleu": "BLEU", "chrf": "chrF2++"}
 
 
@@ -55,14 +67,14 @@ class Pair:
     chrf_p: float
 
 
-def conclude(contest: Contest, measured: Cells) -> Conclusion:
+def analyse(contest: Contest, measured: Cells) -> Analysis:
     """Scores over seeds, tests for each pair of models, curves and costs."""
     runs = by_model(contest, measured, RUN)
     if not runs:
-        return Conclusion()
+        return Analysis()
     pairs = each_pair(runs, compared)
-    return Conclusion(
-        findings=[_finding(model, runs, pairs) for model in runs],
+    return Analysis(
+        findings=[_verdict(model, runs, pairs) for model in runs],
         figures=_figures(runs),
         tables=[
             *(
@@ -119,40 +131,33 @@ def _score(metric: str, runs: BySeed) -> Estimate:
     return percent([score["value"] for score in scores])
 
 
-def _finding(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> Finding:
+def _verdict(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> Verdict:
     seeds = len(runs[model])
     interval = "one seed; interval over sentences" if seeds == 1 else f"mean of {seeds} seeds"
-    return finding(
+    return verdict(
         "translation quality",
         model,
         _score("bleu", runs[model]),
         "BLEU",
         f"BLEU on the test set ({interval})",
-        _judgement(model, runs, pairs),
+        _assess(model, runs, pairs),
         "scores",
         statistics.mean(run["tokens"][-1] for run in runs[model].values()),
     )
 
 
-def _judgement(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> Judgement:
-    """How a model stands to the best of the others, and which other choices leave it on its side."""
+def _assess(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> Assessment:
+    """Compare a model with the best of the others."""
     others = [name for name in runs if (name, model) in pairs or (model, name) in pairs]
     if not others:
-        return Judgement("not measurable", "no other model was measured at the same seed")
+        return Assessment("not measurable", reasons=("no other model was measured at the same seed",))
     other = max(others, key=lambda name: _score("bleu", runs[name]).value)
     apart = Pairwise({models: pair.over_both for models, pair in pairs.items() if pair.over_both})
-    closed = {name: gates(own) for name, own in runs.items()}
-    said = beside(model, other, apart, closed)
-    if said.standing == "still learning" and (far := doublings_behind(runs[model], runs[other])) is not None:
-        away = f"{far:.1f} more doublings" if far < _FAR else f"more than {_FAR} doublings"
-        said = replace(said, sentence=f"{said.sentence}; to {other}'s it would be {away} at that pace")
-    if said.standing in ("tie", "undecided"):
-        equal = {other: said} if said.standing == "tie" else ties(model, others, apart, closed)
-        told = [] if said.standing == "tie" else [said.sentence]
-        for name, each in equal.items():
-            told += filter(None, [each.sentence, _at_this_budget(model, name, runs)])
-        said = replace(said, sentence="; ".join(told))
-    return replace(said, variations=variations(model, other, runs)) if said.decided else said
+    checks = {name: gates(own) for name, own in runs.items()}
+    found = beside(model, other, apart, checks, test="t-test over seeds and sentences, Holm")
+    still = gained(runs[model])
+    facts = {} if still is None else {"BLEU still gained per doubling of the tokens": round(still, 1)}
+    return replace(found, facts=facts, variations=variations(model, other, runs) if found.decided else {})
 
 
 def gained(runs: BySeed) -> float | None:
@@ -161,14 +166,6 @@ def gained(runs: BySeed) -> float | None:
     It is the slope of a line through the looks of the last doubling, of the mean over seeds.
     """
     return slope_per_doubling(*mean_curve(runs, "bleus"))
-
-
-def _at_this_budget(model: str, other: str, runs: Runs) -> str:
-    """What a tie does not say of two models that both still gain more than a tie allows; empty where that is not so."""
-    own, others = (gained(runs[name]) for name in (model, other))
-    if own is None or others is None or min(own, others) <= TIE:
-        return ""
-    return f"at this budget: with each doubling of the tokens it still gains {own:.1f} BLEU, {other} {others:.1f}"
 
 
 def _figures(runs: Runs) -> list[Figure]:

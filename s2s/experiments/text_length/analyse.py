@@ -1,18 +1,40 @@
 """What length costs classifiers: buckets of equally many texts, and how much more one model loses than another."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from operator import itemgetter
 
 import numpy as np
 
 from s2s.evaluation.differences import Difference, Pairwise, over_seeds_and_sentences, welch
-from s2s.evaluation.inference import RESAMPLES, Draws, Estimate, draws, estimate, ratios, slopes
-from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, by_model
-from s2s.experiments.presenting import Interval, axis, figure, finding, series, table
-from s2s.experiments.verdicts import LEVEL, excludes_zero, in_words, p_in_words, seeds_in_words
-from s2s.results import Finding
+from s2s.evaluation.gates import Assessment
+from s2s.evaluation.inference import (
+    RESAMPLES,
+    Draws,
+    Estimate,
+    draws,
+    estimate,
+    ratios,
+    slopes,
+)
+from s2s.experiments.contest import (
+    Analysis,
+    BySeed,
+    Cells,
+    Contest,
+    by_model,
+)
+from s2s.experiments.presenting import (
+    Interval,
+    axis,
+    figure,
+    series,
+    table,
+    verdict,
+)
+from s2s.experiments.verdicts import seeds_in_words
+from s2s.results import Verdict
 
 _BUCKETS = 5
 _STEP = 10  # words, for slopes
@@ -51,11 +73,11 @@ class Fall:
         return max(each.value for each in self.scores) < chance
 
 
-def conclude(contest: Contest, measured: Cells) -> Conclusion:
+def analyse(contest: Contest, measured: Cells) -> Analysis:
     """What each model loses with length, and how much more than another."""
     runs = by_model(contest, measured)
     if not runs:
-        return Conclusion()
+        return Analysis()
     # all models are tested on the same texts
     chance = max(run["commonest"] for own in runs.values() for run in own.values())
     falls = {model: fall(own) for model, own in runs.items()}
@@ -78,8 +100,8 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
         Interval(f"accuracy per {_STEP} words", itemgetter(2), 2, "slope"),
     )
     title = "What length costs, and how much more it costs one model than another"
-    return Conclusion(
-        findings=[_finding(model, falls, chance) for model in falls],
+    return Analysis(
+        findings=[_verdict(model, falls, chance) for model in falls],
         figures=[shown],
         tables=[
             table("buckets", "Accuracy by the length of the text", heads, rows),
@@ -153,47 +175,34 @@ def _loss(sums: np.ndarray) -> np.ndarray:
     return 100 * (sums[:, 0] / sums[:, 2] - sums[:, 1] / sums[:, 3])
 
 
-def _finding(model: str, falls: Mapping[str, Fall], chance: float) -> Finding:
+def _verdict(model: str, falls: Mapping[str, Fall], chance: float) -> Verdict:
     own = falls[model]
     runs = "" if own.seeds == 1 else f", mean of {seeds_in_words(own.seeds)}"
     quantity = f"accuracy on the longest texts minus that on the shortest, {len(own.rows)} equal parts{runs}"
-    verdict = f"{_own(own, chance)}; {_against(model, falls, chance)}"
-    return finding("accuracy of long texts", model, own.difference, "points", quantity, verdict, "accuracy")
+    facts: dict[str, float | str] = {
+        "accuracy on the shortest (%)": round(own.scores[0].value, 1),
+        f"accuracy per {_STEP} words (points)": round(own.slope.value, 1),
+    }
+    found = replace(_assess(model, falls, chance), facts=facts)
+    return verdict("accuracy of long texts", model, own.difference, "points", quantity, found, "accuracy")
 
 
-def _own(own: Fall, chance: float) -> str:
-    slope = f"accuracy {own.slope.value:+.1f} per {_STEP} words"
-    if own.slope.low is not None and not excludes_zero(own.slope):
-        slope = f"accuracy about the same ({in_words(own.slope)} per {_STEP} words)"
-    if own.weak(chance):
-        return f"too weak to tell, below {chance:.0f} points at all lengths; {slope}"
-    where = f"from {own.lengths[0]:.0f} to {own.lengths[-1]:.0f} words"
-    if not excludes_zero(own.difference):
-        return f"no change in accuracy to be seen {where}: {in_words(own.difference)}; {slope}"
-    way = "falls" if own.difference.value < 0 else "rises"
-    return f"{way} by {abs(own.difference.value):.1f} points {where} (of {own.scores[0].value:.1f}); {slope}"
-
-
-def _against(model: str, falls: Mapping[str, Fall], chance: float) -> str:
+def _assess(model: str, falls: Mapping[str, Fall], chance: float) -> Assessment:
     """How much more or less the model loses than the other one that loses least."""
     if falls[model].weak(chance):
-        return "what only guesses cannot get worse"
+        return Assessment(
+            "", reasons=(f"its accuracy is below that of the commonest class, {chance:.0f} %, at all lengths",)
+        )
     others = [name for name in falls if name != model and len(falls[name].words) == len(falls[model].words)]
-    if not others:
-        return "no other model was measured"
     others = [name for name in others if not falls[name].weak(chance)]
     if not others:
-        return "no other model is good enough to lose"
+        return Assessment("", reasons=("no other model was measured that is better than the commonest class",))
     other = max(others, key=lambda name: falls[name].difference.value)
     judged = [name for name in falls if name == model or name in others]
-    pairs = Pairwise.of(judged, lambda a, b: compared(falls[a], falls[b]))
-    more, p = pairs.beside(model, other)
+    more, p = Pairwise.of(judged, lambda a, b: compared(falls[a], falls[b])).beside(model, other)
     if more is None or p is None:
-        return f"nothing can be said beside {other}"
-    said = f"{in_words(more.estimate())}, {p_in_words(p)}"
-    if not p < LEVEL:
-        return f"no difference from {other} in accuracy lost to be seen: {said}"
-    return f"loses {abs(more.value):.1f} points {'more' if more.value < 0 else 'less'} than {other}: {said}"
+        return Assessment("", other, reasons=("too few texts for a test",))
+    return Assessment("", other, more.estimate(), "points lost less", p, "t-test over seeds and texts, Holm")
 
 
 def _differences(falls: Mapping[str, Fall]) -> Iterator[tuple[str, Estimate, Estimate]]:

@@ -7,13 +7,43 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from s2s.evaluation.differences import welch
-from s2s.evaluation.gates import Gate, Judgement, converged, failed, translates
-from s2s.evaluation.inference import Estimate, draws, estimate, holm, mean, ratios
-from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.presenting import Column, Interval, axis, figure, filled, finding, gates_table, series, table
+from s2s.evaluation.gates import (
+    Assessment,
+    Gate,
+    converged,
+    failed,
+    translates,
+)
+from s2s.evaluation.inference import (
+    Estimate,
+    draws,
+    estimate,
+    holm,
+    mean,
+    ratios,
+)
+from s2s.experiments.contest import (
+    Analysis,
+    BySeed,
+    Cells,
+    Contest,
+    Measured,
+    by_model,
+)
+from s2s.experiments.presenting import (
+    Column,
+    Interval,
+    axis,
+    figure,
+    filled,
+    gates_table,
+    series,
+    table,
+    verdict,
+)
 from s2s.experiments.translating import corpus_score, resampled_scores
-from s2s.experiments.verdicts import LEVEL, excludes_zero, gate_of_rate, in_words, listed, seeds_in_words, signed
-from s2s.results import Figure, Finding, Series, Table
+from s2s.experiments.verdicts import LEVEL, excludes_zero, gate_of_rate, seeds_in_words
+from s2s.results import Figure, Series, Table, Verdict
 
 TRAINED = "trained"
 # under this key, what was left out because it cannot matter
@@ -50,7 +80,7 @@ class Signal:
     parameters: int  # of the model
 
 
-def conclude(contest: Contest, measured: Cells) -> Conclusion:
+def analyse(contest: Contest, measured: Cells) -> Analysis:
     """What order is worth, and what a signal of position is."""
     measured = {cell: found for cell, found in measured.items() if SPARED not in found}
     runs = by_model(contest, measured, TRAINED)
@@ -70,8 +100,8 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
         ("model", "source", "translation", "shuffled source", "its translation"),
         [(model, *texts) for model, own in runs.items() for texts in next(iter(own.values()))["examples"]],
     )
-    return Conclusion(
-        findings=[_finding(model, orders, signals.get(model, [])) for model in orders],
+    return Analysis(
+        findings=[_verdict(model, orders, signals.get(model, [])) for model in orders],
         figures=[shuffling, _signal_figure(signals), *_places(contest, measured)],
         tables=filled(
             _order_table(orders),
@@ -176,55 +206,32 @@ def _loss(run: Measured, key: str) -> float:
     return sum(run[key]) / sum(run["tokens"])
 
 
-def _finding(model: str, orders: Mapping[str, Order], signals: list[Signal]) -> Finding:
+def _verdict(model: str, orders: Mapping[str, Order], signals: list[Signal]) -> Verdict:
     order = orders[model]
     runs = "sentences, 1 seed" if order.seeds == 1 else seeds_in_words(order.seeds)
     quantity = f"BLEU lost when the words of the source are shuffled, greedy (interval over {runs})"
     closed = failed(order.gates)
-    if closed:
-        standing = "still learning" if [gate.name for gate in closed] == ["converged"] else "not measurable"
-        verdict = Judgement(standing, f"{standing}: {'; '.join(gate.sentence for gate in closed)}")
-    elif not excludes_zero(order.drop):
-        verdict = f"no loss to be seen when words are shuffled: {in_words(order.drop)} BLEU; {_worth(signals)}"
-    else:
-        way = "loses" if order.drop.value > 0 else "gains"
-        said = f"{way} {abs(order.drop.value):.1f} of {order.natural:.1f} BLEU when words are shuffled"
-        verdict = f"{said}, {order.changed:.0f} % of translations change; {_worth(signals)}"
-    return finding("position information", model, order.drop, "BLEU", quantity, verdict, "shuffled", order.tokens)
+    outcome = "" if not closed else "still learning" if [g.name for g in closed] == ["converged"] else "not measurable"
+    facts: dict[str, float | str] = {
+        "BLEU in order": round(order.natural, 1),
+        "translations that change (%)": round(order.changed),
+    }
+    facts |= _signal_facts(signals)
+    found = Assessment(outcome, reasons=tuple(gate.sentence for gate in closed), facts=facts)
+    return verdict("position information", model, order.drop, "BLEU", quantity, found, "shuffled", order.tokens)
 
 
-def _worth(signals: list[Signal]) -> str:
-    """What the signal of position is worth, from the trainings without, and which other kinds are better or worse."""
-    if not signals:
-        return "it has no positions that could be left out: what it knows of order comes with its structure"
-    words, sides = [], ("encoder", "decoder")
-    own = next((each for each in signals if each.own), None)
+def _signal_facts(signals: list[Signal]) -> dict[str, float | str]:
+    """What leaving positions out, or another kind of them, adds to the loss, as far as it is significant."""
+    found: dict[str, float | str] = {}
     for signal in signals:
-        left_out = [side for side in sides if getattr(signal, side) == "none"]
-        if signal.own or not left_out or signal.more is None:
+        if signal.own or signal.more is None:
             continue
-        # where one side is left out, the other is as in the comparison
-        kept = [side for side in sides if side not in left_out]
-        if kept and (own is None or getattr(own, kept[0]) != getattr(signal, kept[0])):
-            continue
-        where = "both" if len(left_out) == 2 else f"the {left_out[0]}"
         certain = excludes_zero(signal.more) if signal.p is None else signal.p < LEVEL
-        sure = "" if certain else ", not to be told from chance"
-        words.append(f"{signed(signal.more.value, 2)} in {where}{sure}")
-    if not words:
-        return "what its signal of position is worth was not measured"
-    told = [f"loss in nats per token without positions, after as many updates: {listed(words)}"]
-    whole = [each for each in signals if not each.own and "none" not in (each.encoder, each.decoder)]
-    sure = [each for each in whole if each.more and each.p is not None and each.p < LEVEL]
-    if sure:
-        others = (f"{signed(each.more.value, 3)} with {_kinds(each)}" for each in sure if each.more)
-        told.append(f"with other kinds than its own: {listed(list(others))}")
-    seeds = max(signal.seeds for signal in signals if not signal.own)
-    return f"{'; '.join(told)} ({seeds_in_words(seeds)})"
-
-
-def _kinds(signal: Signal) -> str:
-    return signal.encoder if signal.encoder == signal.decoder else f"{signal.encoder} and {signal.decoder}"
+        kinds = signal.encoder if signal.encoder == signal.decoder else f"{signal.encoder} / {signal.decoder}"
+        if certain:
+            found[f"loss added by positions {kinds} (nats per token)"] = round(signal.more.value, 3)
+    return found
 
 
 def _signal_figure(signals: Mapping[str, list[Signal]]) -> Figure:

@@ -6,15 +6,34 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from s2s.evaluation.differences import welch
-from s2s.evaluation.gates import Judgement, converged, failed
+from s2s.evaluation.gates import Assessment, converged, failed
 from s2s.evaluation.inference import Estimate, holm, mean
-from s2s.experiments.contest import Cells, Conclusion, Contest
-from s2s.experiments.gradients.figures import SWEPT, Seen, Turned, average, figures
-from s2s.experiments.gradients.paths import GOOD_FIT, Fit, brief, factor, factor_of, half_life
+from s2s.experiments.contest import Analysis, Cells, Contest
+from s2s.experiments.gradients.figures import (
+    SWEPT,
+    Seen,
+    Turned,
+    average,
+    figures,
+)
+from s2s.experiments.gradients.paths import (
+    GOOD_FIT,
+    Fit,
+    brief,
+    factor,
+    factor_of,
+    half_life,
+)
 from s2s.experiments.gradients.sweep import WORDS
-from s2s.experiments.presenting import Column, Interval, filled, finding, table
+from s2s.experiments.presenting import (
+    Column,
+    Interval,
+    filled,
+    table,
+    verdict,
+)
 from s2s.experiments.verdicts import percent
-from s2s.results import Finding, Table
+from s2s.results import Table, Verdict
 
 FACTORS = "gradient-factors"
 _WHEN = {"own": "initialisation", "learned": "after training"}
@@ -26,11 +45,11 @@ _LEFT = "left at the largest distance / at 1"
 Way = Literal["vanishes", "explodes", "neither"]
 
 
-def conclude(contest: Contest, measured: Cells) -> Conclusion:
+def analyse(contest: Contest, measured: Cells) -> Analysis:
     """Factors per step with their intervals, by initialisation; spectra; and how normalisation learns."""
     seen = Seen(contest.models, measured)
-    return Conclusion(
-        findings=[_finding(seen, model) for model in seen.models],
+    return Analysis(
+        findings=[_verdict(seen, model) for model in seen.models],
         figures=figures(seen),
         tables=filled(_sweep(seen), _factors(seen), _jacobians(seen), _paths(seen), _normalisation(seen)),
     )
@@ -50,16 +69,26 @@ def _left(fits: Sequence[Fit]) -> Estimate | None:
     return factor([math.log(value) for value in values]) if min(values) > 0 else Estimate(0.0, None, None)
 
 
-def _finding(seen: Seen, model: str) -> Finding | None:
-    """The cell of a model that was measured at its initial weights: no better and no worse than another's.
+def _verdict(seen: Seen, model: str) -> Verdict | None:
+    """The cell of a model at its initial weights; no better and no worse than another's.
 
-    It is said of one initialisation, so `variations` tell with which others it is so, too.
+    `variations` tell with which other initialisations the gradient has the same fate.
     """
     fits = seen.fits(model, "own", "inputs")
     if not fits:
         return None
-    at, here, turned = factor_of(fits), way(fits), seen.turned(model)
-    said = verdict(fits) + ("" if turned is None else f"; {_swept(turned)}") + _after(seen, model)
+    at, left, fit, here, turned = factor_of(fits), _left(fits), _fit(fits), way(fits), seen.turned(model)
+    span, reach = max(one["span"] for one in fits), max(one["reach"] for one in fits)
+    facts: dict[str, float | str] = {"what becomes of it": here or "too few initialisations to tell"}
+    if reach < span:
+        facts["reach (steps)"] = reach
+    if at is not None and has_factor(fits):
+        steps = brief(abs(half_life(at.value) or 0.0)) or 0.0
+        facts["half-life (steps)" if at.value < 1 else "doubles after (steps)"] = steps
+    elif left is not None and fit is not None:
+        facts[f"at distance {span}, times what it is at 1"] = brief(left.value) or 0.0
+        facts["R²"] = round(fit.value, 2)
+    facts |= _turned_facts(turned) | _trained_facts(seen, model)
     quantity = "factor of the gradient with respect to an input, per step of distance, at initialisation"
     known = at if has_factor(fits) else None
     value = known and Estimate(*map(brief, (known.value, known.low, known.high)))  # pyright: ignore[reportArgumentType]
@@ -68,20 +97,19 @@ def _finding(seen: Seen, model: str) -> Finding | None:
     others = {v: f for v, f in turned.fits.items() if not math.isclose(v, turned.own, rel_tol=1e-3)} if turned else {}
     others = {f"{WORDS[turned.kind]} {v:g}": way(f) for v, f in others.items()} if turned else {}
     variations = {name: there == here for name, there in others.items() if there is not None and here is not None}
-    judgement = Judgement("" if here else "not measurable", said, variations)
-    return finding("vanishing and exploding gradients", model, value, "per step", quantity, judgement, picture)
+    found = Assessment("" if here else "not measurable", facts=facts, variations=variations)
+    return verdict("vanishing and exploding gradients", model, value, "per step", quantity, found, picture)
 
 
-def _swept(turned: Turned) -> str:
-    """From which factor to which one its initialisation can be turned, and where it is neutral."""
-    factors = {v: at.value for v, fits in turned.fits.items() if (at := factor_of(fits)) is not None}
-    if not factors:
-        return "no other initialisation was measured"
-    first, last = min(factors), max(factors)
+def _turned_facts(turned: Turned | None) -> dict[str, float | str]:
+    """The range of factors that other initialisations give, and where the factor is 1."""
+    factors = {v: at.value for v, fits in turned.fits.items() if (at := factor_of(fits)) is not None} if turned else {}
+    if turned is None or not factors:
+        return {}
+    first, last, middle = min(factors), max(factors), neutral(factors)
     name = WORDS[turned.kind]
-    said = f"with another {name} ({first:g} to {last:g}) from {factors[first]:.2f} to {factors[last]:.2f} per step"
-    middle = neutral(factors)
-    return said + (", never neutral" if middle is None else f", neutral at about {middle:.2g}")
+    found: dict[str, float | str] = {f"factor at {name} {v:g}": round(factors[v], 2) for v in (first, last)}
+    return found | {f"neutral {name}": "none" if middle is None else float(f"{middle:.2g}")}
 
 
 def neutral(factors: Mapping[float, float]) -> float | None:
@@ -96,23 +124,24 @@ def neutral(factors: Mapping[float, float]) -> float | None:
     return None
 
 
-def _after(seen: Seen, model: str) -> str:
-    """What is left after training, and whether that was over."""
+def _trained_facts(seen: Seen, model: str) -> dict[str, float | str]:
+    """The factor after training, or what is left where there is none."""
     fits = seen.fits(model, "learned", "inputs")
     at, left = factor_of(fits), _left(fits)
     if at is None or left is None:
-        return ""
+        return {}
     gates = [converged(one["history"]["tokens"], one["history"]["losses"]) for one in seen.taken(model, "learned")]
-    still = failed(gates)
-    open_ = f", where it still learns in {len(still)} of {len(gates)} runs" if still else ""
-    return f"; after training {_in_short(fits, at, left)}{open_}"
-
-
-def _in_short(fits: Sequence[Fit], at: Estimate, left: Estimate) -> str:
     span, reach = max(fit["span"] for fit in fits), max(fit["reach"] for fit in fits)
+    found: dict[str, float | str] = {}
     if reach < span:
-        return f"nothing arrives from more than {reach} steps back"
-    return f"{at.value:.3f} per step" if has_factor(fits) else f"{left.value:.2g} times over {span} steps"
+        found["reach after training (steps)"] = reach
+    elif has_factor(fits):
+        found["factor after training"] = round(at.value, 3)
+    else:
+        found[f"left after training, over {span} steps"] = float(f"{left.value:.2g}")
+    if still := failed(gates):
+        found["trained runs that still learn"] = f"{len(still)} of {len(gates)}"
+    return found
 
 
 def way(fits: Sequence[Fit]) -> Way | None:
@@ -126,31 +155,6 @@ def way(fits: Sequence[Fit]) -> Way | None:
     if not has_factor(fits):
         return "neither"
     return "vanishes" if at.high < 1 else "explodes" if at.low > 1 else "neither"
-
-
-def verdict(fits: Sequence[Fit]) -> str:
-    """What becomes of a gradient on its way, in words: from the fits of each set of weights."""
-    at = factor_of(fits)
-    span, reach = max(fit["span"] for fit in fits), max(fit["reach"] for fit in fits)
-    if reach < span:
-        return f"vanishes: nothing arrives from more than {reach} steps back"
-    left, fit = _left(fits), _fit(fits)
-    if at is None or left is None or fit is None:
-        return "too few distances with a gradient for a factor"
-    said = way(fits)
-    if said is None:
-        return f"factor {at.value:.3f}; too few initialisations for a verdict"
-    if not has_factor(fits):
-        seen = f"at distance {span} it is {left.value:.2g} times what it is at 1"
-        return f"no factor per step: {seen} (R² {fit.value:.2f})"
-    if said == "neither":
-        return "neither vanishes nor explodes: 1 is within the interval"
-    steps = abs(math.log(2) / math.log(at.value))
-    return (
-        f"vanishes: half is left after {steps:.1f} steps"
-        if at.value < 1
-        else f"explodes: doubles every {steps:.1f} steps"
-    )
 
 
 def has_factor(fits: Sequence[Fit]) -> bool:

@@ -8,8 +8,8 @@ import numpy as np
 
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
 from s2s.evaluation.gates import (
+    Assessment,
     Gate,
-    Judgement,
     beside,
     best_other,
     converged,
@@ -18,12 +18,33 @@ from s2s.evaluation.gates import (
     translates,
     uses_its_source,
 )
-from s2s.evaluation.inference import Counts, Estimate, draws, holm, mean
-from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.presenting import Column, Interval, axis, figure, finding, gates_table, series, table
+from s2s.evaluation.inference import (
+    Counts,
+    Estimate,
+    draws,
+    holm,
+    mean,
+)
+from s2s.experiments.contest import (
+    Analysis,
+    BySeed,
+    Cells,
+    Contest,
+    Measured,
+    by_model,
+)
+from s2s.experiments.presenting import (
+    Column,
+    Interval,
+    axis,
+    figure,
+    gates_table,
+    series,
+    table,
+    verdict,
+)
 from s2s.experiments.translating import corpus_score
-from s2s.experiments.verdicts import p_in_words
-from s2s.results import Figure, Finding, Table
+from s2s.results import Figure, Table, Verdict
 
 SHARES = (1, 10)  # per cent of the pairs
 MARGIN = 0.05
@@ -50,7 +71,7 @@ class Gain:
 Gains = dict[str, dict[int, Gain]]
 
 
-def conclude(contest: Contest, measured: Cells) -> Conclusion:
+def analyse(contest: Contest, measured: Cells) -> Analysis:
     """What was gained, share by share."""
     trained = {cell: found for cell, found in measured.items() if "arms" in found}
     runs = {share: by_model(contest, trained, f"equal-{share}") for share in SHARES}
@@ -59,9 +80,9 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     others = [cell for cell in sorted(measured, key=lambda cell: measured[cell]["share"]) if cell not in trained]
     untrained = {cell.model: _untrained(cell.model, measured[cell]) for cell in others}
     if not gains:
-        return Conclusion(list(untrained.values()), seeds=seeds)
-    return Conclusion(
-        findings=[_finding(m, gains) if m in gains else untrained.get(m) for m in contest.models],
+        return Analysis(list(untrained.values()), seeds=seeds)
+    return Analysis(
+        findings=[_verdict(m, gains) if m in gains else untrained.get(m) for m in contest.models],
         figures=[_arms_of(gains, what) for what in ("loss", "bleu")] + [_curve(gains, share) for share in SHARES],
         tables=[
             _gains(gains),
@@ -174,40 +195,42 @@ def _over(arm: str, gain: Gain) -> Gate:
     return Gate(gate.name, True, f"{said}: to {losses[-1] + slope:.2f} with the next, not to {least:.2f} {ARMS[other]}")
 
 
-def _finding(model: str, gains: Gains) -> Finding:
+def _verdict(model: str, gains: Gains) -> Verdict:
     own = gains[model]
     share = _SHOWN if _SHOWN in own else min(own)
     gain = own[share]
     there = {name: each[share] for name, each in gains.items() if share in each}
-    closed = {name: gates(each) for name, each in there.items()}
-    other = best_other(model, {name: _mean_gain(each, control(each)) for name, each in there.items()}, closed)
+    checks = {name: gates(each) for name, each in there.items()}
+    other = best_other(model, {name: _mean_gain(each, control(each)) for name, each in there.items()}, checks)
     gained = {name: each.counts[control(each)] for name, each in there.items()}
     pairs = Pairwise.of(there, lambda a, b: _between(gained[a], gained[b]))
-    said = beside(model, other, pairs, closed, "nats gained", MARGIN, 2)
-    if said.decided:
-        said = replace(said, variations=_variations(model, other, gains, share))
-    if not failed(closed[model]):
-        said = replace(said, sentence=f"{_worth(gain)}; {said.sentence}")
-    elif not other:
-        said = replace(said, sentence="; ".join(gate.sentence for gate in failed(closed[model])))
-    value = None if failed(closed[model]) else _estimate(gain, control(gain))
+    test = "t-test over seeds and sentences, Holm"
+    found = beside(model, other, pairs, checks, "nats gained", MARGIN, 2, test=test)
+    closed = tuple(gate.sentence for gate in failed(checks[model]))
+    if closed and not other:
+        found = replace(found, reasons=closed)
+    facts: dict[str, float | str] = {}
+    for arm, over in () if closed else (("unrelated", "unrelated pairs"), ("scratch", "the few pairs alone")):
+        facts[f"gain over {over} (nats)"] = round(_mean_gain(gain, arm), 2)
+        if arm in gain.p:
+            facts[f"p of the gain over {over}"] = float(f"{gain.p[arm]:.2g}")
+    kept = _variations(model, other, gains, share) if found.decided else {}
+    value = None if closed else _estimate(gain, control(gain))
     real = [run["arms"]["real"] for run in gain.runs.values()]
     tokens = statistics.mean(its["before"]["tokens"] + its["tokens"] for its in real)
-    return finding("fine-tuning", model, value, "nats per token", _quantity(share), said, "loss", tokens)
+    found = replace(found, facts=facts, variations=kept)
+    return verdict("fine-tuning", model, value, "nats per token", _quantity(share), found, "loss", tokens)
 
 
 def _quantity(share: int) -> str:
     return f"gain in validation loss over the better of as long a training without it, with {share} % of the pairs"
 
 
-def _untrained(model: str, found: Measured) -> Finding:
-    """What is said of a model that was not trained: that it would still learn."""
-    said = Judgement(
-        "still learning",
-        f"after {found['updates']:,} updates with all pairs, in its trials, its loss still falls by "
-        f"{-found['slope']:.2f} nats with each doubling of the tokens: it was not trained with few of them",
-    )
-    return finding("fine-tuning", model, None, "nats per token", _quantity(found["share"]), said, "loss")
+def _untrained(model: str, found: Measured) -> Verdict:
+    """The cell of a model that was not trained, because it would still learn with all pairs."""
+    reason = f"its loss still falls by {-found['slope']:.2f} nats with each doubling of the tokens, with all pairs"
+    assessed = Assessment("still learning", reasons=(reason,), facts={"updates with all pairs": found["updates"]})
+    return verdict("fine-tuning", model, None, "nats per token", _quantity(found["share"]), assessed, "loss")
 
 
 def control(gain: Gain) -> str:
@@ -217,20 +240,6 @@ def control(gain: Gain) -> str:
     nothing; a gain over the worse of the two would be the harm of a control.
     """
     return min(_BEFORE, key=lambda arm: _mean_gain(gain, arm))
-
-
-def _worth(gain: Gain) -> str:
-    """What the gain over both arms is, in words."""
-    words = []
-    for arm, over in (("unrelated", "unrelated pairs"), ("scratch", "the few pairs alone")):
-        by, p = _mean_gain(gain, arm), gain.p.get(arm)
-        if p is None:
-            words.append(f"{by:+.2f} nats over {over} (one seed)")
-        elif p < LEVEL:
-            words.append(f"{'gains' if by > 0 else 'loses'} {abs(by):.2f} nats over {over} ({p_in_words(p)})")
-        else:
-            words.append(f"no gain over {over} to be told from chance ({by:+.2f}, {p_in_words(p)})")
-    return ", ".join(words)
 
 
 def _mean_gain(gain: Gain, arm: str, rate: str | None = None) -> float:
