@@ -70,6 +70,7 @@ def _small(command: str) -> str:
         sizes = [
             w for w in f"{SMALL[recipe]} {BRIEF}".split() if w.partition("=")[0] not in given - {"training.updates"}
         ]
+        command = re.sub(r" training\.updates=\S+", "", command)
         command = f"{command} {' '.join(sizes)}"
         if "--overfit" in command:
             command = command.replace("decoding.max_ratio=0.5", "")

@@ -100,7 +100,7 @@ def test_exported_graphs_give_the_log_probabilities_of_the_model(kind, options, 
     model = module_of(kind).build(_settings(kind, options), SIZE, SIZE).eval()
     save(model, (SIZE, SIZE), tmp_path)
     source, fed = torch.randint(4, SIZE, (3, 9)), torch.randint(4, SIZE, (3, 9))
-    lengths = torch.tensor([9, 9, 9] if model.decoder.one_to_one else [9, 4, 1])
+    lengths = torch.tensor([9, 9, 9] if model.decoder.is_one_to_one else [9, 4, 1])
     valid = torch.arange(9) < lengths[:, None]
     fed[:, 0] = BOS
     with torch.no_grad():

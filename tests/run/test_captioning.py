@@ -99,7 +99,7 @@ def test_a_stopped_and_resumed_run_ends_in_the_same_bits(place, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunLog, "update", stop)
+        patch.setattr(RunLog, "log_step", stop)
         with pytest.raises(Stopped):
             _train("run.dir=stopped")
     training.resume(Path("stopped"), Console(file=io.StringIO()))
@@ -207,7 +207,7 @@ def test_no_caption_that_is_validated_is_left_out(place, monkeypatch):
     seen, loss = [], task.mean_loss
 
     def counted(model, examples, *more):
-        seen.append((len(examples.kept), len(examples), examples.left_out))
+        seen.append((len(examples.kept), len(examples), examples.num_skipped))
         return loss(model, examples, *more)
 
     monkeypatch.setattr(task, "mean_loss", counted)

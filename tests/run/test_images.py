@@ -114,7 +114,7 @@ def test_a_stopped_and_resumed_run_ends_in_the_same_bits(place, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunLog, "update", stop)
+        patch.setattr(RunLog, "log_step", stop)
         with pytest.raises(Stopped):
             _train("run.dir=stopped", *brief)
     training.resume(Path("stopped"), Console(file=io.StringIO()))

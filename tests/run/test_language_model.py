@@ -290,7 +290,7 @@ def test_a_probe_that_cannot_be_kept_or_is_of_what_was_fetched_is_shown_all_the_
     with monkeypatch.context() as patch:
         patch.setattr("s2s.tasks.language_model.induction.write_atomically", refuse)
         locked = CliRunner().invoke(evaluate_command, [str(run), *asked]).output
-    monkeypatch.setattr("s2s.run.folder.located", lambda path: tmp_path / "fetched")
+    monkeypatch.setattr("s2s.run.folder.resolve_run_path", lambda path: tmp_path / "fetched")
     fetched = CliRunner().invoke(evaluate_command, ["hf:somebody/lm", *asked]).output
     whys = f"{run}/probe-induction.json: Permission denied", f"{tmp_path}/fetched is the copy in the cache"
     for shown, why in zip((locked, fetched), whys, strict=True):

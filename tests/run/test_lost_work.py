@@ -77,7 +77,7 @@ def _signalled(monkeypatch, at: int, *numbers: int) -> None:
         for number in numbers if update.update == at else ():
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(RunLog, "update", update)
+    monkeypatch.setattr(RunLog, "log_step", update)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -141,7 +141,7 @@ def test_a_validation_that_another_process_cut_short_is_made_up(folder, monkeypa
     with monkeypatch.context() as once:
         # who loses another process ignores signals from then on
         once.setattr("s2s.run.shutdown._SIGNALS", ())
-        once.setattr("s2s.tasks.translation.task.Translation.validate", cut_short)
+        once.setattr("s2s.tasks.translation.task.TranslationTask.validate", cut_short)
         with pytest.raises(PeerLostError, match="stopped after update 2 of 5; saved"):
             _s2s("train", "tiny.yaml", "run.dir=cut")
     assert read_progress(folder / "cut/checkpoints/0000002").score is None

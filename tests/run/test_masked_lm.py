@@ -139,7 +139,7 @@ def test_preferences_that_cannot_be_kept_are_shown_all_the_same(run, monkeypatch
 def test_what_was_fetched_is_asked_and_nothing_is_written_into_it(run, tmp_path, monkeypatch):
     shutil.copytree(run, tmp_path / "fetched", ignore=shutil.ignore_patterns("probe-*"))
     before = sorted((tmp_path / "fetched").rglob("*"))
-    monkeypatch.setattr("s2s.run.folder.located", lambda path: tmp_path / "fetched")
+    monkeypatch.setattr("s2s.run.folder.resolve_run_path", lambda path: tmp_path / "fetched")
     told = str(probe(load(open_run(Path("hf:somebody/tiny"))), run.parent / "pairs.csv"))
     assert f"shown, but not kept: {tmp_path}/fetched is the copy in the cache" in told
     assert sorted((tmp_path / "fetched").rglob("*")) == before

@@ -270,7 +270,7 @@ def test_a_classifier_that_begins_with_bert_trains_resumes_and_is_scored(bert, r
     name = "encoder.layers.0.attention.query.weight"
     assert 0 < (last[0][name] - before[name]).norm() < before[name].norm()
     run = load(whole)
-    assert task_of(run.recipe).named(run, ["a dog"]).collate(np.array([0]), 0).source[0].tolist() == [
+    assert task_of(run.recipe).parse_inputs(run, ["a dog"]).collate(np.array([0]), 0).source[0].tolist() == [
         *(BOS, *run.tokenizers[0].encode("a dog"), EOS)
     ]
     assert evaluate(open_run(whole)).headline_metrics()["accuracy"] > 30

@@ -190,7 +190,7 @@ def test_a_start_that_saved_nothing_changes_no_precision(tmp_path, monkeypatch, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as once:
-        once.setattr("s2s.run.training.Running._continue", interrupted)
+        once.setattr("s2s.run.training.TrainingRun._restore", interrupted)
         with pytest.raises(Stopped):
             _here("stopped", "--resume", "device.precision=bf16")
     devices = [start["device"] for start in json.loads((tmp_path / "stopped/manifest.json").read_text())]

@@ -40,7 +40,10 @@ SMALL = [
 
 
 def s2s(*words):
-    done = CliRunner().invoke(commands, [str(w) for w in words], standalone_mode=False, catch_exceptions=False)
+    # an override may be given only once: a test's own replaces that of SMALL
+    last = {str(w).partition("=")[0]: str(w) for w in words if "=" in str(w)}
+    words = [str(w) for w in words if "=" not in str(w) or last[str(w).partition("=")[0]] == str(w)]
+    done = CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
 
