@@ -1,4 +1,4 @@
-"""Recipe settings and builders of the convolutional sequence-to-sequence model.
+"""Convolutional sequence-to-sequence model: recipe settings and builders.
 
 Gated convolutions with attention in every decoder layer (Gehring et al. 2017); the modules are in
 `baselines.convolution`.

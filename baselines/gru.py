@@ -1,4 +1,4 @@
-"""Recipe settings of the GRU (Cho et al. 2014) without attention.
+"""GRU (Cho et al. 2014) without attention.
 
 The decoder reads the source through the final encoder state only.
 """

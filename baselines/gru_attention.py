@@ -1,4 +1,4 @@
-"""Recipe settings of the GRU (Cho et al. 2014) with attention."""
+"""GRU (Cho et al. 2014) with attention."""
 
 from functools import partial
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Recipe settings of the LSTM (Hochreiter & Schmidhuber 1997) without attention.
+"""LSTM (Hochreiter & Schmidhuber 1997) without attention.
 
 The decoder reads the source through the final encoder state only.
 """

@@ -1,4 +1,4 @@
-"""Recipe settings of the LSTM (Hochreiter & Schmidhuber 1997) with attention."""
+"""LSTM (Hochreiter & Schmidhuber 1997) with attention."""
 
 from functools import partial
 from typing import Literal

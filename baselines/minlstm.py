@@ -1,4 +1,4 @@
-"""Recipe settings of the minLSTM (Feng et al. 2024) without attention.
+"""minLSTM (Feng et al. 2024) without attention.
 
 Its gates depend on the input only, so that training is a parallel scan. The decoder reads the source through the
 final encoder state only.

@@ -1,4 +1,4 @@
-"""Recipe settings of the Elman network (Elman 1990) without attention.
+"""Elman network (Elman 1990) without attention.
 
 The decoder reads the source through the final encoder state only.
 """

@@ -1,4 +1,4 @@
-"""Recipe settings of the Elman network (Elman 1990) with attention."""
+"""Elman network (Elman 1990) with attention."""
 
 from functools import partial
 from typing import Literal

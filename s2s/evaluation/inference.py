@@ -82,7 +82,20 @@ def coin(heads: int, tosses: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values corrected for their number, so that the chance of any false alarm stays that of one (Holm 1979)."""
+    """Correct p-values for multiple comparisons by the step-down method of Holm (1979).
+
+    The probability of at least one false rejection among all tests is then at most the level of a single test.
+
+    Args:
+        p_values: One p-value for each test, in [0, 1].
+
+    Returns:
+        The adjusted p-values, in the same order.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
+    """
     order = np.argsort(p_values, kind="stable")
     steps = np.array(p_values)[order] * np.arange(len(p_values), 0, -1)
     adjusted = np.empty(len(p_values))

@@ -1,4 +1,4 @@
-"""Which trainings are tried next to choose a learning rate and a depth, by what came of those before."""
+"""Grid search for the learning rate and the depth of a model: selects the next short trainings from earlier losses."""
 
 import math
 import re
@@ -187,7 +187,7 @@ def inside(trial: Trial, losses: Losses) -> bool:
 
 
 def grid() -> list[float]:
-    """All rates that may be tried, rising."""
+    """Return all learning rates of the grid search, in ascending order."""
     return [LOWEST * 2**n for n in range(round(math.log2(HIGHEST / LOWEST)) + 1)]
 
 

@@ -1,4 +1,4 @@
-"""Recipe settings and builders of the Transformer (Vaswani et al. 2017).
+"""Transformer (Vaswani et al. 2017): recipe settings and builders.
 
 The modules are in `transformer_layers.py`, `transformer_causal.py` and `s2s/nn`. This module imports torch only when a
 model is built, so that mistakes in a recipe are reported at once.

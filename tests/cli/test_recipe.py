@@ -166,7 +166,7 @@ def test_the_schema_and_the_reference_are_printed_whole():
 
 
 def test_models_are_listed_with_package_and_first_line():
-    assert re.search(r"^transformer +s2s +The Transformer \(Vaswani", _s2s("recipe", "models"), re.M)
+    assert re.search(r"^transformer +s2s +Transformer \(Vaswani", _s2s("recipe", "models"), re.M)
 
 
 def _pair(folder: Path, name: str, count: int) -> tuple[str, str]:

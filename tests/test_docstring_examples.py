@@ -1,0 +1,25 @@
+"""Runs the examples of docstrings."""
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for package in ("s2s", "baselines")
+    for path in sorted((ROOT / package).rglob("*.py"))
+    if ">>>" in path.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples_give_what_they_show(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with torch.random.fork_rng():
+        found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted
+    assert found.failed == 0
