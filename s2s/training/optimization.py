@@ -79,7 +79,7 @@ class OptimizerWrapper:
         >>> optimization = OptimizerWrapper(model, OptimizationSettings(learning_rate=0.01, warmup=0))
         >>> before = model(torch.ones(2)).square()
         >>> before.sum().backward()
-        >>> norm, norms_by_layer = optimization.clip_and_measure_norms()
+        >>> norm, norms_by_layer = optimization.measure_gradient_norms()
         >>> optimization.step(1, norm)
         >>> bool(model(torch.ones(2)).square() < before)
         True
