@@ -85,7 +85,7 @@ def record(
 
 
 def machine() -> dict[str, str]:
-    """What the bits depend on, beside s2s. Loads no torch, which must find the environment of a recording."""
+    """Return the machine properties that bits depend on, without importing torch."""
     about = Path("/proc/cpuinfo")
     cpu = re.search(r"model name\s*: (.*)", about.read_text()) if about.exists() else None
     return {"processor": cpu[1] if cpu else platform.processor(), "torch": version("torch")}

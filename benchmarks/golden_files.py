@@ -1,4 +1,4 @@
-"""What `benchmarks.golden` reads of the files that s2s writes: tensors by hash, JSON without times, leaves by path."""
+"""Read the files that s2s writes: tensors by hash, JSON without times, leaves by path."""
 
 import hashlib
 import json
@@ -47,7 +47,7 @@ def tensors(path: Path) -> dict[str, str]:
 
 
 def run_files(run: Path) -> Record:
-    """What a training has left: tensors of the last checkpoint and the average, metrics, state and test scores."""
+    """Record the results of a training: tensors, metrics, state and test scores."""
     found: dict[str, object] = {}
     folders = sorted(path for path in (run / "checkpoints").glob("*") if path.is_dir())
     numbered = [path for path in folders if path.name.isdigit()]
@@ -85,7 +85,7 @@ def flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _name(value: object) -> str | None:
-    """How a comparison names an element of a list: by question and model, by name, or by label."""
+    """Return the key of a list element of a comparison: by question and model, by name, or by label."""
     if not isinstance(value, Mapping):
         return None
     keys = [key for key in ("row", "name", "label", "model") if value.get(key)]

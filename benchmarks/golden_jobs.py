@@ -38,7 +38,7 @@ Job = tuple[Callable[..., Record], tuple[object, ...]]
 
 @dataclass(frozen=True)
 class Lab:
-    """Where a recording works.
+    """Paths of a recording.
 
     Attributes:
         source: the checkout whose s2s is tested.
@@ -148,7 +148,7 @@ def train(lab: Lab, task: str, *words: str) -> Record:
     return outcome(lab, s2s(folder, *lab.train(folder, task, *words)), folder / "run")
 
 
-def train_together(lab: Lab, task: str, *words: str) -> Record:
+def train_two_processes(lab: Lab, task: str, *words: str) -> Record:
     """A training in two processes, by torchrun and gloo."""
     folder = lab.folder()
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "s2s"]
@@ -351,7 +351,7 @@ def jobs(lab: Lab) -> dict[str, Job]:
         found[f"trainings/{task}/alone"] = train, (lab, task)
         found[f"trainings/{task}/killed"] = train_killed, (lab, task)
     for task in ("translation", "classification", "language-model"):
-        found[f"trainings/{task}/two processes"] = train_together, (lab, task)
+        found[f"trainings/{task}/two processes"] = train_two_processes, (lab, task)
     found["trainings/translation/bf16"] = train, (lab, "translation", "device.precision=bf16")
     found["trainings/translation/early stopping"] = (
         train,
