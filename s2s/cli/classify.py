@@ -7,7 +7,7 @@ from typing import IO, Any, cast
 import click
 
 from s2s.cli import options
-from s2s.cli.lines import BadLines, check_output, chunks, told_to_wait, write_all
+from s2s.cli.lines import BadLines, announce_waiting, check_output, chunks, write_all
 
 _LINES_AT_ONCE = 10_000
 
@@ -28,7 +28,7 @@ def classify(run: Path, source: IO[bytes], output: Path | None, probabilities: b
 
     classifier = open_run(run, tasks=["classification", "images"])
     check_output(output)
-    prompt = told_to_wait(run, source)
+    prompt = announce_waiting(run, source)
     from s2s.run.inference import load_for_inference
     from s2s.run.tasks import task_of
     from s2s.tasks.classification_base import ClassificationTask

@@ -8,7 +8,7 @@ from typing import IO
 import click
 
 from s2s.cli import options
-from s2s.cli.lines import BadLines, check_output, chunks, lines_to, show_text, told_to_wait
+from s2s.cli.lines import BadLines, announce_waiting, check_output, chunks, lines_to, show_text
 from s2s.errors import UserError
 
 _BY_DEFAULT = click.core.ParameterSource.DEFAULT
@@ -70,7 +70,7 @@ def generate(
         raise UserError("PROMPT is what is gone on with", "--input", "leave one of them out")
     model = open_run(run, tasks=["language-model"])
     check_output(output)
-    wait = told_to_wait(run, source) if prompt is None else lambda: None
+    wait = announce_waiting(run, source) if prompt is None else lambda: None
     from s2s.decoding.generate import one_line
     from s2s.run.inference import load_for_inference
     from s2s.tasks.language_model.generation import (

@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from s2s.cli import options
-from s2s.cli.lines import BadLines, check_output, chunks, told_to_wait, write_all
+from s2s.cli.lines import BadLines, announce_waiting, check_output, chunks, write_all
 from s2s.errors import UserError, printable
 from s2s.files import write_atomically
 
@@ -120,7 +120,7 @@ def _align(
 
         check_there(reference)
         targets = lines(reference)
-    prompt = told_to_wait(run, source)
+    prompt = announce_waiting(run, source)
     from s2s.run.inference import load_for_inference
     from s2s.tasks.translation.attention import align_lines
 

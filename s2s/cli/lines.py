@@ -135,7 +135,7 @@ def _text(line: bytes, row: int, bad: BadLines) -> str:
         return line.decode("utf-8", errors="replace")
 
 
-def told_to_wait(run: Path, input_file: IO[bytes]) -> Callable[[], None]:
+def announce_waiting(run: Path, input_file: IO[bytes]) -> Callable[[], None]:
     """Print a loading message if the input is a terminal.
 
     Args:

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 import click
 
 from s2s.cli import options
-from s2s.cli.lines import BadLines, check_output, chunks, told_to_wait, write_all
+from s2s.cli.lines import BadLines, announce_waiting, check_output, chunks, write_all
 from s2s.errors import UserError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def translate(
     if translator.recipe.task == "text-to-text":
         _check_answers(translator, name, nbest, changes)
     check_output(output)
-    prompt, tell = told_to_wait(run, source), partial(click.echo, err=True)
+    prompt, tell = announce_waiting(run, source), partial(click.echo, err=True)
     recipe = cast(Any, translator.recipe)
     bad = BadLines()
     arriving = chunks(source, recipe.decoding.batch * _BATCHES, bad, prompt)

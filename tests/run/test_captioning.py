@@ -22,7 +22,7 @@ from s2s.run.tasks import read
 from s2s.tasks.base import EvaluationOptions
 from s2s.tasks.captioning import task
 from s2s.tasks.captioning.data import CaptionSource
-from s2s.tasks.captioning.evaluation import METRICS, facts_told
+from s2s.tasks.captioning.evaluation import METRICS, measure_stated_facts
 from s2s.training.logger import RunLog
 
 RECIPE = """
@@ -71,7 +71,7 @@ def test_a_run_tells_and_draws_and_keeps_what_it_found(trained):
     assert len(found["captions"]) == len(found["names"]) == 12
     again = scores(found["captions"], test.captions, names=METRICS)
     assert {name: one["value"] for name, one in found["scores"].items()} == {n: s.value for n, s in again.items()}
-    told_rightly = {name: share.value for name, share in facts_told(found["captions"], test).items()}
+    told_rightly = {name: share.value for name, share in measure_stated_facts(found["captions"], test).items()}
     assert {name: share["value"] for name, share in found["facts"].items()} == told_rightly
     assert [look["name"] for look in found["looks"]] == ["test 1", "test 5", "test 9"]
     assert {path.name for path in (run / "figures").iterdir()} == {"training.png", "attention-test.png"}
@@ -84,7 +84,7 @@ def test_a_run_tells_and_draws_and_keeps_what_it_found(trained):
 def test_right_captions_have_all_facts_and_turned_ones_are_exact(trained):
     test = CaptionSource(read(trained[0] / "recipe.yaml").data).part("test")
     turned = [several[-1] for several in test.captions]
-    assert {share.value for share in facts_told(turned, test).values()} == {100}
+    assert {share.value for share in measure_stated_facts(turned, test).values()} == {100}
     assert scores(turned, test.captions, names=("exact",))["exact"].value == 100
 
 

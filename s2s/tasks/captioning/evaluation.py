@@ -151,7 +151,7 @@ def evaluate_images(
         lowercase=lowercase,
         own_case=lowercase == tokenizer.writes_lowercase,
         scores=scores(captions, part.captions, lowercase, METRICS, tokenization),
-        facts=facts_told(captions, part) if recipe.data.corpus == BUILT_IN else None,
+        facts=measure_stated_facts(captions, part) if recipe.data.corpus == BUILT_IN else None,
         names=list(part.names),
         references=[list(several) for several in part.captions],
         captions=captions,
@@ -161,7 +161,7 @@ def evaluate_images(
     )
 
 
-def facts_told(captions: Sequence[str], part: Captioned) -> dict[str, Share]:
+def measure_stated_facts(captions: Sequence[str], part: Captioned) -> dict[str, Share]:
     """Return the share of correct facts in captions of built-in scenes.
 
     Args:

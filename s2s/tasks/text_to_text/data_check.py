@@ -52,7 +52,7 @@ def inspected(recipe: TextToTextRecipe) -> str:
         found = inspect(_alone(corpus, name), settings, tokenizer.normalization)
         head, *others = blocks(found) if settings.objective == "pairs" else _of_texts(found)
         shown += [[f"── {name}", *head], *others]
-        advice += [f"{name}: {own_keys(words, name)}" for words in _told(found, settings)]
+        advice += [f"{name}: {own_keys(words, name)}" for words in _corpus_advice(found, settings)]
         if settings.answers:
             table, more = _answers(corpus, name, settings.answers)
             shown.append(table)
@@ -79,7 +79,7 @@ def _of_texts(found: Inspection) -> list[list[str]]:
     return [look.table(sizes, rows), [f"train: {len(spots)} texts drawn at random", *spots]]
 
 
-def _told(found: Inspection, settings: CorpusSettings) -> list[str]:
+def _corpus_advice(found: Inspection, settings: CorpusSettings) -> list[str]:
     """Return the advice that applies: answers are short, and a text equals its source."""
     beside: tuple[str, ...] = ("hardly go together",) if settings.answers else ()
     beside += ("just the source again",) if settings.objective == "span-corruption" else ()
