@@ -1,4 +1,4 @@
-"""Asked to stop: a signal is noted, and whoever works ends at a good place."""
+"""Graceful shutdown at SIGINT, SIGTERM and SIGHUP, and the pauses for validation and checkpoints."""
 
 import multiprocessing
 import shlex
@@ -24,10 +24,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class GracefulShutdown:
-    """Within it, the first signal to stop is noted, and the second one stops at once; a context manager.
+    """Context manager: the first SIGINT, SIGTERM or SIGHUP requests a stop, the second one exits immediately.
 
-    Signals that are ignored stay so (nohup), and the processes of a comparison leave theirs to their parent. The number
-    of the signal is 0 while nobody wants to stop.
+    Ignored signals stay ignored (nohup). Worker processes of a comparison leave signals to their parent.
+
+    Attributes:
+        signal: Number of the signal; 0 while no stop is requested.
     """
 
     def __init__(self) -> None:
@@ -56,9 +58,9 @@ class GracefulShutdown:
 
 @contextmanager
 def interrupt_immediately() -> Iterator[Callable[[], None]]:
-    """Within it, all signals to stop end what is done as Ctrl-C does: whoever has processes ends them, too.
+    """Context manager: SIGINT, SIGTERM and SIGHUP raise `KeyboardInterrupt`, so that child processes are ended, too.
 
-    Signals that are ignored stay so (nohup). A `Wish` within it takes them over for its time.
+    Ignored signals stay ignored (nohup). A `GracefulShutdown` inside takes over the signals while it is active.
 
     Yields:
         What ends it where a signal came and was lost: Python drops what is raised while it collects garbage.
@@ -91,10 +93,12 @@ def interrupt_immediately() -> Iterator[Callable[[], None]]:
 
 @dataclass(frozen=True)
 class ValidationPoint:
-    """A pause of the training, in all its processes after the same update.
+    """Pause of the training loop, on all ranks after the same step.
 
     Attributes:
-        due: whether the recipe has a validation here; if not, a checkpoint is all that is wanted.
+        is_validation_step: True if the recipe schedules a validation here; otherwise only a checkpoint is saved.
+        shutdown: Stop requests of this rank.
+        distributed: Process group.
     """
 
     is_validation_step: bool
@@ -102,24 +106,32 @@ class ValidationPoint:
     distributed: Distributed
 
     def should_stop(self, over: bool = False) -> bool:
-        """Whether the training ends here, because it is over or because the first process shall stop."""
+        """Return True on all ranks if rank 0 has finished early or is to stop."""
         return self.distributed.broadcast_object(over or bool(self.shutdown.signal))
 
 
 def is_validation_step(update: int, recipe: "AnyTask") -> bool:
-    """Whether the recipe has a validation after this update."""
+    """Return True if the recipe schedules a validation after this step."""
     return update % recipe.validation.every == 0 or update == recipe.training.updates
 
 
 def agree_on_pause(
     update: int, recipe: "AnyTask", distributed: Distributed, wish: GracefulShutdown, late: bool = False
 ) -> ValidationPoint | None:
-    """The pause after an update, which a validation, or any process's wish to stop or to save, makes; None: no pause.
+    """Agree with all ranks on a pause after a step; every rank calls this after each step.
 
-    Each process asks after each update.
+    Args:
+        update: Number of the step.
+        recipe: The recipe.
+        distributed: Process group.
+        wish: Stop requests of this rank.
+        late: True if a checkpoint is overdue on this rank (`run.save_minutes`).
+
+    Returns:
+        The pause, if a validation is scheduled or any rank requests a stop or a checkpoint; else None.
     """
     signal_of_all, late_of_all = distributed.all_reduce_max(wish.signal, int(late))
-    # one that comes in this moment stays
+    # Keep a signal that arrives during the all-reduce.
     wish.signal = wish.signal or signal_of_all
     validated = is_validation_step(update, recipe)
     return ValidationPoint(validated, wish, distributed) if validated or signal_of_all or late_of_all else None
@@ -127,10 +139,10 @@ def agree_on_pause(
 
 @contextmanager
 def print_resume_hint_on_exit(folder: Path, command: Sequence[str], stands: Callable[[], str]) -> Iterator[None]:
-    """Within it, whoever stops, finds disk or memory full, or is left alone, is told how far it came and how to go on.
+    """Context manager that adds the progress and the command to resume to errors that end a training.
 
     Raises:
-        Stopped: somebody wanted it.
+        Stopped: A signal requested a stop.
         UserError: the disk is full, memory is, or another process of the training is lost.
     """
     try:

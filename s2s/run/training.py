@@ -1,4 +1,4 @@
-"""Trains a run, from its recipe to the scores of its test set, and goes on with one: the same for every task."""
+"""A training run of any task: train, validate, apply early stopping, save checkpoints, resume, test."""
 
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -42,12 +42,16 @@ _MOVES_SOONER = {"bleu": "chrf", "exact": "chrf", "cider": "chrf"}
 
 
 def plain(console: Console) -> PrintFn:
-    """Prints a line as it is: square brackets of a text are no colours."""
+    """Return a function that prints a line without interpreting rich markup."""
     return lambda text: console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 class TrainingRun(Generic[R, D, M]):
-    """A run that is under way: whoever has made its folder calls `begin`, `train` and `test`, one after the other."""
+    """Training loop of rank 0. Call `begin`, `train` and `test`, in this order.
+
+    `train` logs each step, validates every `validation.every` steps, saves checkpoints, applies early stopping
+    (`validation.patience`) and stops at SIGINT, SIGTERM and SIGHUP after saving.
+    """
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class TrainingRun(Generic[R, D, M]):
         self.progress = Progress(0, 0, 0)
 
     def status(self) -> str:
-        """How far it has come, in words."""
+        """Return the progress and the last saved step as a phrase, for messages."""
         update, last = self.trainer.update, self.checkpoints.last()
         saved = int(last.name) if last else 0
         kept = (
@@ -79,13 +83,16 @@ class TrainingRun(Generic[R, D, M]):
         return f"stopped after update {update:,} of {self.recipe.training.updates:,}; {kept}"
 
     def begin(self) -> RunLog:
-        """Describes the run, goes to its last checkpoint, where there is one, and gives its log, to be entered.
+        """Write the manifest, restore the last checkpoint if there is one, and open the log.
+
+        Returns:
+            The log, a context manager.
 
         Raises:
-            UserError: its data changed, or what it left is damaged.
+            UserError: The data changed since the run was started, or a file of the run is damaged.
         """
         check_unlinked(self.folder)
-        # others may write results into the run, and nobody else checkpoints
+        # Other processes may be writing results into the run; only this one writes checkpoints.
         for place in (self.folder, self.folder / FIGURES, self.folder / folders.TOKENIZER):
             remove_unfinished(place)
         remove_unfinished(self.checkpoints.folder, alone=True)
@@ -98,11 +105,14 @@ class TrainingRun(Generic[R, D, M]):
         return RunLog(self.folder, done, total, self.console, self.task.perplexity, metric)
 
     def train(self, log: RunLog) -> Iterator[StepResult]:
-        """Trains to the end, update by update; then the average is made of its last checkpoints, where one is wanted.
+        """Train to the last step, then average the last checkpoints if `training.average_last` is set.
+
+        Yields:
+            Result of each step.
 
         Raises:
-            UserError: a number is not finite, or disk or memory is full.
-            Stopped: somebody wants it.
+            UserError: A loss or gradient is not finite, the disk is full, or memory is exhausted.
+            Stopped: A signal requested a stop.
         """
         if not self.progress.update:
             self.task.on_train_start(self.train_context, self.folder, log)
@@ -117,7 +127,7 @@ class TrainingRun(Generic[R, D, M]):
         self.task.on_train_end(self.train_context, self.folder, log)
 
     def test(self, log: RunLog, overrides: Sequence[str]) -> None:
-        """Loads the best checkpoint, as any other user of the run would, and scores it on the test set."""
+        """Load the best checkpoint from disk and evaluate it on the test set."""
         if self.train_context.data.corpus.test is None:
             return
         evaluation = evaluate(self.folder, overrides=overrides, progress_bar=log.progress_bar)
@@ -130,10 +140,10 @@ class TrainingRun(Generic[R, D, M]):
             log.info_pair(source, written)
 
     def _decide_precision(self) -> PrecisionBenchmark | None:
-        """The faster one for a new run; that of before, so that all bits are the same, for one that goes on.
+        """Select the faster precision for a new run; a resumed run keeps its precision, so that all bits are equal.
 
         Raises:
-            PrecisionError: the recipe, or the start before, names one that this device cannot compute the model in.
+            PrecisionError: This device cannot compute the model in the precision of the recipe or of the run.
         """
         device_context, before = self.trainer.device_context, parse_precision(manifest.training_device(self.folder))
         if before is not None and device_context.autoselect_precision:
@@ -188,7 +198,7 @@ class TrainingRun(Generic[R, D, M]):
         )
 
     def _check_checkpoints(self) -> None:
-        """Refuses damaged checkpoints before anything is changed: each of them may end the run, hours later."""
+        """Refuse damaged checkpoints at the start: each of them could end the run hours later."""
         last = self.checkpoints.last()
         if last is None:
             return
@@ -198,7 +208,7 @@ class TrainingRun(Generic[R, D, M]):
             read_training(last)
 
     def _extend(self) -> None:
-        """Takes over another number of updates: into the run, and into the checkpoint that it goes on from."""
+        """Apply a changed `training.updates` to the run and to the checkpoint it resumes from."""
         then, now = read(self.folder / folders.RECIPE).training, self.recipe.training
         if then.updates == now.updates:
             return
@@ -224,7 +234,7 @@ class TrainingRun(Generic[R, D, M]):
             return Progress(0, 0, 0)
         tensors, progress = read_training(last)
         self.trainer.load_state(tensors, progress.place, last)
-        # where the last update is saved, no save comes that would
+        # Prune here: a run that is already at its last step saves no further checkpoint.
         self.checkpoints.prune()
         self.print_fn(f"continuing after update {progress.update}")
         return progress
@@ -232,7 +242,7 @@ class TrainingRun(Generic[R, D, M]):
     def _train(self, log: RunLog) -> Iterator[StepResult]:
         distributed = self.trainer.device_context.distributed
         started, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
-        # a process that was lost within a validation leaves a checkpoint without one
+        # A rank that was lost during a validation leaves a checkpoint without validation scores.
         done = self.progress
         if distributed.broadcast_object(
             done.update > 0 and done.score is None and is_validation_step(done.update, self.recipe)
@@ -257,11 +267,11 @@ class TrainingRun(Generic[R, D, M]):
 
     @contextmanager
     def _save_if_peer_lost(self, started: float) -> Iterator[None]:
-        """Within it, what was done so far is saved when another process of the training is lost."""
+        """Context manager that saves a checkpoint when another rank is lost."""
         try:
             yield
         except PeerLostError:
-            # before it takes its time: this is the process that can tell how to go on
+            # First, because saving takes time: only this rank can report how to resume.
             if launch := self.trainer.device_context.distributed.launch:
                 launch.claim_error_report()
             if self.trainer.update > self.progress.update:
@@ -269,7 +279,7 @@ class TrainingRun(Generic[R, D, M]):
             raise
 
     def _save(self, started: float, log: RunLog | None) -> None:
-        """Saves a checkpoint; of a validation where there is a log for it, and else one only to go on from."""
+        """Save a checkpoint; with a log, validate first."""
         trainer = self.trainer
         tensors, place = trainer.state()
         with trainer.optimization.use_ema_weights():
@@ -314,10 +324,17 @@ def resume(
     recipe: "AnyTask | None" = None,
     distributed: Distributed = SINGLE_PROCESS,
 ) -> Path:
-    """Continues a run from its last checkpoint, as if it had never stopped.
+    """Resume a run from its last checkpoint; the result is that of an uninterrupted run, to the bit.
 
-    Overrides are for `data` and `device`, and for `training.updates`, which the run keeps; the recipe with them is
-    asked of `check_resumable` unless it is known.
+    Args:
+        folder: Folder of the run.
+        console: Receives all output.
+        overrides: Overrides of `data`, `device` and `training.updates`; the run keeps the last one.
+        recipe: Recipe with the overrides applied; None: it is read and checked here.
+        distributed: Process group of data-parallel training.
+
+    Returns:
+        The folder.
 
     Raises:
         UserError: it is not a run, or its recipe or its training data has changed since.
@@ -333,12 +350,12 @@ def train(
     data: PreparedData | None = None,
     distributed: Distributed = SINGLE_PROCESS,
 ) -> Path:
-    """Trains a new run to its end; see `training`."""
+    """Train a new run to its end; see `run_training`."""
     return _run_to_end(run_training(recipe, console, overwrite, data, distributed=distributed))
 
 
 def _run_to_end(under_way: Generator[StepResult, None, Path]) -> Path:
-    """What it returns, however many updates it yields before."""
+    """Exhaust the generator and return its value."""
     while True:
         try:
             next(under_way)
@@ -355,15 +372,22 @@ def run_training(
     overrides: Sequence[str] = (),
     distributed: Distributed = SINGLE_PROCESS,
 ) -> Generator[StepResult, None, Path]:
-    """The story of a run: recipe, data, model, trainer; it trains, and its best checkpoint is loaded and tested.
+    """Run the whole story of a run on rank 0: recipe, data, tokenizers, model, training, test.
 
-    Its folder is made only when data, tokenizers and model are found good; a run that goes on has one, and overrides
-    with which it does. The data are read unless they were prepared before. Of several processes, this is what the first
-    does; what the others do is in `s2s.run.worker`. Whoever leaves it after an update leaves a run that goes on from
-    its last checkpoint.
+    The folder of a new run is created only after data, tokenizers and model have been checked. The other ranks run
+    `s2s.run.worker.run_worker`. A caller that stops iterating leaves a run that resumes from its last checkpoint.
+
+    Args:
+        recipe: The recipe.
+        console: Receives all output.
+        overwrite: Replace a run in the same folder.
+        data: Prepared data; None: they are read here.
+        folder: Folder of a run to resume; None for a new run.
+        overrides: Overrides of this start of a resumed run.
+        distributed: Process group of data-parallel training.
 
     Yields:
-        Each update, when it is done and noted.
+        Result of each optimizer step, after it is logged.
 
     Returns:
         The folder.
@@ -416,9 +440,17 @@ def build_trainer(
     device_context: DeviceContext,
     origin: tuple[PretrainedRun | None, Path | None],
 ) -> tuple[Trainer[M, Any], Initialization]:
-    """A trainer of a run that has done nothing yet, and what its model begins with.
+    """Build the model and the trainer of a run, with initial or pretrained weights.
 
-    The origin is the run whose encoder a new run begins with, where there is one, and the folder of a run that goes on.
+    Args:
+        task: The task.
+        recipe: The resolved recipe.
+        data: The prepared data.
+        device_context: Device and precision.
+        origin: The pretrained run of `init_from`, if any; and the folder of a run that is resumed.
+
+    Returns:
+        The trainer before its first step, and which weights were loaded.
     """
     model, settings = task.build(recipe, data.tokenizers), dict(recipe)
     beginning = initialize_from(model, recipe, *origin)

@@ -1,4 +1,4 @@
-"""What all processes but the first do, where torchrun has started several: they compute, and decide nothing."""
+"""Training loop of the non-zero ranks: they compute gradients; rank 0 logs, validates and saves."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +20,12 @@ _POLITE = 10.0
 
 
 def run_worker(distributed: Distributed) -> None:
-    """The same story as `s2s.run.training.train`, step by step with the first process, which sends what it reads.
+    """Run the training loop of a non-zero rank, in step with `s2s.run.training.run_training` on rank 0.
+
+    Rank 0 broadcasts the recipe, the tokenizers and the weights.
 
     Raises:
-        UserError: there is no device for this process, its data are others, or another process is lost.
+        UserError: This rank has no device, its data differ from those of rank 0, or another rank is lost.
     """
     recipe = deserialize_recipe(distributed.broadcast_object(("", "", "")))
     setup_process(recipe.device)
@@ -45,23 +47,23 @@ def run_worker(distributed: Distributed) -> None:
 
 
 class _NullLog(RunLog):
-    """What only the first process writes down."""
+    """Log of the non-zero ranks: writes nothing."""
 
     def __init__(self) -> None:
-        """Opens nothing."""
+        """Open no file."""
 
     def log_validation(self, update: int, scores: dict[str, float], samples: Sequence[Sample] = ()) -> None:
-        """Writes nothing."""
+        """Write nothing."""
 
     def add_figure(self, name: str, png: bytes, update: int) -> None:
-        """Writes nothing."""
+        """Write nothing."""
 
     def info(self, text: str) -> None:
-        """Says nothing."""
+        """Print nothing."""
 
 
 def _pause(task: Task[Any, Any, Any], train_context: TrainContext[Any, Any, Any], validated: bool) -> None:
-    # where the first one saves it: what is not finite, all find at once
+    # Rank 0 saves the state at this point: all ranks raise the same error if a value is not finite.
     train_context.trainer.state()
     if validated:
         with train_context.trainer.optimization.use_ema_weights():

@@ -1,6 +1,8 @@
-"""The trainer: a generator of updates, without callbacks.
+"""Trainer: a generator of optimizer steps.
 
-Whoever iterates decides when to validate, save, log or stop.
+There are no callbacks or hooks. The caller iterates over `Trainer.updates`, and validates, saves checkpoints, logs and
+applies early stopping between two steps; see `s2s.run.training.TrainingRun`. `Trainer.train_step` has gradient
+accumulation over micro-batches, data parallelism over ranks, gradient clipping, mixed precision (autocast) and EMA.
 """
 
 import time
@@ -37,12 +39,15 @@ Model = TypeVar("Model", bound=nn.Module)
 Batch = TypeVar("Batch", bound=BaseBatch)
 
 Loss = Callable[[Model, Batch], tuple[Tensor, Tensor]]
-"""Of a model and a batch: the loss to learn from and the plain one to report, both summed over `batch.count` items."""
+"""Function of a model and a batch that returns the training objective and the loss to report.
+
+Both are summed over the `batch.count` items of the batch. They differ by regularization such as label smoothing.
+"""
 
 
 @dataclass(frozen=True)
 class _PendingStep(Generic[Batch]):
-    """A numbered update from a place (epoch, position), of which nobody has seen yet whether its numbers are finite."""
+    """Optimizer step whose loss and gradient have not been checked for NaN or infinity yet."""
 
     number: int
     position: tuple[int, int]
@@ -52,15 +57,22 @@ class _PendingStep(Generic[Batch]):
 
 
 class Trainer(Generic[Model, Batch]):
-    """Updates a model: the gradient of all items of an update, divided once by their number.
+    """Trains a model of any task.
 
-    It is the same for every task; what differs is in the examples and the loss. The rate of a parameter is multiplied
-    by its factor in `scales`, 1 where it has none. Of several processes, each has a share of every update, and all make
-    the same step.
+    The gradient of a step is summed over all items of all micro-batches and ranks, then divided by the number of items.
+
+    Args:
+        model: The model; parameters named by `training.freeze` are frozen.
+        examples: Training examples, which are also the batch sampler.
+        loss: Training objective and reported loss of a batch, summed over its items.
+        training: Optimizer, learning-rate schedule, clipping and EMA.
+        seeds: Seeds of the data order and of dropout.
+        device_context: Device, precision, and the process group of data-parallel training.
+        scales: Factor of the learning rate by parameter name; 1 for other parameters.
 
     Raises:
-        UserError: `training.freeze` names nothing, or all; or noise shall be measured, and an update has one batch; or
-            an update is too small for so many processes.
+        UserError: `training.freeze` matches no parameter or all of them; the noise scale is to be measured and a step
+            has a single micro-batch; or a step has fewer examples than there are ranks.
     """
 
     def __init__(
@@ -83,7 +95,7 @@ class Trainer(Generic[Model, Batch]):
         self.distributed = device_context.distributed
         self.optimization = OptimizerWrapper(model, training, scales)
         self.update = 0
-        # plans of epochs differ, and so may their batches' mean size: what an update is must not
+        # The mean batch size can differ between epochs; the number of accumulation steps must not.
         self.micro_batches = examples.accumulation_steps(examples.make_batches(seeds.data, 0))
         self._seek(0, 0)
         check_world_size(self.distributed, [sum(map(len, batches)) for batches in self.groups], training.noise_scale)
@@ -91,18 +103,25 @@ class Trainer(Generic[Model, Batch]):
             check_several_micro_batches(list(map(len, self.groups)))
         self._prefetcher = Prefetcher(examples, device_context.device)
         self._pending: _PendingStep[Batch] | None = None
-        # what torch.compile gives calls like the model and has its attributes
+        # A compiled model is called like the model and has its attributes.
         called = cast(Model, torch.compile(model, dynamic=True)) if device_context.compile else model
         self._compute = partial(loss, called)
 
     def updates(self, until: int) -> Iterator[StepResult]:
-        """Updates the model until it has had that many updates in its life, yielding after each.
+        """Run optimizer steps until the model has had `until` steps in total.
 
-        A GPU is asked for an update before it is known whether the one before was sound; where that one was not, no
-        update moves the weights any more, and the next one tells, as do `state` and the end.
+        On a GPU, the next step is queued before the previous one is checked. After a step whose loss or gradient is not
+        finite, all later steps are skipped on the device; the error is raised at the next step, by `state`, or at the
+        end of the loop.
+
+        Args:
+            until: Total number of steps, including those before a resume.
+
+        Yields:
+            Result of each step.
 
         Raises:
-            UserError: a loss or a gradient is not finite; the weights are then those before the update.
+            UserError: A loss or a gradient is not finite; the weights are those before that step.
         """
         while self.update < until:
             if self.position == len(self.groups):
@@ -111,10 +130,14 @@ class Trainer(Generic[Model, Batch]):
         self._check_pending_finite()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """What resuming needs: tensors (weights, moments, average) and numbers (where in the data).
+        """Return everything that resuming needs.
+
+        Returns:
+            Tensors by name (weights, optimizer state, EMA weights); and the position in the data as numbers (`update`,
+            `epoch`, `position`).
 
         Raises:
-            UserError: the last update, or a weight after it, is not finite.
+            UserError: The loss or gradient of the last step, or a weight after it, is not finite.
         """
         self._check_pending_finite()
         check_weights(self.model, self.update)
@@ -123,10 +146,15 @@ class Trainer(Generic[Model, Batch]):
         return weights | self.optimization.state(), place
 
     def load_state(self, tensors: dict[str, Tensor], place: dict[str, int], where: Path = Path("state")) -> None:
-        """Continues where `state` was taken, by what it gave; `where` is the tensors' file, for messages.
+        """Restore the result of `state`.
+
+        Args:
+            tensors: Weights, optimizer state and EMA weights, by name.
+            place: Position in the data: `update`, `epoch` and `position`.
+            where: File of the tensors, for error messages.
 
         Raises:
-            UserError: they are not of this model, or the place is none of these examples.
+            UserError: The tensors do not fit the model, or the position is beyond the end of an epoch.
         """
         wanted, may = self.optimization.expected(tensors)
         weights = {f"model.{name}": p for name, p in self.model.named_parameters()}
@@ -145,10 +173,10 @@ class Trainer(Generic[Model, Batch]):
             )
 
     def sync_from_main(self) -> None:
-        """Broadcasts the state and the precision of rank 0; each rank calls this once, before the first update.
+        """Broadcast state and precision of rank 0 to all ranks; each rank calls this once, before the first step.
 
         Raises:
-            UserError: a weight is not finite.
+            UserError: A weight is not finite.
         """
         if self.distributed.world_size == 1:
             return
@@ -158,7 +186,7 @@ class Trainer(Generic[Model, Batch]):
         self.load_state(self.distributed.broadcast_tensors(tensors), self.distributed.broadcast_object(place))
 
     def _seek(self, epoch: int, position: int) -> None:
-        """Plans the updates of an epoch; the next one is at that position of it."""
+        """Make the batches of an epoch, and continue at a step of it."""
         self.epoch, self.position = epoch, position
         self.groups = group_into_steps(self.examples.make_batches(self.seeds.data, epoch), self.micro_batches)
         self._shares = [
@@ -173,17 +201,19 @@ class Trainer(Generic[Model, Batch]):
         items, tokens, real, parts = self.distributed.all_reduce_sum(
             sum(batch.count for batch in batches), sum(batch.tokens for batch in batches), sum(shares), len(batches)
         )
-        # all items of an update share one denominator, whatever micro-batch, and whatever process, they are in
+        # One denominator for all items of the step, over micro-batches and ranks.
         count = max(1, int(items))
         self._seed_dropout(number)
         self.model.train()
+        # Gradient accumulation, then the all-reduce of data-parallel training.
         loss, part_norms = self._add_gradients(batches, count)
         loss = self.distributed.all_reduce_gradients(self.optimization.parameters, loss)
-        # a GPU still has the gradient to compute: it does not stand still while the last update's numbers are read
+        # The GPU is still computing this gradient, so it does not idle while the metrics of the last step are read.
         self._check_pending_finite()
         norm, layer_norms = self.optimization.measure_gradient_norms()
         measured = StepMetrics(loss, layer_norms, part_norms)
         self._pending = _PendingStep(number, (self.epoch, self.position), batches, count, measured)
+        # Gradient clipping, learning-rate schedule, optimizer and EMA update.
         if is_asynchronous(self.device_context.device) and self.optimization.skips_on_device:
             self.optimization.step(number, norm, measured.found_inf)
         else:
@@ -206,42 +236,43 @@ class Trainer(Generic[Model, Batch]):
 
     def _batches(self) -> list[Batch]:
         group, *following = self._shares[self.position : self.position + 2]
-        # one seed for an epoch: what is drawn for an example does not depend on the batch that it is in
+        # One seed for the whole epoch: random choices for an example do not depend on its batch.
         drawn = derive_seed(self.seeds.data, self.epoch)
         return self._prefetcher.batches(group, drawn, following[0] if following else None)
 
     def _seed_dropout(self, update: int) -> None:
-        # that of the first process is that of one alone: a last zero changes no seed
+        # Rank 0 has the seed of single-process training, because a last zero changes no seed.
         seed_generators(derive_seed(self.seeds.dropout, update, self.distributed.rank), self.device_context.device)
 
     def _add_gradients(self, batches: Sequence[Batch], count: int) -> tuple[Tensor, list[Tensor]]:
-        """The gradient of the mean over the `count` items of all batches; their plain loss, summed.
+        """Accumulate the gradients of this rank's micro-batches.
 
-        Where noise is measured, also the norm of what each of several batches gave.
+        Returns:
+            Sum of the reported losses; and the gradient norm of each micro-batch, if the noise scale is measured.
         """
         norms: list[Tensor] = []
         losses = (self._add_gradient(self._compute, count, batch) for batch in batches)
         if self.settings.noise_scale and len(batches) > 1:
             losses = self.optimization.per_microbatch_grad_norms(losses, norms)
         found = list(losses)
-        # of several processes, one may have none of the batches
+        # A rank can have no micro-batch.
         return torch.stack(found or [torch.zeros((), device=self.device_context.device)]).sum(), norms
 
     def _add_gradient(self, compute: Callable[[Batch], tuple[Tensor, Tensor]], count: int, batch: Batch) -> Tensor:
-        """Adds a batch's part to the gradient of the mean over `count` items; its plain loss, summed."""
+        """Add the gradient of a micro-batch, divided by `count`, and return its reported loss, summed."""
         with self.device_context.mixed_precision():
             wanted, plain = compute(batch.to(self.device_context.device))
         (wanted / count).backward()
         return plain.detach()
 
     def _check_pending_finite(self) -> None:
-        """Refuses the last update where its numbers are not finite."""
+        """Raise an error if the loss or the gradient of the last step is not finite."""
         last, self._pending = self._pending, None
         if last is None or last.measured.finite:
             return
         self.update = last.number - 1
         self._seek(*last.position)
-        # its weights are still here, its gradient may not be: it is computed again, with the same dropout
+        # The weights are unchanged; the gradient is computed again, with the same dropout, to locate the tensor.
         self.optimization.zero_grad()
         self._seed_dropout(last.number)
         again = partial(self._add_gradient, partial(self.loss, self.model), last.count)
@@ -251,10 +282,13 @@ class Trainer(Generic[Model, Batch]):
 def mean_loss(
     model: Model, examples: Examples[Batch], loss: Loss[Model, Batch], device_context: DeviceContext
 ) -> float:
-    """The plain loss of all examples, in nats per item, dropout off.
+    """Compute the mean loss over all examples, in evaluation mode.
 
-    What is drawn at random for the examples, such as masks, is the same each time. Of several processes each computes a
-    part, and all are told the whole.
+    Random choices for the examples, such as masks, are the same in each call. In data-parallel training each rank
+    computes a share, and all ranks return the same value.
+
+    Returns:
+        Reported loss in nats per item.
     """
     model.eval()
     total, count, distributed = torch.zeros((), device=device_context.device), 0, device_context.distributed
