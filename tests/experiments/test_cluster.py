@@ -46,6 +46,7 @@ def test_without_the_extra_one_line_says_so_and_nothing_is_begun(tmp_path, monke
 
 @pytest.mark.parametrize("address", ["localhost:1", "ray://localhost:1", "localhost:port"])
 def test_where_nobody_answers_nobody_waits(address):
+    pytest.importorskip("ray")
     with pytest.raises(UserError, match=rf"--cluster {address}: no Ray cluster can be used: .*\n.*ray start --head"):
         Cluster(address).__enter__()
 
