@@ -49,7 +49,7 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
 
 def _follow(launch: TorchrunProcess) -> None:
     """Run a worker process (rank > 0), which follows the main process."""
-    from s2s.run.worker import run_worker
+    from s2s.run.training import run_worker
     from s2s.training.distributed import init_distributed
 
     with init_distributed(launch) as distributed:

@@ -64,8 +64,8 @@ from s2s.results import (
 from s2s.results import write as write_part
 from s2s.run.folder import MEASURED, run_lock
 from s2s.run.manifest import code_version, processor_name
-from s2s.run.shutdown import interrupt_immediately, print_resume_hint_on_exit
 from s2s.training.device import DeviceContext, select_device, setup_process
+from s2s.training.shutdown import interrupt_immediately, print_resume_hint_on_exit
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask

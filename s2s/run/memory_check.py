@@ -18,18 +18,13 @@ from s2s.models.meta_device import on_meta_device
 from s2s.recipe.schema import AnyRecipe
 from s2s.run.folder import RECIPE
 from s2s.tasks.base import Task, TrainContext
-from s2s.training.device import is_out_of_memory, strip_source_locations
-from s2s.training.step import StepResult
+from s2s.training.device import OutOfMemory, is_out_of_memory, strip_source_locations
 
 # In fp32: the parameter, its gradient, and Adam's two moment estimates.
 _BYTES = 16
 _COUNTED = "counted_by_s2s"
 # Keys of `batches` that set the batch size, in the different tasks.
 _SIZES = ("tokens", "rows", "images", "captions")
-
-
-class OutOfMemory(UserError):
-    """A training step ran out of memory."""
 
 
 @contextmanager
@@ -95,22 +90,6 @@ def explain_oom(train_context: TrainContext[Any, Any, Any], folder: Path) -> Ite
             raise
         what = f"no memory for a batch: {strip_source_locations(error)}"
         raise OutOfMemory(what, str(folder), _smaller_batches_command(train_context, folder)) from None
-
-
-def updates(train_context: TrainContext[Any, Any, Any], folder: Path) -> Iterator[StepResult]:
-    """Run the trainer to the last optimizer step of the recipe; see `Trainer.updates`.
-
-    Out-of-memory errors are explained. Time that the caller spends between two steps is not counted.
-
-    Args:
-        train_context: The training in progress.
-        folder: Folder of the run.
-
-    Yields:
-        The result of each step.
-    """
-    with explain_oom(train_context, folder):
-        yield from train_context.trainer.updates(train_context.recipe.training.updates)
 
 
 def _smaller_batches_command(train_context: TrainContext[Any, Any, Any], folder: Path) -> str:

@@ -1,320 +1,47 @@
-"""A training run of any task: train, validate, apply early stopping, save checkpoints, resume, test."""
+"""The story of a training run: recipe, data, model, trainer, training, test.
 
-import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+`run_training` runs it on rank 0, `run_worker` on the other ranks of data-parallel training. The optimizer step and the
+loop around it are in `s2s.training.trainer`.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any
 
-import torch
 from rich.console import Console
 
-from s2s.data.data_check import train_overlaps
-from s2s.errors import Stopped, UserError, printable
-from s2s.files import check_unlinked, read_file, remove_unfinished
-from s2s.models.base import count_parameters
-from s2s.nn.precision import fp32_layers
+from s2s.errors import printable
+from s2s.files import read_file
 from s2s.run import folder as folders
-from s2s.run import manifest
 from s2s.run.inference import data_hashes, evaluate, load_tokenizers
 from s2s.run.init_from import Initialization, PretrainedRun, initialize_from, open_pretrained
-from s2s.run.memory_check import check_memory, explain_oom, updates
-from s2s.run.shutdown import GracefulShutdown, agree_on_pause, is_validation_step, print_resume_hint_on_exit
-from s2s.run.tasks import read, serialize_recipe, task_of
-from s2s.tasks.base import FIGURES, D, M, PreparedData, PrintFn, R, Task, TrainContext
-from s2s.training.checkpoint import Checkpoints, Progress, average_checkpoints, check_weights, read_training
-from s2s.training.device import PRECISION_NAMES, DeviceContext, parse_precision, select_device
-from s2s.training.distributed import SINGLE_PROCESS, Distributed, PeerLostError
+from s2s.run.memory_check import check_memory, explain_oom
+from s2s.run.start import start_training
+from s2s.run.tasks import deserialize_recipe, serialize_recipe, task_of
+from s2s.tasks.base import FIGURES, D, M, PreparedData, R, Task, TrainContext
+from s2s.training.checkpoint import Checkpoints, Progress, average_checkpoints
+from s2s.training.device import DeviceContext, select_device, setup_process
+from s2s.training.distributed import SINGLE_PROCESS, Distributed
 from s2s.training.divergence import check_divergence
-from s2s.training.logger import METRICS, RunLog
-from s2s.training.optimization import learning_rate
-from s2s.training.precision import PrecisionBenchmark, benchmark_precision, check_precision
+from s2s.training.logger import NullLog, RunLog
+from s2s.training.shutdown import print_resume_hint_on_exit
 from s2s.training.step import StepResult
-from s2s.training.trainer import Trainer
-from s2s.training.validation import count_without_improvement, is_stuck_at_zero
+from s2s.training.trainer import Trainer, TrainingLoop
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
 
-# a metric that can differ where the one on the left is 0
-_MOVES_SOONER = {"bleu": "chrf", "exact": "chrf", "cider": "chrf"}
 
-
-def plain(console: Console) -> PrintFn:
-    """Return a function that prints a line without interpreting rich markup."""
-    return lambda text: console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
-
-
-class TrainingRun(Generic[R, D, M]):
-    """Training loop of rank 0. Call `begin`, `train` and `test`, in this order.
-
-    `train` logs each step, validates every `validation.every` steps, saves checkpoints, applies early stopping
-    (`validation.patience`) and stops at SIGINT, SIGTERM and SIGHUP after saving.
-    """
-
-    def __init__(
-        self,
-        task: Task[R, D, M],
-        train_context: TrainContext[R, D, M],
-        beginning: Initialization,
-        folder: Path,
-        console: Console,
-    ) -> None:
-        self.task = task
-        self.train_context = train_context
-        self.initialization = beginning
-        self.recipe: Any = train_context.recipe
-        self.trainer = train_context.trainer
-        self.folder = folder
-        self.console = console
-        self.print_fn = plain(console)
-        keep_last, pauses = self.recipe.training.average_last or 1, self.recipe.validation
-        self.checkpoints = Checkpoints(folder, pauses.keep_best, keep_last, pauses.every)
-        self.progress = Progress(0, 0, 0)
-
-    def status(self) -> str:
-        """Return the progress and the last saved step as a phrase, for messages."""
-        update, last = self.trainer.update, self.checkpoints.last()
-        saved = int(last.name) if last else 0
-        kept = (
-            "saved" if last and saved == update else f"saved is update {saved:,}" if saved else "no update is saved yet"
-        )
-        return f"stopped after update {update:,} of {self.recipe.training.updates:,}; {kept}"
-
-    def begin(self) -> RunLog:
-        """Write the manifest, restore the last checkpoint if there is one, and open the log.
-
-        Returns:
-            The log, a context manager.
-
-        Raises:
-            UserError: The data changed since the run was started, or a file of the run is damaged.
-        """
-        check_unlinked(self.folder)
-        # Other processes may be writing results into the run; only this one writes checkpoints.
-        for place in (self.folder, self.folder / FIGURES, self.folder / folders.TOKENIZER):
-            remove_unfinished(place)
-        remove_unfinished(self.checkpoints.folder, alone=True)
-        self._describe(self._decide_precision())
-        self._check_checkpoints()
-        self._extend()
-        self.progress = self._restore()
-        self.trainer.sync_from_main()
-        done, total, metric = self.progress.update, self.recipe.training.updates, self.recipe.validation.metric
-        return RunLog(self.folder, done, total, self.console, self.task.perplexity, metric)
-
-    def train(self, log: RunLog) -> Iterator[StepResult]:
-        """Train to the last step, then average the last checkpoints if `training.average_last` is set.
-
-        Yields:
-            Result of each step.
-
-        Raises:
-            UserError: A loss or gradient is not finite, the disk is full, or memory is exhausted.
-            Stopped: A signal requested a stop.
-        """
-        if not self.progress.update:
-            self.task.on_train_start(self.train_context, self.folder, log)
-        yield from self._train(log)
-        memory = self.trainer.device_context.peak_memory() / 2**30
-        log.info(f"trained in {self.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
-        if noise := log.noise():
-            log.info(noise)
-        if last := self.recipe.training.average_last:
-            average_checkpoints(self.train_context.model, self.checkpoints.validated()[-last:])
-            self.checkpoints.save_average(self.train_context.model, self.progress)
-        self.task.on_train_end(self.train_context, self.folder, log)
-
-    def test(self, log: RunLog, overrides: Sequence[str]) -> None:
-        """Load the best checkpoint from disk and evaluate it on the test set."""
-        if self.train_context.data.corpus.test is None:
-            return
-        evaluation = evaluate(self.folder, overrides=overrides, progress_bar=log.progress_bar)
-        ending = f"-{evaluation.split}.png"
-        for file in sorted((self.folder / FIGURES).glob(f"*{ending}")):
-            log.add_figure(f"test/{file.name.removesuffix(ending)}", read_file(file), self.trainer.update)
-        log.add_hyperparameters(folders.flatten(self.recipe.model_dump(mode="json")), evaluation.headline_metrics())
-        log.info(str(evaluation))
-        for source, written in evaluation.samples():
-            log.info_pair(source, written)
-
-    def _decide_precision(self) -> PrecisionBenchmark | None:
-        """Select the faster precision for a new run; a resumed run keeps its precision, so that all bits are equal.
-
-        Raises:
-            PrecisionError: This device cannot compute the model in the precision of the recipe or of the run.
-        """
-        device_context, before = self.trainer.device_context, parse_precision(manifest.training_device(self.folder))
-        if before is not None and device_context.autoselect_precision:
-            self.trainer.device_context = replace(device_context, precision=before, autoselect_precision=False)
-        elif before is not None and before != device_context.precision:
-            self.print_fn(
-                f"until now this run computed in {PRECISION_NAMES[before]}, "
-                f"from here on it does in {PRECISION_NAMES[device_context.precision]}: "
-                "it will not end in the bits of a run that never stopped"
-            )
-        measured, decoding = None, dict(self.recipe).get("decoding")
-        in_search = torch.bfloat16 if decoding and decoding.precision == "bf16" else torch.float32
-        with explain_oom(self.train_context, self.folder):
-            if self.trainer.device_context.autoselect_precision:
-                measured = benchmark_precision(self.trainer)
-                self.trainer.device_context = replace(
-                    device_context, precision=measured.faster, autoselect_precision=False
-                )
-                self.print_fn(str(measured))
-            check_precision(self.trainer, in_search)
-        precisions = {self.trainer.device_context.precision, in_search}
-        if exception := fp32_layers(self.trainer.model, precisions, device_context.device):
-            self.print_fn(exception)
-        return measured
-
-    def _describe(self, measured: PrecisionBenchmark | None) -> None:
-        path, hashes = (
-            self.folder / folders.MANIFEST,
-            data_hashes(self.task, self.train_context.recipe, self.train_context.data),
-        )
-        for earlier in manifest.read(path, begun=self.checkpoints.last() is not None):
-            if changed := _changed(hashes, earlier["hashes"]):
-                raise UserError(
-                    f"{changed} changed since the run was started",
-                    where=str(self.folder),
-                    remedy="restore the files, or start a new run with run.dir=DIR",
-                )
-        trainer = self.trainer
-        counts = self.task.count_examples(self.train_context)
-        overlaps = train_overlaps(self.task.source(self.recipe), self.train_context.data.corpus)
-        start = manifest.describe(
-            self.recipe, trainer.device_context, trainer.model, hashes, counts, overlaps, measured
-        )
-        manifest.write(start, path)
-        self.task.log_dataset_summary(self.train_context, self.print_fn)
-        self.initialization.save(self.folder)
-        self.initialization.log_summary(self.print_fn)
-        learning, whole = count_parameters(trainer.model), sum(p.numel() for p in trainer.model.parameters())
-        parameters = f"{whole:,} parameters" if learning == whole else f"{learning:,} of {whole:,} parameters learn"
-        self.print_fn(
-            f"{parameters} · {len(trainer.groups)} updates an epoch · {trainer.micro_batches} micro-batches an update"
-        )
-
-    def _check_checkpoints(self) -> None:
-        """Refuse damaged checkpoints at the start: each of them could end the run hours later."""
-        last = self.checkpoints.last()
-        if last is None:
-            return
-        for place in sorted({last, *self.checkpoints.validated()}):
-            check_weights(place, "restore the file, or remove this checkpoint and go on from another one")
-        if read(self.folder / folders.RECIPE).training.updates != self.recipe.training.updates:
-            read_training(last)
-
-    def _extend(self) -> None:
-        """Apply a changed `training.updates` to the run and to the checkpoint it resumes from."""
-        then, now = read(self.folder / folders.RECIPE).training, self.recipe.training
-        if then.updates == now.updates:
-            return
-        self.checkpoints.prepare_extension()
-        last = self.checkpoints.last()
-        for place in (last, self.folder):
-            if place is not None:
-                folders.set_num_updates(place / folders.RECIPE, now.updates)
-        self.print_fn(f"training.updates: {then.updates:,} before, {now.updates:,} from now on")
-        if now.schedule in ("cosine", "linear") and last is not None:
-            done = int(last.name)
-            rates = learning_rate(max(1, done), then), learning_rate(done + 1, now)
-            self.print_fn(
-                f"the {now.schedule} schedule ends with the last update, so its tail begins again: the rate goes from "
-                f"{rates[0]:.2e} to {rates[1]:.2e}; a run of this length from the start would have learned otherwise"
-            )
-
-    def _restore(self) -> Progress:
-        last = self.checkpoints.last()
-        if last is None:
-            if (self.folder / METRICS).exists():
-                self.print_fn("no checkpoint yet: starting again from the first update")
-            return Progress(0, 0, 0)
-        tensors, progress = read_training(last)
-        self.trainer.load_state(tensors, progress.place, last)
-        # Prune here: a run that is already at its last step saves no further checkpoint.
-        self.checkpoints.prune()
-        self.print_fn(f"continuing after update {progress.update}")
-        return progress
-
-    def _train(self, log: RunLog) -> Iterator[StepResult]:
-        distributed = self.trainer.device_context.distributed
-        started, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
-        # A rank that was lost during a validation leaves a checkpoint without validation scores.
-        done = self.progress
-        if distributed.broadcast_object(
-            done.update > 0 and done.score is None and is_validation_step(done.update, self.recipe)
-        ):
-            self._save(started, log)
-        if distributed.broadcast_object(self._should_stop_early(log)):
-            return
-        with GracefulShutdown() as wish, self._save_if_peer_lost(started):
-            for update in updates(self.train_context, self.folder):
-                log.log_step(update)
-                late = time.monotonic() - saved >= 60 * self.recipe.run.save_minutes
-                ends = False
-                if pause := agree_on_pause(update.update, self.recipe, distributed, wish, late):
-                    self._save(started, log if pause.is_validation_step else None)
-                    saved = time.monotonic()
-                    ends = pause.should_stop(pause.is_validation_step and self._should_stop_early(log))
-                yield update
-                if ends:
-                    break
-        if wish.signal:
-            raise Stopped(wish.signal)
-
-    @contextmanager
-    def _save_if_peer_lost(self, started: float) -> Iterator[None]:
-        """Context manager that saves a checkpoint when another rank is lost."""
-        try:
-            yield
-        except PeerLostError:
-            # First, because saving takes time: only this rank can report how to resume.
-            if launch := self.trainer.device_context.distributed.launch:
-                launch.claim_error_report()
-            if self.trainer.update > self.progress.update:
-                self._save(started, None)
-            raise
-
-    def _save(self, started: float, log: RunLog | None) -> None:
-        """Save a checkpoint; with a log, validate first."""
-        trainer = self.trainer
-        tensors, place = trainer.state()
-        with trainer.optimization.use_ema_weights():
-            found = self.task.validate(self.train_context, log) if log else None
-            scores = self.progress.scores + ([(found.update, found.score, found.loss)] if found else [])
-            score, loss = (found.score, found.loss) if found else (None, None)
-            seconds = time.perf_counter() - started
-            self.progress = Progress(**place, score=score, loss=loss, scores=scores, seconds=seconds)
-            self.checkpoints.save(trainer.model, tensors, self.progress, str(trainer.device_context))
-        if found and log:
-            self._check_metric(log)
-
-    def _check_metric(self, log: RunLog) -> None:
-        """Say so where the validation metric cannot rank checkpoints of this data."""
-        metric = self.recipe.validation.metric
-        if metric != "loss" and is_stuck_at_zero(self.progress.validations):
-            log.info(
-                f"validation.metric: {metric} is 0 at two validations while the loss falls, so it cannot tell which "
-                "checkpoint is best; until it moves, the lower loss decides. "
-                f"Better on such data: validation.metric={_MOVES_SOONER.get(metric, 'loss')}"
-            )
-
-    def _should_stop_early(self, log: RunLog) -> bool:
-        """Check for early stopping (`validation.patience`)."""
-        settings = self.recipe.validation
-        if settings.patience is None or count_without_improvement(self.progress.validations) < settings.patience:
-            return False
-        update, last = self.progress.update, self.recipe.training.updates
-        no_better = f"no better {settings.metric} in {settings.patience} validations (validation.patience)"
-        log.info(f"stopping after update {update:,} of {last:,}: {no_better}")
-        return True
-
-
-def _changed(now: Mapping[str, str], then: Mapping[str, str]) -> str:
-    return ", ".join(name for name in now if now[name] != then.get(name))
+def train(
+    recipe: "AnyTask",
+    console: Console,
+    overwrite: bool = False,
+    data: PreparedData | None = None,
+    distributed: Distributed = SINGLE_PROCESS,
+) -> Path:
+    """Train a new run to its end; see `run_training`."""
+    return _run_to_end(run_training(recipe, console, overwrite, data, distributed=distributed))
 
 
 def resume(
@@ -343,22 +70,11 @@ def resume(
     return _run_to_end(run_training(recipe, console, folder=folder, overrides=overrides, distributed=distributed))
 
 
-def train(
-    recipe: "AnyTask",
-    console: Console,
-    overwrite: bool = False,
-    data: PreparedData | None = None,
-    distributed: Distributed = SINGLE_PROCESS,
-) -> Path:
-    """Train a new run to its end; see `run_training`."""
-    return _run_to_end(run_training(recipe, console, overwrite, data, distributed=distributed))
-
-
-def _run_to_end(under_way: Generator[StepResult, None, Path]) -> Path:
+def _run_to_end(steps: Generator[StepResult, None, Path]) -> Path:
     """Exhaust the generator and return its value."""
     while True:
         try:
-            next(under_way)
+            next(steps)
         except StopIteration as end:
             return end.value
 
@@ -372,10 +88,10 @@ def run_training(
     overrides: Sequence[str] = (),
     distributed: Distributed = SINGLE_PROCESS,
 ) -> Generator[StepResult, None, Path]:
-    """Run the whole story of a run on rank 0: recipe, data, tokenizers, model, training, test.
+    """Run a training from the recipe to the scores on the test set.
 
-    The folder of a new run is created only after data, tokenizers and model have been checked. The other ranks run
-    `s2s.run.worker.run_worker`. A caller that stops iterating leaves a run that resumes from its last checkpoint.
+    The folder of a new run is created only after data, tokenizers and model have been checked. A caller that stops
+    iterating leaves a run that resumes from its last checkpoint.
 
     Args:
         recipe: The recipe.
@@ -392,45 +108,100 @@ def run_training(
     Returns:
         The folder.
     """
+
+    def print_fn(text: str) -> None:
+        console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+    # 1. The recipe and the device.
     if folder is None:
         folders.check_free(recipe, overwrite)
-    task, print_fn = task_of(recipe), plain(console)
+    task = task_of(recipe)
     with check_memory(task, recipe):
         distributed.broadcast_object(serialize_recipe(recipe))
         device_context = select_device(recipe.device, distributed)
         print_fn(f"{recipe.name} on {device_context}")
-
         source = open_pretrained(recipe) if folder is None else None
         recipe = source.adapt_recipe(recipe) if source else recipe
         if folder is None:
             task.check(recipe)
+
+        # 2. Data and tokenizers.
         tokenizers = load_tokenizers(folder, recipe) if folder else source.tokenizers if source else ()
         prepared = data or task.prepare(recipe, tokenizers, print_fn)
         recipe = task.finalize_config(recipe, prepared)
         distributed.broadcast_object((serialize_recipe(recipe), prepared.tokenizers, folder and folder.resolve()))
 
-        trainer, beginning = build_trainer(task, recipe, prepared, device_context, (source, folder))
+        # 3. Model and trainer.
+        trainer, initialization = build_trainer(task, recipe, prepared, device_context, (source, folder))
         distributed.assert_equal_across_ranks(
             lambda: data_hashes(task, recipe, prepared) | {"device.kind": device_context.device.type}
         )
 
     with ExitStack() as stack:
-        kept = dict(zip(task.tokenizer_names(recipe), prepared.tokenizers, strict=True))
+        # 4. The folder.
+        named = dict(zip(task.tokenizer_names(recipe), prepared.tokenizers, strict=True))
         folder = stack.enter_context(
-            folders.run_lock(folder) if folder else folders.create_run_dir(recipe, kept, overwrite)
+            folders.run_lock(folder) if folder else folders.create_run_dir(recipe, named, overwrite)
         )
-        run = TrainingRun(task, TrainContext(recipe, prepared, trainer), beginning, folder, console)
+        train_context = TrainContext(recipe, prepared, trainer)
+        keep_last, validation = recipe.training.average_last or 1, recipe.validation
+        checkpoints = Checkpoints(folder, validation.keep_best, keep_last, validation.every)
         again = ["train", str(folder), "--resume", *overrides]
         if launch := distributed.launch:
             launch.record_run(folder)
-        stack.enter_context(
-            print_resume_hint_on_exit(folder, launch.command(again) if launch else ["s2s", *again], run.status)
-        )
-        with run.begin() as log:
-            yield from run.train(log)
-            run.test(log, folders.without_length_override(overrides))
+        command = launch.command(again) if launch else ["s2s", *again]
+        stack.enter_context(print_resume_hint_on_exit(folder, command, lambda: _status(trainer, checkpoints)))
+        progress = start_training(task, train_context, initialization, checkpoints, print_fn)
+        trainer.sync_from_main()
+
+        # 5. Training.
+        total = recipe.training.updates
+        with RunLog(folder, progress.update, total, console, task.perplexity, validation.metric) as log:
+            if not progress.update:
+                task.on_train_start(train_context, folder, log)
+            loop = _training_loop(task, train_context, log, checkpoints, progress)
+            with explain_oom(train_context, folder):
+                yield from loop.fit()
+            memory = trainer.device_context.peak_memory() / 2**30
+            log.info(f"trained in {loop.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
+            if noise := log.noise():
+                log.info(noise)
+            if last := recipe.training.average_last:
+                average_checkpoints(trainer.model, checkpoints.validated()[-last:])
+                checkpoints.save_average(trainer.model, loop.progress)
+            task.on_train_end(train_context, folder, log)
+
+            # 6. Scores of the best checkpoint on the test set.
+            if prepared.corpus.test is not None:
+                _test(recipe, folder, log, trainer.update, folders.without_length_override(overrides))
         check_divergence(folder, trainer.model, task.chance_loss(prepared))
     return folder
+
+
+def run_worker(distributed: Distributed) -> None:
+    """Run the training of a rank other than 0, in step with `run_training` on rank 0.
+
+    Rank 0 broadcasts the recipe, the tokenizers and the weights; it logs and saves for all.
+
+    Raises:
+        UserError: This rank has no device, its data differ from those of rank 0, or another rank is lost.
+    """
+    recipe = deserialize_recipe(distributed.broadcast_object(("", "", "")))
+    setup_process(recipe.device)
+    device_context, task = select_device(recipe.device, distributed), task_of(recipe)
+    written, tokenizers, folder = distributed.broadcast_object((("", "", ""), (), Path()))
+    recipe = deserialize_recipe(written)
+    with check_memory(task, recipe):
+        prepared = task.prepare(recipe, tokenizers, lambda text: None)
+        trainer, _ = build_trainer(task, recipe, prepared, device_context, (None, folder))
+    distributed.assert_equal_across_ranks(
+        lambda: data_hashes(task, recipe, prepared) | {"device.kind": device_context.device.type}
+    )
+    trainer.sync_from_main()
+    train_context = TrainContext(recipe, prepared, trainer)
+    with explain_oom(train_context, folder or folders.run_dir(recipe)):
+        for _ in _training_loop(task, train_context, NullLog(), None, Progress(0, 0, 0)).fit():
+            pass
 
 
 def build_trainer(
@@ -453,7 +224,48 @@ def build_trainer(
         The trainer before its first step, and which weights were loaded.
     """
     model, settings = task.build(recipe, data.tokenizers), dict(recipe)
-    beginning = initialize_from(model, recipe, *origin)
+    initialization = initialize_from(model, recipe, *origin)
     examples, loss = task.examples(recipe, data, model.to(device_context.device)), task.loss(recipe)
-    trainer = Trainer(model, examples, loss, settings["training"], recipe.seeds, device_context, beginning.scales)
-    return trainer, beginning
+    trainer = Trainer(model, examples, loss, settings["training"], recipe.seeds, device_context, initialization.scales)
+    return trainer, initialization
+
+
+def _training_loop(
+    task: Task[Any, Any, Any],
+    train_context: TrainContext[Any, Any, Any],
+    log: RunLog,
+    checkpoints: Checkpoints | None,
+    progress: Progress,
+) -> TrainingLoop:
+    recipe = train_context.recipe
+    return TrainingLoop(
+        train_context.trainer,
+        recipe.validation,
+        recipe.validation.metric,
+        lambda: task.validate(train_context, log),
+        log,
+        checkpoints,
+        progress,
+        recipe.run.save_minutes,
+    )
+
+
+def _status(trainer: Trainer[Any, Any], checkpoints: Checkpoints) -> str:
+    """Return the progress and the last saved step as a phrase, for messages."""
+    last = checkpoints.last()
+    saved = int(last.name) if last else 0
+    phrase = f"saved is update {saved:,}" if last else "no update is saved yet"
+    phrase = "saved" if last and saved == trainer.update else phrase
+    return f"stopped after update {trainer.update:,} of {trainer.settings.updates:,}; {phrase}"
+
+
+def _test(recipe: "AnyTask", folder: Path, log: RunLog, update: int, overrides: Sequence[str]) -> None:
+    """Load the best checkpoint from disk and evaluate it on the test set."""
+    evaluation = evaluate(folder, overrides=overrides, progress_bar=log.progress_bar)
+    ending = f"-{evaluation.split}.png"
+    for file in sorted((folder / FIGURES).glob(f"*{ending}")):
+        log.add_figure(f"test/{file.name.removesuffix(ending)}", read_file(file), update)
+    log.add_hyperparameters(folders.flatten(recipe.model_dump(mode="json")), evaluation.headline_metrics())
+    log.info(str(evaluation))
+    for source, written in evaluation.samples():
+        log.info_pair(source, written)

@@ -234,6 +234,10 @@ def seed_generators(seed: int, device: torch.device) -> None:
         torch.mps.manual_seed(seed)
 
 
+class OutOfMemory(UserError):
+    """A training step ran out of memory."""
+
+
 def is_out_of_memory(error: Exception) -> bool:
     """Return True if an exception reports a lack of memory.
 

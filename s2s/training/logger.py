@@ -290,6 +290,31 @@ class RunLog:
             self.info(f"update {update.update}/{self._total}: {shown} · rate {update.learning_rate:.2e}")
 
 
+class NullLog(RunLog):
+    """Log of the ranks other than 0: writes and prints nothing."""
+
+    def __init__(self) -> None:
+        """Open no file."""
+
+    def log_step(self, update: StepResult) -> None:
+        """Write nothing."""
+
+    def log_validation(self, update: int, scores: dict[str, float], samples: Sequence[Sample] = ()) -> None:
+        """Write nothing."""
+
+    def add_texts(self, name: str, texts: Sequence[str], update: int) -> None:
+        """Write nothing."""
+
+    def add_figure(self, name: str, png: bytes, update: int) -> None:
+        """Write nothing."""
+
+    def info(self, text: str) -> None:
+        """Print nothing."""
+
+    def info_pair(self, source: str, written: str) -> None:
+        """Print nothing."""
+
+
 class Entry(BaseModel):
     """Line of metrics.jsonl: an optimizer step or a validation. Other keys are allowed."""
 

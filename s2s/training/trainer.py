@@ -1,8 +1,9 @@
-"""Trainer: a generator of optimizer steps.
+"""Training: the optimizer step, and the loop around it.
 
-There are no callbacks or hooks. The caller iterates over `Trainer.updates`, and validates, saves checkpoints, logs and
-applies early stopping between two steps; see `s2s.run.training.TrainingRun`. `Trainer.train_step` has gradient
-accumulation over micro-batches, data parallelism over ranks, gradient clipping, mixed precision (autocast) and EMA.
+`Trainer.train_step` has gradient accumulation over micro-batches, data parallelism over ranks, gradient clipping, mixed
+precision (autocast) and EMA. `TrainingLoop.fit` logs each step, validates, saves checkpoints, applies early stopping
+and stops gracefully at a signal. Both are generators of steps without callbacks: the caller can look at each step, or
+stop iterating.
 """
 
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,16 +25,20 @@ from s2s.data.dataset import (
     iterate_batches,
     shard_batches,
 )
-from s2s.errors import UserError
-from s2s.recipe.schema import OptimizationSettings, SeedSettings
+from s2s.errors import Stopped, UserError
+from s2s.recipe.schema import OptimizationSettings, PauseSettings, SeedSettings
+from s2s.training.checkpoint import Checkpoints, Progress
 from s2s.training.device import DeviceContext, derive_seed, seed_generators
-from s2s.training.distributed import check_world_size
+from s2s.training.distributed import PeerLostError, check_world_size
 from s2s.training.freezing import freeze
+from s2s.training.logger import RunLog
 from s2s.training.noise import check_several_micro_batches
 from s2s.training.nonfinite import check_weights, locate_nonfinite
 from s2s.training.optimization import OptimizerWrapper, learning_rate
+from s2s.training.shutdown import GracefulShutdown
 from s2s.training.step import StepMetrics, StepResult
 from s2s.training.tensor_files import check_shapes
+from s2s.training.validation import Validation, count_without_improvement, is_stuck_at_zero
 
 Model = TypeVar("Model", bound=nn.Module)
 Batch = TypeVar("Batch", bound=BaseBatch)
@@ -43,6 +48,11 @@ Loss = Callable[[Model, Batch], tuple[Tensor, Tensor]]
 
 Both are summed over the `batch.count` items of the batch. They differ by regularization such as label smoothing.
 """
+
+# Seconds for which the other ranks let rank 0 report a lost process before they do.
+_WAIT_FOR_REPORT = 10.0
+# A metric that can differ where the one on the left is 0.
+_MOVES_SOONER = {"bleu": "chrf", "exact": "chrf", "cider": "chrf"}
 
 
 @dataclass(frozen=True)
@@ -277,6 +287,141 @@ class Trainer(Generic[Model, Batch]):
         self._seed_dropout(last.number)
         again = partial(self._add_gradient, partial(self.loss, self.model), last.count)
         raise locate_nonfinite(self.model, again, last.batches, last.number, self.examples.item_name, self.distributed)
+
+
+class TrainingLoop:
+    """Training of a run: optimizer steps, logging, validation, early stopping, checkpoints and graceful stop.
+
+    All ranks of data-parallel training run the same loop. Only rank 0 has checkpoints, and a log that writes.
+
+    Args:
+        trainer: Trainer, at the step of `progress`.
+        settings: Steps between two validations, and the patience of early stopping.
+        metric: Name of the validation metric, for messages.
+        validate: Measures the model on the validation set; called on all ranks, with the EMA weights.
+        log: Receives steps and messages.
+        checkpoints: Checkpoints of the run; None on other ranks than 0.
+        progress: Progress of the run so far.
+        save_minutes: Maximum time between two checkpoints, in minutes.
+
+    Attributes:
+        progress: Progress at the last checkpoint.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer[Any, Any],
+        settings: PauseSettings,
+        metric: str,
+        validate: Callable[[], Validation],
+        log: RunLog,
+        checkpoints: Checkpoints | None,
+        progress: Progress,
+        save_minutes: float,
+    ) -> None:
+        self.trainer = trainer
+        self.settings = settings
+        self.metric = metric
+        self.validate = validate
+        self.log = log
+        self.checkpoints = checkpoints
+        self.progress = progress
+        self.save_minutes = save_minutes
+        self._started = time.perf_counter() - progress.seconds
+
+    def fit(self) -> Iterator[StepResult]:
+        """Train until the last step, early stopping or a signal.
+
+        The first SIGINT, SIGTERM or SIGHUP saves a checkpoint and stops. Rank 0 decides for all ranks.
+
+        Yields:
+            Result of each optimizer step, after it is logged.
+
+        Raises:
+            UserError: A loss or gradient is not finite, or the disk is full.
+            PeerLostError: Another rank ended; the steps so far are saved.
+            Stopped: A signal requested the stop.
+        """
+        distributed, done = self.trainer.distributed, self.progress.update
+        # A rank that was lost during a validation leaves a checkpoint without validation scores.
+        if distributed.broadcast_object(done > 0 and self.progress.score is None and self._is_validation_step(done)):
+            self._save(validates=True)
+        if distributed.broadcast_object(self._should_stop_early()):
+            return
+        saved = time.monotonic()
+        with GracefulShutdown() as shutdown:
+            try:
+                for step in self.trainer.updates(self.trainer.settings.updates):
+                    self.log.log_step(step)
+                    validates, ends = self._is_validation_step(step.update), False
+                    overdue = self.checkpoints is not None and time.monotonic() - saved >= 60 * self.save_minutes
+                    # All ranks pause after the same step.
+                    number, is_overdue = distributed.all_reduce_max(shutdown.signal, int(overdue))
+                    # Keep a signal that arrives during the all-reduce.
+                    shutdown.signal = shutdown.signal or number
+                    if validates or number or is_overdue:
+                        self._save(validates)
+                        saved = time.monotonic()
+                        ends = validates and self._should_stop_early()
+                        ends = distributed.broadcast_object(ends or bool(shutdown.signal))
+                    yield step
+                    if ends:
+                        break
+            except PeerLostError:
+                self._save_after_lost_peer()
+                raise
+        if shutdown.signal and distributed.is_main_process:
+            raise Stopped(shutdown.signal)
+
+    def _is_validation_step(self, update: int) -> bool:
+        return update % self.settings.every == 0 or update == self.trainer.settings.updates
+
+    def _save(self, validates: bool) -> None:
+        """Validate if `validates`, then save a checkpoint, both with the EMA weights."""
+        # All ranks raise the same error if a value is not finite.
+        tensors, place = self.trainer.state()
+        with self.trainer.optimization.use_ema_weights():
+            validation = self.validate() if validates else None
+            if self.checkpoints is None:
+                return
+            found = [(validation.update, validation.score, validation.loss)] if validation else []
+            self.progress = Progress(
+                **place,
+                score=validation.score if validation else None,
+                loss=validation.loss if validation else None,
+                scores=self.progress.scores + found,
+                seconds=time.perf_counter() - self._started,
+            )
+            self.checkpoints.save(self.trainer.model, tensors, self.progress, str(self.trainer.device_context))
+        if validates and self.metric != "loss" and is_stuck_at_zero(self.progress.validations):
+            self.log.info(
+                f"validation.metric: {self.metric} is 0 at two validations while the loss falls, so it cannot tell "
+                "which checkpoint is best; until it moves, the lower loss decides. "
+                f"Better on such data: validation.metric={_MOVES_SOONER.get(self.metric, 'loss')}"
+            )
+
+    def _should_stop_early(self) -> bool:
+        """Check for early stopping: `validation.patience` validations without improvement."""
+        patience = self.settings.patience
+        if patience is None or count_without_improvement(self.progress.validations) < patience:
+            return False
+        update, last = self.progress.update, self.trainer.settings.updates
+        no_better = f"no better {self.metric} in {patience} validations (validation.patience)"
+        self.log.info(f"stopping after update {update:,} of {last:,}: {no_better}")
+        return True
+
+    def _save_after_lost_peer(self) -> None:
+        """Save the steps since the last checkpoint, on rank 0; the other ranks let it report the error."""
+        launch = self.trainer.distributed.launch
+        if self.checkpoints is None:
+            if launch:
+                launch.wait_for_another(_WAIT_FOR_REPORT)
+            return
+        # First, because saving takes time: only this rank can report how to resume.
+        if launch:
+            launch.claim_error_report()
+        if self.trainer.update > self.progress.update:
+            self._save(validates=False)
 
 
 def mean_loss(

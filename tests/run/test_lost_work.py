@@ -17,12 +17,12 @@ from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
 from s2s.run import manifest
 from s2s.run.folder import create_run_dir
-from s2s.run.shutdown import GracefulShutdown
 from s2s.run.tasks import read
 from s2s.tasks import base
 from s2s.training.checkpoint import _described, digest_of_weights, read_progress
 from s2s.training.distributed import PeerLostError
 from s2s.training.logger import RunLog
+from s2s.training.shutdown import GracefulShutdown
 
 RECIPE = """
 name: tiny
@@ -140,7 +140,7 @@ def test_a_validation_that_another_process_cut_short_is_made_up(folder, monkeypa
 
     with monkeypatch.context() as once:
         # who loses another process ignores signals from then on
-        once.setattr("s2s.run.shutdown._SIGNALS", ())
+        once.setattr("s2s.training.shutdown._SIGNALS", ())
         once.setattr("s2s.tasks.translation.task.TranslationTask.validate", cut_short)
         with pytest.raises(PeerLostError, match="stopped after update 2 of 5; saved"):
             _s2s("train", "tiny.yaml", "run.dir=cut")

@@ -155,7 +155,7 @@ def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     faster = {"fp32": 1.0, "bf16": 0.5}
-    monkeypatch.setattr("s2s.run.training.benchmark_precision", lambda trainer: PrecisionBenchmark(**faster, threads=1))
+    monkeypatch.setattr("s2s.run.start.benchmark_precision", lambda trainer: PrecisionBenchmark(**faster, threads=1))
     words = ("device.threads=1", "training.updates=20")
     assert _here("tiny.yaml", "run.dir=auto", *words).exception is None
     assert _here("tiny.yaml", "run.dir=bf16", "device.precision=bf16", *words).exception is None
@@ -178,7 +178,7 @@ def test_a_start_that_saved_nothing_changes_no_precision(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     monkeypatch.setattr(
-        "s2s.run.training.benchmark_precision", lambda trainer: PrecisionBenchmark(fp32=0.1, bf16=0.5, threads=1)
+        "s2s.run.start.benchmark_precision", lambda trainer: PrecisionBenchmark(fp32=0.1, bf16=0.5, threads=1)
     )
     words = ("tiny.yaml", "device.threads=1", "validation.every=4")
     assert _here(*words, "run.dir=straight", "training.updates=8").exception is None
@@ -190,7 +190,7 @@ def test_a_start_that_saved_nothing_changes_no_precision(tmp_path, monkeypatch, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as once:
-        once.setattr("s2s.run.training.TrainingRun._restore", interrupted)
+        once.setattr("s2s.run.start._restore", interrupted)
         with pytest.raises(Stopped):
             _here("stopped", "--resume", "device.precision=bf16")
     devices = [start["device"] for start in json.loads((tmp_path / "stopped/manifest.json").read_text())]

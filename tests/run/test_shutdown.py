@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from s2s.errors import Stopped
-from s2s.run.shutdown import GracefulShutdown, interrupt_immediately
+from s2s.training.shutdown import GracefulShutdown, interrupt_immediately
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -27,12 +27,12 @@ from s2s.data.dataset import Prefetcher
 from s2s.decoding.generate import TextTranslator
 from s2s.errors import Stopped, UserError
 from s2s.run.tasks import read, task_of
-from s2s.run.training import build_trainer, resume, train
-from s2s.run.worker import _NullLog, run_worker
+from s2s.run.training import build_trainer, resume, run_worker, train
 from s2s.tasks.base import PreparedData, Task, TrainContext
 from s2s.training import figures
 from s2s.training.device import select_device
 from s2s.training.distributed import Distributed
+from s2s.training.logger import NullLog
 
 _MODEL = "{kind: transformer, width: 16, heads: 2, feedforward: 16, dropout: 0.0, encoder_layers: 1, decoder_layers: 1}"
 _ENCODER = _MODEL.replace(", decoder_layers: 1", "")
@@ -165,7 +165,7 @@ def learned(distributed: Distributed, tasks: dict[str, tuple[Task, Any, Prepared
     return found
 
 
-class _Noted(_NullLog):
+class _Noted(NullLog):
     def log_validation(self, update, scores, samples=()):
         self.scores, self.texts_written = scores, [sample.translation for sample in samples]
 

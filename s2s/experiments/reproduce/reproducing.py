@@ -21,8 +21,8 @@ from s2s.recipe.wording import suggestion
 from s2s.reproduced import RESULT, Check, Reproduced
 from s2s.results import Failure
 from s2s.run.folder import MEASURED, is_unstarted, run_lock
-from s2s.run.shutdown import interrupt_immediately, print_resume_hint_on_exit
 from s2s.training.device import select_device, setup_process
+from s2s.training.shutdown import interrupt_immediately, print_resume_hint_on_exit
 
 # small trainings gain nothing from a second thread, and one is the same everywhere
 _DEVICE = DeviceSettings(kind="cpu", precision="fp32", threads=1)

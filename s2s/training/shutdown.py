@@ -1,4 +1,4 @@
-"""Graceful shutdown at SIGINT, SIGTERM and SIGHUP, and the pauses for validation and checkpoints."""
+"""Graceful shutdown at SIGINT, SIGTERM and SIGHUP, and how to resume after it."""
 
 import multiprocessing
 import shlex
@@ -6,18 +6,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from s2s.errors import Stopped
 from s2s.files import explain_os_error, is_disk_full
-from s2s.run.memory_check import OutOfMemory
-from s2s.training.distributed import Distributed, PeerLostError
-
-if TYPE_CHECKING:
-    from s2s.run.tasks import AnyTask
+from s2s.training.device import OutOfMemory
+from s2s.training.distributed import PeerLostError
 
 # Ctrl-C, the system's or a scheduler's wish, and a terminal that is closed
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -89,52 +85,6 @@ def interrupt_immediately() -> Iterator[Callable[[], None]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@dataclass(frozen=True)
-class ValidationPoint:
-    """Pause of the training loop, on all ranks after the same step.
-
-    Attributes:
-        is_validation_step: True if the recipe schedules a validation here; otherwise only a checkpoint is saved.
-        shutdown: Stop requests of this rank.
-        distributed: Process group.
-    """
-
-    is_validation_step: bool
-    shutdown: GracefulShutdown
-    distributed: Distributed
-
-    def should_stop(self, over: bool = False) -> bool:
-        """Return True on all ranks if rank 0 has finished early or is to stop."""
-        return self.distributed.broadcast_object(over or bool(self.shutdown.signal))
-
-
-def is_validation_step(update: int, recipe: "AnyTask") -> bool:
-    """Return True if the recipe schedules a validation after this step."""
-    return update % recipe.validation.every == 0 or update == recipe.training.updates
-
-
-def agree_on_pause(
-    update: int, recipe: "AnyTask", distributed: Distributed, wish: GracefulShutdown, late: bool = False
-) -> ValidationPoint | None:
-    """Agree with all ranks on a pause after a step; every rank calls this after each step.
-
-    Args:
-        update: Number of the step.
-        recipe: The recipe.
-        distributed: Process group.
-        wish: Stop requests of this rank.
-        late: True if a checkpoint is overdue on this rank (`run.save_minutes`).
-
-    Returns:
-        The pause, if a validation is scheduled or any rank requests a stop or a checkpoint; else None.
-    """
-    signal_of_all, late_of_all = distributed.all_reduce_max(wish.signal, int(late))
-    # Keep a signal that arrives during the all-reduce.
-    wish.signal = wish.signal or signal_of_all
-    validated = is_validation_step(update, recipe)
-    return ValidationPoint(validated, wish, distributed) if validated or signal_of_all or late_of_all else None
 
 
 @contextmanager
