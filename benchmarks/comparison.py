@@ -19,18 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.keeping import ROOT, asked, write_tables
-from s2s.folders import COMPARISON
-from s2s.questions import TABLES
-from s2s.report.drawing import kept_results
-from s2s.report.matrix import (
+from s2s.comparison.plans import TABLES
+from s2s.comparison.report.drawing import kept_results
+from s2s.comparison.report.matrix import (
     LEGEND,
     Box,
     Line,
     heading,
     matrix,
 )
-from s2s.report.numbers import duration, with_unit
-from s2s.results import RESULT, Summary, read_summary
+from s2s.comparison.report.numbers import duration, with_unit
+from s2s.comparison.results import RESULT, Summary, read_summary
+from s2s.folders import COMPARISON
 from s2s.run.folder import RECIPE
 
 # by what it is called, first who has a row for all

@@ -28,10 +28,10 @@ from gpu_training import (
 )
 
 from baselines.scan import scan
+from s2s.comparison.instruments import peak_bytes, spent
 from s2s.data.pairs import load_split
 from s2s.decoding.generate import TextTranslator
 from s2s.errors import UserError
-from s2s.experiments.instruments import peak_bytes, spent
 from s2s.models.transformer import Settings, build
 from s2s.run.inference import load
 from s2s.run.tasks import read

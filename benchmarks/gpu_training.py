@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from s2s.comparison.executor import Workers
+from s2s.comparison.instruments import counted_flops, spent, unfused
 from s2s.data.tokenized import TokenizedDataset
-from s2s.experiments.instruments import counted_flops, spent, unfused
-from s2s.experiments.running import Workers
 from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build
 from s2s.recipe.installed import module_of

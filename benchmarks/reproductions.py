@@ -12,9 +12,9 @@ from pathlib import Path
 
 from benchmarks import keeping
 from benchmarks.keeping import ROOT
-from s2s.experiments.reproduce.catalogue import REPRODUCTIONS
-from s2s.report.figures import drawn
-from s2s.reproduced import RESULT, Check, Reproduced, read
+from s2s.comparison.report.figures import drawn
+from s2s.comparison.reproduce.catalogue import REPRODUCTIONS
+from s2s.comparison.reproduced import RESULT, Check, Reproduced, read
 
 RESULTS = keeping.RESULTS / "reproductions"
 # whose first figure is on the page

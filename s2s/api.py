@@ -308,9 +308,9 @@ class Comparison:
         with cpu_affinity.save_affinity():
             from rich.console import Console
 
-            from s2s.experiments.beginning import begin
-            from s2s.experiments.cluster import Cluster
-            from s2s.experiments.comparison import check_concluded, go_on
+            from s2s.comparison.cluster import Cluster
+            from s2s.comparison.engine import check_concluded, go_on
+            from s2s.comparison.setup import begin
 
             with Cluster(cluster) if cluster else nullcontext() as connected:
                 if asked := self._planned:
@@ -332,9 +332,9 @@ class Comparison:
         """
         import pandas
 
-        from s2s.report.drawing import kept_comparison
-        from s2s.report.matrix import matrix
-        from s2s.report.papers import HEAD, table_rows
+        from s2s.comparison.report.drawing import kept_comparison
+        from s2s.comparison.report.matrix import matrix
+        from s2s.comparison.report.papers import HEAD, table_rows
 
         summary, models, results = kept_comparison(self.folder)
         return pandas.DataFrame(list(table_rows(matrix(summary, models, results))), columns=list(HEAD))
@@ -345,7 +345,7 @@ class Comparison:
         Returns:
             The path of the report.
         """
-        from s2s.report.drawing import draw
+        from s2s.comparison.report.drawing import draw
 
         return draw(self.folder)
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import s2s
 from s2s.cli.main import commands
-from s2s.experiments import tuning
+from s2s.comparison import tuning
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "cluster.md").read_text("utf-8")

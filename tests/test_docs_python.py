@@ -53,7 +53,7 @@ def test_the_examples_of_the_page_work(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_comparison_of_the_page_works(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("s2s.experiments.comparison.number_for", lambda device_context: 1)
+    monkeypatch.setattr("s2s.comparison.engine.number_for", lambda device_context: 1)
     found = _done(["import s2s", *(block for block in _blocks() if "compar" in block.lower())], tmp_path)
     table = found["found"].table()
     assert set(table.model) == {"rnn", "transformer"}

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from benchmarks import classification, comparison, results, tasks
 from benchmarks.keeping import written
 from s2s.cli.main import commands
+from s2s.comparison import tuning
+from s2s.comparison.plans import ROWS
 from s2s.data.phrasebook import phrases
-from s2s.experiments import tuning
-from s2s.questions import ROWS
 
 ROOT = Path(__file__).parents[1]
 OWN_TESTS = ("adding-a-model", "classification", "masked-lm", "bias-probe", "images", "captioning", "adding-a-task")
@@ -141,12 +141,12 @@ def test_the_commands_of_the_first_page_are_the_two_of_ci():
 def test_every_command_shown_works(page, folder, monkeypatch):
     monkeypatch.chdir(folder)
     # other processes measure the same, and each would load torch; the search for a rate has tests of its own
-    monkeypatch.setattr("s2s.experiments.comparison.number_for", lambda device_context: 1)
+    monkeypatch.setattr("s2s.comparison.engine.number_for", lambda device_context: 1)
     for name, value in (("RATES", (0.004,)), ("LOWEST", 0.004), ("HIGHEST", 0.004)):
-        monkeypatch.setattr(f"s2s.experiments.trials.{name}", value)
+        monkeypatch.setattr(f"s2s.comparison.tuning_search.{name}", value)
     for scale, sizes in tuning.SIZES.items():
         monkeypatch.setitem(tuning.SIZES, scale, replace(sizes, whole=0))
-    monkeypatch.setattr("s2s.experiments.comparison.tuning.depths_of", lambda recipe, own: ())
+    monkeypatch.setattr("s2s.comparison.engine.tuning.depths_of", lambda recipe, own: ())
     for command in _commands(page):
         if command.startswith("pip install -c") and "&&" in command:
             command = command.split("&& ", 1)[1]

@@ -4,9 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.peers.contestants import DECODING, TRAINING
+from benchmarks.peers.candidates import DECODING, TRAINING
+
+from s2s.comparison.speed_benchmark import over_rounds
 from s2s.evaluation.inference import Estimate
-from s2s.experiments.rounds import over_rounds
 
 Measured = dict[str, Any]
 CLOCKS = ("wall", "processor")

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 import click
 
 from s2s.cli import options
-from s2s.cli.contenders import (
+from s2s.cli.candidates import (
     contenders,
     folder_of,
     is_contender,
     is_of_a_model,
     own_settings,
 )
-from s2s.contender import kind_of
-from s2s.errors import UserError, quote_path
-from s2s.questions import (
+from s2s.comparison.candidate_names import kind_of
+from s2s.comparison.plans import (
     TABLES,
     Plan,
     Profile,
@@ -28,10 +27,11 @@ from s2s.questions import (
     experiments_of,
     plan_of,
 )
+from s2s.comparison.results import Summary
+from s2s.errors import UserError, quote_path
 from s2s.recipe.reading import check_count, recipe_path
 from s2s.recipe.schema import FineTunedRecipe
 from s2s.recipe.wording import suggestion
-from s2s.results import Summary
 from s2s.run.tasks import read
 from s2s.training import cpu_affinity
 
@@ -116,10 +116,10 @@ def _measure(planned: Planned | None, resumed: Path, asked: Order, cluster: str 
     """Begins what is planned, or goes on with what was begun, and draws what is found; or only says what it costs."""
     from rich.console import Console
 
-    from s2s.experiments.beginning import begin, begun
-    from s2s.experiments.cluster import Cluster
-    from s2s.experiments.comparison import check_concluded, costs, go_on
-    from s2s.report.drawing import draw
+    from s2s.comparison.cluster import Cluster
+    from s2s.comparison.engine import check_concluded, costs, go_on
+    from s2s.comparison.report.drawing import draw
+    from s2s.comparison.setup import begin, begun
 
     folder = planned.folder if planned else resumed
     summary = planned.summary if planned else extended(begun(folder), asked)
@@ -139,7 +139,7 @@ def _measure(planned: Planned | None, resumed: Path, asked: Order, cluster: str 
 @click.argument("folder", type=_FILE)
 def report(folder: Path) -> None:
     """Draw the report of the comparison in FOLDER again, from its saved files."""
-    from s2s.report.drawing import draw
+    from s2s.comparison.report.drawing import draw
 
     click.echo(draw(folder))
 

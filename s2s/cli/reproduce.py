@@ -20,8 +20,8 @@ def reproduce(name: str | None, settings: tuple[str, ...], out: Path | None, see
     What comes out is in DIR/report.html and DIR/reproduction.json. A command that was interrupted goes on where it was.
     A finding that is not found again is a result like any other.
     """
-    from s2s.experiments.reproduce.reproducing import listed, reproduce, told
-    from s2s.report.reproduction import draw
+    from s2s.comparison.report.reproduction import draw
+    from s2s.comparison.reproduce.reproducing import listed, reproduce, told
 
     if name is None:
         click.echo(listed())

@@ -111,7 +111,7 @@ def converged(tokens: Sequence[float], losses: Sequence[float], most: float = LE
 
 
 def rate_inside(rate: float, tried: Sequence[float], inside: bool) -> Gate:
-    """Whether the learning rate chosen has worse ones on both sides, see `s2s.experiments.tuning`.
+    """Whether the learning rate chosen has worse ones on both sides, see `s2s.comparison.tuning`.
 
     Args:
         rate: the one chosen.

@@ -270,11 +270,11 @@ def test_a_table_has_a_line_for_each_row_and_model():
 def begun(monkeypatch):
     """What comparisons begin and go on with, where nothing is measured."""
     begun = []
-    monkeypatch.setattr("s2s.experiments.beginning.begin", lambda *asked: begun.append(asked))
+    monkeypatch.setattr("s2s.comparison.setup.begin", lambda *asked: begun.append(asked))
     goes_on = lambda folder, _, nodes: begun.append((folder, nodes))  # noqa: E731
-    monkeypatch.setattr("s2s.experiments.comparison.go_on", goes_on)
-    monkeypatch.setattr("s2s.experiments.comparison.check_concluded", lambda folder: None)
-    monkeypatch.setattr("s2s.report.drawing.draw", lambda folder: folder)
+    monkeypatch.setattr("s2s.comparison.engine.go_on", goes_on)
+    monkeypatch.setattr("s2s.comparison.engine.check_concluded", lambda folder: None)
+    monkeypatch.setattr("s2s.comparison.report.drawing.draw", lambda folder: folder)
     return begun
 
 
@@ -292,7 +292,7 @@ def test_a_comparison_asks_what_the_command_asks(begun, tmp_path):
 def test_a_planned_comparison_begins_once_and_goes_on_where_it_is_told(begun, tmp_path, monkeypatch):
     nodes = nullcontext("nodes")
     monkeypatch.setattr("s2s.cli.compare.find_spec", lambda name: name)
-    monkeypatch.setattr("s2s.experiments.cluster.Cluster", {"auto": nodes}.__getitem__)
+    monkeypatch.setattr("s2s.comparison.cluster.Cluster", {"auto": nodes}.__getitem__)
     planned = s2s.Comparison.planned(["lstm", "rnn"], folder=tmp_path / "a", match="time")
     assert begun == []
     assert planned.go_on(cluster="auto").go_on() is planned

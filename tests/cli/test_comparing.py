@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from s2s.cli.compare import Order, check_resumes, extended, order
-from s2s.contender import file_name, kind_of
+from s2s.comparison.candidate_names import file_name, kind_of
+from s2s.comparison.plans import PLANS, TABLES, experiments_of, plan_of
 from s2s.errors import UserError
-from s2s.questions import PLANS, TABLES, experiments_of, plan_of
 from s2s.recipe.schema import NAME_PATTERN
 
 
@@ -244,7 +244,7 @@ def test_more_of_what_does_not_exist_is_refused():
 
 
 def test_every_row_of_the_table_has_an_experiment_that_fills_it():
-    from s2s.experiments.comparison import EXPERIMENTS as catalogue
+    from s2s.comparison.engine import EXPERIMENTS as catalogue
 
     assert sorted(catalogue) == sorted(name for task in TABLES for name in experiments_of(task))
     for task, rows in TABLES.items():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from s2s.comparison.paired_tests import difference
 from s2s.evaluation.differences import (
     Difference,
     over_seeds_and_sentences,
@@ -15,7 +16,6 @@ from s2s.evaluation.differences import (
 )
 from s2s.evaluation.inference import Estimate, drawn_rows, draws
 from s2s.evaluation.metrics import metrics, scores_of
-from s2s.experiments.verdicts import difference
 
 
 def test_the_difference_of_two_means_is_welchs():

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from s2s.experiments import comparison, trials
-from s2s.report import drawing
+from s2s.comparison import engine, tuning_search
+from s2s.comparison.report import drawing
 from tests.faults import kills
 
 WORDS = shlex.split(
@@ -36,12 +36,12 @@ def lasting(found: Any) -> Any:
 
 def bits(folder: Path) -> dict[str, object]:
     """The cells of a comparison, but for times, and the weights of its runs."""
-    cells = {p.relative_to(folder).as_posix(): lasting(json.loads(p.read_text())) for p in cells_of(folder)}
+    cells = {p.relative_to(folder).as_posix(): lasting(json.loads(p.read_text())) for p in results_folder(folder)}
     weights = {p.relative_to(folder).as_posix(): p for p in sorted(folder.glob("runs/*/checkpoints/*/*.safetensors"))}
     return cells | {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in weights.items()}
 
 
-def cells_of(folder: Path) -> list[Path]:
+def results_folder(folder: Path) -> list[Path]:
     """The files of the cells that are measured, as far as they have their last names."""
     return sorted(folder.glob("cells/*/[!.]*.json"))
 
@@ -50,7 +50,7 @@ def stopped(words: list[str], folder: Path, number: int, cells: int) -> int:
     """Starts the command; sends a signal once that many cells are there. Gives its status."""
     process = kills.begin(words, folder)
     until = time.monotonic() + 300
-    while len(cells_of(folder / "cut")) < cells and time.monotonic() < until:
+    while len(results_folder(folder / "cut")) < cells and time.monotonic() < until:
         time.sleep(0.005)
     # and a little later, so that the next one has begun
     return kills.wait(process, 0.05, number)
@@ -60,8 +60,8 @@ def main() -> None:
     """Prints as JSON how each life ended, how many cells there are, and which differ."""
     kills.load()
     # one process measures, one rate is tried: both have tests of their own
-    comparison.number_for = lambda device_context: 1
-    trials.RATES, trials.LOWEST, trials.HIGHEST = (0.004,), 0.004, 0.004
+    engine.number_for = lambda device_context: 1
+    tuning_search.RATES, tuning_search.LOWEST, tuning_search.HIGHEST = (0.004,), 0.004, 0.004
     # nobody looks at the page, and drawing it takes as long as a training
     drawing.draw = lambda folder: folder / "report.html"
     with tempfile.TemporaryDirectory() as temporary:

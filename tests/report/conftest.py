@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from s2s.report.drawing import draw
-from s2s.results import (
+from s2s.comparison.report.drawing import draw
+from s2s.comparison.results import (
     Axis,
-    Contender,
+    CandidateSummary,
     Failure,
     Figure,
     Heatmap,
@@ -32,7 +32,7 @@ def comparison() -> tuple[Summary, list[Result]]:
     results = [parallelism(), long_range(), quality()]
     recipe = "name: compare\nmodel: {kind: X, width: 64}  # <&>\ntraining:\n  learning_rate: 1.0e-03\n"
     contenders = [
-        Contender(
+        CandidateSummary(
             model=model,
             settings={"kind": model, "width": 64 + 2 * i} | ({"heads": 4} if i == 2 else {}),
             parameters=412_345 + 1_111 * i,

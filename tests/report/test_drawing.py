@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from s2s.cli.compare import report
+from s2s.comparison.plans import ROWS
+from s2s.comparison.report.drawing import draw
+from s2s.comparison.results import Result, write
 from s2s.errors import UserError
-from s2s.questions import ROWS
-from s2s.report.drawing import draw
-from s2s.results import Result, write
 
 ROOT = Path(__file__).parents[2]
 
@@ -213,7 +213,7 @@ def test_the_command_draws_and_says_where(saved):
 
 def test_a_report_is_drawn_without_torch(saved):
     code = (
-        "import sys; from pathlib import Path; from s2s.report.drawing import draw; draw(Path(sys.argv[1]));"
+        "import sys; from pathlib import Path; from s2s.comparison.report.drawing import draw; draw(Path(sys.argv[1]));"
         "print([m for m in ('torch', 'tensorflow', 'matplotlib.pyplot', 'scipy', 's2s.run', 's2s.models')"
         " if m in sys.modules])"
     )

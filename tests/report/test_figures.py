@@ -6,10 +6,10 @@ import re
 import matplotlib
 import pytest
 
-from s2s.report.figures import drawn
-from s2s.report.plots import tick_places, tick_texts
-from s2s.report.styles import styles
-from s2s.results import Axis, Figure, Heatmap, Mark, Series
+from s2s.comparison.report.figures import drawn
+from s2s.comparison.report.plots import tick_places, tick_texts
+from s2s.comparison.report.styles import styles
+from s2s.comparison.results import Axis, Figure, Heatmap, Mark, Series
 
 LOG = Axis(label="time", unit="ms", log=True)
 MODELS = ["rnn", "transformer"]

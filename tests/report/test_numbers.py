@@ -2,7 +2,7 @@
 
 import pytest
 
-from s2s.report.numbers import brief, duration, interval, number, with_unit
+from s2s.comparison.report.numbers import brief, duration, interval, number, with_unit
 
 
 @pytest.mark.parametrize(

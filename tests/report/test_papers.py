@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.comparison import _figure, _words
-from s2s.report.matrix import LEGEND, matrix, steadiness
-from s2s.report.papers import escaped, table_as_latex
-from s2s.report.verdicts import describe
-from s2s.results import Verdict
+from s2s.comparison.report.matrix import LEGEND, matrix, steadiness
+from s2s.comparison.report.papers import escaped, table_as_latex
+from s2s.comparison.report.verdicts import describe
+from s2s.comparison.results import Verdict
 
 
 def test_every_cell_of_the_table_is_in_the_csv_file_with_all_digits(drawn_folder, found):

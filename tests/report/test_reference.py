@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from s2s.results import Result, Summary, reference
+from s2s.comparison.results import Result, Summary, reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 

@@ -5,9 +5,9 @@ import io
 
 import pytest
 
+from s2s.comparison.report.numbers import table_csv
+from s2s.comparison.results import Table
 from s2s.files import spreadsheet_cell
-from s2s.report.numbers import table_csv
-from s2s.results import Table
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-x", "@SUM(A1)", "\t=1", "\r=1", "-", "=HYPERLINK(1)"])

@@ -47,7 +47,7 @@ def test_the_code_is_known_by_its_modules_and_not_by_where_they_lie(
     first = code()
     assert first.startswith(f"s2s {version('s2s')} (modules ")
     assert first.endswith(f" with torch {torch.__version__}")
-    write("s2s/experiments/METHOD.md", "words change nothing that is measured")
+    write("s2s/comparison/METHOD.md", "words change nothing that is measured")
     write("tests/test_cells.py", "nor do tests")
     assert code() == first
     found = {first}

@@ -1,0 +1,71 @@
+"""Deep Transformers, normalised after the sum or before each block, with the rate at once or after a warm-up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from s2s.comparison.built_in import built_in
+from s2s.comparison.runs import prepared
+from s2s.comparison.spec import Measured, Trial
+from s2s.comparison.translation import sizes_of, trainer_for, unigram_loss
+from s2s.tasks.translation.recipe import BatchSettings, Recipe
+from s2s.tasks.translation.task import mean_loss
+from s2s.training.device import select_device
+
+
+@dataclass(frozen=True)
+class DeepTrainings:
+    """Short trainings of six and six layers; the fields are their sizes.
+
+    Attributes:
+        method: what is trained, in words.
+    """
+
+    method: ClassVar[str] = (
+        "Six layers that read and six that write, width 64, English to German on the built-in corpus; Adam (0.9, 0.98) "
+        "at 0.001, which stays (a decay that begins with the first update would be another, lower rate), clipping "
+        "at 100, 600 updates of 512 tokens, warm-up of 0 or 200 updates. Validation loss in nats per token in place of "
+        "BLEU, for so short a training writes little that could be scored; a tenth of the publication's training."
+    )
+
+    updates: int = 600
+    warmup: int = 200
+    layers: int = 6
+    width: int = 64
+    pairs: int = 20_000
+    tokens: int = 512
+    every: int = 60
+
+    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+        """Both kinds of normalisation, with and without warm-up."""
+        parts = [f"{norm}-warmup-{warmup}" for norm in ("post", "pre") for warmup in (0, self.warmup)]
+        return [Trial("transformer", part, seed) for seed in seeds for part in parts]
+
+    def measure(self, cell: Trial) -> Measured:
+        """One training."""
+        norm, _, warmup = cell.part.partition("-warmup-")
+        recipe = self.recipe(norm, int(warmup))
+        data, device_context = prepared(recipe), select_device(recipe.device)
+        trainer = trainer_for(recipe, sizes_of(data), data.train, cell.seed or 0, device_context)
+        updates, losses = [], []
+        for until in range(self.every, self.updates + self.every, self.every):
+            for _ in trainer.updates(min(until, self.updates)):
+                pass
+            updates.append(trainer.update)
+            losses.append(mean_loss(trainer.model, data.validation, recipe.batches, device_context))
+        return {
+            "updates": updates,
+            "losses": losses,
+            "loss": losses[-1],
+            "unigrams": unigram_loss(data.train, data.validation, sizes_of(data)[1]),
+        }
+
+    def recipe(self, norm: str, warmup: int) -> Recipe[Any]:
+        """The recipe of one training."""
+        constant = {"learning_rate": 0.001, "betas": (0.9, 0.98), "schedule": "constant", "ema": None, "clip": 100.0}
+        return built_in(
+            {"norm": norm, "width": self.width, "encoder_layers": self.layers, "decoder_layers": self.layers},
+            {"train": self.pairs, "validation": 100, "test": None},
+            {"updates": self.updates, "warmup": warmup, **constant},
+            BatchSettings(tokens=self.tokens, max_length=128),
+        )

@@ -1,0 +1,174 @@
+"""Figures, intervals and tests put into words, the same way in every cell."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from s2s.comparison.spec import BySeed
+from s2s.evaluation.differences import paired
+from s2s.evaluation.gates import (
+    Assessment,
+    Gate,
+    converged,
+    failed,
+    rate_inside,
+)
+from s2s.evaluation.inference import Estimate, crossings, holm, mean
+
+# below it, a difference is called one
+LEVEL = 0.05
+WITHOUT_A_SEED = "any one seed left out"
+"""A choice that a verdict keeps with where it does whichever seed is left out: one, however many seeds there are."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How the second of two models differs from the first."""
+
+    seeds: int  # how many both had
+    over_seeds: Estimate  # the difference, second minus first
+    p: float | None  # the paired t-test's p-value; None below three seeds
+    test: str = ""  # what the examples of one seed were tested with; empty where they were not
+    test_p: float | None = None  # its p-value; None likewise
+    seed: int | None = None  # of the two runs whose examples were tested; None likewise
+
+
+# of the first and the second model
+Pairs = Mapping[tuple[str, str], Evidence]
+
+
+def in_words(estimate: Estimate, digits: int = 1) -> str:
+    """`3.1 (1.2 to 5.0)`."""
+    value = f"{estimate.value:.{digits}f}"
+    if estimate.low is None or estimate.high is None:
+        return value
+    return f"{value} ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
+
+
+def excludes_zero(estimate: Estimate) -> bool:
+    """Whether the interval says that there is a difference at all."""
+    return estimate.low is not None and estimate.high is not None and not estimate.low <= 0 <= estimate.high
+
+
+def seeds_in_words(count: int) -> str:
+    """`1 seed`, `3 seeds`."""
+    return "1 seed" if count == 1 else f"{count} seeds"
+
+
+def against(
+    model: str,
+    values: Mapping[str, float],
+    pairs: Pairs,
+    unit: str,
+    best: Callable[..., str],
+    checks: Mapping[str, Sequence[Gate]],
+) -> Assessment:
+    """Compare a model's figure with the best of the others, by paired tests that are corrected together.
+
+    Args:
+        model: the candidate.
+        values: figure of each model.
+        pairs: differences of all pairs; of logarithms where the unit says `times`.
+        unit: of the difference.
+        best: `max` where a high figure is good, `min` where a low one is.
+        checks: validity checks of each model; empty where there are none.
+    """
+    others = [name for name in values if (name, model) in pairs or (model, name) in pairs]
+    if not others:
+        return Assessment("", reasons=("no other model was measured at the same seed",))
+    other = best(others, key=lambda name: values[name])
+    for name in (model, other):
+        if closed := failed(checks.get(name, ())):
+            still = all(gate.name == "converged" for gate in closed) and name == model
+            reasons = tuple(gate.sentence if name == model else f"{name}: {gate.sentence}" for gate in closed)
+            return Assessment("still learning" if still else "not measurable", other, reasons=reasons)
+    turned = (other, model) not in pairs
+    pair = corrected(pairs)[(model, other) if turned else (other, model)]
+    ends = (pair.over_seeds.value, pair.over_seeds.low, pair.over_seeds.high)
+    value, low, high = ends if not turned else (None if end is None else -end for end in (ends[0], ends[2], ends[1]))
+    if unit.startswith("times"):
+        value, low, high = (None if end is None else math.exp(end) for end in (value, low, high))
+    facts = {} if pair.test_p is None or pair.p is None else {f"p ({pair.test}, one seed)": float(f"{pair.test_p:.2g}")}
+    p, test = (pair.test_p, f"{pair.test}, Holm") if pair.p is None else (pair.p, "paired t-test over seeds, Holm")
+    difference = None if value is None else Estimate(value, low, high)
+    return Assessment("", other, difference, unit, p, test if p is not None else "", facts=facts)
+
+
+def gates_of_training(runs: BySeed) -> list[Gate]:
+    """What must be true of any model's whole runs: their loss, on average, has stopped falling, at a rate inside."""
+    rate = next(iter(runs.values())).get("rate")
+    closed = [converged(*mean_curve(runs))]
+    return [*closed, gate_of_rate(rate)] if rate else closed
+
+
+def gate_of_rate(rate: Mapping[str, Any]) -> Gate:
+    """Whether the rate that a measurement keeps, see `Candidate.choice`, lies inside all that were tried."""
+    tried = {*rate["tried"], *(each for each, _ in rate.get("whole", ()))}
+    return rate_inside(rate["chosen"], sorted(tried), rate["inside"])
+
+
+def mean_curve(runs: BySeed, key: str = "losses") -> tuple[list[float], list[float]]:
+    """Tokens, and what is kept under a key, at each look at the validation set, on average over seeds."""
+    looks = min(len(run[key]) for run in runs.values())
+    tokens, values = (np.mean([run[each][:looks] for run in runs.values()], axis=0) for each in ("tokens", key))
+    return tokens.tolist(), values.tolist()
+
+
+def corrected(pairs: Pairs) -> Pairs:
+    """The pairs with p-values corrected for how many there are (Holm 1979).
+
+    A verdict names the best of the others, chosen by what was measured, and each model has one: without correction, one
+    of many equal models would often be called worse than the luckiest.
+    """
+    for name in ("p", "test_p"):
+        known = {models: p for models, pair in pairs.items() if (p := getattr(pair, name)) is not None}
+        after = dict(zip(known, holm(list(known.values())), strict=True))
+        pairs = {models: replace(pair, **{name: after.get(models)}) for models, pair in pairs.items()}
+    return pairs
+
+
+def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Evidence | None:
+    """By how much the second model's figures are higher, over the seeds that both have; None without one."""
+    both = [seed for seed in first if seed in second]
+    if not both:
+        return None
+    found = paired([first[seed] for seed in both], [second[seed] for seed in both])
+    over_seeds = found.estimate() if found else mean([second[seed] - first[seed] for seed in both])
+    return Evidence(len(both), over_seeds, found.p() if found and len(both) > 2 else None)
+
+
+def percent(values: Sequence[float]) -> Estimate:
+    """The mean of shares over seeds, with Student's interval cut off where a share ends."""
+    average = mean(values)
+    if average.low is None or average.high is None:
+        return average
+    return Estimate(average.value, max(0.0, average.low), min(100.0, average.high))
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
+
+
+def crossing_in_words(
+    names: tuple[str, str], x: Sequence[float], first: Sequence[Estimate], second: Sequence[Estimate]
+) -> str:
+    """Who is faster below and above which length; lengths at which the two intervals overlap decide nothing."""
+    sure = [i for i in range(len(x)) if _apart(first[i], second[i])]
+    if not sure:
+        return f"no difference to be seen between {x[0]:,.0f} and {x[-1]:,.0f}"
+    faster = names[0] if first[sure[0]].value < second[sure[0]].value else names[1]
+    curves = [[curve[i].value for i in sure] for curve in (first, second)]
+    places = crossings([x[i] for i in sure], curves[0], curves[1])
+    if not places:
+        return f"none between {x[0]:,.0f} and {x[-1]:,.0f}: {faster} is faster wherever they differ"
+    words = ", ".join(f"{place:,.0f}" for place in places)
+    return f"{words}; {faster} is faster below {places[0]:,.0f}"
+
+
+def _apart(first: Estimate, second: Estimate) -> bool:
+    ends = [(e.value if e.low is None else e.low, e.value if e.high is None else e.high) for e in (first, second)]
+    return ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]

@@ -1,0 +1,204 @@
+"""A recurrent state's Jacobian J_t = ∂s_{t+1}/∂s_t, never written out: only its products with vectors are needed.
+
+The state is whatever a decoder hands from step to step, all its floating-point tensors joined to one vector for each
+row. Rows do not touch each other, so a batch of rows is a batch of Jacobians, and one product serves them all.
+"""
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from s2s.comparison.instruments import numbers
+from s2s.models.base import BatchedState, Decoder
+
+R = TypeVar("R", bound=BatchedState)
+
+Vectors = Float[Tensor, "batch size"]
+PerRow = Float[Tensor, " batch"]
+
+# the cube root of the rounding error: the best step of a central difference of numbers about 1 in float64
+_STEP = 6e-6
+
+
+class Transition:
+    """One step of a decoder as a map from its state to its next state, s′ = f(s), around a given s.
+
+    Args:
+        decoder: in evaluation mode and float64.
+        context: what every step reads.
+        state: s, of a fixed size, see `fixed_size`.
+        token: what is fed in this step.
+
+    Attributes:
+        after: the state s′.
+        size: numbers in a row's state.
+    """
+
+    def __init__(
+        self, decoder: Decoder[Any, Any], context: BatchedState, state: BatchedState, token: Int[Tensor, "batch 1"]
+    ) -> None:
+        self._decoder, self._context, self._state, self._token = decoder, context, state, token
+        with torch.enable_grad():
+            self._before = joined(state).detach().requires_grad_()
+            self.after: BatchedState = self._next(self._before)
+            self._end = joined(self.after)
+            self._asked = torch.zeros_like(self._end, requires_grad=True)
+        self.size = self._before.shape[1]
+        self._linear: Tensor | None = None
+        self._twice: bool | None = None
+
+    def pull(self, vectors: Vectors) -> Vectors:
+        """Jᵀ u for each row: how a gradient with respect to s′ becomes one with respect to s (a vjp)."""
+        (pulled,) = torch.autograd.grad(self._end, self._before, vectors, retain_graph=True, allow_unused=True)
+        return torch.zeros_like(self._before) if pulled is None else pulled.detach()
+
+    def push(self, vectors: Vectors) -> Vectors:
+        """J v for each row: where a small change of s leads (a jvp).
+
+        Jᵀ u is linear in u, so its own Jᵀ is J: two products backwards make one forwards, also where torch knows no
+        forward differentiation of a kernel. Where it knows no second derivative either, a central difference is taken.
+        """
+        if self._twice is None:
+            self._twice = self._is_twice_differentiable()
+        if self._twice:
+            return self._pushed(vectors)
+        with torch.no_grad():
+            start = self._before.detach()
+            ahead, behind = (joined(self._next(start + sign * _STEP * vectors)) for sign in (1, -1))
+            return (ahead - behind) / (2 * _STEP)
+
+    def _pushed(self, vectors: Tensor) -> Tensor:
+        if self._linear is None:
+            (pulled,) = torch.autograd.grad(self._end, self._before, self._asked, create_graph=True, allow_unused=True)
+            self._linear = torch.zeros_like(self._before) if pulled is None else pulled
+        if not self._linear.requires_grad:
+            return torch.zeros_like(vectors)
+        (pushed,) = torch.autograd.grad(self._linear, self._asked, vectors, retain_graph=True, allow_unused=True)
+        return torch.zeros_like(vectors) if pushed is None else pushed.detach()
+
+    def _is_twice_differentiable(self) -> bool:
+        """Whether u · J v = Jᵀ u · v for any u and v: a kernel may refuse a second derivative without a word."""
+        u, v = (_directions(self, seed) for seed in (1, 2))
+        try:
+            ahead, back = (u * self._pushed(v)).sum(dim=1), (self.pull(u) * v).sum(dim=1)
+        except RuntimeError:
+            return False
+        return torch.allclose(ahead, back, rtol=1e-6, atol=1e-12)
+
+    def dense(self) -> Float[Tensor, "batch size size"]:
+        """J itself, row by row of it."""
+        rows = []
+        for i in range(self.size):
+            unit = torch.zeros_like(self._end)
+            unit[:, i] = 1
+            rows.append(self.pull(unit))
+        return torch.stack(rows, dim=1)
+
+    def _next(self, before: Tensor) -> BatchedState:
+        return self._decoder(self._context, parted(self._state, before), self._token)[1]
+
+
+def joined(bundle: BatchedState) -> Vectors:
+    """All numbers of each row, one behind the other."""
+    return torch.cat([part.flatten(1) for part in numbers(bundle)], dim=1)
+
+
+def parted(bundle: R, vectors: Vectors) -> R:
+    """The bundle with other numbers: those that `joined` would give."""
+    parts = numbers(bundle)
+    pieces = vectors.split([part[0].numel() for part in parts], dim=1)
+    return with_numbers(bundle, [piece.view_as(part) for piece, part in zip(pieces, parts, strict=True)])
+
+
+def with_numbers(bundle: R, tensors: Iterable[Tensor]) -> R:
+    """The bundle with these tensors where `numbers` found its own."""
+    rest = iter(tensors)
+
+    def _filled(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return next(rest) if value.is_floating_point() else value
+        if isinstance(value, BatchedState):
+            return replace(value, **{field.name: _filled(getattr(value, field.name)) for field in fields(value)})
+        return tuple(map(_filled, value)) if isinstance(value, tuple) else value
+
+    return _filled(bundle)
+
+
+@torch.no_grad()
+def fixed_size(
+    decoder: Decoder[Any, Any], context: BatchedState, state: BatchedState, tokens: Int[Tensor, "batch steps"]
+) -> bool:
+    """Whether the state has as many numbers after the first token as after the second, and any at all.
+
+    A cache of keys and values grows with each token, so it has no Jacobian that could be multiplied with the next one.
+    """
+    sizes = []
+    for i in range(2):
+        state = decoder(context, state, tokens[:, i : i + 1])[1]
+        sizes.append([part.shape for part in numbers(state)])
+    return bool(sizes[0]) and sizes[0] == sizes[1]
+
+
+def spectral_norm(transition: Transition, seed: int, rounds: int = 500, tolerance: float = 1e-7) -> PerRow:
+    """‖J‖, the largest factor by which one step can lengthen a gradient: power iteration on Jᵀ J.
+
+    Each round's value is a lower bound that can only rise, so many equal singular values do no harm. It stops when no
+    row rises by more than a share of `tolerance` in one round.
+    """
+    vectors = _directions(transition, seed)
+    norm = torch.zeros(len(vectors), dtype=vectors.dtype)
+    for _ in range(rounds):
+        ahead = transition.push(vectors)
+        before, norm = norm, ahead.norm(dim=1)
+        if bool((norm - before <= tolerance * norm).all()):
+            break
+        vectors = _unit(transition.pull(ahead))
+    return norm
+
+
+def spectral_radius(jacobians: Float[Tensor, "batch size size"]) -> PerRow:
+    """The largest absolute eigenvalue of each J: the factor per step, if all steps were alike and there were many."""
+    return torch.linalg.eigvals(jacobians).abs().amax(dim=1)
+
+
+def lyapunov(
+    decoder: Decoder[Any, Any],
+    context: BatchedState,
+    state: BatchedState,
+    tokens: Int[Tensor, "batch steps"],
+    seed: int,
+    settle: int = 0,
+) -> PerRow:
+    """The leading Lyapunov exponent along a trajectory, in nats per step: how fast a small change of the state grows.
+
+    λ = 1/T Σ_t log ‖J_t v_t‖, where v_{t+1} = J_t v_t / ‖J_t v_t‖ (Benettin et al. 1980). Gradients go the same way
+    backwards, through the transposed product, which has the same singular values. The first `settle` steps only turn
+    the direction. Minus infinity where a change is forgotten entirely; decoder in evaluation mode and float64.
+    """
+    total, vectors = None, None
+    for i in range(tokens.shape[1]):
+        transition = Transition(decoder, context, state, tokens[:, i : i + 1])
+        vectors = transition.push(_directions(transition, seed) if vectors is None else vectors)
+        growth = vectors.norm(dim=1).log()
+        vectors = _unit(vectors)
+        if i >= settle:
+            total = growth if total is None else total + growth
+        state = with_numbers(transition.after, [part.detach() for part in numbers(transition.after)])
+    if total is None:
+        raise ValueError(f"{tokens.shape[1]} steps leave none after {settle}")
+    return total / (tokens.shape[1] - settle)
+
+
+def _directions(transition: Transition, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    batch = len(joined(transition.after))
+    return _unit(torch.randn(batch, transition.size, generator=generator, dtype=torch.float64))
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    # a vector that vanished stays nothing
+    return vectors / vectors.norm(dim=1, keepdim=True).clamp(min=torch.finfo(vectors.dtype).tiny)

@@ -1,0 +1,37 @@
+"""Which texts the classifiers of `classification` name right, and how long those are."""
+
+import numpy as np
+
+from s2s.comparison.questions.classification.measure import texts_of
+from s2s.comparison.questions.text_length.analyse import analyse
+from s2s.comparison.spec import (
+    Comparison,
+    Experiment,
+    Measured,
+    Trial,
+    each_run,
+)
+from s2s.comparison.tasks import evaluation_of
+from s2s.data.scripts import is_unspaced, split_words
+
+
+def measure(comparison: Comparison, cell: Trial) -> Measured:
+    """Which texts were named right, and their lengths."""
+    folder, tested = evaluation_of(comparison, cell.model, cell.seed)
+    texts = texts_of(folder, tested["split"])
+    unspaced = is_unspaced(texts)
+    return {
+        "words": [len(split_words(text, unspaced)) for text in texts],
+        "right": [int(a == b) for a, b in zip(tested["truth"], tested["predicted"], strict=True)],
+        "commonest": round(100 * np.bincount(tested["truth"]).max() / len(tested["truth"]), 2),
+    }
+
+
+EXPERIMENT = Experiment(
+    "text-length",
+    "Does it get worse with the length of the text?",
+    each_run,
+    measure,
+    analyse,
+    reads="classification",
+)

@@ -1,0 +1,91 @@
+"""What a reproduction is made of: a published finding, bands, measurements, and what they come to."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from s2s.comparison.reproduced import Band
+from s2s.comparison.results import Figure
+from s2s.comparison.spec import Measured, Trial, Trials
+from s2s.errors import UserError
+
+# each number of a finding by its band's key: one value for each seed
+Numbers = Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Reproduction(ABC):
+    """A finding of the literature, and how it is measured here; its fields are sizes.
+
+    Attributes:
+        name: as typed.
+        finding: what was found, in one sentence.
+        source: where it was published; says "not verified" where a number was written down from memory.
+        method: what is measured here, and where that differs from the publication.
+        bands: what is expected; one that is changed after a measurement is told in docs/reproductions.md.
+        seconds: that a run with the usual seeds takes of one core: the least and the most that was seen, or that follow
+            from the time of an update.
+        usual_seeds: how many repetitions there are where nothing is said.
+        published: whether somebody found it before, or it was only derived.
+    """
+
+    name: ClassVar[str]
+    finding: ClassVar[str]
+    source: ClassVar[str]
+    method: ClassVar[str]
+    bands: ClassVar[tuple[Band, ...]]
+    seconds: ClassVar[tuple[float, float]]
+    usual_seeds: ClassVar[int] = 3
+    published: ClassVar[bool] = True
+
+    def asked(self, settings: Sequence[str], folder: Path) -> "Reproduction":
+        """This one with settings of the command, as `section.key=value`, in a folder where it may keep whole runs.
+
+        Raises:
+            UserError: it takes none.
+        """
+        if settings:
+            raise UserError(f"{self.name} takes no settings: {settings[0]!r:.60}", remedy="leave them out")
+        return self
+
+    @abstractmethod
+    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+        """All measurements; each is kept in a file of its own and not made twice."""
+
+    @abstractmethod
+    def measure(self, cell: Trial) -> Measured:
+        """Makes one measurement, in one thread.
+
+        Raises:
+            UserError: a training failed.
+        """
+
+    @abstractmethod
+    def numbers(self, measured: Trials) -> Numbers:
+        """What the bands speak of, seed by seed, as far as it was measured."""
+
+    def intervals(self, measured: Trials) -> Mapping[str, tuple[float, float]]:
+        """The ends of 95 % intervals of the medians that bands speak of, by their keys, where there are any."""
+        return {}
+
+    def figures(self, measured: Trials) -> list[Figure]:
+        """Pictures of it."""
+        return []
+
+
+def by_seed(measured: Trials, key: str, model: str, part: str = "") -> list[Any]:
+    """What all measurements of one model and part have under a key, in the order of their seeds."""
+    return list(_own(measured, key, (model, part)).values())
+
+
+def pairs(measured: Trials, key: str, first: tuple[str, str], second: tuple[str, str]) -> list[tuple[Any, Any]]:
+    """What two kinds of measurements, each a model and a part, have under a key at the seeds that both have."""
+    one, two = _own(measured, key, first), _own(measured, key, second)
+    return [(one[seed], two[seed]) for seed in one if seed in two]
+
+
+def _own(measured: Trials, key: str, kind: tuple[str, str]) -> dict[int, Any]:
+    own = {cell.seed or 0: m[key] for cell, m in measured.items() if (cell.model, cell.part) == kind}
+    return dict(sorted(own.items()))

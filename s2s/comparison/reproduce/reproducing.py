@@ -1,0 +1,206 @@
+"""Measuring a finding again: what is expected is said first, every measurement is kept, and the result is a file."""
+
+import json
+import shlex
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from s2s.comparison.engine import machine
+from s2s.comparison.executor import StoredResult, Workers, keep, number_for
+from s2s.comparison.reproduce.catalogue import REPRODUCTIONS
+from s2s.comparison.reproduce.contract import Reproduction
+from s2s.comparison.reproduced import RESULT, Check, Reproduced
+from s2s.comparison.results import Failure
+from s2s.comparison.spec import Measured, Trial, Trials
+from s2s.errors import UserError
+from s2s.files import make_folder, read_file, write_atomically
+from s2s.folders import ASKED
+from s2s.recipe.schema import DeviceSettings
+from s2s.recipe.wording import suggestion
+from s2s.run.folder import MEASURED, is_unstarted, run_lock
+from s2s.training.device import select_device, setup_process
+from s2s.training.shutdown import interrupt_immediately, print_resume_hint_on_exit
+
+# small trainings gain nothing from a second thread, and one is the same everywhere
+_DEVICE = DeviceSettings(kind="cpu", precision="fp32", threads=1)
+_CELLS = "cells"
+_CORE = "core_seconds"
+
+
+def listed() -> str:
+    """All of them: what was found, what is expected, where it was published, what it costs."""
+    return "\n\n".join(expected(each) for each in REPRODUCTIONS.values())
+
+
+def expected(reproduction: Reproduction) -> str:
+    """A finding, its published numbers and bands, its source and its cost."""
+    lines = [f"{reproduction.name}: {reproduction.finding}"]
+    lines += [f"  {band.what}: published {band.published}; counts as found: {band}" for band in reproduction.bands]
+    seeds = reproduction.usual_seeds
+    cost = f"{_clock(reproduction.seconds[0])} to {_clock(reproduction.seconds[1])} on one core"
+    return "\n".join([*lines, f"  source: {reproduction.source}", f"  cost: {cost} ({seeds} {_noun(seeds)})"])
+
+
+def reproduction_of(name: str) -> Reproduction:
+    """The reproduction of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in REPRODUCTIONS:
+        raise UserError(f"{name!r:.60} is no reproduction", remedy=suggestion(name, list(REPRODUCTIONS)))
+    return REPRODUCTIONS[name]
+
+
+def reproduce(
+    name: str, folder: Path, seeds: int | None, print_fn: Callable[[str], None], settings: Sequence[str] = ()
+) -> Reproduced:
+    """Measures a finding again, and keeps what came out in the folder; what was measured there before is kept.
+
+    Args:
+        name: of the reproduction.
+        folder: is made where it is not there.
+        seeds: how many repetitions; None: the usual number.
+        print_fn: takes a line for the user.
+        settings: of a recipe, as `section.key=value`, for a reproduction that has one.
+
+    Raises:
+        UserError: there is no such reproduction, a setting is wrong, the folder holds what others measured, or no
+            measurement succeeded.
+    """
+    reproduction = reproduction_of(name).asked(settings, folder)
+    _check_own(folder, name, settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder / _CELLS)
+    words = ["s2s", "reproduce", name, *settings, "--out", str(folder)]
+    command = words if seeds is None else [*words, "--seeds", str(seeds)]
+    stands = "stopped; every finished measurement is kept"
+    with (
+        print_resume_hint_on_exit(folder, command, lambda: stands),
+        interrupt_immediately(),
+        run_lock(folder, MEASURED),
+    ):
+        _check_own(folder, name, settings)
+        return _reproduced(reproduction, folder, seeds, print_fn, settings)
+
+
+def _reproduced(
+    reproduction: Reproduction,
+    folder: Path,
+    seeds: int | None,
+    print_fn: Callable[[str], None],
+    settings: Sequence[str],
+) -> Reproduced:
+    name = reproduction.name
+    print_fn(expected(reproduction))
+    setup_process(_DEVICE)
+    chosen = list(range(1, (seeds or reproduction.usual_seeds) + 1))
+    write_atomically(folder / ASKED, json.dumps(_asked(name, settings)) + "\n")
+    kept: dict[Trial, StoredResult] = {}
+    for cell in reproduction.cells(chosen):
+        kept[cell] = keep(folder / _CELLS, partial(_timed, reproduction), cell)
+        print_fn(f"  {cell.key}: {kept[cell].failed or _clock(kept[cell].seconds)}")
+    measured: dict[Trial, Measured] = {cell: one.measured for cell, one in kept.items() if one.measured is not None}
+    if kept and not measured:
+        # which says nothing of the finding
+        failures = "; ".join(dict.fromkeys(one.failed for one in kept.values()))
+        raise UserError(failures, f"{name}: nothing could be measured", "mend that, and repeat the command")
+    device_context = select_device(_DEVICE)
+    option = "" if seeds is None else f" --seeds {seeds}"
+    # where the data lie is this machine's, and nobody else's
+    option += "".join(f" {shlex.quote(each)}" for each in settings if not each.startswith("data.root="))
+    result = Reproduced(
+        name=name,
+        finding=reproduction.finding,
+        source=reproduction.source,
+        method=reproduction.method,
+        expected=reproduction.seconds,
+        checks=checks(reproduction, measured),
+        seeds=chosen,
+        command=f"s2s reproduce {shlex.quote(name)}{option}",
+        seconds=sum(one.seconds for one in kept.values()),
+        core_seconds=sum(one[_CORE] for one in measured.values()),
+        machine=machine(device_context, Workers(number_for(device_context)), alone=False),
+        failures=[
+            Failure(task=cell.key, model=cell.model, reason=one.failed) for cell, one in kept.items() if one.failed
+        ],
+        figures=reproduction.figures(measured),
+    )
+    write_atomically(folder / RESULT, result.model_dump_json(indent=1) + "\n")
+    return result
+
+
+def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
+    """Refuses a folder with measurements of another finding or of other settings: they would be taken for ours."""
+    try:
+        before = json.loads(read_file(folder / ASKED))
+    except FileNotFoundError:
+        if not folder.exists() or (folder.is_dir() and is_unstarted(folder, _CELLS)):
+            return
+        raise UserError("holds something else", str(folder), "name another folder with --out") from None
+    except NotADirectoryError:
+        raise UserError("is no folder, or lies in none", str(folder), "name another folder with --out") from None
+    except (ValueError, RecursionError) as error:
+        before = str(error)
+    if before != _asked(name, settings):
+        raise UserError(
+            f"holds measurements that were asked for otherwise: {_as_asked(before):.200}",
+            where=str(folder),
+            remedy="name another folder with --out, or give the same settings",
+        )
+
+
+def _asked(name: str, settings: Sequence[str]) -> dict[str, object]:
+    """What decides what is measured; where the data lie does not."""
+    return {"name": name, "settings": sorted(each for each in settings if not each.startswith("data.root="))}
+
+
+def _as_asked(before: object) -> str:
+    """The command, as far as it is known."""
+    match before:
+        case {"name": str(name), "settings": [*settings]}:
+            return shlex.join(["s2s", "reproduce", name, *map(str, settings)])
+        case _:
+            return str(before)
+
+
+def _timed(reproduction: Reproduction, cell: Trial) -> Measured:
+    """A measurement with the seconds that it took of a core: with one thread, what it takes where nothing else runs."""
+    began = time.process_time()
+    return {**reproduction.measure(cell), _CORE: time.process_time() - began}
+
+
+def checks(reproduction: Reproduction, measured: Trials) -> list[Check]:
+    """What was expected, beside the median over seeds; what was not measured is outside of every band."""
+    numbers, intervals = reproduction.numbers(measured), reproduction.intervals(measured)
+    found = []
+    for band in reproduction.bands:
+        values = [float(value) for value in numbers.get(band.key, ())]
+        ours = statistics.median(values) if values else None
+        inside = ours is not None and band.holds(ours)
+        found.append(Check(band=band, ours=ours, by_seed=values, inside=inside, interval=intervals.get(band.key)))
+    return found
+
+
+def told(result: Reproduced) -> str:
+    """What came out, in lines."""
+    lines = []
+    for check in result.checks:
+        ours = "not measured" if check.ours is None else f"{check.ours:.4g}"
+        spread = f" ({min(check.by_seed):.4g} to {max(check.by_seed):.4g})" if len(check.by_seed) > 1 else ""
+        ends = f" (95 %: {check.interval[0]:.2g} to {check.interval[1]:.2g})" if check.interval else ""
+        state = check.state if check.inside else check.state.upper()
+        where = f"band {check.band}, published {check.band.published}"
+        lines.append(f"  {check.band.what}: {ours}{spread}{ends}: {state} ({where})")
+    return "\n".join([f"{result.name}: {result.verdict}", *lines])
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def _noun(seeds: int) -> str:
+    return "seed" if seeds == 1 else "seeds"

@@ -1,0 +1,126 @@
+"""What whole runs of a comparison learn from and leave behind, whatever their task."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from s2s.comparison.candidate_names import file_name
+from s2s.comparison.spec import ComparedRecipe, R
+from s2s.json_files import read_json
+from s2s.recipe.schema import Section, SeedSettings
+from s2s.tasks.classification.data import PreparedLabelled, prepare_texts
+from s2s.tasks.classification.recipe import ClassificationRecipe
+from s2s.tasks.translation.prepared import PreparedTranslation, prepare
+from s2s.tasks.translation.recipe import Recipe
+from s2s.training.device import DeviceContext
+from s2s.training.logger import read_metrics
+
+RUNS = "runs"
+COST = "cost.json"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a whole run took: training, validations and the test."""
+
+    seconds: float | None  # by the clock; None where the run was interrupted, and what was done before is not known
+    cpu_seconds: float | None  # of all processor threads together; None likewise
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A validation of a run, and what was learned from before it."""
+
+    update: int  # after which update
+    count: int  # items that the loss of the updates before it is the mean of: target tokens, or examples
+    tokens: int  # real tokens learned from before it
+    seconds: float  # that the updates before it took; validations are not counted
+    cpu_seconds: float  # of all processor threads in these; by the clock in runs from before they were noted
+    scores: dict[str, float]  # what was measured, by name
+
+
+def prepared(recipe: Recipe[Any]) -> PreparedTranslation:
+    """A recipe's corpus in pieces; made once in a process for all recipes with the same data and tokenizer."""
+    return _prepared(_of_data(recipe))
+
+
+def prepared_texts(recipe: ClassificationRecipe[Any]) -> PreparedLabelled:
+    """The same of labelled texts."""
+    return _prepared_texts(_of_data(recipe))
+
+
+def _of_data(recipe: ComparedRecipe) -> str:
+    """A recipe of which only those sections are left that say how a corpus becomes pieces, as JSON."""
+    sections = recipe.model_dump(mode="json", include={"task", "data", "tokenizer"})
+    return json.dumps(sections | {"name": "data", "model": {}})
+
+
+@lru_cache(maxsize=4)
+def _prepared(recipe: str) -> PreparedTranslation:
+    return prepare(Recipe[Section].model_validate_json(recipe), None, lambda line: None)
+
+
+@lru_cache(maxsize=4)
+def _prepared_texts(recipe: str) -> PreparedLabelled:
+    return prepare_texts(ClassificationRecipe[Section].model_validate_json(recipe), None, lambda line: None)
+
+
+def is_there(folder: Path, model: str, seed: int | None) -> bool:
+    """Whether a comparison's folder holds a candidate's finished run, see `s2s.comparison.tasks.trained`."""
+    return (folder / RUNS / f"{file_name(model)}-seed{seed}" / COST).exists()
+
+
+def cost_of(folder: Path) -> Cost:
+    """What a finished run took."""
+    return read_json(folder / COST, Cost)
+
+
+def pauses(folder: Path) -> Iterator[Pause]:
+    """All validations of a run, in the order of time."""
+    count, tokens, seconds, cpu_seconds = 0, 0, 0.0, 0.0
+    for entry in read_metrics(folder):
+        if entry.validation is not None:
+            yield Pause(entry.update, count, tokens, seconds, cpu_seconds, entry.validation)
+        else:
+            count, tokens = count + (entry.count or 0), tokens + entry.tokens
+            seconds += entry.seconds
+            cpu_seconds += entry.seconds if entry.cpu_seconds is None else entry.cpu_seconds
+
+
+def history(folder: Path, scores: Mapping[str, str], device_context: DeviceContext) -> dict[str, Any]:
+    """A finished run's curve and its cost, as a measurement keeps them; scores of its validations by their keys."""
+    curve, cost = list(pauses(folder)), cost_of(folder)
+    on_processor = device_context.device.type == "cpu"
+    return {
+        "updates": [pause.update for pause in curve],
+        "tokens": [pause.tokens for pause in curve],
+        "seconds": [round(pause.cpu_seconds if on_processor else pause.seconds, 3) for pause in curve],
+        **{key: [pause.scores[score] for pause in curve] for key, score in scores.items()},
+        "run_seconds": cost.seconds,
+        "cpu_seconds": cost.cpu_seconds,
+    }
+
+
+def stopwatch(device_context: DeviceContext) -> Callable[[], float]:
+    """A clock of seconds for trainings beside each other: what else the machine does is not counted.
+
+    On a processor each of them has one thread, and its time is the thread's; a GPU's time is the clock's.
+    """
+    return time.process_time if device_context.device.type == "cpu" else time.perf_counter
+
+
+def seeds_of(seed: int) -> SeedSettings:
+    """One seed for everything that chance decides."""
+    return SeedSettings(initialization=seed, data=seed, dropout=seed)
+
+
+def shortened(recipe: R, share: float) -> R:
+    """The recipe of a training with a share of the updates; its schedule ends when it does."""
+    training = recipe.training
+    updates = max(2, round(share * training.updates))
+    changes = {"updates": updates, "average_last": None, "warmup": min(training.warmup, updates // 5)}
+    return recipe.model_copy(update={"training": training.model_copy(update=changes)})

@@ -1,0 +1,211 @@
+"""How a comparison comes to be: a folder with its task and what is asked, and that the task stays the same.
+
+`recipe.yaml` says what is compared on, `comparison.json` what is asked. Copies lie beside the measurements: these hold
+for the task that they were made on, and outlive a lost file.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from s2s.comparison.candidates import check_kinds, entries_of
+from s2s.comparison.results import Summary, read_summary
+from s2s.comparison.results import write as write_part
+from s2s.comparison.spec import CELLS, ComparedRecipe, NotForThisModel, comparable
+from s2s.comparison.tasks import comparable_task_of
+from s2s.errors import UserError, quote_path
+from s2s.files import make_folder, read_file, write_atomically
+from s2s.folders import COMPARISON, identify_folder
+from s2s.json_files import read_json
+from s2s.nn.precision import PrecisionError
+from s2s.recipe.reading import dump, write
+from s2s.run.folder import (
+    MEASURED,
+    RECIPE,
+    changed_settings,
+    is_unstarted,
+    run_lock,
+)
+from s2s.run.tasks import read
+from s2s.training.device import PRECISION_NAMES, select_device
+from s2s.training.precision import PrecisionBenchmark, benchmark_precision, check_precision
+
+if TYPE_CHECKING:
+    from s2s.run.tasks import AnyTask
+
+# where the data lie, what computes, and what it is called change nothing that is measured on one machine; the precision
+# does, and is the same for all models
+_MAY_CHANGE = ("data.root", "device", "run", "name", "description")
+_MAY_NOT = ("device.precision",)
+# beside the measurements: what identifies the texts that they were made on
+_DATA = "data.json"
+
+
+def begin(folder: Path, base: "AnyTask", summary: Summary, log: Callable[[str], None] = lambda line: None) -> None:
+    """Make the folder of a new comparison of the task `base`, once all its models are checked.
+
+    Args:
+        folder: Of the comparison.
+        base: Recipe of the task.
+        summary: What is asked.
+        log: Prints a line, such as the precision that was chosen.
+
+    Raises:
+        UserError: the folder is taken, a setting is wrong, or a model cannot do the task.
+    """
+    check_kinds(comparable(base), summary)
+    base = resolved(base)
+    entries = entries_of(base, summary)
+    if select_device(base.device).autoselect_precision:
+        # all models are to have the same, always
+        times = _gradient_times(list(entries.values()))
+        log(str(times))
+        faster = PRECISION_NAMES[times.faster]
+        base = base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
+    elif base.device.precision == "bf16":
+        _check_precision(entries)
+    _check_free(folder, base)
+    folder.mkdir(parents=True, exist_ok=True)
+    with run_lock(folder, MEASURED):
+        _check_free(folder, base)
+        write(base, folder / RECIPE)
+        sized = {"sized_for": select_device(base.device).device.type}
+        write_part(summary.model_copy(update=sized), folder / COMPARISON)
+
+
+def resolved(base: "AnyTask") -> ComparedRecipe:
+    """The recipe of a task with everything in it that stands for something else, such as the size of a vocabulary.
+
+    Raises:
+        UserError: models are not compared on such a task.
+    """
+    recipe = comparable(base)
+    return comparable_task_of(recipe).finalize_config(recipe)
+
+
+def begun(folder: Path) -> Summary:
+    """What a comparison that was begun is asked; where that file is lost, what is kept beside its measurements.
+
+    Raises:
+        UserError: there is none in the folder, or what it is asked cannot be read.
+    """
+    kept = next((path for path in (folder / COMPARISON, folder / CELLS / COMPARISON) if path.exists()), None)
+    if kept is None:
+        what, remedy = identify_folder(folder) or ("no comparison, or one that did not begin", "")
+        raise UserError(
+            f"is {what}",
+            where=str(folder),
+            remedy=remedy
+            or "repeat the command that was to begin it, or name a folder such as runs/compare-rnn-transformer",
+        )
+    return read_summary(kept)
+
+
+def task_of(folder: Path) -> ComparedRecipe:
+    """The task of a comparison that was begun: its recipe.
+
+    Raises:
+        UserError: the recipe cannot be read, or is not the one that its measurements were made on.
+    """
+    measured_on = folder / CELLS / RECIPE
+    if not measured_on.exists():
+        return comparable(read(folder / RECIPE))
+    # one that is lost is what its measurements were made on
+    now = comparable(read(folder / RECIPE if (folder / RECIPE).exists() else measured_on))
+    keys = [key for key in changed_settings(now, read(measured_on)) if key in _MAY_NOT or not _may_change(key)]
+    if keys:
+        raise UserError(
+            f"{', '.join(keys)} changed since its measurements were made",
+            where=str(folder / RECIPE),
+            remedy=f"copy {quote_path(measured_on)} over it (only {', '.join(_MAY_CHANGE)} may differ, but for "
+            f"{', '.join(_MAY_NOT)}), or begin another comparison with --out",
+        )
+    return now
+
+
+def check_data(folder: Path, recipe: ComparedRecipe) -> None:
+    """Refuses data that are others than those of the measurements; keeps what identifies them, where nothing does yet.
+
+    Raises:
+        UserError: a part of the corpus has changed.
+    """
+    path, now = folder / CELLS / _DATA, comparable_task_of(recipe).digests(recipe)
+    if not path.exists():
+        make_folder(path.parent)
+        write_atomically(path, json.dumps(now, indent=1) + "\n")
+        return
+    remedy = "remove it if the data are still the same, or begin another comparison with --out"
+    before = read_json(path, dict[str, str], remedy)
+    if changed_parts := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
+        raise UserError(
+            f"{', '.join(changed_parts)}: other data than those that its measurements were made on",
+            where=str(folder / RECIPE),
+            remedy="bring the data back as they were, or begin another comparison with --out",
+        )
+
+
+def _may_change(key: str) -> bool:
+    return bool({key, key.partition(".")[0]} & set(_MAY_CHANGE))
+
+
+def note(folder: Path, summary: Summary) -> None:
+    """Writes what a comparison is asked, and keeps it and the task beside the measurements that are made by them."""
+    make_folder(folder / CELLS)
+    recipes = [folder / CELLS / RECIPE, folder / RECIPE]
+    for one, other in (recipes, recipes[::-1]):
+        if not one.exists():
+            write_atomically(one, read_file(other))
+    for place in (folder / CELLS, folder):
+        write_part(summary, place / COMPARISON)
+
+
+def _gradient_times(recipes: Sequence[ComparedRecipe]) -> PrecisionBenchmark:
+    """How long the gradients of all these models take together, on one thread, as each will learn."""
+    times, threads = [], torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for recipe in recipes:
+            with suppress(NotForThisModel):
+                times.append(
+                    benchmark_precision(comparable_task_of(recipe).trainer(recipe, 1, select_device(recipe.device)))
+                )
+    finally:
+        torch.set_num_threads(threads)
+    # one that leaves no room in fp32, or cannot be computed in bf16, decides for all
+    error = next((each.bf16_error for each in times if each.bf16 is None), "")
+    return PrecisionBenchmark(_sum([each.fp32 for each in times]), _sum([each.bf16 for each in times]), 1, error)
+
+
+def _sum(seconds: Sequence[float | None]) -> float | None:
+    known = [each for each in seconds if each is not None]
+    return sum(known) if len(known) == len(seconds) else None
+
+
+def _check_precision(recipes: Mapping[str, ComparedRecipe]) -> None:
+    """Refuse a comparison in bf16 that this device cannot compute for all of its models.
+
+    Raises:
+        PrecisionError: A model cannot be computed; it is named.
+    """
+    for name, recipe in recipes.items():
+        with suppress(NotForThisModel):
+            try:
+                check_precision(comparable_task_of(recipe).trainer(recipe, 1, select_device(recipe.device)))
+            except PrecisionError as error:
+                raise UserError(f"{name}: {error.what}", error.where, "set device.precision=fp32") from None
+
+
+def _check_free(folder: Path, base: ComparedRecipe) -> None:
+    if not folder.exists() or (folder.is_dir() and is_unstarted(folder)):
+        return
+    # the last file that a start writes makes it a comparison; the one before may be there, and is the same again
+    begins = folder.is_dir() and is_unstarted(folder, RECIPE)
+    if begins and read_file(folder / RECIPE) == dump(base).encode():
+        return
+    there = any((place / COMPARISON).exists() for place in (folder, folder / CELLS))
+    again = f"continue it with `s2s compare --resume {quote_path(folder)}`, or " if there else ""
+    raise UserError("is there already", where=str(folder), remedy=f"{again}name another folder with --out")

@@ -1,0 +1,147 @@
+"""What is measured: a candidate's model at any length, in the forms that it can take, on random tokens."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from s2s.comparison.instruments import explicit_attention, unfused
+from s2s.comparison.operations import Operations
+from s2s.comparison.spec import Candidate, Comparison
+from s2s.models.base import Seq2Seq
+from s2s.recipe.installed import module_of
+from s2s.training.device import DeviceContext, derive_seed
+
+# the questions take what they need for their workloads from here
+from s2s.training.device import is_out_of_memory as is_out_of_memory
+from s2s.training.loss import cross_entropy
+
+# So few that the projection onto them does not hide what the length costs.
+VOCABULARY = 1000
+_FIRST_WORD = 4  # before it stand the special pieces
+
+AS_BUILT = "as built"
+# so short that a loop over time takes no time, so long that the choice between kernels has been made
+_LIKE_LONG = 64
+
+
+@dataclass(frozen=True)
+class Form:
+    """One of the ways in which the same model can be computed."""
+
+    name: str = AS_BUILT
+    explicit: bool = False  # whether attention's weights are made in plain sight
+    fused: bool = True  # whether recurrent layers, and attention, may run as one kernel
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Within it, models are computed so."""
+        with unfused() if not self.fused else explicit_attention() if self.explicit else nullcontext():
+            yield
+
+
+EXPLICIT = Form("explicit attention", explicit=True)
+UNFUSED = Form("unfused", fused=False)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Random pairs without padding."""
+
+    source: Int[Tensor, "batch source"]
+    valid: Bool[Tensor, "batch source"]
+    target: Int[Tensor, "batch target"]
+
+    @property
+    def target_valid(self) -> Bool[Tensor, "batch target"]:
+        """True everywhere."""
+        return torch.ones_like(self.target, dtype=torch.bool)
+
+
+def other_forms(model: Seq2Seq, among: Sequence[Form] = (EXPLICIT, UNFUSED)) -> list[Form]:
+    """Those forms that launch other operations than the model as built, and than each other."""
+    forms, counts = [], {_launched(model, Form())}
+    for form in among:
+        count = _launched(model, form)
+        if count not in counts:
+            forms.append(form)
+            counts.add(count)
+    return forms
+
+
+def _launched(model: Seq2Seq, form: Form) -> int:
+    """Operations of a forward pass, without dropout: forms with as many are taken for one."""
+    pairs = texts(1, _LIKE_LONG, _LIKE_LONG, next(model.parameters()).device)
+    learning = model.training
+    model.eval()
+    with torch.no_grad(), Operations() as operations:
+        states_of(model, pairs, form)
+    model.train(learning)
+    return operations.count
+
+
+def built(comparison: Comparison, candidate: Candidate, longest: int, device: torch.device) -> Seq2Seq:
+    """A fresh model with the candidate's settings; its tables of positions are long enough for the longest text."""
+    settings = candidate.settings
+    given = settings.model_dump()
+    if "max_positions" in given:
+        settings = type(settings).model_validate(given | {"max_positions": max(given["max_positions"], longest + 1)})
+    torch.manual_seed(derive_seed(comparison.seeds[0]))
+    return module_of(candidate.kind).build(settings, VOCABULARY, VOCABULARY).to(device).train()
+
+
+def fitting(model: Seq2Seq, lengths: tuple[int, ...]) -> list[int]:
+    """Those of the lengths that the model can read and write."""
+    limits = [limit for limit in (model.encoder.max_positions, model.decoder.max_positions) if limit is not None]
+    return [n for n in lengths if n <= min(limits, default=n)]
+
+
+def too_long(model: Seq2Seq, length: int) -> str:
+    """Why a model cannot be measured at a length; empty where it can."""
+    return "" if fitting(model, (length,)) else "the model reads no texts of this length"
+
+
+def texts(rows: int, source: int, target: int, device: torch.device) -> Texts:
+    """Random words, always the same of a shape: so many rows, and so many words of each source and target."""
+    generator = torch.Generator().manual_seed(rows)
+    words = [torch.randint(_FIRST_WORD, VOCABULARY, (rows, n), generator=generator) for n in (source, target)]
+    return Texts(words[0].to(device), torch.ones(rows, source, dtype=torch.bool, device=device), words[1].to(device))
+
+
+def states_of(model: Seq2Seq, pairs: Texts, form: Form) -> Float[Tensor, "batch target width"]:
+    """The decoder's states, with the target given."""
+    with form.taken():
+        return model(pairs.source, pairs.valid, pairs.target)
+
+
+def loss_of(model: Seq2Seq, pairs: Texts, form: Form, device_context: DeviceContext) -> Float[Tensor, ""]:
+    """The loss of training, in its precision; without label smoothing."""
+    with device_context.mixed_precision():
+        states = states_of(model, pairs, form)
+        return cross_entropy(states, model.projection.weight, pairs.target, pairs.target_valid)[0]
+
+
+def backward(loss: Tensor, form: Form) -> None:
+    """The backward pass, in the same form."""
+    with form.taken():
+        loss.backward()
+
+
+def generated(
+    model: Seq2Seq, pairs: Texts, tick: Callable[[], None] = lambda: None
+) -> Iterator[Int[Tensor, "batch 1"]]:
+    """Greedy generation of as many words as the target has, each fed back; a sentence's end ends nothing.
+
+    `tick` is called once the source is read. The words are given step by step.
+    """
+    steps = pairs.target.shape[1]
+    context, state = model.decoder.start(model.encoder(pairs.source, pairs.valid), steps)
+    tick()
+    token = pairs.target[:, :1]
+    for _ in range(steps):
+        output, state = model.decoder(context, state, token)
+        token = model.projection(output[:, -1]).argmax(dim=1, keepdim=True)
+        yield token

@@ -1,0 +1,51 @@
+"""docs/adding-a-question.md: the folder on the page, measured on planted runs and concluded."""
+
+import json
+import re
+from pathlib import Path
+
+from s2s.cli.compare import Order, order
+from s2s.comparison import questions
+from s2s.comparison.engine import all_experiments
+from s2s.comparison.plans import TABLES, Row
+from s2s.comparison.results import Result
+
+PAGE = Path(__file__).parents[2] / "docs" / "adding-a-question.md"
+FOLDER = "s2s/comparison/questions/length_ratio"
+
+
+def _run(folder: Path, translations: list[str]) -> None:
+    folder.mkdir(parents=True)
+    (folder / "cost.json").write_text(json.dumps({"seconds": 1.0, "cpu_seconds": 1.0}))
+    texts = {"translations": translations, "references": ["a b c d"] * len(translations)}
+    (folder / "evaluation-test.json").write_text(json.dumps(texts))
+
+
+def test_the_question_on_the_page_is_asked_and_answered(contest, tmp_path, monkeypatch):
+    page = PAGE.read_text(encoding="utf-8")
+    files = dict(re.findall(rf"`{FOLDER}/(\S+)`:\n\n```\w+\n(.*?)```", page, flags=re.DOTALL))
+    assert list(files) == ["measure.py", "analyse.py", "METHOD.md", "LIMITS.md"]
+    (tmp_path / "added" / "length_ratio").mkdir(parents=True)
+    for name, text in files.items():
+        (tmp_path / "added" / "length_ratio" / name).write_text(text, encoding="utf-8")
+    (tmp_path / "added" / "length_ratio" / "__init__.py").touch()
+    monkeypatch.setattr(questions, "__path__", [*questions.__path__, str(tmp_path / "added")])
+    (line,) = re.findall(r'```python\n("[^"].*)\n```', page)
+    for name, row in eval(f"{{{line}}}", {"Row": Row}).items():
+        monkeypatch.setitem(TABLES["translation"], name, row)
+    experiment = all_experiments()["length-ratio"]
+    assert experiment.rows == ["length of translations"]
+    asked = order(Order(("rnn", "gru"), experiments=("length-ratio",)))
+    assert asked.summary.experiments == ["length-ratio"]
+    made = contest(["rnn", "gru"])
+    _run(made.folder / "runs" / "rnn-seed1", ["a b c", "a b"] * 20)
+    _run(made.folder / "runs" / "gru-seed1", ["a b c d", "a b c", "a b c d e"] * 20)
+    measured = {cell: experiment.measure(made, cell) for cell in experiment.cells(made)}
+    result = experiment.result(made, measured)
+    rnn, gru = result.findings
+    assert (rnn.value, gru.value) == (2.5 / 4, 1.0)
+    assert (rnn.facts, gru.facts) == ({"words lacking (%)": 37.5}, {"words lacking (%)": 0})
+    assert [row[:2] for row in result.tables[0].rows] == [["rnn", 40], ["gru", 60]]
+    assert (result.method + "\n", result.limits + "\n") == (files["METHOD.md"], files["LIMITS.md"])
+    assert Result.model_validate_json(result.model_dump_json()) == result
+    assert experiment.result(made, {}).findings == []

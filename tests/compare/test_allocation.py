@@ -1,0 +1,120 @@
+from dataclasses import dataclass
+from itertools import accumulate
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+from s2s.comparison import instruments
+from s2s.comparison.instruments import bytes_of, free_bytes, peak_bytes
+from s2s.models.base import BatchedState
+
+CPU = torch.device("cpu")
+
+
+def _floats(count: int) -> Tensor:
+    return torch.empty(count, dtype=torch.float32)
+
+
+def test_the_peak_is_what_is_held_at_once():
+    def both():
+        a, b = _floats(1000), _floats(500)
+        del a, b
+        _floats(1200)
+
+    def one_by_one():
+        for _ in range(5):
+            _floats(1000)
+
+    assert peak_bytes(both, CPU) == 4 * 1500
+    assert peak_bytes(one_by_one, CPU) == 4 * 1000
+
+
+def test_what_was_there_before_does_not_count():
+    kept = torch.ones(10_000)
+    assert peak_bytes(kept.exp, CPU) == 4 * 10_000
+
+
+def test_gradients_keep_what_they_need():
+    w = torch.ones(1000, requires_grad=True)
+
+    def with_gradients():
+        w.exp().exp().exp()
+
+    def without():
+        with torch.no_grad():
+            w.exp().exp().exp()
+
+    assert peak_bytes(with_gradients, CPU) == 3 * 4000
+    assert peak_bytes(without, CPU) == 2 * 4000
+
+
+def test_the_peak_is_that_of_torchs_own_profiler_and_no_operation_is_recorded(monkeypatch):
+    recurrence, sequence = nn.RNN(4, 4, bidirectional=True), torch.randn(20, 1, 4)
+
+    def learn():
+        recurrence(sequence)[0].sum().backward()
+
+    learn()
+    names = []
+    ended = instruments._disable_profiler
+
+    def disabled():
+        results = ended()
+        names.extend(event.name() for event in results.events())
+        return results
+
+    monkeypatch.setattr(instruments, "_disable_profiler", disabled)
+    peak = peak_bytes(learn, CPU)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
+        learn()
+    assert profiler.profiler is not None
+    assert profiler.profiler.kineto_results is not None
+    # as they came about, which is not promised of what it gives
+    events = sorted(profiler.profiler.kineto_results.events(), key=lambda event: event.start_ns())
+    theirs = [event.nbytes() for event in events if event.name() == "[memory]"]  # pyright: ignore
+    assert len(events) > len(theirs) > 40
+    assert peak == max(accumulate(theirs))
+    assert names == len(theirs) * ["[memory]"]
+
+
+def test_measuring_says_nothing(capfd):
+    peak_bytes(lambda: _floats(10), CPU)
+    assert tuple(capfd.readouterr()) == ("", "")
+
+
+def test_an_error_inside_comes_out(capfd):
+    with pytest.raises(ZeroDivisionError):
+        peak_bytes(lambda: 1 / 0, CPU)
+    print("still heard")
+    assert capfd.readouterr().out == "still heard\n"
+
+
+@dataclass(frozen=True)
+class _Inner(BatchedState):
+    x: Tensor
+
+
+@dataclass(frozen=True)
+class _Bundle(BatchedState):
+    layers: tuple[tuple[Tensor, ...], ...]
+    inner: _Inner
+    mask: Tensor
+    length: int
+    nothing: None = None
+
+
+def test_a_bundle_holds_its_numbers_and_not_its_masks():
+    bundle = _Bundle(
+        layers=((torch.zeros(2, 3), torch.zeros(4)), (torch.zeros(5, dtype=torch.float64),)),
+        inner=_Inner(torch.zeros(7)),
+        mask=torch.zeros(100, dtype=torch.bool),
+        length=9,
+    )
+    assert bytes_of(bundle) == 4 * (6 + 4 + 7) + 8 * 5
+
+
+def test_free_memory_is_some_and_not_all_there_is():
+    free = free_bytes(CPU)
+    assert free is None or 0 < free < 2**50

@@ -1,0 +1,234 @@
+"""What length costs: the same sentences one and several at a time, in shares of a model's own BLEU."""
+
+import json
+import random
+import statistics
+import sys
+
+import pytest
+import sacrebleu
+
+from s2s.comparison.plans import ROWS
+from s2s.comparison.questions.bottleneck import measure as bottleneck
+from s2s.comparison.questions.bottleneck.analyse import beyond, compared, cut
+from s2s.comparison.questions.bottleneck.measure import EXPERIMENT, Sizes
+from s2s.comparison.translation import counts_of, joined_texts
+from s2s.errors import UserError
+from s2s.evaluation.gates import EQUIVALENCE
+
+CHANCE = random.Random(0)
+SENTENCES = [" ".join(f"w{CHANCE.randrange(50)}" for _ in range(CHANCE.randint(6, 12))) for _ in range(60)]
+
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch):
+    monkeypatch.setitem(bottleneck.SIZES, "quick", Sizes(texts=6, words=30))
+
+
+def _planted(wrong, seed, slope=0.0):
+    """What a model would leave behind that gets so many words wrong, and more with each sentence that is joined."""
+    mistakes, parts = random.Random(seed), []
+    for together in (1, 2, 3):
+        rows = joined_texts(len(SENTENCES), together, 40)
+        references = [" ".join(SENTENCES[row] for row in text) for text in rows]
+        share = wrong + slope * (together - 1)
+        texts = [" ".join("x" if mistakes.random() < share else w for w in text.split()) for text in references]
+        parts.append(
+            {
+                "rows": rows,
+                "words": [len(text.split()) for text in references],
+                "translations": texts,
+                "counts": counts_of("bleu", texts, references),
+                "exact": [int(a == b) for a, b in zip(texts, references, strict=True)],
+                "unread": 0,
+            }
+        )
+    return {"parts": parts, "learned": 12, "tokens": [100, 200, 400], "losses": [1.02, 1.01, 1.0]}
+
+
+def _concluded(contest, planted, seeds=(1, 2, 3, 4, 5)):
+    made = contest(list(planted), seeds=seeds)
+    measured = {cell: planted[cell.model](100 * len(cell.model) + cell.seed) for cell in EXPERIMENT.cells(made)}
+    return EXPERIMENT.result(made, measured), measured
+
+
+def _table(result, name):
+    table = next(table for table in result.tables if table.name == name)
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def test_texts_of_every_length_hold_each_sentence_about_as_often():
+    for together in (1, 2, 4, 7):
+        texts = joined_texts(len(SENTENCES), together, 100)
+        assert len(texts) >= 100
+        assert {len(text) for text in texts} == {together}
+        one_pass = [row for text in texts[: 60 // together] for row in text]
+        assert len(set(one_pass)) == len(one_pass) == 60 // together * together
+        assert texts == joined_texts(len(SENTENCES), together, 100)
+    assert joined_texts(2, 3, 10) == []
+
+
+@pytest.mark.parametrize("least", [5, 1000])
+def test_each_kind_of_texts_is_longer_than_all_learned_from_or_none_of_it_is(monkeypatch, least):
+    run = _planted(0.1, 1, 0.1) | {"learned": 20}
+    monkeypatch.setattr(sys.modules[cut.__module__], "_LEAST", least)
+    parts, divided = cut(run)["parts"], 0
+    for sentences, whole in enumerate(run["parts"], start=1):
+        references = [" ".join(SENTENCES[row] for row in text) for text in whole["rows"]]
+        sides = {}
+        for i, text in enumerate(references):
+            sides.setdefault(len(text.split()) > run["learned"], []).append(i)
+        small = [longer for longer, rows in sides.items() if len(rows) < least]
+        if small or len(sides) == 1:
+            sides = {longer: rows for longer, rows in sides.items() if len(rows) == max(map(len, sides.values()))}
+        own = [part for part in parts if part["sentences"] == sentences]
+        assert len(own) == len(sides)
+        divided += len(sides) == 2
+        for part, (_, rows) in zip(own, sorted(sides.items()), strict=True):
+            for key in ("words", "counts", "exact"):
+                assert part[key] == [whole[key][i] for i in rows]
+    assert divided == (1 if least == 5 else 0)
+    places = beyond({"rnn": {1: cut(run)}})
+    assert places
+    for i, part in enumerate(parts):
+        assert {words > run["learned"] for words in part["words"]} == {i in places}
+
+
+def test_what_is_left_is_the_ratio_of_two_corpus_scores(contest):
+    result, measured = _concluded(contest, {"lstm": lambda seed: _planted(0.1, seed, 0.1)}, seeds=(1,))
+    (run,) = measured.values()
+    scores = []
+    for together, part in enumerate(run["parts"], start=1):
+        # two of the shortest sentences are no longer than one of the longest
+        here = [i for i, words in enumerate(part["words"]) if (words > run["learned"]) == (together > 1)]
+        references = [" ".join(SENTENCES[row] for row in part["rows"][i]) for i in here]
+        scores.append(sacrebleu.corpus_bleu([part["translations"][i] for i in here], [references]).score)
+    rows = _table(result, "lengths")
+    assert [row["BLEU"] for row in rows] == pytest.approx(scores, abs=0.01)
+    wanted = [100 * score / scores[0] for score in scores]
+    assert [row["of its own on single sentences (%)"] for row in rows] == pytest.approx(wanted, abs=0.1)
+    assert rows[2]["low (%)"] < wanted[2] < rows[2]["high (%)"]
+    (finding,) = result.findings
+    assert [row["longer than all learned from"] for row in rows] == ["no", "yes", "yes"]
+    assert finding.value == pytest.approx(statistics.mean(wanted[1:]), abs=1e-9)
+    assert finding.low < finding.value < finding.high
+    assert (finding.standing, finding.reasons) == ("not measurable", ["no other model was measured"])
+
+
+def test_a_planted_fall_is_found_and_compared(contest):
+    planted = {"lstm": lambda seed: _planted(0.05, seed, 0.1), "lstm-attention": lambda seed: _planted(0.1, seed)}
+    result, measured = _concluded(contest, planted)
+    assert EXPERIMENT.result(contest(list(planted), (1, 2, 3, 4, 5)), dict(reversed(measured.items()))) == result
+    falls, stays = result.findings
+    assert (falls.standing, stays.standing) == ("worse", "better")
+    assert falls.high < 90 < stays.low
+    assert set(falls.variations) == {
+        "the first texts beyond",
+        "the longest texts",
+        "BLEU lost, in points",
+        "any one seed left out",
+    }
+    assert all(falls.variations.values())
+    assert falls.tokens == 400
+    (pair,) = _table(result, "pairs")
+    assert pair["models"] == "lstm-attention − lstm"
+    assert pair["points of what is kept"] == pytest.approx(stays.value - falls.value, abs=0.01)
+    assert pair["p"] < 0.001
+    by_kind = [pair["2 sentences (points)"], pair["3 sentences (points)"]]
+    assert pair["points of what is kept"] == pytest.approx(statistics.mean(by_kind), abs=0.01)
+    # a model that is worse everywhere by the same share of words loses nothing with length
+    runs = {m: {c.seed: run for c, run in measured.items() if c.model == m} for m in planted}
+    assert abs(compared(runs["lstm-attention"], runs["lstm-attention"], [1, 2]).value) < 1e-9
+
+
+def test_models_that_part_before_a_floor_are_told_apart(contest):
+    def _lost(seed, kept):
+        # what is no more than the longest learned from is the same, and the longest texts are the same floor
+        run, good, bad = _planted(0.05, seed), _planted(0.1, seed), _planted(0.6, seed)
+        return run | {"parts": [run["parts"][0], (good if kept else bad)["parts"][1], bad["parts"][2]]}
+
+    result, measured = _concluded(
+        contest, {"lstm": lambda seed: _lost(seed, True), "transformer": lambda seed: _lost(seed, False)}
+    )
+    runs = {m: {c.seed: cut(run) for c, run in measured.items() if c.model == m} for m in ("lstm", "transformer")}
+    assert compared(*runs.values(), [2]).p() > 0.05
+    assert [finding.standing for finding in result.findings] == ["better", "worse"]
+    longest = max(words for run in measured.values() for words in run["parts"][2]["words"])
+    assert result.findings[0].facts == {"words of the longest text learned from": 12}
+    assert result.findings[0].quantity.endswith(f": mean over 2 kinds of 13 to {longest} words")
+
+
+def test_where_nothing_is_longer_than_what_was_learned_from_nothing_is_said(contest):
+    planted = {name: lambda seed: _planted(0.05, seed) | {"learned": 99} for name in ("gru", "lstm")}
+    result, _ = _concluded(contest, planted)
+    for finding in result.findings:
+        assert (finding.standing, finding.value) == ("not measurable", None)
+        assert finding.reasons == ["no texts were longer than the 99 words of the longest learned from"]
+
+
+def test_models_that_keep_as_much_are_a_tie(contest):
+    planted = {"gru": lambda seed: _planted(0.02, seed), "lstm": lambda seed: _planted(0.02, seed)}
+    result, _ = _concluded(contest, planted)
+    assert {finding.standing for finding in result.findings} == {"tie"}
+    assert result.findings[0].test == EQUIVALENCE
+    assert result.findings[0].variations == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "standing", "sentence"),
+    [
+        (lambda seed: _planted(0.6, seed), "not measurable", "BLEU on single sentences (≥ 20 wanted)"),
+        (
+            lambda seed: _planted(0.1, seed) | {"losses": [3.0, 2.5, 2.0]},
+            "still learning",
+            "its loss still falls by 0.50 nats",
+        ),
+        (
+            lambda seed: _planted(0.1, seed) | {"rate": {"chosen": 0.008, "tried": [0.004, 0.008], "inside": False}},
+            "not measurable",
+            "its rate 0.008 lies at an end of",
+        ),
+    ],
+)
+def test_what_cannot_translate_or_still_learns_is_not_judged_and_is_no_measure(contest, change, standing, sentence):
+    planted = {"rnn": change, "gru": lambda seed: _planted(0.1, seed), "lstm": lambda seed: _planted(0.05, seed, 0.1)}
+    result, _ = _concluded(contest, planted, seeds=(1, 2, 3))
+    rnn, gru, lstm = result.findings
+    assert rnn.standing == standing
+    assert sentence in rnn.reasons[0]
+    assert (gru.standing, lstm.standing) == ("better", "worse")
+    assert [row["holds"] for row in _table(result, "gates")].count("no") == 1
+
+
+def test_missing_measurements_are_left_out(contest):
+    made = contest(["rnn", "gru"])
+    only = {cell: _planted(0.0, 1) for cell in EXPERIMENT.cells(made) if cell.model == "gru"}
+    result = EXPERIMENT.result(made, only)
+    assert [finding.model for finding in result.findings] == ["gru"]
+    assert EXPERIMENT.result(made, {}).findings == []
+
+
+def test_a_real_run_translates_longer_and_longer_texts(contest):
+    made = contest(["rnn"])
+    measured = {cell: EXPERIMENT.measure(made, cell) for cell in EXPERIMENT.cells(made)}
+    measured_values = list(measured.values())
+    assert json.loads(json.dumps(measured_values)) == measured_values
+    assert measured_values[0]["rate"] == made.candidates[0].choice()
+    result = EXPERIMENT.result(made, measured)
+    assert result.experiment == ROWS["sentence length (fixed-size bottleneck)"][1]
+    rows = _table(result, "lengths")
+    assert [row["sentences"] for row in rows] == [1, 2, 3]
+    kinds = [[words > measured_values[0]["learned"] for words in part["words"]] for part in measured_values[0]["parts"]]
+    assert [len(kind) for kind in kinds] == [40, 20, 13]
+    assert [row["texts"] for row in rows] == [max(sum(kind), len(kind) - sum(kind)) for kind in kinds]
+    assert rows[2]["words"] > 2.5 * rows[0]["words"]
+    assert {figure.name for figure in result.figures} >= {finding.figure for finding in result.findings}
+    ends = [each for figure in result.figures for each in figure.series if each.reference]
+    assert ends
+    assert {x for each in ends for x in each.x} == {measured_values[0]["learned"]}
+
+
+def test_a_tagger_is_told_so(contest):
+    made = contest(["rnn-tagger"])
+    with pytest.raises(UserError, match="rnn-tagger"):
+        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])

@@ -1,0 +1,187 @@
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from s2s.comparison import speed_benchmark
+from s2s.comparison.questions.decoding import measure as decoding
+from s2s.comparison.questions.decoding.measure import EXPERIMENT, SIZES, Sizes
+from s2s.comparison.results import Result
+from s2s.comparison.spec import NotForThisModel
+from s2s.comparison.speed_benchmark import ROUNDS, Place, round_trials
+from s2s.training.device import DeviceContext
+
+# two in name alone, so that tests do not fight for processors
+TWO = Place("2 threads", DeviceContext(torch.device("cpu"), torch.float32), 1)
+TINY = (Sizes(1, (16, 32, 64), (8, 16, 32), 1), Sizes(3, (16,), (8, 32), 1))
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Smaller sizes for the quick profile, and a machine that is steady."""
+    monkeypatch.setitem(SIZES, "quick", TINY)
+    monkeypatch.setattr(speed_benchmark, "reference", lambda device_context: 0.001)
+    monkeypatch.setattr(decoding, "places", lambda device_context: [TWO])
+    monkeypatch.setattr(decoding, "round_trials", lambda models, part: round_trials(models, part, 2))
+
+
+@pytest.fixture
+def measured(tiny, measured_once):
+    """A contest of two models, and all that was measured in it."""
+    return measured_once(EXPERIMENT, ["rnn", "transformer"])
+
+
+def test_every_model_has_its_cell(measured):
+    shared, found = measured
+    result = EXPERIMENT.result(shared, found)
+    assert [(f.model, f.row) for f in result.findings] == [(model, "decoding cost") for model in shared.models]
+    for finding in result.findings:
+        assert finding.low <= finding.value <= finding.high
+        assert "exponent of time in the source's length" in finding.facts
+        assert finding.figure in {figure.name for figure in result.figures}
+        assert set(finding.variations) == {"source of 64 tokens", "batch 3"}
+    assert Result.model_validate_json(result.model_dump_json()) == result
+    tokens = next(table for table in result.tables if table.name == "tokens")
+    assert len(tokens.rows) == 2 * (3 + 3 + 1 + 2)
+
+
+def test_a_longer_target_takes_longer_at_every_place(measured):
+    _, found = measured
+    assert len(found) == 2 * 2 * 2
+    for one in found.values():
+        assert [held["place"] for held in one["places"]] == ["2 threads"]
+        for held in one["places"]:
+            # short targets are the beginnings of long ones
+            assert all(a["seconds"] < b["seconds"] for a, b in pairwise(held["targets"]))
+            assert all(point["reading"] < point["seconds"] for point in held["sources"])
+
+
+def test_the_figures_are_what_was_measured(contest, tiny, monkeypatch):
+    # reading takes 1 s for each source token, the k-th token k seconds
+    def run(model, rows, source, target, device):
+        return [1.0 * source, *(float(k) for k in range(1, target + 1))]
+
+    monkeypatch.setattr(decoding, "_run", run)
+    shared = contest(["rnn"])
+    found = {cell: EXPERIMENT.measure(shared, cell) for cell in EXPERIMENT.cells(shared)}
+    one = next(iter(found.values()))["places"][0]
+    assert [point["seconds"] for point in one["targets"]] == [32 + 36, 32 + 136, 32 + 528]
+    # tokens 5 to 8, 9 to 16, 17 to 32
+    assert [point["last"] for point in one["targets"]] == [6.5, 12.5, 24.5]
+    assert [point["seconds"] for point in one["sources"]] == [16 + 528, 32 + 528, 64 + 528]
+    cell = EXPERIMENT.result(shared, found).findings[0]
+    assert cell.value == pytest.approx(1000 * (32 + 528) / 32)
+    assert cell.reasons == ["no other model was measured"]
+
+
+def _round(seconds, alone, reference=0.001):
+    """What a round would have given: seconds of a whole translation with two threads, and with one."""
+    held = [
+        {"place": place, "sources": [], "targets": [{"m": 32, "seconds": s, "last": 0.1}], "notes": []}
+        for place, s in (("1 thread", alone), ("2 threads", seconds))
+    ]
+    references = {"1 thread": [0.002] * 2, "2 threads": [reference] * 2}
+    return {"places": held, "references": references, "tries": 1}
+
+
+# what rounds are slow by, in an order that is no trend
+SLOW = (1.3, 1.0, 1.7, 1.1, 1.5, 1.2, 1.6, 1.4)
+
+
+def _planted(reference=0.001, alone=1.0):
+    """With two threads `lstm` takes three times as long as `rnn`, and as long with one."""
+    return {
+        cell: _round(
+            seconds * SLOW[i] * (1 + i * (model == "lstm") / 1000),
+            alone * SLOW[i] * (1 + i * (model == "lstm") / 1000),
+            reference if i else 0.001,
+        )
+        for model, seconds in (("rnn", 0.32), ("lstm", 0.96))
+        for i, cell in enumerate(round_trials([model], "batch-1-round"))
+    }
+
+
+def test_the_faster_model_is_said_to_be_faster(contest):
+    shared = contest(["rnn", "lstm"])
+    cells = {finding.model: finding for finding in EXPERIMENT.result(shared, _planted()).findings}
+    assert cells["rnn"].value == pytest.approx(10 * math.prod(SLOW) ** (1 / ROUNDS))
+    assert (cells["rnn"].standing, cells["rnn"].rival) == ("better", "lstm")
+    assert cells["rnn"].difference == pytest.approx(3.01, abs=0.01)
+    assert cells["lstm"].standing == "worse"
+    # with one thread both take as long; both are ranked with two, which is no other choice
+    assert cells["lstm"].variations == {"1 thread": False}
+
+
+def test_each_model_writes_with_the_number_of_threads_that_is_fastest_for_it(contest):
+    shared = contest(["rnn", "lstm"])
+    # with one thread both take 0.4 s for 32 tokens: rnn is faster with two, lstm with one
+    result = EXPERIMENT.result(shared, _planted(alone=0.4))
+    cells = {finding.model: finding for finding in result.findings}
+    slow = math.prod(SLOW) ** (1 / ROUNDS)
+    assert cells["rnn"].value == pytest.approx(10 * slow)
+    assert cells["lstm"].value == pytest.approx(12.5 * slow, rel=0.005)
+    assert (cells["rnn"].standing, cells["rnn"].difference) == ("better", pytest.approx(1.25, abs=0.01))
+    assert cells["lstm"].facts == {"place of lstm": "1 thread", "place of rnn": "2 threads"}
+    assert cells["rnn"].variations == {"1 thread": False, "2 threads": True}
+    assert all(each.quantity.endswith("with the number of threads that is fastest for it") for each in cells.values())
+    lines = {each.model: each.y for figure in result.figures if figure.name == "by-target" for each in figure.series}
+    assert lines == {model: [pytest.approx(cells[model].value)] for model in lines}
+
+
+def test_the_cost_is_of_the_rounds_of_the_verdict(contest):
+    found = _planted()
+    for i, (cell, one) in enumerate(found.items()):
+        # in the last two rounds another program runs
+        if i % ROUNDS >= ROUNDS - 2:
+            found[cell] = one | {"references": one["references"] | {"2 threads": [0.001, 0.002]}}
+    cells = {finding.model: finding for finding in EXPERIMENT.result(contest(["rnn", "lstm"]), found).findings}
+    assert cells["rnn"].standing == "better"
+    assert cells["rnn"].value == pytest.approx(10 * math.prod(SLOW[:-2]) ** (1 / (ROUNDS - 2)))
+
+
+def test_a_drift_is_no_verdict(contest):
+    found = _planted()
+    for i, cell in enumerate(cell for cell in found if cell.model == "rnn"):
+        found[cell] = _round(0.32 * (1 + i / 20), 0.64)
+    for finding in EXPERIMENT.result(contest(["rnn", "lstm"]), found).findings:
+        assert finding.standing == "not measurable"
+        assert "rnn drifts: 1.35 times as long in round 8 as in 1" in finding.reasons[0]
+
+
+def test_nothing_is_said_where_the_machine_changed(contest):
+    for finding in EXPERIMENT.result(contest(["rnn", "lstm"]), _planted(reference=0.0013)).findings:
+        assert finding.standing == "not measurable"
+        assert "1 to 1.3 ms" in finding.reasons[0]
+
+
+def test_a_model_that_writes_a_piece_for_each_it_reads_cannot_take_part(contest, tiny):
+    shared = contest(["rnn-tagger"])
+    with pytest.raises(NotForThisModel, match="rnn-tagger"):
+        EXPERIMENT.measure(shared, EXPERIMENT.cells(shared)[0])
+
+
+def test_a_series_ends_where_memory_does(contest, tiny, monkeypatch):
+    real = decoding._run
+
+    def failing(model, rows, source, target, device):
+        if source > 32:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return real(model, rows, source, target, device)
+
+    monkeypatch.setattr(decoding, "_run", failing)
+    shared = contest(["rnn"])
+    found = EXPERIMENT.measure(shared, EXPERIMENT.cells(shared)[0])
+    for held in found["places"]:
+        assert [point["n"] for point in held["sources"]] == [16, 32]
+        assert held["notes"] == [{"length": "source", "n": 64, "why": "memory ran out"}]
+
+
+def test_a_conclusion_needs_no_measurement_of_all(measured):
+    shared, found = measured
+    assert EXPERIMENT.result(shared, {}).findings == []
+    # of three at once alone there are figures but no cell
+    batches = {cell: one for cell, one in found.items() if not cell.part.startswith("batch-1-")}
+    result = EXPERIMENT.result(shared, batches)
+    assert result.findings == []
+    assert result.figures

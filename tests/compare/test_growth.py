@@ -1,0 +1,86 @@
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from s2s.comparison.instruments import rounded
+from s2s.comparison.paired_tests import crossing_in_words
+from s2s.evaluation.inference import Estimate, crossings, growth, long_slope
+
+LENGTHS = [16, 32, 64, 128, 256]
+
+
+@pytest.mark.parametrize(
+    ("count", "law", "rate"),
+    [
+        (lambda n: 153, "constant", 0),
+        (lambda n: 33 + 24 * n, "linear", 24),
+        (lambda n: 20 + 8 * math.log2(n), "logarithmic", 8),
+        (lambda n: 3 * n**2, "power", 2),
+        # a scan's length is no power of two, so it misses by a little
+        (lambda n: 20 + 8 * math.ceil(math.log2(n + 1)), "logarithmic", 8),
+        # a law that follows chance is no better
+        (lambda n: 100 + {16: 0, 32: 2, 64: -1, 128: 1, 256: 1}[n], "constant", 0),
+        (lambda n: 308 if n < 64 else 242, "constant", 0),
+    ],
+)
+def test_the_law_is_found(count, law, rate):
+    found = growth(LENGTHS, [count(n) for n in LENGTHS])
+    assert found.law == law
+    assert found.rate == pytest.approx(rate, abs=1e-6)
+
+
+def test_a_law_is_said_in_words():
+    assert str(growth(LENGTHS, [5 + 2 * n for n in LENGTHS])) == "grows as n: by 2 with each token"
+    assert str(growth(LENGTHS, [5] * 5)) == "does not grow with n"
+
+
+def test_a_slope_is_that_of_the_longer_lengths():
+    times = [10, 10, 10, 20, 40, 80]
+    lengths = [1, 2, 4, 8, 16, 32]
+    found = long_slope(lengths, times)
+    assert found is not None
+    assert (found.first, found.last) == (8, 32)
+    assert (found.exponent, found.local) == (pytest.approx(1), pytest.approx(1))
+    assert (found.r2, found.residual) == (pytest.approx(1), pytest.approx(0))
+    later = long_slope(lengths, times, start=16)
+    # three are the fewest
+    assert later is not None
+    assert later.first == 8
+    assert long_slope([1, 2], [1, 2]) is None
+    level = long_slope(lengths, [7.0] * 6)
+    assert level is not None
+    assert (level.exponent, level.local, level.r2, level.residual) == (pytest.approx(0), 0, 1, pytest.approx(0))
+    # one point 21 % too high in the middle of three: a third of its logarithm is the line's, two thirds are missed
+    bent = long_slope([1, 2, 4], [1, 2 * 1.21, 4])
+    assert bent is not None
+    assert bent.exponent == pytest.approx(1)
+    assert bent.residual == pytest.approx(1.21 ** (2 / 3) - 1)
+    assert bent.local == pytest.approx(math.log2(4 / 2.42))
+    assert bent.r2 == pytest.approx(stats.linregress(np.log([1, 2, 4]), np.log([1, 2.42, 4])).rvalue ** 2)
+
+
+def test_curves_cross_where_they_are_equal():
+    x = [1.0, 10.0, 100.0, 1000.0]
+    found = crossings(x, [v for v in x], [30.0] * 4)
+    assert found == [pytest.approx(30)]
+    assert crossings(x, x, [2 * v for v in x]) == []
+
+
+def test_only_lengths_at_which_intervals_are_apart_decide():
+    x = [16, 32, 64, 128]
+    level = [Estimate(10, 9, 11)] * 4
+    rising = [Estimate(v, v - 1, v + 1) for v in (5, 10.5, 9.5, 20)]
+    said = crossing_in_words(("a", "b"), x, level, rising)
+    # once, between 16 and 128, though the medians cross three times
+    assert said == f"{16 * 8 ** (math.log(2) / math.log(4)):,.0f}; b is faster below 45"
+    assert crossing_in_words(("a", "b"), x, level, level) == "no difference to be seen between 16 and 128"
+    faster = [Estimate(1, 1, 1)] * 4
+    assert crossing_in_words(("a", "b"), x, faster, level) == (
+        "none between 16 and 128: a is faster wherever they differ"
+    )
+
+
+def test_figures_are_few():
+    assert [rounded(v) for v in (1.23456789, 0.000123456789)] == [1.2346, 0.00012346]

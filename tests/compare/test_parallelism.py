@@ -1,0 +1,310 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from s2s.comparison import speed_benchmark
+from s2s.comparison.plans import ROWS
+from s2s.comparison.questions.parallelism import measure as parallelism
+from s2s.comparison.questions.parallelism.measure import EXPERIMENT, SIZES, counted, timed
+from s2s.comparison.questions.parallelism.seen import Seen, brent
+from s2s.comparison.results import Result
+from s2s.comparison.spec import Trial
+from s2s.comparison.speed_benchmark import ROUNDS, Place
+from s2s.evaluation.inference import growth
+from s2s.training.device import DeviceContext
+from tests.compare.planted_rounds import SLOW, operations, planted
+
+# two in name alone, so that tests do not fight for processors
+TWO = Place("2 threads", DeviceContext(torch.device("cpu"), torch.float32), 1)
+TINY = replace(
+    SIZES["quick"],
+    counted=(8, 16, 32, 64),
+    written=(4, 8, 16),
+    lengths=(16, 32, 64),
+    tokens=64,
+    repetitions=1,
+    patience=60.0,
+)
+LAWS = {
+    "rnn": "linear",
+    "lstm": "linear",
+    "lstm-attention": "linear",
+    "mingru": "logarithmic",
+    "conv": "constant",
+    "transformer": "constant",
+}
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Smaller sizes for the quick profile, and a machine that is steady and known."""
+    monkeypatch.setitem(SIZES, "quick", TINY)
+    monkeypatch.setattr(speed_benchmark, "reference", lambda device_context: 0.001)
+    monkeypatch.setattr(parallelism, "places", lambda device_context: [Place("1 thread", device_context, 1), TWO])
+
+
+def _depths(found, form, what, key="depth"):
+    points = [point for point in found["points"] if point["form"] == form and point["what"] == what]
+    return [point["n"] for point in points], [point[key] for point in points]
+
+
+@pytest.fixture(scope="module")
+def _known():
+    return {}
+
+
+@pytest.fixture
+def counts(contest, _known):
+    """A function that counts a model's operations: once a file."""
+
+    def count(model):
+        if model not in _known:
+            shared = contest([model])
+            _known[model] = counted(shared, shared.candidate(model), TINY)
+        return _known[model]
+
+    return count
+
+
+@pytest.mark.parametrize("model", LAWS)
+def test_sequential_depth_grows_as_theory_says(counts, model):
+    found = counts(model)
+    for what in ("forward", "training"):
+        lengths, depths = _depths(found, "unfused", what)
+        assert lengths == [8, 16, 32, 64]
+        assert growth(lengths, depths).law == LAWS[model]
+    # each token waits for the one before, whatever the model
+    assert growth(*_depths(found, "unfused", "generating")).law == "linear"
+
+
+def test_fused_the_lstm_launches_as_much_at_every_length(counts):
+    found = counts("lstm")
+    assert len(set(_depths(found, "as built", "training", "count")[1])) == 1
+    # seven operations for each token read, and as many for each written
+    assert growth(*_depths(found, "unfused", "generating")).rate >= 14
+    unfused = _depths(found, "unfused", "training", "count")[1]
+    assert growth([8, 16, 32, 64], unfused).law == "linear"
+
+
+def test_only_recurrences_keep_no_more_processors_busy_when_texts_are_longer(counts):
+    found = {model: Seen(counts(model), {}).parallelism() for model in LAWS}
+    for model, own in found.items():
+        grown = own[64] / own[8]
+        assert (
+            grown == pytest.approx(1, abs=0.2) if LAWS[model] == "linear" and "attention" not in model else grown > 1.2
+        )
+    assert found["transformer"][64] > 2 * found["transformer"][16] > 2 * found["rnn"][16]
+
+
+def test_counting_again_gives_the_same(contest):
+    shared = contest(["transformer"])
+    sizes = replace(TINY, counted=(16, 32), written=(4,))
+    assert counted(shared, shared.candidate("transformer"), sizes) == counted(
+        shared, shared.candidate("transformer"), sizes
+    )
+
+
+def test_brents_bounds_are_those_of_the_theorem():
+    # work 1,000, span 10: with 4 processors between max(250, 10) and 250 + 10 steps of one's 1,000
+    least, greatest = brent(1000 / 10, 4)
+    assert (least, greatest) == (pytest.approx(1000 / 260), pytest.approx(1000 / 250))
+    # with a thousand, no less than the span
+    assert brent(100, 1000) == (pytest.approx(1000 / 11), 100)
+
+
+@pytest.fixture
+def measured(tiny, measured_once):
+    """A contest of two models, and all that was measured in it."""
+    return measured_once(EXPERIMENT, ["lstm", "transformer"])
+
+
+def test_every_model_has_its_three_cells(measured):
+    shared, found = measured
+    result = EXPERIMENT.result(shared, found)
+    rows = [name for name, row in ROWS.items() if row.experiment == EXPERIMENT.name]
+    assert [(f.model, f.row) for f in result.findings] == [(m, r) for m in shared.models for r in rows]
+    figures = {figure.name: figure for figure in result.figures}
+    for finding in result.findings:
+        assert finding.figure in figures
+        assert finding.facts
+        assert finding.value is not None
+        assert (finding.low is None) == (finding.row != "training speed")
+        assert finding.low is None or finding.low <= finding.value <= finding.high
+    assert set(figures) == {"depth", "work-span", "speed-up", "time-tokens", "time-pair"}
+    assert Result.model_validate_json(result.model_dump_json()) == result
+    cells = {(f.model, f.row): f for f in result.findings}
+    assert cells["transformer", "sequential steps"].standing == "better"
+    assert cells["transformer", "parallel computation"].standing == ""
+    gain = "2 threads, times as fast as one thread at n = 64"
+    assert gain in cells["transformer", "parallel computation"].facts
+    # a number of threads that both models are fastest with is the choice itself
+    speed = cells["lstm", "training speed"]
+    taken = {speed.facts[f"place of {model}"] for model in shared.models}
+    places = {"1 thread", "2 threads"} - (taken if len(taken) == 1 else set())
+    assert set(speed.variations) == {"n = 16", "n = 64", "one pair at a time"} | places
+
+
+def test_a_conclusion_needs_no_measurement_of_all(measured):
+    shared, found = measured
+    counts = {t: m for t, m in found.items() if t.part == "work"}
+    assert [f.row for f in EXPERIMENT.result(shared, counts).findings] == [
+        "sequential steps",
+        "parallel computation",
+    ] * 2
+    assert EXPERIMENT.result(shared, {}).findings == []
+    times = {cell: one for cell, one in found.items() if cell.part == "round-2"}
+    # without a count there is no work over span; one round has no verdict
+    alone = EXPERIMENT.result(shared, times).findings
+    assert [(f.row, f.standing) for f in alone] == [("training speed", "not measurable")] * 2
+    one = {cell: one for cell, one in found.items() if cell.model == "lstm"}
+    assert {finding.model for finding in EXPERIMENT.result(shared, one).findings} == {"lstm"}
+
+
+def test_each_round_has_all_places_and_lengths(measured):
+    _, found = measured
+    assert sum(cell.part.startswith("round") for cell in found) == 2 * ROUNDS
+    one = found[Trial("transformer", "round-3")]
+    at = {}
+    for point in one["points"]:
+        at.setdefault((point["form"], point["batch"], point["place"]), []).append(point["n"])
+        assert point["rows"] == (1 if point["batch"] == "pair" else 64 // point["n"])
+    batches, names = ("tokens", "pair"), ("1 thread", "2 threads")
+    assert at == {("as built", batch, place): [16, 32, 64] for batch in batches for place in names}
+    assert one["references"] == {"1 thread": [0.001, 0.001], "2 threads": [0.001, 0.001]}
+
+
+def test_the_figures_are_what_was_measured(contest):
+    shared = contest(["rnn", "transformer"])
+    result = EXPERIMENT.result(shared, planted())
+    cells = {(f.model, f.row): f for f in result.findings}
+    tables = {table.name: table for table in result.tables}
+    # 2 pairs of 32 tokens in 4 ms, and longer: the geometric mean of 1, 1.1, …
+    mean = math.prod(SLOW) ** (1 / ROUNDS)
+    assert cells["rnn", "training speed"].value == pytest.approx(2 * 32 / 0.004 / mean, rel=0.01)
+    speed = cells["transformer", "training speed"]
+    assert speed.standing == "better"
+    assert (speed.rival, speed.difference_unit) == ("rnn", "times as fast")
+    ends = (speed.difference, speed.difference_low, speed.difference_high)
+    assert ends == pytest.approx((2.007, 2.004, 2.010), abs=0.003)
+    # with 16 tokens the other one is faster; one thread takes half as long again for the Transformer alone, and that
+    # both have two is no other choice where rnn is as fast with them
+    others = {"one pair at a time": True, "1 thread": True}
+    assert speed.variations == {"n = 16": False, "n = 256": True} | others
+    # 50 × 256 FLOPs over 100; two threads are worth two in the reference product
+    parallel = cells["transformer", "parallel computation"]
+    assert parallel.value == pytest.approx(128)
+    low, high = brent(128, 2)
+    assert parallel.facts["2 threads, times as fast as one thread at n = 256"] == 1.5
+    assert parallel.facts["2 threads, Brent's bounds"] == f"{low:.2f} to {high:.2f}"
+    assert parallel.standing == ""
+    assert [row[-1] for row in tables["crossings"].rows] == ["23; rnn is faster below 23"] * 2
+    exponents = {tuple(row[:4]): row[6] for row in tables["exponents"].rows}
+    assert exponents["transformer", "as built", "fixed tokens", "2 threads"] == pytest.approx(0)
+
+
+def test_each_model_is_ranked_with_the_number_of_threads_that_is_fastest_for_it(contest):
+    shared = contest(["rnn", "transformer"])
+    # with one thread rnn takes 2 ms for 64 tokens of 32, as long as the Transformer with two
+    result = EXPERIMENT.result(shared, planted(of_rnn=0.52))
+    cells = {f.model: f for f in result.findings if f.row == "training speed"}
+    mean = math.prod(SLOW) ** (1 / ROUNDS)
+    assert cells["rnn"].value == pytest.approx(2 * 32 / (0.52 * 0.004) / mean, rel=0.01)
+    assert cells["transformer"].value == pytest.approx(2 * 32 / 0.002 / mean, rel=0.01)
+    assert cells["rnn"].standing == "tie"
+    assert cells["rnn"].facts == {"place of rnn": "1 thread", "place of transformer": "2 threads"}
+    assert cells["rnn"].variations == {
+        **{"n = 16": False, "n = 256": False, "one pair at a time": True},
+        # both on one thread: 2.08 ms against 3; on two 4 against 2
+        **{"1 thread": False, "2 threads": False},
+    }
+    assert all(each.quantity.endswith("with the number of threads that is fastest for it") for each in cells.values())
+    (pair,) = (row for row in _rows(result, "pairs") if row[0] == "n = 32")
+    assert pair[:3] == ["n = 32", "transformer / rnn", "2 threads / 1 thread"]
+    # with 16 tokens rnn takes half a millisecond, with 256 of one pair eight
+    lines = {each.model: each.y for figure in result.figures if figure.name == "time-pair" for each in figure.series}
+    assert lines["rnn"] == pytest.approx([0.52 * mean, 2.08 * mean, 8.32 * mean], rel=0.01)
+    # at 32 they are as fast, so the line goes from 16 to 256
+    assert [row[-1] for row in _rows(result, "crossings")] == ["61; rnn is faster below 61"] * 2
+
+
+def _rows(result, name):
+    return next(table.rows for table in result.tables if table.name == name)
+
+
+def test_nothing_is_said_of_times_where_the_machine_changed(contest):
+    result = EXPERIMENT.result(contest(["rnn", "transformer"]), planted(reference=0.0013))
+    for finding in result.findings:
+        if finding.row == "training speed":
+            assert finding.standing == "not measurable"
+            assert "1 to 1.3 ms" in finding.reasons[0]
+        if finding.row == "parallel computation":
+            # what is counted does not depend on the machine
+            assert finding.value is not None
+            assert "1 to 1.3 ms with 2 threads" in finding.reasons[0]
+
+
+def _failing_beyond(monkeypatch, longest, message):
+    real = parallelism.loss_of
+
+    def failing(model, pairs, form, device_context):
+        if form.explicit and pairs.source.shape[1] > longest:
+            raise RuntimeError(message)
+        return real(model, pairs, form, device_context)
+
+    monkeypatch.setattr(parallelism, "loss_of", failing)
+
+
+def test_a_form_ends_where_memory_does(contest, tiny, monkeypatch):
+    _failing_beyond(monkeypatch, 32, "DefaultCPUAllocator: can't allocate memory")
+    shared = contest(["transformer"])
+    found = timed(shared, shared.candidate("transformer"), replace(TINY, variants=True), [TWO])
+    assert [(note["form"], note["n"], note["why"]) for note in found["notes"]] == [
+        ("explicit attention", 64, "memory ran out")
+    ]
+    assert [p["n"] for p in found["points"] if p["form"] == "explicit attention"] == [16, 32]
+    _failing_beyond(monkeypatch, 0, "shapes do not fit")
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        timed(shared, shared.candidate("transformer"), replace(TINY, variants=True), [TWO])
+
+
+def test_one_thread_has_no_batches_of_a_gpus_size(contest, tiny):
+    shared = contest(["rnn"])
+    where = [Place("1 thread", TWO.device_context, 1), Place("CUDA", TWO.device_context, 1)]
+    found = timed(shared, shared.candidate("rnn"), TINY, where)
+    measured = {(point["batch"], point["place"]) for point in found["points"]}
+    assert measured == {("pair", "1 thread"), ("pair", "CUDA"), ("tokens", "CUDA")}
+
+
+def test_a_form_ends_where_patience_does(contest, tiny):
+    shared = contest(["rnn"])
+    found = timed(shared, shared.candidate("rnn"), replace(TINY, patience=0.0), [TWO])
+    assert found["points"] == []
+    assert all(note["n"] == 16 and note["why"].startswith("a step took") for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("slopes", "standings", "shorter"),
+    [
+        # by how much each chain grows with a token
+        ({"rnn": 0, "transformer": 0}, ["tie", "tie"], True),
+        ({"rnn": 12, "transformer": 0}, ["worse", "better"], True),
+        ({"rnn": 12, "transformer": 29}, ["better", "worse"], True),
+        # what grows may be the shorter one as long as sources are short
+        ({"rnn": 2, "transformer": 0}, ["worse", "better"], False),
+    ],
+)
+def test_chains_that_do_not_grow_are_equal_whatever_their_layers(contest, slopes, standings, shorter):
+    shared, found = contest(["rnn", "transformer"]), {}
+    for model, slope in slopes.items():
+        points = [
+            # fewer layers, but of what grows
+            {**point, "depth": (50 if model == "rnn" else 150) + slope * point["n"]}
+            for point in operations()["points"]
+        ]
+        found[Trial(model, "work")] = {"points": points}
+    findings = [f for f in EXPERIMENT.result(shared, found).findings if f.row == "sequential steps"]
+    assert [f.standing for f in findings] == standings
+    assert all(f.variations["forward pass alone"] for f in findings)
+    assert [f.variations["other lengths"] for f in findings] == [shorter, shorter]

@@ -1,0 +1,334 @@
+"""Order: shuffling keeps the words, and to a model without positions in its encoder it changes nothing."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from s2s.comparison.executor import keep
+from s2s.comparison.plans import ROWS
+from s2s.comparison.questions.positions import measure as positions
+from s2s.comparison.questions.positions.analyse import SPARED, TRAINED
+from s2s.comparison.questions.positions.measure import (
+    EXPERIMENT,
+    Sizes,
+    kinds_of,
+    own_kinds,
+    part_of,
+    shuffle,
+    shuffle_all,
+    with_kinds,
+)
+from s2s.comparison.runs import prepared
+from s2s.comparison.spec import Trial
+from s2s.comparison.translation import counts_of, sizes_of
+from s2s.errors import UserError
+from s2s.evaluation.differences import welch
+from s2s.models.base import count_parameters
+from s2s.recipe.installed import module_of
+from s2s.tasks.losses import pair_losses
+from s2s.tasks.translation.task import build_model
+
+TINY = Sizes(sentences=12, all_kinds=False, seeds=1)
+
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch):
+    monkeypatch.setitem(positions.SIZES, "quick", TINY)
+
+
+def _table(result, name):
+    table = next(table for table in result.tables if table.name == name)
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def test_shuffling_keeps_the_bag_of_words_and_the_end():
+    text = "The boy, who sleeps, saw a dog!"
+    found = shuffle(text, 3)
+    assert found != text
+    assert sorted(found.removesuffix("!").split()) == sorted(text.removesuffix("!").split())
+    assert found.endswith("!")
+    assert shuffle(text, 3) == found
+    assert len({shuffle(text, number) for number in range(20)}) > 10
+    # nothing to change
+    assert shuffle("Go.", 1) == "Go."
+    assert shuffle("no no no.", 1) == "no no no."
+    assert shuffle("", 1) == ""
+    # two words can only change places
+    assert {shuffle("He sleeps.", number) for number in range(20)} == {"sleeps He."}
+    assert shuffle_all([text, text])[0] != shuffle_all([text, text])[1]
+
+
+def test_kinds_are_asked_of_the_settings():
+    transformer = module_of("transformer").Settings()
+    assert own_kinds(transformer) == ("sinusoidal", "sinusoidal")
+    assert kinds_of(transformer, every=False) == [
+        ("sinusoidal", "none"),
+        ("none", "sinusoidal"),
+        ("none", "none"),
+        *((kind, kind) for kind in ("learned", "rope", "alibi", "relative")),
+    ]
+    every = kinds_of(transformer, every=True)
+    assert len(set(every)) == len(every) == 35
+    for kind in ("rnn", "lstm-attention", "mingru"):
+        settings = module_of(kind).Settings()
+        assert own_kinds(settings) is None
+        assert kinds_of(settings, every=True) == []
+    assert part_of("none", "learned") == "equal-none-learned"
+    # no more positions are learned than are read: a longer table would take its parameters from the layers
+    for longest in (160, 2000):
+        changed = with_kinds(transformer, ("learned", "none"), longest)
+        kinds = (changed.encoder_positions, changed.decoder_positions)
+        assert (*kinds, changed.max_positions) == ("learned", "none", longest)
+
+
+@pytest.mark.parametrize("kind", ["none", "sinusoidal"])
+def test_without_positions_in_the_encoder_order_is_nothing(contest, kind):
+    made = contest(["transformer"])
+    recipe = made.candidates[0].recipe
+    data = prepared(recipe)
+    settings = with_kinds(recipe.model, (kind, "sinusoidal"), 128)
+    model = build_model(recipe.model_copy(update={"model": settings}), *sizes_of(data))
+    with torch.no_grad():
+        for p in model.parameters():
+            # far from the start, where a fresh model hardly looks at its source
+            p.mul_(2)
+    found = positions.losses_of(model, recipe, data.validation, positions.shuffled_pairs(data), made)
+    natural, other = np.array(found["natural"]), np.array(found["shuffled"])
+    # a word may be cut otherwise where a full stop leaves it
+    kept = [
+        sorted(data.source_tokenizer.encode(a)) == sorted(data.source_tokenizer.encode(b))
+        for a, b in zip(data.corpus.validation["source"], shuffle_all(data.corpus.validation["source"]), strict=True)
+    ]
+    assert sum(kept) > 10
+    assert np.allclose(natural[kept], other[kept], rtol=1e-4) == (kind == "none")
+
+
+_PLACES = {"places": {"start": [0, 10], "losses": [2.0, 3.0]}, "learned": 15}
+
+
+def _planted(share, natural, shuffled):
+    """What a trained model would leave behind: all words right, or that share of sentences wrong when shuffled."""
+    references = [f"w{i} a b c d e f g" for i in range(40)]
+    other = [text if i >= share * 40 else "x y z u v" for i, text in enumerate(references)]
+    return {
+        "tokens": [10] * 40,
+        "natural": [natural * 10.0 + 0.01 * i for i in range(40)],
+        "shuffled": [shuffled * 10.0 + 0.01 * i for i in range(40)],
+        "bleu": counts_of("bleu", references, references),
+        "bleu_shuffled": counts_of("bleu", other, references),
+        "reordered": [1] * 40,
+        "changed": [int(a != b) for a, b in zip(references, other, strict=True)],
+        "same_words": [int(a == b) for a, b in zip(references, other, strict=True)],
+        "examples": [["a", "b", "c", "d"]],
+        "own": None,
+        "parameters": 5,
+        "curve": {"tokens": [100, 200, 400], "losses": [natural + 0.02, natural + 0.01, natural]},
+        **_PLACES,
+    }
+
+
+def _signal(kinds, natural):
+    return {
+        "tokens": [10] * 40,
+        "natural": [natural * 10.0 + 0.02 * i for i in range(40)],
+        "shuffled": [natural * 10.0] * 40,
+        "encoder": kinds[0],
+        "decoder": kinds[1],
+        "parameters": 5,
+        "updates": 3,
+        "seconds": 1.0,
+        **_PLACES,
+    }
+
+
+def _measured():
+    own = _planted(0.5, 2.0, 3.0) | {"own": ["sinusoidal", "sinusoidal"]}
+    return {
+        Trial("rnn", TRAINED, 1): _planted(0.25, 2.0, 2.5),
+        Trial("transformer", TRAINED, 1): own,
+        Trial("transformer", "equal-none-none", 1): _signal(("none", "none"), 2.6),
+        Trial("transformer", "equal-none-sinusoidal", 1): _signal(("none", "sinusoidal"), 2.4),
+        Trial("transformer", "equal-sinusoidal-none", 1): _signal(("sinusoidal", "none"), 1.99),
+        Trial("transformer", "equal-learned-learned", 1): _signal(("learned", "learned"), 2.1),
+    }
+
+
+def test_a_planted_loss_of_order_is_found(contest):
+    made = contest(["rnn", "transformer"])
+    measured = _measured()
+    result = EXPERIMENT.result(made, measured)
+    rnn, transformer = result.findings
+    assert 0 < rnn.low < rnn.value < rnn.high < transformer.high
+    assert rnn.facts == {"BLEU in order": 100, "translations that change (%)": 25}
+    # 2.0 against 2.6 and 2.4 nats per token, and a little for the slope over the pairs
+    added = "loss added by positions {} (nats per token)"
+    assert transformer.facts[added.format("none")] == pytest.approx(0.62, abs=0.005)
+    assert transformer.facts[added.format("none / sinusoidal")] == pytest.approx(0.42, abs=0.005)
+    rows = {(row["encoder"], row["decoder"]): row for row in _table(result, "signals")}
+    assert rows["sinusoidal", "sinusoidal"]["more than its own"] is None
+    assert rows["learned", "learned"]["more than its own"] == pytest.approx(0.12, abs=0.01)
+    assert rows["none", "none"]["low"] > 0
+    assert EXPERIMENT.result(made, dict(reversed(measured.items()))) == result
+
+
+def test_a_model_that_does_not_translate_is_asked_nothing(contest):
+    made = contest(["rnn", "transformer"])
+    measured = _measured()
+    still = {"tokens": [100, 200, 400], "losses": [3.0, 2.5, 2.0]}
+    measured[Trial("rnn", TRAINED, 1)] |= {"curve": still}
+    measured[Trial("transformer", TRAINED, 1)] |= {"bleu": measured[Trial("rnn", TRAINED, 1)]["bleu_shuffled"]}
+    weak = [f"w{i} q r s" for i in range(40)]
+    measured[Trial("transformer", TRAINED, 1)] |= {"bleu": counts_of("bleu", ["x y"] * 40, weak)}
+    rnn, transformer = EXPERIMENT.result(made, measured).findings
+    assert (rnn.standing, transformer.standing) == ("still learning", "not measurable")
+    assert rnn.reasons[0].startswith("its loss still falls by 0.50 nats")
+    assert "BLEU on single sentences (≥ 20 wanted)" in transformer.reasons[0]
+    measured = _measured()
+    ends = {"chosen": 0.008, "tried": [0.004, 0.008], "losses": [2.0, 1.0], "inside": False}
+    measured[Trial("rnn", TRAINED, 1)] |= {"rate": ends}
+    rnn, transformer = EXPERIMENT.result(made, measured).findings
+    assert (rnn.standing, transformer.standing) == ("not measurable", "")
+    assert rnn.reasons[0].startswith("its rate 0.008 lies at an end of what was tried")
+    assert rnn.tokens == transformer.tokens == 400
+
+
+def test_over_seeds_the_signal_is_tested_and_corrected(contest):
+    made = contest(["transformer"], seeds=(1, 2, 3))
+    measured = {}
+    for seed in made.seeds:
+        for cell, one in _measured().items():
+            if cell.model == "transformer":
+                shift = 0.1 * seed + 0.003 * seed * seed * (cell.part != TRAINED)
+                measured[replace(cell, seed=seed)] = one | {"natural": [each + shift for each in one["natural"]]}
+    result = EXPERIMENT.result(made, measured)
+    rows = {(row["encoder"], row["decoder"]): row for row in _table(result, "signals")}
+    losses = [
+        [sum(m["natural"]) / 400 for c, m in measured.items() if c.part == p] for p in (TRAINED, "equal-none-none")
+    ]
+    apart = welch(*losses)
+    assert rows["none", "none"]["more than its own"] == pytest.approx(apart.value, abs=1e-4)
+    assert rows["none", "none"]["low"] == pytest.approx(apart.interval()[0], abs=1e-4)
+    key = "p, of all choices (Holm)"
+    assert apart.p() - 1e-4 <= rows["none", "none"][key] <= 4 * apart.p() + 1e-4
+    assert rows["sinusoidal", "sinusoidal"][key] is None
+    learned = "loss added by positions learned (nats per token)"
+    assert result.findings[0].facts[learned] == pytest.approx(rows["learned", "learned"]["more than its own"], abs=1e-3)
+    # not significant
+    assert "loss added by positions sinusoidal / none (nats per token)" not in result.findings[0].facts
+    for cell, one in measured.items():
+        if cell.part == "equal-learned-learned":
+            one["natural"] = [each + (cell.seed or 0) for each in one["natural"]]
+    assert learned not in EXPERIMENT.result(made, measured).findings[0].facts
+    (figure,) = [figure for figure in result.figures if figure.name == "places"]
+    assert [line.x for line in figure.series if line.reference] == [[15, 15]]
+
+
+def test_losses_by_place_add_up_to_those_of_the_texts(contest, monkeypatch):
+    made = contest(["transformer"])
+    recipe = made.candidates[0].recipe
+    data = prepared(recipe)
+    monkeypatch.setattr(positions, "_PIECES", 0)
+    longer = positions.long_pairs(data, 128)
+    assert longer.source_lengths.max() < 128
+    assert longer.target_lengths.mean() > 1.5 * data.validation.target_lengths.mean()
+    model = build_model(recipe, *sizes_of(data))
+    found = positions.place_losses(model, longer, recipe, made)
+    counts = [
+        np.clip(longer.target_lengths - start, 0, 10).sum() for start in range(0, longer.target_lengths.max(), 10)
+    ]
+    assert found["start"] == list(range(0, longer.target_lengths.max(), 10))
+    whole = pair_losses(model, longer, recipe.batches, made.device_context).sum()
+    assert np.dot(found["losses"], counts) == pytest.approx(whole, rel=1e-4)
+
+
+def test_each_choice_has_as_many_parameters(contest):
+    made = contest(["transformer"])
+    (cell,) = [cell for cell in EXPERIMENT.cells(made) if cell.part == "equal-learned-learned"]
+    measured = EXPERIMENT.measure(made, cell)
+    recipe = made.candidates[0].recipe
+    usual = count_parameters(build_model(recipe, *sizes_of(prepared(recipe))))
+    assert abs(measured["parameters"] / usual - 1) < 0.05
+
+
+class _Trained(Exception):
+    pass
+
+
+def _train(*_):
+    raise _Trained
+
+
+def test_one_side_is_asked_for_where_both_are_worth_something(contest, monkeypatch):
+    made = contest(["transformer"])
+    cells = {cell.part: cell for cell in EXPERIMENT.cells(made)}
+    assert list(cells)[-2:] == ["equal-sinusoidal-none", "equal-none-sinusoidal"]
+    monkeypatch.setattr(positions, "train_briefly", _train)
+    folder = made.results_folder("positions")
+    folder.mkdir(parents=True)
+
+    def measured(part, without):
+        """A part, where the loss without any positions is that, and 2 with the model's own."""
+        planted = {TRAINED: _planted(0.5, 2.0, 3.0), "equal-none-none": _signal(("none", "none"), without)}
+        for name, found in planted.items():
+            (folder / f"{cells[name].key}.json").unlink(missing_ok=True)
+            keep(folder, lambda _, found=found: found, cells[name])
+        return EXPERIMENT.measure(made, cells[part])
+
+    # the planted losses of sentences rise to the last, by another 0.02 without positions
+    for part in ("equal-none-sinusoidal", "equal-sinusoidal-none"):
+        for without in (1.9, 2.02):
+            found = measured(part, without)
+            assert found == {SPARED: pytest.approx(without - 2.0 + 0.0195)}
+            assert EXPERIMENT.result(made, {cells[part]: found}).tables == []
+        with pytest.raises(_Trained):
+            measured(part, 2.04)
+    with pytest.raises(_Trained):
+        measured("equal-learned-learned", 1.9)
+    # what is not known spares nothing
+    (folder / f"{cells['equal-none-none'].key}.json").unlink()
+    with pytest.raises(_Trained):
+        EXPERIMENT.measure(made, cells["equal-none-sinusoidal"])
+
+
+def test_missing_measurements_are_left_out(contest):
+    made = contest(["rnn", "transformer"])
+    all_of_it = _measured()
+    without_own = {cell: m for cell, m in all_of_it.items() if cell.part != TRAINED}
+    result = EXPERIMENT.result(made, without_own)
+    assert result.findings == []
+    assert [row["more than its own"] for row in _table(result, "signals")] == [None] * 4
+    only = {cell: m for cell, m in all_of_it.items() if cell.part == TRAINED}
+    assert set(EXPERIMENT.result(made, only).findings[1].facts) == {"BLEU in order", "translations that change (%)"}
+    assert EXPERIMENT.result(made, {}).findings == []
+
+
+def test_a_real_measurement_says_everything(contest):
+    made = contest(["gru", "transformer"], seeds=(1, 2))
+    cells = EXPERIMENT.cells(made)
+    assert len(cells) == 2 * 2 + 7
+    measured = {
+        cell: EXPERIMENT.measure(made, cell)
+        for cell in cells
+        if cell.part in (TRAINED, "equal-none-none") and cell.seed == 1
+    }
+    assert json.loads(json.dumps(list(measured.values()))) == list(measured.values())
+    result = EXPERIMENT.result(made, measured)
+    assert [f.model for f in result.findings] == ["gru", "transformer"]
+    assert result.experiment == ROWS["position information"][1]
+    assert {f.figure for f in result.findings} <= {figure.name for figure in result.figures}
+    rows = _table(result, "signals")
+    assert [(row["encoder"], row["decoder"]) for row in rows] == [("sinusoidal", "sinusoidal"), ("none", "none")]
+    assert rows[1]["more when shuffled"] == pytest.approx(0, abs=1e-3)
+    assert {finding.standing for finding in result.findings} == {"not measurable"}
+    assert "0.0 BLEU on single sentences (≥ 20 wanted)" in result.findings[0].reasons[0]
+    again = EXPERIMENT.measure(made, cells[0])
+    assert again == measured[cells[0]]
+
+
+def test_a_tagger_is_told_so(contest):
+    made = contest(["rnn-tagger"])
+    with pytest.raises(UserError, match="rnn-tagger"):
+        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])

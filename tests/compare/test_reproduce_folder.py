@@ -1,0 +1,39 @@
+"""What is kept of a reproduction is taken for the same one alone: of that name, and with those settings."""
+
+import pytest
+
+from s2s.comparison.reproduce.reproducing import reproduce
+from s2s.comparison.reproduce.tiny import Tiny
+from s2s.errors import UserError
+
+
+def _asked(folder, *settings: str) -> str:
+    return reproduce("tiny", folder, 1, lambda line: None, settings).command
+
+
+def test_measurements_of_other_settings_or_findings_are_not_taken_for_these(tmp_path, monkeypatch):
+    monkeypatch.setattr(Tiny, "cells", lambda self, seeds: [])
+    assert _asked(tmp_path, "training.updates=1000") == "s2s reproduce tiny --seeds 1 training.updates=1000"
+    # data may lie elsewhere now
+    _asked(tmp_path, f"data.root={tmp_path}", "training.updates=1000")
+    for settings in ((), ("training.updates=2000",)):
+        with pytest.raises(UserError, match=r"holds measurements that were asked for otherwise(.|\n)*--out"):
+            _asked(tmp_path, *settings)
+    with pytest.raises(UserError, match="asked for otherwise"):
+        reproduce("radius", tmp_path, 1, lambda line: None)
+    (tmp_path / "asked.json").write_text("{")
+    with pytest.raises(UserError, match="asked for otherwise"):
+        _asked(tmp_path, "training.updates=1000")
+
+
+def test_a_wrong_setting_is_told_before_anything_is_made(tmp_path):
+    with pytest.raises(UserError, match=r"training\.updats: unknown key; did you mean updates"):
+        _asked(tmp_path / "new", "training.updats=10")
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_cannot_be_measured_is_a_mistake_and_no_failure_to_reproduce(tmp_path):
+    absent = tmp_path / "absent"
+    with pytest.raises(UserError, match=rf"(?s)tiny: nothing could be measured: .*{absent}.*there is no such folder"):
+        _asked(tmp_path / "out", f"data.root={absent}")
+    assert not (tmp_path / "out" / "reproduction.json").exists()

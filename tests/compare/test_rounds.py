@@ -1,0 +1,335 @@
+import contextlib
+import json
+import math
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+
+from s2s.comparison import speed_benchmark
+from s2s.comparison.executor import StoredResult
+from s2s.comparison.spec import Trial
+from s2s.comparison.speed_benchmark import (
+    ROUNDS,
+    Place,
+    SpeedBenchmark,
+    assess_count,
+    at_best,
+    by_round,
+    fastest_place,
+    over_rounds,
+    pairs_table,
+    places,
+    rivals,
+    round_trials,
+    watched,
+)
+from s2s.evaluation.gates import EQUIVALENCE, Assessment
+from s2s.training.device import DeviceContext
+
+EXACT = DeviceContext(torch.device("cpu"), torch.float32)
+ONE, TWO = "1 thread", "2 threads"
+STEADY = {i: [0.001, 0.001] for i in range(8)}
+CELLS = round_trials(["a", "b"])
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """A function that says how long the reference product takes, each time it is measured."""
+
+    def plan(seconds):
+        left = iter(seconds)
+        monkeypatch.setattr(speed_benchmark, "reference", lambda device_context: next(left))
+
+    return plan
+
+
+def _watched(folder, cells=CELLS):
+    made = []
+
+    def measure():
+        made.append(len(made))
+        return {"value": made[-1]}
+
+    return watched(measure, [Place("1 thread", EXACT, 1)], folder, cells, CELLS[2])
+
+
+def test_models_take_turns_and_rounds_follow_each_other():
+    assert [(cell.model, cell.part) for cell in CELLS[:3]] == [("a", "round-1"), ("b", "round-1"), ("a", "round-2")]
+    assert len(CELLS) == 2 * ROUNDS
+    found = by_round({cell: {"at": i} for i, cell in enumerate(CELLS)}, "b")
+    assert found == {i + 1: {"at": 2 * i + 1} for i in range(ROUNDS)}
+
+
+def test_a_steady_measurement_is_made_once(tmp_path, products):
+    products([0.001, 0.00109])
+    assert _watched(tmp_path) == {"value": 0, "references": {"1 thread": [0.001, 0.00109]}, "tries": 1}
+
+
+def test_one_during_which_the_machine_changed_is_made_again(tmp_path, products):
+    products([0.001, 0.0012, 0.001, 0.00105])
+    assert _watched(tmp_path) == {"value": 1, "references": {"1 thread": [0.001, 0.00105]}, "tries": 2}
+
+
+def test_of_three_the_steadiest_is_kept(tmp_path, products):
+    products([0.001, 0.0015, 0.001, 0.0012, 0.001, 0.0013])
+    assert (found := _watched(tmp_path))["value"] == 1
+    assert found["tries"] == 3
+
+
+def _keep(folder, cell, seconds, tries=1):
+    measured = {"references": {"1 thread": [seconds, seconds]}, "tries": tries}
+    (folder / f"{cell.key}.json").write_text(json.dumps(asdict(StoredResult(measured, "", 1.0))))
+
+
+@pytest.mark.parametrize(
+    ("before", "kept_seconds", "measured", "tries"),
+    [
+        # the machine changed within the round
+        (CELLS[3], 0.00112, [0.001, 0.001, 0.00103, 0.00105], 2),
+        # another round had another clock
+        (CELLS[0], 0.001, [0.0012, 0.0012], 1),
+        # slower than any clock
+        (CELLS[0], 0.001, [0.0013, 0.0013, 0.001, 0.001], 2),
+        # faster than all before
+        (CELLS[0], 0.002, [0.001, 0.001], 1),
+    ],
+)
+def test_what_was_measured_before_decides_whether_one_is_made_again(
+    tmp_path, products, before, kept_seconds, measured, tries
+):
+    _keep(tmp_path, before, kept_seconds)
+    products(measured)
+    assert _watched(tmp_path)["tries"] == tries
+
+
+def test_a_machine_that_is_never_steady_makes_a_comparison_half_as_long_again_at_most(tmp_path, products):
+    for cell in CELLS[:ROUNDS]:
+        _keep(tmp_path, cell, 0.001, tries=2)
+    products([0.001, 0.002])
+    assert _watched(tmp_path)["tries"] == 1
+
+
+def test_threads_are_given_back():
+    before = torch.get_num_threads()
+    with contextlib.suppress(ZeroDivisionError), Place("3 threads", EXACT, 3).used():
+        assert torch.get_num_threads() == 3
+        _ = 1 / 0
+    assert torch.get_num_threads() == before
+
+
+def test_places_are_one_thread_and_all_and_a_gpu_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert [place.name for place in places(EXACT)] == ["1 thread", "2 threads"]
+    gpu = DeviceContext(torch.device("cuda"), torch.bfloat16)
+    alone, other = places(gpu)
+    assert (alone.device_context, alone.threads) == (EXACT, 1)
+    assert (other.name, other.device_context) == ("CUDA", gpu)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert [place.name for place in places(EXACT)] == ["1 thread"]
+
+
+def _alone(speeds, references=None):
+    """A race in which nobody has a choice of places."""
+    held = {model: (references or {}).get(model, STEADY) for model in speeds}
+    return SpeedBenchmark.between(*({model: {ONE: own} for model, own in each.items()} for each in (speeds, held)))
+
+
+def _race(ratios, references=None, base=(10.0, 12.0, 9.0, 11.0, 10.0)):
+    """Speeds of `a`, and of `b`, which is so many times as fast in each round; both vary together."""
+    a, b = dict(enumerate(base)), {i: speed * ratios[i] for i, speed in enumerate(base)}
+    return _alone({"a": a, "b": b}, references)
+
+
+def test_a_model_that_is_faster_in_every_round_is_faster_however_rounds_vary():
+    race = _race([2.0, 2.02, 1.98, 2.01, 1.99])
+    found = race.assess("b")
+    assert (found.standing, found.rival, found.unit) == ("better", "a", "times as fast")
+    assert (found.difference.value, found.difference.low, found.difference.high) == pytest.approx((2, 1.98, 2.02), 0.01)
+    slower = race.assess("a")
+    assert (slower.standing, slower.rival) == ("worse", "b")
+    assert slower.difference.value == pytest.approx(1 / found.difference.value)
+
+
+def test_a_tie_needs_a_proof():
+    tied = _race([1.0, 1.01, 0.99, 1.005, 0.995])
+    assert (tied.assess("b").standing, tied.assess("b").test) == ("tie", EQUIVALENCE)
+    assert tied.assess("b").difference.value == pytest.approx(1, abs=0.005)
+    # as large on average, but nobody knows
+    loose = _race([1.0, 1.4, 0.7, 1.3, 0.8])
+    assert loose.assess("b").standing == "undecided"
+    assert "would have been seen in 80 %" in loose.assess("b").reasons[0]
+    # with more pairs, each is tested more severely, and less would be seen
+    speeds = {**loose.speeds, "c": {i: speed / 2 for i, speed in loose.speeds["a"].items()}}
+    three = _alone(speeds)
+    seen = math.expm1(three.pairs["a", "b"].detectable(level=0.05 / 3))
+    assert three.assess("b").reasons[0].startswith(f"a difference of {seen:.0%} would have been seen")
+    assert pairs_table("", {"x": three}).rows[0][-2] == pytest.approx(100 * seen, abs=0.1)
+
+
+def test_a_round_in_which_the_machine_was_slow_does_not_count():
+    ratios, base = [2.0, 2.02, 1.98, 2.01, 1.99, 9.0], (10.0, 12.0, 9.0, 11.0, 10.0, 10.0)
+    slow = STEADY | {5: [0.001, 0.002]}
+    race = _race(ratios, {"a": STEADY, "b": slow}, base)
+    assert race.assess("b") == _race(ratios[:5]).assess("b")
+    assert race.pairs == _race(ratios[:5]).pairs
+    assert race.speed("b") == _race(ratios[:5]).speed("b")
+
+
+def test_nothing_is_said_where_the_machine_changed():
+    slower = {i: [0.001, 0.001 + 0.0001 * i] for i in range(5)}
+    shaken = _race([2.0, 2.02, 1.98, 2.01, 1.99], {"a": STEADY, "b": slower})
+    for model in ("a", "b"):
+        found = shaken.assess(model)
+        assert found.standing == "not measurable"
+        assert "in 2 of 5 rounds" in found.reasons[0]
+        assert "1 to 1.4 ms" in found.reasons[0]
+    assert pairs_table("", {"x": shaken}).rows[0][-1] == "no"
+
+
+def test_p_values_of_all_pairs_are_corrected_together():
+    third = {i: speed * [1.035, 1.12, 1.065, 1.19, 1.025][i] for i, speed in _race([1] * 5).speeds["a"].items()}
+    two = _alone({"a": _race([1] * 5).speeds["a"], "b": third})
+    three = _alone({**two.speeds, "c": third})
+    alone = two.pairs["a", "b"].p()
+    assert 0.025 < alone < 0.05
+    assert two.assess("a").standing == "worse"
+    # with two such pairs, twice the p-value decides
+    assert three.assess("a").standing == "undecided"
+
+
+def test_one_model_or_one_round_says_nothing():
+    assert _alone({"a": {1: 1.0}}).assess("a").reasons == ("no other model was measured",)
+    once = _alone({"a": {1: 1.0}, "b": {1: 2.0}})
+    assert once.assess("a").standing == "not measurable"
+
+
+def test_a_verdict_keeps_its_sign_or_does_not():
+    race, slower = _race([2.0] * 5), _race([0.5] * 5)
+    equal, without = _race([1.01] * 5), _alone({"a": {}, "b": {1: 1.0}})
+    variations = {"same": _race([1.5] * 5), "turned": slower, "equal": equal, "unknown": without}
+    assert race.kept("b", variations) == {"same": True, "turned": False, "equal": False}
+    # what is the same race says nothing more
+    assert race.kept("b", variations | {"itself": replace(race)}) == race.kept("b", variations)
+
+
+def test_what_is_counted_stands_by_its_size_alone():
+    short, turned = {"a": 1.0, "b": 3.0, "c": 9.0}, {"a": 3.0, "b": 1.0}
+    variations = {"short": [short, {"a": 1.0}], "turned": [turned], "both": [short, turned], "without": [{"a": 1.0}]}
+    found = assess_count("b", {"a": 1.0, "b": 2.0}, variations)
+    assert found == Assessment("better", "a", variations={"short": True, "turned": False, "both": False})
+    assert assess_count("a", {"a": 1.0, "b": 2.0, "c": 1.5}, {}).standing == "worse"
+    assert assess_count("a", {"a": 1.0, "b": 1.04}, {}).standing == "tie"
+    assert assess_count("a", {"a": 1.0}, variations) == Assessment("")
+
+
+def test_intervals_are_over_rounds_and_hold_the_truth_often_enough():
+    generator = np.random.default_rng(1)
+    hits = 0
+    for _ in range(400):
+        found = over_rounds(np.exp(generator.normal(math.log(3), 0.1, 5)).tolist())
+        hits += found.low <= 3 <= found.high
+    assert 0.92 <= hits / 400 <= 0.98
+
+
+def test_speeds_that_do_not_differ_are_called_different_as_seldom_as_the_level_says():
+    generator = np.random.default_rng(2)
+    called = 0
+    for _ in range(400):
+        race = _race(np.exp(generator.normal(0, 0.3, 5)))
+        called += race.assess("b").standing in ("better", "worse")
+    assert called / 400 == pytest.approx(0.05, abs=0.025)
+
+
+# in an order that is no trend
+BASE = (10.0, 12.0, 9.0, 11.0, 10.0, 11.5, 9.5, 10.5)
+
+
+def _choices(ratios, references=None):
+    """Speeds of `a` and `b` on one thread and on two; each ratio is to those of `a` on one."""
+    speeds = {
+        model: {place: {i: speed * own[i % len(own)] for i, speed in enumerate(BASE)} for place, own in at.items()}
+        for model, at in ratios.items()
+    }
+    return SpeedBenchmark.between(speeds, references or {model: {ONE: STEADY, TWO: STEADY} for model in ratios})
+
+
+NEAR = (0.99, 1.01)
+
+
+def test_each_model_runs_where_it_is_fastest():
+    race = _choices({"a": {ONE: (1.0,), TWO: (0.5,)}, "b": {ONE: (0.4,), TWO: NEAR}, "c": {ONE: (0.8,), TWO: (0.7,)}})
+    assert race.places == {"a": ONE, "b": TWO, "c": ONE}
+    # the same as who ran nowhere else
+    alone = _alone({"a": dict(enumerate(BASE)), "b": race.speeds["b"], "c": race.speeds["c"]})
+    assert race.pairs == alone.pairs
+    assert [race.speed(model) for model in "abc"] == [alone.speed(model) for model in "abc"]
+    found = race.assess("b")
+    assert found.standing == "tie"
+    assert found.facts == {"place of b": "2 threads", "place of a": "1 thread"}
+    assert replace(found, facts={}) == alone.assess("b")
+    rows = {row[1]: row[2] for row in pairs_table("", {"x": race}).rows}
+    assert rows == {"b / a": f"{TWO} / {ONE}", "c / a": f"{ONE} / {ONE}", "c / b": f"{ONE} / {TWO}"}
+
+
+def test_where_a_model_is_fastest_is_told_by_rounds_that_are_steady_there_and_here():
+    speeds = {ONE: dict.fromkeys(range(7), 1.0), TWO: {i: 0.9 if i < 5 else 3.0 for i in range(7)}}
+    shaken = {i: [0.001, 0.001 if i < 5 else 0.002] for i in range(7)}
+    assert fastest_place(speeds, {ONE: STEADY, TWO: STEADY}) == TWO
+    for watched_at in ({ONE: STEADY, TWO: shaken}, {ONE: shaken, TWO: STEADY}):
+        assert fastest_place(speeds, watched_at) == ONE
+    # too few are steady, so all count
+    assert fastest_place(speeds, {ONE: STEADY, TWO: {i: [0.001, 0.001 * (1 + (i > 3))] for i in range(7)}}) == TWO
+    assert fastest_place({ONE: {}, TWO: {}}, {ONE: STEADY, TWO: STEADY}) == ""
+
+
+def test_rounds_of_two_models_are_steady_at_both_their_places():
+    shaken = STEADY | {2: [0.001, 0.0012]}
+    ratios = {"a": {ONE: (1.0,), TWO: (0.5,)}, "b": {ONE: (0.4,), TWO: (2.0,)}}
+    for model, place in (("a", ONE), ("b", ONE), ("a", TWO), ("b", TWO)):
+        references = {name: {ONE: STEADY, TWO: STEADY} for name in ratios}
+        references[model] = references[model] | {place: shaken}
+        race = _choices(ratios, references)
+        kept = [speed for i, speed in enumerate(BASE) if i != 2]
+        assert race.counted("a") == kept
+        assert "in 7 of 8 rounds" in race.steady("a", "b").sentence
+        assert race.pairs["a", "b"].freedom == 6
+
+
+def test_a_gpu_leaves_no_choice_and_threads_do():
+    assert rivals(["1 thread"]) == ["1 thread"]
+    assert rivals(["1 thread", "2 threads"]) == ["1 thread", "2 threads"]
+    assert rivals(["1 thread", "CUDA"]) == ["CUDA"]
+    assert [bool(at_best(names)) for names in (["1 thread"], ["1 thread", "2 threads"], ["1 thread", "CUDA"])] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_figure_is_of_the_rounds_of_its_verdict():
+    few = {i: [0.001, 0.001 if i < 6 else 0.002] for i in range(8)}
+    race = _race([2.0, 2.02, 1.98, 2.01, 1.99, 2.0, 2.0, 2.0], {"a": STEADY, "b": few}, BASE)
+    assert race.counted("a") == list(BASE[:6])
+    assert race.pairs["a", "b"].freedom == 5
+    # four are no verdict, and the figure is of all
+    fewer = _race([2.0] * 8, {"a": STEADY, "b": {i: [0.001, 0.001 if i < 4 else 0.002] for i in range(8)}}, BASE)
+    assert fewer.counted("a") == list(BASE)
+    assert fewer.assess("a").standing == "not measurable"
+
+
+def test_a_drift_of_one_of_two_models_is_no_verdict():
+    # the first of rnn's decoding on two threads, in ms, as they were once measured
+    drift = [0.2747, 0.3413, 0.3799, 0.4018, 0.4171, 0.3925, 0.4017, 0.4234]
+    level = [0.4653, 0.4491, 0.4666, 0.4695, 0.4548, 0.4617, 0.4825, 0.4611]
+    race = _alone({"rnn": {i: 1 / s for i, s in enumerate(drift)}, "mingru": {i: 1 / s for i, s in enumerate(level)}})
+    for model in race.speeds:
+        found = race.assess(model)
+        assert found.standing == "not measurable"
+        assert "rnn drifts: 1.54 times as long in round 7 as in 0, p = 0.0013" in found.reasons[0]
+    assert pairs_table("", {"x": race}).rows[0][-1] == "no"
+
+
+def test_a_cell_of_another_part_is_no_round():
+    assert by_round({Trial("a", "work"): {}, Trial("a", "other-1"): {}}, "a") == {}

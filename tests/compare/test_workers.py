@@ -1,0 +1,159 @@
+"""Measurements in processes beside each other are those made one by one; one that dies takes down only its own."""
+
+import multiprocessing
+import os
+import platform
+import resource
+import statistics
+import time
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tqdm import tqdm
+from tqdm.std import TqdmDefaultWriteLock
+
+from s2s.comparison.executor import Workers, number_for
+from s2s.recipe.schema import DeviceSettings
+from s2s.training.device import DeviceContext, select_device
+
+
+@pytest.fixture(autouse=True)
+def processes_find_this_file(monkeypatch: pytest.MonkeyPatch):
+    """A new process searches where this one does; pytest reads its files without adding their folder."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+
+
+def halved(number: int) -> tuple[float, int]:
+    if number == 3:
+        os._exit(1)
+    return number / 2, torch.get_num_threads()
+
+
+def refused(number: int) -> None:
+    raise ValueError(number)
+
+
+def threads_after_choosing(threads: int) -> int:
+    select_device(DeviceSettings(kind="cpu", precision="fp32", threads=threads))
+    return torch.get_num_threads()
+
+
+def new_pages(size: int) -> float:
+    """Pages that the kernel gives for a large tensor whose memory was freed just before: the median of many tries."""
+
+    def once() -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.empty(size, dtype=torch.uint8).fill_(1)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    return statistics.median(once() for _ in range(20))
+
+
+def shared_lock_of_a_progress_bar(number: int) -> bool:
+    list(tqdm([number], disable=True))
+    return hasattr(TqdmDefaultWriteLock, "mp_lock")
+
+
+def slowly(number: int) -> int:
+    time.sleep(0.5 if number == 100 else 0)
+    return number
+
+
+def interrupted() -> None:
+    with Workers(2) as workers:
+        for _ in workers.each(time.sleep, [0, 300, 300, 300]):
+            raise KeyboardInterrupt
+
+
+def noted(folder: Path, number: int) -> int:
+    time.sleep(0.3 if number else 0)
+    (folder / str(number)).touch()
+    return number
+
+
+def test_who_stops_reading_leaves_what_has_begun_and_the_next_calls_are_made(tmp_path):
+    with Workers(2) as workers:
+        with closing(workers.each(partial(noted, tmp_path), range(9))) as ends:
+            assert next(ends)[0] == 0
+        assert dict(workers.each(slowly, [11, 12, 13])) == {11: 11, 12: 12, 13: 13}
+    # the other process's call ends, and nothing else is begun
+    assert {each.name for each in tmp_path.iterdir()} == {"0", "1"}
+
+
+def test_what_processes_find_is_found_here_too():
+    with Workers(1) as here:
+        found = dict(here.each(halved, [1, 2, 4]))
+    with Workers(2, DeviceSettings(threads=4)) as there:
+        assert {n: its[0] for n, its in there.each(halved, [1, 2, 4])} == {n: its[0] for n, its in found.items()}
+        # the same processes go on, with one thread each, and an error is the caller's
+        assert all(threads == 1 for _, (_, threads) in there.each(halved, [6, 8]))
+        with pytest.raises(ValueError, match="7"):
+            list(there.each(refused, [7]))
+        # neither what a recipe asks of the whole comparison, nor what is chosen in one measurement, changes that
+        assert dict(there.each(threads_after_choosing, [2, 4])) == {2: 1, 4: 1}
+        with there.alone() as alone:
+            # idle processes would still hold memory, of a GPU above all
+            assert not multiprocessing.active_children()
+            assert [its[0] for _, its in alone.each(halved, [8])] == [4.0]
+        if platform.libc_ver()[0] == "glibc":
+            assert dict(there.each(new_pages, [64 << 20]))[64 << 20] < (64 << 20) / resource.getpagesize() / 100
+    assert not multiprocessing.active_children()
+
+
+def test_a_process_that_dies_takes_down_its_own_measurement_only():
+    with Workers(2) as workers:
+        # each that is made again has a process of its own, which loads torch
+        found = dict(workers.each(halved, [3, 4]))
+        assert {n: its and its[0] for n, its in found.items()} == {3: None, 4: 2.0}
+        assert dict(workers.each(halved, [6]))[6][0] == 3.0
+
+
+def test_an_interruption_waits_neither_for_the_others_nor_for_those_that_have_not_begun():
+    began = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not multiprocessing.active_children()
+    assert time.perf_counter() - began < 200
+
+
+def test_one_process_for_each_thread_and_on_a_gpu_for_4_gib_of_its_memory(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+    assert number_for(DeviceContext(torch.device("cpu"), torch.float32)) == 6
+    assert number_for(DeviceContext(torch.device("mps"), torch.float32)) == 1
+    for gib, number in ((3, 1), (11, 2), (140, 6)):
+        there = SimpleNamespace(total_memory=gib * 2**30)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device, there=there: there)
+        assert number_for(DeviceContext(torch.device("cuda"), torch.float32)) == number
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    assert number_for(DeviceContext(torch.device("cuda"), torch.float32)) == 8
+
+
+def test_progress_bars_leave_nothing_behind_when_their_process_is_taken_down():
+    with Workers(2) as workers:
+        assert [found for _, found in workers.each(shared_lock_of_a_progress_bar, [1, 2])] == [False, False]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_is_added_meanwhile_is_made_and_waits_for_nobody(number):
+    items, ended = [1, 100] if number == 2 else [100, 1], []
+    with Workers(number) as workers:
+        for item, _ in workers.each(slowly, items):
+            ended.append(item)
+            if item < 4:
+                items.append(item + 1)
+    # one that takes long holds up no other, where there are others
+    assert ended == ([1, 2, 3, 4, 100] if number == 2 else [100, 1, 2, 3, 4])
+
+
+def test_what_is_added_is_made_where_a_process_has_died_before():
+    items, found = [3, 1], {}
+    with Workers(2) as workers:
+        for item, its in workers.each(halved, items):
+            found[item] = its and its[0]
+            if item == 3:
+                items.append(8)
+    assert found == {3: None, 1: 0.5, 8: 4.0}
