@@ -16,47 +16,15 @@ from rich.console import Console
 from s2s.comparison import candidates, tuning
 from s2s.comparison.analysis import CONCLUSION, TRACE, concluded
 from s2s.comparison.cluster import Cluster, Nodes, versions
-from s2s.comparison.cost import (
-    Cost,
-    cost,
-    disk,
-    expected,
-    missing,
-    told,
-)
-from s2s.comparison.executor import (
-    Progress,
-    StoredResult,
-    Workers,
-    kept,
-    number_for,
-)
+from s2s.comparison.cost import Cost, cost, disk, expected, missing, told
+from s2s.comparison.executor import Progress, StoredResult, Workers, kept, number_for
 from s2s.comparison.plans import TABLES, plan_of, settling
-from s2s.comparison.results import (
-    RESULT,
-    CandidateSummary,
-    Summary,
-    read_result,
-    read_summary,
-)
+from s2s.comparison.results import RESULT, CandidateSummary, Summary, read_result, read_summary
 from s2s.comparison.results import write as write_part
 from s2s.comparison.runs import is_there
 from s2s.comparison.scheduler import AnyWorkers, all_kept
-from s2s.comparison.setup import (
-    begun,
-    check_data,
-    note,
-    resolved,
-    task_of,
-)
-from s2s.comparison.spec import (
-    CELLS,
-    Candidate,
-    ComparedRecipe,
-    Comparison,
-    Experiment,
-    Trial,
-)
+from s2s.comparison.setup import begun, check_data, note, resolved, task_of
+from s2s.comparison.spec import CELLS, Candidate, ComparedRecipe, Comparison, Experiment, Trial
 from s2s.comparison.tasks import comparable_task_of
 from s2s.comparison.tuning import TUNING
 from s2s.errors import UserError, quote_path

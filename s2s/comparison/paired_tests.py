@@ -9,13 +9,7 @@ import numpy as np
 
 from s2s.comparison.spec import BySeed
 from s2s.evaluation.differences import paired
-from s2s.evaluation.gates import (
-    Assessment,
-    Gate,
-    converged,
-    failed,
-    rate_inside,
-)
+from s2s.evaluation.gates import Assessment, Gate, converged, failed, rate_inside
 from s2s.evaluation.inference import Estimate, crossings, holm, mean
 
 # below it, a difference is called one

@@ -7,13 +7,7 @@ from itertools import combinations
 from operator import itemgetter
 from typing import Any, Literal, TypeVar, cast
 
-from s2s.comparison.results import (
-    Axis,
-    Figure,
-    Series,
-    Table,
-    Verdict,
-)
+from s2s.comparison.results import Axis, Figure, Series, Table, Verdict
 from s2s.comparison.spec import BySeed, Measured
 from s2s.evaluation.differences import Difference
 from s2s.evaluation.gates import Assessment, Gate

@@ -9,16 +9,7 @@ import torch
 
 from s2s.comparison.cluster import Nodes
 from s2s.comparison.cost import expected, missing
-from s2s.comparison.executor import (
-    Progress,
-    StoredResult,
-    Workers,
-    died,
-    forget,
-    keep,
-    kept,
-    machine_here,
-)
+from s2s.comparison.executor import Progress, StoredResult, Workers, died, forget, keep, kept, machine_here
 from s2s.comparison.spec import Comparison, Experiment, Trial
 from s2s.run.manifest import code_version
 

@@ -23,13 +23,7 @@ from s2s.folders import COMPARISON, identify_folder
 from s2s.json_files import read_json
 from s2s.nn.precision import PrecisionError
 from s2s.recipe.reading import dump, write
-from s2s.run.folder import (
-    MEASURED,
-    RECIPE,
-    changed_settings,
-    is_unstarted,
-    run_lock,
-)
+from s2s.run.folder import MEASURED, RECIPE, changed_settings, is_unstarted, run_lock
 from s2s.run.tasks import read
 from s2s.training.device import PRECISION_NAMES, select_device
 from s2s.training.precision import PrecisionBenchmark, benchmark_precision, check_precision

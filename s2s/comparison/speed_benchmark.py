@@ -22,15 +22,7 @@ from s2s.comparison.reporting import Column, Interval, table
 from s2s.comparison.results import Table
 from s2s.comparison.spec import Measured, Trial, Trials
 from s2s.evaluation.differences import Difference, Pairwise, paired
-from s2s.evaluation.gates import (
-    EQUIVALENCE,
-    Assessment,
-    Gate,
-    machine_steady,
-    speed_changed,
-    standing,
-    steady_rounds,
-)
+from s2s.evaluation.gates import EQUIVALENCE, Assessment, Gate, machine_steady, speed_changed, standing, steady_rounds
 from s2s.evaluation.gates import ROUNDS as LEAST
 from s2s.evaluation.inference import Estimate, mean
 from s2s.training.device import DeviceContext

@@ -12,17 +12,7 @@ from s2s.comparison.executor import StoredResult, kept
 from s2s.comparison.matching import non_width_settings, solved
 from s2s.comparison.results import CandidateSummary
 from s2s.comparison.runs import history, shortened, stopwatch
-from s2s.comparison.spec import (
-    Analysis,
-    Candidate,
-    ComparedRecipe,
-    Comparison,
-    Experiment,
-    Measured,
-    R,
-    Scale,
-    Trial,
-)
+from s2s.comparison.spec import Analysis, Candidate, ComparedRecipe, Comparison, Experiment, Measured, R, Scale, Trial
 from s2s.comparison.tasks import comparable_task_of, whole_run
 from s2s.comparison.tuning_search import (
     TuningTrial,

@@ -8,13 +8,7 @@ from scipy import stats
 from s2s.comparison.questions.long_range import capacity
 from s2s.comparison.questions.long_range import measure as long_range
 from s2s.comparison.questions.long_range.measure import EXPERIMENT
-from s2s.comparison.questions.long_range.reach import (
-    Part,
-    TaskRuns,
-    differences,
-    half_distance,
-    pooled,
-)
+from s2s.comparison.questions.long_range.reach import Part, TaskRuns, differences, half_distance, pooled
 from s2s.evaluation.survival import Times, log_rank_p
 from s2s.recipe.installed import module_of
 

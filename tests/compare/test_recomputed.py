@@ -19,18 +19,7 @@ from s2s.recipe.installed import module_of
 from s2s.run.tasks import read
 from s2s.tasks.translation.task import build_model
 from tests.compare import by_hand, recounting
-from tests.compare.kept_comparison import (
-    LOOKED,
-    MODELS,
-    ROUNDS,
-    SEEDS,
-    cell,
-    compared,
-    figure,
-    findings,
-    result,
-    table,
-)
+from tests.compare.kept_comparison import LOOKED, MODELS, ROUNDS, SEEDS, cell, compared, figure, findings, result, table
 
 pytestmark = pytest.mark.release
 

@@ -25,16 +25,7 @@ from s2s.comparison.tuning import (
     tried,
     unfinished,
 )
-from s2s.comparison.tuning_search import (
-    DEEPEST,
-    HIGHEST,
-    LOWEST,
-    RATES,
-    TuningTrial,
-    best_trial,
-    inside,
-    next_trials,
-)
+from s2s.comparison.tuning_search import DEEPEST, HIGHEST, LOWEST, RATES, TuningTrial, best_trial, inside, next_trials
 from s2s.evaluation.gates import slope_per_doubling
 from s2s.recipe.reading import shipped
 from s2s.run.tasks import read

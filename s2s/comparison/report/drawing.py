@@ -14,14 +14,7 @@ from s2s.comparison.report.matrix import matrix
 from s2s.comparison.report.numbers import csv_name, figure_csv, table_csv
 from s2s.comparison.report.page import Pictures, page
 from s2s.comparison.report.papers import CSV, TEX, table_as_csv, table_as_latex
-from s2s.comparison.results import (
-    RESULT,
-    Figure,
-    Result,
-    Summary,
-    read_result,
-    read_summary,
-)
+from s2s.comparison.results import RESULT, Figure, Result, Summary, read_result, read_summary
 from s2s.errors import UserError
 from s2s.files import check_unlinked, write_atomically
 from s2s.folders import COMPARISON, identify_folder

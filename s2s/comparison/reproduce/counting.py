@@ -8,14 +8,7 @@ from torch import Tensor
 
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed
-from s2s.comparison.reproduce.training import (
-    UNASKED,
-    Budget,
-    TextClassifier,
-    encoder_of,
-    over_places,
-    train,
-)
+from s2s.comparison.reproduce.training import UNASKED, Budget, TextClassifier, encoder_of, over_places, train
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Measured, Trial, Trials

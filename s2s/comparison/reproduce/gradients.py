@@ -12,13 +12,7 @@ from torch.nn import functional
 from s2s.comparison.questions.gradients.paths import decay
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, pairs
-from s2s.comparison.reproduce.training import (
-    Budget,
-    TextClassifier,
-    encoder_of,
-    first_and_noise,
-    train,
-)
+from s2s.comparison.reproduce.training import Budget, TextClassifier, encoder_of, first_and_noise, train
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Measured, Trial, Trials

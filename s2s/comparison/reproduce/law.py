@@ -27,13 +27,7 @@ from s2s.comparison.questions.gradients.sweep import radius, sweep_parameter_of
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction
 from s2s.comparison.reproduce.gradients import factor_per_step
-from s2s.comparison.reproduce.training import (
-    Budget,
-    TextClassifier,
-    encoder_of,
-    first_and_noise,
-    train,
-)
+from s2s.comparison.reproduce.training import Budget, TextClassifier, encoder_of, first_and_noise, train
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Measured, Trial, Trials

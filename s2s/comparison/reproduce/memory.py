@@ -11,13 +11,7 @@ from torch.nn import functional
 
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed
-from s2s.comparison.reproduce.training import (
-    Budget,
-    TextClassifier,
-    encoder_of,
-    over_places,
-    train,
-)
+from s2s.comparison.reproduce.training import Budget, TextClassifier, encoder_of, over_places, train
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Measured, Trial, Trials

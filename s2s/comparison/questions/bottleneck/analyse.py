@@ -10,35 +10,11 @@ from jaxtyping import Shaped
 from scipy.linalg import block_diag
 
 from s2s.comparison.paired_tests import WITHOUT_A_SEED, gates_of_training
-from s2s.comparison.reporting import (
-    Column,
-    Interval,
-    Runs,
-    axis,
-    figure,
-    filled,
-    gates_table,
-    series,
-    table,
-    verdict,
-)
+from s2s.comparison.reporting import Column, Interval, Runs, axis, figure, filled, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Table, Verdict
-from s2s.comparison.spec import (
-    Analysis,
-    BySeed,
-    Comparison,
-    Measured,
-    Trials,
-    by_model,
-)
+from s2s.comparison.spec import Analysis, BySeed, Comparison, Measured, Trials, by_model
 from s2s.evaluation.differences import Difference, Pairwise, over_seeds_and_sentences
-from s2s.evaluation.gates import (
-    Assessment,
-    Gate,
-    beside,
-    best_other,
-    translates,
-)
+from s2s.evaluation.gates import Assessment, Gate, beside, best_other, translates
 from s2s.evaluation.inference import Estimate, draws, estimate, mean
 from s2s.evaluation.metrics import metrics, scores_of
 

@@ -7,14 +7,7 @@ import numpy as np
 
 from s2s.comparison.questions.bottleneck.analyse import JOINED, analyse
 from s2s.comparison.runs import history, prepared
-from s2s.comparison.spec import (
-    Comparison,
-    Experiment,
-    Measured,
-    Scale,
-    Trial,
-    each_run,
-)
+from s2s.comparison.spec import Comparison, Experiment, Measured, Scale, Trial, each_run
 from s2s.comparison.tasks import trained
 from s2s.comparison.translation import counts_of, greedy, joined_texts, some_pairs
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words

@@ -8,14 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from s2s.comparison.paired_tests import (
-    Evidence,
-    against,
-    difference,
-    gates_of_training,
-    percent,
-    seeds_in_words,
-)
+from s2s.comparison.paired_tests import Evidence, against, difference, gates_of_training, percent, seeds_in_words
 from s2s.comparison.reporting import (
     Column,
     Interval,
@@ -35,14 +28,7 @@ from s2s.comparison.reporting import (
     verdict,
 )
 from s2s.comparison.results import Figure, Table, Verdict
-from s2s.comparison.spec import (
-    Analysis,
-    BySeed,
-    Comparison,
-    Measured,
-    Trials,
-    by_model,
-)
+from s2s.comparison.spec import Analysis, BySeed, Comparison, Measured, Trials, by_model
 from s2s.evaluation.gates import Assessment, Gate
 from s2s.evaluation.inference import Estimate, mean
 from s2s.evaluation.significance import McNemar, mcnemar

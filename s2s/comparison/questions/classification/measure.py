@@ -8,13 +8,7 @@ import numpy as np
 
 from s2s.comparison.questions.classification.analyse import analyse
 from s2s.comparison.runs import history, pauses
-from s2s.comparison.spec import (
-    Comparison,
-    Experiment,
-    Measured,
-    Trial,
-    each_run,
-)
+from s2s.comparison.spec import Comparison, Experiment, Measured, Trial, each_run
 from s2s.comparison.tasks import comparable_task_of, evaluation_of
 from s2s.run.folder import open_run
 from s2s.run.inference import evaluation_split

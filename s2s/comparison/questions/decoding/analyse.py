@@ -3,17 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from s2s.comparison.reporting import (
-    Interval,
-    Value,
-    axis,
-    figure,
-    filled,
-    series,
-    stopped,
-    table,
-    verdict,
-)
+from s2s.comparison.reporting import Interval, Value, axis, figure, filled, series, stopped, table, verdict
 from s2s.comparison.results import Figure, Series, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Measured, Trials
 from s2s.comparison.speed_benchmark import (

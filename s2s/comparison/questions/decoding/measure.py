@@ -7,31 +7,9 @@ import torch
 
 from s2s.comparison.instruments import Marks, rounded, undisturbed
 from s2s.comparison.questions.decoding.analyse import TYPICAL, analyse, part
-from s2s.comparison.spec import (
-    Comparison,
-    Experiment,
-    Measured,
-    Scale,
-    Trial,
-    check_translates,
-)
-from s2s.comparison.speed_benchmark import (
-    MARGIN,
-    ROUNDS,
-    Place,
-    places,
-    round_trials,
-    watched,
-)
-from s2s.comparison.workload import (
-    VOCABULARY,
-    built,
-    fitting,
-    generated,
-    is_out_of_memory,
-    texts,
-    too_long,
-)
+from s2s.comparison.spec import Comparison, Experiment, Measured, Scale, Trial, check_translates
+from s2s.comparison.speed_benchmark import MARGIN, ROUNDS, Place, places, round_trials, watched
+from s2s.comparison.workload import VOCABULARY, built, fitting, generated, is_out_of_memory, texts, too_long
 from s2s.evaluation import gates
 from s2s.models.base import Seq2Seq
 from s2s.training.device import DeviceContext

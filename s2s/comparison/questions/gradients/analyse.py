@@ -6,29 +6,10 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from s2s.comparison.paired_tests import percent
-from s2s.comparison.questions.gradients.figures import (
-    SWEPT,
-    Seen,
-    Turned,
-    average,
-    figures,
-)
-from s2s.comparison.questions.gradients.paths import (
-    GOOD_FIT,
-    Fit,
-    brief,
-    factor,
-    factor_of,
-    half_life,
-)
+from s2s.comparison.questions.gradients.figures import SWEPT, Seen, Turned, average, figures
+from s2s.comparison.questions.gradients.paths import GOOD_FIT, Fit, brief, factor, factor_of, half_life
 from s2s.comparison.questions.gradients.sweep import WORDS
-from s2s.comparison.reporting import (
-    Column,
-    Interval,
-    filled,
-    table,
-    verdict,
-)
+from s2s.comparison.reporting import Column, Interval, filled, table, verdict
 from s2s.comparison.results import Table, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trials
 from s2s.evaluation.differences import welch

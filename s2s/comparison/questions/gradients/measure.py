@@ -8,13 +8,7 @@ import torch
 
 from s2s.comparison.deep import DeepTrainings
 from s2s.comparison.questions.gradients.analyse import analyse
-from s2s.comparison.questions.gradients.jacobian import (
-    Transition,
-    fixed_size,
-    lyapunov,
-    spectral_norm,
-    spectral_radius,
-)
+from s2s.comparison.questions.gradients.jacobian import Transition, fixed_size, lyapunov, spectral_norm, spectral_radius
 from s2s.comparison.questions.gradients.paths import (
     Norms,
     Text,
@@ -28,14 +22,7 @@ from s2s.comparison.questions.gradients.paths import (
 )
 from s2s.comparison.questions.gradients.sweep import VALUES, sweep_parameter_of
 from s2s.comparison.runs import history, prepared, seeds_of
-from s2s.comparison.spec import (
-    Comparison,
-    Experiment,
-    Measured,
-    Scale,
-    Trial,
-    check_translates,
-)
+from s2s.comparison.spec import Comparison, Experiment, Measured, Scale, Trial, check_translates
 from s2s.comparison.tasks import trained
 from s2s.comparison.translation import sizes_of
 from s2s.data.tokenized import TokenizedDataset

@@ -4,13 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from s2s.comparison.questions.long_range import capacity, shown, sooner
-from s2s.comparison.questions.long_range.reach import (
-    MARGIN,
-    Models,
-    Part,
-    TaskRuns,
-    differences,
-)
+from s2s.comparison.questions.long_range.reach import MARGIN, Models, Part, TaskRuns, differences
 from s2s.comparison.reporting import filled, verdict
 from s2s.comparison.results import Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trials, by_model

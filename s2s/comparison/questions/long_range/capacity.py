@@ -12,13 +12,7 @@ from functools import partial
 import torch
 
 from s2s.comparison.matching import settings_of
-from s2s.comparison.questions.long_range.learning import (
-    Budget,
-    Run,
-    TrainingTask,
-    answers,
-    search,
-)
+from s2s.comparison.questions.long_range.learning import Budget, Run, TrainingTask, answers, search
 from s2s.comparison.spec import Comparison, Measured, Trial, check_translates
 from s2s.comparison.tuning import TRIAL_SEED
 from s2s.data.exercises import Symbols, concatenate, unseen

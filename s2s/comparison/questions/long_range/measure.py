@@ -14,32 +14,12 @@ from s2s.comparison.paired_tests import listed
 from s2s.comparison.questions.long_range import capacity
 from s2s.comparison.questions.long_range.analyse import DECIDES, NAMES, analyse
 from s2s.comparison.questions.long_range.head import headed
-from s2s.comparison.questions.long_range.learning import (
-    Budget,
-    Run,
-    TrainingTask,
-    answers,
-    search,
-)
+from s2s.comparison.questions.long_range.learning import Budget, Run, TrainingTask, answers, search
 from s2s.comparison.questions.long_range.reach import MARGIN, Part
-from s2s.comparison.spec import (
-    Candidate,
-    Comparison,
-    Experiment,
-    Measured,
-    Scale,
-    Trial,
-    check_translates,
-)
+from s2s.comparison.spec import Candidate, Comparison, Experiment, Measured, Scale, Trial, check_translates
 from s2s.comparison.tuning import TRIAL_SEED
 from s2s.data.agreement import Agreement
-from s2s.data.exercises import (
-    EXERCISES,
-    Examples,
-    Exercise,
-    concatenate,
-    unseen,
-)
+from s2s.data.exercises import EXERCISES, Examples, Exercise, concatenate, unseen
 from s2s.data.shortcut_baselines import CHEATS
 from s2s.errors import UserError
 from s2s.models.base import Seq2Seq, count_parameters

@@ -3,16 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from s2s.comparison.reporting import (
-    Value,
-    axis,
-    figure,
-    filled,
-    series,
-    stopped,
-    table,
-    verdict,
-)
+from s2s.comparison.reporting import Value, axis, figure, filled, series, stopped, table, verdict
 from s2s.comparison.results import Figure, Series, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Measured, Trials
 from s2s.comparison.speed_benchmark import assess_count

@@ -7,21 +7,8 @@ from functools import partial
 import torch
 
 from s2s.comparison.instruments import bytes_of, free_bytes, peak_bytes
-from s2s.comparison.questions.memory.analyse import (
-    FITTED_FROM,
-    SHORTEST,
-    SOURCE,
-    analyse,
-    curve,
-)
-from s2s.comparison.spec import (
-    Candidate,
-    Comparison,
-    Experiment,
-    Measured,
-    Scale,
-    Trial,
-)
+from s2s.comparison.questions.memory.analyse import FITTED_FROM, SHORTEST, SOURCE, analyse, curve
+from s2s.comparison.spec import Candidate, Comparison, Experiment, Measured, Scale, Trial
 from s2s.comparison.speed_benchmark import MARGIN
 from s2s.comparison.workload import (
     EXPLICIT,

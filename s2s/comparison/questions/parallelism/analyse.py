@@ -4,23 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from s2s.comparison.questions.parallelism.figures import count_figures, law, tables, time_figures
-from s2s.comparison.questions.parallelism.seen import (
-    TYPICAL,
-    Models,
-    Seen,
-    brent,
-    races,
-)
+from s2s.comparison.questions.parallelism.seen import TYPICAL, Models, Seen, brent, races
 from s2s.comparison.reporting import filled, verdict
 from s2s.comparison.results import Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trials
-from s2s.comparison.speed_benchmark import (
-    SpeedBenchmark,
-    assess_count,
-    at_best,
-    by_round,
-    over_rounds,
-)
+from s2s.comparison.speed_benchmark import SpeedBenchmark, assess_count, at_best, by_round, over_rounds
 from s2s.comparison.workload import UNFUSED
 from s2s.evaluation.gates import Assessment
 from s2s.evaluation.inference import growth

@@ -6,33 +6,12 @@ from typing import Any
 
 import torch
 
-from s2s.comparison.instruments import (
-    Marks,
-    flops_of_reference,
-    rounded,
-    undisturbed,
-    unfused,
-)
+from s2s.comparison.instruments import Marks, flops_of_reference, rounded, undisturbed, unfused
 from s2s.comparison.operations import Operations
 from s2s.comparison.questions.parallelism.analyse import analyse
 from s2s.comparison.questions.parallelism.seen import TYPICAL
-from s2s.comparison.spec import (
-    Candidate,
-    Comparison,
-    Experiment,
-    Measured,
-    Scale,
-    Trial,
-)
-from s2s.comparison.speed_benchmark import (
-    MARGIN,
-    ROUNDS,
-    Place,
-    places,
-    rivals,
-    round_trials,
-    watched,
-)
+from s2s.comparison.spec import Candidate, Comparison, Experiment, Measured, Scale, Trial
+from s2s.comparison.speed_benchmark import MARGIN, ROUNDS, Place, places, rivals, round_trials, watched
 from s2s.comparison.workload import (
     UNFUSED,
     VOCABULARY,

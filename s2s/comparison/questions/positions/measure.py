@@ -13,13 +13,7 @@ from s2s.comparison.executor import kept
 from s2s.comparison.matching import translators
 from s2s.comparison.questions.positions.analyse import SPARED, TRAINED, analyse
 from s2s.comparison.runs import history, prepared
-from s2s.comparison.spec import (
-    Comparison,
-    Experiment,
-    Measured,
-    Scale,
-    Trial,
-)
+from s2s.comparison.spec import Comparison, Experiment, Measured, Scale, Trial
 from s2s.comparison.tasks import trained
 from s2s.comparison.translation import (
     chosen_pairs,

@@ -28,24 +28,10 @@ from s2s.comparison.reporting import (
     verdict,
 )
 from s2s.comparison.results import Figure, Table, Verdict
-from s2s.comparison.spec import (
-    Analysis,
-    BySeed,
-    Comparison,
-    Measured,
-    Trials,
-    by_model,
-)
+from s2s.comparison.spec import Analysis, BySeed, Comparison, Measured, Trials, by_model
 from s2s.comparison.translation import corpus_score, resampled_scores
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
-from s2s.evaluation.gates import (
-    TIE,
-    Assessment,
-    Gate,
-    beside,
-    slope_per_doubling,
-    uses_its_source,
-)
+from s2s.evaluation.gates import TIE, Assessment, Gate, beside, slope_per_doubling, uses_its_source
 from s2s.evaluation.inference import Estimate, draws, estimate, paired_p
 from s2s.evaluation.metrics import metrics, scores_of
 

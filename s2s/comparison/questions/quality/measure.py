@@ -5,13 +5,7 @@ from functools import partial
 
 from s2s.comparison.questions.quality.analyse import RUN, analyse
 from s2s.comparison.runs import history, prepared
-from s2s.comparison.spec import (
-    Comparison,
-    Experiment,
-    Measured,
-    Trial,
-    each_run,
-)
+from s2s.comparison.spec import Comparison, Experiment, Measured, Trial, each_run
 from s2s.comparison.tasks import evaluation_of
 from s2s.comparison.translation import counts_of, flops_per_token, sizes_of
 from s2s.models.base import count_parameters

@@ -6,29 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from s2s.comparison.reporting import (
-    Column,
-    Interval,
-    axis,
-    figure,
-    gates_table,
-    series,
-    table,
-    verdict,
-)
+from s2s.comparison.reporting import Column, Interval, axis, figure, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Table, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Measured, Trials
 from s2s.evaluation.differences import LEVEL, Pairwise
-from s2s.evaluation.gates import (
-    LEARNING,
-    Assessment,
-    Gate,
-    beside,
-    best_other,
-    failed,
-    rate_inside,
-    uses_its_source,
-)
+from s2s.evaluation.gates import LEARNING, Assessment, Gate, beside, best_other, failed, rate_inside, uses_its_source
 from s2s.evaluation.inference import Estimate, exponent, mean
 from s2s.evaluation.laws import Saturating, gains_more, saturating
 

@@ -11,30 +11,10 @@ from s2s.comparison.executor import StoredResult, keep, kept
 from s2s.comparison.matching import size_of, without_embeddings
 from s2s.comparison.questions.scaling.analyse import MARGIN, analyse
 from s2s.comparison.runs import prepared, shortened
-from s2s.comparison.spec import (
-    Candidate,
-    Comparison,
-    Experiment,
-    Measured,
-    Scale,
-    Trial,
-)
-from s2s.comparison.translation import (
-    flops_per_token,
-    resized,
-    sizes_of,
-    train_briefly,
-    unigram_loss,
-)
+from s2s.comparison.spec import Candidate, Comparison, Experiment, Measured, Scale, Trial
+from s2s.comparison.translation import flops_per_token, resized, sizes_of, train_briefly, unigram_loss
 from s2s.comparison.tuning import TRIAL_SEED, loss_of, short_training
-from s2s.comparison.tuning_search import (
-    HIGHEST,
-    LOWEST,
-    TuningTrial,
-    best_trial,
-    inside,
-    next_trials,
-)
+from s2s.comparison.tuning_search import HIGHEST, LOWEST, TuningTrial, best_trial, inside, next_trials
 from s2s.errors import UserError
 from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.schema import Section

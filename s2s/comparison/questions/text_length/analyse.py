@@ -8,33 +8,12 @@ from operator import itemgetter
 import numpy as np
 
 from s2s.comparison.paired_tests import seeds_in_words
-from s2s.comparison.reporting import (
-    Interval,
-    axis,
-    figure,
-    series,
-    table,
-    verdict,
-)
+from s2s.comparison.reporting import Interval, axis, figure, series, table, verdict
 from s2s.comparison.results import Verdict
-from s2s.comparison.spec import (
-    Analysis,
-    BySeed,
-    Comparison,
-    Trials,
-    by_model,
-)
+from s2s.comparison.spec import Analysis, BySeed, Comparison, Trials, by_model
 from s2s.evaluation.differences import Difference, Pairwise, over_seeds_and_sentences, welch
 from s2s.evaluation.gates import Assessment
-from s2s.evaluation.inference import (
-    RESAMPLES,
-    Draws,
-    Estimate,
-    draws,
-    estimate,
-    ratios,
-    slopes,
-)
+from s2s.evaluation.inference import RESAMPLES, Draws, Estimate, draws, estimate, ratios, slopes
 
 _BUCKETS = 5
 _STEP = 10  # words, for slopes

@@ -4,13 +4,7 @@ import numpy as np
 
 from s2s.comparison.questions.classification.measure import texts_of
 from s2s.comparison.questions.text_length.analyse import analyse
-from s2s.comparison.spec import (
-    Comparison,
-    Experiment,
-    Measured,
-    Trial,
-    each_run,
-)
+from s2s.comparison.spec import Comparison, Experiment, Measured, Trial, each_run
 from s2s.comparison.tasks import evaluation_of
 from s2s.data.scripts import is_unspaced, split_words
 

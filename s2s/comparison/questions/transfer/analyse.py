@@ -6,25 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from s2s.comparison.reporting import (
-    Column,
-    Interval,
-    axis,
-    figure,
-    gates_table,
-    series,
-    table,
-    verdict,
-)
+from s2s.comparison.reporting import Column, Interval, axis, figure, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Table, Verdict
-from s2s.comparison.spec import (
-    Analysis,
-    BySeed,
-    Comparison,
-    Measured,
-    Trials,
-    by_model,
-)
+from s2s.comparison.spec import Analysis, BySeed, Comparison, Measured, Trials, by_model
 from s2s.comparison.translation import corpus_score
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
 from s2s.evaluation.gates import (
@@ -38,13 +22,7 @@ from s2s.evaluation.gates import (
     translates,
     uses_its_source,
 )
-from s2s.evaluation.inference import (
-    Counts,
-    Estimate,
-    draws,
-    holm,
-    mean,
-)
+from s2s.evaluation.inference import Counts, Estimate, draws, holm, mean
 
 SHARES = (1, 10)  # per cent of the pairs
 MARGIN = 0.05

@@ -11,13 +11,7 @@ from torch import Tensor
 from s2s.comparison.candidate_names import file_name
 from s2s.comparison.questions.transfer.analyse import ARMS, MARGIN, SHARES, analyse
 from s2s.comparison.runs import RUNS, prepared, shortened, stopwatch
-from s2s.comparison.spec import (
-    Comparison,
-    Experiment,
-    Measured,
-    Scale,
-    Trial,
-)
+from s2s.comparison.spec import Comparison, Experiment, Measured, Scale, Trial
 from s2s.comparison.translation import (
     chosen_pairs,
     counts_of,
