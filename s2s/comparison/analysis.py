@@ -1,7 +1,6 @@
-"""What an experiment's measurements come to: its result, with a reason in each cell of the table that has no finding.
+"""Turn the trials of a question into its result, with a reason in each cell of the table that has no estimate.
 
-A model of which some seeds failed is not judged by those that are left: what diverges with two seeds of five might be
-better than what never does, by the three that went well.
+A candidate is not judged where some of its seeds failed: the other seeds may be the lucky ones.
 """
 
 import traceback
@@ -82,13 +81,7 @@ def incomplete(made: Mapping[Trial, StoredResult]) -> dict[tuple[str, str], str]
 
 
 def _completed(result: Result, experiment: Experiment, reasons: Mapping[str, str]) -> Result:
-    """The result with every cell of the experiment's rows: one without a finding says why there is none.
-
-    Args:
-        result: with the findings.
-        experiment: whose rows.
-        reasons: why a model has none, by its name.
-    """
+    """The result with every cell of the experiment's rows: one without a finding says why there is none."""
     there = {(finding.row, finding.model) for finding in result.findings}
     missing = [
         Verdict(row=row, model=model, failed=reasons.get(model, "was not measured"))

@@ -22,7 +22,7 @@ def settings_in(name: str) -> list[str]:
 
 
 def file_name(name: str) -> str:
-    """What a candidate is called in a file's name; two names never come to the same."""
+    """Return a candidate's name for use in file names; different names stay different."""
     if ":" not in name:
         return name
     readable = re.sub(r"[^A-Za-z0-9._]+", "-", name)[:_LONGEST].strip("-")

@@ -1,4 +1,4 @@
-"""Who is compared: models of equal size, and how long each may learn."""
+"""The candidates of a comparison: recipes of models with equal numbers of parameters, and equal training time."""
 
 import statistics
 from collections.abc import Mapping
@@ -111,12 +111,7 @@ def _check_different(entries: Mapping[str, ComparedRecipe], own: Mapping[str, Ma
 
 
 def equal_time(recipes: Mapping[str, ComparedRecipe], seconds: Mapping[str, float]) -> dict[str, int]:
-    """How many updates each model may have, so that all train as long as the middle one does with its recipe's number.
-
-    Args:
-        recipes: of all models, by name.
-        seconds: that an update of each takes, by name; models without are left out.
-    """
+    """Number of updates of each candidate such that all train for the median training time."""
     if not seconds:
         return {}
     budget = statistics.median(seconds[name] * recipes[name].training.updates for name in seconds)

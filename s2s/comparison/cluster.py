@@ -68,8 +68,6 @@ class Cluster:
 
 @dataclass(frozen=True)
 class _Place:
-    """What a node must share with this machine, and how it computes."""
-
     cwd: Path
     folder: Path  # of the comparison, file_lock by this process
     versions: Mapping[str, str]

@@ -48,11 +48,11 @@ class Cost:
 
 
 def missing(experiment: Experiment, comparison: Comparison, cells: Sequence[Trial]) -> list[Trial]:
-    """Which of the cells are still to be measured: those that no file holds, and those that failed but may succeed.
+    """Select the trials to run: those without a stored result, and failed ones that may succeed.
 
-    Where the clock or the memory of one machine is looked at, what another one measured, or another s2s, or other
-    threads, is no company for them: if any is new, those are to be measured, too. One that failed is none, before it
-    succeeds: it may always fail. A round that somebody has no part in yet is measured anew by all.
+    Timing and memory results from another machine, version or thread count are not comparable: if any trial is new,
+    they are measured again, too. A failed trial does not count as new. A round in which a trial is new is measured
+    again.
     """
     folder = comparison.results_folder(experiment.name)
     tried = {cell: one for cell in cells if (one := kept(folder, cell))}
@@ -69,7 +69,6 @@ def missing(experiment: Experiment, comparison: Comparison, cells: Sequence[Tria
 
 
 def _of_here(one: StoredResult, precision: str) -> bool:
-    """Whether a measurement was made by this machine, this version of s2s and this number of threads."""
     return (one.machine, one.code, one.threads) == (machine_here(precision), code_version(), torch.get_num_threads())
 
 

@@ -40,10 +40,7 @@ if TYPE_CHECKING:
 
 
 def all_experiments() -> dict[str, Experiment]:
-    """All that the tables name, in their order, but each after the one whose trained models it looks at.
-
-    Each is the `EXPERIMENT` of the folder of its name.
-    """
+    """Return all questions in the order of the tables; a question follows the one that it reads."""
     names = dict.fromkeys(row.experiment for table in TABLES.values() for row in table.values())
     known = {
         name: import_module(f"s2s.comparison.questions.{name.replace('-', '_')}.measure").EXPERIMENT for name in names
@@ -163,7 +160,7 @@ def _chosen(summary: Summary) -> list[Experiment]:
 
 
 def _needs_choice(entrants: Comparison, summary: Summary) -> bool:
-    """Whether any measurement depends on what trials choose; a depth that the command gives is none of it."""
+    """Whether any trial depends on tuning: a learning rate, or a depth that the command leaves open."""
     needed = {experiment.chosen for experiment in _chosen(summary)}
     open_depth = any(each.depths for each in entrants.candidates)
     return summary.match == "time" or "rate" in needed or ("depth" in needed and open_depth)
@@ -229,7 +226,7 @@ def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Calla
 
 
 def machine(device_context: DeviceContext, workers: AnyWorkers, alone: bool) -> dict[str, str]:
-    """What measured: processor, device, versions, commit; and whether anything was measured `alone`."""
+    """Describe the machine: processor, device, versions, commit, and number of processes."""
     exception = ", but one where time or memory is measured" if alone else ""
     return {
         "processor": processor_name(),
@@ -272,11 +269,7 @@ def _contest(
 
 
 def _check_choice(folder: Path, before: Mapping[str, CandidateSummary], now: Sequence[CandidateSummary]) -> None:
-    """Refuse to mix measurements of a model at two learning rates or with two depths.
-
-    Raises:
-        UserError: the trials choose other settings than those that the model was measured with.
-    """
+    """Refuse to mix measurements of a model at two learning rates or with two depths."""
     for each in now:
         old = before.get(each.model, each)
         was, chosen = ({"learning_rate": one.learning_rate} | one.settings for one in (old, each))

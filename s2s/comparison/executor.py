@@ -58,7 +58,7 @@ class StoredResult:
 
     @property
     def final(self) -> bool:
-        """Whether it needs not be made again: it succeeded, or this s2s would fail in it again."""
+        """True if the trial succeeded, or this version of s2s would fail again."""
         return not self.failed or self.code == code_version()
 
 
@@ -217,10 +217,10 @@ def _clock(seconds: float) -> str:
 
 
 def number_for(device_context: DeviceContext) -> int:
-    """How many processes measure beside each other: as many as torch has threads, at most 8.
+    """Number of trials that run at the same time: one for each thread of torch, at most 8.
 
-    A GPU waits for the processor with models of a comparison's size, so as many share it, if each has 4 GiB of its
-    memory: eight trainings took no longer than one (docs/dev/log.md). Of other devices, which nobody has measured, one.
+    A GPU is shared by as many, if each has 4 GiB of its memory: eight trainings took no longer than one
+    (docs/dev/log.md). Other devices run one at a time.
     """
     if device_context.device.type not in ("cpu", "cuda"):
         return 1

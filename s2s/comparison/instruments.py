@@ -1,4 +1,4 @@
-"""What computations are measured with: a clock, a product to know the machine by, the allocator."""
+"""Measuring instruments: clock, reference product, peak memory, and counters of operations."""
 
 import gc
 import os
@@ -35,7 +35,7 @@ class Marks:
         self._moments: list[Any] = []
 
     def mark(self) -> None:
-        """What was asked for before this call is done before the moment, what comes after it afterwards."""
+        """Record a moment after all work that was launched before."""
         if self.device.type == "cuda":
             event: Any = torch.cuda.Event(enable_timing=True)
             event.record()
@@ -56,7 +56,7 @@ class Marks:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Within it, Python does not collect garbage."""
+    """Context manager that disables garbage collection."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -139,7 +139,7 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def _allocations(work: Callable[[], object]) -> list[int]:
-    """What torch's allocator of processor memory gave out (above 0) and took back (below), in the order of time."""
+    """Changes of torch's CPU memory in bytes, in the order of time."""
     config = ProfilerConfig(ProfilerState.KINETO, False, True, False, False, False, _ExperimentalConfig(), "")
     activities = {ProfilerActivity.CPU}
     with _without_chatter():
@@ -172,7 +172,7 @@ def _without_chatter() -> Iterator[None]:
 
 
 def numbers(bundle: object) -> list[Tensor]:
-    """All floating-point tensors of a bundle, those of its inner bundles and tuples too, in the order of its fields."""
+    """All floating-point tensors of a state, including nested states and tuples, in the order of its fields."""
     if isinstance(bundle, Tensor):
         return [bundle] if bundle.is_floating_point() else []
     if isinstance(bundle, BatchedState):
@@ -181,13 +181,13 @@ def numbers(bundle: object) -> list[Tensor]:
 
 
 def bytes_of(bundle: object) -> int:
-    """What the floating-point tensors of a decoder's state or context hold, in bytes; anything else holds nothing."""
+    """Bytes of the floating-point tensors of a decoder's state or context."""
     return sum(tensor.numel() * tensor.element_size() for tensor in numbers(bundle))
 
 
 @contextmanager
 def unfused() -> Iterator[None]:
-    """Within it no kernel hides a loop or a softmax: recurrent layers run step by step, attention makes its weights."""
+    """Context manager without fused kernels: recurrent layers run step by step, attention computes its weights."""
     with ExitStack() as stack:
         stack.enter_context(explicit_attention())
         with warnings.catch_warnings():
@@ -204,7 +204,7 @@ def unfused() -> Iterator[None]:
 
 
 def explicit_attention() -> AbstractContextManager[Any]:
-    """Within it, attention is products and a softmax in plain sight, not one kernel that never holds all weights."""
+    """Context manager that computes attention as products and a softmax, without a fused kernel."""
     return sdpa_kernel(SDPBackend.MATH)
 
 

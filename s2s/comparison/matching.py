@@ -23,7 +23,7 @@ _WIDEST = 4096
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """How a task makes a model of a section of its recipe."""
+    """Builds and sizes the models of a task."""
 
     section: Callable[[str], type[Section]]  # the section of a kind of model
     build: Callable[[str, Section], nn.Module]  # the whole model of a kind, by its section
@@ -43,7 +43,7 @@ class ModelSpec:
 
 
 def translators(source_size: int, target_size: int) -> ModelSpec:
-    """How translation makes its models."""
+    """The `ModelSpec` of translation."""
     return ModelSpec(
         translator_settings,
         lambda kind, settings: module_of(kind).build(settings, source_size, target_size),

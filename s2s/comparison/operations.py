@@ -112,7 +112,6 @@ class Operations(TorchDispatchMode):
 
 
 def _longest(chains: Sequence[Chain]) -> Chain:
-    """Of each kind, the longest."""
     if len(chains) < 2:
         return chains[0] if chains else _NOTHING
     operations, split, undivided = zip(*chains, strict=True)

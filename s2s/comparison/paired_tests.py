@@ -20,7 +20,7 @@ WITHOUT_A_SEED = "any one seed left out"
 
 @dataclass(frozen=True)
 class Evidence:
-    """How the second of two models differs from the first."""
+    """Difference between two candidates: the second minus the first."""
 
     seeds: int  # how many both had
     over_seeds: Estimate  # the difference, second minus first
@@ -43,7 +43,7 @@ def in_words(estimate: Estimate, digits: int = 1) -> str:
 
 
 def excludes_zero(estimate: Estimate) -> bool:
-    """Whether the interval says that there is a difference at all."""
+    """True if the confidence interval excludes zero."""
     return estimate.low is not None and estimate.high is not None and not estimate.low <= 0 <= estimate.high
 
 
@@ -92,14 +92,14 @@ def against(
 
 
 def gates_of_training(runs: BySeed) -> list[Gate]:
-    """What must be true of any model's whole runs: their loss, on average, has stopped falling, at a rate inside."""
+    """Validity checks of trained runs: the mean loss has converged, and the learning rate is inside its grid."""
     rate = next(iter(runs.values())).get("rate")
     closed = [converged(*mean_curve(runs))]
     return [*closed, gate_of_rate(rate)] if rate else closed
 
 
 def gate_of_rate(rate: Mapping[str, Any]) -> Gate:
-    """Whether the rate that a measurement keeps, see `Candidate.choice`, lies inside all that were tried."""
+    """Validity check: the learning rate lies inside the grid that was searched."""
     tried = {*rate["tried"], *(each for each, _ in rate.get("whole", ()))}
     return rate_inside(rate["chosen"], sorted(tried), rate["inside"])
 
@@ -125,7 +125,7 @@ def corrected(pairs: Pairs) -> Pairs:
 
 
 def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Evidence | None:
-    """By how much the second model's figures are higher, over the seeds that both have; None without one."""
+    """Paired difference (second minus first) over the seeds that both have; None without a common seed."""
     both = [seed for seed in first if seed in second]
     if not both:
         return None
@@ -150,7 +150,7 @@ def listed(words: Sequence[str]) -> str:
 def crossing_in_words(
     names: tuple[str, str], x: Sequence[float], first: Sequence[Estimate], second: Sequence[Estimate]
 ) -> str:
-    """Who is faster below and above which length; lengths at which the two intervals overlap decide nothing."""
+    """Describe where two curves cross; lengths at which their intervals overlap are skipped."""
     sure = [i for i in range(len(x)) if _apart(first[i], second[i])]
     if not sure:
         return f"no difference to be seen between {x[0]:,.0f} and {x[-1]:,.0f}"

@@ -1,4 +1,4 @@
-"""What a comparison asks: the rows of each task's table, and which of them a profile can settle in its time."""
+"""The questions of each task (rows of its table), and the questions that each profile can answer."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -159,7 +159,7 @@ def experiments_of(task: Task) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a comparison asks, and how thoroughly, where its command says nothing else."""
+    """Questions and number of seeds of a profile."""
 
     recipe: str  # of the task that all models share; empty where the command names it
     seeds: int  # repetitions
@@ -167,7 +167,7 @@ class Plan:
     why: str = ""  # why not the others
 
     def beyond(self, experiments: Collection[str]) -> list[str]:
-        """Those of the experiments that it cannot settle."""
+        """Return the questions that the profile is too small for."""
         return [name for name in experiments if name not in self.experiments]
 
 

@@ -1,4 +1,4 @@
-"""What a result shows, declared: columns that make a table, curves that make a figure, a cell of the table."""
+"""Builders of tables, figures and verdicts, used by all questions."""
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,11 +30,11 @@ class Column:
 
     @property
     def heads(self) -> list[str]:
-        """What stands above it."""
+        """Column heads."""
         return [self.head]
 
     def cells(self, row: Any) -> list[Value]:
-        """What stands in it in a row."""
+        """Cells of a row."""
         return [self.shortened(self.of(row))]
 
     def of(self, row: Any) -> Any:
@@ -42,7 +42,7 @@ class Column:
         return self.value(row) if callable(self.value) else row[self.value or self.head]
 
     def shortened(self, value: Any) -> Value:
-        """As it is shown."""
+        """Rounded value."""
         if value is None or self.digits is None:
             return value
         return self.digits(value) if callable(self.digits) else round(value, self.digits)
@@ -56,7 +56,7 @@ class Interval(Column):
 
     @property
     def heads(self) -> list[str]:
-        """What stands above the three."""
+        """Column heads."""
         what = f" ({self.of_what})" if self.of_what else ""
         return [self.head, f"low{what}", f"high{what}"]
 
@@ -81,10 +81,7 @@ def gates_table(
     closed: Mapping[Any, Sequence[Gate]],
     heads: Sequence[str] = ("model", "name"),
 ) -> Table:
-    """What must be true before something is spoken of, and whether it is: of each model, or of what several cells name.
-
-    The `heads` are those of these cells and, at last, of the gate's name.
-    """
+    """Table of validity checks by candidate, or by tuple of names with these `heads`."""
     rows = (
         (*([of] if isinstance(of, str) else of), gate.name, "yes" if gate.passed else "no", gate.sentence)
         for of, own in closed.items()
@@ -94,7 +91,7 @@ def gates_table(
 
 
 def filled(*tables: Table) -> list[Table]:
-    """Those that have a row."""
+    """Tables that have rows."""
     return [one for one in tables if one.rows]
 
 
@@ -104,7 +101,7 @@ def stopped(heads: Sequence[str], rows: Iterable[Sequence[Value]]) -> Table:
 
 
 def axis(label: str, unit: str = "", log: bool = False) -> Axis:
-    """What an axis shows."""
+    """An axis of a figure."""
     return Axis(label=label, unit=unit, log=log)
 
 
@@ -211,7 +208,7 @@ class SeedMean(Column):
 
 
 def each_pair(runs: Runs, compared: Callable[[BySeed, BySeed], P | None]) -> dict[tuple[str, str], P]:
-    """How the second of two models differs from the first, for all pairs that can be `compared`."""
+    """`compared` of all pairs of candidates, without those that cannot be compared."""
     return {(a, b): pair for a, b in combinations(runs, 2) if (pair := compared(runs[a], runs[b]))}
 
 
@@ -221,12 +218,12 @@ def first_runs(runs: Runs) -> dict[str, Measured]:
 
 
 def every_run(runs: Runs) -> Iterator[Measured]:
-    """All runs, each with its model and its seed."""
+    """All runs, each with its candidate and seed."""
     return ({"model": model, "seed": seed, **run} for model, own in runs.items() for seed, run in own.items())
 
 
 def every_model(runs: Runs) -> Iterator[Measured]:
-    """All models: their number of seeds, their runs by seed, and what the first of them left behind."""
+    """All candidates: number of seeds, runs by seed, and the measurement of the first seed."""
     firsts = first_runs(runs)
     return ({**firsts[model], "model": model, "seeds": len(own), "runs": own} for model, own in runs.items())
 

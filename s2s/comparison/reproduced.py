@@ -1,4 +1,4 @@
-"""What a reproduction of a published finding came to, as JSON: what was published, what was found, and the band."""
+"""Result of a reproduction, as JSON: published number, our number, and tolerance band."""
 
 import math
 from pathlib import Path
@@ -30,7 +30,7 @@ class Band(Part):
     """What a theory says; None where what was published is measured."""
 
     def holds(self, value: float) -> bool:
-        """Whether a value lies within it."""
+        """True if a value lies within the band."""
         above = self.low is None or value >= self.low
         return math.isfinite(value) and above and (self.high is None or value <= self.high)
 
@@ -56,7 +56,7 @@ class Check(Part):
 
     @property
     def excluded(self) -> bool:
-        """Whether the interval lies beside what the theory says: a wide band may hold both."""
+        """True if the interval excludes the theoretical value."""
         if self.band.derived is None or self.interval is None:
             return False
         low, high = self.interval
@@ -64,7 +64,7 @@ class Check(Part):
 
     @property
     def astray(self) -> int:
-        """How many seeds lie outside of a band that the median lies in."""
+        """Number of seeds outside a band that the median is in."""
         return sum(not self.band.holds(each) for each in self.by_seed) if self.inside else 0
 
     @property
@@ -110,12 +110,12 @@ class Reproduced(Part):
 
     @property
     def inside(self) -> bool:
-        """Whether all medians lie in their bands: the finding is reproduced."""
+        """True if all medians lie in their bands."""
         return all(check.inside for check in self.checks)
 
     @property
     def by_every_seed(self) -> bool:
-        """Whether each seed alone reproduces it."""
+        """True if each seed alone reproduces the finding."""
         return self.inside and not any(check.astray for check in self.checks)
 
     @property

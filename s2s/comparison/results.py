@@ -1,6 +1,6 @@
-"""What an experiment found: verdicts, curves, tables and how they came to be, as JSON.
+"""Results of a comparison as JSON: verdicts, figures and tables.
 
-The report is drawn from these files alone, so nothing here knows a model or imports torch.
+The report is drawn from these files alone, so this module knows no model and does not import torch.
 """
 
 import re
@@ -75,7 +75,7 @@ class Series(Part):
 
 
 class Axis(Part):
-    """What an axis shows."""
+    """An axis of a figure."""
 
     label: str
     """In words, without the unit."""
@@ -206,7 +206,7 @@ class Failure(Part):
 
 
 class Result(Part):
-    """All that one experiment found."""
+    """Result of one question: `result.json`."""
 
     format: Literal[1] = FORMAT
     """Version of this file's fields."""
@@ -285,7 +285,7 @@ class CandidateSummary(Part):
 
 
 class Summary(Part):
-    """What the whole comparison was: `comparison.json`."""
+    """Summary of a comparison: `comparison.json`."""
 
     format: Literal[1] = FORMAT
     """Version of this file's fields."""
@@ -371,7 +371,7 @@ def read(
 
 
 def reference() -> str:
-    """All fields of a comparison's files, as a page in Markdown."""
+    """Reference of all fields of a comparison's files, in Markdown."""
     parts = (Result, Verdict, Figure, Axis, Series, Mark, Heatmap, Table, Failure, Summary, CandidateSummary)
     return _HEAD + "".join(_section(part) for part in parts)
 

@@ -1,4 +1,4 @@
-"""What whole runs of a comparison learn from and leave behind, whatever their task."""
+"""Training runs of a comparison: prepared data, learning curves, and costs."""
 
 import json
 import time
@@ -25,7 +25,7 @@ COST = "cost.json"
 
 @dataclass(frozen=True)
 class Cost:
-    """What a whole run took: training, validations and the test."""
+    """Cost of a run: training, validations and test."""
 
     seconds: float | None  # by the clock; None where the run was interrupted, and what was done before is not known
     cpu_seconds: float | None  # of all processor threads together; None likewise
@@ -70,17 +70,17 @@ def _prepared_texts(recipe: str) -> PreparedLabelled:
 
 
 def is_there(folder: Path, model: str, seed: int | None) -> bool:
-    """Whether a comparison's folder holds a candidate's finished run, see `s2s.comparison.tasks.trained`."""
+    """Whether the finished run of a candidate exists, see `s2s.comparison.tasks.trained`."""
     return (folder / RUNS / f"{file_name(model)}-seed{seed}" / COST).exists()
 
 
 def cost_of(folder: Path) -> Cost:
-    """What a finished run took."""
+    """Cost of a finished run."""
     return read_json(folder / COST, Cost)
 
 
 def pauses(folder: Path) -> Iterator[Pause]:
-    """All validations of a run, in the order of time."""
+    """All validations of a run, in order."""
     count, tokens, seconds, cpu_seconds = 0, 0, 0.0, 0.0
     for entry in read_metrics(folder):
         if entry.validation is not None:

@@ -102,7 +102,6 @@ def _forget_round(folder: Path, cells: Sequence[Trial], cell: Trial, made: Mappi
 
 
 def _again(gone: Sequence[StoredResult], here: str) -> str:
-    """Why stored trials are run again."""
     others = [one.machine if one.machine != here else one.code for one in gone]
     if other := [each for each in dict.fromkeys(others) if each != code_version()]:
         return f"what {' and '.join(other)} measured is measured again on this machine"

@@ -1,7 +1,6 @@
-"""How a comparison comes to be: a folder with its task and what is asked, and that the task stays the same.
+"""Creation of a comparison's folder, and checks that its task and data stay the same.
 
-`recipe.yaml` says what is compared on, `comparison.json` what is asked. Copies lie beside the measurements: these hold
-for the task that they were made on, and outlive a lost file.
+`recipe.yaml` is the task, `comparison.json` what is asked. Copies are stored beside the trials that they hold for.
 """
 
 import json
@@ -82,10 +81,10 @@ def resolved(base: "AnyTask") -> ComparedRecipe:
 
 
 def begun(folder: Path) -> Summary:
-    """What a comparison that was begun is asked; where that file is lost, what is kept beside its measurements.
+    """Read what a comparison is asked, or the copy beside its trials.
 
     Raises:
-        UserError: there is none in the folder, or what it is asked cannot be read.
+        UserError: the folder holds no comparison, or it cannot be read.
     """
     kept = next((path for path in (folder / COMPARISON, folder / CELLS / COMPARISON) if path.exists()), None)
     if kept is None:
@@ -158,7 +157,7 @@ def note(folder: Path, summary: Summary) -> None:
 
 
 def _gradient_times(recipes: Sequence[ComparedRecipe]) -> PrecisionBenchmark:
-    """How long the gradients of all these models take together, on one thread, as each will learn."""
+    """Sum of the gradient times of all models, on one thread."""
     times, threads = [], torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -180,11 +179,7 @@ def _sum(seconds: Sequence[float | None]) -> float | None:
 
 
 def _check_precision(recipes: Mapping[str, ComparedRecipe]) -> None:
-    """Refuse a comparison in bf16 that this device cannot compute for all of its models.
-
-    Raises:
-        PrecisionError: A model cannot be computed; it is named.
-    """
+    """Refuse a comparison in bf16 that this device cannot compute for all of its models."""
     for name, recipe in recipes.items():
         with suppress(NotForThisModel):
             try:

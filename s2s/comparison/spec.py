@@ -1,4 +1,4 @@
-"""What every experiment is made of: contenders under equal budgets, and measurements that are kept one by one."""
+"""The parts of a comparison: candidates, trials, questions and their analysis."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -88,7 +88,7 @@ class Candidate:
 
     @property
     def still_learns(self) -> bool:
-        """Whether it is known that all pairs and all updates of the task are too few for it to learn to the end."""
+        """True if even all pairs and updates of the task are too few for it to converge."""
         return self.slope is not None and -self.slope >= LEARNING
 
     @property
@@ -102,7 +102,7 @@ class Candidate:
         return self.recipe.training.learning_rate
 
     def choice(self) -> dict[str, Any]:
-        """How the rate was chosen, as a measurement keeps it."""
+        """Choice of the learning rate, as trials store it."""
         tried = {"tried": list(self.rates), "losses": list(self.losses), "whole": [list(each) for each in self.whole]}
         return {"chosen": self.learning_rate, **tried, "inside": self.inside}
 
@@ -134,7 +134,7 @@ def comparable(recipe: "AnyTask") -> ComparedRecipe:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What all experiments of a comparison share."""
+    """Shared context of all questions of a comparison."""
 
     folder: Path  # where everything is kept
     profile: Profile  # which sizes the experiments take; each has its own table of them
@@ -150,7 +150,7 @@ class Comparison:
         return [candidate.name for candidate in self.candidates]
 
     def results_folder(self, experiment: str) -> Path:
-        """Where an experiment's measurements are kept."""
+        """Folder of a question's trials."""
         return self.folder / CELLS / experiment
 
     def sizes(self, table: Mapping[Scale, S]) -> S:
@@ -190,7 +190,7 @@ BySeed = dict[int, Measured]
 
 @dataclass(frozen=True)
 class Analysis:
-    """What an experiment's measurements say."""
+    """Verdicts, figures and tables of a question."""
 
     findings: Sequence[Verdict | None] = ()  # cells of the table; None is what could not be said
     figures: Sequence[Figure] = ()  # pictures; those that show nothing are left out
@@ -235,7 +235,7 @@ class Experiment:
         return [name for table in TABLES.values() for name, row in table.items() if row.experiment == self.name]
 
     def result(self, comparison: Comparison, measured: Trials) -> Result:
-        """What the measurements say, as it is kept."""
+        """Analyse the trials of the question."""
         said = self.analyse(comparison, measured)
         return Result(
             experiment=self.name,

@@ -39,7 +39,7 @@ Speeds = Mapping[int, float]
 
 @dataclass(frozen=True)
 class Place:
-    """What computes: so many threads of a processor, or a GPU."""
+    """Compute placement: a number of CPU threads, or a GPU."""
 
     name: str
     device_context: DeviceContext
@@ -47,7 +47,7 @@ class Place:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Within it, torch computes with its threads."""
+        """Context manager that sets the number of threads."""
         before = torch.get_num_threads()
         torch.set_num_threads(self.threads)
         try:
@@ -95,7 +95,7 @@ def watched(
 
 
 def _changed(place: str, own: Sequence[float], before: Mapping[Trial, Measured], cell: Trial) -> float:
-    """By how much the machine changed too much at a place, see `speed_changed`."""
+    """Excess change of the machine's speed at a placement, see `speed_changed`."""
     every = {each: one["references"].get(place, ()) for each, one in before.items()}
     this_round = [s for each, seconds in every.items() if each.part == cell.part for s in seconds]
     return speed_changed([*own, *this_round], min([*own, *chain.from_iterable(every.values())]))
@@ -110,7 +110,7 @@ def _references(where: Sequence[Place]) -> dict[str, float]:
 
 
 def round_trials(models: Sequence[str], part: str = "round", rounds: int = ROUNDS) -> list[Trial]:
-    """All models in turn, round by round."""
+    """Trials of all candidates in turn, round by round."""
     return [Trial(model, f"{part}-{i + 1}", in_round=True) for i in range(rounds) for model in models]
 
 
@@ -144,11 +144,11 @@ def at_best(names: Sequence[str]) -> str:
 
 
 def fastest_place(speeds: Mapping[str, Speeds], watched_at: Mapping[str, References]) -> str:
-    """Where the mean over rounds is highest, over those steady at all places where there are enough; empty for none.
+    """Placement with the highest mean speed over steady rounds; empty for none.
 
     Args:
-        speeds: of one model, by place.
-        watched_at: the reference products around it, by place.
+        speeds: of one candidate, by placement.
+        watched_at: reference products around it, by placement.
     """
     known = {place: own for place, own in speeds.items() if own}
     if not known:
@@ -224,19 +224,19 @@ class SpeedBenchmark:
 
     @cached_property
     def _means(self) -> dict[str, float]:
-        """Of the logarithms of speeds."""
+        """Mean log speed of each candidate."""
         used = set(self._used(*self.speeds))
         every = {model: [own[i] for i in own if i in used] or list(own.values()) for model, own in self.speeds.items()}
         return {model: statistics.fmean(map(math.log, own)) for model, own in every.items()}
 
     def steady(self, *models: str) -> Gate:
-        """Whether the machine kept its speed in enough rounds of these, and none of them drifts."""
+        """Validity check: the machine kept its speed in enough rounds, without drift."""
         times = {model: {i: 1 / speed for i, speed in self.speeds[model].items()} for model in models}
         return machine_steady(self._watched(*models), times)
 
     @cached_property
     def _ties(self) -> int:
-        """How many pairs could be called a tie."""
+        """Number of pairs that could be called a tie."""
         return sum(self.steady(*each).passed for each in self.pairs)
 
     def assess(self, model: str) -> Assessment:
@@ -316,7 +316,7 @@ def assess_count(
 
 
 def pairs_table(title: str, races: Mapping[str, SpeedBenchmark]) -> Table:
-    """How many times as fast as one another models are, in each of the races."""
+    """Table of the ratios of speeds of all pairs, in each benchmark."""
     rows = []
     for what, race in races.items():
         for (a, b), found in race.pairs.items():

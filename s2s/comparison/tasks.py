@@ -61,11 +61,11 @@ class ComparableTask(ABC, Generic[R]):
 
     @abstractmethod
     def digests(self, recipe: R) -> dict[str, str]:
-        """What identifies the texts of each part of the recipe's corpus, by its name, on any machine."""
+        """Digest of the texts of each split, equal on any machine."""
 
     @abstractmethod
     def blueprint(self, recipe: R) -> ModelSpec:
-        """How the task makes a model of a section of this resolved recipe."""
+        """`ModelSpec` of the task, from its finalized recipe."""
 
     @abstractmethod
     def trainer(self, recipe: R, seed: int, device_context: DeviceContext) -> Trainer:
@@ -108,7 +108,7 @@ class Translation(ComparableTask[Recipe[Any]]):
         return prepared(recipe)
 
     def digests(self, recipe: Recipe[Any]) -> dict[str, str]:
-        """Of sources and targets, filtered and joined."""
+        """Digest of the texts of each split, equal on any machine."""
         parts = prepared(recipe).corpus.parts()
         return {name: digest_of(part["source"], part["target"]) for name, part in parts.items()}
 
@@ -149,7 +149,7 @@ class Classification(ComparableTask[ClassificationRecipe[Any]]):
         return prepared_texts(recipe)
 
     def digests(self, recipe: ClassificationRecipe[Any]) -> dict[str, str]:
-        """Of texts and of the names of their classes."""
+        """Digest of the texts of each split, equal on any machine."""
         parts = prepared_texts(recipe).corpus.parts()
         return {
             name: digest_of(part.texts["text"], (part.names[number] for number in part.labels))

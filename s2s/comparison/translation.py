@@ -204,7 +204,7 @@ def counts_of(
     lowercase: bool = False,
     tokenizer: BleuTokenizer = "auto",
 ) -> list[list[int]]:
-    """What sacreBLEU counts in each sentence for `bleu` or `chrf`; a corpus' score is computed from the sums."""
+    """Statistics of sacreBLEU for each sentence, `bleu` or `chrf`; a corpus score is computed from their sums."""
     tokenization = choose_tokenization(references, tokenizer)
     counted = metrics(lowercase, (metric,), tokenization)[metric]._extract_corpus_statistics(
         list(translations), [list(references)]

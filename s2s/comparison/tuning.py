@@ -35,7 +35,7 @@ TRIAL_SEED = 0
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is tried."""
+    """Sizes of the search."""
 
     share: float  # of the updates that a whole training has
     whole: int  # how many of the best are trained in full
@@ -193,7 +193,7 @@ def loss_of(one: StoredResult) -> float | None:
 
 @dataclass(frozen=True)
 class Tried:
-    """What `Tuning` measured of a model."""
+    """Tuning trials of one candidate."""
 
     losses: dict[TuningTrial, float | None]
     seconds: float  # what it cost
@@ -203,7 +203,7 @@ class Tried:
 
 
 def tried(made: Mapping[Trial, StoredResult], model: str) -> Tried:
-    """What the measurements of `Tuning` say of a model."""
+    """Collect the tuning trials of a candidate."""
     mine = {TuningTrial.of(cell.part): one for cell, one in made.items() if cell.model == model}
     losses = {trial: loss_of(one) for trial, one in mine.items()}
     best = best_trial(losses)
@@ -220,13 +220,7 @@ def tried(made: Mapping[Trial, StoredResult], model: str) -> Tried:
 
 
 def unfinished(tried: Mapping[str, Tried]) -> str:
-    """Which models' trials still learned when their updates were spent, in words; empty where none is known to.
-
-    Rows that look at trained models have no verdict on a model that still learns, on average over its seeds.
-
-    Args:
-        tried: of each model.
-    """
+    """Warn about candidates whose loss still falls at the end of their trials; empty for none."""
     falling = {model: -each.slope for model, each in tried.items() if each.slope and -each.slope >= LEARNING}
     if not falling:
         return ""
@@ -265,7 +259,7 @@ def chosen(entrant: Candidate, tried: Tried, updates: int | None) -> Candidate:
 
 
 def described(candidate: Candidate, tried: Tried) -> CandidateSummary:
-    """What the report says of a candidate whose rate and depth are chosen."""
+    """Summary of a tuned candidate for the report."""
     recipe, losses, best = candidate.recipe, tried.losses, best_trial(tried.losses)
     layers = best.layers if best else next(iter(candidate.depths), None)
     blueprint = comparable_task_of(recipe).blueprint(recipe)
@@ -291,7 +285,7 @@ def _least(tried: Mapping[float, float | None]) -> float | None:
 
 
 def _failures(by_trial: Mapping[TuningTrial, str]) -> dict[str, str]:
-    """By reason, the trials that failed for it."""
+    """Failed trials by reason."""
     reasons = dict.fromkeys(by_trial.values())
     return {why: "; ".join(_words(trial) for trial, each in by_trial.items() if each == why) for why in reasons}
 

@@ -47,7 +47,7 @@ Losses = Mapping[TuningTrial, float | None]
 def next_trials(
     depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[float] | None = None
 ) -> list[TuningTrial]:
-    """What is to be tried next; nothing when, at each depth, the best rate is at no end, or at a limit.
+    """Select the next trials; none when the best rate of each depth is inside its grid, or at a limit.
 
     At the first depth all `rates` are tried; at the others the best of the first and its neighbours. Where models are
     trained in full, twice as many layers are tried shortly, too, with the best rate of the depth before and its
@@ -130,7 +130,6 @@ def _tried(depths: Sequence[int], losses: Losses) -> list[int | None]:
 
 
 def _behind(layers: int | None, depths: Sequence[int | None], losses: Losses) -> bool:
-    """Whether short trainings are better with more layers."""
     return layers is not None and any(n > layers and _best(losses, n) < _best(losses, layers) for n in depths if n)
 
 
@@ -183,7 +182,7 @@ def best_trial(losses: Losses) -> TuningTrial | None:
 
 
 def inside(trial: TuningTrial, losses: Losses) -> bool:
-    """Whether a lower and a higher rate were tried at the trial's depth, none of them better than all short ones."""
+    """Whether the best rate of the trial's depth lies inside the rates that were tried."""
     tried, rates = short_ones(losses, trial.layers), [each.rate for each in losses if each.layers == trial.layers]
     return min(rates) < trial.rate < max(rates) and min(tried) < _best_rate(tried) < max(tried)
 
@@ -199,12 +198,12 @@ def from_the_middle(trial: TuningTrial) -> float:
 
 
 def short_ones(losses: Losses, layers: int | None) -> dict[float, float | None]:
-    """By rate, the losses of the short trials of a depth."""
+    """Losses of the short trials of a depth, by rate."""
     return at_depth(losses, layers, whole=False)
 
 
 def at_depth(losses: Losses, layers: int | None, whole: bool) -> dict[float, float | None]:
-    """By rate, the losses of the trials of a depth, either the whole trainings or the short ones."""
+    """Losses of the full or the short trainings of a depth, by rate."""
     return {trial.rate: loss for trial, loss in losses.items() if (trial.layers, trial.whole) == (layers, whole)}
 
 

@@ -1,4 +1,4 @@
-"""What is measured: a candidate's model at any length, in the forms that it can take, on random tokens."""
+"""Workloads of time and memory measurements: a candidate's model at any length, in several forms, on random tokens."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -38,7 +38,7 @@ class Form:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Within it, models are computed so."""
+        """Context manager that computes models in this form."""
         with unfused() if not self.fused else explicit_attention() if self.explicit else nullcontext():
             yield
 
@@ -62,7 +62,7 @@ class Texts:
 
 
 def other_forms(model: Seq2Seq, among: Sequence[Form] = (EXPLICIT, UNFUSED)) -> list[Form]:
-    """Those forms that launch other operations than the model as built, and than each other."""
+    """Forms that launch other operations than the model as built, and than each other."""
     forms, counts = [], {_launched(model, Form())}
     for form in among:
         count = _launched(model, form)
@@ -94,13 +94,13 @@ def built(comparison: Comparison, candidate: Candidate, longest: int, device: to
 
 
 def fitting(model: Seq2Seq, lengths: tuple[int, ...]) -> list[int]:
-    """Those of the lengths that the model can read and write."""
+    """Lengths that the model can read and write."""
     limits = [limit for limit in (model.encoder.max_positions, model.decoder.max_positions) if limit is not None]
     return [n for n in lengths if n <= min(limits, default=n)]
 
 
 def too_long(model: Seq2Seq, length: int) -> str:
-    """Why a model cannot be measured at a length; empty where it can."""
+    """Reason why a model cannot be measured at a length; empty if it can."""
     return "" if fitting(model, (length,)) else "the model reads no texts of this length"
 
 

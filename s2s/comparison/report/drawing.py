@@ -49,10 +49,10 @@ def draw(folder: Path) -> Path:
 
 
 def kept_comparison(folder: Path) -> tuple[Summary, list[str], list[Result]]:
-    """What was asked, the models in the order of the command, and what is finished; see `kept_results`.
+    """Read a comparison: summary, candidates in the order of the command, and finished results.
 
     Raises:
-        UserError: it is no comparison's folder, or a file of it is damaged.
+        UserError: the folder is no comparison, or a file is damaged.
     """
     if not (folder / COMPARISON).is_file():
         what, remedy = identify_folder(folder) or ("", "")
@@ -72,7 +72,7 @@ def kept_comparison(folder: Path) -> tuple[Summary, list[str], list[Result]]:
 
 
 def kept_results(folder: Path, summary: Summary) -> Iterator[Result]:
-    """What is finished of a comparison: what its command asked for in its order, then what else is there.
+    """Read the finished results, those that the command asked for first.
 
     Raises:
         UserError: a file is damaged.
@@ -87,11 +87,7 @@ def kept_results(folder: Path, summary: Summary) -> Iterator[Result]:
 
 
 def _check(path: Path, result: Result) -> None:
-    """Refuses what cannot be drawn.
-
-    Raises:
-        UserError: lengths disagree, or a name is there twice.
-    """
+    """Refuses what cannot be drawn."""
     wrong = []
     if path.parent.name != result.experiment:
         wrong.append(f"it is of {result.experiment!r}")

@@ -118,12 +118,11 @@ def drawn(figure: Figure, models: Sequence[str], linear: bool = False) -> Drawin
 
 
 def _seen(place: float) -> float:
-    """As exact as anybody sees."""
     return round(float(place), 1)
 
 
 def _files(page: canvas.Figure, linear: bool) -> tuple[str, bytes]:
-    """As SVG and as PNG, by the canvases themselves: `savefig` would draw everything once more to lay it out."""
+    """SVG and PNG of a figure. `savefig` would lay it out a second time."""
     text, picture = io.StringIO(), io.BytesIO()
     FigureCanvasSVG(page).print_svg(text, metadata={"Date": None, "Creator": None})
     if not linear:

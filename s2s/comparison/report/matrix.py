@@ -47,12 +47,12 @@ class Box:
 
     @property
     def sign(self) -> str:
-        """What stands beside the word; hollow where the verdict changes with other choices."""
+        """Symbol of the outcome; hollow if it changes under other choices."""
         return SIGNS.get(self.word, "") if self.keeps else HOLLOW[self.word]
 
     @property
     def keeps(self) -> bool:
-        """Whether a verdict stays in most of the variations that were tried; or none was, or it is no verdict."""
+        """True unless the outcome changes in more than a fifth of the variations."""
         stays = list(self.finding.variations.values()) if self.finding and self.word in HOLLOW else []
         return not stays or sum(stays) >= KEEPS * len(stays)
 
@@ -64,7 +64,7 @@ class Box:
 
     @property
     def open(self) -> bool:
-        """Whether it is no verdict and no figure to build on."""
+        """True if there is neither an outcome nor an estimate to build on."""
         one = self.finding
         return self.word in OPEN or (one is not None and one.value is None and not one.standing)
 
@@ -81,12 +81,12 @@ class Line:
 
     @property
     def finished(self) -> bool:
-        """Whether there is anything to show."""
+        """True if there is anything to show."""
         return bool(self.boxes)
 
     @property
     def arrow(self) -> str:
-        """Whether high or low figures are good; empty where neither are."""
+        """Whether high or low values are good; empty if neither."""
         return ARROWS[self.row.good]
 
     @property
@@ -103,7 +103,7 @@ class Line:
 
     @property
     def sentence(self) -> str:
-        """What is to be said of it in one sentence: of the model that is best, or why there is nothing to say."""
+        """One sentence on the row: the outcome of its best candidate, or the reason why there is none."""
         said = [box for box in self.boxes if box.verdict]
         if not said:
             return ""
@@ -180,7 +180,7 @@ def _together(names: Sequence[str]) -> str:
 
 
 def heading(line: Line) -> str:
-    """What the figures of a row are, with their unit."""
+    """Quantity of a row, with its unit."""
     return titled(line.quantity, line.unit)
 
 

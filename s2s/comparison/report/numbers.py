@@ -77,7 +77,7 @@ def with_unit(text: str, unit: str) -> str:
 
 
 def titled(label: str, unit: str) -> str:
-    """What an axis or a column says: its unit stands in brackets."""
+    """Label with its unit in brackets."""
     return f"{label} [{unit}]" if label and unit else label or unit
 
 
@@ -115,7 +115,7 @@ def _decimals_of(value: float, digits: int) -> int:
 
 
 def _decimals_within(width: float, largest: float) -> int:
-    """So many, perhaps below 0, that an interval's width keeps two significant digits, and no number more than six."""
+    """Decimals (or minus places) for two significant digits of an interval and at most six digits in all."""
     most = _decimals(largest, 6)
     return min(_decimals_of(width, 2), most) if width > 0 else min(_decimals(largest, 3), most)
 
@@ -217,7 +217,7 @@ def _aligned(column: Sequence[Cell]) -> list[str]:
 
 
 def places(series: Sequence[Series]) -> list[float | str]:
-    """Where any series has a point: numbers in their order, then names in theirs."""
+    """All x values of the series: numbers first, then names."""
     xs = [x for one in series for x in one.x]
     numbers = sorted({x for x in xs if not isinstance(x, str)})
     return [*numbers, *dict.fromkeys(x for x in xs if isinstance(x, str))]

@@ -99,7 +99,7 @@ def _key(lines: Sequence[Line], results: Sequence[Result]) -> list[tuple[str, st
 
 
 def _gaps(summary: Summary, results: Sequence[Result]) -> dict[str, object]:
-    """What the table does not hold, and why."""
+    """Rows that the table lacks, and why."""
     finished = {result.experiment for result in results}
     outside, why = left_out(summary)
     absent = [
@@ -229,7 +229,7 @@ def _plain(rate: float) -> str:
 
 
 def _facts(summary: Summary) -> list[tuple[str, str]]:
-    """What a reader of the first lines wants to know."""
+    """Key facts of the comparison."""
     return [
         # the sizes of another task are its recipe's own
         ("profile", summary.profile) if summary.task == "translation" else ("task", summary.task),

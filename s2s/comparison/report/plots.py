@@ -33,9 +33,9 @@ _LINE = 64
 
 
 class Plot:
-    """What a figure of series becomes; the order of the models gives colours and markers.
+    """Plot of a figure of series.
 
-    Logarithmic axes are drawn as linear ones where that is asked for.
+    Colours and markers follow the order of the models. Logarithmic axes can be drawn as linear ones.
     """
 
     def __init__(self, figure: Figure, models: Sequence[str], linear: bool) -> None:
@@ -119,7 +119,7 @@ class Plot:
         ]
 
     def hidden(self) -> int:
-        """How many values a logarithmic axis cannot show."""
+        """Number of values that a logarithmic axis cannot show."""
         return sum(
             y is not None and self._lost(float(x), y)
             for one, places in zip(self.figure.series, self.places, strict=True)
@@ -130,7 +130,7 @@ class Plot:
         return (self.log_x and x <= 0) or (self.log_y and y <= 0)
 
     def _places(self) -> list[np.ndarray]:
-        """Where each series' points stand; those of one group stand side by side, unless they are joined."""
+        """Horizontal positions of each series; points of one group stand side by side unless they are joined."""
         if not self.names:
             return [np.array([float(x) for x in one.x]) for one in self.figure.series]
         index = {name: i for i, name in enumerate(self.names)}
@@ -274,7 +274,7 @@ def tick(axis: Axis, values: Sequence[float], log: bool, limits: tuple[float, fl
 
 
 def tick_places(values: Sequence[float], log: bool, limits: tuple[float, float]) -> list[float]:
-    """Where an axis has its ticks, see `tick`."""
+    """Tick positions of an axis."""
     places = _log_ticks(sorted(set(values)), *limits) if log else _few(sorted(set(values)), limits)
     if places:
         return places
@@ -284,7 +284,7 @@ def tick_places(values: Sequence[float], log: bool, limits: tuple[float, float])
 
 
 def tick_texts(places: Sequence[float], log: bool) -> list[str]:
-    """What ticks beside each other say: powers of ten where all are, or with equal decimals where they fit."""
+    """Tick labels: powers of ten if all are, or equal decimals where they fit."""
     texts = [tick_text(place) for place in places]
     exponents = [_exponent(place) for place in places]
     if any(_is_power(text) for text in texts) and None not in exponents:
@@ -302,7 +302,7 @@ def tick_texts(places: Sequence[float], log: bool) -> list[str]:
 
 
 def tick_text(value: float) -> str:
-    """What a tick says that stands alone."""
+    """Label of a single tick."""
     # a sum of steps such as 0.30000000000000004
     value = float(f"{value:.10g}")
     exponent = _exponent(value)

@@ -1,4 +1,4 @@
-"""How each model looks in every figure: by its place in the comparison, and readable without colour."""
+"""Colour, marker and hatch of each model, readable without colour."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Line = str | tuple[float, tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Style:
-    """Of one series."""
+    """Style of a series."""
 
     colour: str  # of line, marker and bar; the model's
     marker: str  # the model's; empty for what is compared with

@@ -1,4 +1,4 @@
-"""What a reproduction is made of: a published finding, bands, measurements, and what they come to."""
+"""Base class of reproductions: a published finding, tolerance bands, trials, and the numbers they give."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class Reproduction(ABC):
 
     @abstractmethod
     def cells(self, seeds: Sequence[int]) -> list[Trial]:
-        """All measurements; each is kept in a file of its own and not made twice."""
+        """All trials; each result is stored in a file."""
 
     @abstractmethod
     def measure(self, cell: Trial) -> Measured:
@@ -64,7 +64,7 @@ class Reproduction(ABC):
 
     @abstractmethod
     def numbers(self, measured: Trials) -> Numbers:
-        """What the bands speak of, seed by seed, as far as it was measured."""
+        """Numbers of the bands, seed by seed."""
 
     def intervals(self, measured: Trials) -> Mapping[str, tuple[float, float]]:
         """The ends of 95 % intervals of the medians that bands speak of, by their keys, where there are any."""
@@ -76,12 +76,12 @@ class Reproduction(ABC):
 
 
 def by_seed(measured: Trials, key: str, model: str, part: str = "") -> list[Any]:
-    """What all measurements of one model and part have under a key, in the order of their seeds."""
+    """Values under a key of all trials of a model and part, by seed."""
     return list(_own(measured, key, (model, part)).values())
 
 
 def pairs(measured: Trials, key: str, first: tuple[str, str], second: tuple[str, str]) -> list[tuple[Any, Any]]:
-    """What two kinds of measurements, each a model and a part, have under a key at the seeds that both have."""
+    """Pairs of values under a key of two kinds of trials (model and part), at the seeds that both have."""
     one, two = _own(measured, key, first), _own(measured, key, second)
     return [(one[seed], two[seed]) for seed in one if seed in two]
 

@@ -1,4 +1,4 @@
-"""How many operations must wait for each other: counted on the graph that is really computed."""
+"""Length of the chain of dependent operations, counted on the computed graph."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is left of a gradient per step: the spectral radius of a plain recurrence, and the forget gate's bias."""
+"""Gradient decay per step: spectral radius of a plain recurrence, and bias of the forget gate."""
 
 import math
 import statistics
@@ -24,11 +24,7 @@ _SOLVE = Budget(updates=1_500, rate=0.004, every=25)
 
 
 def factor_per_step(encoder: Encoder, vectors: Tensor, seed: int) -> float:
-    """By how much a gradient is multiplied in each step on its way from the last state to earlier inputs, in float64.
-
-    A line through the logarithm of its norm against distance, of a random direction of the last state; the shortest
-    distances, in which it turns into the direction that lasts longest, are left out.
-    """
+    """Factor of a gradient per step from the last state to earlier inputs, in float64."""
     vectors = vectors.cpu().double().requires_grad_()
     valid = torch.ones(vectors.shape[:2], dtype=torch.bool)
     last = encoder.cpu().double().read(vectors, valid).states[:, -1]

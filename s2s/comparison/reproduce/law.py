@@ -69,7 +69,7 @@ class Point:
 
 
 def points() -> list[Point]:
-    """All initialisations: 8 radii of the tanh-RNN, 12 of an LSTM and 4 of a minGRU, for each width."""
+    """All initializations: 8 radii of the tanh-RNN, 12 of an LSTM and 4 of a minGRU, for each width."""
     widths = (16, 32, 64)
     plain = [Point("rnn", gain, 0.0, w) for gain, w in product((0.5, 0.7, 0.9, 1.0, 1.1, 1.3, 1.5, 2.0), widths)]
     gated = [Point("lstm", g, b, w) for g, b, w in product((0.7, 1.0, 1.3), (0.0, 1.0, 2.0, 4.0), widths)]
@@ -270,6 +270,6 @@ def line_through(runs: Sequence[Measured]) -> CensoredLine | None:
 
 
 def missed(predicted: float, run: Measured) -> float:
-    """By how much a prediction of log D50 is wrong; 0 where it lies beyond a limit that the value lies beyond, too."""
+    """Error of a predicted log D50; 0 if both lie beyond the same limit."""
     away = predicted - math.log(run["d50"])
     return 0.0 if run["beyond"] * away > 0 else abs(away)

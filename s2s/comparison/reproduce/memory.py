@@ -166,7 +166,7 @@ class Adding(Reproduction):
         return {"updates": course.updates, "losses": course.losses, "ended": course.ended, "loss": course.losses[-1]}
 
     def draw(self, steps: int, chance: torch.Generator) -> tuple[Tensor, Tensor]:
-        """So many numbers with marks, and the sums of the marked ones."""
+        """Random numbers with marks, and the sums of the marked ones."""
         half, rows = steps // 2, torch.arange(self.rows)
         numbers = torch.rand(self.rows, steps, generator=chance)
         marks = torch.zeros_like(numbers)

@@ -31,7 +31,7 @@ _CORE = "core_seconds"
 
 
 def listed() -> str:
-    """All of them: what was found, what is expected, where it was published, what it costs."""
+    """Describe all reproductions."""
     return "\n\n".join(expected(each) for each in REPRODUCTIONS.values())
 
 
@@ -154,7 +154,7 @@ def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
 
 
 def _asked(name: str, settings: Sequence[str]) -> dict[str, object]:
-    """What decides what is measured; where the data lie does not."""
+    """Settings that decide what is measured."""
     return {"name": name, "settings": sorted(each for each in settings if not each.startswith("data.root="))}
 
 
@@ -174,7 +174,7 @@ def _timed(reproduction: Reproduction, cell: Trial) -> Measured:
 
 
 def checks(reproduction: Reproduction, measured: Trials) -> list[Check]:
-    """What was expected, beside the median over seeds; what was not measured is outside of every band."""
+    """Compare the median over seeds with each band; an unmeasured number is outside."""
     numbers, intervals = reproduction.numbers(measured), reproduction.intervals(measured)
     found = []
     for band in reproduction.bands:
@@ -186,7 +186,7 @@ def checks(reproduction: Reproduction, measured: Trials) -> list[Check]:
 
 
 def told(result: Reproduced) -> str:
-    """What came out, in lines."""
+    """Format a result."""
     lines = []
     for check in result.checks:
         ours = "not measured" if check.ours is None else f"{check.ours:.4g}"

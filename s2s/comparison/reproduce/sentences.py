@@ -42,14 +42,14 @@ class Translators(Reproduction):
 
     @abstractmethod
     def told(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any]) -> Measured:
-        """What is measured of a trained translator."""
+        """Measure a trained translator."""
 
     def options(self, cell: Trial) -> Mapping[str, object]:
         """Settings of one training's model beside its width."""
         return {}
 
     def lessons(self, data: PreparedTranslation) -> TokenizedDataset:
-        """What is learned from."""
+        """Training pairs."""
         return data.train
 
     def measure(self, cell: Trial) -> Measured:
@@ -211,7 +211,7 @@ class ReverseSource(Translators):
         return {"perplexity": math.exp(loss), "bleu": corpus_score("bleu", counts)}
 
     def numbers(self, measured: Trials) -> Numbers:
-        """What reading backwards changes."""
+        """Changes by reading backwards."""
         kinds = [("lstm", order) for order in self.orders]
         return {
             "perplexity": [other / one for one, other in pairs(measured, "perplexity", *kinds)],

@@ -64,7 +64,7 @@ class TextClassifier(nn.Module):
         self.over = over
 
     def forward(self, source: Shaped[Tensor, "batch steps ..."]) -> Float[Tensor, "batch ... outputs"]:
-        """What the head says at each position, or at the end."""
+        """Outputs at each position, or at the end."""
         memory = self.encoder(source, torch.ones(source.shape[:2], dtype=torch.bool))
         return self.head(memory.states if self.over == "states" else memory.states[:, -1])
 
@@ -87,13 +87,7 @@ def encoder_of(kind: str, pieces: int, seed: int, options: Mapping[str, object])
 
 @dataclass
 class Schedule:
-    """How a training went.
-
-    Attributes:
-        updates: at which it was looked at.
-        losses: mean over the updates since the look before, as the task gives it.
-        ended: the look at which it was learned well enough; None where the budget was spent first.
-    """
+    """Learning curve of a training."""
 
     updates: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
@@ -102,7 +96,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Budget:
-    """How a model may learn."""
+    """Limits of a training."""
 
     updates: int  # at most so many
     rate: float  # of Adam, constant

@@ -38,7 +38,7 @@ class WarmUp(DeepTrainings, Reproduction):
     seconds = (350, 960)
 
     def numbers(self, measured: Trials) -> Numbers:
-        """What leaving the warm-up out costs."""
+        """Cost of training without warm-up."""
         found = {}
         for key, norm in (("cost", "post"), ("before", "pre")):
             parts = [("transformer", f"{norm}-warmup-{warmup}") for warmup in (0, self.warmup)]

@@ -1,4 +1,4 @@
-"""What length costs translators: how much of their BLEU on single sentences is left on longer texts."""
+"""Analyse the loss of BLEU with the length of the source (fixed-size bottleneck)."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ _OF_TEXTS = ("words", "counts", "exact")
 
 @dataclass(frozen=True)
 class Left:
-    """What is left of a model's BLEU on single sentences when so many are read at once."""
+    """BLEU of a candidate on texts of some number of sentences, relative to single sentences."""
 
     model: str
     place: int  # among the parts, from the shortest texts on
@@ -45,7 +45,7 @@ class Left:
 
 
 def analyse(comparison: Comparison, measured: Trials) -> Analysis:
-    """How much of its own quality each model keeps beyond the lengths learned from, and whether another keeps more."""
+    """Compare the share of BLEU that candidates keep on texts longer than any trained on."""
     found = by_model(comparison, measured, JOINED)
     runs = {model: {seed: cut(run) for seed, run in own.items()} for model, own in found.items()}
     if not runs:
@@ -77,9 +77,9 @@ def beyond(runs: Runs) -> list[int]:
 
 
 def compared(first: BySeed, second: BySeed, places: Sequence[int]) -> Difference | None:
-    """How much more of its own BLEU the second keeps, in points: the interaction of model and length.
+    """Difference of the kept share of BLEU (second minus first), in points: the interaction of model and length.
 
-    Texts of each kind are drawn with replacement, each among its own. None below two seeds, or without any kind.
+    Texts are resampled within each kind. None below two seeds, or without any kind.
     """
     if not places:
         return None
@@ -108,7 +108,7 @@ def cut(run: Measured) -> Measured:
 
 
 def gates(runs: BySeed) -> list[Gate]:
-    """What must be true of a model before it is asked what length costs it."""
+    """Validity checks of a candidate."""
     return [translates(statistics.mean(_bleu(run, 0) for run in runs.values())), *gates_of_training(runs)]
 
 
@@ -138,7 +138,7 @@ def _kept(run: Measured, places: Sequence[int]) -> float:
 
 
 def _estimate(runs: BySeed, places: Sequence[int]) -> Estimate:
-    """What is kept, over seeds; with one seed, over texts drawn with replacement."""
+    """Kept share over seeds; with one seed, over resampled texts."""
     values = [_kept(run, places) for run in runs.values()]
     if len(values) > 1:
         return mean(values)
@@ -204,7 +204,7 @@ def _mean_kept(runs: BySeed, places: Sequence[int], without: int | None = None) 
 
 
 def _variations(own: BySeed, other: BySeed, places: Sequence[int]) -> dict[str, bool]:
-    """Whether the first of two models stays on its side of the other, by what was chosen instead."""
+    """Whether the sign of the difference stays the same under other choices."""
 
     def _more(at: Sequence[int], without: int | None = None) -> bool:
         return _mean_kept(own, at, without) > _mean_kept(other, at, without)

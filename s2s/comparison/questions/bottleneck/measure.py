@@ -1,4 +1,4 @@
-"""How well the models of `quality` translate one to six sentences at a time."""
+"""Measure translations of one to six sentences at a time, by the models of `quality`."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from s2s.run.inference import load
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is translated."""
+    """Sizes of the measurement."""
 
     texts: int  # of each number of sentences, at least
     words: int  # that the longest texts have on average, at most
@@ -30,7 +30,7 @@ SIZES: dict[Scale, Sizes] = {
 
 
 def measure(comparison: Comparison, cell: Trial) -> Measured:
-    """What sacreBLEU counts in each text, by the number of its sentences."""
+    """Count BLEU statistics of each text, by the number of its sentences."""
     sizes, candidate = comparison.sizes(SIZES), comparison.candidate(cell.model)
     recipe = candidate.translation
     folder = trained(comparison, cell.model, cell.seed)

@@ -1,4 +1,4 @@
-"""What whole runs on classification say: scores over seeds, tests between models, curves and costs."""
+"""Analyse classification runs: scores over seeds, tests between candidates, learning curves and costs."""
 
 import math
 import statistics
@@ -49,7 +49,7 @@ _RATIOS = ("speed", "cost")
 
 @dataclass(frozen=True)
 class Pair:
-    """How the second of two models differs from the first."""
+    """Differences between two candidates: the second minus the first."""
 
     accuracy: Evidence  # over seeds, in points, with McNemar's test on one of them
     macro_f1: Evidence  # likewise, without a test of texts
@@ -83,7 +83,7 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
 
 
 def compared(first: BySeed, second: BySeed) -> Pair | None:
-    """By how much the second model is better, and whether that is more than chance; None without a seed in common."""
+    """Differences (second minus first) with their tests; None without a common seed."""
     accuracy, *others = (difference(_paired(first, name), _paired(second, name)) for name in _VALUES)
     if accuracy is None:
         return None
@@ -147,7 +147,7 @@ def _verdicts(model: str, runs: Runs, pairs: Pairs) -> Iterator[Verdict]:
 
 
 def gates(runs: BySeed) -> list[Gate]:
-    """What must be true of a classifier before anything is said of its answers."""
+    """Validity checks of a classifier."""
     first = next(iter(runs.values()))
     truth = np.array(first["truth"])
     usual = 100 * np.bincount(truth).max() / len(truth)
@@ -175,7 +175,7 @@ def _figures(runs: Runs) -> list[Figure]:
 
 
 def _reliability(runs: Runs) -> Figure:
-    """How many answers are right of those that a model's first seed is about equally sure of."""
+    """Reliability diagram of each candidate's first seed."""
     shown = []
     for model, run in first_runs(runs).items():
         bins = run["adaptive"]["bins"]
@@ -265,7 +265,7 @@ def _classes(runs: Runs) -> Table:
 
 
 def _disagreements(runs: Runs) -> Table:
-    """Some texts that the models' first seeds do not agree on; nobody picked them."""
+    """Texts on which the candidates' first seeds disagree, spread over the test set."""
     firsts = first_runs(runs)
     any_run = next(iter(firsts.values()))
     # the same texts in the same order, or there is nothing to agree on

@@ -46,7 +46,7 @@ def texts_of(folder: Path, split: str) -> list[str]:
 
 
 def _wrong(folder: Path, tested: Mapping[str, Any]) -> dict[str, str]:
-    """Some texts that were named wrong, by row: those that come first in an order that is the same for all runs."""
+    """Misclassified texts by row: the first ones of a permutation that is the same for all runs."""
     truth, predicted = np.array(tested["truth"]), np.array(tested["predicted"])
     order = np.random.default_rng(len(truth)).permutation(len(truth))
     rows = order[truth[order] != predicted[order]][:_WRONG].tolist()

@@ -1,4 +1,4 @@
-"""What an output token costs, how that grows with the lengths of source and target, and who is fastest."""
+"""Analyse decoding speed: cost of a token, its growth with source and target length, and the fastest candidate."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -72,7 +72,7 @@ _BY_SOURCE, _, _BY_TARGET, _LATE = _CURVES
 
 
 def part(rows: int) -> str:
-    """What measurements of so many sources at once are called, but for the round."""
+    """Prefix of the trials' part for a batch size."""
     return f"batch-{rows}-round"
 
 
@@ -143,7 +143,7 @@ def _races(timed: Timed) -> dict[str, SpeedBenchmark]:
 
 
 def _places(rounds: Mapping[int, Measured]) -> list[str]:
-    """Where a model was measured, one thread first."""
+    """Compute placements of a candidate, one thread first."""
     return list(next(iter(rounds.values()))["references"])
 
 
@@ -230,7 +230,6 @@ def _tokens(timed: Timed) -> Iterator[tuple]:
 
 
 def _notes(timed: Timed) -> Sequence[Sequence[Value]]:
-    """What all rounds met, said once."""
     notes = (
         (*key, held["place"], note["length"], note["n"], note["why"])
         for key, own in timed.items()

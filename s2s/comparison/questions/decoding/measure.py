@@ -19,7 +19,7 @@ _WARM_UPS = 1
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured, for one batch."""
+    """Sizes of the measurement, for one batch size."""
 
     rows: int  # sources that are translated at once
     sources: tuple[int, ...]  # lengths of the source, at a target of 32 tokens

@@ -94,11 +94,7 @@ def _turned_facts(turned: Turned | None) -> dict[str, float | str]:
 
 
 def neutral(factors: Mapping[float, float]) -> float | None:
-    """Where a factor per step passes through 1: on the line between the two values around it; None where it never does.
-
-    Args:
-        factors: by what was turned, rising.
-    """
+    """Value at which the factor per step crosses 1, by linear interpolation; None if it never does."""
     for (low, below), (high, above) in pairwise(sorted(factors.items())):
         if (below < 1) != (above < 1):
             return low + (high - low) * (1 - below) / (above - below)
@@ -126,7 +122,7 @@ def _trained_facts(seen: Seen, model: str) -> dict[str, float | str]:
 
 
 def way(fits: Sequence[Fit]) -> Way | None:
-    """What becomes of a gradient on its way, in a word; None where there are too few sets of weights to tell."""
+    """Outcome for a gradient: vanishes, explodes or neither; None with too few initializations."""
     at, fit = factor_of(fits), _fit(fits)
     span, reach = max(one["span"] for one in fits), max(one["reach"] for one in fits)
     if reach < span:
@@ -141,7 +137,7 @@ def way(fits: Sequence[Fit]) -> Way | None:
 def has_factor(fits: Sequence[Fit]) -> bool:
     """Whether a factor per step describes all distances.
 
-    Something arrives from each of them, the line fits, and all steps together at least halve or double.
+    The gradient reaches each of them, the line fits, and all steps together at least halve or double it.
     """
     at, fit = factor_of(fits), _fit(fits)
     span, reach = max(one["span"] for one in fits), max(one["reach"] for one in fits)
@@ -213,7 +209,7 @@ def _jacobians(seen: Seen) -> Table:
 
 
 def _spectrum(seen: Seen, model: str, part: str) -> dict[str, Any]:
-    """What the Jacobians of all sets of weights are like, by column."""
+    """Spectral figures of the Jacobians, by column."""
     there = [each["jacobian"] for each in seen.weights(model, part) if each["jacobian"] is not None]
     if not there:
         return dict.fromkeys((*_SPECTRAL, _GROWTH, _FITTED)) | {"numbers in the state": "no fixed-size state"}
@@ -247,7 +243,7 @@ def _paths(seen: Seen) -> Table:
 
 
 def _normalisation(seen: Seen) -> Table:
-    """What leaving the warm-up out costs, with either normalisation."""
+    """Cost of training without warm-up, for each normalization."""
     rows: list[dict[str, Any]] = []
     for model in seen.models:
         losses: dict[tuple[str, int], list[float]] = {}

@@ -57,7 +57,7 @@ class Turned:
 
 @dataclass(frozen=True)
 class Seen:
-    """All that was measured."""
+    """The trials of the question, by candidate and part."""
 
     models: Sequence[str]  # in the order of the command
     measured: Trials  # cell by cell
@@ -68,7 +68,7 @@ class Seen:
         return [self.measured[cell] for cell in sorted(cells, key=lambda cell: cell.seed or 0)]
 
     def weights(self, model: str, part: str) -> list[dict[str, Any]]:
-        """What was seen of each set of weights."""
+        """Measurements of each initialization."""
         return [weights for one in self.taken(model, part) for weights in one.get("weights", [])]
 
     def fits(self, model: str, part: str, of: str) -> list[Fit]:
@@ -106,7 +106,7 @@ def average(values: Sequence[float | None]) -> float | None:
 
 
 def figures(seen: Seen) -> list[Figure]:
-    """All figures; some may have nothing to show."""
+    """All figures; some may be empty."""
     return [*_sweeps(seen), *_against_distance(seen), _paths(seen), _deep(seen)]
 
 

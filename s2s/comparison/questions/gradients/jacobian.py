@@ -81,7 +81,7 @@ class Transition:
         return torch.zeros_like(vectors) if pushed is None else pushed.detach()
 
     def _is_twice_differentiable(self) -> bool:
-        """Whether u · J v = Jᵀ u · v for any u and v: a kernel may refuse a second derivative without a word."""
+        """Check u · J v = Jᵀ u · v: some kernels have no second derivative and do not say so."""
         u, v = (_directions(self, seed) for seed in (1, 2))
         try:
             ahead, back = (u * self._pushed(v)).sum(dim=1), (self.pull(u) * v).sum(dim=1)
@@ -103,7 +103,7 @@ class Transition:
 
 
 def joined(bundle: BatchedState) -> Vectors:
-    """All numbers of each row, one behind the other."""
+    """Concatenate all floating-point tensors of a state to one vector per row."""
     return torch.cat([part.flatten(1) for part in numbers(bundle)], dim=1)
 
 
@@ -132,10 +132,7 @@ def with_numbers(bundle: R, tensors: Iterable[Tensor]) -> R:
 def fixed_size(
     decoder: Decoder[Any, Any], context: BatchedState, state: BatchedState, tokens: Int[Tensor, "batch steps"]
 ) -> bool:
-    """Whether the state has as many numbers after the first token as after the second, and any at all.
-
-    A cache of keys and values grows with each token, so it has no Jacobian that could be multiplied with the next one.
-    """
+    """Whether the state has the same, nonzero size after the first and the second token."""
     sizes = []
     for i in range(2):
         state = decoder(context, state, tokens[:, i : i + 1])[1]

@@ -1,4 +1,4 @@
-"""What is left of gradients: at a model's own initialisation, at others, and after the training of `quality`."""
+"""Measure gradient decay at initialization, at other initializations, and after the training of `quality`."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -44,7 +44,7 @@ _SMALL_DENSE = 512
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurement."""
 
     span: int  # pieces fed before the loss; the largest distance is one less
     texts: int  # losses, each at the end of a text of its own
@@ -147,7 +147,7 @@ def _look(model: Seq2Seq, data: TokenizedDataset, size: Sizes) -> tuple[Norms, d
 
 
 def _jacobian(model: Seq2Seq, text: Text, settle: int) -> dict[str, Any] | None:
-    """What the Jacobian of the recurrence is like; None for a state that grows, or has no numbers."""
+    """Spectral figures of the recurrent Jacobian; None for a state that grows or has no floating-point tensors."""
     length = text.tokens.shape[1]
     with torch.no_grad():
         context, first = model.decoder.start(model.encoder(text.source, text.valid), length)
@@ -177,7 +177,7 @@ def _curves(seen: list[Norms]) -> dict[str, Any]:
 
 
 def _maps(model: Seq2Seq, data: PreparedTranslation) -> dict[str, Any]:
-    """Where the score of each target piece gets its gradient from, with the paths to the source cut in turn."""
+    """Saliency of a sentence pair: the gradient of each target token's score, by path to the source."""
     lengths = np.maximum(data.validation.source_lengths, data.validation.target_lengths)
     source, target = data.validation.pair(int(np.abs(lengths - _PICTURE).argmin()))
     paths = ("whole", "attention", "summary") if looks(model) else ("whole",)

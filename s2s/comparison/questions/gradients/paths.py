@@ -1,7 +1,6 @@
-"""How much of a loss reaches what was read or remembered long before, and how that falls with distance.
+"""Exact gradients of a loss with respect to inputs and states, by distance.
 
-Gradients are exact, and taken through the contract alone,
-all in float64 and on the processor: gradients of 10⁻³⁰ are ordinary here, and no fused kernel stands in the way.
+They are computed in float64 on the CPU: gradients of 10⁻³⁰ are ordinary here, and no fused kernel is used.
 """
 
 import math
@@ -45,7 +44,7 @@ class Text:
         return len(self.answer)
 
     def rows(self, chosen: slice) -> "Text":
-        """Some of the texts."""
+        """Select texts."""
         return Text(self.source[chosen], self.valid[chosen], self.tokens[chosen], self.answer[chosen])
 
 
@@ -88,13 +87,13 @@ def long_texts(data: TokenizedDataset, count: int, length: int) -> Text:
 
 @contextmanager
 def vectors_of(module: nn.Module, tokens: Int[Tensor, "batch steps"], side: str) -> Iterator[list[Tensor]]:
-    """Within it, the vectors of these tokens are caught where the module looks them up.
+    """Context manager that captures the embedding vectors of tokens.
 
     Yields:
-        A list that fills: whatever any `nn.Embedding` within the module, the model's `side`, gives for these tokens.
+        A list that is filled with the outputs of every `nn.Embedding` of the module for these tokens.
 
     Raises:
-        NotForThisModel: nothing was caught.
+        NotForThisModel: nothing was captured.
     """
     caught: list[Tensor] = []
 
@@ -216,7 +215,7 @@ def saliency(
 
 
 def looks(model: Seq2Seq) -> bool:
-    """Whether the decoder has attention to the source."""
+    """Whether the decoder has cross-attention."""
     piece = torch.full((1, 1), BOS)
     with torch.no_grad():
         memory = model.encoder(piece, torch.ones_like(piece, dtype=torch.bool))
@@ -225,7 +224,7 @@ def looks(model: Seq2Seq) -> bool:
 
 @dataclass(frozen=True)
 class Decay:
-    """How a gradient falls with distance, for one set of weights."""
+    """Decay of a gradient with distance, for one initialization."""
 
     # of a line through log ‖gradient‖ against distance, one for each text; None where fewer than three distances have
     # a gradient

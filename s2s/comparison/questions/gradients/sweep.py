@@ -26,13 +26,7 @@ VALUES: dict[Kind, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class SweepParameter:
-    """What of a model's initialisation can be turned.
-
-    Attributes:
-        kind: what it is.
-        own: its mean value as the model was made.
-        turn: sets it in all layers of a recurrence.
-    """
+    """Parameter of the initialization that the sweep varies."""
 
     kind: Kind
     own: float

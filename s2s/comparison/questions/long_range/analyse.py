@@ -1,4 +1,4 @@
-"""What the answers at each distance say: how far each model reaches, beside the best of the others."""
+"""Analyse accuracy by distance: how far each candidate recalls, and the difference from the best of the others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -86,15 +86,7 @@ def variations(
     here: Mapping[str, Sequence[float]],
     looked: Mapping[str, Mapping[str, Sequence[float]]],
 ) -> dict[str, bool]:
-    """Whether a verdict keeps its sign elsewhere; a tie does where the two differ by no more than the margin.
-
-    Args:
-        model: whose verdict.
-        other: beside whom.
-        standing: the verdict; nothing is said of what is none.
-        here: log₂ of the distances reached by model, seed by seed, of which the verdict is.
-        looked: the same by the name of what was chosen instead; where nothing differs, it is no other choice.
-    """
+    """Whether a verdict keeps its sign under other choices."""
     signs = {"better": lambda by: by > 0, "worse": lambda by: by < 0, "tie": lambda by: abs(by) <= MARGIN}
     if standing not in signs:
         return {}

@@ -18,7 +18,7 @@ class QueryStates(BatchedState):
 
 @dataclass(frozen=True)
 class Given(BatchedState):
-    """How many answers were given."""
+    """Number of answers that were given."""
 
     count: Int[Tensor, " batch"]
 

@@ -38,7 +38,7 @@ _ROWS_AT_ONCE = 64  # of the longest examples, when answers are counted
 
 @dataclass(frozen=True)
 class Budget:
-    """How a model may learn."""
+    """Limits of a training."""
 
     updates: int  # at most so many
     rows: int  # about so many examples make one update
@@ -52,16 +52,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """What is learned, by whom.
-
-    Attributes:
-        build: makes the untrained model, the same at each call.
-        train: what is learned from, as often as the budget allows.
-        held_out: what decides on the rate and on when to stop; no reported accuracy is of these.
-        budget: how long.
-        seed: of the order and of what is dropped.
-        computer: device and precision.
-    """
+    """A model and the examples that it learns."""
 
     build: Callable[[], Seq2Seq]
     train: Examples
@@ -73,7 +64,7 @@ class TrainingTask:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model said."""
+    """Answers of a model to examples."""
 
     right: Bool[np.ndarray, " examples"]  # for each example, in its order, whether it counts as right
     pieces: float  # share of right pieces among all of the targets, ends counted, with the true ones before them given
@@ -87,14 +78,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Rates:
-    """What trials say of a model's learning rate.
-
-    Attributes:
-        best: of the training that solved the task first; where none did, with the lowest loss.
-        other: of the next best; None where there is none that left chance.
-        inside: whether lower and higher rates than the best were tried.
-        tried: by rate, what came of it.
-    """
+    """Result of the search for a learning rate."""
 
     best: float
     other: float | None
@@ -161,14 +145,14 @@ class Run:
         self._learn(until, lambda: self.solved is None)
 
     def settle(self, updates: int) -> None:
-        """So many updates more once the task is solved: some have learned it for long by then, others for one look."""
+        """Continue for some updates once the task is solved, to see whether the solution is stable."""
         if self.solved is not None and updates:
             self._learn(self.solved + updates, lambda: True)
             self.lost = bool(self.failure) or self.looks[-1][2] < 100 * SOLVED
 
     @property
     def holds(self) -> bool:
-        """Whether it has solved the task and not lost it again."""
+        """True if the task is solved, and was not lost again."""
         return self.solved is not None and not self.lost
 
     def _learn(self, until: int, goes_on: Callable[[], bool]) -> None:
@@ -256,7 +240,7 @@ def search(lesson: TrainingTask, cheating: float) -> Rates:
 def _ranked(
     runs: Mapping[TuningTrial, Run], scores: Mapping[TuningTrial, float | None]
 ) -> Mapping[TuningTrial, float | None]:
-    """By what trials are compared: their scores; their losses where all are at chance, each as long as a training."""
+    """Scores of the trials; their losses if all are at chance."""
     left = any(score is not None for score in scores.values())
     return scores if left else {trial: run.loss for trial, run in runs.items()}
 
@@ -319,7 +303,7 @@ def answers(model: Seq2Seq, examples: Examples, device_context: DeviceContext) -
 
 
 def _beats(logits: Tensor, target: Tensor, examples: Examples, rows: np.ndarray) -> Tensor:
-    """Whether the right piece is likelier than its rival, for each of the rows."""
+    """Whether the right token is likelier than its rival, for each row."""
     rivals = torch.tensor([(examples.rivals or [])[row] for row in rows], device=logits.device)
     each = torch.arange(len(rows), device=logits.device)
     there = logits[each, rivals[:, 0]]

@@ -55,13 +55,13 @@ class Distances:
 
     @property
     def tested(self) -> tuple[int, ...]:
-        """All of them, rising."""
+        """All distances, rising."""
         return self.trained + self.longer
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurement."""
 
     distances: dict[str, Distances]  # of each task, by name; tasks that are not here are left out
     capacity: capacity.Sizes | None  # of the measurements in bits; None: none
@@ -73,7 +73,7 @@ class Sizes:
     further: int = 0  # repetitions beyond the comparison's: these trainings are short, and their pairs many
 
     def seeds(self, comparison: Comparison, part: Part = DECIDES) -> tuple[int, ...]:
-        """Of the repetitions of a part: at another rate than the best, only whether a sign stays is asked."""
+        """Seeds of a part; extra seeds only where a verdict is based on them."""
         last, further = comparison.seeds[-1], 0 if part.of == "other" else self.further
         return (*comparison.seeds, *range(last + 1, last + 1 + further))
 
@@ -214,7 +214,7 @@ def _right(run: Run, tests: list[Examples], device_context: DeviceContext) -> li
 
 
 def _lesson(comparison: Comparison, cell: Trial, part: Part, seed: int) -> tuple[TrainingTask, Section]:
-    """What a model learns in a cell, and the settings of the whole model."""
+    """Training task of a trial, and the settings of the whole model."""
     sizes, exercise = comparison.sizes(SIZES), exercise_of(part.task)
     distances = sizes.distances[part.task]
     train = concatenate([exercise.examples(d, sizes.examples, seed) for d in distances.trained])

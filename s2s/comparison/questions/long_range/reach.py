@@ -1,4 +1,4 @@
-"""What trainings of one model at one task come to: how far it reaches, how soon it learned, and what may be said."""
+"""Summaries of the trainings of one candidate on one task: distance reached, time to the solution, validity checks."""
 
 import math
 import statistics
@@ -20,14 +20,7 @@ MARGIN = 0.5
 
 @dataclass(frozen=True)
 class Part:
-    """Which of the experiment's measurements.
-
-    Attributes:
-        task: the exercise's name.
-        form: `full`, the whole model, or `head`, its encoder under a linear head.
-        of: what of it: empty for a training, `rates` for the trials that choose a rate, `other` for a training at the
-            next best rate.
-    """
+    """A part of the question: task, form of the model, and kind of trial."""
 
     task: str
     form: str
@@ -40,7 +33,7 @@ class Part:
 
     @classmethod
     def of_key(cls, key: str) -> "Part":
-        """That of a cell."""
+        """Parse a trial's part."""
         return cls(*key.split("-"))
 
 
@@ -110,11 +103,11 @@ class TaskRuns:
         return Times([run["solved"] for run in self.by_seed.values() if run["solved"]], spent)
 
     def gates(self) -> list[Gate]:
-        """What must be true of the trainings before anything is said of how far the model reaches."""
+        """Validity checks of the trainings."""
         return [*self._failed(), self._above_chance(), self._over(), self.rate_gate()]
 
     def rate_gate(self) -> Gate:
-        """Whether its rate has worse ones on both sides: else what it did not learn it might learn at another one."""
+        """Validity check: the learning rate lies inside the grid that was searched."""
         if not self.rates:
             return Gate("rate inside its grid", False, "nothing says which rates were tried")
         tried = [float(rate) for rate in self.rates["tried"]]
@@ -149,10 +142,10 @@ Models = Mapping[str, TaskRuns]
 
 
 def differences(of_all: Models) -> Pairwise:
-    """By how many doublings the second of two models reaches further, for all pairs with enough seeds.
+    """Differences in the distance reached (second minus first, in doublings) of all pairs with enough seeds.
 
-    The interval is that of Welch (1947), of values that end where the tests do; the p-value is that of the exact
-    log-rank test, which knows that some of them are further.
+    The interval is Welch's (1947), of values censored at the longest distance; the p-value is that of the exact
+    log-rank test, which accounts for censoring.
     """
 
     def _between(a: str, b: str) -> Difference | None:
@@ -163,14 +156,13 @@ def differences(of_all: Models) -> Pairwise:
 
 
 def half_distance(run: Measured, key: str = "right") -> tuple[float, bool]:
-    """Where accuracy has fallen half way from its value at the shortest distance to that of reading nothing: D50.
+    """Distance at which accuracy has fallen half way from its value at the shortest distance to chance: D50.
 
-    Interpolated between distances tested, straight against the logarithm of distance; distance 0 counts as 1. What is
-    wrong at the shortest distance already does not shorten it.
+    Interpolated linearly in log distance; distance 0 counts as 1. Errors at the shortest distance do not shorten it.
 
     Returns:
-        The distance, and whether it is the longest one tested because accuracy never fell so far. A model that is no
-        better than chance at the shortest distance has that.
+        The distance, and whether it is censored: accuracy never fell so far up to the longest distance tested. A model
+        at chance at the shortest distance has that one.
     """
     places = [math.log2(max(1, distance)) for distance in run["distances"]]
     right = [right / asked for right, asked in zip(run[key], run["asked"], strict=True)]

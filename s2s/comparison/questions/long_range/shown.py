@@ -141,13 +141,13 @@ def times(trials: Mapping[Part, Models]) -> Table:
 
 
 def gates(trials: Sequence[TaskRuns]) -> Table:
-    """Which conditions hold."""
+    """Table of validity checks."""
     closed = {(_name(own.part), own.model): own.gates() for own in trials}
     return gates_table("a model before it is judged", closed, ("task", "model", "gate"))
 
 
 def rates(trials: Sequence[TaskRuns]) -> Table:
-    """What came of the trials that chose the rates."""
+    """Table of the learning rates that were tried."""
 
     def _said(tried: Measured) -> str:
         if tried["loss"] is None:

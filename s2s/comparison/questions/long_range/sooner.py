@@ -1,4 +1,4 @@
-"""How soon each model learns a task, beside the best of the others: times to the solution, unsolved seeds censored."""
+"""Compare the time to the solution of a task; seeds that did not solve it are censored."""
 
 import math
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ ROW = "learning long-term dependencies"
 
 
 class Tested(NamedTuple):
-    """Whether two models' times differ."""
+    """P-value of a pair of candidates."""
 
     p: float  # of the log-rank test
     corrected: float  # for all pairs of the task (Holm 1979)
 
 
 def tested(of_all: Models) -> dict[tuple[str, str], Tested]:
-    """All pairs of models whose rates have worse ones on both sides, in the order of the command."""
+    """Test all pairs of candidates whose learning rates are inside their grids."""
     pairs = list(combinations([own for own in of_all.values() if own.rate_gate().passed], 2))
     p_values = [log_rank_p(one.times(), two.times()) for one, two in pairs]
     return {(a.model, b.model): Tested(*both) for (a, b), *both in zip(pairs, p_values, holm(p_values), strict=True)}
@@ -101,7 +101,7 @@ def _order(own: TaskRuns) -> tuple[float, float]:
 
 
 def _sooner(own: TaskRuns, rival: TaskRuns) -> bool | None:
-    """Whether it is the sooner of the two; None where medians are one look apart, or less: that is the resolution."""
+    """Whether it is the sooner of the two; None within one validation interval, the resolution."""
     mine, its = median(own).value, median(rival).value
     return None if abs(mine - its) <= _look(own) else mine < its
 

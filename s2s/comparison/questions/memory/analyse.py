@@ -1,4 +1,4 @@
-"""How memory grows with length, and what the longest text takes."""
+"""Analyse the growth of memory with length."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -54,7 +54,6 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
 
 
 def _what(measured: Iterable[Measured]) -> str:
-    """What exponents are of."""
     known = all(SHORTEST in _peaks(own, AS_BUILT, "inference") for own in measured)
     return "what length adds to peak" if known else "peak"
 

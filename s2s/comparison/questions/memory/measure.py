@@ -29,7 +29,7 @@ from s2s.models.base import Seq2Seq
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurement."""
 
     lengths: tuple[int, ...]  # of source and target
     rows: int  # pairs at once
@@ -66,7 +66,7 @@ def measure(comparison: Comparison, cell: Trial) -> Measured:
 
 
 def _peaks(measured: Measured, model: Seq2Seq, form: Form, sizes: Sizes, device: torch.device) -> None:
-    """All lengths of one form, to the longest, or to where memory runs out."""
+    """Measure one form at all lengths, up to the longest or the end of memory."""
     for n in (SHORTEST, *sizes.lengths):
         why = too_long(model, n)
         if not why and _too_much(measured, form, n, device):
@@ -95,9 +95,9 @@ def _peaks(measured: Measured, model: Seq2Seq, form: Form, sizes: Sizes, device:
 
 
 def _too_much(measured: Measured, form: Form, n: int, device: torch.device) -> bool:
-    """Whether memory that grows with the square of the length from here on would take half of what is free.
+    """Whether memory that grows quadratically from here on would exceed half of the free memory.
 
-    A GPU's allocator says so when it has no more; a processor's would take the whole machine down.
+    A GPU's allocator fails cleanly; a CPU's would take the machine down.
     """
     lengths, peaks = curve(measured, form.name, "training")
     free = None if device.type == "cuda" else free_bytes(device)

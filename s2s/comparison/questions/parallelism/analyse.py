@@ -1,4 +1,4 @@
-"""How much could be done at once, how much of that threads give, and who is faster."""
+"""Analyse work, span, speed-up by threads, and training speed."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from s2s.evaluation.inference import growth
 
 
 def analyse(comparison: Comparison, measured: Trials) -> Analysis:
-    """What could be done at once, what threads give, what grows how, and who is faster."""
+    """Compare sequential steps, parallelism and training speed."""
     models = {}
     for model in comparison.models:
         counts = next((own for cell, own in measured.items() if (cell.model, cell.part) == (model, "work")), None)
@@ -61,7 +61,7 @@ def _sequential(model: str, models: Models) -> Verdict | None:
 
 
 def _level(seen: Seen, what: str) -> bool:
-    """Whether a chain does not grow with length; of fewer than three lengths nobody knows."""
+    """Whether a chain does not grow with length; False below three lengths."""
     depths = seen.counted(UNFUSED.name, what, "depth")
     return len(depths) > 2 and growth(list(depths), list(depths.values())).law == "constant"
 

@@ -24,12 +24,12 @@ _CAPTIONS = {
 
 
 def law(counts: Mapping[int, int]) -> str:
-    """How a count grows with length, in words."""
+    """Describe the growth of a count with length."""
     return str(growth(list(counts), list(counts.values()))) if len(counts) > 2 else "too few lengths for a law"
 
 
 def count_figures(models: Models) -> list[Figure]:
-    """What was counted: chains, and work over span."""
+    """Figures of counted operations."""
     length = axis("length n", "tokens", log=True)
     depths = {model: seen.counted(UNFUSED.name, "training", "depth") for model, seen in models.items()}
     ratios = {model: seen.parallelism() for model, seen in models.items()}
@@ -54,7 +54,7 @@ def count_figures(models: Models) -> list[Figure]:
 
 
 def time_figures(models: Models) -> list[Figure]:
-    """What was timed: speed-ups, and times against length."""
+    """Figures of measured times."""
     length, time = axis("length n", "tokens", log=True), axis("time", "ms", log=True)
     best = at_best(next((seen.places for seen in models.values() if seen.rounds), [""]))
     gains = [
@@ -90,7 +90,7 @@ def time_figures(models: Models) -> list[Figure]:
 
 
 def _bounds(models: Models) -> list[Series]:
-    """How many single threads a place is worth; and the gain that is guaranteed, where that is visibly less."""
+    """Brent's bounds on the speed-up."""
     timed = {model: seen for model, seen in models.items() if seen.rounds}
     shown = []
     for place in next(iter(timed.values())).places[1:] if timed else ():
@@ -116,7 +116,7 @@ def _line(label: str, model: str, values: Times, scale: float = 1000) -> Series:
 
 
 def tables(models: Models, races: Mapping[str, SpeedBenchmark]) -> list[Table]:
-    """All numbers; some tables may be empty."""
+    """All tables; some may be empty."""
     notes = (
         (model, note["form"], _BATCHES[note["batch"]], note["place"], note["n"], note["why"])
         for model, seen in models.items()

@@ -37,7 +37,7 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurement."""
 
     counted: tuple[int, ...]  # lengths at which operations are counted
     written: tuple[int, ...]  # lengths at which operations of generation are counted
@@ -167,7 +167,7 @@ def timed(comparison: Comparison, candidate: Candidate, sizes: Sizes, where: lis
 
 
 def _series(measured: Measured, model: Seq2Seq, form: Form, place: Place, sizes: Sizes, labels: dict[str, str]) -> None:
-    """All lengths, to the longest, or to where memory or patience ends."""
+    """Measure all lengths, up to the longest or the end of memory or patience."""
     for n in sizes.lengths:
         rows = 1 if labels["batch"] == "pair" else sizes.tokens // n
         if not rows:

@@ -1,4 +1,4 @@
-"""What was measured of each model, sorted: counts by length, times by length and round."""
+"""Measurements of each candidate: counts by length, times by length and round."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ Times = Mapping[int, Mapping[int, float]]
 
 
 class Seen:
-    """All that was measured of one model: operations and their chains, unless counting failed; times round by round."""
+    """Measurements of one candidate: counted operations (unless counting failed), and times by round."""
 
     def __init__(self, counts: Measured | None, rounds: Mapping[int, Measured]) -> None:
         self._counts = counts or {"points": []}
@@ -23,7 +23,7 @@ class Seen:
 
     @property
     def places(self) -> list[str]:
-        """Where it was measured, one thread first."""
+        """Compute placements, one thread first."""
         return list(next(iter(self.rounds.values()))["references"]) if self.rounds else []
 
     def counted(self, form: str, what: str, key: str) -> dict[int, int]:
@@ -37,7 +37,7 @@ class Seen:
         return {n: work[n] / span[n] for n in work}
 
     def seconds(self, batch: str, place: str, form: str = AS_BUILT) -> dict[int, dict[int, float]]:
-        """Of a training step, by length and by round."""
+        """Seconds of a training step, by length and round."""
         times: dict[int, dict[int, float]] = {}
         for i, one in self.rounds.items():
             for point in one["points"]:
@@ -65,7 +65,7 @@ class Seen:
         return {p["n"]: p["rows"] for one in self.rounds.values() for p in one["points"] if p["batch"] == batch}
 
     def busy(self, place: str, n: int) -> Gate | None:
-        """Whether that place is at work with a batch, see `device_busy`; None where either was not measured."""
+        """Validity check: the device is busy with such a batch; None where it was not measured."""
         alone, together = (self.seconds(batch, place).get(n, {}) for batch in ("pair", "tokens"))
         if not alone or not together:
             return None
@@ -73,21 +73,21 @@ class Seen:
         return device_busy(one, many, self._rows("tokens")[n])
 
     def gains(self, place: str) -> dict[int, dict[int, float]]:
-        """How many times as fast one pair is there as on one thread, by length and by steady round."""
+        """Speed-up over one thread, by length and steady round."""
         alone, together = (self.seconds("pair", name) for name in (self.places[0], place))
         both = {n: alone[n].keys() & together[n].keys() for n in alone if n in together}
         steady = set(steady_rounds(*self._watched(place).values())) or set(self.rounds)
         return {n: {i: alone[n][i] / together[n][i] for i in sorted(rounds & steady)} for n, rounds in both.items()}
 
     def steady(self, place: str) -> Gate:
-        """Whether the machine kept its speed there and on one thread while it was measured."""
+        """Validity check: the machine kept its speed during the measurements."""
         return machine_steady(self._watched(place))
 
     def _watched(self, place: str) -> dict[str, References]:
         return {name: references(self.rounds, name) for name in (self.places[0], place)}
 
     def processors(self, place: str) -> float:
-        """How many single threads a place is worth in large products: what p is in Brent's bounds."""
+        """Speed-up of large matrix products over one thread: p in Brent's bounds."""
         flops = next(iter(self.rounds.values()))["flops"]
         alone, there = (flops[name] / min(map(min, own.values())) for name, own in self._watched(place).items())
         return there / alone

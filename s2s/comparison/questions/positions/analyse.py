@@ -1,4 +1,4 @@
-"""What shuffled sources and trainings without positions say of what a model knows of order."""
+"""Analyse the use of word order: shuffled sources, and trainings with other positional encodings."""
 
 import statistics
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ SPARED = "spared"
 
 @dataclass(frozen=True)
 class Order:
-    """What shuffling does to a trained model."""
+    """Effect of shuffled sources on a trained model."""
 
     seeds: int  # how many runs
     natural: float  # BLEU of sources as they are
@@ -97,7 +97,6 @@ def order_of(runs: BySeed) -> Order:
     reordered = max(1, sum(own[0]["reordered"]))
 
     def share(key: str) -> float:
-        """Of the sentences that shuffling changes, those with this mark, in percent."""
         each = [sum(np.array(run[key]) * np.array(run["reordered"])) / reordered for run in own]
         return 100 * float(np.mean(each))
 
@@ -127,7 +126,7 @@ def _rate(runs: list[Measured]) -> list[Gate]:
 
 
 def _rise(losses: list[tuple[list[float], list[float]]], tokens: list[int]) -> Estimate:
-    """By how much the second loss is higher than the first, in nats per token: over seeds, or over sentences if one."""
+    """Rise of the loss (second minus first) in nats per token: over seeds, or over sentences with one seed."""
     differences = [np.array(second) - np.array(first) for first, second in losses]
     values = [float(each.sum()) / sum(tokens) for each in differences]
     if len(values) > 1:
@@ -192,7 +191,7 @@ def _verdict(model: str, orders: Mapping[str, Order], signals: list[Signal]) -> 
 
 
 def _signal_facts(signals: list[Signal]) -> dict[str, float | str]:
-    """What leaving positions out, or another kind of them, adds to the loss, as far as it is significant."""
+    """Significant rises of the loss with other positional encodings."""
     found: dict[str, float | str] = {}
     for signal in signals:
         if signal.own or signal.more is None:

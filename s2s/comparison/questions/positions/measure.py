@@ -45,7 +45,7 @@ _BIN, _PIECES = 10, 30
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurement."""
 
     sentences: int  # of the test set, translated as they are and shuffled
     # whether every kind in the encoder meets every kind in the decoder; otherwise the model's own kinds meet none,
@@ -78,9 +78,9 @@ def cells(comparison: Comparison) -> list[Trial]:
 
 
 def measure(comparison: Comparison, cell: Trial) -> Measured:
-    """What becomes of the scores when the words of the sources change places, and of the losses at each place.
+    """Measure losses and BLEU with shuffled sources, and losses by position.
 
-    Of a model that loses next to nothing without any positions, nothing is trained with those of one side.
+    Positional encodings on one side only are skipped for a model that loses next to nothing without any.
     """
     sizes, candidate = comparison.sizes(SIZES), comparison.candidate(cell.model)
     trainings = _trainings(candidate.settings, sizes)
@@ -122,12 +122,12 @@ def _trainings(settings: Section, sizes: Sizes, number: int = 0) -> dict[str, tu
 
 
 def _one_sided(kinds: Sequence[str]) -> bool:
-    """Whether encoder or decoder alone is told the places of words."""
+    """Whether only encoder or decoder has positional encodings."""
     return len(set(kinds)) == 2 and _NONE in kinds
 
 
 def _spared(comparison: Comparison, cell: Trial) -> Measured:
-    """By how much the loss rises without positions on both sides, where nobody cares; else, or unmeasured, nothing."""
+    """Rise of the loss without any positional encoding, if it is negligible; otherwise, or if unmeasured, nothing."""
     folder = comparison.results_folder(EXPERIMENT.name)
     own, without = (kept(folder, replace(cell, part=part)) for part in (TRAINED, part_of(_NONE, _NONE)))
     if not (own and own.measured and without and without.measured):
@@ -245,7 +245,7 @@ def place_losses(model: Seq2Seq, data: TokenizedDataset, recipe: Recipe[Any], co
 
 
 def _translations(model: Seq2Seq, recipe: Recipe[Any], data: PreparedTranslation, sizes: Sizes) -> Measured:
-    """What sacreBLEU counts in greedy translations of sources as they are and of shuffled ones."""
+    """BLEU statistics of greedy translations of sources in order, and of shuffled ones."""
     sources, references = some_pairs(data, sizes.sentences)
     mixed = shuffle_all(sources)
     natural, other = (greedy(model, data, recipe, texts) for texts in (sources, mixed))

@@ -1,4 +1,4 @@
-"""What whole runs on translation say: scores over seeds, tests between models, curves and costs."""
+"""Analyse translation runs: scores over seeds, tests between candidates, learning curves and costs."""
 
 import statistics
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ _NAMES = {"bleu": "BLEU", "chrf": "chrF2++"}
 
 @dataclass(frozen=True)
 class Pair:
-    """How the second of two models differs from the first."""
+    """Differences between two candidates: the second minus the first."""
 
     seeds: tuple[int, int]  # how many each has
     over_both: Difference | None  # of BLEU, in doubt about seeds and sentences: what decides; None below two seeds
@@ -76,7 +76,7 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
 
 
 def compared(first: BySeed, second: BySeed) -> Pair | None:
-    """By how much the second model is better, and whether that is more than chance; None without a seed in common."""
+    """Differences (second minus first) with their tests; None without a common seed."""
     seed = next((seed for seed in first if seed in second), None)
     if seed is None:
         return None
@@ -89,7 +89,7 @@ def compared(first: BySeed, second: BySeed) -> Pair | None:
 
 
 def gates(runs: BySeed) -> list[Gate]:
-    """What must be true of a model's runs before anything is said of its scores."""
+    """Validity checks of a candidate's runs."""
     ended, *inside = gates_of_training(runs)
     worth = [run["source_use"] for run in runs.values() if run.get("source_use")]
     # no sentence has another one's length in a small set: then nothing could be exchanged
@@ -223,7 +223,7 @@ def _every_run(runs: Runs) -> Table:
 
 
 def _examples(runs: Runs) -> Table:
-    """Some sentences, as each model translates them."""
+    """Example translations of each candidate."""
     firsts = first_runs(runs)
     first = next(iter(firsts.values()))
     columns = [first["sources"], first["references"], *(run["translations"] for run in firsts.values())]

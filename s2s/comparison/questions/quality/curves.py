@@ -1,4 +1,4 @@
-"""What the curves of trainings say: losses at other budgets than the whole one, and what it cost to reach a loss."""
+"""Analyse learning curves: losses at other budgets, and the cost of reaching a loss."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -19,7 +19,7 @@ _TERA = 1e12
 
 
 def kinds(runs: Runs) -> dict[str, str]:
-    """What trainings cost that can be compared, with its unit: their seconds only where one machine made all."""
+    """Comparable kinds of training cost with their units; seconds only if one machine ran all."""
     made = {run.get(MACHINE, "") for own in runs.values() for run in own.values()}
     # the precision is the same, and some do not tell it
     machines = set(map(without_precision, made))
@@ -27,7 +27,7 @@ def kinds(runs: Runs) -> dict[str, str]:
 
 
 def spent(run: Measured, kind: str) -> np.ndarray:
-    """What a run had cost at each look at the validation set."""
+    """Cost of a run at each validation."""
     return np.array(run["tokens"]) * run["flops"] / _TERA if kind == "flops" else np.array(run[kind], dtype=float)
 
 
@@ -73,9 +73,9 @@ def readings(runs: Runs) -> Table:
 
 
 def times(runs: BySeed, kind: str, level: float) -> Times:
-    """What runs cost until their validation loss was at most `level`; all of it where it never was.
+    """Cost until the validation loss is at most `level`; censored at the whole cost if it never is.
 
-    Where it was so at the first look, what that had cost is taken, though it took no longer, see `at_first_look`.
+    If the first validation is below the level already, its cost is an upper bound, see `at_first_look`.
     """
     ended, waited = [], []
     for run in runs.values():
@@ -95,7 +95,7 @@ def times(runs: BySeed, kind: str, level: float) -> Times:
 
 
 def at_first_look(runs: BySeed, kind: str, level: float) -> set[float]:
-    """Of the costs in `times`, those that are bounds: the loss had been reached before anybody looked."""
+    """Costs in `times` that are upper bounds."""
     return {float(spent(run, kind)[0]) for run in runs.values() if run["losses"][0] <= level}
 
 
@@ -106,7 +106,7 @@ def half_reach(runs: Runs) -> float | None:
 
 
 def costs(runs: Runs) -> list[Table]:
-    """What reaching each level cost each model, and tests between models at the level that half of all runs reach."""
+    """Tables of the cost of reaching each loss, and tests at the loss that half of all runs reach."""
     rows, units = [], kinds(runs)
     for level in LEVELS:
         for model, own in runs.items():
@@ -165,7 +165,7 @@ def _tests(runs: Runs) -> Table:
 
 
 def cost_figures(runs: Runs) -> list[Figure]:
-    """What reaching each loss costs, in each kind; and who has not reached the tested level, by updates."""
+    """Figures of the cost of reaching each loss, and of the runs that have not reached the tested one."""
     shown = []
     for kind, unit in kinds(runs).items():
         lines = []

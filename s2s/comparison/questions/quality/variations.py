@@ -13,16 +13,15 @@ _RATES = {"half the rate": 0.5, "twice the rate": 2.0}
 
 
 def variations(model: str, other: str, runs: Runs) -> dict[str, bool]:
-    """Whether the first of two models stays on its side of the other, by what was chosen instead.
+    """Whether the sign of the difference stays the same under other choices.
 
-    With other budgets and rates by the validation loss, without one of the seeds by BLEU on the test set. Other rates
-    are those of whole trainings of the first seed, where these chose the rate, for short ones favour high rates. What
-    was not measured is left out.
+    Other budgets and learning rates are compared by validation loss, seeds left out by BLEU on the test set. Losses at
+    other rates are those of full trainings of the first seed where there are any: short ones favour high rates.
 
     Args:
-        model: whose verdict it is.
-        other: what it was compared with.
-        runs: of all models, because they share budgets.
+        model: the candidate.
+        other: its rival.
+        runs: of all candidates, which share budgets.
     """
     own, others = runs[model], runs[other]
     seeds = [seed for seed in own if seed in others]

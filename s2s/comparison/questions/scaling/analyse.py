@@ -1,4 +1,4 @@
-"""What trainings at several sizes say: laws of how the loss falls, and which model gains more from its size."""
+"""Fit scaling laws to trainings at several sizes, and compare their exponents."""
 
 import math
 import statistics
@@ -102,7 +102,7 @@ def left_out(by_model: dict[str, Runs]) -> frozenset[float]:
 
 
 def falls_of(runs: Runs) -> dict[float, float]:
-    """By size, how much the second half of the updates lowered the loss, in nats: the mean over seeds."""
+    """Mean fall of the loss in the second half of the updates, in nats, by size."""
     falls: dict[float, list[float]] = {}
     for (factor, _), run in runs.items():
         if (half := _half(run)) is not None:
@@ -125,7 +125,7 @@ def _falling(x: list[float], losses: list[float]) -> Estimate:
 
 
 def gates(law: Law) -> list[Gate]:
-    """What must be true of a model's trainings and of its law before anything is said of its exponent."""
+    """Validity checks of a candidate's trainings and of its law."""
     closed = [_converged(law)]
     law = replace(law, runs=law.through)
     outside = next((run for run in law.first() if not run["inside"]), law.first()[-1])
@@ -141,7 +141,7 @@ def gates(law: Law) -> list[Gate]:
 
 
 def _converged(law: Law) -> Gate:
-    """Whether the second half of the updates gained less than `LEARNING` at every size that the law goes through."""
+    """Validity check: the second half of the updates gained less than `LEARNING` at every size of the law."""
     falls = falls_of(law.runs)
     if len(falls) < len(law.factors):
         return Gate("converged", False, "nothing says of every size whether it still learns")
@@ -204,7 +204,7 @@ def _b(fitted: Saturating | None) -> float:
 
 
 def _variations(law: Law, other: Law) -> dict[str, bool]:
-    """Whether the larger exponent is the same model's with another choice."""
+    """Whether the sign of the difference stays the same under other choices."""
     sign = _b(law.fitted) > _b(other.fitted)
     kept = {"no floor": (law.power.value > other.power.value) == sign}
     again = []
@@ -269,7 +269,7 @@ def _laws(laws: Laws, closed: dict[str, list[Gate]]) -> Table:
 
 
 def _differences(pairs: Pairwise, closed: dict[str, list[Gate]]) -> Table:
-    """Of laws that hold both."""
+    """Table of differences between valid laws."""
     rows = [
         {"models": f"{b} − {a}", "by": by, "p": pairs.p[a, b], "tie": by.equivalence_p(MARGIN)}
         for (a, b), by in pairs.items()

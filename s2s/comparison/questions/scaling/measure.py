@@ -31,7 +31,7 @@ _TRIAL = 0.15
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurement."""
 
     factors: tuple[float, ...]  # sizes, as multiples of the comparison's number of parameters
     updates: float  # of each training, as a share of the recipe's
@@ -86,7 +86,7 @@ def _of_size(comparison: Comparison, candidate: Candidate, factor: float) -> tup
 
 
 def _trained(comparison: Comparison, recipe: Recipe[Any], seed: int) -> Measured:
-    """What a whole training leaves behind."""
+    """Train a model in full and measure it."""
     data = prepared(recipe)
     sizes = sizes_of(data)
     losses: list[float] = []

@@ -1,4 +1,4 @@
-"""What length costs classifiers: buckets of equally many texts, and how much more one model loses than another."""
+"""Analyse the accuracy of classifiers by text length, in buckets of equally many texts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ _STEP = 10  # words, for slopes
 
 @dataclass(frozen=True)
 class Fall:
-    """What length does to a model's accuracy, in percent."""
+    """Accuracy by text length, in percent."""
 
     right: list[np.ndarray]  # of each run, whether each text was classified rightly
     rows: list[np.ndarray]  # texts of each bucket, the shortest first
@@ -34,7 +34,7 @@ class Fall:
 
     @property
     def seeds(self) -> int:
-        """How many runs."""
+        """Number of runs."""
         return len(self.right)
 
     @property
@@ -48,12 +48,12 @@ class Fall:
         return f"{words.min():.0f}–{words.max():.0f}"
 
     def weak(self, chance: float) -> bool:
-        """Whether it is below chance in all buckets: such a model has nothing to lose."""
+        """True if accuracy is below chance in all buckets."""
         return max(each.value for each in self.scores) < chance
 
 
 def analyse(comparison: Comparison, measured: Trials) -> Analysis:
-    """What each model loses with length, and how much more than another."""
+    """Compare the loss of accuracy with length."""
     runs = by_model(comparison, measured)
     if not runs:
         return Analysis()
@@ -96,12 +96,12 @@ def buckets(words: Sequence[float] | np.ndarray, count: int) -> list[np.ndarray]
 
 
 def fall(runs: BySeed) -> Fall:
-    """What length does to the mean accuracy of several runs on the same texts."""
+    """Fall of the mean accuracy of runs on the same texts."""
     right = 100 * np.mean([run["right"] for run in runs.values()], axis=0)
     lengths = np.array(next(iter(runs.values()))["words"], dtype=float)
 
     def accuracy(part: np.ndarray, drawn: Draws) -> np.ndarray:
-        """Of the chosen texts, for each row of how often each of them is drawn."""
+        """Accuracy on texts, for each resample."""
         return ratios(right[part], np.ones(len(part)), drawn)
 
     rows, values, resampled = buckets(lengths, _BUCKETS), [], []
@@ -125,7 +125,7 @@ def fall(runs: BySeed) -> Fall:
 
 
 def between(first: Fall, second: Fall) -> Estimate:
-    """How much higher the second's difference between long and short is than the first's; texts are paired."""
+    """Difference of two falls (second minus first); texts are paired."""
     value = second.difference.value - first.difference.value
     return estimate(value, second.differences - first.differences)
 
@@ -167,7 +167,7 @@ def _verdict(model: str, falls: Mapping[str, Fall], chance: float) -> Verdict:
 
 
 def _assess(model: str, falls: Mapping[str, Fall], chance: float) -> Assessment:
-    """How much more or less the model loses than the other one that loses least."""
+    """Compare a candidate's fall with the smallest of the others."""
     if falls[model].weak(chance):
         return Assessment(
             "", reasons=(f"its accuracy is below that of the commonest class, {chance:.0f} %, at all lengths",)
@@ -185,7 +185,7 @@ def _assess(model: str, falls: Mapping[str, Fall], chance: float) -> Assessment:
 
 
 def _differences(falls: Mapping[str, Fall]) -> Iterator[tuple[str, Estimate, Estimate]]:
-    """What each model loses, and what each loses more than the ones before it in the command."""
+    """Table of falls and their differences."""
     yield from ((model, each.difference, each.slope) for model, each in falls.items())
     for (a, first), (b, second) in combinations(falls.items(), 2):
         if len(first.words) == len(second.words):

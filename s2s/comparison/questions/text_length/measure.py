@@ -1,4 +1,4 @@
-"""Which texts the classifiers of `classification` name right, and how long those are."""
+"""Measure which texts the classifiers of `classification` label correctly, and their lengths."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from s2s.data.scripts import is_unspaced, split_words
 
 
 def measure(comparison: Comparison, cell: Trial) -> Measured:
-    """Which texts were named right, and their lengths."""
+    """Measure correctness and length of each text."""
     folder, tested = evaluation_of(comparison, cell.model, cell.seed)
     texts = texts_of(folder, tested["split"])
     unspaced = is_unspaced(texts)

@@ -1,4 +1,4 @@
-"""What earlier training is worth, beside the better of unrelated pairs and the few pairs alone for as long."""
+"""Analyse the gain of fine-tuning over equally long trainings from scratch or from unrelated pairs."""
 
 import statistics
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ Runs = Mapping[int, Mapping[str, BySeed]]
 
 @dataclass(frozen=True)
 class Gain:
-    """What earlier training was worth to a model at one share of the pairs."""
+    """Gain of a candidate at one share of the pairs."""
 
     runs: BySeed
     counts: dict[str, list[Counts]]  # by arm: nats gained over it, and tokens, in each sentence and for each seed
@@ -50,7 +50,7 @@ Gains = dict[str, dict[int, Gain]]
 
 
 def analyse(comparison: Comparison, measured: Trials) -> Analysis:
-    """What was gained, share by share."""
+    """Compare gains, share by share."""
     trained = {cell: found for cell, found in measured.items() if "arms" in found}
     runs = {share: by_model(comparison, trained, f"equal-{share}") for share in SHARES}
     gains = corrected({m: {s: gain_of(own[m]) for s, own in runs.items() if m in own} for m in comparison.models})
@@ -82,7 +82,7 @@ def loss_of(run: Measured, arm: str, rate: str | None = None) -> float:
 
 
 def last_loss_of(run: Measured, arm: str) -> float:
-    """What an arm's validation loss is at the last look, at the rate with the best look, in nats per token."""
+    """Validation loss of an arm at the last validation, at its best rate, in nats per token."""
     return min(run["arms"][arm]["curves"].values(), key=min)[-1]
 
 
@@ -96,7 +96,7 @@ def _per_token(sums: Counts) -> np.ndarray:
 
 
 def gain_of(runs: BySeed) -> Gain:
-    """What was gained over the other arms, in doubt about seeds and sentences: each seed beside itself."""
+    """Gain over the other arms, paired by seed and sentence."""
     counts: dict[str, list[Counts]] = {arm: [] for arm in _BEFORE}
     for run in runs.values():
         real = np.array(run["arms"]["real"]["losses"])
@@ -130,7 +130,7 @@ def corrected(gains: Gains) -> Gains:
 
 
 def gates(gain: Gain) -> list[Gate]:
-    """What must be true of a model's arms before anything is said of its gain."""
+    """Validity checks of a candidate's arms."""
     runs = list(gain.runs.values())
     worth = [run["arms"]["real"]["before"]["source_use"] for run in runs if run["arms"]["real"]["before"]["source_use"]]
     closed = [_equal(runs)]
@@ -156,10 +156,10 @@ def _equal(runs: list[Measured]) -> Gate:
 
 
 def _over(arm: str, gain: Gain) -> Gate:
-    """Whether the arm's curve, a mean over seeds, was over: it rose in its last doubling, or hardly fell.
+    """Validity check: the arm has converged.
 
-    One that is not compared may fall on, where another doubling would leave it behind that which is: a straight line
-    against the logarithm of the tokens falls lower than trainings do.
+    An arm that is not compared may still fall if another doubling would leave it behind the one that is: a straight
+    line against the logarithm of tokens falls lower than trainings do.
     """
     runs, other = list(gain.runs.values()), control(gain)
     curve = np.mean([min(run["arms"][arm]["curves"].values(), key=min) for run in runs], axis=0)
@@ -230,7 +230,7 @@ def _estimate(gain: Gain, arm: str) -> Estimate:
 
 
 def _variations(model: str, other: str, gains: Gains, share: int) -> dict[str, bool]:
-    """Whether the same model gains more with another choice."""
+    """Whether the sign of the difference stays the same under other choices."""
 
     def _more(arm: str | None, at: int, chosen: bool = False) -> bool:
         values = []
@@ -254,7 +254,7 @@ def _variations(model: str, other: str, gains: Gains, share: int) -> dict[str, b
 
 
 def _arms_of(gains: Gains, what: str) -> Figure:
-    """All arms of every model."""
+    """Figure of all arms."""
     of, words, y = {
         "loss": (loss_of, "Validation loss", axis("validation loss", "nats per token")),
         "bleu": (bleu_of, "BLEU", axis("BLEU, greedy", "%")),
@@ -313,7 +313,7 @@ def _gains(gains: Gains) -> Table:
 
 
 def _by(row: Measured, of: Callable[[Measured, str], float]) -> float:
-    """By how much a figure is higher after the other direction than in a row's arm: the mean over seeds."""
+    """Mean difference of a figure between the real arm and a row's arm."""
     return statistics.mean(of(run, "real") - of(run, row["arm"]) for run in row["gain"].runs.values())
 
 

@@ -39,7 +39,7 @@ _BATCHES = np.linspace(0.5, 1.0, 51)
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurement."""
 
     pretraining: float  # updates of the training before, as a share of the recipe's
     finetuning: float  # likewise of that afterwards; from fresh weights there are as many as in both together
@@ -61,7 +61,7 @@ SIZES: dict[Scale, Sizes] = {
 
 @dataclass(frozen=True)
 class ArmSchedule:
-    """How long an arm learns from few pairs, and from what."""
+    """Schedule of an arm: updates, validations and initial weights."""
 
     updates: int  # how many
     stops: tuple[int, ...]  # after which of them the validation loss is taken
@@ -141,7 +141,7 @@ def halves(data: TokenizedDataset, max_length: int) -> tuple[np.ndarray, np.ndar
 
 
 def few_pairs(data: TokenizedDataset, recipe: Recipe[Any], seed: int, share: int) -> TokenizedDataset:
-    """So many per cent of the second half, drawn by the seed; the smaller shares are parts of the larger ones."""
+    """Sample some percent of the second half, by seed; smaller samples are subsets of larger ones."""
     after = halves(data, recipe.batches.max_length)[1]
     drawn = np.random.default_rng(derive_seed(seed, 3)).permutation(after)
     return chosen_pairs(data, drawn[: max(2, round(share / 100 * len(drawn)))])
