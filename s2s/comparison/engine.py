@@ -52,12 +52,7 @@ EXPERIMENTS = all_experiments()
 """By the name that is typed after `--experiment`, in the order in which they run."""
 
 
-def go_on(
-    folder: Path,
-    console: Console,
-    cluster: Cluster | None = None,
-    summary: Summary | None = None,
-) -> None:
+def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summary: Summary | None = None) -> None:
     """Makes every measurement that is not there yet, and concludes each experiment of a comparison that was begun.
 
     Args:

@@ -76,11 +76,7 @@ def table(name: str, title: str, columns: Sequence[Column | str], rows: Iterable
     )
 
 
-def gates_table(
-    of_what: str,
-    closed: Mapping[Any, Sequence[Gate]],
-    heads: Sequence[str] = ("model", "name"),
-) -> Table:
+def gates_table(of_what: str, closed: Mapping[Any, Sequence[Gate]], heads: Sequence[str] = ("model", "name")) -> Table:
     """Table of validity checks by candidate, or by tuple of names with these `heads`."""
     rows = (
         (*([of] if isinstance(of, str) else of), gate.name, "yes" if gate.passed else "no", gate.sentence)

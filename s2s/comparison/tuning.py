@@ -84,9 +84,7 @@ def at(recipe: R, trial: TuningTrial, own: Collection[str] = ()) -> R:
     Raises:
         UserError: no width gives the size.
     """
-    changes: dict[str, object] = {
-        "training": recipe.training.model_copy(update={"learning_rate": trial.rate}),
-    }
+    changes: dict[str, object] = {"training": recipe.training.model_copy(update={"learning_rate": trial.rate})}
     now = {key: getattr(recipe.model, key) for key in _LAYERS if key in type(recipe.model).model_fields}
     if trial.layers is not None and any(layers != trial.layers for layers in now.values()):
         chosen: dict[str, object] = dict.fromkeys(now, trial.layers)

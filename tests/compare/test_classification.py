@@ -201,11 +201,7 @@ def test_real_runs_say_what_they_left_behind_and_again_the_same(classifiers, tmp
     [
         ({"losses": [0.9, 0.7, 0.5]}, "still learning", "its loss still falls by 0.40 nats"),
         ({"rate": {"chosen": 0.008, "tried": [0.004, 0.008], "inside": False}}, "not measurable", "lies at an end of"),
-        (
-            {"accuracy": {"value": 40.0, "low": 33.0, "high": 47.0}},
-            "not measurable",
-            "most frequent class is right",
-        ),
+        ({"accuracy": {"value": 40.0, "low": 33.0, "high": 47.0}}, "not measurable", "most frequent class is right"),
     ],
 )
 def test_nothing_is_said_of_a_classifier_that_has_not_learned_or_beside_it(planted, change, standing, words):

@@ -160,11 +160,7 @@ def parallelism() -> Result:
                 name="exponents",
                 title="Fitted exponents <of time>",
                 columns=["model", "forward", "kernel launches", "FLOP/s"],
-                rows=[
-                    ["rnn", 0.98, 1024, 1.23e9],
-                    ["transformer", 1.4142135, 64, 4.5e10],
-                    [ODD, None, None, None],
-                ],
+                rows=[["rnn", 0.98, 1024, 1.23e9], ["transformer", 1.4142135, 64, 4.5e10], [ODD, None, None, None]],
             )
         ],
         failures=[Failure(task="odd--forward", model=ODD, reason=REASON)],

@@ -44,10 +44,7 @@ ODD = {
         heatmaps=[Heatmap(label="m", model="", rows=["r"], columns=["c", "d"], values=[[None, 0.0]])],
     ),
     "no-rows": Figure(
-        name="f",
-        title="t",
-        kind="heatmaps",
-        heatmaps=[Heatmap(label="m", model="", rows=[], columns=[], values=[])],
+        name="f", title="t", kind="heatmaps", heatmaps=[Heatmap(label="m", model="", rows=[], columns=[], values=[])]
     ),
 }
 

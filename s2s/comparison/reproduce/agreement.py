@@ -103,10 +103,7 @@ class Agreement(Reproduction):
     def numbers(self, measured: Trials) -> Numbers:
         """Accuracy as learned, and the difference at the longest distance."""
         both = pairs(measured, "longest", ("lstm-attention", ""), ("transformer", ""))
-        return {
-            "learned": by_seed(measured, "learned", "lstm-attention"),
-            "gap": [one - other for one, other in both],
-        }
+        return {"learned": by_seed(measured, "learned", "lstm-attention"), "gap": [one - other for one, other in both]}
 
     def figures(self, measured: Trials) -> list[Figure]:
         """Accuracy against distance."""

@@ -263,9 +263,7 @@ class Law(Reproduction):
 def line_through(runs: Sequence[Measured]) -> CensoredLine | None:
     """The law that fits these initialisations best; None where they are too few."""
     return censored_line(
-        [log_xi(run["factor"]) for run in runs],
-        [math.log(run["d50"]) for run in runs],
-        [run["beyond"] for run in runs],
+        [log_xi(run["factor"]) for run in runs], [math.log(run["d50"]) for run in runs], [run["beyond"] for run in runs]
     )
 
 

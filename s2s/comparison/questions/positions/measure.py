@@ -260,11 +260,5 @@ def _translations(model: Seq2Seq, recipe: Recipe[Any], data: PreparedTranslation
 
 
 EXPERIMENT = Experiment(
-    "positions",
-    "What does it know of the order of words?",
-    cells,
-    measure,
-    analyse,
-    reads="quality",
-    reading=TRAINED,
+    "positions", "What does it know of the order of words?", cells, measure, analyse, reads="quality", reading=TRAINED
 )

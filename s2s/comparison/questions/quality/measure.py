@@ -33,10 +33,4 @@ def measure(comparison: Comparison, cell: Trial) -> Measured:
     }
 
 
-EXPERIMENT = Experiment(
-    "quality",
-    "How good are its translations?",
-    partial(each_run, part=RUN),
-    measure,
-    analyse,
-)
+EXPERIMENT = Experiment("quality", "How good are its translations?", partial(each_run, part=RUN), measure, analyse)

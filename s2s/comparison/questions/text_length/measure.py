@@ -22,10 +22,5 @@ def measure(comparison: Comparison, cell: Trial) -> Measured:
 
 
 EXPERIMENT = Experiment(
-    "text-length",
-    "Does it get worse with the length of the text?",
-    each_run,
-    measure,
-    analyse,
-    reads="classification",
+    "text-length", "Does it get worse with the length of the text?", each_run, measure, analyse, reads="classification"
 )

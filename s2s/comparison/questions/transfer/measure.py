@@ -286,10 +286,5 @@ def _numbers(comparison: Comparison) -> dict[str, object]:
 
 
 EXPERIMENT = Experiment(
-    "transfer",
-    "What does it gain from having learned something else?",
-    cells,
-    measure,
-    analyse,
-    numbers=_numbers,
+    "transfer", "What does it gain from having learned something else?", cells, measure, analyse, numbers=_numbers
 )
