@@ -22,11 +22,11 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def in_turns(candidates: Mapping[Name, Callable[[], Found]], rounds: int, warm: int = 2) -> dict[Name, list[Found]]:
+def in_turns(contestants: Mapping[Name, Callable[[], Found]], rounds: int, warm: int = 2) -> dict[Name, list[Found]]:
     """What each of them gives when it is called, round by round, after some rounds that do not count."""
-    found: dict[Name, list[Found]] = {name: [] for name in candidates}
+    found: dict[Name, list[Found]] = {name: [] for name in contestants}
     for turn in range(warm + rounds):
-        for name, once in candidates.items():
+        for name, once in contestants.items():
             given = once()
             if turn >= warm:
                 found[name].append(given)

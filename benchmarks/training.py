@@ -163,13 +163,13 @@ def main() -> None:
     data, tokenizer = multi30k(options.root)
     batches = make_batches(data.source_lengths, data.target_lengths, TOKENS, 1, 0)
     sentences = round(len(data) / len(batches))
-    candidates = {
+    contestants = {
         "s2s": s2s_loop(data, tokenizer.size, "auto"),
         "s2s in fp32": s2s_loop(data, tokenizer.size, "fp32"),
         "nn.Transformer, sorted": tutorial_loop(tokenizer.size, sorted_batches(data)),
         "nn.Transformer, unsorted": tutorial_loop(tokenizer.size, unsorted_batches(data, sentences)),
     }
-    speeds = in_turns({name: partial(speed, update) for name, update in candidates.items()}, options.rounds)
+    speeds = in_turns({name: partial(speed, update) for name, update in contestants.items()}, options.rounds)
     base = statistics.median(speeds["s2s"])
     print(f"{'real target tokens/s':28} {'median':>8} {'min':>8} {'max':>8} {'s2s is':>8}")
     for name, values in speeds.items():

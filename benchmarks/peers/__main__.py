@@ -32,11 +32,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.peers.candidates import ENVIRONMENTS, LEFT_OUT, PARTS, ROOT, Failed, make_environment, versions
 
 from benchmarks.keeping import RESULTS, write_tables
 from benchmarks.peers import task as given
-from benchmarks.peers.measuring import Comparison, Measured, measure, note, players_of
+from benchmarks.peers.contestants import ENVIRONMENTS, LEFT_OUT, PARTS, ROOT, Failed, make_environment, versions
+from benchmarks.peers.measuring import Contest, Measured, measure, note, players_of
 from benchmarks.peers.task import SIDES, SPECIALS, Task
 from benchmarks.peers.telling import table
 from s2s.data.batches import make_batches
@@ -188,13 +188,13 @@ def main() -> None:
     found = begun(asked, unfinished)
     found |= {"environments": installed, "left_out": LEFT_OUT}
     os.chdir(ROOT)
-    for part, candidates in PARTS.items():
+    for part, contestants in PARTS.items():
         print(part, flush=True)
-        players = players_of(candidates, part, folder / name, folder, asked.threads)
-        for one in candidates:
+        players = players_of(contestants, part, folder / name, folder, asked.threads)
+        for one in contestants:
             if one.environment in missing:
                 note(found[part], one, missing[one.environment])
-        contest = Comparison(players, Task(folder / name), lambda said: print(said, flush=True))
+        contest = Contest(players, Task(folder / name), lambda said: print(said, flush=True))
         save = lambda: write_atomically(unfinished, json.dumps(found, indent=1) + "\n")  # noqa: E731
         measure(contest, found[part], asked.rounds, save)
     shutil.rmtree(folder / name / "scratch", ignore_errors=True)

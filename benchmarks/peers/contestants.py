@@ -36,7 +36,7 @@ class Failed(Exception):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Contestant:
     """One line of a table.
 
     Attributes:
@@ -62,15 +62,15 @@ _IN_BOTH = (
     ("Eole", "eole", "eole"),
 )
 TRAINING = (
-    *(Candidate(name, form, module, where) for name, module, where in _IN_BOTH for form in ("bf16", "fp32")),
-    Candidate("JoeyNMT", "fp32", "joeynmt", "joeynmt"),
+    *(Contestant(name, form, module, where) for name, module, where in _IN_BOTH for form in ("bf16", "fp32")),
+    Contestant("JoeyNMT", "fp32", "joeynmt", "joeynmt"),
 )
 DECODING = (
-    Candidate("s2s", "torch", "ours"),
-    Candidate("s2s", "torch in bf16", "ours"),
-    Candidate("CTranslate2", "float32", "ctranslate2", "ctranslate2"),
-    Candidate("CTranslate2", "int8", "ctranslate2", "ctranslate2"),
-    Candidate("JoeyNMT", "torch", "joeynmt", "joeynmt"),
+    Contestant("s2s", "torch", "ours"),
+    Contestant("s2s", "torch in bf16", "ours"),
+    Contestant("CTranslate2", "float32", "ctranslate2", "ctranslate2"),
+    Contestant("CTranslate2", "int8", "ctranslate2", "ctranslate2"),
+    Contestant("JoeyNMT", "torch", "joeynmt", "joeynmt"),
 )
 LEFT_OUT = {
     "OpenNMT-py": "its last version, 3.5.1, asks for torch<2.3; Eole is what it became",
@@ -128,7 +128,7 @@ class Player:
         threads: of the processor.
     """
 
-    candidate: Candidate
+    contestant: Contestant
     part: str
     task: Path
     environments: Path
@@ -140,7 +140,7 @@ class Player:
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.scratch.mkdir(parents=True)
         read, write = os.pipe()
-        one = self.candidate
+        one = self.contestant
         words = [self.part, one.form, self.task, self.scratch, self.threads, write]
         command = [python_of(one.environment, self.environments), "-m", f"benchmarks.peers.{one.module}", *words]
         told = {name: str(self.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}

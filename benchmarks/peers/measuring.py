@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.candidates import Candidate, Failed, Player
-
+from benchmarks.peers.contestants import Contestant, Failed, Player
 from benchmarks.peers.task import SIDES, Pair, Task, lines
 
 Measured = dict[str, Any]
@@ -42,7 +41,7 @@ def counted(answer: Measured, sentences: int, first: Sequence[str] | None) -> Me
     return {key: value for key, value in answer.items() if key != "outputs"} | written | same
 
 
-class Comparison:
+class Contest:
     """The rounds of one part.
 
     Args:
@@ -51,7 +50,7 @@ class Comparison:
         told: says what goes on.
     """
 
-    def __init__(self, players: dict[Candidate, Player], task: Task, told: Callable[[str], None]) -> None:
+    def __init__(self, players: dict[Contestant, Player], task: Task, told: Callable[[str], None]) -> None:
         self.players = players
         self.task = task
         self.told = told
@@ -77,7 +76,7 @@ class Comparison:
         made = {str(one): self._tried(one, measured["updates"], measured) for one in [*order[first:], *order[:first]]}
         measured["rounds"].append({name: found for name, found in made.items() if found})
 
-    def _tried(self, one: Candidate, updates: int, measured: Measured) -> Measured | None:
+    def _tried(self, one: Contestant, updates: int, measured: Measured) -> Measured | None:
         try:
             return self._turn(one, updates)
         except Failed as error:
@@ -86,8 +85,8 @@ class Comparison:
             del self.players[one]
             return None
 
-    def _turn(self, candidate: Candidate, updates: int) -> Measured:
-        player = self.players[candidate]
+    def _turn(self, contestant: Contestant, updates: int) -> Measured:
+        player = self.players[contestant]
         answer = player.turn(updates)
         if player.part == "training":
             return checked(answer, self._corpus)
@@ -96,14 +95,14 @@ class Comparison:
         return counted(answer, self._sentences, self._first)
 
 
-def note(measured: Measured, one: Candidate, why: str) -> None:
+def note(measured: Measured, one: Contestant, why: str) -> None:
     """Takes a contestant out of all rounds, and says why."""
     measured["missing"][str(one)] = why
     for turn in measured["rounds"]:
         turn.pop(str(one), None)
 
 
-def measure(contest: Comparison, measured: Measured, rounds: int, save: Callable[[], None]) -> None:
+def measure(contest: Contest, measured: Measured, rounds: int, save: Callable[[], None]) -> None:
     """All rounds that are still missing, each saved when it is over; who has not learned by then did not train."""
     if len(measured["rounds"]) >= rounds:
         return
@@ -121,7 +120,7 @@ def measure(contest: Comparison, measured: Measured, rounds: int, save: Callable
 
 
 @contextmanager
-def _stopped(players: dict[Candidate, Player]) -> Iterator[None]:
+def _stopped(players: dict[Contestant, Player]) -> Iterator[None]:
     every = list(players.values())
     try:
         yield
@@ -131,10 +130,10 @@ def _stopped(players: dict[Candidate, Player]) -> Iterator[None]:
 
 
 def players_of(
-    candidates: Sequence[Candidate], part: str, task: Path, environments: Path, threads: int
-) -> dict[Candidate, Player]:
+    contestants: Sequence[Contestant], part: str, task: Path, environments: Path, threads: int
+) -> dict[Contestant, Player]:
     """A process for each, not yet started."""
     return {
         one: Player(one, part, task, environments, task / "scratch" / f"{part}-{one.module}-{one.form}", threads)
-        for one in candidates
+        for one in contestants
     }

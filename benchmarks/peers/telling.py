@@ -4,8 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.peers.candidates import DECODING, TRAINING
-
+from benchmarks.peers.contestants import DECODING, TRAINING
 from s2s.comparison.speed_benchmark import over_rounds
 from s2s.evaluation.inference import Estimate
 
