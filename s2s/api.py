@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from s2s.errors import UserError
 from s2s.recipe.reading import recipe_path
-from s2s.recipe.schema import AnyRecipe, BleuTokenizer
+from s2s.recipe.schema import BleuTokenizer, TrainRecipe
 from s2s.run.folder import check_free, check_resumable, open_run, run_dir
 from s2s.run.tasks import read
 from s2s.training import cpu_affinity
@@ -203,7 +203,7 @@ def train(
         >>> for step in training:  # doctest: +SKIP
         ...     print(step.update, step.loss)
     """
-    if isinstance(recipe, AnyRecipe):
+    if isinstance(recipe, TrainRecipe):
         if overrides or resume:
             raise UserError("a recipe that was read is taken as it is", remedy="give overrides to s2s.read_recipe")
         asked = cast("AnyTask", recipe)

@@ -1,8 +1,17 @@
 """Recipe sections for classification tasks."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Generic, Literal
 
 from s2s.recipe import schema
+
+
+class LabelledData(schema.DataSection):
+    """Base of the `data` sections of classification tasks."""
+
+    if TYPE_CHECKING:
+        # See `schema.TrainRecipe`.
+        seed: schema.Seed
+        classes: schema.Classes | None
 
 
 class HeadSettings(schema.Section):
@@ -31,3 +40,13 @@ class LabelledTraining(schema.OptimizationSettings):
     null: one batch."""
     label_smoothing: schema.Probability = 0.0
     """Label smoothing: share of each label's probability that is spread evenly over the classes."""
+
+
+class LabelledRecipe(schema.TrainRecipe[schema.Model], Generic[schema.Model]):
+    """Recipe of a classification task."""
+
+    if TYPE_CHECKING:
+        data: LabelledData
+        head: HeadSettings
+        training: LabelledTraining
+        validation: ClassificationValidation

@@ -12,7 +12,7 @@ from s2s.errors import UserError, quote_path
 from s2s.files import UNFINISHED, file_lock, is_number, remove_unfinished, write_folder_atomically
 from s2s.folders import foreign_files, identify_folder
 from s2s.recipe.reading import learned_from, write
-from s2s.recipe.schema import AnyRecipe
+from s2s.recipe.schema import TrainRecipe
 from s2s.run.exported import EXPORTED
 from s2s.run.hub import is_on_hub, resolve_run_path
 from s2s.run.tasks import read, schema_of
@@ -41,7 +41,7 @@ _LEARNED = {"size", "channels", "mean", "deviation", "mixing", "weight"}
 _ASKED = {"prefix", "objective", "share", "span", "answers", "metric"}
 
 
-def run_dir(recipe: AnyRecipe) -> Path:
+def run_dir(recipe: TrainRecipe) -> Path:
     """Return the folder of a recipe's run: `run.dir`, or `runs/<name>`.
 
     Example:
@@ -51,7 +51,7 @@ def run_dir(recipe: AnyRecipe) -> Path:
     return Path(recipe.run.dir) if recipe.run.dir else Path("runs") / recipe.name
 
 
-def check_free(recipe: AnyRecipe, overwrite: bool) -> None:
+def check_free(recipe: TrainRecipe, overwrite: bool) -> None:
     """Refuse a folder that a new run may not use.
 
     Args:
@@ -100,7 +100,7 @@ def is_unstarted(folder: Path, *begun: str) -> bool:
 
 
 @contextmanager
-def create_run_dir(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Iterator[Path]:
+def create_run_dir(recipe: TrainRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Iterator[Path]:
     """Create the folder of a new run with recipe and tokenizers; a context manager.
 
     The folder is complete or does not exist. The body runs with the lock of the folder; see `run_lock`.
@@ -139,7 +139,7 @@ def create_run_dir(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", ove
         yield folder
 
 
-def _check_rereadable(recipe: AnyRecipe) -> None:
+def _check_rereadable(recipe: TrainRecipe) -> None:
     """Check that the recipe file can be read again.
 
     Names of classes that come from the data are not validated before.
@@ -268,7 +268,7 @@ def _check_same(folder: Path, length: list[str]) -> None:
         )
 
 
-def changed_settings(one: AnyRecipe, other: AnyRecipe) -> list[str]:
+def changed_settings(one: TrainRecipe, other: TrainRecipe) -> list[str]:
     """Compare two recipes.
 
     Returns:
@@ -278,7 +278,7 @@ def changed_settings(one: AnyRecipe, other: AnyRecipe) -> list[str]:
     return sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
 
 
-def _check_learned(folder: Path, kept: AnyRecipe, now: AnyRecipe, fixed: Collection[str] = _LEARNED) -> None:
+def _check_learned(folder: Path, kept: TrainRecipe, now: TrainRecipe, fixed: Collection[str] = _LEARNED) -> None:
     """Refuse data settings that differ from those of the training."""
     then, wanted = (flatten(recipe.model_dump(mode="json")["data"], "data.") for recipe in (kept, now))
     ours = [key for key in then.keys() | wanted.keys() if key.rpartition(".")[2] in fixed]

@@ -13,7 +13,7 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.json_files import read_json
-from s2s.recipe.schema import AnyRecipe, FineTunedRecipe, InitSettings, TokenizerSettings
+from s2s.recipe.schema import FineTunedRecipe, InitSettings, TokenizerSettings, TrainRecipe
 from s2s.run.folder import RECIPE, TOKENIZER, check_is_run
 from s2s.run.hub import is_on_hub, resolve_run_path
 from s2s.run.inference import check_saved, find_checkpoint
@@ -87,7 +87,7 @@ class PretrainedRun:
     """
 
     checkpoint: Path
-    recipe: AnyRecipe
+    recipe: TrainRecipe
     tokenizers: tuple[Tokenizer, ...]
 
     @property
@@ -117,7 +117,7 @@ class PretrainedRun:
         origin = recipe.init_from if is_on_hub(recipe.init_from) else str(Path(recipe.init_from).absolute())
         return recipe.model_copy(update=changes | {"init_from": origin})
 
-    def differences(self, recipe: AnyRecipe) -> list[str]:
+    def differences(self, recipe: TrainRecipe) -> list[str]:
         """List model settings that differ: `model.dropout is 0.3, there 0.1`."""
         whole = isinstance(recipe, FineTunedRecipe) and recipe.init.parts == "all"
         ours, theirs = recipe.model.model_dump(), self.recipe.model.model_dump()
@@ -128,7 +128,7 @@ class PretrainedRun:
         ]
 
 
-def open_pretrained(recipe: AnyRecipe) -> PretrainedRun | None:
+def open_pretrained(recipe: TrainRecipe) -> PretrainedRun | None:
     """Open the run that initializes a recipe's model.
 
     Returns:
@@ -155,7 +155,7 @@ def open_pretrained(recipe: AnyRecipe) -> PretrainedRun | None:
     return PretrainedRun(checkpoint, read(checkpoint / RECIPE), tuple(Tokenizer.load(there, name) for name in names))
 
 
-def _both_sides(recipe: AnyRecipe, names: list[str]) -> list[str]:
+def _both_sides(recipe: TrainRecipe, names: list[str]) -> list[str]:
     """Check the tokenizers for loading a whole model: one in both models, or two."""
     section, two = getattr(recipe, "tokenizer", None), "source" in names
     sides = isinstance(section, TokenizerSettings)
@@ -179,7 +179,7 @@ class Initialization:
         source: The other run; None if it was not opened.
     """
 
-    recipe: AnyRecipe
+    recipe: TrainRecipe
     load_report: LoadReport | None = None
     source: PretrainedRun | None = None
 
@@ -217,7 +217,7 @@ class Initialization:
 
 
 def initialize_from(
-    model: nn.Module, recipe: AnyRecipe, source: PretrainedRun | None, folder: Path | None
+    model: nn.Module, recipe: TrainRecipe, source: PretrainedRun | None, folder: Path | None
 ) -> Initialization:
     """Load the weights that a recipe's `init_from` names, and freeze them as set.
 

@@ -21,7 +21,7 @@ from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, write_atomically
 from s2s.json_files import read_json
 from s2s.models.base import count_parameters
-from s2s.recipe.schema import AnyRecipe
+from s2s.recipe.schema import TrainRecipe
 from s2s.run.exported import EXPORTED
 from s2s.run.folder import MANIFEST
 from s2s.training.checkpoint import Checkpoints
@@ -34,7 +34,7 @@ _CODE = (".", "../baselines")
 
 
 def describe(
-    recipe: AnyRecipe,
+    recipe: TrainRecipe,
     device_context: DeviceContext,
     model: torch.nn.Module,
     hashes: dict[str, str],

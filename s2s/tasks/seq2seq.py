@@ -21,7 +21,7 @@ from s2s.inspection.seq2seq import Pair, check_fits, source_of
 from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.pairs import BatchSettings, TrainingSettings
-from s2s.recipe.schema import AnyRecipe, DecodingSettings, SeedSettings
+from s2s.recipe.schema import DecodingSettings, SeedSettings, TrainRecipe
 from s2s.tasks.base import LoadedModel
 from s2s.training import trainer
 from s2s.training.device import DeviceContext, derive_seed
@@ -29,7 +29,7 @@ from s2s.training.loss import cross_entropy
 from s2s.training.trainer import Loss, Trainer
 
 
-def build_model(recipe: AnyRecipe[Any], source_size: int, target_size: int) -> Seq2Seq:
+def build_model(recipe: TrainRecipe, source_size: int, target_size: int) -> Seq2Seq:
     """Build the recipe's model, initialized with the recipe's seed.
 
     Args:

@@ -6,7 +6,16 @@ from pydantic import Field, model_validator
 
 from s2s.recipe import schema
 from s2s.recipe.installed import translator_settings
-from s2s.recipe.pairs import BatchSettings, FilterSettings, Mixing, PairSettings, Prefix, TrainingSettings, Weight
+from s2s.recipe.pairs import (
+    BatchSettings,
+    FilterSettings,
+    Mixing,
+    PairRecipe,
+    PairSettings,
+    Prefix,
+    TrainingSettings,
+    Weight,
+)
 
 Metric = Literal["loss", "bleu", "chrf", "exact", "cer", "wer", "accuracy", "macro_f1"]
 OF_CLASSES = ("accuracy", "macro_f1")
@@ -68,7 +77,7 @@ class CorpusSettings(PairSettings):
         return self
 
 
-class MixtureSettings(schema.Section):
+class MixtureSettings(schema.DataSection):
     """The corpora and their sampling rates."""
 
     corpora: Annotated[dict[schema.Name, CorpusSettings], Field(min_length=1)]
@@ -122,7 +131,7 @@ class MixtureValidation(schema.PauseSettings):
     """Beam size of the outputs at validations."""
 
 
-class TextToTextRecipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
+class TextToTextRecipe(PairRecipe[schema.Model], Generic[schema.Model]):
     """Recipe of a text-to-text model."""
 
     task: Literal["text-to-text"]
