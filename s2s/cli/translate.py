@@ -70,10 +70,12 @@ def translate(
     bad = BadLines()
     arriving = chunks(source, recipe.decoding.batch * _BATCHES, bad, prompt)
     if recipe.task == "text-to-text":
+        from s2s.models.base import Seq2Seq
         from s2s.run.inference import load_for_inference
+        from s2s.tasks.text_to_text.recipe import TextToTextRecipe
         from s2s.tasks.text_to_text.use import generate_answers
 
-        loaded = load_for_inference(translator, checkpoint)
+        loaded = load_for_inference(translator, checkpoint).narrow(TextToTextRecipe, Seq2Seq)
         write_all(generate_answers(loaded, name, arriving, nbest, source.isatty(), tell, bad.refuse), output, bad)
         return
     from s2s.run.inference import line_translator

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
-from s2s.data.dataset import Examples
-from s2s.diagnosis.self_tests import ModelUnderTest, SelfTest, Status, run_self_tests
+from s2s.data.dataset import BaseBatch, Examples
+from s2s.diagnosis.self_tests import ModelUnderTest, SelfTest, Status, diagnosable, run_self_tests
 from s2s.errors import UserError
 from s2s.evaluation.signs import Finding, WorstExample
 from s2s.evaluation.signs.learning import Learning, learning_signs
@@ -18,7 +18,7 @@ from s2s.run.folder import RunConfig
 from s2s.run.inference import default_split, evaluation_split, evenly_spaced, load_for_inference
 from s2s.run.manifest import training_device
 from s2s.run.tasks import task_of
-from s2s.tasks.base import LoadedModel, PrintFn
+from s2s.tasks.base import AnyRun, PrintFn
 from s2s.training.logger import METRICS, read_metrics
 from s2s.training.progress import ProgressBar, no_progress_bar
 
@@ -161,7 +161,7 @@ def diagnose(
 
 def self_test(
     run: RunConfig,
-    loaded: LoadedModel[Any, Any],
+    loaded: AnyRun,
     split: str,
     print_fn: PrintFn = lambda line: None,
     names: Sequence[str] | None = None,
@@ -186,7 +186,7 @@ def self_test(
     return SelfTestReport(f"{len(rows)} examples of the {split} set", results)
 
 
-def held_out(run: RunConfig, loaded: LoadedModel[Any, Any], split: str) -> Examples[Any]:
+def held_out(run: RunConfig, loaded: AnyRun, split: str) -> Examples[BaseBatch]:
     """Read some examples of a split, evenly spaced.
 
     Args:
@@ -203,14 +203,14 @@ def held_out(run: RunConfig, loaded: LoadedModel[Any, Any], split: str) -> Examp
     part = evaluation_split(run, loaded.recipe, split)
     if not len(part):
         raise UserError(f"the {split} set is empty", where=str(run.path), remedy=f"name another one: data.{split}=NAME")
-    return task_of(loaded.recipe).examples_for_inference(
+    return diagnosable(loaded).examples_for_inference(
         loaded, part.select(evenly_spaced(len(part), _SELF_TEST_EXAMPLES))
     )
 
 
 def find_signs(
     run: RunConfig,
-    loaded: LoadedModel[Any, Any],
+    loaded: AnyRun,
     split: str,
     examples: int,
     progress_bar: ProgressBar = no_progress_bar,
@@ -234,7 +234,7 @@ def find_signs(
     if not len(part):
         raise UserError(f"the {split} set is empty", where=str(run.path), remedy="name another one with --split")
     rows = evenly_spaced(len(part), examples)
-    found = task_of(loaded.recipe).diagnose(loaded, part.select(rows), rows, progress_bar)
+    found = diagnosable(loaded).diagnose(loaded, part.select(rows), rows, progress_bar)
     signs = [*found.signs, *learning_signs(Learning.of(_log(loaded.path)), found.chance_loss)]
     return SignReport(split, found.summary, signs, found.worst)
 

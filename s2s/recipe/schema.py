@@ -8,7 +8,7 @@ generated from the schema. Attribute docstrings become the descriptions in `docs
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeVar, dataclass_transform, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -62,10 +62,24 @@ Quoting = Literal["csv", "none"]
 Pooling = Literal["mean", "first", "max", "last", "attention", "summary", "pooler"]
 
 
-class Section(BaseModel, frozen=True):
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+
+    # Type checkers do not read `model_config`. Of a class that they know as frozen, keys may be narrowed by a subclass.
+    @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
+    class _FrozenMeta(ModelMetaclass): ...
+
+    class _Frozen(BaseModel, metaclass=_FrozenMeta): ...
+else:
+    _Frozen = BaseModel
+
+
+class Section(_Frozen):
     """Base of all recipe sections: strict types, no unknown keys, frozen."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class RunSettings(Section):
@@ -252,6 +266,8 @@ class SearchSettings(Section):
     precision: Literal["fp32", "bf16"] = "fp32"
     """Precision of matrix products in the search; `bf16` may be faster for a wide model, and is less exact
     (docs/speed.md)."""
+    if TYPE_CHECKING:
+        batch: Count
 
 
 class DecodingSettings(SearchSettings):
@@ -398,6 +414,16 @@ class TrainRecipe(Section, Generic[Model]):
         """Names under which a run saves its tokenizers: one name, unless a task has none or several."""
         return ("text",)
 
+    def check_overrides(self, trained: "TrainRecipe") -> None:
+        """Refuse overrides that a trained model cannot follow.
+
+        Args:
+            trained: Recipe that the model was trained with.
+
+        Raises:
+            UserError: This recipe contradicts the trained model.
+        """
+
 
 class SearchRecipe(TrainRecipe[Model], Generic[Model]):
     """Recipe of a task that generates text by beam search."""
@@ -426,6 +452,8 @@ class FineTunedRecipe(TrainRecipe[Model], Generic[Model]):
     tokenizer is used, too, or both tokenizers with `init.parts: all`. `model` must give the encoder the same sizes."""
     init: InitSettings = InitSettings()
     """Use of the weights that `init_from` loads."""
+    if TYPE_CHECKING:
+        tokenizer: PieceSettings
 
     @model_validator(mode="after")
     def _something_is_loaded(self) -> Self:
@@ -464,4 +492,6 @@ class TaskSchema:
         return _whole(self.recipe, model)
 
 
-_whole = cache(lambda recipe, model: recipe[model])
+@cache
+def _whole(recipe: Any, model: Any) -> type[TrainRecipe]:
+    return recipe[model]

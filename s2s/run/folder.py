@@ -19,7 +19,6 @@ from s2s.run.tasks import read, schema_of
 
 if TYPE_CHECKING:
     from s2s.data.tokenizers import Tokenizer
-    from s2s.run.tasks import AnyTask
 
 RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
@@ -223,7 +222,7 @@ def run_dir_of(path: Path) -> Path:
     return path if (path / MANIFEST).exists() else path.resolve().parent.parent
 
 
-def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":
+def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
     """Check that a run can be resumed, and return its recipe with the overrides.
 
     Args:
@@ -257,7 +256,7 @@ def _check_same(folder: Path, length: list[str]) -> None:
         return
     last = saved[max(saved)]
     recipes = [read(path / RECIPE, length) for path in (folder, last)]
-    if length and recipes[0].model_dump()["training"]["updates"] < max(saved):
+    if length and recipes[0].training.updates < max(saved):
         had = f"the run has had {max(saved)} updates"
         raise UserError(had, where=length[-1], remedy="name more of them")
     if keys := changed_settings(*recipes):
@@ -347,8 +346,8 @@ class RunConfig:
 
     path: Path
     overrides: tuple[str, ...]
-    kept: "AnyTask"
-    recipe: "AnyTask"
+    kept: TrainRecipe
+    recipe: TrainRecipe
     fetched: bool = False
 
 

@@ -96,9 +96,9 @@ class PretrainedRun:
         return self.tokenizers[0]
 
     def __str__(self) -> str:
-        return f"{self.recipe.name} ({getattr(self.recipe, 'task', '')}), checkpoint {self.checkpoint}"
+        return f"{self.recipe.name} ({self.recipe.task}), checkpoint {self.checkpoint}"
 
-    def adapt_recipe(self, recipe: Any) -> Any:
+    def adapt_recipe(self, recipe: FineTunedRecipe) -> FineTunedRecipe:
         """Adapt a new recipe to this run.
 
         Returns:
@@ -114,7 +114,8 @@ class PretrainedRun:
         if whole and "tie" not in recipe.model.model_fields_set and hasattr(there.model, "tie"):
             # Shared embeddings stay shared; the default of `tie` is that of a single vocabulary.
             changes["model"] = recipe.model.model_copy(update={"tie": there.model.tie})
-        origin = recipe.init_from if is_on_hub(recipe.init_from) else str(Path(recipe.init_from).absolute())
+        origin = recipe.init_from or ""
+        origin = origin if is_on_hub(origin) else str(Path(origin).absolute())
         return recipe.model_copy(update=changes | {"init_from": origin})
 
     def differences(self, recipe: TrainRecipe) -> list[str]:

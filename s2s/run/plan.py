@@ -3,16 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from s2s.errors import UserError
 from s2s.launch import TorchrunProcess
 from s2s.recipe.reading import recipe_path
+from s2s.recipe.schema import TrainRecipe
 from s2s.run.folder import check_free, check_resumable, run_dir
 from s2s.run.tasks import read
-
-if TYPE_CHECKING:
-    from s2s.run.tasks import AnyTask
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,7 @@ class TrainingPlan:
         overfit: Only overfit 16 pairs, as a sanity check.
     """
 
-    recipe: "AnyTask"
+    recipe: TrainRecipe
     folder: Path | None
     overrides: Sequence[str]
     overwrite: bool
@@ -91,12 +88,15 @@ def execute_plan(start: TrainingPlan, launch: TorchrunProcess | None, print_fn: 
 
     recipe = start.recipe
     setup_process(recipe.device)
-    if start.overfit and recipe.task == "translation":
+    if start.overfit:
         from s2s.run.memory_check import check_memory
-        from s2s.tasks.translation.task import TASK, overfit
+        from s2s.run.tasks import task_of
+        from s2s.tasks.translation.recipe import Recipe
+        from s2s.tasks.translation.task import overfit
 
-        with check_memory(TASK, recipe):
-            overfit(recipe, print_fn)
+        with check_memory(task_of(recipe), recipe):
+            if isinstance(recipe, Recipe):
+                overfit(recipe, print_fn)
         return None
     with init_distributed(launch) as distributed:
         if start.folder:

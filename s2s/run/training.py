@@ -7,19 +7,22 @@ loop around it are in `s2s.training.trainer`.
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from torch import nn
 
+from s2s.data.dataset import BaseBatch
 from s2s.errors import printable
 from s2s.files import read_file
+from s2s.recipe.schema import FineTunedRecipe, TrainRecipe
 from s2s.run import folder as folders
 from s2s.run.inference import data_hashes, evaluate, load_tokenizers
 from s2s.run.init_from import Initialization, PretrainedRun, initialize_from, open_pretrained
 from s2s.run.memory_check import check_memory, explain_oom
 from s2s.run.start import start_training
 from s2s.run.tasks import deserialize_recipe, serialize_recipe, task_of
-from s2s.tasks.base import FIGURES, D, M, PreparedData, R, Task, TrainContext
+from s2s.tasks.base import FIGURES, AnyContext, AnyTask, PreparedData, TrainContext
+from s2s.tasks.protocols import WritesAtEnd, WritesAtStart
 from s2s.training.checkpoint import Checkpoints, Progress, average_checkpoints
 from s2s.training.device import DeviceContext, select_device, setup_process
 from s2s.training.distributed import SINGLE_PROCESS, Distributed
@@ -29,12 +32,9 @@ from s2s.training.shutdown import print_resume_hint_on_exit
 from s2s.training.step import StepResult
 from s2s.training.trainer import Trainer, TrainingLoop
 
-if TYPE_CHECKING:
-    from s2s.run.tasks import AnyTask
-
 
 def train(
-    recipe: "AnyTask",
+    recipe: TrainRecipe,
     console: Console,
     overwrite: bool = False,
     data: PreparedData | None = None,
@@ -48,7 +48,7 @@ def resume(
     folder: Path,
     console: Console,
     overrides: Sequence[str] = (),
-    recipe: "AnyTask | None" = None,
+    recipe: TrainRecipe | None = None,
     distributed: Distributed = SINGLE_PROCESS,
 ) -> Path:
     """Resume a run from its last checkpoint; the result is that of an uninterrupted run, to the bit.
@@ -80,7 +80,7 @@ def _run_to_end(steps: Generator[StepResult, None, Path]) -> Path:
 
 
 def run_training(
-    recipe: "AnyTask",
+    recipe: TrainRecipe,
     console: Console,
     overwrite: bool = False,
     data: PreparedData | None = None,
@@ -121,7 +121,7 @@ def run_training(
         device_context = select_device(recipe.device, distributed)
         print_fn(f"{recipe.name} on {device_context}")
         source = open_pretrained(recipe) if folder is None else None
-        recipe = source.adapt_recipe(recipe) if source else recipe
+        recipe = source.adapt_recipe(recipe) if source and isinstance(recipe, FineTunedRecipe) else recipe
         if folder is None:
             task.check(recipe)
 
@@ -139,7 +139,7 @@ def run_training(
 
     with ExitStack() as stack:
         # 4. The folder.
-        named = dict(zip(task.tokenizer_names(recipe), prepared.tokenizers, strict=True))
+        named = dict(zip(recipe.tokenizer_names, prepared.tokenizers, strict=True))
         folder = stack.enter_context(
             folders.run_lock(folder) if folder else folders.create_run_dir(recipe, named, overwrite)
         )
@@ -157,7 +157,7 @@ def run_training(
         # 5. Training.
         total = recipe.training.updates
         with RunLog(folder, progress.update, total, console, task.perplexity, validation.metric) as log:
-            if not progress.update:
+            if not progress.update and isinstance(task, WritesAtStart):
                 task.on_train_start(train_context, folder, log)
             loop = _training_loop(task, train_context, log, checkpoints, progress)
             with explain_oom(train_context, folder):
@@ -169,12 +169,13 @@ def run_training(
             if last := recipe.training.average_last:
                 average_checkpoints(trainer.model, checkpoints.validated()[-last:])
                 checkpoints.save_average(trainer.model, loop.progress)
-            task.on_train_end(train_context, folder, log)
+            if isinstance(task, WritesAtEnd):
+                task.on_train_end(train_context, folder, log)
 
             # 6. Scores of the best checkpoint on the test set.
             if prepared.corpus.test is not None:
                 _test(recipe, folder, log, trainer.update, folders.without_length_override(overrides))
-        check_divergence(folder, trainer.model, task.chance_loss(prepared))
+        check_divergence(folder, trainer.model, prepared.chance_loss)
     return folder
 
 
@@ -205,12 +206,12 @@ def run_worker(distributed: Distributed) -> None:
 
 
 def build_trainer(
-    task: Task[R, D, M],
-    recipe: R,
-    data: D,
+    task: AnyTask,
+    recipe: TrainRecipe,
+    data: PreparedData,
     device_context: DeviceContext,
     origin: tuple[PretrainedRun | None, Path | None],
-) -> tuple[Trainer[M, Any], Initialization]:
+) -> tuple[Trainer[nn.Module, BaseBatch], Initialization]:
     """Build the model and the trainer of a run, with initial or pretrained weights.
 
     Args:
@@ -223,16 +224,16 @@ def build_trainer(
     Returns:
         The trainer before its first step, and which weights were loaded.
     """
-    model, settings = task.build(recipe, data.tokenizers), dict(recipe)
+    model = task.build(recipe, data.tokenizers)
     initialization = initialize_from(model, recipe, *origin)
     examples, loss = task.examples(recipe, data, model.to(device_context.device)), task.loss(recipe)
-    trainer = Trainer(model, examples, loss, settings["training"], recipe.seeds, device_context, initialization.scales)
+    trainer = Trainer(model, examples, loss, recipe.training, recipe.seeds, device_context, initialization.scales)
     return trainer, initialization
 
 
 def _training_loop(
-    task: Task[Any, Any, Any],
-    train_context: TrainContext[Any, Any, Any],
+    task: AnyTask,
+    train_context: AnyContext,
     log: RunLog,
     checkpoints: Checkpoints | None,
     progress: Progress,
@@ -250,7 +251,7 @@ def _training_loop(
     )
 
 
-def _status(trainer: Trainer[Any, Any], checkpoints: Checkpoints) -> str:
+def _status(trainer: Trainer[nn.Module, BaseBatch], checkpoints: Checkpoints) -> str:
     """Return the progress and the last saved step as a phrase, for messages."""
     last = checkpoints.last()
     saved = int(last.name) if last else 0
@@ -259,7 +260,7 @@ def _status(trainer: Trainer[Any, Any], checkpoints: Checkpoints) -> str:
     return f"stopped after update {trainer.update:,} of {trainer.settings.updates:,}; {phrase}"
 
 
-def _test(recipe: "AnyTask", folder: Path, log: RunLog, update: int, overrides: Sequence[str]) -> None:
+def _test(recipe: TrainRecipe, folder: Path, log: RunLog, update: int, overrides: Sequence[str]) -> None:
     """Load the best checkpoint from disk and evaluate it on the test set."""
     evaluation = evaluate(folder, overrides=overrides, progress_bar=log.progress_bar)
     ending = f"-{evaluation.split}.png"

@@ -1,13 +1,13 @@
 """Classification of lines (`s2s classify`), with warnings about truncated texts."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from s2s.decoding.generate import one_line
 from s2s.errors import Refuse, UserError
 from s2s.models.base import Classifier
+from s2s.recipe.labelled import LabelledRecipe
 from s2s.tasks.base import LoadedModel, PrintFn
-from s2s.tasks.classification_base import ClassificationTask, class_probabilities
+from s2s.tasks.classification_base import ClassificationTask, LabelledData, class_probabilities
 
 
 def truncation_warning(cut: int, texts: int, max_length: int) -> str:
@@ -28,8 +28,8 @@ def truncation_warning(cut: int, texts: int, max_length: int) -> str:
 
 
 def classify_lines(
-    task: ClassificationTask[Any, Any],
-    run: LoadedModel[Any, Classifier],
+    task: ClassificationTask[LabelledRecipe, LabelledData],
+    run: LoadedModel[LabelledRecipe, Classifier],
     chunks: Iterable[list[str]],
     probabilities: bool,
     refuse: Refuse,
@@ -51,7 +51,8 @@ def classify_lines(
     Yields:
         The class of each line.
     """
-    classes, before, texts, cut = [one_line(name) for name in run.recipe.data.classes], 0, 0, 0
+    limit = run.recipe.batches.model_dump().get("max_length", 0)
+    classes, before, texts, cut = [one_line(name) for name in run.recipe.data.classes or ()], 0, 0, 0
     for chunk in chunks:
         places = [place for place, text in enumerate(chunk) if text.strip()]
         wrong: dict[int, UserError] = {}
@@ -62,7 +63,7 @@ def classify_lines(
             refuse(before + places[number], error)
         before, texts, cut = before + len(chunk), texts + len(found), cut + int(examples.is_truncated.sum())
         if cut and at_once:
-            tell(truncation_warning(cut, texts, run.recipe.batches.max_length))
+            tell(truncation_warning(cut, texts, limit))
             texts, cut = 0, 0
         for place in range(len(chunk)):
             if place not in found:
@@ -72,4 +73,4 @@ def classify_lines(
             shares = [f"{name}={share:.4f}" for name, share in zip(classes, row, strict=True)] if probabilities else []
             yield "\t".join([classes[row.index(max(row))], *shares])
     if cut:
-        tell(truncation_warning(cut, texts, run.recipe.batches.max_length))
+        tell(truncation_warning(cut, texts, limit))

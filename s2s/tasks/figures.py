@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 from s2s.evaluation.classification import Calibration, shortened
-from s2s.inspection.figure import diverging, show_image
-from s2s.training.figures import new_figure
+from s2s.training.figures import diverging, new_figure, show_image
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

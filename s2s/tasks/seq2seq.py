@@ -4,23 +4,22 @@ Read `sequence_loss` first: teacher forcing in four lines. The checks at the end
 positions of the model before training starts.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from s2s.data.batches import ParallelBatch, ParallelDataset, all_pairs_in_order, collate
 from s2s.data.tokenized import TokenizedDataset
-from s2s.data.tokenizers import EOS, UNK, Tokenizer
+from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.decoding.generate import TextTranslator, max_output_lengths
 from s2s.errors import Refuse, UserError
-from s2s.inspection.seq2seq import Pair, check_fits, source_of
 from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
-from s2s.recipe.pairs import BatchSettings, TrainingSettings
+from s2s.recipe.pairs import BatchSettings, PairRecipe, TrainingSettings
 from s2s.recipe.schema import DecodingSettings, SeedSettings, TrainRecipe
 from s2s.tasks.base import LoadedModel
 from s2s.training import trainer
@@ -109,8 +108,28 @@ def mean_loss(model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, de
     return trainer.mean_loss(model, all_pairs_in_order(data, batches), sequence_loss(0.0), device_context)
 
 
+def attention_weights(
+    model: Seq2Seq, source: list[int], target: list[int], device: torch.device
+) -> Float[Tensor, "layer head target source"]:
+    """Compute the cross-attention weights of a pair, by teacher forcing.
+
+    Args:
+        model: Sequence-to-sequence model.
+        source: Source tokens, without `EOS`.
+        target: Target tokens, without `EOS`.
+        device: Device of the model.
+
+    Returns:
+        Weights (layer, head, target, source), with `EOS` on both sides; no layers if the model has no attention.
+    """
+    batch = collate([source], [target], [0]).to(device)
+    with torch.no_grad():
+        memory = model.encoder(batch.source, batch.source_valid)
+        return model.decoder.attention_weights(memory, batch.target_in)[0]
+
+
 def build_translator(
-    run: LoadedModel[Any, Seq2Seq], nbest: int = 1, before_step: Callable[[], None] | None = None
+    run: LoadedModel[PairRecipe, Seq2Seq], nbest: int = 1, before_step: Callable[[], None] | None = None
 ) -> TextTranslator:
     """Build a translator from text to text, by the recipe's `decoding` section.
 
@@ -123,35 +142,6 @@ def build_translator(
         A translator with beam search.
     """
     return TextTranslator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding, nbest, before_step)
-
-
-def pair_of(
-    run: LoadedModel[Any, Seq2Seq], text: str, output: str | None = None, prefix: str = "", remark: str = ""
-) -> Pair:
-    """Encode an input and its output for `s2s inspect`.
-
-    Args:
-        run: Trained model.
-        text: Input text.
-        output: Output text; None generates the model's own output.
-        prefix: Prefix of the input.
-        remark: Remark to print with the output.
-
-    Returns:
-        Input and output as tokens and texts.
-
-    Raises:
-        UserError: The text is empty or too long.
-    """
-    if not text.strip():
-        raise UserError("the sentence is empty", remedy="give one in quotes")
-    one, into = run.tokenizers[0], run.tokenizers[-1]
-    read = one.encode(prefix + text)
-    written = translate_texts(build_translator(run), [prefix + text])[0] if output is None else into.encode(output)
-    check_fits(run.model, read, written)
-    batch = collate([read], [written], [0]).to(run.device_context.device)
-    source = source_of(one, read, batch.source, batch.source_valid)
-    return Pair(source, written, (prefix + text, into.decode(written)), into.tokens([*written, EOS]), remark=remark)
 
 
 def translate_texts(translator: TextTranslator, lines: list[str], refuse: Refuse | None = None) -> list[list[int]]:
@@ -167,6 +157,33 @@ def translate_texts(translator: TextTranslator, lines: list[str], refuse: Refuse
     """
     found = translator.translate_chunk(lines, refuse=refuse)
     return [list(each.candidates[0].hypothesis.tokens) if each.candidates else [] for each in found]
+
+
+def check_fits(model: Seq2Seq, source: Sequence[int], target: Sequence[int], most: int | None = None) -> None:
+    """Refuse a pair that exceeds a model's positions.
+
+    Args:
+        model: The model.
+        source: Source tokens.
+        target: Target tokens.
+        most: Maximum length if the model has no limit; None: no limit.
+
+    Raises:
+        UserError: A side is too long.
+    """
+    for side, tokens, longest in (
+        ("sentence", source, model.encoder.max_positions),
+        ("translation", target, model.decoder.max_positions),
+    ):
+        if longest is None and most is not None and len(tokens) >= most:
+            raise UserError(
+                f"a {side} of {len(tokens):,} pieces is longer than the {most:,} that are read", remedy="shorten it"
+            )
+        if longest is not None and len(tokens) >= longest:
+            raise UserError(
+                f"a {side} of {len(tokens)} pieces is longer than the {longest} positions that the model has",
+                remedy="shorten it",
+            )
 
 
 def check_prefixes(prefixes: Mapping[str, str], tokenizer: Tokenizer) -> None:

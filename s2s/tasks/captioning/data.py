@@ -234,6 +234,9 @@ class CaptionedImages(Examples[ParallelBatch]):
     def __len__(self) -> int:
         return len(self.image)
 
+    def manifest_counts(self) -> dict[str, int]:
+        return {"captions": len(self), "too_long": self.num_skipped}
+
     def make_batches(self, seed: int, epoch: int) -> Plan:
         order = self.kept[np.random.default_rng([seed % 2**64, epoch]).permutation(len(self.kept))]
         return [order[first : first + self.batch] for first in range(0, len(order), self.batch)]

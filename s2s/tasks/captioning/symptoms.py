@@ -23,8 +23,7 @@ from s2s.tasks.captioning.generation import write
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.seq2seq import sequence_loss
 from s2s.tasks.source_use import SourceUse
-from s2s.tasks.symptoms import cut_off, search_errors, source_ignored, worst_texts
-from s2s.tasks.text_generation import collapsed
+from s2s.tasks.symptoms import collapsed, cut_off, search_errors, source_ignored, worst_texts
 from s2s.training.progress import ProgressBar
 from s2s.training.trainer import mean_loss
 

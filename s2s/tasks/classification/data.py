@@ -1,6 +1,7 @@
 """Labelled texts: reading, class numbers, tokenization and batches."""
 
 import difflib
+import math
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -224,6 +225,10 @@ def _numbered(table: _Table, classes: tuple[str, ...]) -> Labelled:
 class PreparedLabelled(PreparedTexts[Labelled]):
     """Labelled texts of all splits, tokenized, with their tokenizer."""
 
+    @property
+    def chance_loss(self) -> float:
+        return math.log(len(self.corpus.train.names))
+
     def learned(self) -> Iterator[np.ndarray]:
         """Yield the tokens of the training texts, and their classes."""
         yield from (*self.train.arrays(), self.corpus.train.labels)
@@ -325,6 +330,9 @@ class LabelledTexts(LabelledExamples):
             texts = [t[one.random(len(t)) >= self.word_dropout] for t, one in zip(texts, chances, strict=True)]
         lengths = np.array([len(text) for text in texts], dtype=np.int64) + 1 + int(self.begin)
         return collate_sources(texts, self.begin, int(_widths(lengths, self.settings).max(initial=1)))
+
+    def manifest_counts(self) -> dict[str, int]:
+        return {"truncated": self.truncated or 0}
 
     def subset(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledTexts":
         return LabelledTexts(

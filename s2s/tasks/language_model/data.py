@@ -194,6 +194,9 @@ class PackedTexts(Examples[TextBatch]):
     def __len__(self) -> int:
         return -(-self.places // self.length)
 
+    def manifest_counts(self) -> dict[str, int]:
+        return {"rows": len(self)}
+
     def make_batches(self, seed: int, epoch: int) -> Plan:
         """Make the batches of an epoch, as starts of rows."""
         generator = np.random.default_rng([seed % 2**64, epoch])

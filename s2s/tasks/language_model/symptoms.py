@@ -17,7 +17,7 @@ from s2s.evaluation.signs.texts import repeated, unit_of
 from s2s.tasks.language_model.data import Windows, windows_of
 from s2s.tasks.language_model.generation import LanguageRun, Sampling, Writing, texts_after
 from s2s.tasks.language_model.scoring import bits_per_byte, measure, size_of
-from s2s.tasks.text_generation import collapsed
+from s2s.tasks.symptoms import collapsed
 from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:

@@ -169,6 +169,9 @@ class MaskedText(Examples[MaskedBatch]):
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def manifest_counts(self) -> dict[str, int]:
+        return {"windows": len(self)}
+
     def make_batches(self, seed: int, epoch: int) -> Plan:
         """Make the batches of an epoch, as in `s2s.data.batches.make_batches`."""
         return make_batches(self.widths, self.widths, self.tokens, seed, epoch)

@@ -1,5 +1,6 @@
 """Signs of problems in the predictions of a masked language model."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,7 +56,7 @@ def symptoms(
     )
 
 
-def one_piece(targets: np.ndarray, answers: np.ndarray, shown) -> Finding:
+def one_piece(targets: np.ndarray, answers: np.ndarray, shown: Callable[[list[int]], list[str]]) -> Finding:
     """Return the sign for a model that predicts one token too often.
 
     Args:
@@ -80,7 +81,9 @@ def one_piece(targets: np.ndarray, answers: np.ndarray, shown) -> Finding:
     )
 
 
-def _worst(run: LoadedModel, examples: MaskedText, found: tuple[np.ndarray, ...]) -> list[WorstExample]:
+def _worst(
+    run: LoadedModel[MaskedRecipe, MaskedLM], examples: MaskedText, found: tuple[np.ndarray, ...]
+) -> list[WorstExample]:
     targets, answers, loss, window = found
     kinds, which = np.unique(window, return_inverse=True)
     means = np.bincount(which, loss) / np.bincount(which)

@@ -9,8 +9,8 @@ from jaxtyping import Float
 from s2s.data.batches import collate
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError
-from s2s.inspection.seq2seq import check_fits
 from s2s.models.base import Seq2Seq
+from s2s.tasks.seq2seq import check_fits
 
 
 @torch.inference_mode()

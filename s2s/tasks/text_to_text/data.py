@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -253,6 +254,10 @@ class PreparedMixture:
     def tokenizers(self) -> tuple[Tokenizer, ...]:
         """The tokenizer of all texts."""
         return (self.tokenizer,)
+
+    @property
+    def chance_loss(self) -> float:
+        return math.log(self.tokenizer.size)
 
     def hashes(self) -> dict[str, str]:
         """Return hashes of the training tokens and of the tokenizer."""

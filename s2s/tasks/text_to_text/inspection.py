@@ -8,7 +8,7 @@ from s2s.inspection.inspection import Inspection, InspectionRequest
 from s2s.inspection.seq2seq import inspection_of
 from s2s.models.base import Seq2Seq
 from s2s.tasks.base import LoadedModel
-from s2s.tasks.seq2seq import pair_of
+from s2s.tasks.symptoms import pair_of
 from s2s.tasks.text_to_text.answers import best_first, log_probabilities, shares
 from s2s.tasks.text_to_text.recipe import TextToTextRecipe
 from s2s.tasks.text_to_text.use import task_named

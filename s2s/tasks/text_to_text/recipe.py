@@ -96,17 +96,17 @@ class MixtureSettings(schema.DataSection):
         return [corpus.weight for corpus in self.corpora.values()]
 
     @property
-    def train(self) -> str:
+    def train(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Name of the split; each corpus has its own files."""
         return "train"
 
     @property
-    def validation(self) -> int | str:
+    def validation(self) -> int | str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Number of held-out training pairs; the name of the split if there are none."""
         return self._held_out("validation") or "validation"
 
     @property
-    def test(self) -> int | str | None:
+    def test(self) -> int | str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Number of held-out pairs or name of the split; None without a test set."""
         there = any(corpus.test is not None for corpus in self.corpora.values())
         return self._held_out("test") or ("test" if there else None)

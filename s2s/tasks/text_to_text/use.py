@@ -4,11 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from s2s.decoding.generate import MAX_SOURCE_LENGTH, one_line
 from s2s.errors import Refuse, UserError
-from s2s.inspection.seq2seq import check_fits
 from s2s.models.base import Seq2Seq
 from s2s.tasks.base import TOKENIZER, LoadedModel
 from s2s.tasks.line_translation import ReportFn, TooLong, VocabularyCoverage, count_sentences, translate_lines
-from s2s.tasks.seq2seq import build_translator
+from s2s.tasks.seq2seq import build_translator, check_fits
 from s2s.tasks.text_to_text.answers import best_first, log_probabilities
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 

@@ -3,50 +3,23 @@
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from s2s.data.batches import collate
 from s2s.data.pairs import with_prefix
 from s2s.data.tokenizers import EOS, Tokenizer
 from s2s.decoding.generate import MAX_SOURCE_LENGTH
 from s2s.errors import Refuse, UserError
 from s2s.inspection.alignment import links, pharaoh
 from s2s.inspection.inspection import AttentionMaps
-from s2s.inspection.seq2seq import check_fits
 from s2s.inspection.words import Word, words_of
 from s2s.models.base import Seq2Seq
+from s2s.recipe.schema import TrainRecipe
 from s2s.tasks.base import LoadedModel
 from s2s.tasks.line_translation import refuse_later
-from s2s.tasks.seq2seq import translate_texts
-from s2s.tasks.translation.evaluation import build_translator
+from s2s.tasks.seq2seq import attention_weights, build_translator, check_fits, translate_texts
 from s2s.tasks.translation.recipe import Recipe
 
 
-def weights_between(
-    model: Seq2Seq, source: list[int], target: list[int], device: torch.device
-) -> Float[Tensor, "layer head target source"]:
-    """Compute the cross-attention weights of a pair, by teacher forcing.
-
-    Args:
-        model: Sequence-to-sequence model.
-        source: Source tokens, without `EOS`.
-        target: Target tokens, without `EOS`.
-        device: Device of the model.
-
-    Returns:
-        Weights (layer, head, target, source), with `EOS` on both sides; no layers if the model has no attention.
-    """
-    batch = collate([source], [target], [0]).to(device)
-    with torch.no_grad():
-        memory = model.encoder(batch.source, batch.source_valid)
-        return model.decoder.attention_weights(memory, batch.target_in)[0]
-
-
-def attention_between(run: LoadedModel[Any, Seq2Seq], source: list[int], target: list[int]) -> AttentionMaps:
+def attention_between(run: LoadedModel[TrainRecipe, Seq2Seq], source: list[int], target: list[int]) -> AttentionMaps:
     """Compute the cross-attention weights of a pair, with names of the tokens.
 
     Args:
@@ -57,7 +30,7 @@ def attention_between(run: LoadedModel[Any, Seq2Seq], source: list[int], target:
     Returns:
         Attention of each layer and head; no layers if the model has no attention.
     """
-    weights = weights_between(run.model, source, target, run.device_context.device).cpu().double().numpy()
+    weights = attention_weights(run.model, source, target, run.device_context.device).cpu().double().numpy()
     rows, columns = run.tokenizers[-1].tokens([*target, EOS]), run.tokenizers[0].tokens([*source, EOS])
     return AttentionMaps("cross", weights, rows, columns)
 
@@ -110,7 +83,7 @@ def align_lines(
                 later(row, error)
                 yield ""
                 continue
-            weights = weights_between(run.model, read, tokens, run.device_context.device)
+            weights = attention_weights(run.model, read, tokens, run.device_context.device)
             _check_layer(run, len(weights), layer)
             looked = weights[layer].mean(dim=0).cpu().double().numpy()
             words = after_prefix(source, words_of(source, read, True), line), words_of(into, tokens, True)

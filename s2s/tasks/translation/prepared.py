@@ -1,5 +1,6 @@
 """Data preparation for translation: load, filter, join, tokenize."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -57,6 +58,10 @@ class PreparedTranslation:
         """One shared tokenizer, or one for each side."""
         both = self.source_tokenizer, self.target_tokenizer
         return both[:1] if both[0] is both[1] else both
+
+    @property
+    def chance_loss(self) -> float:
+        return math.log(self.target_tokenizer.size)
 
     def hashes(self) -> dict[str, str]:
         """Return hashes of the training tokens and of both tokenizers."""
