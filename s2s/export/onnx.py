@@ -58,7 +58,7 @@ def save(model: nn.Module, sizes: tuple[int, int], folder: Path) -> None:
         if isinstance(model, Classifier | MaskedLM):
             inputs = [[example.source, example.valid] for example in (*two, *others)]
             described["graphs"]["model"] = _write(folder / "model.onnx", Answer(model), ["source", "valid"], inputs)
-        else:
+        elif isinstance(model, Writer):
             _save_writer(model, [*two, *others], folder, described)
     (folder / DESCRIBED).write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
 

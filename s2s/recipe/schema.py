@@ -489,7 +489,7 @@ class TaskSchema:
 
         The class is cached, because pydantic does not keep it and would create it again.
         """
-        return _whole(self.recipe, model)
+        return _whole(self.recipe, model)  # pyright: ignore[reportArgumentType]
 
 
 @cache

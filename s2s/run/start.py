@@ -109,10 +109,8 @@ def _write_manifest(
                 where=str(checkpoints.run),
                 remedy="restore the files, or start a new run with run.dir=DIR",
             )
-    sizes, overlaps = (
-        {name: len(part) for name, part in corpus.parts().items()},
-        train_overlaps(task.source(recipe), corpus),
-    )
+    overlaps = train_overlaps(task.source(recipe), corpus)
+    sizes = {name: len(part) for name, part in corpus.parts().items()}
     counts = {"test": 0, **sizes, **trainer.examples.manifest_counts()}
     start = manifest.describe(recipe, trainer.device_context, trainer.model, hashes, counts, overlaps, measured)
     manifest.write(start, path)

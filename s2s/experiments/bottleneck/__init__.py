@@ -18,7 +18,9 @@ from s2s.experiments.contest import (
 from s2s.experiments.disciplines import trained
 from s2s.experiments.translating import counts_of, greedy, joined_texts, some_pairs
 from s2s.experiments.whole_runs import history, prepared
+from s2s.models.base import Seq2Seq
 from s2s.run.inference import load
+from s2s.tasks.translation.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     sizes, contestant = contest.sizes(SIZES), contest.contestant(cell.model)
     recipe = contestant.translation
     folder = trained(contest, cell.model, cell.seed)
-    data, model = prepared(recipe), load(folder).model
+    data, model = prepared(recipe), load(folder).narrow(Recipe, Seq2Seq).model
     sources, references = some_pairs(data, len(data.corpus.test or data.corpus.validation))
     unspaced = is_unspaced(sources)
     separators = sentence_separator(sources), sentence_separator(references)

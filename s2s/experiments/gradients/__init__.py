@@ -105,7 +105,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     check_translates(_fresh(recipe, data, seed), cell.model)
     if cell.part == _LEARNED:
         folder = trained(contest, cell.model, cell.seed)
-        model = load(folder).model
+        model = load(folder).narrow(Recipe, Seq2Seq).model
         seen, described = _look(model, data.validation, size)
         weights = {"curves": _curves([seen]), "weights": [described], "maps": _maps(model, data)}
         return weights | {"history": history(folder, {"losses": "loss"}, contest.device_context)}

@@ -99,7 +99,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     if cell.part == TRAINED:
         # the last checkpoint, not the best one: so have the trainings without a signal of position
         folder = trained(contest, cell.model, cell.seed)
-        model = load(folder, "last").model
+        model = load(folder, "last").narrow(Recipe, Seq2Seq).model
         measured = losses_of(model, recipe, pairs, shuffled, contest) | _translations(model, recipe, data, sizes)
         measured |= {
             "own": own and list(own),

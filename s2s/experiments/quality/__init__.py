@@ -14,9 +14,10 @@ from s2s.experiments.disciplines import evaluation_of
 from s2s.experiments.quality.analyse import RUN, analyse
 from s2s.experiments.translating import counts_of, flops_per_token, sizes_of
 from s2s.experiments.whole_runs import history, prepared
-from s2s.models.base import count_parameters
+from s2s.models.base import Seq2Seq, count_parameters
 from s2s.run.inference import load
 from s2s.tasks.source_use import source_use
+from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import build_model
 
 
@@ -26,7 +27,9 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     contestant = contest.contestant(cell.model)
     recipe = contestant.translation
     data = prepared(recipe)
-    worth = source_use(load(folder).model, data.validation, recipe.batches, contest.device_context)
+    worth = source_use(
+        load(folder).narrow(Recipe, Seq2Seq).model, data.validation, recipe.batches, contest.device_context
+    )
     scored = [tested[key] for key in ("translations", "references", "lowercase", "tokenizer")]
     return {
         **{key: tested[key] for key in ("split", "beam", "scores", "exact", "sources", "references", "translations")},
