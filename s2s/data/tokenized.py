@@ -323,6 +323,20 @@ class PreparedTexts(Generic[Part]):
         return {"training_data": digest_of_arrays(self.learned()), "tokenizer": self.tokenizer.digest}
 
 
+def tokenize_corpus(
+    corpus: "Corpus[datasets.Dataset]", settings: PieceSettings, tokenizers: Sequence[Tokenizer]
+) -> "PreparedTexts[datasets.Dataset]":
+    """Tokenize the splits of a corpus of texts.
+
+    Args:
+        corpus: Rows with the column `text`.
+        settings: Settings of a new tokenizer.
+        tokenizers: Tokenizer to use; empty trains one on the training texts.
+    """
+    known = tokenizers[0] if tokenizers else None
+    return PreparedTexts(corpus, *tokenize_splits(corpus.train, corpus.validation, settings, known))
+
+
 def tokenize_splits(
     train_texts: "datasets.Dataset",
     validation: "datasets.Dataset",

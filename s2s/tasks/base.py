@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
+import torch
 from torch import nn
 
 from s2s.data.data_check import TrainOverlap
@@ -22,9 +23,11 @@ from s2s.data.sources import Corpus, Source, Split
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.files import make_folder, write_atomically
+from s2s.models.base import Encoder
+from s2s.recipe.installed import module_of
 from s2s.recipe.schema import BleuTokenizer, TrainRecipe
 from s2s.training import figures
-from s2s.training.device import DeviceContext
+from s2s.training.device import DeviceContext, derive_seed
 from s2s.training.logger import RunLog
 from s2s.training.progress import ProgressBar
 from s2s.training.trainer import Loss, Trainer
@@ -188,9 +191,10 @@ class Evaluation(ABC):
         """Return lines for the end of `__str__`: reasons to doubt the scores."""
         return [f"  {self.train_overlap}"] if self.train_overlap else []
 
-    @abstractmethod
     def __str__(self) -> str:
-        """Return the complete evaluation as text for a terminal."""
+        """Return the complete evaluation as text for a terminal; by default, the headline metrics."""
+        scores = ", ".join(f"{name} {value:.3f}" for name, value in self.headline_metrics().items())
+        return "\n".join([f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {scores}", *self.notes()])
 
     @abstractmethod
     def headline_metrics(self) -> dict[str, float]:
@@ -351,14 +355,16 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
             report.
         """
 
-    @abstractmethod
     def log_dataset_summary(self, train_context: TrainContext[RecipeT, DataT, ModelT], print_fn: PrintFn) -> None:
-        """Print a summary of the dataset before training starts.
+        """Print a summary of the dataset before training starts; by default, the size of each split.
 
         Args:
             train_context: Context of the run.
             print_fn: Prints a line.
         """
+        noun = self.source(train_context.recipe).item_name
+        for name, part in train_context.data.corpus.parts().items():
+            print_fn(f"{name}: {len(part):,} {noun}")
 
     @abstractmethod
     def validate(self, train_context: TrainContext[RecipeT, DataT, ModelT], log: RunLog) -> Validation:
@@ -395,6 +401,20 @@ AnyContext = TrainContext[TrainRecipe, PreparedData, nn.Module]
 """Training run of any task."""
 AnyRun = LoadedModel[TrainRecipe, nn.Module]
 """Trained model of any task."""
+
+
+def build_encoder(recipe: TrainRecipe, vocabulary: int) -> tuple[Encoder, int]:
+    """Build the encoder of the recipe's model, initialized with the recipe's seed.
+
+    Args:
+        recipe: Resolved recipe.
+        vocabulary: Size of the vocabulary.
+
+    Returns:
+        The encoder, on the CPU, and the width of its summary.
+    """
+    torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
+    return module_of(recipe.model.kind).build_encoder(recipe.model, vocabulary)
 
 
 def check_positions(longest: int | None, wanted: int, remedy: str, key: str = "batches.max_length") -> None:

@@ -14,13 +14,12 @@ from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import Refuse, UserError
 from s2s.models.base import Classifier
 from s2s.nn.pooling import FIRST_TOKEN_POOLING
-from s2s.recipe.installed import module_of
-from s2s.tasks.base import LoadedModel, PrintFn, TrainContext, check_positions
+from s2s.tasks.base import LoadedModel, PrintFn, TrainContext, build_encoder, check_positions
 from s2s.tasks.classification.data import Labelled, LabelledSource, LabelledTexts, PreparedLabelled, prepare_texts
 from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.tasks.classification_base import ClassificationEvaluation, ClassificationTask, Prediction, classification_loss
 from s2s.tasks.figures import lengths_picture, words_picture
-from s2s.training.device import DeviceContext, derive_seed
+from s2s.training.device import DeviceContext
 from s2s.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ def build_classifier(recipe: ClassificationRecipe, tokens: int) -> Classifier:
     Returns:
         The classifier, on the CPU.
     """
-    torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
-    encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, tokens)
+    encoder, width = build_encoder(recipe, tokens)
     return Classifier(encoder, width, len(recipe.data.classes or ()), recipe.head.pooling, recipe.head.dropout)
 
 

@@ -26,14 +26,12 @@ from s2s.errors import Refuse, UserError
 from s2s.models.base import Classifier
 from s2s.models.patches import ImageShape, read_images
 from s2s.nn.pooling import FIRST_TOKEN_POOLING
-from s2s.recipe.installed import module_of
-from s2s.tasks.base import LoadedModel, PrintFn, TrainContext
+from s2s.tasks.base import LoadedModel, PrintFn, TrainContext, build_encoder
 from s2s.tasks.classification_base import ClassificationEvaluation, ClassificationTask, Prediction
 from s2s.tasks.figures import images_picture, seen_picture
 from s2s.tasks.image_files import Pixels, read_image, statistics_for
 from s2s.tasks.images.data import Images, ImageSource
 from s2s.tasks.images.recipe import AugmentationSettings, ImageRecipe
-from s2s.training.device import derive_seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -254,10 +252,9 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
 
     def build(self, recipe: ImageRecipe, tokenizers: Sequence[Tokenizer]) -> Classifier:
         """Build the recipe's encoder with patch embeddings, and a classification head."""
-        torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
         data, head = recipe.data, recipe.head
         # An embedding table of one token, which is replaced at once.
-        encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, 1)
+        encoder, width = build_encoder(recipe, 1)
         shape = ImageShape(data.channels, data.size, data.mean or (), data.deviation or ())
         read_images(encoder, shape, recipe.patches.size, first=head.pooling in FIRST_TOKEN_POOLING)
         return Classifier(encoder, width, len(data.classes or ()), head.pooling, head.dropout)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from s2s.data.phrasebook.likelihood import grammar_nats
-from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_splits
+from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.models.language_model import LanguageModel
@@ -52,9 +52,7 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
         return DocumentSource(recipe.data)
 
     def prepare(self, recipe: LanguageRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> LanguageData:
-        corpus = self.source(recipe).load()
-        known = tokenizers[0] if tokenizers else None
-        return PreparedTexts(corpus, *tokenize_splits(corpus.train, corpus.validation, recipe.tokenizer, known))
+        return tokenize_corpus(self.source(recipe).load(), recipe.tokenizer, tokenizers)
 
     def build(self, recipe: LanguageRecipe, tokenizers: Sequence[Tokenizer]) -> LanguageModel:
         torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))

@@ -12,20 +12,28 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from s2s.data.dataset import iterate_batches
-from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_splits
+from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.masked_lm import MaskedLM, reading_direction
-from s2s.recipe.installed import module_of
-from s2s.tasks.base import Evaluation, EvaluationOptions, LoadedModel, PrintFn, Task, TrainContext, check_positions
+from s2s.tasks.base import (
+    Evaluation,
+    EvaluationOptions,
+    LoadedModel,
+    PrintFn,
+    Task,
+    TrainContext,
+    build_encoder,
+    check_positions,
+)
 from s2s.tasks.comparable import check_comparable
 from s2s.tasks.figures import lengths_picture
 from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 from s2s.tasks.texts import TextSource
 from s2s.training import figures
-from s2s.training.device import DeviceContext, derive_seed
+from s2s.training.device import DeviceContext
 from s2s.training.logger import RunLog
 from s2s.training.loss import cross_entropy
 from s2s.training.progress import Advance, ProgressBar
@@ -173,14 +181,11 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
     def prepare(
         self, recipe: MaskedRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn
     ) -> PreparedTexts["datasets.Dataset"]:
-        corpus = TextSource(recipe.data).load()
-        known = tokenizers[0] if tokenizers else None
-        return PreparedTexts(corpus, *tokenize_splits(corpus.train, corpus.validation, recipe.tokenizer, known))
+        return tokenize_corpus(TextSource(recipe.data).load(), recipe.tokenizer, tokenizers)
 
     def build(self, recipe: MaskedRecipe, tokenizers: Sequence[Tokenizer]) -> MaskedLM:
-        torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
         size = tokenizers[0].size
-        encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, size + 1)
+        encoder, width = build_encoder(recipe, size + 1)
         masking, epsilon = recipe.masking, getattr(recipe.model, "norm_epsilon", 1e-5)
         return MaskedLM(encoder, width, size, masking.tie, masking.output_bias, epsilon)
 
