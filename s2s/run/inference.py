@@ -408,7 +408,7 @@ def pairs_to_score(sources: Sequence[str], references: Sequence[Sequence[str]]) 
 
 def score_together(
     runs: Sequence[RunConfig], scoring: EvaluationOptions, checkpoint: str | None, tell: Callable[[str], None]
-) -> tuple[list[Evaluation], Sequence[Any]]:
+) -> tuple[list[Evaluation], Sequence[object]]:
     """Evaluate runs of one task, and test each against the first.
 
     Args:

@@ -67,7 +67,7 @@ def describe(
         "device": str(device_context),
         "gradients": asdict(measured) if measured else None,
         "threads": torch.get_num_threads(),
-        "seeds": recipe.seeds.model_dump() | {"corpus": _corpus_seed(recipe.model_dump()["data"])},
+        "seeds": recipe.seeds.model_dump() | {"corpus": _corpus_seed(recipe.data.model_dump())},
         "parameters": count_parameters(model),
         "hashes": hashes,
         "counts": counts,

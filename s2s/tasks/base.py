@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 import torch
 from torch import nn
@@ -201,7 +201,7 @@ class Evaluation(ABC):
         """Return the headline metrics by name."""
 
     @classmethod
-    def compare(cls, evaluations: Sequence[Any]) -> Sequence[Any]:
+    def compare(cls, evaluations: Sequence[Self]) -> Sequence[object]:
         """Test each evaluation against the first for statistical significance.
 
         Args:
@@ -219,7 +219,7 @@ class Evaluation(ABC):
         """Return all fields and the `summary` as JSON."""
         return json.dumps(asdict(self) | self.summary(), indent=1, ensure_ascii=False) + "\n"
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return the text and the headline metrics for the model card of an export."""
         return {"summary": {"told": str(self), "scores": self.headline_metrics()}}
 

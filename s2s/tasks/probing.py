@@ -1,13 +1,12 @@
 """Saving of probe results in the folder of a run."""
 
 from collections.abc import Callable
-from typing import Any
 
 from s2s.files import explain_os_error
-from s2s.tasks.base import LoadedModel
+from s2s.tasks.base import AnyRun
 
 
-def why_not_kept(run: LoadedModel[Any, Any], write: Callable[[], object]) -> str:
+def why_not_kept(run: AnyRun, write: Callable[[], object]) -> str:
     """Save the result of a probe, if the run's folder is writable.
 
     Runs that are read-only or fetched from the hub can be probed, too.

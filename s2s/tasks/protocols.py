@@ -7,13 +7,14 @@ the methods.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from s2s.data.dataset import Examples
+from s2s.data.dataset import BaseBatch, Examples
+from s2s.data.sources import Split
 from s2s.tasks.base import AnyContext, AnyRun
 from s2s.training.logger import RunLog
 from s2s.training.progress import ProgressBar
@@ -71,7 +72,7 @@ class Inspectable(Protocol):
 class Diagnosable(Protocol):
     """Task whose models `s2s diagnose` tests and whose answers it examines."""
 
-    def examples_for_inference(self, run: AnyRun, part: Any) -> Examples[Any]:
+    def examples_for_inference(self, run: AnyRun, part: Split) -> Examples[BaseBatch]:
         """Encode a split for inference: in full, without data augmentation.
 
         Args:
@@ -83,12 +84,12 @@ class Diagnosable(Protocol):
         """
         ...
 
-    def log_probs(self, model: Any, batch: Any) -> Float[Tensor, "items choices"]:
+    def log_probs(self, model: nn.Module, batch: BaseBatch) -> Float[Tensor, "items choices"]:
         """Return the log-probability of each choice for each item of a batch, for the self-tests."""
         ...
 
     def diagnose(
-        self, run: AnyRun, part: Any, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar
+        self, run: AnyRun, part: Split, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar
     ) -> "Diagnostics":
         """Examine a trained model's answers for signs of known problems.
 
@@ -108,7 +109,7 @@ class Diagnosable(Protocol):
 class DecodesIncrementally(Protocol):
     """Task with a decoder: a self-test compares incremental decoding with teacher forcing."""
 
-    def incremental_log_probs(self, model: Any, batch: Any) -> Float[Tensor, "items choices"]:
+    def incremental_log_probs(self, model: nn.Module, batch: BaseBatch) -> Float[Tensor, "items choices"]:
         """Return the log-probabilities of `log_probs`, with one token fed per step and rows permuted."""
         ...
 
@@ -117,7 +118,7 @@ class DecodesIncrementally(Protocol):
 class HasBeamSearch(Protocol):
     """Task with a beam search: a self-test recomputes the scores of its hypotheses."""
 
-    def score_tokens(self, run: AnyRun, batch: Any) -> "RescoredHypotheses":
+    def score_tokens(self, run: AnyRun, batch: BaseBatch) -> "RescoredHypotheses":
         """Rescore the hypotheses that a beam search finds for a batch, in fp32."""
         ...
 
