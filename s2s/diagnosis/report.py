@@ -136,16 +136,10 @@ def diagnose(
     The run is only read.
 
     Args:
-        run: The run.
         checkpoint: `best`, `last`, `average` or a step number. None: the average if there is one, else the best.
         split: Split of the examples; None: the test set, or the validation set if there is no test set.
         examples: Maximum number of answers to check for signs.
         only: Restrict the report to one section; None: both.
-        print_fn: Prints a line.
-        progress_bar: Progress bar.
-
-    Returns:
-        The report.
 
     Raises:
         UserError: The run has no checkpoint, or the split is missing or empty.
@@ -169,14 +163,7 @@ def self_test(
     """Run self-tests on examples of a split.
 
     Args:
-        run: The opened run.
-        loaded: The loaded model.
-        split: Split of the examples.
-        print_fn: Prints a line.
         names: Keys of `SELF_TESTS`; None: all.
-
-    Returns:
-        The results.
     """
     examples = held_out(run, loaded, split)
     # A long document has several windows, and batches skip examples that are too long for the model.
@@ -188,11 +175,6 @@ def self_test(
 
 def held_out(run: RunConfig, loaded: AnyRun, split: str) -> Examples[BaseBatch]:
     """Read some examples of a split, evenly spaced.
-
-    Args:
-        run: The opened run.
-        loaded: The loaded model.
-        split: Split of the examples.
 
     Returns:
         Up to 24 examples.
@@ -218,14 +200,7 @@ def find_signs(
     """Check a model's answers on a split, and its training log, for signs.
 
     Args:
-        run: The opened run.
-        loaded: The loaded model.
-        split: Split of the examples.
         examples: Maximum number of answers.
-        progress_bar: Progress bar.
-
-    Returns:
-        The signs.
 
     Raises:
         UserError: The split is missing or empty.

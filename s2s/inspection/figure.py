@@ -40,13 +40,6 @@ class _Band:
 def inspection_picture(inspection: Inspection, focus: InspectionRequest) -> "Figure":
     """Draw one layer's attention heads and the saliency; long texts are truncated.
 
-    Args:
-        inspection: The inspection.
-        focus: Selected layer.
-
-    Returns:
-        The figure.
-
     Raises:
         UserError: The layer does not exist.
     """

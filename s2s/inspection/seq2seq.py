@@ -42,7 +42,6 @@ class Pair:
         """Inspect this pair.
 
         Args:
-            model: The model.
             focus: Selected layer and head.
             word: Index of the word to walk through.
         """
@@ -101,8 +100,6 @@ def inspection_of(
     """Inspect one input, or two with a common word.
 
     Args:
-        model: The model.
-        pairs: Inputs with their outputs.
         focus: Selected word, layer and head.
 
     Returns:
@@ -127,10 +124,8 @@ def source_of(tokenizer: Tokenizer, tokens: Sequence[int], read: Inputs, valid: 
     """Return the encoder input of a text, with its end token.
 
     Args:
-        tokenizer: Tokenizer of the text.
         tokens: Token ids without the end.
         read: Input tensor of the encoder.
-        valid: Padding mask.
     """
     ids = [*tokens, EOS]
     return Source(read, valid, tokenizer.tokens(ids), words_of(tokenizer, ids))

@@ -156,11 +156,7 @@ def task_module(task: str, name: str) -> ModuleType:
     """Import a module of a task's package.
 
     Args:
-        task: Name of the task.
         name: Name of the module, such as `recipe`.
-
-    Returns:
-        The module.
 
     Raises:
         UserError: It does not load.
@@ -251,7 +247,6 @@ def build_language_model(settings: Any, size: int) -> Any:
 
     Args:
         settings: Model section; its `kind` names the model.
-        size: Vocabulary size.
 
     Returns:
         A `LanguageModel`.

@@ -55,7 +55,6 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> TrainRecipe:
     that both have keep their values.
 
     Args:
-        path: YAML file.
         overrides: `section.key=value` arguments.
         tasks: Task schemas by name; the first is the default of recipes without `task`.
 
@@ -92,9 +91,6 @@ def model_mistakes(task: str, kind: str, own: Mapping[str, object], tasks: Tasks
     Each setting is checked on its own: conflicts between settings may depend on others that are not given.
 
     Args:
-        task: Name of the task.
-        kind: Model kind.
-        own: Settings of the model.
         tasks: Task schemas by name.
 
     Returns:
@@ -426,12 +422,8 @@ def copy_shipped(name: str, destination: Path, overwrite: bool = False) -> Path:
     """Copy a recipe that comes with s2s, including its comments.
 
     Args:
-        name: Name of the recipe.
         destination: A file, or a folder that gets `<name>.yaml`.
         overwrite: Replace an existing file.
-
-    Returns:
-        The path of the copy.
 
     Raises:
         UserError: The recipe does not exist, or the file exists already.
@@ -448,8 +440,6 @@ def write_new(path: Path, text: str, overwrite: bool) -> None:
     """Write a text file.
 
     Args:
-        path: Output file.
-        text: Its content.
         overwrite: Replace an existing file.
 
     Raises:
@@ -463,7 +453,6 @@ def check_new(path: Path, overwrite: bool) -> None:
     """Refuse an output file that exists or has no parent folder, before other work.
 
     Args:
-        path: Output file.
         overwrite: Allow replacing an existing file.
 
     Raises:

@@ -91,7 +91,6 @@ def is_unstarted(folder: Path, *begun: str) -> bool:
     """Return True if a folder has at most the files of an interrupted start.
 
     Args:
-        folder: The folder.
         begun: Names that such a start may have created; they count only if there is also a lock file.
     """
     names = {path.name for path in folder.iterdir() if not path.name.startswith(UNFINISHED)}
@@ -105,8 +104,6 @@ def create_run_dir(recipe: TrainRecipe, tokenizers: "Mapping[str, Tokenizer]", o
     The folder is complete or does not exist. The body runs with the lock of the folder; see `run_lock`.
 
     Args:
-        recipe: Recipe of the run.
-        tokenizers: Tokenizers by name.
         overwrite: Replace an existing run.
 
     Yields:
@@ -184,7 +181,6 @@ def run_lock(folder: Path, taken: str = "is being trained by another process") -
     """Lock the folder of a run; a context manager.
 
     Args:
-        folder: Folder of the run.
         taken: Message if the lock is held.
 
     Yields:
@@ -226,7 +222,6 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
     """Check that a run can be resumed, and return its recipe with the overrides.
 
     Args:
-        folder: Folder of the run.
         overrides: `section.key=value` arguments for data paths, device or number of steps.
 
     Returns:
@@ -359,9 +354,6 @@ def open_run(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = (
         overrides: `section.key=value` arguments that may change after training.
         tasks: Accepted tasks; empty: any.
 
-    Returns:
-        The opened run.
-
     Raises:
         UserError: The folder is not a run, the task is another one, or an override would change the model.
     """
@@ -386,12 +378,8 @@ def open_runs(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[
     """Read the recipes of runs that are evaluated together.
 
     Args:
-        paths: Folders of the runs.
         overrides: `section.key=value` arguments for all of them.
         options: Values of task-specific options of `s2s evaluate`.
-
-    Returns:
-        The opened runs.
 
     Raises:
         UserError: No run is given, a run is given twice, the tasks differ, or an option does not apply to the task.

@@ -91,11 +91,7 @@ def load_for_inference(run: RunConfig, checkpoint: str | None = None) -> AnyRun:
     For commands that use one model. Inside a larger program, use `load`.
 
     Args:
-        run: The opened run.
         checkpoint: See `load`.
-
-    Returns:
-        The loaded model.
     """
     setup_process(run.recipe.device)
     return load(run, checkpoint)
@@ -107,7 +103,6 @@ def line_translator(
     """Load a run that translates lines.
 
     Args:
-        run: The opened run.
         nbest: Number of translations per line.
         checkpoint: See `load`.
 
@@ -123,7 +118,6 @@ def load_tokenizers(folder: Path, recipe: TrainRecipe) -> tuple[Tokenizer, ...]:
 
     Args:
         folder: Folder of the run or checkpoint.
-        recipe: Its recipe.
 
     Returns:
         One tokenizer, or one each for source and target; none for a task without input texts.
@@ -158,9 +152,6 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
     Args:
         path: Folder of a run, or of a checkpoint.
         name: `best`, `last`, `average` or a step number. None: the average if there is one, else the best.
-
-    Returns:
-        The folder of the checkpoint.
 
     Raises:
         UserError: The checkpoint does not exist.
@@ -205,12 +196,8 @@ def inspect_input(run: RunConfig, focus: InspectionRequest, checkpoint: str | No
     """Compute the inspection that `s2s inspect` shows.
 
     Args:
-        run: The opened run.
         focus: Inputs and selection. Without inputs, an example of the test set (or of the validation set) is used.
         checkpoint: See `load`.
-
-    Returns:
-        The inspection.
 
     Raises:
         UserError: The input does not fit the model, or the example, layer or head does not exist.
@@ -252,11 +239,7 @@ def evaluate(
         checkpoint: See `load`.
         overrides: `section.key=value` arguments that may change after training; only with a folder.
         keep: Save the result in the run's folder.
-        progress_bar: Progress bar.
         scoring: Evaluation options, which replace `split`.
-
-    Returns:
-        The evaluation.
 
     Raises:
         UserError: The folder is not a run, the recipe has no such split, or the files are empty or differ in
@@ -279,12 +262,6 @@ def evaluate(
 def train_overlap(run: RunConfig, recipe: TrainRecipe, split: str, part: Split) -> TrainOverlap | None:
     """Return how much of a split occurs in the training data.
 
-    Args:
-        run: The opened run.
-        recipe: Its recipe with overrides.
-        split: Name of the split.
-        part: Rows of the split.
-
     Returns:
         The counts; None if nothing overlaps, or it is unknown.
     """
@@ -301,7 +278,6 @@ def evenly_spaced(count: int, most: int) -> Int[np.ndarray, " rows"]:
     """Return evenly spaced row indices, because a corpus may be sorted.
 
     Args:
-        count: Number of rows.
         most: Maximum number of indices.
 
     Returns:
@@ -318,12 +294,7 @@ def evaluation_split(run: RunConfig, recipe: TrainRecipe, split: str) -> Split:
     """Return a split of a run that contains no training example.
 
     Args:
-        run: The opened run.
-        recipe: Its recipe with overrides.
         split: `train`, `validation` or `test`.
-
-    Returns:
-        The rows of the split.
 
     Raises:
         UserError: The recipe has no such split, or the held-out examples would differ from those of the training.
@@ -367,11 +338,6 @@ def _as_trained(run: RunConfig, recipe: TrainRecipe, split: str) -> tuple[Source
 def data_hashes(task: AnyTask, recipe: TrainRecipe, data: PreparedData) -> dict[str, str]:
     """Compute the hashes by which a run's manifest identifies its data.
 
-    Args:
-        task: Task of the recipe.
-        recipe: The recipe.
-        data: Prepared data.
-
     Returns:
         Hashes by name: of the training data, the held-out sets, and the validation set that compares checkpoints.
     """
@@ -391,10 +357,6 @@ def _from_files(source: Path, *references: Path) -> "datasets.Dataset":
 def pairs_to_score(sources: Sequence[str], references: Sequence[Sequence[str]]) -> "datasets.Dataset":
     """Build a data set of sources with one or more references each.
 
-    Args:
-        sources: Source texts.
-        references: References of each source.
-
     Returns:
         A data set with the columns `source`, `target` (the first reference) and, if needed, `references`.
     """
@@ -412,13 +374,8 @@ def score_together(
     """Evaluate runs of one task, and test each against the first.
 
     Args:
-        runs: The opened runs.
-        scoring: Evaluation options.
         checkpoint: See `load`.
         tell: Called with a warning if the scores cannot be saved.
-
-    Returns:
-        The evaluations and the comparisons.
     """
     setup_process(runs[0].recipe.device)
     # stderr, because the results may be redirected to a file; no progress bar unless it is a terminal.

@@ -224,13 +224,9 @@ def initialize_from(
 
     Args:
         model: The new model, changed in place.
-        recipe: Its recipe.
         source: The run to load from; None: opened as the recipe says.
         folder: Folder of a resumed run. Its checkpoint has the weights, so only the load report is read. None: a new
             run.
-
-    Returns:
-        The initialization.
 
     Raises:
         UserError: The shapes do not match, or the run to load from does not exist.
@@ -265,9 +261,6 @@ def load_encoder_weights(
         tensors: Tensors to load, by name.
         source: Name of their origin, for messages.
         whole: Load all tensors, not only those of the encoder.
-
-    Returns:
-        The report.
 
     Raises:
         UserError: A tensor has another shape, or no name matches.

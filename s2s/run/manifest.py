@@ -45,9 +45,6 @@ def describe(
     """Describe the start of a run for its manifest.
 
     Args:
-        recipe: Recipe of the run.
-        device_context: Device and precision.
-        model: The model.
         hashes: Hashes of data and tokenizers by name.
         counts: Numbers of examples by name.
         overlaps: Overlap of the training data with the other splits.
@@ -85,7 +82,6 @@ def write(manifest: dict[str, object], path: Path) -> None:
 
     Args:
         manifest: The start, as returned by `describe`.
-        path: Path of the manifest.
     """
     starts = read(path)
     write_atomically(path, json.dumps([*starts, manifest], indent=1))
@@ -95,7 +91,6 @@ def read(path: Path, begun: bool = False) -> list[dict]:
     """Read the starts of a run.
 
     Args:
-        path: Path of the manifest.
         begun: Require at least one start.
 
     Returns:
@@ -118,7 +113,6 @@ def train_overlap(path: Path, split: str, digest: Callable[[], str]) -> TrainOve
     """Read how many examples of a split the run's training data contain.
 
     Args:
-        path: The manifest.
         split: `train`, `validation` or `test`.
         digest: Computes the digest of the examples that are scored.
 

@@ -36,10 +36,6 @@ def check_memory(task: AnyTask, recipe: TrainRecipe) -> Iterator[None]:
     the model is built on the meta device with a vocabulary of bytes, so that a model that cannot fit is refused
     before the data are read.
 
-    Args:
-        task: Task of the recipe.
-        recipe: The recipe.
-
     Raises:
         UserError: The parameters so far need more memory than the machine has.
     """
@@ -85,7 +81,6 @@ def explain_oom(train_context: AnyContext, folder: Path) -> Iterator[None]:
 
     Args:
         train_context: The training in progress, whose batch settings are halved in the remedy.
-        folder: Folder of the run.
 
     Raises:
         OutOfMemory: The body ran out of memory.

@@ -39,13 +39,9 @@ def plan_training(
     Args:
         path: Recipe or, with `resume`, folder of a run.
         overrides: `section.key=value` arguments.
-        resume: Resume the run.
         overwrite: Replace an existing run.
         overfit: Only overfit 16 pairs, as a sanity check.
         launch: The torchrun process; None without torchrun.
-
-    Returns:
-        The plan.
 
     Raises:
         UserError: The recipe has mistakes, its run exists already or cannot be resumed, or options exclude each
@@ -73,9 +69,7 @@ def execute_plan(start: TrainingPlan, launch: TorchrunProcess | None, print_fn: 
     """Train to the end.
 
     Args:
-        start: The plan.
         launch: The torchrun process; None without torchrun.
-        print_fn: Prints a line.
 
     Returns:
         The run's folder; None with `overfit`, which saves no run.

@@ -38,11 +38,8 @@ def start_training(
     """Select the precision, write the manifest, and restore the last checkpoint if there is one.
 
     Args:
-        task: The task.
         train_context: Recipe, data and trainer of the run.
         initialization: Weights that were loaded from another run.
-        checkpoints: Checkpoints of the run.
-        print_fn: Prints a line.
 
     Returns:
         Progress of the run so far.

@@ -80,11 +80,7 @@ def read(path: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
     """Read and validate a recipe of any task; see `s2s.recipe.reading.read`.
 
     Args:
-        path: YAML file.
         overrides: `section.key=value` arguments.
-
-    Returns:
-        The recipe.
 
     Raises:
         UserError: The file cannot be read, or the recipe has mistakes; the message lists all of them.

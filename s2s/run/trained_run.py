@@ -86,7 +86,6 @@ class Run:
         """Translate lines with beam search, as `s2s translate` does.
 
         Args:
-            lines: Source lines.
             task: Task of a text-to-text run; required if the run has several.
 
         Returns:
@@ -112,7 +111,6 @@ class Run:
         """Check which lines have more tokens or more sentences than any training text.
 
         Args:
-            lines: Source lines.
             task: See `translate`.
 
         Returns:
@@ -148,7 +146,6 @@ class Run:
         """Generate n-best lists with scores.
 
         Args:
-            lines: Source lines.
             nbest: Candidates per line, at most the beam size.
             beam: Beam size; None: the recipe's.
             task: See `translate`. If a task has a list of answers, they are the candidates, their scores are log
@@ -232,7 +229,6 @@ class Run:
         """Compute the log probability of each target given its source, including the end.
 
         Args:
-            sources: Source lines.
             targets: One target per source.
             task: See `translate`.
 
@@ -272,12 +268,8 @@ class Run:
         A text-generating model is run on the line and a target; other models only encode the line.
 
         Args:
-            line: Source line.
             target: Target to force; None: the model's own translation.
             task: See `translate`.
-
-        Returns:
-            The attention maps.
 
         Raises:
             UserError: The model has no attention, or the line is empty or too long.
@@ -306,7 +298,6 @@ class Run:
         """Return the attention weights for a target given by its tokens.
 
         Args:
-            line: Source line.
             tokens: Token ids of the target.
             task: See `translate`.
 
@@ -323,7 +314,6 @@ class Run:
         """Align a line with a target by attention, as `s2s inspect --align` does.
 
         Args:
-            line: Source line.
             tokens: Token ids of the target.
             task: See `translate`.
 
@@ -414,9 +404,6 @@ class Run:
             sources: Texts to translate and score instead of a split, with `references`.
             references: One reference per source, or several, which are scored together.
             tokenizer: sacreBLEU tokenizer for BLEU and TER; None: the recipe's.
-
-        Returns:
-            The evaluation.
 
         Raises:
             UserError: The recipe has no such split, the held-out examples would differ from those of the training, or

@@ -54,14 +54,9 @@ def resume(
     """Resume a run from its last checkpoint; the result is that of an uninterrupted run, to the bit.
 
     Args:
-        folder: Folder of the run.
-        console: Receives all output.
         overrides: Overrides of `data`, `device` and `training.updates`; the run keeps the last one.
         recipe: Recipe with the overrides applied; None: it is read and checked here.
         distributed: Process group of data-parallel training.
-
-    Returns:
-        The folder.
 
     Raises:
         UserError: it is not a run, or its recipe or its training data has changed since.
@@ -94,8 +89,6 @@ def run_training(
     iterating leaves a run that resumes from its last checkpoint.
 
     Args:
-        recipe: The recipe.
-        console: Receives all output.
         overwrite: Replace a run in the same folder.
         data: Prepared data; None: they are read here.
         folder: Folder of a run to resume; None for a new run.
@@ -104,9 +97,6 @@ def run_training(
 
     Yields:
         Result of each optimizer step, after it is logged.
-
-    Returns:
-        The folder.
     """
 
     def print_fn(text: str) -> None:
@@ -215,10 +205,6 @@ def build_trainer(
     """Build the model and the trainer of a run, with initial or pretrained weights.
 
     Args:
-        task: The task.
-        recipe: The resolved recipe.
-        data: The prepared data.
-        device_context: Device and precision.
         origin: The pretrained run of `init_from`, if any; and the folder of a run that is resumed.
 
     Returns:

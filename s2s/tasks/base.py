@@ -66,9 +66,6 @@ class PreparedData(Protocol):
         """Return hashes that identify the training data and all derived data.
 
         File names have no influence on the hashes.
-
-        Returns:
-            Digests by name.
         """
         ...
 
@@ -123,10 +120,6 @@ class LoadedModel(Generic[RecipeT_co, ModelT_co]):
 
     def narrow(self, recipe: type[RecipeT], model: type[ModelT]) -> "LoadedModel[RecipeT, ModelT]":
         """Return this model with the types of its task.
-
-        Args:
-            recipe: Class of the recipe.
-            model: Class of the model.
 
         Raises:
             TypeError: The run is of another task; callers check the task before.
@@ -251,7 +244,6 @@ def save_figures(run: Path, pictures: "Mapping[str, Figure]") -> dict[str, bytes
     """Render figures as PNG files into a run's `figures/` folder.
 
     Args:
-        run: Folder of the run.
         pictures: Figures by file name, without `.png`.
 
     Returns:
@@ -285,10 +277,8 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
         """Load the data and train missing tokenizers.
 
         Args:
-            recipe: Resolved recipe.
             tokenizers: Tokenizers of a resumed run, or the tokenizer of the run that the encoder is taken from; empty
                 to train new ones.
-            print_fn: Prints a line.
 
         Returns:
             The data, with the tokenizers.
@@ -298,10 +288,6 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
         """Return the recipe with the settings that depend on the data.
 
         A checkpoint saves these settings, so that the model can be built without the data.
-
-        Args:
-            recipe: Resolved recipe.
-            data: Prepared data.
 
         Returns:
             The recipe with these settings; unchanged by default.
@@ -313,7 +299,6 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
         """Build the recipe's model, initialized with the recipe's seed.
 
         Args:
-            recipe: Resolved recipe.
             tokenizers: Tokenizers of the data, for the sizes of the vocabularies.
 
         Returns:
@@ -335,8 +320,6 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
         """Return the training examples of a trainer.
 
         Args:
-            recipe: Resolved recipe.
-            data: Prepared data.
             model: Untrained model, to check its positions.
 
         Returns:
@@ -356,12 +339,7 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
         """
 
     def log_dataset_summary(self, train_context: TrainContext[RecipeT, DataT, ModelT], print_fn: PrintFn) -> None:
-        """Print a summary of the dataset before training starts; by default, the size of each split.
-
-        Args:
-            train_context: Context of the run.
-            print_fn: Prints a line.
-        """
+        """Print a summary of the dataset before training starts; by default, the size of each split."""
         noun = self.source(train_context.recipe).item_name
         for name, part in train_context.data.corpus.parts().items():
             print_fn(f"{name}: {len(part):,} {noun}")
@@ -371,7 +349,6 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
         """Measure the current model; log scores, texts and figures.
 
         Args:
-            train_context: Context of the run.
             log: Log of the run, with TensorBoard.
 
         Returns:
@@ -385,9 +362,7 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
         """Evaluate a trained model on a split.
 
         Args:
-            run: Trained model.
             part: Split of the corpus, as the task's source returns it.
-            scoring: Options of the evaluation.
             progress_bar: Makes a progress bar.
 
         Returns:
@@ -406,10 +381,6 @@ AnyRun = LoadedModel[TrainRecipe, nn.Module]
 def build_encoder(recipe: TrainRecipe, vocabulary: int) -> tuple[Encoder, int]:
     """Build the encoder of the recipe's model, initialized with the recipe's seed.
 
-    Args:
-        recipe: Resolved recipe.
-        vocabulary: Size of the vocabulary.
-
     Returns:
         The encoder, on the CPU, and the width of its summary.
     """
@@ -422,7 +393,6 @@ def check_positions(longest: int | None, wanted: int, remedy: str, key: str = "b
 
     Args:
         longest: Number of positions of the model; None if unlimited.
-        wanted: Number of tokens.
         remedy: Remedy for the error message.
         key: Recipe key that sets the number of tokens.
 
@@ -444,10 +414,8 @@ def log_figures(
 
     Args:
         train_context: Context of the run; its optimizer step dates the figures.
-        folder: Folder of the run.
         log: Log of the run, with TensorBoard.
         group: Name of the group in TensorBoard.
-        pictures: Figures by name.
     """
     for name, picture in save_figures(folder, pictures).items():
         log.add_figure(f"{group}/{name}", picture, train_context.trainer.update)

@@ -25,7 +25,6 @@ def class_symptoms(
     Args:
         truth: True class of each example.
         probabilities: Probability of each class for each example.
-        names: Names of the classes.
         noun: Plural noun for the examples.
         places: Description of each example's place.
         described: Returns an example, by its row in `truth`, as one line of text.

@@ -126,10 +126,7 @@ def class_probabilities(
     ranks return the full result.
 
     Args:
-        model: Classifier.
-        examples: Examples to classify.
         advance: Called after each batch with its number of examples.
-        distributed: Process group.
 
     Returns:
         Probabilities (examples, classes).
@@ -187,7 +184,6 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
         """Read the example that each input line names.
 
         Args:
-            run: Trained classifier.
             lines: A text or the path of an image for each example.
             refuse: Receives the error of each line that cannot be read; such a line gets a placeholder example.
 
@@ -205,13 +201,7 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
         """Add the evidence for a prediction, such as the most relevant words.
 
         Args:
-            run: Trained classifier.
-            part: Split of the example.
             batch: The example alone, on the model's device.
-            said: The prediction.
-
-        Returns:
-            The prediction with its evidence.
         """
 
     @abstractmethod
@@ -219,7 +209,6 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
         """Prepare an example for `s2s inspect`.
 
         Args:
-            run: Trained classifier.
             batch: The example alone, on the model's device.
             text: Name of the example: its input line, or its row of the test set.
 
@@ -241,7 +230,6 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
         """Compute the class probabilities of each input line.
 
         Args:
-            run: Trained classifier.
             lines: A text or the path of an image for each example; see `parse_inputs`.
             refuse: Receives the error of each line that cannot be read.
 

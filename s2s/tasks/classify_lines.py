@@ -15,11 +15,7 @@ def truncation_warning(cut: int, texts: int, max_length: int) -> str:
 
     Args:
         cut: Number of truncated texts.
-        texts: Number of texts.
         max_length: Limit in tokens, `batches.max_length`, which includes special tokens.
-
-    Returns:
-        The warning.
     """
     return (
         f"{cut:,} of {texts:,} texts cut after {max_length:,} tokens (batches.max_length): "
@@ -39,14 +35,11 @@ def classify_lines(
     """Classify lines, in order; empty lines stay empty.
 
     Args:
-        task: Task of the run.
-        run: Trained classifier.
         chunks: Lines that are classified together.
         probabilities: Append the probability of each class, as `TAB name=0.1234`.
         refuse: Receives the number of each line that cannot be read, from 0, and the error; the output of such a line
             is empty.
         at_once: Report truncated texts after each chunk, for an interactive session; otherwise once, at the end.
-        tell: Prints a warning.
 
     Yields:
         The class of each line.

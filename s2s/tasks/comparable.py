@@ -17,7 +17,6 @@ def check_comparable(
     """Refuse evaluations of different examples.
 
     Args:
-        evaluations: Evaluations to compare.
         asked: Returns the examples of an evaluation, as a comparable object.
         remedy: Remedy for the error message.
 

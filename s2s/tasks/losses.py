@@ -20,10 +20,7 @@ def pair_losses(
     """Compute the cross-entropy of each pair, without dropout.
 
     Args:
-        model: Sequence-to-sequence model.
-        data: Tokenized pairs.
         batches: Batch size in tokens.
-        device_context: Device and precision.
 
     Returns:
         Cross-entropy of each pair in nats, summed over its target tokens.
@@ -40,10 +37,7 @@ def token_losses(
     """Compute the cross-entropy of each target token, without dropout.
 
     Args:
-        model: Sequence-to-sequence model.
-        data: Tokenized pairs.
         batches: Batch size in tokens.
-        device_context: Device and precision.
 
     Yields:
         For each batch: rows of its pairs, cross-entropy in nats (batch, target), and the padding mask (batch, target),

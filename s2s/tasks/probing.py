@@ -11,10 +11,6 @@ def why_not_kept(run: AnyRun, write: Callable[[], object]) -> str:
 
     Runs that are read-only or fetched from the hub can be probed, too.
 
-    Args:
-        run: Trained model.
-        write: Writes the result.
-
     Returns:
         The reason why the result was not saved; empty if it was saved.
     """

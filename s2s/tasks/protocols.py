@@ -32,8 +32,6 @@ class WritesAtStart(Protocol):
         """Write files and figures that are available before the first optimizer step.
 
         Args:
-            train_context: Context of the run.
-            folder: Folder of the run.
             log: Log of the run, with TensorBoard.
         """
 
@@ -55,10 +53,6 @@ class Inspectable(Protocol):
 
         A view that the model does not support, such as attention, is omitted.
 
-        Args:
-            run: Trained model.
-            focus: Inputs and views.
-
         Returns:
             Attention maps, saliency and further views.
 
@@ -76,7 +70,6 @@ class Diagnosable(Protocol):
         """Encode a split for inference: in full, without data augmentation.
 
         Args:
-            run: Trained model.
             part: Split of the corpus, as the task's source returns it.
 
         Returns:
@@ -94,8 +87,6 @@ class Diagnosable(Protocol):
         """Examine a trained model's answers for signs of known problems.
 
         Args:
-            run: Trained model.
-            part: Examples of a split.
             rows: Row of each example in its split, from 0.
             progress_bar: Makes a progress bar.
 

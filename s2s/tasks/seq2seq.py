@@ -32,7 +32,6 @@ def build_model(recipe: TrainRecipe, source_size: int, target_size: int) -> Seq2
     """Build the recipe's model, initialized with the recipe's seed.
 
     Args:
-        recipe: Resolved recipe.
         source_size: Size of the source vocabulary.
         target_size: Size of the target vocabulary.
 
@@ -76,12 +75,10 @@ def translation_trainer(
     """Build a trainer for a model on pairs of tokenized texts.
 
     Args:
-        model: Sequence-to-sequence model.
         data: Tokenized training pairs.
         training: Optimizer, learning-rate schedule and label smoothing.
         batches: Batch size and maximum length, in tokens.
         seeds: Seeds of data order and dropout.
-        device_context: Device and precision.
 
     Returns:
         A trainer before its first optimizer step.
@@ -97,10 +94,7 @@ def mean_loss(model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, de
     """Compute the cross-entropy per target token, without smoothing and dropout.
 
     Args:
-        model: Sequence-to-sequence model.
-        data: Tokenized pairs.
         batches: Batch size in tokens.
-        device_context: Device and precision.
 
     Returns:
         Mean cross-entropy over all target tokens, in nats.
@@ -114,10 +108,8 @@ def attention_weights(
     """Compute the cross-attention weights of a pair, by teacher forcing.
 
     Args:
-        model: Sequence-to-sequence model.
         source: Source tokens, without `EOS`.
         target: Target tokens, without `EOS`.
-        device: Device of the model.
 
     Returns:
         Weights (layer, head, target, source), with `EOS` on both sides; no layers if the model has no attention.
@@ -134,7 +126,6 @@ def build_translator(
     """Build a translator from text to text, by the recipe's `decoding` section.
 
     Args:
-        run: Trained model.
         nbest: Number of hypotheses for each source.
         before_step: Called before each decoding step; may end the search, see `Generator`.
 
@@ -149,7 +140,6 @@ def translate_texts(translator: TextTranslator, lines: list[str], refuse: Refuse
 
     Args:
         translator: Translator of a trained model.
-        lines: Source texts.
         refuse: Receives the error of each line that cannot be translated; None raises the first error.
 
     Returns:
@@ -163,9 +153,6 @@ def check_fits(model: Seq2Seq, source: Sequence[int], target: Sequence[int], mos
     """Refuse a pair that exceeds a model's positions.
 
     Args:
-        model: The model.
-        source: Source tokens.
-        target: Target tokens.
         most: Maximum length if the model has no limit; None: no limit.
 
     Raises:
@@ -193,7 +180,6 @@ def check_prefixes(prefixes: Mapping[str, str], tokenizer: Tokenizer) -> None:
 
     Args:
         prefixes: Prefix by section of the recipe.
-        tokenizer: Tokenizer of the sources.
 
     Raises:
         UserError: A prefix has an unknown token.
@@ -223,7 +209,6 @@ def longest_source(lengths: Lengths, max_length: int) -> int:
     """Return the length of the longest source among the pairs that fit.
 
     Args:
-        lengths: Lengths of the pairs.
         max_length: Maximum number of tokens of source and target, `EOS` included.
 
     Returns:
@@ -298,7 +283,6 @@ def check_test_lengths(model: Seq2Seq, test: Callable[[], Lengths], read_alone: 
     The check runs before training; otherwise the error would come after the training, at the test.
 
     Args:
-        model: Untrained model.
         test: Returns the lengths of the test set; called only if the model has a limited number of positions.
         read_alone: True if no loss is computed on test targets, so that long targets never reach the decoder.
 
@@ -327,7 +311,6 @@ def check_lengths(batches: BatchSettings, model: Seq2Seq, train: Lengths, valida
 
     Args:
         batches: Batch settings with `max_length`.
-        model: Untrained model.
         train: Lengths of the training pairs.
         validation: Lengths of the validation pairs.
         kind: Kind of the model, for messages.

@@ -38,7 +38,6 @@ def exchanged_rows(lengths: Int[np.ndarray, " pairs"], seed: int = 1) -> Int[np.
 
     Args:
         lengths: Lengths of at least two rows.
-        seed: Seed for ties.
 
     Returns:
         For each row, another row; every row occurs once.
@@ -65,10 +64,8 @@ def source_use(
     Pairs whose exchanged source is the same text are left out.
 
     Args:
-        model: Sequence-to-sequence model.
         data: Tokenized validation pairs.
         batches: Batch size in tokens.
-        device_context: Device and precision.
 
     Returns:
         Both losses; None if no pair has a different source.

@@ -55,11 +55,9 @@ def pair_symptoms(
     """Translate pairs and return signs of problems in the outputs.
 
     Args:
-        run: Trained model.
         part: Pairs, without prefix.
         places: Description of each pair's place.
         progress_bar: Makes a progress bar.
-        prefix: Prefix of each source.
         tokenizer: sacreBLEU tokenizer for BLEU.
 
     Returns:
@@ -102,9 +100,7 @@ def collapsed(sources: Sequence[str], outputs: Sequence[str], references: Sequen
     `describe_collapse` makes the same check during training.
 
     Args:
-        sources: Source texts.
         outputs: Output of the model for each source.
-        references: Reference of each source.
 
     Returns:
         The finding, with the share of different answers.
@@ -133,7 +129,6 @@ def source_ignored(worth: SourceUse | None, noun: str = "source") -> Finding:
 
     Args:
         worth: Losses with right and exchanged sources; None if no two sources differ.
-        noun: Noun for a source.
 
     Returns:
         The finding, with the difference of the losses in nats per target token.
@@ -164,10 +159,6 @@ def search_errors(
     The search missed such a reference. For all other wrong outputs, the model itself prefers the wrong text.
 
     Args:
-        run: Trained model.
-        beam: Beam of the search.
-        written: Outputs of the search.
-        wanted: Tokens of the references.
         read: Returns the sources of some examples, by number.
 
     Returns:
@@ -209,11 +200,9 @@ def worst_texts(
     """Return the outputs with the lowest chrF.
 
     Args:
-        sources: Source texts.
         outputs: Output of the model for each source.
         references: References of each source; the first is shown.
         places: Description of each example's place.
-        lowercase: Ignore case.
 
     Returns:
         Examples, worst first.
@@ -230,10 +219,7 @@ def pair_of(
     """Encode an input and its output for `s2s inspect`.
 
     Args:
-        run: Trained model.
-        text: Input text.
         output: Output text; None generates the model's own output.
-        prefix: Prefix of the input.
         remark: Remark to print with the output.
 
     Returns:

@@ -31,10 +31,6 @@ class TextGeneration:
     def log_probs(self, model: Seq2Seq, batch: ParallelBatch) -> Float[Tensor, "pieces vocabulary"]:
         """Return the log-probabilities of all tokens, by teacher forcing.
 
-        Args:
-            model: Sequence-to-sequence model.
-            batch: Sources and targets.
-
         Returns:
             Log-probabilities (target tokens, vocabulary) at the positions that are not padding, row after row.
         """
@@ -43,10 +39,6 @@ class TextGeneration:
 
     def incremental_log_probs(self, model: Seq2Seq, batch: ParallelBatch) -> Float[Tensor, "pieces vocabulary"]:
         """Return the log-probabilities of `log_probs`, with one token fed per step.
-
-        Args:
-            model: Sequence-to-sequence model.
-            batch: Sources and targets.
 
         Returns:
             Log-probabilities (target tokens, vocabulary), in the order of `log_probs`; see `feed_stepwise`.
@@ -122,10 +114,8 @@ def rescore_hypotheses(
     """Recompute the log-probabilities of hypotheses by teacher forcing.
 
     Args:
-        model: Sequence-to-sequence model.
         source: Sources of a batch, (batch, source) for texts.
         valid: Padding mask, True at real positions.
-        found: Hypotheses of each source.
 
     Returns:
         Log-probabilities of the search and of teacher forcing, hypothesis by hypothesis.
@@ -146,7 +136,6 @@ def sequence_scores(
     """Return the log-probability of one target for each source of a batch.
 
     Args:
-        model: Sequence-to-sequence model.
         source: Sources of a batch, (batch, source) for texts.
         valid: Padding mask, True at real positions.
         targets: Tokens of each target, without `BOS` and `EOS`.

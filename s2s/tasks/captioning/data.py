@@ -168,12 +168,8 @@ def built_in(name: str, split: object, settings: CaptionDataSettings) -> Caption
     The same seed gives the same scenes, and no description is in two splits.
 
     Args:
-        name: Name of the split.
         split: Number of scenes; the name of the split for the default.
         settings: Size, channels and seed.
-
-    Returns:
-        Images with captions.
 
     Raises:
         UserError: `split` is neither a number nor the name of the split.
@@ -275,8 +271,6 @@ def examples_of(recipe: CaptionRecipe, part: Captioned, tokens: RaggedArray) -> 
     """Return training examples under the recipe's limits.
 
     Args:
-        recipe: Resolved recipe.
-        part: Images with captions.
         tokens: Tokenized captions, image by image.
 
     Returns:
@@ -291,8 +285,6 @@ def all_captions_in_order(
     """Return all captions of a split, for measuring the loss.
 
     Args:
-        recipe: Resolved recipe.
-        part: Images with captions.
         tokens: Tokenized captions, image by image.
         known: Number of positions of the decoder, beyond which captions are left out; None for no limit.
 

@@ -18,9 +18,6 @@ from s2s.tasks.image_files import DAMAGED, plain
 def inspected(recipe: CaptionRecipe) -> str:
     """Return a report on a recipe's images and captions.
 
-    Args:
-        recipe: Resolved recipe.
-
     Returns:
         Statistics and suspicious examples as text.
     """
@@ -38,13 +35,7 @@ def inspect_captions(
     """Check images and captions.
 
     Args:
-        corpus: Images with captions.
-        source: Source of the corpus.
-        normalization: Normalization of the tokenizer.
         seed: Seed for the sample of training images.
-
-    Returns:
-        Statistics and advice.
     """
     train = corpus.train
     drawn = [(train.names[row], train.captions[row][0]) for row in look.sample_rows(len(train), seed)]

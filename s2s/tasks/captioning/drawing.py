@@ -54,13 +54,6 @@ def arranged(scene: Scene, chance: np.random.Generator) -> list[Drawn]:
     The shapes of a group form a row if the scene's position is vertical (above, below), and a column if it is
     horizontal. The described direction always dominates: groups above each other differ less from left to right, and
     the reverse.
-
-    Args:
-        scene: Groups and their position.
-        chance: Random generator.
-
-    Returns:
-        Shapes with their positions.
     """
     if len(scene.groups) == 1:
         upright = scene.position in ("on the left", "on the right")
@@ -100,7 +93,6 @@ def pictures(
     Shapes of the same kind differ in brightness and position; the background is grey, with noise.
 
     Args:
-        scenes: Scenes to draw.
         size: Height and width in pixels.
         channels: 1 for grey, 3 for RGB.
         seed: Seed of positions, brightness and noise.
@@ -140,7 +132,6 @@ def covered(shape: Drawn, size: int) -> tuple[slice, slice, Float[np.ndarray, "r
     The edge is taken as straight within a pixel: a pixel is half covered if the edge passes through its center.
 
     Args:
-        shape: Shape with its position.
         size: Height and width of the image in pixels.
 
     Returns:

@@ -125,9 +125,6 @@ def evaluate_images(
     """Caption images and score the captions.
 
     Args:
-        run: Trained model.
-        part: Images with references.
-        scoring: Options of the evaluation.
         progress_bar: Makes a progress bar.
 
     Returns:

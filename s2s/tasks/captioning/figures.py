@@ -70,10 +70,6 @@ def looks_picture(looks: Sequence["Look"], title: str) -> "Figure":
 
     Args:
         looks: Attention maps of each image.
-        title: Title of the figure.
-
-    Returns:
-        The figure.
     """
     panels: list[tuple[Shown, str]] = []
     for look in looks:
@@ -90,11 +86,6 @@ def captions_picture(pixels: Pixels, captions: Sequence[str], title: str) -> "Fi
 
     Args:
         pixels: Images (images, channels, height, width), uint8.
-        captions: Caption of each image.
-        title: Title of the figure.
-
-    Returns:
-        The figure.
     """
     return _sheet([(enlarged(i), c) for i, c in zip(pixels, captions, strict=True)], 6, 22, title)
 

@@ -84,13 +84,8 @@ def caption_files(
     """Caption image files.
 
     Args:
-        run: Trained model.
-        files: Paths of the images.
         with_looks: Compute attention maps.
         refuse: Receives the row and the error of each file that is missing or not an image.
-
-    Returns:
-        A caption for each file.
     """
     recipe, (tokenizer,) = run.recipe, run.tokenizers
     read, refused = read_some(files, recipe.data)
@@ -116,8 +111,6 @@ def page(looks: Sequence[Look], captions: Sequence[str], title: str) -> str:
 
     Args:
         looks: Attention maps of each image.
-        captions: Caption of each image.
-        title: Title of the page.
 
     Returns:
         The page as HTML.

@@ -27,7 +27,6 @@ def insides(run: CaptionRun, focus: InspectionRequest) -> Inspection:
     """Inspect one image or two, with generated captions (`s2s inspect`).
 
     Args:
-        run: Trained model.
         focus: Image files, and the patch, layer and head to inspect.
 
     Returns:

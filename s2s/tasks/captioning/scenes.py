@@ -136,13 +136,6 @@ def facts(scene: Scene, caption: str) -> Facts:
     The scene is described from the group that gives more correct facts; ties use the first group. A group that the
     caption lacks has no correct facts, and a caption outside of the grammar has none at all.
 
-    Args:
-        scene: The scene.
-        caption: The caption to check.
-
-    Returns:
-        Correctness of each fact.
-
     Example:
         >>> scene = described("two big blue squares above a small red circle")
         >>> facts(scene, "two big blue squares above a small red cross").right()
@@ -169,9 +162,6 @@ def split_of(scene: Scene) -> str:
 
     No description of the validation or test set is in the training set.
 
-    Args:
-        scene: The scene.
-
     Returns:
         `train`, `validation` or `test`.
     """
@@ -182,10 +172,6 @@ def split_of(scene: Scene) -> str:
 
 def scenes(split: str, seed: int) -> Iterator[Scene]:
     """Yield random scenes of a split, without end; scenes may repeat.
-
-    Args:
-        split: Name of the split.
-        seed: Seed of the scenes.
 
     Yields:
         Scenes.

@@ -40,8 +40,6 @@ def symptoms(
     """Caption images, and return signs of problems.
 
     Args:
-        run: Trained model.
-        part: Images with references.
         rows: Row of each image in its split, from 0.
         progress_bar: Makes a progress bar.
 

@@ -40,11 +40,7 @@ def captions_of(path: Path, settings: CaptionDataSettings) -> Table:
     """Read the captions of a table.
 
     Args:
-        path: Path of the table.
         settings: Names of the columns, and quoting.
-
-    Returns:
-        Captions by image.
 
     Raises:
         UserError: The file is missing, damaged or of an unknown format, or a row has no image or no caption.
@@ -64,7 +60,6 @@ def listed(table: Table, names: Path, path: Path) -> Table:
     """Select the images of a list.
 
     Args:
-        table: Captions by image.
         names: Text file with one image name a line.
         path: Path of the table, for error messages.
 

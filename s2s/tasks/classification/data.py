@@ -240,9 +240,7 @@ def prepare_texts(
     """Load and tokenize the texts of a recipe.
 
     Args:
-        recipe: Resolved recipe.
         tokenizer: Tokenizer of a resumed run or of the encoder's run; None trains a new one.
-        print_fn: Prints a line.
 
     Returns:
         The data, with the tokenizer.
@@ -318,7 +316,6 @@ class LabelledTexts(LabelledExamples):
         """Return the texts, padded, and their padding mask.
 
         Args:
-            rows: Texts of the batch.
             seed: Seed of token dropout, together with the row.
 
         Returns:
@@ -341,9 +338,6 @@ class LabelledTexts(LabelledExamples):
 
     def padding_share(self, seed: int) -> float:
         """Return the share of padding in an epoch's positions.
-
-        Args:
-            seed: Seed of the batches.
 
         Returns:
             Share in [0, 1).
@@ -370,11 +364,7 @@ def plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: 
     Args:
         lengths: Number of tokens of each text, special tokens included.
         settings: Batch size, maximum length and padding.
-        seed: Seed of the order.
         epoch: Number of the epoch, from 0.
-
-    Returns:
-        Rows of each batch.
 
     Example:
         >>> import numpy as np

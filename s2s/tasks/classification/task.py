@@ -41,10 +41,6 @@ TextCourse = TrainContext[ClassificationRecipe, PreparedLabelled, Classifier]
 def build_classifier(recipe: ClassificationRecipe, tokens: int) -> Classifier:
     """Build the recipe's classifier, initialized with the recipe's seed.
 
-    Args:
-        recipe: Resolved recipe.
-        tokens: Size of the vocabulary.
-
     Returns:
         The classifier, on the CPU.
     """
@@ -59,10 +55,6 @@ def starts_with_bos(recipe: ClassificationRecipe) -> bool:
 
 def training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> LabelledTexts:
     """Return the training examples of a classifier, with token dropout.
-
-    Args:
-        recipe: Resolved recipe.
-        data: Tokenized texts.
 
     Returns:
         Examples to make batches from.
@@ -81,12 +73,6 @@ def trainer_of(
     recipe: ClassificationRecipe, data: PreparedLabelled, model: Classifier, device_context: DeviceContext
 ) -> Trainer[Classifier, LabelledBatch]:
     """Build a trainer of a classifier.
-
-    Args:
-        recipe: Resolved recipe.
-        data: Tokenized texts.
-        model: Classifier.
-        device_context: Device and precision.
 
     Returns:
         A trainer before its first optimizer step.

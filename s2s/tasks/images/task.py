@@ -89,10 +89,6 @@ class LabelledImages(LabelledExamples):
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
         """Return the images, augmented, and their padding mask.
 
-        Args:
-            rows: Images of the batch.
-            seed: Seed of the epoch.
-
         Returns:
             Pixels (batch, channels, height, width) and a mask (batch, source), True everywhere.
         """
@@ -107,8 +103,6 @@ def augment(pixels: Pixels, rows: Int[np.ndarray, " images"], settings: Augmenta
     Args:
         pixels: Images (images, channels, height, width), uint8.
         rows: Row of each image in the corpus.
-        settings: Data augmentation.
-        seed: Seed of the epoch.
 
     Returns:
         Augmented images of the same shape; a function of seed and rows.
@@ -138,8 +132,6 @@ def uniform(seed: int, rows: Int[np.ndarray, " rows"], draws: int) -> Float[np.n
     """Return random numbers that depend only on seed and row (SplitMix64).
 
     Args:
-        seed: Seed.
-        rows: Row of each example.
         draws: Number of random numbers for each row.
 
     Returns:

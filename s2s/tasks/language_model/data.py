@@ -69,7 +69,6 @@ def built_in_size(settings: DocumentSettings, name: str) -> int:
 
     Args:
         settings: The recipe's `data` section.
-        name: Name of the split.
 
     Returns:
         The recipe's number, or the default.
@@ -265,7 +264,6 @@ def windows_of(recipe: LanguageRecipe, texts: TokenizedTexts) -> Windows:
 
     Args:
         recipe: Resolved recipe, with context and stride.
-        texts: Tokenized documents.
 
     Returns:
         Windows to make batches from.

@@ -13,9 +13,6 @@ _PAGES = 1_000_000
 def inspected(recipe: LanguageRecipe) -> str:
     """Return a report on a recipe's documents: statistics and suspicious examples.
 
-    Args:
-        recipe: Resolved recipe.
-
     Returns:
         The report as text.
     """

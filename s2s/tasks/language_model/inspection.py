@@ -27,7 +27,6 @@ def insides(run: LanguageRun, focus: InspectionRequest) -> Inspection:
     """Inspect one text or two, and the predicted next token (`s2s inspect`).
 
     Args:
-        run: Trained model.
         focus: Texts, and the word, layer and head to inspect.
 
     Returns:

@@ -59,8 +59,6 @@ def symptoms(
     """Measure predictions, generate texts, and return signs of problems.
 
     Args:
-        run: Trained model.
-        part: Documents.
         rows: Row of each document in its split, from 0.
         progress_bar: Makes a progress bar.
 
@@ -130,9 +128,6 @@ def ends(found: Expected) -> list[Finding]:
     """Return the signs for documents that end too rarely or too often.
 
     The expected number of ends is the sum of the probability of `EOS` over all positions; each document has one.
-
-    Args:
-        found: Predictions.
 
     Returns:
         Two findings, with a confidence interval over documents.

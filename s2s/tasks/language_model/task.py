@@ -150,10 +150,6 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
         Only that token has a column, because the log-probabilities of the whole vocabulary at all positions would not
         fit into memory.
 
-        Args:
-            model: Language model.
-            batch: Documents.
-
         Returns:
             Log-probabilities (positions, 1), row after row.
         """

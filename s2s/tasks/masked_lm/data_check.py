@@ -8,9 +8,6 @@ from s2s.tasks.texts import TextSource
 def inspected(recipe: MaskedRecipe) -> str:
     """Return a report on a recipe's texts: statistics and suspicious examples.
 
-    Args:
-        recipe: Resolved recipe.
-
     Returns:
         The report as text.
     """

@@ -34,7 +34,6 @@ def insides(run: MaskedRun, focus: InspectionRequest) -> Inspection:
     text.
 
     Args:
-        run: Trained model.
         focus: Texts, and the word, layer and head to inspect.
 
     Returns:
@@ -122,9 +121,6 @@ class _Reading:
         Args:
             focus: Layer and head to inspect.
             word: Index of the inspected word.
-
-        Returns:
-            All results for the text.
         """
         model, source, encoder = self.model, self.source, self.model.encoder
         asked = source.words[word if self.blank is None else self.blank + int(self.begin)]

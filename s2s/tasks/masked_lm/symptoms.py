@@ -28,8 +28,6 @@ def symptoms(
     """Predict masked tokens, and return signs of problems.
 
     Args:
-        run: Trained model.
-        part: Texts.
         examples: Windows of the same texts.
         progress_bar: Makes a progress bar.
 
@@ -60,8 +58,6 @@ def one_piece(targets: np.ndarray, answers: np.ndarray, shown: Callable[[list[in
     """Return the sign for a model that predicts one token too often.
 
     Args:
-        targets: Masked tokens.
-        answers: Predicted tokens.
         shown: Returns the names of token ids.
 
     Returns:

@@ -77,7 +77,6 @@ def measure(
 
     Args:
         model: Masked language model.
-        examples: Windows of texts.
         device_context: Device, precision and process group.
         advance: Called after each batch with its number of examples.
 
@@ -106,8 +105,6 @@ def examples_of(recipe: MaskedRecipe, tokens: RaggedArray, size: int) -> MaskedT
     """Return tokenized texts as masked training examples.
 
     Args:
-        recipe: Resolved recipe.
-        tokens: Tokenized texts.
         size: Size of the tokenizer's vocabulary.
 
     Returns:
@@ -148,9 +145,6 @@ class MaskedScores(Evaluation):
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> Sequence[object]:
         """Check that losses are comparable; there is no significance test.
-
-        Args:
-            evaluations: Evaluations to compare.
 
         Returns:
             An empty sequence.

@@ -29,10 +29,7 @@ def log_probabilities(
     and the model stays in evaluation mode. Each source is encoded once.
 
     Args:
-        model: Sequence-to-sequence model.
         tokenizer: Tokenizer of sources and answers.
-        sources: Sources with prefix.
-        answers: Answers to choose from.
         batch: Number of sources in a batch.
         advance: Called after each batch with its number of sources.
         before_step: Called before each answer of each batch; an exception ends the computation.
@@ -70,7 +67,6 @@ def best_first(found: Iterable[float], answers: Sequence[str]) -> list[tuple[flo
     """Sort answers by log-probability, highest first.
 
     Args:
-        found: Log-probability of each answer.
         answers: The answers; ties keep their order.
 
     Returns:
@@ -87,8 +83,6 @@ def check_apart(answers: Sequence[str], tokenizer: Tokenizer, where: str) -> Non
     """Refuse answers that no model can tell apart.
 
     Args:
-        answers: Answers to choose from.
-        tokenizer: Tokenizer of the targets.
         where: Recipe key, for messages.
 
     Raises:

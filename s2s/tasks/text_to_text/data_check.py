@@ -40,9 +40,6 @@ Parts = Mapping[str, "datasets.Dataset"]
 def inspected(recipe: TextToTextRecipe) -> str:
     """Return a report on a recipe's corpora: statistics and suspicious examples.
 
-    Args:
-        recipe: Resolved recipe.
-
     Returns:
         The report as text.
     """

@@ -22,7 +22,6 @@ def insides(run: MixtureRun, focus: InspectionRequest) -> Inspection:
     Without a text, an example of the named task is used, or of the first one.
 
     Args:
-        run: Trained model.
         focus: Texts, task, and the word, layer and head to inspect.
 
     Returns:

@@ -29,8 +29,6 @@ def symptoms(run: Run, part: Mixture, rows: Int[np.ndarray, " examples"], progre
     Corpora with span corruption have no outputs; they only count for the frequencies of tokens.
 
     Args:
-        run: Trained model.
-        part: Examples of all tasks.
         rows: Row of each example in its split, counted over all tasks, from 0.
         progress_bar: Makes a progress bar.
 

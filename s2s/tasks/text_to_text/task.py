@@ -48,10 +48,6 @@ MixtureCourse = TrainContext[TextToTextRecipe, PreparedMixture, Seq2Seq]
 def vocabulary(recipe: TextToTextRecipe, tokenizer: Tokenizer) -> int:
     """Return the size of a model's vocabulary.
 
-    Args:
-        recipe: Resolved recipe.
-        tokenizer: Tokenizer of all texts.
-
     Returns:
         Size of the tokenizer's vocabulary, plus the sentinels if a corpus uses span corruption.
     """

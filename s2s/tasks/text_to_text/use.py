@@ -16,11 +16,7 @@ def task_named(recipe: TextToTextRecipe, name: str | None) -> CorpusSettings:
     """Return the settings of a task by name, or of the only task.
 
     Args:
-        recipe: Resolved recipe.
         name: Name of the task; None for the only one.
-
-    Returns:
-        Settings of the task.
 
     Raises:
         UserError: The task is unknown or ambiguous, or all corpora use span corruption.
@@ -41,7 +37,6 @@ def check_chosen(answers: Sequence[str], nbest: int, searching: Sequence[str]) -
     """Refuse options that do not apply to a task with answers.
 
     Args:
-        answers: Answers to choose from.
         nbest: Number of answers to return.
         searching: Search options that the user gave, as written.
 
@@ -67,12 +62,10 @@ def generate_answers(
     """Generate or choose an output for each line, for one of the model's tasks.
 
     Args:
-        run: Trained model.
         name: Name of the task; None for the only one.
         chunks: Lines that are read together.
         nbest: Number of outputs for each line.
         at_once: Print each warning immediately, for an interactive session; otherwise counts at the end.
-        tell: Prints a warning.
         refuse: Receives the error of each line that is too long; its output is empty.
 
     Yields:

@@ -23,7 +23,6 @@ def attention_between(run: LoadedModel[TrainRecipe, Seq2Seq], source: list[int],
     """Compute the cross-attention weights of a pair, with names of the tokens.
 
     Args:
-        run: Trained model.
         source: Source tokens, without `EOS`.
         target: Target tokens, without `EOS`.
 
@@ -48,7 +47,6 @@ def align_lines(
     averaged over its heads.
 
     Args:
-        run: Trained model.
         chunks: Source lines that are translated together.
         refuse: Receives the error of each line that is too long; its alignment is empty.
         targets: Given translations; None generates the model's own.
@@ -98,9 +96,7 @@ def after_prefix(tokenizer: Tokenizer, words: list[Word], line: str) -> list[Wor
     A prefix without a space at its end forms one word with the first word of the line.
 
     Args:
-        tokenizer: Tokenizer of the sources.
         words: Words of the prefix and the line.
-        line: The line.
 
     Returns:
         The last words, as many as the line has.

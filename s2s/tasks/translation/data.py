@@ -75,9 +75,6 @@ def read_extra_corpora(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -
         data: The recipe's `data` section.
         corpus: Main corpus, with the validation and test sets.
 
-    Returns:
-        Corpora by name.
-
     Raises:
         UserError: A corpus cannot be read, or no pair passes the filters.
     """
@@ -119,7 +116,6 @@ def combine_corpora(own: "datasets.Dataset", others: Mapping[str, ExtraCorpus]) 
 
     Args:
         own: Pairs of the main corpus.
-        others: Additional corpora.
 
     Returns:
         All pairs, corpus after corpus, with the columns `source` and `target` only.

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 def inspected(recipe: Recipe) -> str:
     """Return a report on a recipe's corpora: statistics and suspicious examples.
 
-    Args:
-        recipe: Resolved recipe.
-
     Returns:
         The report as text, with a section for each additional corpus.
     """

@@ -129,10 +129,8 @@ def evaluate_pairs(
     """Translate sources and score the translations.
 
     Args:
-        run: Trained model.
         sources: Source texts; the run's prefix is prepended.
         references: One reference for each source, or a list of references.
-        scoring: Options of the evaluation.
         progress_bar: Makes a progress bar.
 
     Returns:

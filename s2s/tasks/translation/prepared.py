@@ -78,10 +78,8 @@ def prepare(
     """Load, filter, join and tokenize the corpora of a recipe.
 
     Args:
-        recipe: Resolved recipe.
         tokenizers: Tokenizers of a resumed run; or the source tokenizer of the run that provides the encoder, with None
             for the target; None trains new ones.
-        print_fn: Prints a line.
 
     Returns:
         The data, with the tokenizers.
@@ -170,11 +168,7 @@ def dataset_summary(examples: "datasets.Dataset", before: int) -> str:
     """Return a line with the number of joined examples and their source lengths.
 
     Args:
-        examples: Joined examples.
         before: Number of pairs before joining.
-
-    Returns:
-        The line.
     """
     unspaced = is_unspaced(source for source, _ in pairs(examples))
     words = [len(split_words(source, unspaced)) for source, _ in pairs(examples)]

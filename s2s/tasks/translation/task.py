@@ -245,10 +245,6 @@ def overfit(recipe: Recipe, print_fn: Callable[[str], None]) -> None:
     The recipe applies, except for label smoothing, weight averaging and the learning-rate schedule after warm-up, which
     would prevent overfitting. Dropout is on in training and off in evaluation. Nothing is saved.
 
-    Args:
-        recipe: Resolved recipe.
-        print_fn: Prints a line.
-
     Raises:
         UserError: The model did not overfit: model, learning rate and data do not fit each other.
     """
