@@ -38,7 +38,7 @@ def caption(
     check_output(attention, "--attention")
     from s2s.models.base import Seq2Seq
     from s2s.run.inference import load_for_inference
-    from s2s.tasks.captioning.files import caption_files, check_ending
+    from s2s.tasks.captioning.figures import caption_files, check_ending
     from s2s.tasks.captioning.recipe import CaptionRecipe
 
     if attention:

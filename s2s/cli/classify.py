@@ -33,7 +33,7 @@ def classify(run: Path, source: IO[bytes], output: Path | None, probabilities: b
     from s2s.recipe.labelled import LabelledRecipe
     from s2s.run.inference import load_for_inference
     from s2s.run.tasks import classification_task
-    from s2s.tasks.classify_lines import classify_lines
+    from s2s.tasks.classification_base import classify_lines
 
     loaded = load_for_inference(classifier, checkpoint).narrow(LabelledRecipe, Classifier)
     bad, tell = BadLines(), partial(click.echo, err=True)

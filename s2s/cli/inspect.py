@@ -123,7 +123,7 @@ def _align(
     prompt = announce_waiting(run, source)
     from s2s.models.base import Seq2Seq
     from s2s.run.inference import load_for_inference
-    from s2s.tasks.translation.attention import align_lines
+    from s2s.tasks.translation.diagnosis import align_lines
     from s2s.tasks.translation.recipe import Recipe
 
     bad = BadLines()

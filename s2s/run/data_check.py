@@ -14,8 +14,8 @@ def inspected(recipe: TrainRecipe) -> str:
         The report, as text.
 
     Raises:
-        UserError: The data cannot be read, or the task has no data check (`data_check.py`).
+        UserError: The data cannot be read, or the task has no data check (`diagnosis.py`).
     """
-    if find_spec(f"{tasks()[recipe.task].value}.data_check") is None:
+    if find_spec(f"{tasks()[recipe.task].value}.diagnosis") is None:
         raise UserError(f"there is no check for data of task {recipe.task}", remedy="look at what `s2s train` tells")
-    return task_module(recipe.task, "data_check").inspected(recipe)
+    return task_module(recipe.task, "diagnosis").inspected(recipe)

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 import torch
 from torch import nn
@@ -22,7 +22,7 @@ from s2s.data.dataset import BaseBatch, Examples
 from s2s.data.sources import Corpus, Source, Split
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
-from s2s.files import make_folder, write_atomically
+from s2s.files import explain_os_error, make_folder, write_atomically
 from s2s.models.base import Encoder
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import BleuTokenizer, TrainRecipe
@@ -194,7 +194,7 @@ class Evaluation(ABC):
         """Return the headline metrics by name."""
 
     @classmethod
-    def compare(cls, evaluations: Sequence[Self]) -> Sequence[object]:
+    def compare(cls, evaluations: Sequence[Any]) -> Sequence[object]:
         """Test each evaluation against the first for statistical significance.
 
         Args:
@@ -419,3 +419,71 @@ def log_figures(
     """
     for name, picture in save_figures(folder, pictures).items():
         log.add_figure(f"{group}/{name}", picture, train_context.trainer.update)
+
+
+E = TypeVar("E", bound=Evaluation)
+
+
+def check_comparable(
+    evaluations: Sequence[E],
+    asked: Callable[[E], object],
+    remedy: str = "compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
+) -> None:
+    """Refuse evaluations of different examples.
+
+    Args:
+        asked: Returns the examples of an evaluation, as a comparable object.
+        remedy: Remedy for the error message.
+
+    Raises:
+        UserError: An evaluation has other examples than the first.
+    """
+    first = evaluations[0]
+    for other in evaluations[1:]:
+        if asked(other) != asked(first):
+            raise UserError(f"{first.run} and {other.run} have different {first.split} sets", remedy=remedy)
+
+
+def check_case(lowercase: Sequence[bool]) -> None:
+    """Refuse to compare cased with case-insensitive scores.
+
+    Args:
+        lowercase: True for each evaluation without regard to case.
+
+    Raises:
+        UserError: The values differ.
+    """
+    if len(set(lowercase)) > 1:
+        what = "some of the runs write small letters alone and are scored without regard to case, others are not"
+        raise UserError(what, remedy="add --lowercase, which scores all of them so")
+
+
+def check_tokenizers(tokenizers: Sequence[str]) -> None:
+    """Refuse to compare BLEU scores of different tokenizers.
+
+    Args:
+        tokenizers: sacreBLEU tokenizer of each evaluation.
+
+    Raises:
+        UserError: The tokenizers differ.
+    """
+    if len(set(tokenizers)) > 1:
+        what = f"the runs are scored with different tokenizers: {', '.join(dict.fromkeys(tokenizers))}"
+        raise UserError(what, remedy="add --tokenize, which scores all of them with one")
+
+
+def why_not_kept(run: AnyRun, write: Callable[[], object]) -> str:
+    """Save the result of a probe, if the run's folder is writable.
+
+    Runs that are read-only or fetched from the hub can be probed, too.
+
+    Returns:
+        The reason why the result was not saved; empty if it was saved.
+    """
+    if run.fetched:
+        return f"{run.path} is the copy in the cache, which all who name this model share"
+    try:
+        write()
+    except OSError as error:
+        return str(explain_os_error(error))
+    return ""

@@ -6,7 +6,7 @@
 import itertools
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from s2s.data.dataset import LabelledBatch, LabelledExamples, iterate_batches
 from s2s.data.sources import Corpus, Split
+from s2s.decoding.generate import one_line
 from s2s.errors import Refuse, UserError
 from s2s.evaluation import classification as measures
 from s2s.evaluation.significance import ClassifierComparison, compare_classifiers
@@ -34,9 +35,9 @@ from s2s.tasks.base import (
     PrintFn,
     Task,
     TrainContext,
+    check_comparable,
     log_figures,
 )
-from s2s.tasks.comparable import check_comparable
 from s2s.tasks.data_check import missing_classes
 from s2s.tasks.figures import Curve, class_counts_picture, confusion_picture, curves_picture, reliability_picture
 from s2s.training.distributed import SINGLE_PROCESS, Distributed
@@ -338,7 +339,7 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
         progress_bar: ProgressBar,
     ) -> "Diagnostics":
         from s2s.evaluation.signs.pieces import entropy
-        from s2s.tasks.class_symptoms import class_symptoms
+        from s2s.tasks.symptoms import class_symptoms
 
         examples = self.examples_for_inference(run, part)
         with progress_bar("classifying", len(examples)) as advance:
@@ -476,3 +477,62 @@ def _class_lines(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
     lines = [f"{'':{wide}}" + "".join(f"{name:>12}" for name in counts)]
     lines += [f"{name:{wide}}" + "".join(f"{part[name]:>12,}" for part in counts.values()) for name in classes]
     return [*lines, f"{'all':{wide}}" + "".join(f"{sum(part.values()):>12,}" for part in counts.values())]
+
+
+def truncation_warning(cut: int, texts: int, max_length: int) -> str:
+    """Return a warning about truncated texts.
+
+    Args:
+        cut: Number of truncated texts.
+        max_length: Limit in tokens, `batches.max_length`, which includes special tokens.
+    """
+    return (
+        f"{cut:,} of {texts:,} texts cut after {max_length:,} tokens (batches.max_length): "
+        "shorten them, or train with a higher limit"
+    )
+
+
+def classify_lines(
+    task: ClassificationTask[LabelledRecipe, LabelledData],
+    run: LoadedModel[LabelledRecipe, Classifier],
+    chunks: Iterable[list[str]],
+    probabilities: bool,
+    refuse: Refuse,
+    at_once: bool,
+    tell: PrintFn,
+) -> Iterator[str]:
+    """Classify lines, in order; empty lines stay empty.
+
+    Args:
+        chunks: Lines that are classified together.
+        probabilities: Append the probability of each class, as `TAB name=0.1234`.
+        refuse: Receives the number of each line that cannot be read, from 0, and the error; the output of such a line
+            is empty.
+        at_once: Report truncated texts after each chunk, for an interactive session; otherwise once, at the end.
+
+    Yields:
+        The class of each line.
+    """
+    limit = run.recipe.batches.model_dump().get("max_length", 0)
+    classes, before, texts, cut = [one_line(name) for name in run.recipe.data.classes or ()], 0, 0, 0
+    for chunk in chunks:
+        places = [place for place, text in enumerate(chunk) if text.strip()]
+        wrong: dict[int, UserError] = {}
+        examples = task.parse_inputs(run, [chunk[place] for place in places], wrong.__setitem__)
+        rows = class_probabilities(run.model, examples).tolist()
+        found = {place: rows[number] for number, place in enumerate(places) if number not in wrong}
+        for number, error in wrong.items():
+            refuse(before + places[number], error)
+        before, texts, cut = before + len(chunk), texts + len(found), cut + int(examples.is_truncated.sum())
+        if cut and at_once:
+            tell(truncation_warning(cut, texts, limit))
+            texts, cut = 0, 0
+        for place in range(len(chunk)):
+            if place not in found:
+                yield ""
+                continue
+            row = found[place]
+            shares = [f"{name}={share:.4f}" for name, share in zip(classes, row, strict=True)] if probabilities else []
+            yield "\t".join([classes[row.index(max(row))], *shares])
+    if cut:
+        tell(truncation_warning(cut, texts, limit))

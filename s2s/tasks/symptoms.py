@@ -1,7 +1,7 @@
-"""Signs of problems in the outputs of a sequence-to-sequence model.
+"""Signs of problems in the outputs of sequence-to-sequence models and classifiers.
 
-The signs are in the outputs (`text_signs`), in the use of the source (`source_ignored`) and in the search
-(`search_errors`).
+The signs of a sequence-to-sequence model are in the outputs (`text_signs`), in the use of the source (`source_ignored`)
+and in the search (`search_errors`).
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from s2s.data.batches import collate, collate_sources
@@ -20,9 +20,11 @@ from s2s.data.tokenizers import EOS, UNK
 from s2s.decoding.beam_search import Beam
 from s2s.decoding.generate import Translation, describe_collapse
 from s2s.errors import UserError
+from s2s.evaluation import classification as measures
 from s2s.evaluation.gates import SOURCE, uses_its_source
 from s2s.evaluation.metrics import metrics, score
 from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, plain_sign, share_sign
+from s2s.evaluation.signs.classes import class_signs
 from s2s.evaluation.signs.pieces import entropy, unknown
 from s2s.evaluation.signs.texts import text_signs
 from s2s.evaluation.tokenization import choose_tokenization
@@ -237,3 +239,36 @@ def pair_of(
     batch = collate([read], [written], [0]).to(run.device_context.device)
     source = source_of(one, read, batch.source, batch.source_valid)
     return Pair(source, written, (prefix + text, into.decode(written)), into.tokens([*written, EOS]), remark=remark)
+
+
+def class_symptoms(
+    truth: Int[np.ndarray, " examples"],
+    probabilities: Float[np.ndarray, "examples classes"],
+    names: Sequence[str],
+    noun: str,
+    places: Sequence[str],
+    described: Callable[[int], str],
+) -> Diagnostics:
+    """Return signs in the predictions, and the worst examples.
+
+    The worst examples are those whose true class has the lowest probability.
+
+    Args:
+        truth: True class of each example.
+        probabilities: Probability of each class for each example.
+        noun: Plural noun for the examples.
+        places: Description of each example's place.
+        described: Returns an example, by its row in `truth`, as one line of text.
+
+    Returns:
+        Accuracy, signs and worst examples.
+    """
+    right, worst = measures.accuracy(truth, probabilities.argmax(axis=1)), []
+    for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:WORST].tolist():
+        said, wanted = int(probabilities[row].argmax()), int(truth[row])
+        given = f"{places[row]}, {names[wanted]} has a probability of {probabilities[row, wanted]:.3g}"
+        worst.append(
+            WorstExample(described(row), f"{names[said]} ({probabilities[row, said]:.3f})", names[wanted], given)
+        )
+    summary = f"{len(truth):,} {noun}: accuracy {right.value:.2f} % ({right.low:.2f} to {right.high:.2f})"
+    return Diagnostics(summary, class_signs(truth, probabilities, names), worst)

@@ -26,7 +26,7 @@ from s2s.experiments.translating import (
 from s2s.experiments.whole_runs import cost_of, history, pauses, prepared, seeds_of, shortened
 from s2s.models.base import count_parameters
 from s2s.run.inference import find_checkpoint, load
-from s2s.tasks.losses import pair_losses
+from s2s.tasks.source_use import pair_losses
 from s2s.tasks.translation.recipe import DataSettings
 from s2s.tasks.translation.task import TranslationTask, build_model, mean_loss
 from s2s.training.device import DeviceContext

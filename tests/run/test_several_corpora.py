@@ -21,7 +21,7 @@ from s2s.recipe.schema import PieceSettings, TokenizerSettings
 from s2s.run.inference import load
 from s2s.run.tasks import read, task_of
 from s2s.tasks.seq2seq import attention_weights, build_translator
-from s2s.tasks.translation.attention import align_lines
+from s2s.tasks.translation.diagnosis import align_lines
 from s2s.tasks.translation.prepared import PreparedTranslation
 
 RECIPE = """

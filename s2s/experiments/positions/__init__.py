@@ -37,7 +37,7 @@ from s2s.experiments.whole_runs import history, prepared
 from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.schema import Section
 from s2s.run.inference import load
-from s2s.tasks.losses import pair_losses, token_losses
+from s2s.tasks.source_use import pair_losses, token_losses
 from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import Recipe
 

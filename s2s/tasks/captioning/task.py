@@ -116,7 +116,7 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
     def diagnose(
         self, run: CaptionRun, part: Captioned, rows: Int[np.ndarray, " images"], progress_bar: ProgressBar
     ) -> "Diagnostics":
-        from s2s.tasks.captioning.symptoms import symptoms
+        from s2s.tasks.captioning.diagnosis import symptoms
 
         return symptoms(run, part, rows, progress_bar)
 
@@ -184,7 +184,7 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
         return evaluate_images(run, part, scoring, progress_bar)
 
     def inspect(self, run: CaptionRun, focus: "InspectionRequest") -> "Inspection":
-        from s2s.tasks.captioning.inspection import insides
+        from s2s.tasks.captioning.diagnosis import insides
 
         return insides(run, focus)
 

@@ -16,10 +16,10 @@ from s2s.data.tokenizers import BOS, SPECIAL_TOKENS
 from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.language_model import LanguageModel
+from s2s.tasks.base import why_not_kept
 from s2s.tasks.figures import recall_picture
 from s2s.tasks.language_model.generation import LanguageRun
 from s2s.tasks.language_model.scoring import nats_of
-from s2s.tasks.probing import why_not_kept
 from s2s.training import figures
 from s2s.training.device import DeviceContext
 

@@ -17,8 +17,7 @@ from s2s.data.dataset import iterate_batches
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.evaluation.inference import Estimate, drawn_rows, estimate, paired_p
 from s2s.models.language_model import LanguageModel
-from s2s.tasks.base import Evaluation
-from s2s.tasks.comparable import check_comparable
+from s2s.tasks.base import Evaluation, check_comparable
 from s2s.tasks.figures import by_place_picture
 from s2s.tasks.language_model.data import TextBatch, Windows
 from s2s.training.device import DeviceContext

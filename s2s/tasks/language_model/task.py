@@ -162,12 +162,12 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
     def diagnose(
         self, run: LanguageRun, part: "datasets.Dataset", rows: Int[np.ndarray, " documents"], progress_bar: ProgressBar
     ) -> "Diagnostics":
-        from s2s.tasks.language_model.symptoms import symptoms
+        from s2s.tasks.language_model.diagnosis import symptoms
 
         return symptoms(run, part, rows, progress_bar)
 
     def inspect(self, run: LanguageRun, focus: "InspectionRequest") -> "Inspection":
-        from s2s.tasks.language_model.inspection import insides
+        from s2s.tasks.language_model.diagnosis import insides
 
         return insides(run, focus)
 

@@ -21,10 +21,9 @@ from s2s.errors import UserError, check_regular
 from s2s.evaluation.inference import Share, coin, holm, wilson
 from s2s.files import spreadsheet_cell, write_atomically, write_folder_atomically
 from s2s.models.masked_lm import MaskedLM
-from s2s.tasks.base import LoadedModel
+from s2s.tasks.base import LoadedModel, why_not_kept
 from s2s.tasks.masked_lm.filling import masked_log_probabilities
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
-from s2s.tasks.probing import why_not_kept
 from s2s.training import figures
 from s2s.training.figures import new_figure
 

@@ -25,9 +25,9 @@ from s2s.tasks.base import (
     Task,
     TrainContext,
     build_encoder,
+    check_comparable,
     check_positions,
 )
-from s2s.tasks.comparable import check_comparable
 from s2s.tasks.figures import lengths_picture
 from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
@@ -207,7 +207,7 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
     def diagnose(
         self, run: MaskedRun, part: "datasets.Dataset", rows: Int[np.ndarray, " texts"], progress_bar: ProgressBar
     ) -> "Diagnostics":
-        from s2s.tasks.masked_lm.symptoms import symptoms
+        from s2s.tasks.masked_lm.diagnosis import symptoms
 
         return symptoms(run, part, self.examples_for_inference(run, part), progress_bar)
 
@@ -252,7 +252,7 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
         return MaskedScores(str(run.path), run.checkpoint.name, scoring.split, *found)
 
     def inspect(self, run: MaskedRun, focus: "InspectionRequest") -> "Inspection":
-        from s2s.tasks.masked_lm.inspection import insides
+        from s2s.tasks.masked_lm.diagnosis import insides
 
         return insides(run, focus)
 

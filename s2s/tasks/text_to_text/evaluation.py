@@ -14,8 +14,7 @@ from s2s.evaluation.significance import ClassifierComparison, Comparison, compar
 from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
-from s2s.tasks.base import Evaluation, LoadedModel
-from s2s.tasks.comparable import check_comparable, check_tokenizers
+from s2s.tasks.base import Evaluation, LoadedModel, check_comparable, check_tokenizers
 from s2s.tasks.seq2seq import build_translator
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
 from s2s.tasks.text_to_text.recipe import LOSS, CorpusSettings, TextToTextRecipe

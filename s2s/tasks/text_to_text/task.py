@@ -93,7 +93,7 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
     def diagnose(
         self, run: MixtureRun, part: Mixture, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar
     ) -> "Diagnostics":
-        from s2s.tasks.text_to_text.symptoms import symptoms
+        from s2s.tasks.text_to_text.diagnosis import symptoms
 
         return symptoms(run, part, rows, progress_bar)
 
@@ -189,7 +189,7 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
         return rescore_texts(run, batch)
 
     def inspect(self, run: MixtureRun, focus: "InspectionRequest") -> "Inspection":
-        from s2s.tasks.text_to_text.inspection import insides
+        from s2s.tasks.text_to_text.diagnosis import insides
 
         return insides(run, focus)
 

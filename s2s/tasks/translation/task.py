@@ -39,9 +39,8 @@ from s2s.tasks.seq2seq import (
     unreachable_references,
 )
 from s2s.tasks.text_generation import TextGeneration, rescore_texts
-from s2s.tasks.translation.data import TranslationSource
 from s2s.tasks.translation.evaluation import TranslationEvaluation, evaluate_pairs
-from s2s.tasks.translation.prepared import PreparedTranslation, prepare
+from s2s.tasks.translation.prepared import PreparedTranslation, TranslationSource, prepare
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training import figures
 from s2s.training.device import select_device

@@ -1,13 +1,19 @@
-"""Signs of problems in generated captions, in the use of images and in the search."""
+"""Diagnosis of captioning: of the data before training, and of trained models (`s2s inspect`, `s2s diagnose`)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import torch
 from jaxtyping import Int
 
-from s2s.data.scripts import is_unspaced, split_words
-from s2s.data.tokenized import RaggedArray
+from s2s.data import data_check as look
+from s2s.data.dataset import to_device
+from s2s.data.scripts import is_unspaced, split_words, unit_name
+from s2s.data.sources import Corpus
+from s2s.data.token_check import cutting
+from s2s.data.tokenized import RaggedArray, learned
 from s2s.data.tokenizers import EOS, UNK
 from s2s.decoding.generate import Generator
 from s2s.evaluation.metrics import score
@@ -15,17 +21,125 @@ from s2s.evaluation.signs import Diagnostics, Finding, share_sign
 from s2s.evaluation.signs.pieces import entropy
 from s2s.evaluation.signs.texts import lengths, repeated, unit_of
 from s2s.evaluation.tokenization import choose_tokenization
+from s2s.inspection.inspection import Inspection, InspectionRequest
+from s2s.inspection.positions import even_grey
+from s2s.inspection.seq2seq import Pair, inspection_of
+from s2s.inspection.walk import Source
+from s2s.inspection.words import patches
 from s2s.models.base import Seq2Seq
 from s2s.tasks.base import LoadedModel
-from s2s.tasks.captioning.data import BUILT_IN, Captioned, all_captions_in_order, as_read, positions_of
+from s2s.tasks.captioning.data import BUILT_IN, Captioned, CaptionSource, all_captions_in_order, as_read, positions_of
 from s2s.tasks.captioning.evaluation import METRICS, facts_of
 from s2s.tasks.captioning.generation import write
 from s2s.tasks.captioning.recipe import CaptionRecipe
+from s2s.tasks.data_check import CorpusInspection, Split, conversions, some
+from s2s.tasks.image_files import DAMAGED, Pixels, plain, read_all
 from s2s.tasks.seq2seq import sequence_loss
 from s2s.tasks.source_use import SourceUse
 from s2s.tasks.symptoms import collapsed, cut_off, search_errors, source_ignored, worst_texts
 from s2s.training.progress import ProgressBar
 from s2s.training.trainer import mean_loss
+
+
+def inspected(recipe: CaptionRecipe) -> str:
+    """Return a report on a recipe's images and captions.
+
+    Returns:
+        Statistics and suspicious examples as text.
+    """
+    source, tokenizer = CaptionSource(recipe.data), recipe.tokenizer
+    corpus = source.load()
+    captions = {name: list(part.texts()) for name, part in corpus.parts().items()}
+    found = inspect_captions(corpus, source, tokenizer.normalization, recipe.data.seed)
+    cut = cutting(captions, lambda: learned(captions["train"], tokenizer), recipe.batches.max_length)
+    return str(replace(found, cut=cut))
+
+
+def inspect_captions(
+    corpus: Corpus[Captioned], source: CaptionSource, normalization: str, seed: int
+) -> CorpusInspection:
+    """Check images and captions.
+
+    Args:
+        seed: Seed for the sample of training images.
+    """
+    train = corpus.train
+    drawn = [(train.names[row], train.captions[row][0]) for row in look.sample_rows(len(train), seed)]
+    spots = [f"  {look.escape_invisible(name)}: {look.escape_invisible(caption)}" for name, caption in drawn]
+    splits = {name: _split(name, part, source, normalization) for name, part in corpus.parts().items()}
+    in_train = {
+        "images": look.overlap(corpus, source.keys),
+        "captions": look.overlap(corpus, lambda part: part.texts()),
+    }
+    return CorpusInspection(splits, in_train, spots)
+
+
+def _split(name: str, part: Captioned, source: CaptionSource, normalization: str) -> Split:
+    counts = np.array([len(several) for several in part.captions])
+    unspaced = is_unspaced(part.texts())
+    words = np.array([len(split_words(caption, unspaced)) for caption in part.texts()])
+    again, dull = (look.repeated(look.hashes(source.keys(part))) + 1).tolist(), plain(part.pixels)
+    changed, suspicious = look.altered(part.texts(), normalization), dict[str, list[int]]()
+    for row, several in enumerate(part.captions, start=1):
+        look.note_suspicious(suspicious, row, *several)
+    rows = {
+        "images": len(part),
+        "captions": int(counts.sum()),
+        "  fewest of an image": int(counts.min()),
+        "  most of an image": int(counts.max()),
+        f"{unit_name(unspaced)} of the shortest caption": int(words.min()),
+        "  of the middle one": int(np.median(words)),
+        "  of the longest": int(words.max()),
+        "captions said before": len(look.repeated(look.hashes(part.texts()))),
+        "repeated images": len(again),
+        "images of a single colour": len(dull),
+    }
+    which, spelt = f"images of {name}", f"the tokenizer changes {changed} ({name})"
+    advice = [
+        *some(again, which, " equal an earlier one as they are read: the same image, or data.size is too small"),
+        *some(dull, which, DAMAGED),
+        *([f"{spelt}: such captions can never be written as they are"] if changed else []),
+        *(f"captions of {words}" for words in conversions(suspicious, which)),
+    ]
+    return Split(rows, advice)
+
+
+CaptionRun = LoadedModel[CaptionRecipe, Seq2Seq]
+
+
+def insides(run: CaptionRun, focus: InspectionRequest) -> Inspection:
+    """Inspect one image or two, with generated captions (`s2s inspect`).
+
+    Args:
+        focus: Image files, and the patch, layer and head to inspect.
+
+    Returns:
+        Attention, saliency and hidden states.
+
+    Raises:
+        UserError: A file is missing or not an image; or the patch, layer or head does not exist.
+    """
+    if focus.inputs:
+        pixels, names = read_all([Path(name) for name in focus.inputs], run.recipe.data), list(focus.inputs)
+    else:
+        example = focus.example
+        pixels, names = example.pixels, [f"{example.names[0]}: {example.captions[0][0]}"]
+    pairs = [_pair(run, image[None], name) for image, name in zip(pixels, names, strict=True)]
+    return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, *inspection_of(run.model, pairs, focus))
+
+
+def _pair(run: CaptionRun, pixels: Pixels, name: str) -> Pair:
+    recipe, (tokenizer,), encoder = run.recipe, run.tokenizers, run.model.encoder
+    (caption,) = write(recipe, Generator(run.model, tokenizer, recipe.decoding), pixels)
+    written = list(caption.candidates[0].hypothesis.tokens) if caption.candidates else []
+    read, valid = (to_device(each, run.device_context.device) for each in as_read(pixels, positions_of(recipe)))
+    across = recipe.data.size // recipe.stem.size
+    words = patches(across)
+    with torch.no_grad():
+        nothing = encoder.embedding(even_grey(read, recipe.data.mean))
+    source = Source(read, valid, [word.text for word in words], words, np.asarray(pixels[0]), across)
+    return Pair(source, written, (name, caption.text), tokenizer.tokens([*written, EOS]), nothing)
+
 
 # More than a tenth of wrong facts of a kind is a sign of a problem.
 _WRONG_FACTS = 10.0
