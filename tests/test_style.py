@@ -51,7 +51,7 @@ def _explained(classes: list[ast.ClassDef], name: str, method: str) -> bool:
     """Whether a class of that name, or one that it is made from, says what a method is."""
     named = [node for node in classes if node.name == name]
     own = [n for node in named for n in node.body if isinstance(n, Function) and n.name == method]
-    bases = [ast.unparse(base).partition("[")[0] for node in named for base in node.bases]
+    bases = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for node in named for base in node.bases]
     return any(ast.get_docstring(n) for n in own) or any(_explained(classes, base, method) for base in bases)
 
 
@@ -61,7 +61,10 @@ def test_every_public_name_says_what_it_is():
     classes = [n for path in trees for n in _nodes(path) if isinstance(n, ast.ClassDef)]
     # a method of the same name in a base class says it for all
     methods = [(c.name, m) for c in classes for m in c.body if isinstance(m, Function)]
-    said = {m for name, m in methods if _explained(classes, name, m.name)}
+    # so does a protocol, which a class need not name
+    protocols = [c for c in classes if any(ast.unparse(base).startswith("Protocol") for base in c.bases)]
+    described = {m.name for c in protocols for m in c.body if isinstance(m, Function) and ast.get_docstring(m)}
+    said = {m for name, m in methods if m.name in described or _explained(classes, name, m.name)}
     bare = []
     for path, tree in trees.items():
         nested = {m for n in _nodes(path) if isinstance(n, Function) for m in ast.walk(n) if m is not n}
