@@ -51,7 +51,7 @@ def _explained(classes: list[ast.ClassDef], name: str, method: str) -> bool:
     """Whether a class of that name, or one that it is made from, says what a method is."""
     named = [node for node in classes if node.name == name]
     own = [n for node in named for n in node.body if isinstance(n, Function) and n.name == method]
-    bases = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for node in named for base in node.bases]
+    bases = [ast.unparse(base).partition("[")[0] for node in named for base in node.bases]
     return any(ast.get_docstring(n) for n in own) or any(_explained(classes, base, method) for base in bases)
 
 

@@ -117,6 +117,7 @@ class ImageRecipe(labelled.LabelledRecipe[schema.Model], Generic[schema.Model]):
 
     @property
     def tokenizer_names(self) -> tuple[str, ...]:
+        """None, because images have no tokens."""
         return ()
 
     @model_validator(mode="after")

@@ -135,6 +135,7 @@ class Recipe(PairRecipe[schema.Model], Generic[schema.Model]):
 
     @property
     def tokenizer_names(self) -> tuple[str, ...]:
+        """One shared tokenizer, or one for each side."""
         return ("shared",) if self.tokenizer.shared else ("source", "target")
 
     @model_validator(mode="after")
