@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from s2s.errors import UserError
 from s2s.recipe.reading import recipe_path
-from s2s.recipe.schema import AnyRecipe, BleuTokenizer
+from s2s.recipe.schema import BleuTokenizer, TrainRecipe
 from s2s.run.folder import check_free, check_resumable, open_run, run_dir
 from s2s.run.tasks import read
 from s2s.training import cpu_affinity
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from s2s.cli.compare import Planned
     from s2s.evaluation.metrics import Score
-    from s2s.run.tasks import AnyTask
     from s2s.run.trained_run import Run
     from s2s.training.step import StepResult
 
@@ -71,7 +70,7 @@ def load(run: str | Path, checkpoint: str | None = None, overrides: Overrides | 
     return Run(found, checkpoint)
 
 
-def read_recipe(recipe: str | Path, overrides: Overrides | None = None) -> "AnyTask":
+def read_recipe(recipe: str | Path, overrides: Overrides | None = None) -> TrainRecipe:
     """Read and validate a recipe.
 
     Args:
@@ -150,7 +149,7 @@ class Training:
 
     def __init__(
         self,
-        recipe: "AnyTask",
+        recipe: TrainRecipe,
         folder: Path,
         begin: "Callable[[Console], Generator[StepResult, None, Path]]",
         quiet: bool,
@@ -174,7 +173,7 @@ class Training:
 
 
 def train(
-    recipe: "str | Path | AnyTask",
+    recipe: str | Path | TrainRecipe,
     overrides: Overrides | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -203,10 +202,10 @@ def train(
         >>> for step in training:  # doctest: +SKIP
         ...     print(step.update, step.loss)
     """
-    if isinstance(recipe, AnyRecipe):
+    if isinstance(recipe, TrainRecipe):
         if overrides or resume:
             raise UserError("a recipe that was read is taken as it is", remedy="give overrides to s2s.read_recipe")
-        asked = cast("AnyTask", recipe)
+        asked = recipe
     elif resume:
         asked = check_resumable(Path(recipe), _words(overrides))
     else:

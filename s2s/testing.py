@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,11 +12,14 @@ from s2s.data.tokenized import RaggedArray, TokenizedDataset
 from s2s.data.tokenizers import SPECIAL_TOKENS, Tokenizer
 from s2s.diagnosis.report import SelfTestReport
 from s2s.diagnosis.self_tests import RESUME, SELF_TESTS, ModelUnderTest, run_self_tests
+from s2s.models.base import Seq2Seq
 from s2s.models.language_model import LanguageModel
 from s2s.recipe.installed import language_settings, module_of
 from s2s.run.tasks import schemas, task_of
 from s2s.tasks.base import LoadedModel
 from s2s.tasks.language_model.data import windows_of
+from s2s.tasks.language_model.recipe import LanguageRecipe
+from s2s.tasks.translation.recipe import Recipe
 from s2s.training.device import select_device
 from s2s.training.tensor_files import save_weights
 
@@ -63,7 +65,7 @@ def check_model(kind: str, settings: Mapping[str, object] | None = None) -> Sequ
 def _check(name: str, kind: str, settings: Mapping[str, object]) -> SelfTestReport:
     schema = schemas()[name]
     section = {"kind": kind, **settings}
-    recipe: Any = schema.whole(schema.settings(kind)).model_validate(
+    recipe = schema.whole(schema.settings(kind)).model_validate(
         {"task": name, "name": "check", "model": section, "device": {"kind": "cpu"}}
     )
     task, tokenizer = task_of(recipe), Tokenizer(b"", "bytes", "identity", lowercase=False)
@@ -76,11 +78,12 @@ def _check(name: str, kind: str, settings: Mapping[str, object]) -> SelfTestRepo
         draw = np.random.default_rng(1)
         texts = [draw.integers(len(SPECIAL_TOKENS), tokenizer.size, length) for length in _LENGTHS]
         if isinstance(model, LanguageModel):
-            examples = windows_of(recipe, RaggedArray.from_rows(texts))
+            examples = windows_of(run.narrow(LanguageRecipe, LanguageModel).recipe, RaggedArray.from_rows(texts))
         else:
             # A model that labels each token needs targets with the length of their sources.
-            targets = texts[:: 1 if model.decoder.is_one_to_one else -1]
-            examples = ParallelDataset(TokenizedDataset.from_rows(texts, targets), recipe.batches)
+            translator = run.narrow(Recipe, Seq2Seq)
+            targets = texts[:: 1 if translator.model.decoder.is_one_to_one else -1]
+            examples = ParallelDataset(TokenizedDataset.from_rows(texts, targets), translator.recipe.batches)
         tests = [test for test in SELF_TESTS if test != RESUME]
         results = run_self_tests(ModelUnderTest(task, run, examples, np.arange(len(texts))), tests)
     return SelfTestReport(f"model {kind}, task {name}, {len(texts)} random examples", results)

@@ -1,5 +1,6 @@
-"""docs/adding-a-task.md: a stranger's task, taken from the page, named in the table, trained, resumed and scored."""
+"""docs/adding-a-task.md: a stranger's task, taken from the page, installed, trained, resumed and evaluated."""
 
+import importlib
 import json
 import random
 import re
@@ -10,8 +11,9 @@ import pytest
 
 from s2s.cli.main import commands
 from s2s.errors import UserError
+from s2s.recipe.installed import tasks
 from s2s.recipe.reference import reference
-from s2s.run.tasks import TASKS, read, schemas
+from s2s.run.tasks import read, schemas
 
 PAGE = Path(__file__).parents[1] / "docs" / "adding-a-task.md"
 RECIPE = """
@@ -28,54 +30,76 @@ STARS = {"bad": 1, "fair": 3, "good": 5}
 
 
 def _table(count: int, seed: int) -> str:
-    chance, lines = random.Random(seed), ["text\tnumber"]
+    chance, lines = random.Random(seed), ["text"]
     for _ in range(count):
         word = chance.choice(list(STARS))
-        lines.append(f"{' '.join(chance.choices(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'], k=4))} {word}\t{STARS[word]}")
+        lines.append(f"{' '.join(chance.choices(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'], k=4))} {word} {STARS[word]}")
     return "\n".join(lines) + "\n"
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch) -> Path:
     page = PAGE.read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= 120
     files = re.findall(r"`(regression/\S+\.py)`.*?```python\n(.*?)```", page, flags=re.DOTALL)
-    assert [name for name, _ in files] == ["regression/recipe.py", "regression/data.py", "regression/task.py"]
-    lines = sum(len(text.splitlines()) for _, text in files)
-    assert f"{len(files)} files of {lines} lines in all" in page
+    assert [name for name, _ in files] == ["regression/recipe.py", "regression/task.py"]
     (tmp_path / "regression").mkdir()
     for name, text in [("regression/__init__.py", ""), *files]:
         (tmp_path / name).write_text(text)
+    (group, point) = re.findall(r'```toml\n\[project.entry-points."(.*)"\]\n(.*?)\n```', page)[0]
+    information = tmp_path / "s2s_regression-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: s2s-regression\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(f"[{group}]\n{point.replace(chr(34), '')}\n")
     (tmp_path / "stars.yaml").write_text(RECIPE)
     (tmp_path / "train.tsv").write_text(_table(120, 1))
     (tmp_path / "test.tsv").write_text(_table(30, 2))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    (line,) = re.findall(r"```python\n(TASKS\[.*?)\n```", page)
-    monkeypatch.setitem(TASKS, "regression", None)
-    exec(line, {"TASKS": TASKS})
+    importlib.invalidate_caches()
+    tasks.cache_clear()
     yield tmp_path
+    tasks.cache_clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "regression"]:
         del sys.modules[name]
 
 
-def test_the_task_on_the_page_is_checked_trains_goes_on_and_is_scored(place, capsys):
+def test_the_task_on_the_page_is_checked_trains_resumes_and_is_evaluated(place, capsys):
     (block,) = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     for command in block.strip().split("\n"):
         commands(command.split()[1:], standalone_mode=False)
     shown = capsys.readouterr().out
     assert "stars.yaml: fine" in shown
-    assert "100 texts with numbers" in shown
+    assert "train: 100 texts" in shown
     assert "continuing after update 40" in shown
-    assert "self-tests: 5 pass, 2 not applicable" in shown
     scores = json.loads((place / "runs/stars/evaluation-test.json").read_text())
     # guessing the mean is off by 1.6
     assert scores["error"] < 0.5
-    assert f"test: off by {scores['error']:.3f}" in shown
+    assert f"test: error {scores['error']:.3f}" in shown
+    for command, said in (("inspect", "nothing to look into"), ("diagnose", "no diagnosis of task regression")):
+        with pytest.raises(UserError, match=said):
+            commands([command, "runs/stars"], standalone_mode=False)
 
 
-def test_its_keys_are_told_and_held_against_its_schema(place):
+def test_its_keys_are_listed_and_checked(place):
     assert "## Task `regression`" in reference(schemas())
-    with pytest.raises(UserError, match=r"data\.nubmer: unknown key; did you mean number\?"):
-        read(Path("stars.yaml"), ["data.nubmer=stars"])
+    with pytest.raises(UserError, match=r"data\.tests: unknown key; did you mean test\?"):
+        read(Path("stars.yaml"), ["data.tests=stars"])
+    with pytest.raises(UserError, match=r"task: is 'regresion'; did you mean regression\?"):
+        read(Path("stars.yaml"), ["task=regresion"])
     with pytest.raises(UserError, match=r"there is no check for data of task regression"):
         commands(["data", "check", "stars.yaml"], standalone_mode=False)
+
+
+def test_two_packages_with_one_task_are_refused(place):
+    other = place / "other-1.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (other / "entry_points.txt").write_text("[s2s.tasks]\ntranslation = other\n")
+    tasks.cache_clear()
+    with pytest.raises(UserError, match=r"two installed tasks are named 'translation': .*\(s2s\) and other \(other\)"):
+        read(Path("stars.yaml"))
+    (other / "entry_points.txt").write_text("[s2s.tasks]\nbroken = other.broken\n")
+    tasks.cache_clear()
+    with pytest.raises(UserError, match=r"'broken' does not load: other\.broken: ModuleNotFoundError"):
+        read(Path("stars.yaml"), ["task=broken"])

@@ -36,15 +36,18 @@ def caption(
     captioner = open_run(run, [f"decoding.beam={beam}"] if beam else [], ["captioning"])
     check_output(output)
     check_output(attention, "--attention")
+    from s2s.models.base import Seq2Seq
     from s2s.run.inference import load_for_inference
-    from s2s.tasks.captioning.files import caption_files, check_ending
+    from s2s.tasks.captioning.figures import caption_files, check_ending
+    from s2s.tasks.captioning.recipe import CaptionRecipe
 
     if attention:
         check_ending(attention)
     from s2s.decoding.generate import one_line
 
     bad = BadLines("image")
-    found = caption_files(load_for_inference(captioner, checkpoint), images, attention is not None, bad.refuse)
+    loaded = load_for_inference(captioner, checkpoint).narrow(CaptionRecipe, Seq2Seq)
+    found = caption_files(loaded, images, attention is not None, bad.refuse)
     if attention and len(found.refused) < len(images):
         found.save(attention)
     if found.length_limited:

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO
 
 import click
 
@@ -29,16 +29,16 @@ def classify(run: Path, source: IO[bytes], output: Path | None, probabilities: b
     classifier = open_run(run, tasks=["classification", "images"])
     check_output(output)
     prompt = announce_waiting(run, source)
+    from s2s.models.base import Classifier
+    from s2s.recipe.labelled import LabelledRecipe
     from s2s.run.inference import load_for_inference
-    from s2s.run.tasks import task_of
-    from s2s.tasks.classification_base import ClassificationTask
-    from s2s.tasks.classify_lines import classify_lines
+    from s2s.run.tasks import classification_task
+    from s2s.tasks.classification_base import classify_lines
 
-    loaded, task = (
-        load_for_inference(classifier, checkpoint),
-        cast(ClassificationTask[Any, Any], task_of(classifier.recipe)),
-    )
+    loaded = load_for_inference(classifier, checkpoint).narrow(LabelledRecipe, Classifier)
     bad, tell = BadLines(), partial(click.echo, err=True)
     arriving = chunks(source, _LINES_AT_ONCE, bad, prompt)
-    found = classify_lines(task, loaded, arriving, probabilities, bad.refuse, source.isatty(), tell)
+    found = classify_lines(
+        classification_task(loaded.recipe), loaded, arriving, probabilities, bad.refuse, source.isatty(), tell
+    )
     write_all(found, output, bad)

@@ -36,7 +36,7 @@ from s2s.run.tasks import read
 from s2s.training import cpu_affinity
 
 if TYPE_CHECKING:
-    from s2s.run.tasks import AnyTask
+    from s2s.recipe.schema import TrainRecipe
 
 _FILE = click.Path(path_type=Path)
 # where the recipes of a task are named
@@ -64,7 +64,7 @@ class Planned:
     """A comparison that can begin: in a folder, by the recipe of its task."""
 
     folder: Path
-    base: "AnyTask"
+    base: "TrainRecipe"
     summary: Summary
 
 
@@ -293,7 +293,7 @@ def _check_options(asked: Order) -> None:
         )
 
 
-def _check_recipe(base: "AnyTask", task: Task, named: Path | None) -> None:
+def _check_recipe(base: "TrainRecipe", task: Task, named: Path | None) -> None:
     if base.task != task:
         other = _NAMED_BY.get(base.task)
         raise UserError(

@@ -165,14 +165,19 @@ def _probe(words: Sequence[str], bias: Path | None, induction: int | None, check
     model = open_run(paths[0], tasks=["masked-lm" if bias else "language-model"])
     from s2s.run.inference import load_for_inference
 
+    loaded = load_for_inference(model, checkpoint)
     if bias is not None:
+        from s2s.models.masked_lm import MaskedLM
         from s2s.tasks.masked_lm.bias import probe as probe_bias
+        from s2s.tasks.masked_lm.recipe import MaskedRecipe
 
-        click.echo(str(probe_bias(load_for_inference(model, checkpoint), bias)))
+        click.echo(str(probe_bias(loaded.narrow(MaskedRecipe, MaskedLM), bias)))
     elif induction is not None:
+        from s2s.models.language_model import LanguageModel
         from s2s.tasks.language_model.induction import probe as probe_induction
+        from s2s.tasks.language_model.recipe import LanguageRecipe
 
-        click.echo(str(probe_induction(load_for_inference(model, checkpoint), induction)))
+        click.echo(str(probe_induction(loaded.narrow(LanguageRecipe, LanguageModel), induction)))
 
 
 def _source_and_references(source: Path | None, references: tuple[Path, ...]) -> tuple[Path, ...] | None:

@@ -30,10 +30,12 @@ def fill(run: Path, text: str, pieces: int, best: int, words: str | None, checkp
     from s2s.run.folder import open_run
 
     model = open_run(run, tasks=["masked-lm"])
+    from s2s.models.masked_lm import MaskedLM
     from s2s.run.inference import load_for_inference
     from s2s.tasks.line_translation import TooLong
     from s2s.tasks.masked_lm.filling import fill_blank, weigh
+    from s2s.tasks.masked_lm.recipe import MaskedRecipe
 
-    loaded, tell = load_for_inference(model, checkpoint), partial(click.echo, err=True)
+    loaded, tell = load_for_inference(model, checkpoint).narrow(MaskedRecipe, MaskedLM), partial(click.echo, err=True)
     click.echo(printable(str(weigh(loaded, text, choices) if choices else fill_blank(loaded, text, pieces, best))))
     TooLong(loaded.recipe.batches.max_length, tell, True, "shorten {}").add(len(loaded.tokenizers[0].encode(text)))

@@ -72,6 +72,7 @@ def generate(
     check_output(output)
     wait = announce_waiting(run, source) if prompt is None else lambda: None
     from s2s.decoding.generate import one_line
+    from s2s.models.language_model import LanguageModel
     from s2s.run.inference import load_for_inference
     from s2s.tasks.language_model.generation import (
         Sampling,
@@ -81,8 +82,9 @@ def generate(
         grow_text,
         too_long_prompts,
     )
+    from s2s.tasks.language_model.recipe import LanguageRecipe
 
-    loaded = load_for_inference(model, checkpoint)
+    loaded = load_for_inference(model, checkpoint).narrow(LanguageRecipe, LanguageModel)
     asked = Writing(Sampling(temperature, top_k, top_p), max_tokens, count, seed)
     tell = partial(click.echo, err=True)
     if prompt is not None and count == 1 and output is None:

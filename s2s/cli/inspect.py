@@ -121,11 +121,14 @@ def _align(
         check_there(reference)
         targets = lines(reference)
     prompt = announce_waiting(run, source)
+    from s2s.models.base import Seq2Seq
     from s2s.run.inference import load_for_inference
-    from s2s.tasks.translation.attention import align_lines
+    from s2s.tasks.translation.diagnosis import align_lines
+    from s2s.tasks.translation.recipe import Recipe
 
     bad = BadLines()
-    arriving, loaded = chunks(source, _LINES_AT_ONCE, bad, prompt), load_for_inference(translator, checkpoint)
+    arriving = chunks(source, _LINES_AT_ONCE, bad, prompt)
+    loaded = load_for_inference(translator, checkpoint).narrow(Recipe, Seq2Seq)
     write_all(align_lines(loaded, arriving, bad.refuse, targets, -1 if layer is None else layer), output, bad)
 
 

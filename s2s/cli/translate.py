@@ -70,10 +70,12 @@ def translate(
     bad = BadLines()
     arriving = chunks(source, recipe.decoding.batch * _BATCHES, bad, prompt)
     if recipe.task == "text-to-text":
+        from s2s.models.base import Seq2Seq
         from s2s.run.inference import load_for_inference
-        from s2s.tasks.text_to_text.use import generate_answers
+        from s2s.tasks.text_to_text.answers import generate_answers
+        from s2s.tasks.text_to_text.recipe import TextToTextRecipe
 
-        loaded = load_for_inference(translator, checkpoint)
+        loaded = load_for_inference(translator, checkpoint).narrow(TextToTextRecipe, Seq2Seq)
         write_all(generate_answers(loaded, name, arriving, nbest, source.isatty(), tell, bad.refuse), output, bad)
         return
     from s2s.run.inference import line_translator
@@ -97,7 +99,7 @@ def _check_use(run: "RunConfig", name: str | None, before: str | None) -> None:
 
 def _check_answers(run: "RunConfig", name: str | None, nbest: int, changes: Mapping[str, object]) -> None:
     """Refuse an unknown task of a text-to-text run, and options without effect."""
-    from s2s.tasks.text_to_text.use import check_chosen, task_named
+    from s2s.tasks.text_to_text.answers import check_chosen, task_named
 
     task = task_named(cast(Any, run.recipe), name)
     if task.answers is not None:

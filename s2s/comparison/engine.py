@@ -36,7 +36,7 @@ from s2s.training.device import DeviceContext, select_device, setup_process
 from s2s.training.shutdown import interrupt_immediately, print_resume_hint_on_exit
 
 if TYPE_CHECKING:
-    from s2s.run.tasks import AnyTask
+    from s2s.recipe.schema import TrainRecipe
 
 
 def all_experiments() -> dict[str, Experiment]:
@@ -104,7 +104,7 @@ def check_concluded(folder: Path) -> None:
                 )
 
 
-def costs(folder: Path, summary: Summary, base: "AnyTask | None", cluster: Cluster | None = None) -> str:
+def costs(folder: Path, summary: Summary, base: "TrainRecipe | None", cluster: Cluster | None = None) -> str:
     """Describe what is still to be done of a comparison; nothing is begun.
 
     Args:

@@ -28,7 +28,7 @@ from s2s.training.device import PRECISION_NAMES, select_device
 from s2s.training.precision import PrecisionBenchmark, benchmark_precision, check_precision
 
 if TYPE_CHECKING:
-    from s2s.run.tasks import AnyTask
+    from s2s.recipe.schema import TrainRecipe
 
 # where the data lie, what computes, and what it is called change nothing that is measured on one machine; the precision
 # does, and is the same for all models
@@ -38,7 +38,7 @@ _MAY_NOT = ("device.precision",)
 _DATA = "data.json"
 
 
-def begin(folder: Path, base: "AnyTask", summary: Summary, log: Callable[[str], None] = lambda line: None) -> None:
+def begin(folder: Path, base: "TrainRecipe", summary: Summary, log: Callable[[str], None] = lambda line: None) -> None:
     """Make the folder of a new comparison of the task `base`, once all its models are checked.
 
     Args:
@@ -70,7 +70,7 @@ def begin(folder: Path, base: "AnyTask", summary: Summary, log: Callable[[str], 
         write_part(summary.model_copy(update=sized), folder / COMPARISON)
 
 
-def resolved(base: "AnyTask") -> ComparedRecipe:
+def resolved(base: "TrainRecipe") -> ComparedRecipe:
     """The recipe of a task with everything in it that stands for something else, such as the size of a vocabulary.
 
     Raises:

@@ -19,7 +19,7 @@ from s2s.tasks.translation.recipe import Recipe
 from s2s.training.device import PRECISION_NAMES, DeviceContext
 
 if TYPE_CHECKING:
-    from s2s.run.tasks import AnyTask
+    from s2s.recipe.schema import TrainRecipe
 
 ComparedRecipe = Recipe[Any] | ClassificationRecipe[Any]
 """A recipe of one of the tasks that models are compared on."""
@@ -121,7 +121,7 @@ def _restored(name: str, recipe: tuple[str, str, str], chosen: tuple[Any, ...]) 
     return Candidate(name, comparable(deserialize_recipe(recipe)), *chosen)
 
 
-def comparable(recipe: "AnyTask") -> ComparedRecipe:
+def comparable(recipe: "TrainRecipe") -> ComparedRecipe:
     """The recipe, when it is of a task that models are compared on.
 
     Raises:

@@ -309,6 +309,9 @@ class ParallelDataset(Examples[ParallelBatch]):
     def accumulation_steps(self, batches: Plan) -> int:
         return count_accumulation_steps(batches, self.data.target_lengths, self.wanted)
 
+    def manifest_counts(self) -> dict[str, int]:
+        return {"too_long": self.num_skipped}
+
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
         """Pad the pairs; nothing is random.
 

@@ -22,6 +22,7 @@ from s2s.errors import UserError
 
 Plan = list[np.ndarray]
 C = TypeVar("C", bound="BaseBatch")
+C_co = TypeVar("C_co", bound="BaseBatch", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
-class Examples(ABC, Generic[C]):
+class Examples(ABC, Generic[C_co]):
     """A training dataset with its batch sampler (`make_batches`) and `collate`.
 
     Batches of an epoch are a pure function of seed and epoch, and random choices in `collate` are a pure function of
@@ -120,8 +121,12 @@ class Examples(ABC, Generic[C]):
         """
         return 1
 
+    def manifest_counts(self) -> dict[str, int]:
+        """Return numbers for the run's manifest, besides those of the splits."""
+        return {}
+
     @abstractmethod
-    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> C:
+    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> C_co:
         """Build the batch of these corpus rows.
 
         Args:

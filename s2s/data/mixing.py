@@ -248,6 +248,9 @@ class MixedDataset(Examples[ParallelBatch]):
             for some in make_batches(self.source_lengths[rows], self.target_lengths[rows], self.tokens, seed, epoch)
         ]
 
+    def manifest_counts(self) -> dict[str, int]:
+        return {"too_long": self.num_skipped}
+
     def accumulation_steps(self, batches: Plan) -> int:
         return count_accumulation_steps(batches, self.target_lengths, self.wanted)
 

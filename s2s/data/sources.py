@@ -49,11 +49,12 @@ class Split(Protocol):
 
 
 Part = TypeVar("Part", bound=Split)
+Part_co = TypeVar("Part_co", bound=Split, covariant=True)
 Settings = TypeVar("Settings", bound=SourceSettings)
 
 
 @dataclass(frozen=True)
-class Corpus(Generic[Part]):
+class Corpus(Generic[Part_co]):
     """Splits of a corpus.
 
     Attributes:
@@ -62,11 +63,11 @@ class Corpus(Generic[Part]):
         test: Test examples; None if the recipe names none.
     """
 
-    train: Part
-    validation: Part
-    test: Part | None
+    train: Part_co
+    validation: Part_co
+    test: Part_co | None
 
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, Part_co]:
         """Return the existing splits by name."""
         return {f.name: part for f in fields(self) if (part := getattr(self, f.name)) is not None}
 

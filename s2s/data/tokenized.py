@@ -6,6 +6,7 @@
 
 import contextlib
 import hashlib
+import math
 import sys
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     import datasets
     import pyarrow
 
-TEXT_TOKENIZER = "text"
 """Name under which the tokenizer of single texts is saved."""
 _CHARACTERS = 10_000_000
 Row = Sequence[int] | Int[np.ndarray, " pieces"]
@@ -305,6 +305,11 @@ class PreparedTexts(Generic[Part]):
         """All tokenizers, here a single one."""
         return (self.tokenizer,)
 
+    @property
+    def chance_loss(self) -> float:
+        """Cross-entropy of a uniform guess among the tokens, in nats."""
+        return math.log(self.tokenizer.size)
+
     def learned(self) -> Iterator[np.ndarray]:
         """Yield the training data as arrays, for digests."""
         yield from self.train.arrays()
@@ -316,6 +321,20 @@ class PreparedTexts(Generic[Part]):
             Digests by name: `training_data` and `tokenizer`.
         """
         return {"training_data": digest_of_arrays(self.learned()), "tokenizer": self.tokenizer.digest}
+
+
+def tokenize_corpus(
+    corpus: "Corpus[datasets.Dataset]", settings: PieceSettings, tokenizers: Sequence[Tokenizer]
+) -> "PreparedTexts[datasets.Dataset]":
+    """Tokenize the splits of a corpus of texts.
+
+    Args:
+        corpus: Rows with the column `text`.
+        settings: Settings of a new tokenizer.
+        tokenizers: Tokenizer to use; empty trains one on the training texts.
+    """
+    known = tokenizers[0] if tokenizers else None
+    return PreparedTexts(corpus, *tokenize_splits(corpus.train, corpus.validation, settings, known))
 
 
 def tokenize_splits(
@@ -352,4 +371,4 @@ def learned(texts: Sequence[str], settings: PieceSettings) -> Tokenizer:
         The tokenizer.
     """
     characters = sum(len(text) for text in texts)
-    return train(texts[:: max(1, round(characters / _CHARACTERS))], settings, TEXT_TOKENIZER)
+    return train(texts[:: max(1, round(characters / _CHARACTERS))], settings, "text")

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
-from s2s.data.dataset import Examples
-from s2s.diagnosis.self_tests import ModelUnderTest, SelfTest, Status, run_self_tests
+from s2s.data.dataset import BaseBatch, Examples
+from s2s.diagnosis.self_tests import ModelUnderTest, SelfTest, Status, diagnosable, run_self_tests
 from s2s.errors import UserError
 from s2s.evaluation.signs import Finding, WorstExample
 from s2s.evaluation.signs.learning import Learning, learning_signs
@@ -18,7 +18,7 @@ from s2s.run.folder import RunConfig
 from s2s.run.inference import default_split, evaluation_split, evenly_spaced, load_for_inference
 from s2s.run.manifest import training_device
 from s2s.run.tasks import task_of
-from s2s.tasks.base import LoadedModel, PrintFn
+from s2s.tasks.base import AnyRun, PrintFn
 from s2s.training.logger import METRICS, read_metrics
 from s2s.training.progress import ProgressBar, no_progress_bar
 
@@ -136,16 +136,10 @@ def diagnose(
     The run is only read.
 
     Args:
-        run: The run.
         checkpoint: `best`, `last`, `average` or a step number. None: the average if there is one, else the best.
         split: Split of the examples; None: the test set, or the validation set if there is no test set.
         examples: Maximum number of answers to check for signs.
         only: Restrict the report to one section; None: both.
-        print_fn: Prints a line.
-        progress_bar: Progress bar.
-
-    Returns:
-        The report.
 
     Raises:
         UserError: The run has no checkpoint, or the split is missing or empty.
@@ -161,7 +155,7 @@ def diagnose(
 
 def self_test(
     run: RunConfig,
-    loaded: LoadedModel[Any, Any],
+    loaded: AnyRun,
     split: str,
     print_fn: PrintFn = lambda line: None,
     names: Sequence[str] | None = None,
@@ -169,14 +163,7 @@ def self_test(
     """Run self-tests on examples of a split.
 
     Args:
-        run: The opened run.
-        loaded: The loaded model.
-        split: Split of the examples.
-        print_fn: Prints a line.
         names: Keys of `SELF_TESTS`; None: all.
-
-    Returns:
-        The results.
     """
     examples = held_out(run, loaded, split)
     # A long document has several windows, and batches skip examples that are too long for the model.
@@ -186,13 +173,8 @@ def self_test(
     return SelfTestReport(f"{len(rows)} examples of the {split} set", results)
 
 
-def held_out(run: RunConfig, loaded: LoadedModel[Any, Any], split: str) -> Examples[Any]:
+def held_out(run: RunConfig, loaded: AnyRun, split: str) -> Examples[BaseBatch]:
     """Read some examples of a split, evenly spaced.
-
-    Args:
-        run: The opened run.
-        loaded: The loaded model.
-        split: Split of the examples.
 
     Returns:
         Up to 24 examples.
@@ -203,14 +185,14 @@ def held_out(run: RunConfig, loaded: LoadedModel[Any, Any], split: str) -> Examp
     part = evaluation_split(run, loaded.recipe, split)
     if not len(part):
         raise UserError(f"the {split} set is empty", where=str(run.path), remedy=f"name another one: data.{split}=NAME")
-    return task_of(loaded.recipe).examples_for_inference(
+    return diagnosable(loaded).examples_for_inference(
         loaded, part.select(evenly_spaced(len(part), _SELF_TEST_EXAMPLES))
     )
 
 
 def find_signs(
     run: RunConfig,
-    loaded: LoadedModel[Any, Any],
+    loaded: AnyRun,
     split: str,
     examples: int,
     progress_bar: ProgressBar = no_progress_bar,
@@ -218,14 +200,7 @@ def find_signs(
     """Check a model's answers on a split, and its training log, for signs.
 
     Args:
-        run: The opened run.
-        loaded: The loaded model.
-        split: Split of the examples.
         examples: Maximum number of answers.
-        progress_bar: Progress bar.
-
-    Returns:
-        The signs.
 
     Raises:
         UserError: The split is missing or empty.
@@ -234,7 +209,7 @@ def find_signs(
     if not len(part):
         raise UserError(f"the {split} set is empty", where=str(run.path), remedy="name another one with --split")
     rows = evenly_spaced(len(part), examples)
-    found = task_of(loaded.recipe).diagnose(loaded, part.select(rows), rows, progress_bar)
+    found = diagnosable(loaded).diagnose(loaded, part.select(rows), rows, progress_bar)
     signs = [*found.signs, *learning_signs(Learning.of(_log(loaded.path)), found.chance_loss)]
     return SignReport(split, found.summary, signs, found.worst)
 

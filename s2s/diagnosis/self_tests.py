@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -24,8 +24,10 @@ from s2s.nn.precision import PrecisionError
 from s2s.run import folder as folders
 from s2s.run import manifest
 from s2s.run.inference import load_tokenizers
+from s2s.run.tasks import task_of
 from s2s.run.training import build_trainer
-from s2s.tasks.base import LoadedModel, PrintFn, Task
+from s2s.tasks.base import AnyRun, AnyTask, PrintFn
+from s2s.tasks.protocols import DecodesIncrementally, Diagnosable, HasBeamSearch
 from s2s.training.checkpoint import Checkpoints, Progress, read_training
 from s2s.training.device import parse_precision
 from s2s.training.precision import check_precision
@@ -88,9 +90,9 @@ class ModelUnderTest:
         print_fn: Prints a line, for work that takes long.
     """
 
-    task: Task[Any, Any, Any]
-    run: LoadedModel[Any, Any]
-    examples: Examples[Any]
+    task: AnyTask
+    run: AnyRun
+    examples: Examples[BaseBatch]
     rows: np.ndarray
     print_fn: PrintFn = lambda line: None
 
@@ -110,18 +112,28 @@ class ModelUnderTest:
 
     @torch.no_grad()
     def log_probabilities_of(self, batch: BaseBatch) -> Tensor:
-        """Compute the log-probabilities of a batch.
-
-        Returns:
-            Log-probabilities, `(items, choices)`; the loss, `(1, 1)`, if the task has none.
-        """
-        found = self.task.log_probs(self.run.model, batch)
-        return self.task.loss(self.run.recipe)(self.run.model, batch)[1].view(1, 1) if found is None else found
+        """Compute the log-probabilities of a batch, `(items, choices)`."""
+        return diagnosable(self.run).log_probs(self.run.model, batch)
 
     def describe(self) -> str:
         """Describe the compared quantity with its size."""
-        count = self.log_probabilities.numel()
-        return f"{count:,} log-probabilities" if count > 1 else "the loss"
+        return f"{self.log_probabilities.numel():,} log-probabilities"
+
+
+def diagnosable(run: AnyRun) -> Diagnosable:
+    """Return the task of a run, if its models can be diagnosed.
+
+    Raises:
+        UserError: The task has no diagnosis.
+    """
+    task = task_of(run.recipe)
+    if not isinstance(task, Diagnosable):
+        raise UserError(
+            f"there is no diagnosis of task {run.recipe.task}",
+            where=str(run.path),
+            remedy="give its class the methods of s2s.tasks.protocols.Diagnosable",
+        )
+    return task
 
 
 def run_self_tests(model: ModelUnderTest, names: Sequence[str] | None = None) -> list[SelfTest]:
@@ -186,9 +198,9 @@ def _tolerance(numbers: Tensor, terms: int = 1) -> tuple[float, str]:
 @torch.no_grad()
 def _incremental(name: str, model: ModelUnderTest) -> SelfTest:
     """Feed one token at a time, with permuted rows of the decoder's state."""
-    found = model.task.incremental_log_probs(model.run.model, model.batch)
-    if found is None:
+    if not isinstance(model.task, DecodesIncrementally):
         return _not_applicable(name, "the task does not generate text")
+    found = model.task.incremental_log_probs(model.run.model, model.batch)
     detail = f"{model.describe()}: token by token with permuted rows, and all tokens at once"
     wanted = model.log_probabilities
     return _compared(name, detail, _difference(found, wanted), *_tolerance(wanted))
@@ -196,9 +208,9 @@ def _incremental(name: str, model: ModelUnderTest) -> SelfTest:
 
 @torch.no_grad()
 def _beam_search(name: str, model: ModelUnderTest) -> SelfTest:
-    found = model.task.score_tokens(model.run, model.batch)
-    if found is None:
+    if not isinstance(model.task, HasBeamSearch):
         return _not_applicable(name, "the task has no beam search")
+    found = model.task.score_tokens(model.run, model.batch)
     detail = f"log-probabilities of {len(found.reported)} hypotheses: of the search, and by teacher forcing"
     difference = _difference(found.reported, found.again)
     return _compared(name, detail, difference, *_tolerance(model.log_probabilities, found.longest))
@@ -208,9 +220,6 @@ def _batch(name: str, model: ModelUnderTest) -> SelfTest:
     """Compute the padded batch, and each example alone."""
     each = [model.log_probabilities_of(model.batch_of(model.rows[i : i + 1])) for i in range(len(model.rows))]
     found, wanted = torch.cat(each), model.log_probabilities
-    if len(found) != len(wanted):
-        # a task without log-probabilities has one loss per batch
-        found = found.sum(dim=0, keepdim=True)
     detail = f"{model.describe()} of {len(each)} examples: in one batch, and one by one"
     return _compared(name, detail, _difference(found, wanted), *_tolerance(wanted))
 
@@ -313,7 +322,9 @@ def _resume(name: str, model: ModelUnderTest) -> SelfTest:
         model.run.device_context, precision=before or model.run.device_context.precision, autoselect_precision=False
     )
 
-    def trainer_from(tensors: Mapping[str, Tensor], progress: Progress, checkpoint: Path) -> Trainer[Any, Any]:
+    def trainer_from(
+        tensors: Mapping[str, Tensor], progress: Progress, checkpoint: Path
+    ) -> Trainer[nn.Module, BaseBatch]:
         trainer = build_trainer(task, recipe, data, device_context, (None, folder))[0]
         # the trainer may keep the tensors that it loads
         trainer.load_state({key: tensor.clone() for key, tensor in tensors.items()}, progress.place, checkpoint)
@@ -346,7 +357,7 @@ def _same_bits(one: Tensor, other: Tensor) -> bool:
     return torch.equal(*(t.detach().cpu().contiguous().view(-1).view(torch.uint8) for t in (one, other)))
 
 
-def _save(trainer: Trainer[Any, Any], folder: Path, like: Path) -> Path:
+def _save(trainer: Trainer[nn.Module, BaseBatch], folder: Path, like: Path) -> Path:
     shutil.copy(like / folders.RECIPE, folder / folders.RECIPE)
     shutil.copytree(like / folders.TOKENIZER, folder / folders.TOKENIZER)
     tensors, place = trainer.state()

@@ -1,12 +1,10 @@
 """Supported export formats of a recipe, checked without importing torch."""
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from s2s.errors import UserError
-
-if TYPE_CHECKING:
-    from s2s.run.tasks import AnyTask
+from s2s.recipe.schema import TrainRecipe
 
 Format = Literal["ctranslate2", "onnx", "hub"]
 
@@ -14,7 +12,7 @@ POSITIONS = 2048
 """Maximum length in tokens of an exported model without a limit: its position table is finite."""
 
 
-def exportable(recipe: "AnyTask") -> list[str]:
+def exportable(recipe: TrainRecipe) -> list[str]:
     """Return the engines that can run a recipe's model.
 
     ONNX is always listed: unsupported operations are detected during the export. The hub format supports all
@@ -23,7 +21,7 @@ def exportable(recipe: "AnyTask") -> list[str]:
     return [*(name for name, obstacle in _OBSTACLES.items() if obstacle(recipe) is None), "onnx"]
 
 
-def check_exportable(recipe: "AnyTask", to: Format, where: str) -> None:
+def check_exportable(recipe: TrainRecipe, to: Format, where: str) -> None:
     """Refuse a model that an engine does not support.
 
     Args:
@@ -50,7 +48,7 @@ def check_installed(*packages: str) -> None:
             raise UserError(f"{package} is not installed", remedy="in the repository: pip install -e '.[export]'")
 
 
-def _ctranslate2(recipe: "AnyTask") -> str | None:
+def _ctranslate2(recipe: TrainRecipe) -> str | None:
     """Return the reason why CTranslate2 cannot run a recipe's model; None if it can."""
     model = recipe.model
     if recipe.task != "translation":

@@ -108,8 +108,11 @@ def export(
             copy_files(loaded.checkpoint / TOKENIZER, place / TOKENIZER)
         if to == "ctranslate2":
             from s2s.export.ctranslate2 import save
+            from s2s.models.base import Seq2Seq
+            from s2s.tasks.translation.recipe import Recipe
 
-            save(loaded.model, loaded.recipe.model, loaded.tokenizers, place, quantization or "float32")
+            translator = loaded.narrow(Recipe, Seq2Seq)
+            save(translator.model, loaded.recipe.model, loaded.tokenizers, place, quantization or "float32")
         if to == "onnx":
             from s2s.export.onnx import save as save_graphs
 

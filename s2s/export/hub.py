@@ -13,13 +13,13 @@ from s2s.files import LARGE_BYTES
 from s2s.json_files import read_json
 from s2s.models.base import count_parameters
 from s2s.recipe.reading import dump
-from s2s.recipe.schema import RunSettings
+from s2s.recipe.schema import RunSettings, TrainRecipe
 from s2s.run import manifest
 from s2s.run.folder import MANIFEST, run_dir_of
 from s2s.run.hub import is_on_hub
 from s2s.run.published.bert import POOLER
 from s2s.run.tasks import schema_of
-from s2s.tasks.base import LoadedModel
+from s2s.tasks.base import AnyRun
 from s2s.training.checkpoint import digest_of_weights
 from s2s.training.tensor_files import read_weights, save_tensors, save_weights
 
@@ -38,7 +38,7 @@ _PIPELINES = {
 _KEPT = ("started", "python", "packages", "git", "device", "seeds", "parameters", "hashes", "counts")
 
 
-def save(run: LoadedModel[Any, Any], folder: Path) -> None:
+def save(run: AnyRun, folder: Path) -> None:
     """Write weights, manifest and model card beside the recipe and the tokenizers.
 
     The pooler's weights are written if there are any. History and scores come from the run's folder; the card of a
@@ -57,7 +57,7 @@ def save(run: LoadedModel[Any, Any], folder: Path) -> None:
     (folder / CARD).write_text(card(run, starts), encoding="utf-8")
 
 
-def card(run: LoadedModel[Any, Any], starts: list[dict[str, Any]]) -> str:
+def card(run: AnyRun, starts: list[dict[str, Any]]) -> str:
     """Create the model card: metadata for the hub, and a description.
 
     Args:
@@ -88,7 +88,7 @@ def card(run: LoadedModel[Any, Any], starts: list[dict[str, Any]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _scores(run: LoadedModel[Any, Any]) -> dict[str, Any]:
+def _scores(run: AnyRun) -> dict[str, Any]:
     """Return the saved scores of the published weights, by split."""
     scores, weights, again = {}, digest_of_weights(run.checkpoint), "evaluate the run again"
     for path in sorted(run_dir_of(run.path).glob("evaluation-*.json")):
@@ -115,7 +115,7 @@ class _Kept(BaseModel):
     summary: _Summary
 
 
-def _head(recipe: Any, scores: dict[str, Any]) -> dict[str, Any]:
+def _head(recipe: TrainRecipe, scores: dict[str, Any]) -> dict[str, Any]:
     head: dict[str, Any] = {"library_name": "s2s", "pipeline_tag": _PIPELINES.get(recipe.task, recipe.task)}
     head["tags"] = ["s2s", recipe.model.kind]
     data = recipe.data.model_dump()
@@ -142,7 +142,7 @@ def _head(recipe: Any, scores: dict[str, Any]) -> dict[str, Any]:
     return head
 
 
-def _limits(recipe: Any, starts: list[dict[str, Any]]) -> list[str]:
+def _limits(recipe: TrainRecipe, starts: list[dict[str, Any]]) -> list[str]:
     """List limitations that follow from the recipe."""
     data, model = recipe.data.model_dump(), recipe.model.model_dump()
     count = starts[-1]["counts"].get("train") if starts else None

@@ -38,7 +38,7 @@ _EXAMPLES = ((2, 7, 4), (3, 11, 6))
 _OTHERS = ((5, 5, 3), (4, 19, 9), (1, 400, 30))
 
 
-def save(model: Classifier | MaskedLM | Writer, sizes: tuple[int, int], folder: Path) -> None:
+def save(model: nn.Module, sizes: tuple[int, int], folder: Path) -> None:
     """Write the ONNX graphs of a model, and `onnx.json`, which describes them.
 
     Args:
@@ -58,7 +58,7 @@ def save(model: Classifier | MaskedLM | Writer, sizes: tuple[int, int], folder: 
         if isinstance(model, Classifier | MaskedLM):
             inputs = [[example.source, example.valid] for example in (*two, *others)]
             described["graphs"]["model"] = _write(folder / "model.onnx", Answer(model), ["source", "valid"], inputs)
-        else:
+        elif isinstance(model, Writer):
             _save_writer(model, [*two, *others], folder, described)
     (folder / DESCRIBED).write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
 

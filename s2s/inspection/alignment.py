@@ -18,8 +18,6 @@ def links(weights: Float[np.ndarray, "target source"], source: Sequence[Word], t
 
     Args:
         weights: Attention weights by target and source token.
-        source: Words of the source.
-        target: Words of the target.
 
     Returns:
         One link per target word, as pairs of positions, sorted by source word.

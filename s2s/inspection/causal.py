@@ -32,7 +32,6 @@ class CausalReader(Encoder):
 
         Args:
             vectors: Embeddings, `(batch, source, width)`.
-            valid: Padding mask.
         """
         handle = self.embedding.register_forward_hook(lambda module, given, made: vectors)
         try:
@@ -47,7 +46,6 @@ class CausalReader(Encoder):
 
         Args:
             source: Token ids of a single row, `(1, source)`.
-            valid: Padding mask.
 
         Returns:
             Weights, `(1, layer, head, source, source)`; zero above the diagonal.

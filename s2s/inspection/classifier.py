@@ -36,9 +36,6 @@ def inspection_of(
     """Inspect one example, or two with a common word.
 
     Args:
-        model: The classifier.
-        read: The examples.
-        classes: Names of the classes.
         focus: Selected word, layer and head.
         truth: True class; None if unknown.
 

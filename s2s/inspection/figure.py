@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Shaped
-from torch import Tensor
 
 from s2s.inspection.inspection import AttentionMaps, InspectedExample, Inspection, InspectionRequest, Saliency
-from s2s.training.figures import new_figure
+from s2s.training.figures import (
+    ATTENTION_AXES,
+    diverging,
+    draw_heads,
+    heads_height,
+    heads_width,
+    new_figure,
+    show_image,
+)
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure, FigureBase
 
 _SMALL = 8
@@ -22,58 +26,6 @@ _SMALL = 8
 _DRAWN = 40
 # Width in inches above which maps are stacked.
 _WIDE = 22
-_AXES = {
-    "encoder": ("pieces that look", "pieces of the source"),
-    "decoder": ("target pieces", "target pieces read before"),
-    "cross": ("target pieces", "source pieces"),
-}
-
-
-def attention_picture(
-    weights: Float[Tensor, "head target source"], source: list[str], target: list[str], title: str
-) -> "Figure":
-    """Draw the cross-attention of a layer, one panel per head; dark is high.
-
-    Args:
-        weights: Attention weights.
-        source: Source tokens (columns).
-        target: Target tokens (rows).
-        title: Title of the figure.
-
-    Returns:
-        The figure.
-    """
-    figure = new_figure(_width(len(weights), len(source)), _height(len(target)))
-    _heads(figure, weights.float().cpu().numpy(), target, source, (*_AXES["cross"], title))
-    return figure
-
-
-def _width(heads: int, columns: int) -> float:
-    return heads * (1.5 + 0.22 * columns) + 0.8
-
-
-def _height(rows: int) -> float:
-    return 2.0 + 0.22 * rows
-
-
-def _heads(
-    figure: "FigureBase", shares: np.ndarray, rows: Sequence[str], columns: Sequence[str], said: tuple[str, str, str]
-) -> None:
-    down, across, title = said
-    width = _width(len(shares), len(columns))
-    # The title of a narrow figure is wrapped.
-    figure.suptitle(textwrap.fill(title, max(24, int(11 * width))), fontsize=9, parse_math=False)
-    panels = figure.subplots(1, len(shares), sharey=True, squeeze=False)[0]
-    panels[0].set_yticks(range(len(rows)), rows, fontsize=_SMALL, parse_math=False)
-    images = [p.imshow(s, cmap="Greys", vmin=0, vmax=1, aspect="auto") for p, s in zip(panels, shares, strict=True)]
-    for head, panel in enumerate(panels):
-        panel.set_xticks(range(len(columns)), columns, rotation=90, fontsize=_SMALL, parse_math=False)
-        panel.set_title(f"head {head}", fontsize=_SMALL)
-        panel.set_xlabel(across, fontsize=_SMALL)
-    panels[0].set_ylabel(down, fontsize=_SMALL)
-    bar = figure.colorbar(images[0], ax=panels, fraction=0.02)
-    bar.set_label("share of a target piece's attention" if across == "source pieces" else "share", fontsize=_SMALL)
-    bar.ax.tick_params(labelsize=_SMALL)
 
 
 @dataclass(frozen=True)
@@ -87,13 +39,6 @@ class _Band:
 
 def inspection_picture(inspection: Inspection, focus: InspectionRequest) -> "Figure":
     """Draw one layer's attention heads and the saliency; long texts are truncated.
-
-    Args:
-        inspection: The inspection.
-        focus: Selected layer.
-
-    Returns:
-        The figure.
 
     Raises:
         UserError: The layer does not exist.
@@ -129,9 +74,11 @@ def _attention(maps: AttentionMaps, layer: int, whose: str) -> _Band:
     title = f"{whose}: {name[maps.kind]} of layer {layer}"
     if len(maps.rows) > _DRAWN or len(maps.columns) > _DRAWN:
         title += f", the first {_DRAWN} pieces"
-    said = (*_AXES[maps.kind], title)
+    said = (*ATTENTION_AXES[maps.kind], title)
     return _Band(
-        _width(len(shares), len(columns)), _height(len(rows)), lambda f: _heads(f, shares, rows, columns, said)
+        heads_width(len(shares), len(columns)),
+        heads_height(len(rows)),
+        lambda f: draw_heads(f, shares, rows, columns, said),
     )
 
 
@@ -200,16 +147,3 @@ def _patches(example: InspectedExample, focus: InspectionRequest, whose: str) ->
             panel.set_title(name, fontsize=_SMALL, parse_math=False)
 
     return _Band(columns * 1.9, rows * 2.0 + 0.6, draw)
-
-
-def show_image(panel: "Axes", image: Shaped[np.ndarray, "channels height width"]) -> None:
-    """Draw a grayscale or RGB image with values from 0 to 255."""
-    panel.imshow(image[0] if len(image) == 1 else image.transpose(1, 2, 0), cmap="gray", vmin=0, vmax=255)
-
-
-def diverging() -> "Colormap":
-    """Return the color map of saliency: blue for positive, orange for negative values."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    # A color-blind safe palette (Okabe & Ito 2008), as in all figures with positive and negative values.
-    return LinearSegmentedColormap.from_list("weights", ["#d55e00", "white", "#0072b2"])

@@ -58,9 +58,6 @@ class InspectionRequest:
     def chosen_layer(self, count: int) -> int:
         """Return the selected layer.
 
-        Args:
-            count: Number of layers.
-
         Raises:
             UserError: The layer does not exist.
         """

@@ -34,8 +34,6 @@ def positions_of(name: str, embedding: nn.Module | None, wanted: int, least: int
 
     Args:
         name: `encoder` or `decoder`.
-        embedding: Its embedding.
-        wanted: Number of positions.
         least: Minimum number of positions.
 
     Returns:
@@ -54,7 +52,6 @@ def without_words(embedding: nn.Module, vectors: Tensor) -> Tensor:
     It is zero if the embedding adds no positions.
 
     Args:
-        embedding: Embedding of the encoder.
         vectors: Embeddings of the input, `(batch, source, width)`.
     """
     places = position_vectors(embedding, vectors.shape[1])

@@ -61,9 +61,6 @@ def gradient_times_input(
 
     Args:
         classifier: Classifier in evaluation mode.
-        source: Inputs of the encoder.
-        valid: Padding mask.
-        label: Class of each row.
 
     Returns:
         The saliency of each position; 0 at padding. See `times_input`.
@@ -83,9 +80,7 @@ def score_of_class(classifier: Classifier, valid: Bool[Tensor, "1 source"], labe
     """Return the score function of a class, for any number of rows of one example.
 
     Args:
-        classifier: The classifier.
         valid: Padding mask of the example.
-        label: The class.
 
     Returns:
         Function from embeddings to the class score minus the mean score of all classes.
@@ -105,7 +100,6 @@ def slopes(score: Score, vectors: States) -> States:
     Rows must be independent of each other.
 
     Args:
-        score: Score function.
         vectors: Embeddings, `(batch, source, width)`.
 
     Returns:
@@ -124,7 +118,6 @@ def times_input(score: Score, vectors: States) -> Float[Tensor, "batch source"]:
     """Compute gradient × input (Shrikumar et al. 2016) for each position.
 
     Args:
-        score: Score function.
         vectors: Embeddings, `(batch, source, width)`.
 
     Returns:
@@ -146,11 +139,6 @@ def integrated_gradients(
     The value is (x − b) times the mean gradient on the straight line from the baseline b to the input x. By
     completeness the sum over positions is score(x) − score(b). The mean uses Gauss-Legendre quadrature with increasing
     numbers of points, until the sum is within 0.5 % of that difference.
-
-    Args:
-        score: Score function.
-        vectors: Embeddings of the input.
-        baseline: Embeddings of the baseline.
 
     Returns:
         The saliency of each position, and the absolute completeness error.
@@ -188,10 +176,8 @@ def explain_classes(
     """Compute the saliency of words for each answer, by all methods.
 
     Args:
-        answers: Names of the answers.
         scores: Score function of each answer.
         ways: Embeddings of the input and of the baseline.
-        words: Words of the input.
         reached: Attention rollout from each position to each answer, see `rollout`; None without attention.
 
     Returns:
@@ -238,11 +224,6 @@ def attention_on_words(
 
     The states' rollout is weighted as the classifier pools them.
 
-    Args:
-        classifier: The classifier.
-        source: Inputs of the encoder.
-        valid: Padding mask.
-
     Returns:
         Shares, `(batch, source)`, that sum to 1 per row; None if the encoder has no attention.
     """
@@ -262,10 +243,7 @@ def weighed(
     Uses attention rollout if the encoder has attention, else gradient × input.
 
     Args:
-        classifier: The classifier.
         source: Input of the encoder, one row.
-        valid: Padding mask.
-        label: The class.
 
     Returns:
         The saliency, `(1, source)`, and the method.
@@ -286,9 +264,6 @@ def on_words(
     """Sum the saliency of positions over words.
 
     Args:
-        method: Name of the method.
-        answers: Names of the answers.
-        words: Words of the input.
         weights: Saliency of each position for each answer.
         difference: Completeness error; None if it does not apply.
     """

@@ -9,7 +9,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from s2s.data.tokenizers import BOS, EOS, Tokenizer
-from s2s.errors import UserError
 from s2s.inspection.inspection import AttentionMaps, InspectedExample, InspectionRequest, Positions, Saliency, SameWord
 from s2s.inspection.positions import positions_of, without_words
 from s2s.inspection.saliency import Score, explain_classes, rollout
@@ -43,7 +42,6 @@ class Pair:
         """Inspect this pair.
 
         Args:
-            model: The model.
             focus: Selected layer and head.
             word: Index of the word to walk through.
         """
@@ -102,8 +100,6 @@ def inspection_of(
     """Inspect one input, or two with a common word.
 
     Args:
-        model: The model.
-        pairs: Inputs with their outputs.
         focus: Selected word, layer and head.
 
     Returns:
@@ -128,40 +124,11 @@ def source_of(tokenizer: Tokenizer, tokens: Sequence[int], read: Inputs, valid: 
     """Return the encoder input of a text, with its end token.
 
     Args:
-        tokenizer: Tokenizer of the text.
         tokens: Token ids without the end.
         read: Input tensor of the encoder.
-        valid: Padding mask.
     """
     ids = [*tokens, EOS]
     return Source(read, valid, tokenizer.tokens(ids), words_of(tokenizer, ids))
-
-
-def check_fits(model: Seq2Seq, source: Sequence[int], target: Sequence[int], most: int | None = None) -> None:
-    """Refuse a pair that exceeds a model's positions.
-
-    Args:
-        model: The model.
-        source: Source tokens.
-        target: Target tokens.
-        most: Maximum length if the model has no limit; None: no limit.
-
-    Raises:
-        UserError: A side is too long.
-    """
-    for side, tokens, longest in (
-        ("sentence", source, model.encoder.max_positions),
-        ("translation", target, model.decoder.max_positions),
-    ):
-        if longest is None and most is not None and len(tokens) >= most:
-            raise UserError(
-                f"a {side} of {len(tokens):,} pieces is longer than the {most:,} that are read", remedy="shorten it"
-            )
-        if longest is not None and len(tokens) >= longest:
-            raise UserError(
-                f"a {side} of {len(tokens)} pieces is longer than the {longest} positions that the model has",
-                remedy="shorten it",
-            )
 
 
 def _numbers(weights: Tensor) -> np.ndarray:

@@ -84,9 +84,6 @@ def _noted(model: nn.Module, found: list[Lookup]) -> Iterator[None]:
 def weights_of(lookup: Lookup) -> Float[Tensor, "head target source"]:
     """Compute the attention weights of a single row, for all heads.
 
-    Args:
-        lookup: The captured call.
-
     Returns:
         The softmax of the scaled and masked dot products.
     """
@@ -107,11 +104,6 @@ def compute_walk(lookup: Lookup, focus: tuple[int, int], word: Word, tokens: Seq
     Args:
         lookup: A captured call with a single row.
         focus: Layer of the call, and head.
-        word: The word of the query.
-        tokens: Tokens of the keys.
-
-    Returns:
-        All intermediate results.
 
     Raises:
         UserError: The head does not exist.
@@ -185,9 +177,7 @@ class Source:
         """Compute a word's attention in the encoder step by step.
 
         Args:
-            encoder: The encoder.
             focus: Selected layer and head.
-            word: Index of the word.
 
         Returns:
             The walk; None if the encoder has no scaled dot-product attention.
@@ -204,10 +194,6 @@ class Source:
     def looked(self, encoder: Encoder, word: int) -> list[list[tuple[str, float]]]:
         """Return the most attended words of a word.
 
-        Args:
-            encoder: The encoder.
-            word: Index of the word.
-
         Returns:
             For each layer, three words with their attention weights (mean over heads).
         """
@@ -223,10 +209,6 @@ class Source:
     def vectors(self, encoder: Encoder, word: int) -> list[Tensor]:
         """Return the mean vector of a word's tokens after each layer.
 
-        Args:
-            encoder: The encoder.
-            word: Index of the word.
-
         Returns:
             One vector per layer, starting with the embedding.
         """
@@ -239,7 +221,6 @@ def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None
     """Select the word to inspect in each input.
 
     Args:
-        encoder: The encoder.
         sources: One input, or two.
         wanted: The word; None: for one input the longest word, or the middle patch of an image; for two inputs the
             common word whose vectors differ most. Special tokens are not selected.
@@ -289,8 +270,6 @@ def same_word(encoder: Encoder, sources: Sequence[Source], words: Sequence[int])
     """Compare a word in two inputs, layer by layer.
 
     Args:
-        encoder: The encoder.
-        sources: The inputs.
         words: Index of the word in each input.
 
     Returns:

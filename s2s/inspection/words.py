@@ -54,7 +54,6 @@ def check_length(tokens: int, longest: int | None, what: str = "text") -> None:
     """Refuse a text with more tokens than positions.
 
     Args:
-        tokens: Number of tokens.
         longest: Maximum number; None: no limit.
         what: Name of the text, for the message.
 
@@ -75,13 +74,8 @@ def words_of(tokenizer: Tokenizer, ids: Sequence[int], by_character: bool = Fals
     end, padding) are separate words. A space token belongs to the word before it, or to the first word.
 
     Args:
-        tokenizer: Tokenizer of the text.
-        ids: Token ids.
         by_character: In scripts without spaces between words, make each character a word (characters of one token
             share its positions); otherwise each token is a word there.
-
-    Returns:
-        The words in order.
     """
     groups: list[list[int]] = []
     for place, (piece, shown) in enumerate(zip(ids, tokenizer.tokens(ids), strict=True)):
@@ -127,26 +121,13 @@ def _whole_characters(tokenizer: Tokenizer, ids: Sequence[int], group: Sequence[
 
 
 def merge_to_words(tokenizer: Tokenizer, ids: Sequence[int], weights: Sequence[float]) -> tuple[list[str], list[float]]:
-    """Sum token weights over words; see `words_of`.
-
-    Args:
-        tokenizer: Tokenizer of the text.
-        ids: Token ids.
-        weights: Weight of each token.
-
-    Returns:
-        The words and their weights.
-    """
+    """Sum token weights over words; see `words_of`."""
     words = words_of(tokenizer, ids)
     return [word.text for word in words], [sum(weights[i] for i in word.places) for word in words]
 
 
 def find_word(words: Sequence[Word], wanted: str) -> int:
     """Return the index of a word, ignoring case and surrounding punctuation.
-
-    Args:
-        words: Words of the input.
-        wanted: The word.
 
     Raises:
         UserError: The word does not occur.

@@ -1,16 +1,28 @@
-"""Installed models: plug-ins of the entry-point group `s2s.models`."""
+"""Installed models and tasks: plug-ins of the entry-point groups `s2s.models` and `s2s.tasks`."""
 
 import functools
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Any, Protocol, TypeVar
 
 from s2s.errors import UserError
 from s2s.recipe.schema import Section
 from s2s.recipe.wording import shown, suggestion
 
-GROUP = "s2s.models"
+MODELS, TASKS = "s2s.models", "s2s.tasks"
+"""Entry-point groups."""
+# Not in pyproject.toml, because installed metadata has no order: the first task is the default of recipes without
+# `task`, and docs/recipe.md has them in this order.
+_BUILT_IN_TASKS = (
+    *("translation", "classification", "masked-lm", "images", "captioning", "language-model", "text-to-text"),
+)
+
+
+Loaded = TypeVar("Loaded")
 
 
 class Model(Protocol):
@@ -59,23 +71,45 @@ def models() -> dict[str, EntryPoint]:
         >>> "transformer" in models()
         True
     """
-    found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=GROUP):
+    return _installed(MODELS, "models")
+
+
+@functools.cache
+def tasks() -> dict[str, EntryPoint]:
+    """Return the tasks by name: those of s2s, then those of other packages, sorted.
+
+    An entry point of a task names a package with two modules: `recipe`, which defines `SCHEMA` and needs no torch, and
+    `task`, which defines `TASK`. The module `data_check`, which defines the data check `inspected`, is optional.
+
+    Raises:
+        UserError: Two packages offer a task with the same name.
+
+    Example:
+        >>> next(iter(tasks()))
+        'translation'
+    """
+    own = [EntryPoint(name, f"s2s.tasks.{name.replace('-', '_')}", TASKS) for name in _BUILT_IN_TASKS]
+    return _installed(TASKS, "tasks", own)
+
+
+def _installed(group: str, what: str, built_in: Sequence[EntryPoint] = ()) -> dict[str, EntryPoint]:
+    found = {point.name: point for point in built_in}
+    for point in sorted(entry_points(group=group), key=lambda point: point.name):
         other = found.get(point.name)
         # An editable install may list its own metadata twice.
         if other is not None and other.value != point.value:
             raise UserError(
-                f"two installed models are named {point.name!r}: {other.value} ({package_of(other)}) and "
+                f"two installed {what} are named {point.name!r}: {other.value} ({package_of(other)}) and "
                 f"{point.value} ({package_of(point)})",
                 remedy="uninstall one of the packages",
             )
         found[point.name] = point
-    return dict(sorted(found.items()))
+    return found
 
 
 def package_of(point: EntryPoint) -> str:
-    """Return the name of the package that offers a model."""
-    return point.dist.name if point.dist else "unknown package"
+    """Return the name of the package that offers a model or a task."""
+    return point.dist.name if point.dist else "s2s" if point.module.startswith("s2s.") else "unknown package"
 
 
 def module_of(kind: str) -> Model:
@@ -95,29 +129,13 @@ def module_of(kind: str) -> Model:
         raise UserError(
             "no models are installed",
             where="model.kind",
-            remedy=f"entry points ({GROUP}) are read from installed metadata: pip install -e .",
+            remedy=f"entry points ({MODELS}) are read from installed metadata: pip install -e .",
         )
     if kind not in known:
         raise UserError(
             f"{shown(kind)} is not an installed model", where="model.kind", remedy=suggestion(kind, list(known))
         )
-    try:
-        module = known[kind].load()
-    except Exception as error:
-        if place := _in_the_way(known[kind]):
-            top = known[kind].module.partition(".")[0]
-            raise UserError(
-                f"{kind!r} does not load: {known[kind].value} is of {package_of(known[kind])}, but another package "
-                f"named {top} is in the way: {place}",
-                where="model.kind",
-                remedy=f"start where no folder or file is named {top}, or uninstall the other package and reinstall "
-                f"{package_of(known[kind])}",
-            ) from error
-        raise UserError(
-            f"{kind!r} does not load: {known[kind].value}: {type(error).__name__}: {error}",
-            where="model.kind",
-            remedy=f"mend or reinstall {package_of(known[kind])}",
-        ) from error
+    module = _load(known[kind], known[kind].load, "model.kind")
     missing = [name for name in ("Settings", "build") if not callable(getattr(module, name, None))]
     if missing:
         raise UserError(
@@ -132,6 +150,40 @@ def module_of(kind: str) -> Model:
             remedy=f"class Settings(s2s.recipe.schema.Section) with kind: Literal[{kind!r}] = {kind!r}",
         )
     return module
+
+
+def task_module(task: str, name: str) -> ModuleType:
+    """Import a module of a task's package.
+
+    Args:
+        name: Name of the module, such as `recipe`.
+
+    Raises:
+        UserError: It does not load.
+    """
+    point = tasks()[task]
+    return _load(point, lambda: import_module(f"{point.value}.{name}"), "task")
+
+
+def _load(point: EntryPoint, load: Callable[[], Loaded], where: str) -> Loaded:
+    try:
+        return load()
+    except Exception as error:
+        mine = package_of(point)
+        if place := _in_the_way(point):
+            top = point.module.partition(".")[0]
+            raise UserError(
+                f"{point.name!r} does not load: {point.value} is of {mine}, but another package named {top} is in the "
+                f"way: {place}",
+                where=where,
+                remedy=f"start where no folder or file is named {top}, or uninstall the other package and reinstall "
+                f"{mine}",
+            ) from error
+        raise UserError(
+            f"{point.name!r} does not load: {point.value}: {type(error).__name__}: {error}",
+            where=where,
+            remedy=f"mend or reinstall {mine}",
+        ) from error
 
 
 def _in_the_way(point: EntryPoint) -> str:
@@ -195,7 +247,6 @@ def build_language_model(settings: Any, size: int) -> Any:
 
     Args:
         settings: Model section; its `kind` names the model.
-        size: Vocabulary size.
 
     Returns:
         A `LanguageModel`.

@@ -1,8 +1,21 @@
 """Recipe sections for classification tasks."""
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Generic, Literal
 
+from s2s.errors import UserError
 from s2s.recipe import schema
+
+_SHOWN_CLASSES = 8
+
+
+class LabelledData(schema.DataSection):
+    """Base of the `data` sections of classification tasks."""
+
+    if TYPE_CHECKING:
+        # See `schema.TrainRecipe`.
+        seed: schema.Seed
+        classes: schema.Classes | None
 
 
 class HeadSettings(schema.Section):
@@ -31,3 +44,31 @@ class LabelledTraining(schema.OptimizationSettings):
     null: one batch."""
     label_smoothing: schema.Probability = 0.0
     """Label smoothing: share of each label's probability that is spread evenly over the classes."""
+
+
+class LabelledRecipe(schema.TrainRecipe[schema.Model], Generic[schema.Model]):
+    """Recipe of a classification task."""
+
+    if TYPE_CHECKING:
+        data: LabelledData
+        head: HeadSettings
+        training: LabelledTraining
+        validation: ClassificationValidation
+
+    def check_overrides(self, trained: schema.TrainRecipe) -> None:
+        """Refuse other classes than the model was trained with.
+
+        The outputs have no names, only an order, so a different list would rename them.
+        """
+        learned, wanted = getattr(trained.data, "classes", None), self.data.classes
+        if learned != wanted:
+            raise UserError(
+                f"data.classes is {listed_classes(wanted)}, but the model was trained with {listed_classes(learned)}",
+                remedy="leave data.classes out; data.first_label says what number the first class has in a table",
+            )
+
+
+def listed_classes(classes: Sequence[str] | None) -> str:
+    """Return the names of classes for a message; of many, only the first."""
+    names = list(classes or ())
+    return ", ".join(names[:_SHOWN_CLASSES]) + (", …" if len(names) > _SHOWN_CLASSES else "")

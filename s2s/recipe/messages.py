@@ -38,9 +38,6 @@ def explain(
     A key gets one message, even if several alternatives of its type or several items of its list failed.
 
     Args:
-        errors: Errors of pydantic.
-        schema: Recipe class.
-        tree: Values of the recipe.
         settings: Function from a model kind to its section class.
         tasks: All tasks, for suggestions.
 

@@ -1,6 +1,6 @@
 """Recipe sections for source-target pairs: corpus, filters, batches and training."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Generic, Literal
 
 from pydantic import Field
 
@@ -53,7 +53,7 @@ class LearnedPairs(schema.SourceSettings):
     """Filters of training pairs."""
 
 
-class PairSettings(LearnedPairs):
+class PairSettings(LearnedPairs, schema.DataSection):
     """Parallel corpus."""
 
     validation: schema.Split = "validation"
@@ -79,3 +79,13 @@ class TrainingSettings(schema.OptimizationSettings):
     `batches.tokens`. Determines the number of micro-batches."""
     label_smoothing: schema.Probability = 0.1
     """Label smoothing: share of each target's probability that is spread evenly over the vocabulary."""
+
+
+class PairRecipe(schema.FineTunedRecipe[schema.Model], schema.SearchRecipe[schema.Model], Generic[schema.Model]):
+    """Recipe of a task that generates a text from a text."""
+
+    if TYPE_CHECKING:
+        # See `schema.TrainRecipe`.
+        batches: BatchSettings
+        training: TrainingSettings
+        decoding: schema.DecodingSettings

@@ -23,7 +23,7 @@ from s2s.files import write_atomically
 from s2s.recipe.installed import models
 from s2s.recipe.messages import TASK, Tasks, explain, known_keys
 from s2s.recipe.page import DEEPEST, BeyondAPage, Location, Page, read_page, read_value
-from s2s.recipe.schema import AnyRecipe, Section, TaskSchema
+from s2s.recipe.schema import FineTunedRecipe, Section, TaskSchema, TrainRecipe
 from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
 
 _KIND = ("model", "kind")
@@ -44,7 +44,7 @@ class Override:
     text: str
 
 
-def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> AnyRecipe[Any]:
+def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> TrainRecipe:
     """Read and validate a recipe.
 
     Relative paths of data become absolute: they start from the recipe's folder, those in overrides from the current
@@ -55,7 +55,6 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> AnyRecipe[Any]:
     that both have keep their values.
 
     Args:
-        path: YAML file.
         overrides: `section.key=value` arguments.
         tasks: Task schemas by name; the first is the default of recipes without `task`.
 
@@ -92,9 +91,6 @@ def model_mistakes(task: str, kind: str, own: Mapping[str, object], tasks: Tasks
     Each setting is checked on its own: conflicts between settings may depend on others that are not given.
 
     Args:
-        task: Name of the task.
-        kind: Model kind.
-        own: Settings of the model.
         tasks: Task schemas by name.
 
     Returns:
@@ -142,12 +138,12 @@ def recipe_path(path: Path) -> Path:
     raise UserError("no such recipe", where=str(path), remedy=remedy)
 
 
-def write(recipe: AnyRecipe[Any], path: Path) -> None:
+def write(recipe: TrainRecipe, path: Path) -> None:
     """Write a recipe with every key; reading the file gives an equal recipe."""
     write_atomically(path, dump(recipe))
 
 
-def dump(recipe: AnyRecipe[Any]) -> str:
+def dump(recipe: TrainRecipe) -> str:
     """Format a recipe as YAML with every key; its name and task come first."""
     yaml, text = YAML(), StringIO()
     # Folding a long text at two spaces or beside a tab would change it.
@@ -231,7 +227,7 @@ def _task_of(tree: Mapping[str, Any], tasks: Tasks) -> object:
     return tree.get(TASK, next(iter(tasks)))
 
 
-def _check(tree: dict[str, Any], tasks: Tasks) -> tuple[AnyRecipe[Any] | None, dict[Location, str]]:
+def _check(tree: dict[str, Any], tasks: Tasks) -> tuple[TrainRecipe | None, dict[Location, str]]:
     """Validate the values, and return the recipe or the message of each key."""
     task = _task_of(tree, tasks)
     if not isinstance(task, str) or task not in tasks:
@@ -276,7 +272,7 @@ def _settings(schema: TaskSchema, model: Mapping[str, Any]) -> type[Section]:
 
 def _held_against(
     schema: TaskSchema, settings: type[Section], tree: dict[str, Any], tasks: Tasks
-) -> tuple[AnyRecipe[Any] | None, dict[Location, str]]:
+) -> tuple[TrainRecipe | None, dict[Location, str]]:
     whole = schema.whole(settings)
     try:
         # Validated as JSON: strict mode accepts a list for a tuple only there, and still refuses true for 1.
@@ -309,12 +305,12 @@ def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequenc
     return 1, f"{path}:1: {words}"
 
 
-def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> AnyRecipe[Any]:
+def _absolute(recipe: TrainRecipe, folder: Path, given: set[Location]) -> TrainRecipe:
     """Return the recipe with absolute data paths.
 
     A run's recipe then works from any folder.
     """
-    data = dict(recipe)["data"]
+    data: Section = recipe.data
     several: dict[str, dict[str, Section]] = {}
     for where, section in _corpora(data):
         if where == ("data",):
@@ -324,8 +320,8 @@ def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> Any
     changes: dict[str, object] = {"data": data.model_copy(update=several)}
     if recipe.run.dir:
         changes["run"] = recipe.run.model_copy(update={"dir": _from_home(recipe.run.dir)})
-    if origin := dict(recipe).get("init_from"):
-        changes["init_from"] = _from_home(origin)
+    if isinstance(recipe, FineTunedRecipe) and recipe.init_from:
+        changes["init_from"] = _from_home(recipe.init_from)
     return recipe.model_copy(update=changes)
 
 
@@ -373,21 +369,20 @@ def _paths(section: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield key, (split,) if isinstance(split, str) else split
 
 
-def learned_from(recipe: AnyRecipe[Any]) -> list[tuple[str, Path]]:
+def learned_from(recipe: TrainRecipe) -> list[tuple[str, Path]]:
     """List the local folders, runs and files that a recipe names.
 
     Returns:
         Pairs of key and path, such as `("data.root", Path(…))`.
     """
-    values = dict(recipe)
-    sections = [(".".join(where), section) for where, section in _corpora(values["data"])]
+    sections = [(".".join(where), section) for where, section in _corpora(recipe.data)]
     named = [(f"{place}.{key}", f) for place, section in sections for key, files in _paths(section) for f in files]
-    origin = values.get("init_from")
-    named += [("init_from", origin)] if origin and not origin.startswith(_ON_HUB) else []
+    if isinstance(recipe, FineTunedRecipe) and recipe.init_from and not recipe.init_from.startswith(_ON_HUB):
+        named.append(("init_from", recipe.init_from))
     return [(key, Path(file)) for key, file in named]
 
 
-def missing_files(recipe: AnyRecipe[Any]) -> list[str]:
+def missing_files(recipe: TrainRecipe) -> list[str]:
     """List local paths of a recipe that do not exist, without reading any file.
 
     Args:
@@ -427,12 +422,8 @@ def copy_shipped(name: str, destination: Path, overwrite: bool = False) -> Path:
     """Copy a recipe that comes with s2s, including its comments.
 
     Args:
-        name: Name of the recipe.
         destination: A file, or a folder that gets `<name>.yaml`.
         overwrite: Replace an existing file.
-
-    Returns:
-        The path of the copy.
 
     Raises:
         UserError: The recipe does not exist, or the file exists already.
@@ -449,8 +440,6 @@ def write_new(path: Path, text: str, overwrite: bool) -> None:
     """Write a text file.
 
     Args:
-        path: Output file.
-        text: Its content.
         overwrite: Replace an existing file.
 
     Raises:
@@ -464,7 +453,6 @@ def check_new(path: Path, overwrite: bool) -> None:
     """Refuse an output file that exists or has no parent folder, before other work.
 
     Args:
-        path: Output file.
         overwrite: Allow replacing an existing file.
 
     Raises:

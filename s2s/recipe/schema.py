@@ -8,7 +8,7 @@ generated from the schema. Attribute docstrings become the descriptions in `docs
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeVar, dataclass_transform, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -62,7 +62,19 @@ Quoting = Literal["csv", "none"]
 Pooling = Literal["mean", "first", "max", "last", "attention", "summary", "pooler"]
 
 
-class Section(BaseModel):
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+
+    # Type checkers do not read `model_config`. Of a class that they know as frozen, keys may be narrowed by a subclass.
+    @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
+    class _FrozenMeta(ModelMetaclass): ...
+
+    class _Frozen(BaseModel, metaclass=_FrozenMeta): ...
+else:
+    _Frozen = BaseModel
+
+
+class Section(_Frozen):
     """Base of all recipe sections: strict types, no unknown keys, frozen."""
 
     model_config = ConfigDict(
@@ -238,6 +250,8 @@ class PauseSettings(Section):
     """Early stopping: stop after this many validations without improvement; null disables it."""
     keep_best: Count = 1
     """Number of best checkpoints to keep, besides the last one."""
+    if TYPE_CHECKING:
+        metric: str  # each task has its own list
 
 
 class SearchSettings(Section):
@@ -252,6 +266,8 @@ class SearchSettings(Section):
     precision: Literal["fp32", "bf16"] = "fp32"
     """Precision of matrix products in the search; `bf16` may be faster for a wide model, and is less exact
     (docs/speed.md)."""
+    if TYPE_CHECKING:
+        batch: Count
 
 
 class DecodingSettings(SearchSettings):
@@ -274,6 +290,16 @@ class LocalText(Section):
 
 MADE = ("built-in", "homonyms")
 """Generated corpora: a split is a number of examples to generate, none of which are held out from another split."""
+
+
+class DataSection(Section):
+    """Base of the `data` sections: a section that names three splits."""
+
+    if TYPE_CHECKING:
+        # See `TrainRecipe`.
+        train: Split
+        validation: Split
+        test: Split | None
 
 
 class SourceSettings(Section):
@@ -300,7 +326,7 @@ class SourceSettings(Section):
         return self
 
 
-class TextSettings(SourceSettings):
+class TextSettings(SourceSettings, DataSection):
     """Text source."""
 
     root: Word | None = None
@@ -357,8 +383,12 @@ class DeviceSettings(Section):
 Model = TypeVar("Model", bound=Section)
 
 
-class AnyRecipe(Section, Generic[Model]):
-    """Recipe keys that all tasks share."""
+class TrainRecipe(Section, Generic[Model]):
+    """Recipe of a training run of any task.
+
+    Type checkers also know the keys that each task defines itself. Pydantic does not: it would put inherited keys
+    before the task's own, and `docs/recipe.md` and saved recipes have them in the task's order.
+    """
 
     name: Name
     """Name of the run and, unless `run.dir` is set, of its folder."""
@@ -372,6 +402,34 @@ class AnyRecipe(Section, Generic[Model]):
     """Random seeds."""
     device: DeviceSettings = DeviceSettings()
     """Device, precision and determinism."""
+    if TYPE_CHECKING:
+        task: str
+        data: DataSection
+        batches: Section
+        training: OptimizationSettings
+        validation: PauseSettings
+
+    @property
+    def tokenizer_names(self) -> tuple[str, ...]:
+        """Names under which a run saves its tokenizers: one name, unless a task has none or several."""
+        return ("text",)
+
+    def check_overrides(self, trained: "TrainRecipe") -> None:
+        """Refuse overrides that a trained model cannot follow.
+
+        Args:
+            trained: Recipe that the model was trained with.
+
+        Raises:
+            UserError: This recipe contradicts the trained model.
+        """
+
+
+class SearchRecipe(TrainRecipe[Model], Generic[Model]):
+    """Recipe of a task that generates text by beam search."""
+
+    if TYPE_CHECKING:
+        decoding: SearchSettings
 
 
 class InitSettings(Section):
@@ -385,7 +443,7 @@ class InitSettings(Section):
     """Learning-rate factor for loaded tensors that are not frozen; new tensors train at the full rate."""
 
 
-class FineTunedRecipe(AnyRecipe[Model], Generic[Model]):
+class FineTunedRecipe(TrainRecipe[Model], Generic[Model]):
     """Recipe keys of tasks that can initialize from another run's encoder."""
 
     init_from: Word | None = None
@@ -394,6 +452,8 @@ class FineTunedRecipe(AnyRecipe[Model], Generic[Model]):
     tokenizer is used, too, or both tokenizers with `init.parts: all`. `model` must give the encoder the same sizes."""
     init: InitSettings = InitSettings()
     """Use of the weights that `init_from` loads."""
+    if TYPE_CHECKING:
+        tokenizer: PieceSettings
 
     @model_validator(mode="after")
     def _something_is_loaded(self) -> Self:
@@ -417,19 +477,21 @@ class TaskSchema:
         scored_by: Options of `s2s evaluate` that apply to this task, but not to all tasks.
     """
 
-    recipe: type[AnyRecipe]
+    recipe: type[TrainRecipe]
     settings: Callable[[str], type[Section]]
     command: str = ""
     use: str = ""
     changeable: tuple[str, ...] = ("data", "device")
     scored_by: tuple[str, ...] = ()
 
-    def whole(self, model: type[Section]) -> type[AnyRecipe]:
+    def whole(self, model: type[Section]) -> type[TrainRecipe]:
         """Return the recipe class for one model section.
 
         The class is cached, because pydantic does not keep it and would create it again.
         """
-        return _whole(self.recipe, model)
+        return _whole(self.recipe, model)  # pyright: ignore[reportArgumentType]
 
 
-_whole = cache(lambda recipe, model: recipe[model])
+@cache
+def _whole(recipe: Any, model: Any) -> type[TrainRecipe]:
+    return recipe[model]

@@ -84,7 +84,6 @@ def near_files(name: str, there: Iterable[str], most: int = 1) -> list[str]:
     """Find file names that are similar to a wrong one.
 
     Args:
-        name: The wrong name.
         there: Existing names; the common ending .yaml does not count.
         most: Maximum number of results.
 

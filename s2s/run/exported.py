@@ -39,10 +39,7 @@ def seal(folder: Path, to: str, checkpoint: str, quantization: str = "float32") 
     """Write `export.json` with the digests of the exported files.
 
     Args:
-        folder: Folder of the export.
-        to: Export format.
         checkpoint: Name of the exported checkpoint.
-        quantization: Quantization of the weights.
     """
     files = {path.relative_to(folder).as_posix(): sha256_of(path) for path in _needed(folder)}
     described = Exported(format=to, checkpoint=checkpoint, quantization=quantization, files=files)

@@ -12,14 +12,13 @@ from s2s.errors import UserError, quote_path
 from s2s.files import UNFINISHED, file_lock, is_number, remove_unfinished, write_folder_atomically
 from s2s.folders import foreign_files, identify_folder
 from s2s.recipe.reading import learned_from, write
-from s2s.recipe.schema import AnyRecipe
+from s2s.recipe.schema import TrainRecipe
 from s2s.run.exported import EXPORTED
 from s2s.run.hub import is_on_hub, resolve_run_path
 from s2s.run.tasks import read, schema_of
 
 if TYPE_CHECKING:
     from s2s.data.tokenizers import Tokenizer
-    from s2s.run.tasks import AnyTask
 
 RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
@@ -41,7 +40,7 @@ _LEARNED = {"size", "channels", "mean", "deviation", "mixing", "weight"}
 _ASKED = {"prefix", "objective", "share", "span", "answers", "metric"}
 
 
-def run_dir(recipe: AnyRecipe) -> Path:
+def run_dir(recipe: TrainRecipe) -> Path:
     """Return the folder of a recipe's run: `run.dir`, or `runs/<name>`.
 
     Example:
@@ -51,7 +50,7 @@ def run_dir(recipe: AnyRecipe) -> Path:
     return Path(recipe.run.dir) if recipe.run.dir else Path("runs") / recipe.name
 
 
-def check_free(recipe: AnyRecipe, overwrite: bool) -> None:
+def check_free(recipe: TrainRecipe, overwrite: bool) -> None:
     """Refuse a folder that a new run may not use.
 
     Args:
@@ -92,7 +91,6 @@ def is_unstarted(folder: Path, *begun: str) -> bool:
     """Return True if a folder has at most the files of an interrupted start.
 
     Args:
-        folder: The folder.
         begun: Names that such a start may have created; they count only if there is also a lock file.
     """
     names = {path.name for path in folder.iterdir() if not path.name.startswith(UNFINISHED)}
@@ -100,14 +98,12 @@ def is_unstarted(folder: Path, *begun: str) -> bool:
 
 
 @contextmanager
-def create_run_dir(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Iterator[Path]:
+def create_run_dir(recipe: TrainRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Iterator[Path]:
     """Create the folder of a new run with recipe and tokenizers; a context manager.
 
     The folder is complete or does not exist. The body runs with the lock of the folder; see `run_lock`.
 
     Args:
-        recipe: Recipe of the run.
-        tokenizers: Tokenizers by name.
         overwrite: Replace an existing run.
 
     Yields:
@@ -139,7 +135,7 @@ def create_run_dir(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", ove
         yield folder
 
 
-def _check_rereadable(recipe: AnyRecipe) -> None:
+def _check_rereadable(recipe: TrainRecipe) -> None:
     """Check that the recipe file can be read again.
 
     Names of classes that come from the data are not validated before.
@@ -185,7 +181,6 @@ def run_lock(folder: Path, taken: str = "is being trained by another process") -
     """Lock the folder of a run; a context manager.
 
     Args:
-        folder: Folder of the run.
         taken: Message if the lock is held.
 
     Yields:
@@ -223,11 +218,10 @@ def run_dir_of(path: Path) -> Path:
     return path if (path / MANIFEST).exists() else path.resolve().parent.parent
 
 
-def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":
+def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
     """Check that a run can be resumed, and return its recipe with the overrides.
 
     Args:
-        folder: Folder of the run.
         overrides: `section.key=value` arguments for data paths, device or number of steps.
 
     Returns:
@@ -257,7 +251,7 @@ def _check_same(folder: Path, length: list[str]) -> None:
         return
     last = saved[max(saved)]
     recipes = [read(path / RECIPE, length) for path in (folder, last)]
-    if length and recipes[0].model_dump()["training"]["updates"] < max(saved):
+    if length and recipes[0].training.updates < max(saved):
         had = f"the run has had {max(saved)} updates"
         raise UserError(had, where=length[-1], remedy="name more of them")
     if keys := changed_settings(*recipes):
@@ -268,7 +262,7 @@ def _check_same(folder: Path, length: list[str]) -> None:
         )
 
 
-def changed_settings(one: AnyRecipe, other: AnyRecipe) -> list[str]:
+def changed_settings(one: TrainRecipe, other: TrainRecipe) -> list[str]:
     """Compare two recipes.
 
     Returns:
@@ -278,7 +272,7 @@ def changed_settings(one: AnyRecipe, other: AnyRecipe) -> list[str]:
     return sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
 
 
-def _check_learned(folder: Path, kept: AnyRecipe, now: AnyRecipe, fixed: Collection[str] = _LEARNED) -> None:
+def _check_learned(folder: Path, kept: TrainRecipe, now: TrainRecipe, fixed: Collection[str] = _LEARNED) -> None:
     """Refuse data settings that differ from those of the training."""
     then, wanted = (flatten(recipe.model_dump(mode="json")["data"], "data.") for recipe in (kept, now))
     ours = [key for key in then.keys() | wanted.keys() if key.rpartition(".")[2] in fixed]
@@ -347,8 +341,8 @@ class RunConfig:
 
     path: Path
     overrides: tuple[str, ...]
-    kept: "AnyTask"
-    recipe: "AnyTask"
+    kept: TrainRecipe
+    recipe: TrainRecipe
     fetched: bool = False
 
 
@@ -359,9 +353,6 @@ def open_run(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = (
         path: Folder of the run or checkpoint, or `hf:USER/NAME` on the Hugging Face hub.
         overrides: `section.key=value` arguments that may change after training.
         tasks: Accepted tasks; empty: any.
-
-    Returns:
-        The opened run.
 
     Raises:
         UserError: The folder is not a run, the task is another one, or an override would change the model.
@@ -387,12 +378,8 @@ def open_runs(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[
     """Read the recipes of runs that are evaluated together.
 
     Args:
-        paths: Folders of the runs.
         overrides: `section.key=value` arguments for all of them.
         options: Values of task-specific options of `s2s evaluate`.
-
-    Returns:
-        The opened runs.
 
     Raises:
         UserError: No run is given, a run is given twice, the tasks differ, or an option does not apply to the task.

@@ -29,9 +29,6 @@ def resolve_run_path(path: Path | str) -> Path:
     Args:
         path: A folder, `hf:USER/NAME` or `hf:USER/NAME@REVISION`.
 
-    Returns:
-        The folder of the run.
-
     Raises:
         UserError: The name does not exist, or the files are neither cached nor can be downloaded.
     """

@@ -19,13 +19,16 @@ from s2s.errors import UserError, quote_path
 from s2s.files import explain_os_error, is_number, read_file
 from s2s.inspection.inspection import MOST_INSPECTED, Inspection, InspectionRequest, check_chosen
 from s2s.inspection.words import check_length
-from s2s.recipe.schema import DeviceSettings
+from s2s.models.base import Seq2Seq
+from s2s.recipe.pairs import PairRecipe
+from s2s.recipe.schema import DeviceSettings, TrainRecipe
 from s2s.run import manifest
 from s2s.run.exported import EXPORTED, check_files
 from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, open_run, run_dir_of
 from s2s.run.tasks import read, task_of
-from s2s.tasks.base import Evaluation, EvaluationOptions, LoadedModel, PreparedData, R, Task
+from s2s.tasks.base import AnyRun, AnyTask, Evaluation, EvaluationOptions, LoadedModel, PreparedData
 from s2s.tasks.line_translation import VocabularyCoverage
+from s2s.tasks.protocols import Inspectable
 from s2s.tasks.seq2seq import build_translator
 from s2s.training.checkpoint import Checkpoints, check_weights, digest_of_weights
 from s2s.training.device import DeviceContext, select_device, setup_process
@@ -35,13 +38,11 @@ from s2s.training.tensor_files import load_weights
 if TYPE_CHECKING:
     import datasets
 
-    from s2s.run.tasks import AnyTask
-
 _WEIGHTS = "model.safetensors"
 _SPLITS = ("train", "validation", "test")
 
 
-def load(run: RunConfig | Path, checkpoint: str | None = None, overrides: Sequence[str] = ()) -> LoadedModel[Any, Any]:
+def load(run: RunConfig | Path, checkpoint: str | None = None, overrides: Sequence[str] = ()) -> AnyRun:
     """Load a trained model.
 
     Args:
@@ -62,7 +63,7 @@ def load(run: RunConfig | Path, checkpoint: str | None = None, overrides: Sequen
         # The checkpoint's recipe describes the model that was trained.
         kept, recipe = read(folder / RECIPE), read(folder / RECIPE, run.overrides)
     task = task_of(recipe)
-    task.check_inference_overrides(kept, recipe)
+    recipe.check_overrides(kept)
     device_context = inference_device(recipe.device, run.overrides)
     tokenizers = load_tokenizers(folder, recipe)
     # Initialization must not change the random state of the calling process.
@@ -84,17 +85,13 @@ def check_saved(folder: Path) -> None:
     (check_files if (folder / EXPORTED).exists() else check_weights)(folder)
 
 
-def load_for_inference(run: RunConfig, checkpoint: str | None = None) -> LoadedModel[Any, Any]:
+def load_for_inference(run: RunConfig, checkpoint: str | None = None) -> AnyRun:
     """Configure torch as the recipe says (threads, determinism), then load the model.
 
     For commands that use one model. Inside a larger program, use `load`.
 
     Args:
-        run: The opened run.
         checkpoint: See `load`.
-
-    Returns:
-        The loaded model.
     """
     setup_process(run.recipe.device)
     return load(run, checkpoint)
@@ -106,28 +103,26 @@ def line_translator(
     """Load a run that translates lines.
 
     Args:
-        run: The opened run.
         nbest: Number of translations per line.
         checkpoint: See `load`.
 
     Returns:
         The translator and the vocabulary coverage of the training data (None if not saved).
     """
-    loaded = load_for_inference(run, checkpoint)
+    loaded = load_for_inference(run, checkpoint).narrow(PairRecipe, Seq2Seq)
     return build_translator(loaded, nbest), VocabularyCoverage.load(loaded.checkpoint / TOKENIZER)
 
 
-def load_tokenizers(folder: Path, recipe: "AnyTask") -> tuple[Tokenizer, ...]:
+def load_tokenizers(folder: Path, recipe: TrainRecipe) -> tuple[Tokenizer, ...]:
     """Load the tokenizers of a run or a checkpoint.
 
     Args:
         folder: Folder of the run or checkpoint.
-        recipe: Its recipe.
 
     Returns:
         One tokenizer, or one each for source and target; none for a task without input texts.
     """
-    return tuple(Tokenizer.load(folder / TOKENIZER, name) for name in task_of(recipe).tokenizer_names(recipe))
+    return tuple(Tokenizer.load(folder / TOKENIZER, name) for name in recipe.tokenizer_names)
 
 
 def inference_device(settings: DeviceSettings, overrides: Sequence[str]) -> DeviceContext:
@@ -157,9 +152,6 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
     Args:
         path: Folder of a run, or of a checkpoint.
         name: `best`, `last`, `average` or a step number. None: the average if there is one, else the best.
-
-    Returns:
-        The folder of the checkpoint.
 
     Raises:
         UserError: The checkpoint does not exist.
@@ -204,17 +196,20 @@ def inspect_input(run: RunConfig, focus: InspectionRequest, checkpoint: str | No
     """Compute the inspection that `s2s inspect` shows.
 
     Args:
-        run: The opened run.
         focus: Inputs and selection. Without inputs, an example of the test set (or of the validation set) is used.
         checkpoint: See `load`.
-
-    Returns:
-        The inspection.
 
     Raises:
         UserError: The input does not fit the model, or the example, layer or head does not exist.
     """
     loaded = load_for_inference(run, checkpoint)
+    task = task_of(loaded.recipe)
+    if not isinstance(task, Inspectable):
+        raise UserError(
+            f"there is nothing to look into where the task is {loaded.recipe.task}",
+            where=str(loaded.path),
+            remedy="name a run of another task",
+        )
     # Classifiers truncate long texts, and captioning models read no text.
     if loaded.recipe.task not in ("classification", "images", "captioning"):
         for text in (*focus.inputs, focus.output or ""):
@@ -222,7 +217,7 @@ def inspect_input(run: RunConfig, focus: InspectionRequest, checkpoint: str | No
     if not focus.inputs:
         split = "validation" if loaded.recipe.data.test is None else "test"
         focus = replace(focus, part=evaluation_split(run, loaded.recipe, split), split=split)
-    found = task_of(loaded.recipe).inspect(loaded, focus)
+    found = task.inspect(loaded, focus)
     check_chosen(found, focus)
     return found
 
@@ -244,11 +239,7 @@ def evaluate(
         checkpoint: See `load`.
         overrides: `section.key=value` arguments that may change after training; only with a folder.
         keep: Save the result in the run's folder.
-        progress_bar: Progress bar.
         scoring: Evaluation options, which replace `split`.
-
-    Returns:
-        The evaluation.
 
     Raises:
         UserError: The folder is not a run, the recipe has no such split, or the files are empty or differ in
@@ -268,14 +259,8 @@ def evaluate(
     return evaluation
 
 
-def train_overlap(run: RunConfig, recipe: "AnyTask", split: str, part: Split) -> TrainOverlap | None:
+def train_overlap(run: RunConfig, recipe: TrainRecipe, split: str, part: Split) -> TrainOverlap | None:
     """Return how much of a split occurs in the training data.
-
-    Args:
-        run: The opened run.
-        recipe: Its recipe with overrides.
-        split: Name of the split.
-        part: Rows of the split.
 
     Returns:
         The counts; None if nothing overlaps, or it is unknown.
@@ -284,7 +269,7 @@ def train_overlap(run: RunConfig, recipe: "AnyTask", split: str, part: Split) ->
     return manifest.train_overlap(run_dir_of(run.path) / MANIFEST, split, lambda: source.digest(part))
 
 
-def default_split(run: LoadedModel[Any, Any]) -> str:
+def default_split(run: AnyRun) -> str:
     """Return the split for inspecting a run: test, or validation without a test set."""
     return "test" if run.recipe.data.test is not None else "validation"
 
@@ -293,7 +278,6 @@ def evenly_spaced(count: int, most: int) -> Int[np.ndarray, " rows"]:
     """Return evenly spaced row indices, because a corpus may be sorted.
 
     Args:
-        count: Number of rows.
         most: Maximum number of indices.
 
     Returns:
@@ -306,16 +290,11 @@ def evenly_spaced(count: int, most: int) -> Int[np.ndarray, " rows"]:
     return np.unique(np.linspace(0, count - 1, min(most, count)).astype(int))
 
 
-def evaluation_split(run: RunConfig, recipe: "AnyTask", split: str) -> Split:
+def evaluation_split(run: RunConfig, recipe: TrainRecipe, split: str) -> Split:
     """Return a split of a run that contains no training example.
 
     Args:
-        run: The opened run.
-        recipe: Its recipe with overrides.
         split: `train`, `validation` or `test`.
-
-    Returns:
-        The rows of the split.
 
     Raises:
         UserError: The recipe has no such split, or the held-out examples would differ from those of the training.
@@ -346,7 +325,7 @@ def evaluation_split(run: RunConfig, recipe: "AnyTask", split: str) -> Split:
     return part
 
 
-def _as_trained(run: RunConfig, recipe: "AnyTask", split: str) -> tuple[Source[Any, Any], Split] | None:
+def _as_trained(run: RunConfig, recipe: TrainRecipe, split: str) -> tuple[Source[Any, Any], Split] | None:
     """Return the split with the prefix of the training, or None if it is the same now."""
     then = getattr(run.kept.data, "prefix", None)
     if then == getattr(recipe.data, "prefix", None):
@@ -356,13 +335,8 @@ def _as_trained(run: RunConfig, recipe: "AnyTask", split: str) -> tuple[Source[A
     return source, getattr(source.load(), split)
 
 
-def data_hashes(task: Task[R, Any, Any], recipe: R, data: PreparedData) -> dict[str, str]:
+def data_hashes(task: AnyTask, recipe: TrainRecipe, data: PreparedData) -> dict[str, str]:
     """Compute the hashes by which a run's manifest identifies its data.
-
-    Args:
-        task: Task of the recipe.
-        recipe: The recipe.
-        data: Prepared data.
 
     Returns:
         Hashes by name: of the training data, the held-out sets, and the validation set that compares checkpoints.
@@ -383,10 +357,6 @@ def _from_files(source: Path, *references: Path) -> "datasets.Dataset":
 def pairs_to_score(sources: Sequence[str], references: Sequence[Sequence[str]]) -> "datasets.Dataset":
     """Build a data set of sources with one or more references each.
 
-    Args:
-        sources: Source texts.
-        references: References of each source.
-
     Returns:
         A data set with the columns `source`, `target` (the first reference) and, if needed, `references`.
     """
@@ -400,17 +370,12 @@ def pairs_to_score(sources: Sequence[str], references: Sequence[Sequence[str]]) 
 
 def score_together(
     runs: Sequence[RunConfig], scoring: EvaluationOptions, checkpoint: str | None, tell: Callable[[str], None]
-) -> tuple[list[Evaluation], Sequence[Any]]:
+) -> tuple[list[Evaluation], Sequence[object]]:
     """Evaluate runs of one task, and test each against the first.
 
     Args:
-        runs: The opened runs.
-        scoring: Evaluation options.
         checkpoint: See `load`.
         tell: Called with a warning if the scores cannot be saved.
-
-    Returns:
-        The evaluations and the comparisons.
     """
     setup_process(runs[0].recipe.device)
     # stderr, because the results may be redirected to a file; no progress bar unless it is a terminal.

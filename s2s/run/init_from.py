@@ -13,7 +13,7 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.json_files import read_json
-from s2s.recipe.schema import AnyRecipe, FineTunedRecipe, InitSettings, TokenizerSettings
+from s2s.recipe.schema import FineTunedRecipe, InitSettings, TokenizerSettings, TrainRecipe
 from s2s.run.folder import RECIPE, TOKENIZER, check_is_run
 from s2s.run.hub import is_on_hub, resolve_run_path
 from s2s.run.inference import check_saved, find_checkpoint
@@ -87,7 +87,7 @@ class PretrainedRun:
     """
 
     checkpoint: Path
-    recipe: AnyRecipe
+    recipe: TrainRecipe
     tokenizers: tuple[Tokenizer, ...]
 
     @property
@@ -96,9 +96,9 @@ class PretrainedRun:
         return self.tokenizers[0]
 
     def __str__(self) -> str:
-        return f"{self.recipe.name} ({getattr(self.recipe, 'task', '')}), checkpoint {self.checkpoint}"
+        return f"{self.recipe.name} ({self.recipe.task}), checkpoint {self.checkpoint}"
 
-    def adapt_recipe(self, recipe: Any) -> Any:
+    def adapt_recipe(self, recipe: FineTunedRecipe) -> FineTunedRecipe:
         """Adapt a new recipe to this run.
 
         Returns:
@@ -114,10 +114,11 @@ class PretrainedRun:
         if whole and "tie" not in recipe.model.model_fields_set and hasattr(there.model, "tie"):
             # Shared embeddings stay shared; the default of `tie` is that of a single vocabulary.
             changes["model"] = recipe.model.model_copy(update={"tie": there.model.tie})
-        origin = recipe.init_from if is_on_hub(recipe.init_from) else str(Path(recipe.init_from).absolute())
+        origin = recipe.init_from or ""
+        origin = origin if is_on_hub(origin) else str(Path(origin).absolute())
         return recipe.model_copy(update=changes | {"init_from": origin})
 
-    def differences(self, recipe: AnyRecipe) -> list[str]:
+    def differences(self, recipe: TrainRecipe) -> list[str]:
         """List model settings that differ: `model.dropout is 0.3, there 0.1`."""
         whole = isinstance(recipe, FineTunedRecipe) and recipe.init.parts == "all"
         ours, theirs = recipe.model.model_dump(), self.recipe.model.model_dump()
@@ -128,7 +129,7 @@ class PretrainedRun:
         ]
 
 
-def open_pretrained(recipe: AnyRecipe) -> PretrainedRun | None:
+def open_pretrained(recipe: TrainRecipe) -> PretrainedRun | None:
     """Open the run that initializes a recipe's model.
 
     Returns:
@@ -155,7 +156,7 @@ def open_pretrained(recipe: AnyRecipe) -> PretrainedRun | None:
     return PretrainedRun(checkpoint, read(checkpoint / RECIPE), tuple(Tokenizer.load(there, name) for name in names))
 
 
-def _both_sides(recipe: AnyRecipe, names: list[str]) -> list[str]:
+def _both_sides(recipe: TrainRecipe, names: list[str]) -> list[str]:
     """Check the tokenizers for loading a whole model: one in both models, or two."""
     section, two = getattr(recipe, "tokenizer", None), "source" in names
     sides = isinstance(section, TokenizerSettings)
@@ -179,7 +180,7 @@ class Initialization:
         source: The other run; None if it was not opened.
     """
 
-    recipe: AnyRecipe
+    recipe: TrainRecipe
     load_report: LoadReport | None = None
     source: PretrainedRun | None = None
 
@@ -217,19 +218,15 @@ class Initialization:
 
 
 def initialize_from(
-    model: nn.Module, recipe: AnyRecipe, source: PretrainedRun | None, folder: Path | None
+    model: nn.Module, recipe: TrainRecipe, source: PretrainedRun | None, folder: Path | None
 ) -> Initialization:
     """Load the weights that a recipe's `init_from` names, and freeze them as set.
 
     Args:
         model: The new model, changed in place.
-        recipe: Its recipe.
         source: The run to load from; None: opened as the recipe says.
         folder: Folder of a resumed run. Its checkpoint has the weights, so only the load report is read. None: a new
             run.
-
-    Returns:
-        The initialization.
 
     Raises:
         UserError: The shapes do not match, or the run to load from does not exist.
@@ -264,9 +261,6 @@ def load_encoder_weights(
         tensors: Tensors to load, by name.
         source: Name of their origin, for messages.
         whole: Load all tensors, not only those of the encoder.
-
-    Returns:
-        The report.
 
     Raises:
         UserError: A tensor has another shape, or no name matches.

@@ -21,7 +21,7 @@ from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, write_atomically
 from s2s.json_files import read_json
 from s2s.models.base import count_parameters
-from s2s.recipe.schema import AnyRecipe
+from s2s.recipe.schema import TrainRecipe
 from s2s.run.exported import EXPORTED
 from s2s.run.folder import MANIFEST
 from s2s.training.checkpoint import Checkpoints
@@ -34,7 +34,7 @@ _CODE = (".", "../baselines")
 
 
 def describe(
-    recipe: AnyRecipe,
+    recipe: TrainRecipe,
     device_context: DeviceContext,
     model: torch.nn.Module,
     hashes: dict[str, str],
@@ -45,9 +45,6 @@ def describe(
     """Describe the start of a run for its manifest.
 
     Args:
-        recipe: Recipe of the run.
-        device_context: Device and precision.
-        model: The model.
         hashes: Hashes of data and tokenizers by name.
         counts: Numbers of examples by name.
         overlaps: Overlap of the training data with the other splits.
@@ -67,7 +64,7 @@ def describe(
         "device": str(device_context),
         "gradients": asdict(measured) if measured else None,
         "threads": torch.get_num_threads(),
-        "seeds": recipe.seeds.model_dump() | {"corpus": _corpus_seed(recipe.model_dump()["data"])},
+        "seeds": recipe.seeds.model_dump() | {"corpus": _corpus_seed(recipe.data.model_dump())},
         "parameters": count_parameters(model),
         "hashes": hashes,
         "counts": counts,
@@ -85,7 +82,6 @@ def write(manifest: dict[str, object], path: Path) -> None:
 
     Args:
         manifest: The start, as returned by `describe`.
-        path: Path of the manifest.
     """
     starts = read(path)
     write_atomically(path, json.dumps([*starts, manifest], indent=1))
@@ -95,7 +91,6 @@ def read(path: Path, begun: bool = False) -> list[dict]:
     """Read the starts of a run.
 
     Args:
-        path: Path of the manifest.
         begun: Require at least one start.
 
     Returns:
@@ -118,7 +113,6 @@ def train_overlap(path: Path, split: str, digest: Callable[[], str]) -> TrainOve
     """Read how many examples of a split the run's training data contain.
 
     Args:
-        path: The manifest.
         split: `train`, `validation` or `test`.
         digest: Computes the digest of the examples that are scored.
 

@@ -4,20 +4,21 @@ import contextlib
 import os
 import resource
 import shlex
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
+from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.models.meta_device import on_meta_device
-from s2s.recipe.schema import AnyRecipe
+from s2s.recipe.schema import TrainRecipe
 from s2s.run.folder import RECIPE
-from s2s.tasks.base import Task, TrainContext
+from s2s.tasks.base import AnyContext, AnyTask
 from s2s.training.device import OutOfMemory, is_out_of_memory, strip_source_locations
 
 # In fp32: the parameter, its gradient, and Adam's two moment estimates.
@@ -28,16 +29,12 @@ _SIZES = ("tokens", "rows", "images", "captions")
 
 
 @contextmanager
-def check_memory(task: Task[Any, Any, Any], recipe: AnyRecipe) -> Iterator[None]:
+def check_memory(task: AnyTask, recipe: TrainRecipe) -> Iterator[None]:
     """Refuse a model whose parameters cannot be trained in memory; a context manager.
 
     Parameters are counted when modules register them, before they are initialized, so that no memory is filled. First
-    the model is built on the meta device with a vocabulary of five tokens, so that a model that cannot fit is refused
+    the model is built on the meta device with a vocabulary of bytes, so that a model that cannot fit is refused
     before the data are read.
-
-    Args:
-        task: Task of the recipe.
-        recipe: The recipe.
 
     Raises:
         UserError: The parameters so far need more memory than the machine has.
@@ -59,8 +56,14 @@ def check_memory(task: Task[Any, Any, Any], recipe: AnyRecipe) -> Iterator[None]
     hook = register_module_parameter_registration_hook(count)
     try:
         # A model that cannot be built on the meta device is counted when it is built in memory.
-        with contextlib.suppress(RuntimeError, NotImplementedError, ValueError, TypeError), on_meta_device():
-            task.build_on_meta(recipe)
+        with (
+            contextlib.suppress(RuntimeError, NotImplementedError, ValueError, TypeError),
+            warnings.catch_warnings(action="ignore"),
+            on_meta_device(),
+        ):
+            # The classes may be unknown yet; torch warns of a head without outputs.
+            byte = Tokenizer(b"", "bytes", "identity", lowercase=False)
+            task.build(recipe, (byte, byte))
         counted = 0
         yield
     except RuntimeError as error:
@@ -73,12 +76,11 @@ def check_memory(task: Task[Any, Any, Any], recipe: AnyRecipe) -> Iterator[None]
 
 
 @contextmanager
-def explain_oom(train_context: TrainContext[Any, Any, Any], folder: Path) -> Iterator[None]:
+def explain_oom(train_context: AnyContext, folder: Path) -> Iterator[None]:
     """Turn an out-of-memory error into one with smaller settings; a context manager.
 
     Args:
         train_context: The training in progress, whose batch settings are halved in the remedy.
-        folder: Folder of the run.
 
     Raises:
         OutOfMemory: The body ran out of memory.
@@ -92,7 +94,7 @@ def explain_oom(train_context: TrainContext[Any, Any, Any], folder: Path) -> Ite
         raise OutOfMemory(what, str(folder), _smaller_batches_command(train_context, folder)) from None
 
 
-def _smaller_batches_command(train_context: TrainContext[Any, Any, Any], folder: Path) -> str:
+def _smaller_batches_command(train_context: AnyContext, folder: Path) -> str:
     """Return a command for half the batch size with the same number of items per step."""
     recipe, trainer = train_context.recipe, train_context.trainer
     sizes = {key: value for key, value in dict(recipe.batches).items() if key in _SIZES and value is not None}

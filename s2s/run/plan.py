@@ -3,16 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from s2s.errors import UserError
 from s2s.launch import TorchrunProcess
 from s2s.recipe.reading import recipe_path
+from s2s.recipe.schema import TrainRecipe
 from s2s.run.folder import check_free, check_resumable, run_dir
 from s2s.run.tasks import read
-
-if TYPE_CHECKING:
-    from s2s.run.tasks import AnyTask
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,7 @@ class TrainingPlan:
         overfit: Only overfit 16 pairs, as a sanity check.
     """
 
-    recipe: "AnyTask"
+    recipe: TrainRecipe
     folder: Path | None
     overrides: Sequence[str]
     overwrite: bool
@@ -42,13 +39,9 @@ def plan_training(
     Args:
         path: Recipe or, with `resume`, folder of a run.
         overrides: `section.key=value` arguments.
-        resume: Resume the run.
         overwrite: Replace an existing run.
         overfit: Only overfit 16 pairs, as a sanity check.
         launch: The torchrun process; None without torchrun.
-
-    Returns:
-        The plan.
 
     Raises:
         UserError: The recipe has mistakes, its run exists already or cannot be resumed, or options exclude each
@@ -76,9 +69,7 @@ def execute_plan(start: TrainingPlan, launch: TorchrunProcess | None, print_fn: 
     """Train to the end.
 
     Args:
-        start: The plan.
         launch: The torchrun process; None without torchrun.
-        print_fn: Prints a line.
 
     Returns:
         The run's folder; None with `overfit`, which saves no run.
@@ -91,12 +82,15 @@ def execute_plan(start: TrainingPlan, launch: TorchrunProcess | None, print_fn: 
 
     recipe = start.recipe
     setup_process(recipe.device)
-    if start.overfit and recipe.task == "translation":
+    if start.overfit:
         from s2s.run.memory_check import check_memory
-        from s2s.tasks.translation.task import TASK, overfit
+        from s2s.run.tasks import task_of
+        from s2s.tasks.translation.recipe import Recipe
+        from s2s.tasks.translation.task import overfit
 
-        with check_memory(TASK, recipe):
-            overfit(recipe, print_fn)
+        with check_memory(task_of(recipe), recipe):
+            if isinstance(recipe, Recipe):
+                overfit(recipe, print_fn)
         return None
     with init_distributed(launch) as distributed:
         if start.folder:

@@ -2,23 +2,24 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import nn
 
 from s2s.data.data_check import train_overlaps
+from s2s.data.dataset import BaseBatch
 from s2s.errors import UserError
 from s2s.files import check_unlinked, remove_unfinished
 from s2s.models.base import count_parameters
 from s2s.nn.precision import fp32_layers
-from s2s.recipe.schema import OptimizationSettings
+from s2s.recipe.schema import OptimizationSettings, SearchRecipe
 from s2s.run import folder as folders
 from s2s.run import manifest
 from s2s.run.inference import data_hashes
 from s2s.run.init_from import Initialization
 from s2s.run.memory_check import explain_oom
 from s2s.run.tasks import read
-from s2s.tasks.base import FIGURES, PrintFn, Task, TrainContext
+from s2s.tasks.base import FIGURES, AnyContext, AnyTask, PrintFn
 from s2s.training.checkpoint import Checkpoints, Progress, check_weights, read_training
 from s2s.training.device import PRECISION_NAMES, parse_precision
 from s2s.training.logger import METRICS
@@ -28,8 +29,8 @@ from s2s.training.trainer import Trainer
 
 
 def start_training(
-    task: Task[Any, Any, Any],
-    train_context: TrainContext[Any, Any, Any],
+    task: AnyTask,
+    train_context: AnyContext,
     initialization: Initialization,
     checkpoints: Checkpoints,
     print_fn: PrintFn,
@@ -37,11 +38,8 @@ def start_training(
     """Select the precision, write the manifest, and restore the last checkpoint if there is one.
 
     Args:
-        task: The task.
         train_context: Recipe, data and trainer of the run.
         initialization: Weights that were loaded from another run.
-        checkpoints: Checkpoints of the run.
-        print_fn: Prints a line.
 
     Returns:
         Progress of the run so far.
@@ -66,11 +64,9 @@ def start_training(
     return _restore(train_context.trainer, checkpoints, print_fn)
 
 
-def _select_precision(
-    train_context: TrainContext[Any, Any, Any], folder: Path, print_fn: PrintFn
-) -> PrecisionBenchmark | None:
+def _select_precision(train_context: AnyContext, folder: Path, print_fn: PrintFn) -> PrecisionBenchmark | None:
     """Select the faster precision for a new run; a resumed run keeps its precision, so that all bits are equal."""
-    trainer, decoding = train_context.trainer, dict(train_context.recipe).get("decoding")
+    trainer, recipe = train_context.trainer, train_context.recipe
     device_context, before = trainer.device_context, parse_precision(manifest.training_device(folder))
     if before is not None and device_context.autoselect_precision:
         trainer.device_context = replace(device_context, precision=before, autoselect_precision=False)
@@ -81,7 +77,8 @@ def _select_precision(
             "it will not end in the bits of a run that never stopped"
         )
     measured = None
-    in_search = torch.bfloat16 if decoding and decoding.precision == "bf16" else torch.float32
+    searched = recipe.decoding.precision if isinstance(recipe, SearchRecipe) else "fp32"
+    in_search = torch.bfloat16 if searched == "bf16" else torch.float32
     with explain_oom(train_context, folder):
         if trainer.device_context.autoselect_precision:
             measured = benchmark_precision(trainer)
@@ -94,8 +91,8 @@ def _select_precision(
 
 
 def _write_manifest(
-    task: Task[Any, Any, Any],
-    train_context: TrainContext[Any, Any, Any],
+    task: AnyTask,
+    train_context: AnyContext,
     checkpoints: Checkpoints,
     measured: PrecisionBenchmark | None,
 ) -> None:
@@ -109,12 +106,14 @@ def _write_manifest(
                 where=str(checkpoints.run),
                 remedy="restore the files, or start a new run with run.dir=DIR",
             )
-    counts, overlaps = task.count_examples(train_context), train_overlaps(task.source(recipe), corpus)
+    overlaps = train_overlaps(task.source(recipe), corpus)
+    sizes = {name: len(part) for name, part in corpus.parts().items()}
+    counts = {"test": 0, **sizes, **trainer.examples.manifest_counts()}
     start = manifest.describe(recipe, trainer.device_context, trainer.model, hashes, counts, overlaps, measured)
     manifest.write(start, path)
 
 
-def _log_model_size(trainer: Trainer[Any, Any], print_fn: PrintFn) -> None:
+def _log_model_size(trainer: Trainer[nn.Module, BaseBatch], print_fn: PrintFn) -> None:
     learning, whole = count_parameters(trainer.model), sum(p.numel() for p in trainer.model.parameters())
     parameters = f"{whole:,} parameters" if learning == whole else f"{learning:,} of {whole:,} parameters learn"
     print_fn(f"{parameters} · {len(trainer.groups)} updates an epoch · {trainer.micro_batches} micro-batches an update")
@@ -151,7 +150,7 @@ def _extend(now: OptimizationSettings, checkpoints: Checkpoints, print_fn: Print
         )
 
 
-def _restore(trainer: Trainer[Any, Any], checkpoints: Checkpoints, print_fn: PrintFn) -> Progress:
+def _restore(trainer: Trainer[nn.Module, BaseBatch], checkpoints: Checkpoints, print_fn: PrintFn) -> Progress:
     """Load the last checkpoint into the trainer."""
     last = checkpoints.last()
     if last is None:

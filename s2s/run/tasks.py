@@ -1,60 +1,32 @@
-"""Registry of tasks. A task's package is imported when the task is first used."""
+"""Tasks by name. A task's package is imported when the task is first used."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from s2s.recipe import reading
-from s2s.recipe.schema import TaskSchema
+from s2s.recipe.installed import task_module, tasks
+from s2s.recipe.labelled import LabelledRecipe
+from s2s.recipe.schema import TaskSchema, TrainRecipe
 
 if TYPE_CHECKING:
-    from s2s.tasks.base import Task
-    from s2s.tasks.captioning.recipe import CaptionRecipe
-    from s2s.tasks.classification.recipe import ClassificationRecipe
-    from s2s.tasks.images.recipe import ImageRecipe
-    from s2s.tasks.language_model.recipe import LanguageRecipe
-    from s2s.tasks.masked_lm.recipe import MaskedRecipe
-    from s2s.tasks.text_to_text.recipe import TextToTextRecipe
-    from s2s.tasks.translation.recipe import Recipe
-
-    AnyTask = (
-        Recipe[Any]
-        | ClassificationRecipe[Any]
-        | MaskedRecipe[Any]
-        | ImageRecipe[Any]
-        | CaptionRecipe[Any]
-        | LanguageRecipe[Any]
-        | TextToTextRecipe[Any]
-    )
-    """Recipe of any task; its key `task` names the task."""
-
-TASKS = {
-    "translation": "s2s.tasks.translation",
-    "classification": "s2s.tasks.classification",
-    "masked-lm": "s2s.tasks.masked_lm",
-    "images": "s2s.tasks.images",
-    "captioning": "s2s.tasks.captioning",
-    "language-model": "s2s.tasks.language_model",
-    "text-to-text": "s2s.tasks.text_to_text",
-}
-"""Package of each task by the name in a recipe's `task`; the first is the default.
-
-A package has `recipe.py`, which defines `SCHEMA` and needs no torch; `task.py`, which defines `TASK`; and optionally
-`data_check.py`, which defines the data check `inspected`."""
+    from s2s.tasks.base import AnyTask
+    from s2s.tasks.classification_base import ClassificationTask, LabelledData
 
 
 class _Schemas(Mapping[str, TaskSchema]):
     """Loads each schema on first use: most commands need a single task."""
 
     def __getitem__(self, task: str) -> TaskSchema:
-        return import_module(f"{TASKS[task]}.recipe").SCHEMA
+        if task not in tasks():
+            raise KeyError(task)
+        return task_module(task, "recipe").SCHEMA
 
     def __iter__(self) -> Iterator[str]:
-        return iter(TASKS)
+        return iter(tasks())
 
     def __len__(self) -> int:
-        return len(TASKS)
+        return len(tasks())
 
 
 def schemas() -> Mapping[str, TaskSchema]:
@@ -67,17 +39,26 @@ def schemas() -> Mapping[str, TaskSchema]:
     return _Schemas()
 
 
-def schema_of(recipe: "AnyTask") -> TaskSchema:
+def schema_of(recipe: TrainRecipe) -> TaskSchema:
     """Return the schema of a recipe's task, without importing torch."""
     return schemas()[recipe.task]
 
 
-def task_of(recipe: "AnyTask") -> "Task[Any, Any, Any]":
-    """Return the task of a recipe."""
-    return import_module(f"{TASKS[recipe.task]}.task").TASK
+def task_of(recipe: TrainRecipe) -> "AnyTask":
+    """Return the task of a recipe.
+
+    Its methods get the recipe, the data and the model of the same task, so that the type of any task is right, although
+    a checker cannot know.
+    """
+    return task_module(recipe.task, "task").TASK
 
 
-def serialize_recipe(recipe: "AnyTask") -> tuple[str, str, str]:
+def classification_task(recipe: LabelledRecipe) -> "ClassificationTask[LabelledRecipe, LabelledData]":
+    """Return the task of a classifier's recipe."""
+    return task_module(recipe.task, "task").TASK
+
+
+def serialize_recipe(recipe: TrainRecipe) -> tuple[str, str, str]:
     """Serialize a recipe for another process.
 
     Recipe classes are created per model section and cannot be pickled.
@@ -88,24 +69,20 @@ def serialize_recipe(recipe: "AnyTask") -> tuple[str, str, str]:
     return recipe.task, recipe.model.kind, recipe.model_dump_json()
 
 
-def deserialize_recipe(told: tuple[str, str, str]) -> "AnyTask":
+def deserialize_recipe(told: tuple[str, str, str]) -> TrainRecipe:
     """Return the recipe that `serialize_recipe` serialized."""
     task, kind, written = told
     schema = schemas()[task]
-    return cast("AnyTask", schema.whole(schema.settings(kind)).model_validate_json(written))
+    return schema.whole(schema.settings(kind)).model_validate_json(written)
 
 
-def read(path: Path, overrides: Sequence[str] = ()) -> "AnyTask":
+def read(path: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
     """Read and validate a recipe of any task; see `s2s.recipe.reading.read`.
 
     Args:
-        path: YAML file.
         overrides: `section.key=value` arguments.
-
-    Returns:
-        The recipe.
 
     Raises:
         UserError: The file cannot be read, or the recipe has mistakes; the message lists all of them.
     """
-    return cast("AnyTask", reading.read(path, overrides, schemas()))
+    return reading.read(path, overrides, schemas())

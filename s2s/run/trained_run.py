@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any, cast
 
 import torch
 
@@ -17,21 +16,24 @@ from s2s.errors import UserError, quote_path
 from s2s.evaluation.tokenization import check_choice
 from s2s.inspection.alignment import Link, links
 from s2s.inspection.inspection import AttentionMaps, InspectionRequest
-from s2s.inspection.seq2seq import check_fits
 from s2s.inspection.words import words_of
-from s2s.recipe.schema import BleuTokenizer
+from s2s.models.base import Classifier, Seq2Seq
+from s2s.recipe.labelled import LabelledRecipe
+from s2s.recipe.pairs import PairRecipe
+from s2s.recipe.schema import BleuTokenizer, TrainRecipe
 from s2s.run.folder import RunConfig
 from s2s.run.inference import evaluation_split, load, pairs_to_score, train_overlap
-from s2s.run.tasks import schema_of, task_of
+from s2s.run.tasks import classification_task, schema_of, task_of
 from s2s.tasks.base import TEXTS, TOKENIZER, Evaluation, EvaluationOptions, LoadedModel
-from s2s.tasks.classification_base import ClassificationTask, class_probabilities
-from s2s.tasks.classify_lines import truncation_warning
+from s2s.tasks.classification_base import class_probabilities, truncation_warning
 from s2s.tasks.line_translation import TooLong, VocabularyCoverage, count_sentences
-from s2s.tasks.seq2seq import build_translator
+from s2s.tasks.protocols import Inspectable
+from s2s.tasks.seq2seq import build_translator, check_fits
 from s2s.tasks.text_generation import sequence_scores
-from s2s.tasks.text_to_text.answers import best_first, log_probabilities
-from s2s.tasks.text_to_text.use import check_chosen, task_named
-from s2s.tasks.translation.attention import after_prefix, attention_between
+from s2s.tasks.text_to_text.answers import best_first, check_chosen, log_probabilities, task_named
+from s2s.tasks.text_to_text.recipe import TextToTextRecipe
+from s2s.tasks.translation.diagnosis import after_prefix, attention_between
+from s2s.tasks.translation.recipe import Recipe
 from s2s.training.progress import no_progress_bar
 
 WRITES = ("translation", "text-to-text")
@@ -63,7 +65,7 @@ class Run:
 
     def __init__(self, run: RunConfig, checkpoint: str | None = None) -> None:
         self._opened = run
-        self.loaded: LoadedModel[Any, Any] = load(run, checkpoint)
+        self.loaded = load(run, checkpoint)
 
     def __repr__(self) -> str:
         return f"<run {self.loaded.path}, task {self.task}, checkpoint {self.loaded.checkpoint.name}>"
@@ -74,7 +76,7 @@ class Run:
         return self.loaded.recipe.task
 
     @property
-    def recipe(self) -> Any:
+    def recipe(self) -> TrainRecipe:
         """Recipe of the run, with overrides."""
         return self.loaded.recipe
 
@@ -82,7 +84,6 @@ class Run:
         """Translate lines with beam search, as `s2s translate` does.
 
         Args:
-            lines: Source lines.
             task: Task of a text-to-text run; required if the run has several.
 
         Returns:
@@ -108,7 +109,6 @@ class Run:
         """Check which lines have more tokens or more sentences than any training text.
 
         Args:
-            lines: Source lines.
             task: See `translate`.
 
         Returns:
@@ -144,7 +144,6 @@ class Run:
         """Generate n-best lists with scores.
 
         Args:
-            lines: Source lines.
             nbest: Candidates per line, at most the beam size.
             beam: Beam size; None: the recipe's.
             task: See `translate`. If a task has a list of answers, they are the candidates, their scores are log
@@ -165,7 +164,7 @@ class Run:
         if answers is not None:
             check_chosen(answers, nbest, [] if beam is None else [f"beam {beam}"])
             return self._chosen(filled, answers, nbest, before_step)
-        run = self.loaded
+        run = self._writer
         if beam is not None:
             decoding = run.recipe.decoding.model_copy(update={"beam": beam})
             run = replace(run, recipe=run.recipe.model_copy(update={"decoding": decoding}))
@@ -191,23 +190,27 @@ class Run:
     @property
     def max_source_tokens(self) -> int | None:
         """Maximum number of source tokens of a text-generating model; None: no limit."""
-        longest = self.loaded.model.encoder.max_positions if self.task in WRITES else None
+        longest = self._writer.model.encoder.max_positions if self.task in WRITES else None
         return None if longest is None else longest - 1
+
+    @property
+    def _writer(self) -> LoadedModel[PairRecipe, Seq2Seq]:
+        return self.loaded.narrow(PairRecipe, Seq2Seq)
 
     def _asked(self, task: str | None) -> tuple[str, tuple[str, ...] | None]:
         """Return the prefix of each line, and the fixed answers (None: free text)."""
         self._only("translate", WRITES)
-        if self.task == "text-to-text":
-            named = task_named(self.loaded.recipe, task)
+        if isinstance(self.recipe, TextToTextRecipe):
+            named = task_named(self.recipe, task)
             return named.prefix, named.answers
         if task is not None:
             raise UserError("says nothing to runs of translation", where=f"task {task!r}", remedy="leave it out")
-        return self.recipe.data.prefix, None
+        return self.loaded.narrow(Recipe, Seq2Seq).recipe.data.prefix, None
 
     def _chosen(
         self, lines: list[str], answers: tuple[str, ...], nbest: int, before_step: Callable[[], None] | None
     ) -> list[tuple[Candidate, ...]]:
-        run, cut = self.loaded, self.loaded.tokenizers[0]
+        run, cut = self._writer, self.loaded.tokenizers[0]
         sources, batch = [line for line in lines if line], run.recipe.decoding.batch
         found = log_probabilities(run.model, cut, sources, answers, batch, before_step=before_step)
         rows = iter(found.tolist())
@@ -224,7 +227,6 @@ class Run:
         """Compute the log probability of each target given its source, including the end.
 
         Args:
-            sources: Source lines.
             targets: One target per source.
             task: See `translate`.
 
@@ -240,7 +242,7 @@ class Run:
             raise UserError(
                 f"{len(sources)} sources and {len(targets)} targets", remedy="give a target for each source"
             )
-        run, found = self.loaded, [0.0] * len(sources)
+        run, found = self._writer, [0.0] * len(sources)
         read = run.tokenizers[0].encode_batch([prefix + source for source in sources])
         wanted = run.tokenizers[-1].encode_batch(list(targets))
         for tokens in zip(read, wanted, strict=True):
@@ -264,22 +266,18 @@ class Run:
         A text-generating model is run on the line and a target; other models only encode the line.
 
         Args:
-            line: Source line.
             target: Target to force; None: the model's own translation.
             task: See `translate`.
-
-        Returns:
-            The attention maps.
 
         Raises:
             UserError: The model has no attention, or the line is empty or too long.
         """
         if self.task not in WRITES:
+            inspector = task_of(self.recipe)
             found = (
-                task_of(self.recipe)
-                .inspect(self.loaded, InspectionRequest((line,), output=target))
-                .examples[0]
-                .attention
+                inspector.inspect(self.loaded, InspectionRequest((line,), output=target)).examples[0].attention
+                if isinstance(inspector, Inspectable)
+                else []
             )
             if not found:
                 raise self._without_attention()
@@ -298,7 +296,6 @@ class Run:
         """Return the attention weights for a target given by its tokens.
 
         Args:
-            line: Source line.
             tokens: Token ids of the target.
             task: See `translate`.
 
@@ -306,8 +303,8 @@ class Run:
             The attention maps; without layers if the model has no attention.
         """
         read = self._read(line, task)
-        check_fits(self.loaded.model, read, tokens)
-        return attention_between(self.loaded, read, list(tokens))
+        check_fits(self._writer.model, read, tokens)
+        return attention_between(self._writer, read, list(tokens))
 
     def alignment(
         self, line: str, tokens: Sequence[int], task: str | None = None
@@ -315,7 +312,6 @@ class Run:
         """Align a line with a target by attention, as `s2s inspect --align` does.
 
         Args:
-            line: Source line.
             tokens: Token ids of the target.
             task: See `translate`.
 
@@ -366,7 +362,7 @@ class Run:
         """
         found, truncated = self.probabilities_and_truncation(lines)
         if any(truncated):
-            texts, limit = sum(map(bool, found)), self.recipe.batches.max_length
+            texts, limit = sum(map(bool, found)), self.recipe.batches.model_dump()["max_length"]
             warnings.warn(truncation_warning(sum(truncated), texts, limit), stacklevel=2)
         return found
 
@@ -380,13 +376,14 @@ class Run:
             The result of `probabilities`, and a boolean per line: the text was truncated at `batches.max_length`.
         """
         self._only("classify", LABELS)
-        task, classes = cast(ClassificationTask[Any, Any], task_of(self.recipe)), self.recipe.data.classes
+        run = self.loaded.narrow(LabelledRecipe, Classifier)
+        classes = run.recipe.data.classes or ()
         lines = _several(lines, "lines")
         filled = [line for line in lines if line.strip()]
         if not filled:
             return [{} for _ in lines], [False for _ in lines]
-        examples = task.parse_inputs(self.loaded, filled)
-        rows = iter(class_probabilities(self.loaded.model, examples).tolist())
+        examples = classification_task(run.recipe).parse_inputs(run, filled)
+        rows = iter(class_probabilities(run.model, examples).tolist())
         cut = iter(examples.is_truncated.tolist())
         found = [dict(zip(classes, next(rows), strict=True)) if line.strip() else {} for line in lines]
         return found, [bool(line.strip()) and next(cut) for line in lines]
@@ -405,9 +402,6 @@ class Run:
             sources: Texts to translate and score instead of a split, with `references`.
             references: One reference per source, or several, which are scored together.
             tokenizer: sacreBLEU tokenizer for BLEU and TER; None: the recipe's.
-
-        Returns:
-            The evaluation.
 
         Raises:
             UserError: The recipe has no such split, the held-out examples would differ from those of the training, or

@@ -7,19 +7,22 @@ loop around it are in `s2s.training.trainer`.
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from torch import nn
 
+from s2s.data.dataset import BaseBatch
 from s2s.errors import printable
 from s2s.files import read_file
+from s2s.recipe.schema import FineTunedRecipe, TrainRecipe
 from s2s.run import folder as folders
 from s2s.run.inference import data_hashes, evaluate, load_tokenizers
 from s2s.run.init_from import Initialization, PretrainedRun, initialize_from, open_pretrained
 from s2s.run.memory_check import check_memory, explain_oom
 from s2s.run.start import start_training
 from s2s.run.tasks import deserialize_recipe, serialize_recipe, task_of
-from s2s.tasks.base import FIGURES, D, M, PreparedData, R, Task, TrainContext
+from s2s.tasks.base import FIGURES, AnyContext, AnyTask, PreparedData, TrainContext
+from s2s.tasks.protocols import WritesAtEnd, WritesAtStart
 from s2s.training.checkpoint import Checkpoints, Progress, average_checkpoints
 from s2s.training.device import DeviceContext, select_device, setup_process
 from s2s.training.distributed import SINGLE_PROCESS, Distributed
@@ -29,12 +32,9 @@ from s2s.training.shutdown import print_resume_hint_on_exit
 from s2s.training.step import StepResult
 from s2s.training.trainer import Trainer, TrainingLoop
 
-if TYPE_CHECKING:
-    from s2s.run.tasks import AnyTask
-
 
 def train(
-    recipe: "AnyTask",
+    recipe: TrainRecipe,
     console: Console,
     overwrite: bool = False,
     data: PreparedData | None = None,
@@ -48,20 +48,15 @@ def resume(
     folder: Path,
     console: Console,
     overrides: Sequence[str] = (),
-    recipe: "AnyTask | None" = None,
+    recipe: TrainRecipe | None = None,
     distributed: Distributed = SINGLE_PROCESS,
 ) -> Path:
     """Resume a run from its last checkpoint; the result is that of an uninterrupted run, to the bit.
 
     Args:
-        folder: Folder of the run.
-        console: Receives all output.
         overrides: Overrides of `data`, `device` and `training.updates`; the run keeps the last one.
         recipe: Recipe with the overrides applied; None: it is read and checked here.
         distributed: Process group of data-parallel training.
-
-    Returns:
-        The folder.
 
     Raises:
         UserError: it is not a run, or its recipe or its training data has changed since.
@@ -80,7 +75,7 @@ def _run_to_end(steps: Generator[StepResult, None, Path]) -> Path:
 
 
 def run_training(
-    recipe: "AnyTask",
+    recipe: TrainRecipe,
     console: Console,
     overwrite: bool = False,
     data: PreparedData | None = None,
@@ -94,8 +89,6 @@ def run_training(
     iterating leaves a run that resumes from its last checkpoint.
 
     Args:
-        recipe: The recipe.
-        console: Receives all output.
         overwrite: Replace a run in the same folder.
         data: Prepared data; None: they are read here.
         folder: Folder of a run to resume; None for a new run.
@@ -104,9 +97,6 @@ def run_training(
 
     Yields:
         Result of each optimizer step, after it is logged.
-
-    Returns:
-        The folder.
     """
 
     def print_fn(text: str) -> None:
@@ -121,7 +111,7 @@ def run_training(
         device_context = select_device(recipe.device, distributed)
         print_fn(f"{recipe.name} on {device_context}")
         source = open_pretrained(recipe) if folder is None else None
-        recipe = source.adapt_recipe(recipe) if source else recipe
+        recipe = source.adapt_recipe(recipe) if source and isinstance(recipe, FineTunedRecipe) else recipe
         if folder is None:
             task.check(recipe)
 
@@ -139,7 +129,7 @@ def run_training(
 
     with ExitStack() as stack:
         # 4. The folder.
-        named = dict(zip(task.tokenizer_names(recipe), prepared.tokenizers, strict=True))
+        named = dict(zip(recipe.tokenizer_names, prepared.tokenizers, strict=True))
         folder = stack.enter_context(
             folders.run_lock(folder) if folder else folders.create_run_dir(recipe, named, overwrite)
         )
@@ -157,7 +147,7 @@ def run_training(
         # 5. Training.
         total = recipe.training.updates
         with RunLog(folder, progress.update, total, console, task.perplexity, validation.metric) as log:
-            if not progress.update:
+            if not progress.update and isinstance(task, WritesAtStart):
                 task.on_train_start(train_context, folder, log)
             loop = _training_loop(task, train_context, log, checkpoints, progress)
             with explain_oom(train_context, folder):
@@ -169,12 +159,13 @@ def run_training(
             if last := recipe.training.average_last:
                 average_checkpoints(trainer.model, checkpoints.validated()[-last:])
                 checkpoints.save_average(trainer.model, loop.progress)
-            task.on_train_end(train_context, folder, log)
+            if isinstance(task, WritesAtEnd):
+                task.on_train_end(train_context, folder, log)
 
             # 6. Scores of the best checkpoint on the test set.
             if prepared.corpus.test is not None:
                 _test(recipe, folder, log, trainer.update, folders.without_length_override(overrides))
-        check_divergence(folder, trainer.model, task.chance_loss(prepared))
+        check_divergence(folder, trainer.model, prepared.chance_loss)
     return folder
 
 
@@ -205,34 +196,30 @@ def run_worker(distributed: Distributed) -> None:
 
 
 def build_trainer(
-    task: Task[R, D, M],
-    recipe: R,
-    data: D,
+    task: AnyTask,
+    recipe: TrainRecipe,
+    data: PreparedData,
     device_context: DeviceContext,
     origin: tuple[PretrainedRun | None, Path | None],
-) -> tuple[Trainer[M, Any], Initialization]:
+) -> tuple[Trainer[nn.Module, BaseBatch], Initialization]:
     """Build the model and the trainer of a run, with initial or pretrained weights.
 
     Args:
-        task: The task.
-        recipe: The resolved recipe.
-        data: The prepared data.
-        device_context: Device and precision.
         origin: The pretrained run of `init_from`, if any; and the folder of a run that is resumed.
 
     Returns:
         The trainer before its first step, and which weights were loaded.
     """
-    model, settings = task.build(recipe, data.tokenizers), dict(recipe)
+    model = task.build(recipe, data.tokenizers)
     initialization = initialize_from(model, recipe, *origin)
     examples, loss = task.examples(recipe, data, model.to(device_context.device)), task.loss(recipe)
-    trainer = Trainer(model, examples, loss, settings["training"], recipe.seeds, device_context, initialization.scales)
+    trainer = Trainer(model, examples, loss, recipe.training, recipe.seeds, device_context, initialization.scales)
     return trainer, initialization
 
 
 def _training_loop(
-    task: Task[Any, Any, Any],
-    train_context: TrainContext[Any, Any, Any],
+    task: AnyTask,
+    train_context: AnyContext,
     log: RunLog,
     checkpoints: Checkpoints | None,
     progress: Progress,
@@ -250,7 +237,7 @@ def _training_loop(
     )
 
 
-def _status(trainer: Trainer[Any, Any], checkpoints: Checkpoints) -> str:
+def _status(trainer: Trainer[nn.Module, BaseBatch], checkpoints: Checkpoints) -> str:
     """Return the progress and the last saved step as a phrase, for messages."""
     last = checkpoints.last()
     saved = int(last.name) if last else 0
@@ -259,7 +246,7 @@ def _status(trainer: Trainer[Any, Any], checkpoints: Checkpoints) -> str:
     return f"stopped after update {trainer.update:,} of {trainer.settings.updates:,}; {phrase}"
 
 
-def _test(recipe: "AnyTask", folder: Path, log: RunLog, update: int, overrides: Sequence[str]) -> None:
+def _test(recipe: TrainRecipe, folder: Path, log: RunLog, update: int, overrides: Sequence[str]) -> None:
     """Load the best checkpoint from disk and evaluate it on the test set."""
     evaluation = evaluate(folder, overrides=overrides, progress_bar=log.progress_bar)
     ending = f"-{evaluation.split}.png"

@@ -6,9 +6,13 @@ from dataclasses import dataclass, replace
 
 from s2s.decoding.generate import Candidate as Found
 from s2s.errors import UserError
+from s2s.models.base import Seq2Seq
+from s2s.recipe.pairs import PairRecipe
+from s2s.recipe.schema import SearchRecipe
 from s2s.recipe.wording import suggestion
 from s2s.run.trained_run import WRITES, Run
 from s2s.serving.messages import Alignment, Attention, Candidate, ClassifyResponse, Limits, Served, Translated
+from s2s.tasks.text_to_text.recipe import TextToTextRecipe
 
 # Decimal places of attention weights.
 _DIGITS = 4
@@ -145,7 +149,7 @@ class RequestHandler:
 
 def _bounded(run: Run, most: int) -> Run:
     """Return the run, with the beam size of its recipe bounded."""
-    decoding = dict(run.recipe).get("decoding")
+    decoding = run.recipe.decoding if isinstance(run.recipe, SearchRecipe) else None
     if decoding is None or decoding.beam <= most:
         return run
     bounded, fewer = copy(run), decoding.model_copy(update={"beam": most})
@@ -158,13 +162,13 @@ def _check_search(run: Run, asked: GenerationRequest) -> int:
 
     It is 1 without a search.
     """
-    recipe = dict(run.recipe)
-    if run.task == "text-to-text":
+    recipe = run.loaded.narrow(PairRecipe, Seq2Seq).recipe
+    if isinstance(recipe, TextToTextRecipe):
         tasks = _tasks(run)
         if asked.task not in tasks and not (asked.task is None and len(tasks) == 1):
             what = "is missing" if asked.task is None else f"the run has no task {asked.task!r:.80}"
             raise UserError(what, where="task", remedy=f"name one of {', '.join(tasks)}")
-        answers = recipe["data"].corpora[asked.task or tasks[0]].answers
+        answers = recipe.data.corpora[asked.task or tasks[0]].answers
         if answers is not None:
             if asked.beam is not None:
                 what = f"the task has {len(answers)} answers to choose from, and no search"
@@ -174,7 +178,7 @@ def _check_search(run: Run, asked: GenerationRequest) -> int:
             return 1
     elif asked.task is not None:
         raise UserError("a run of translation has no tasks to name", where="task", remedy="leave it out")
-    beam = asked.beam or recipe["decoding"].beam
+    beam = asked.beam or recipe.decoding.beam
     if asked.nbest > beam:
         what = f"is {asked.nbest}, but the beam holds {beam}"
         raise UserError(what, where="nbest", remedy=f"set beam to {asked.nbest} or more, or lower nbest")
@@ -182,7 +186,7 @@ def _check_search(run: Run, asked: GenerationRequest) -> int:
 
 
 def _tasks(run: Run) -> list[str]:
-    corpora = dict(run.recipe)["data"].corpora if run.task == "text-to-text" else {}
+    corpora = run.recipe.data.corpora if isinstance(run.recipe, TextToTextRecipe) else {}
     return [each for each, corpus in corpora.items() if corpus.objective == "pairs"]
 
 
@@ -191,7 +195,7 @@ def _path(run: Run) -> str:
 
 
 def _served(name: str, run: Run) -> Served:
-    decoding = dict(run.recipe).get("decoding")
+    decoding = run.recipe.decoding if isinstance(run.recipe, SearchRecipe) else None
     return Served(
         name=name,
         task=run.task,
@@ -231,7 +235,7 @@ def _candidate(run: Run, asked: GenerationRequest, line: str, found: Found) -> C
     return Candidate(
         text=found.text,
         score=found.score,
-        at_length_limit=found.hypothesis.cut and not run.loaded.model.decoder.is_one_to_one,
+        at_length_limit=found.hypothesis.cut and not run.loaded.narrow(PairRecipe, Seq2Seq).model.decoder.is_one_to_one,
         alignment=alignment,
         attention=attention,
     )

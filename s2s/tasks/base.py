@@ -1,37 +1,33 @@
 """Interface of a task: data, model, loss, validation and evaluation.
 
 A task is a subclass of `Task`. `s2s.run` calls its methods in this order: `check`, `prepare`, `finalize_config`,
-`build`, `examples`, `loss`, `log_dataset_summary`, `on_train_start`, `validate` (at each validation), `on_train_end`
-and, for the best checkpoint on the test set, `evaluate`.
+`build`, `examples`, `loss`, `log_dataset_summary`, `validate` (at each validation) and, for the best checkpoint on the
+test set, `evaluate`.
 """
 
 import hashlib
 import json
-import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
-import numpy as np
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+import torch
+from torch import nn
 
 from s2s.data.data_check import TrainOverlap
-from s2s.data.dataset import Examples
-from s2s.data.sources import Corpus, Source
-from s2s.data.tokenized import TEXT_TOKENIZER
+from s2s.data.dataset import BaseBatch, Examples
+from s2s.data.sources import Corpus, Source, Split
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
-from s2s.evaluation.signs import Diagnostics
-from s2s.files import make_folder, write_atomically
-from s2s.inspection.inspection import Inspection, InspectionRequest
+from s2s.files import explain_os_error, make_folder, write_atomically
+from s2s.models.base import Encoder
 from s2s.recipe.installed import module_of
-from s2s.recipe.schema import AnyRecipe, BleuTokenizer
+from s2s.recipe.schema import BleuTokenizer, TrainRecipe
 from s2s.training import figures
-from s2s.training.device import DeviceContext
+from s2s.training.device import DeviceContext, derive_seed
 from s2s.training.logger import RunLog
 from s2s.training.progress import ProgressBar
 from s2s.training.trainer import Loss, Trainer
@@ -52,7 +48,7 @@ class PreparedData(Protocol):
     """Data that training needs: corpus, tokenizers and hashes."""
 
     @property
-    def corpus(self) -> Corpus[Any]:
+    def corpus(self) -> Corpus[Split]:
         """Splits of the corpus, as they were read."""
         ...
 
@@ -61,41 +57,47 @@ class PreparedData(Protocol):
         """Tokenizers of the data; empty for data without tokens."""
         ...
 
+    @property
+    def chance_loss(self) -> float:
+        """Loss per item of uniform guessing; a run that is worse has diverged."""
+        ...
+
     def hashes(self) -> dict[str, str]:
         """Return hashes that identify the training data and all derived data.
 
         File names have no influence on the hashes.
-
-        Returns:
-            Digests by name.
         """
         ...
 
 
-R = TypeVar("R", bound=AnyRecipe)
-D = TypeVar("D", bound=PreparedData)
-M = TypeVar("M", bound=nn.Module)
+RecipeT = TypeVar("RecipeT", bound=TrainRecipe)
+DataT = TypeVar("DataT", bound=PreparedData)
+ModelT = TypeVar("ModelT", bound=nn.Module)
+# Records that are only read: a `LoadedModel` of any recipe and model is a `LoadedModel[TrainRecipe, nn.Module]`.
+RecipeT_co = TypeVar("RecipeT_co", bound=TrainRecipe, covariant=True)
+DataT_co = TypeVar("DataT_co", bound=PreparedData, covariant=True)
+ModelT_co = TypeVar("ModelT_co", bound=nn.Module, covariant=True)
 
 
 @dataclass(frozen=True)
-class TrainContext(Generic[R, D, M]):
+class TrainContext(Generic[RecipeT_co, DataT_co, ModelT_co]):
     """Context of a training run: resolved recipe, data and trainer.
 
     Training passes the context to the hooks of a task, such as `on_train_start` and `validate`.
     """
 
-    recipe: R
-    data: D
-    trainer: Trainer[M, Any]
+    recipe: RecipeT_co
+    data: DataT_co
+    trainer: Trainer[ModelT_co, BaseBatch]
 
     @property
-    def model(self) -> M:
+    def model(self) -> ModelT_co:
         """Model in training, with its current weights."""
         return self.trainer.model
 
 
 @dataclass(frozen=True)
-class LoadedModel(Generic[R, M]):
+class LoadedModel(Generic[RecipeT_co, ModelT_co]):
     """A trained model with everything needed for inference.
 
     Attributes:
@@ -110,11 +112,21 @@ class LoadedModel(Generic[R, M]):
 
     path: Path
     checkpoint: Path
-    recipe: R
-    model: M
+    recipe: RecipeT_co
+    model: ModelT_co
     tokenizers: tuple[Tokenizer, ...]
     device_context: DeviceContext
     fetched: bool = False
+
+    def narrow(self, recipe: type[RecipeT], model: type[ModelT]) -> "LoadedModel[RecipeT, ModelT]":
+        """Return this model with the types of its task.
+
+        Raises:
+            TypeError: The run is of another task; callers check the task before.
+        """
+        if not (isinstance(self.recipe, recipe) and isinstance(self.model, model)):
+            raise TypeError(f"{self.path} is a run of task {self.recipe.task}")
+        return cast("LoadedModel[RecipeT, ModelT]", self)
 
 
 @dataclass(frozen=True)
@@ -172,16 +184,17 @@ class Evaluation(ABC):
         """Return lines for the end of `__str__`: reasons to doubt the scores."""
         return [f"  {self.train_overlap}"] if self.train_overlap else []
 
-    @abstractmethod
     def __str__(self) -> str:
-        """Return the complete evaluation as text for a terminal."""
+        """Return the complete evaluation as text for a terminal; by default, the headline metrics."""
+        scores = ", ".join(f"{name} {value:.3f}" for name, value in self.headline_metrics().items())
+        return "\n".join([f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {scores}", *self.notes()])
 
     @abstractmethod
     def headline_metrics(self) -> dict[str, float]:
         """Return the headline metrics by name."""
 
     @classmethod
-    def compare(cls, evaluations: Sequence[Any]) -> Sequence[Any]:
+    def compare(cls, evaluations: Sequence[Any]) -> Sequence[object]:
         """Test each evaluation against the first for statistical significance.
 
         Args:
@@ -199,7 +212,7 @@ class Evaluation(ABC):
         """Return all fields and the `summary` as JSON."""
         return json.dumps(asdict(self) | self.summary(), indent=1, ensure_ascii=False) + "\n"
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return the text and the headline metrics for the model card of an export."""
         return {"summary": {"told": str(self), "scores": self.headline_metrics()}}
 
@@ -231,7 +244,6 @@ def save_figures(run: Path, pictures: "Mapping[str, Figure]") -> dict[str, bytes
     """Render figures as PNG files into a run's `figures/` folder.
 
     Args:
-        run: Folder of the run.
         pictures: Figures by file name, without `.png`.
 
     Returns:
@@ -244,27 +256,11 @@ def save_figures(run: Path, pictures: "Mapping[str, Figure]") -> dict[str, bytes
     return drawn
 
 
-@dataclass(frozen=True)
-class RescoredHypotheses:
-    """Log-probabilities of beam-search hypotheses, from the search and recomputed.
-
-    Attributes:
-        reported: Log-probabilities that the search reported, in nats.
-        again: Log-probabilities computed by teacher forcing, in nats.
-        longest: Number of tokens of the longest hypothesis, `EOS` included.
-    """
-
-    reported: Float[Tensor, " hypotheses"]
-    again: Float[Tensor, " hypotheses"]
-    longest: int
-
-
-class Task(ABC, Generic[R, D, M]):
+class Task(ABC, Generic[RecipeT, DataT, ModelT]):
     """Base class of a task.
 
-    A task object has no state: one object serves all runs of the task.
-
-    Type parameters: `R` is the recipe, `D` the prepared data, `M` the model.
+    A task object has no state: one object serves all runs of the task. Optional methods, for figures, `s2s inspect` and
+    `s2s diagnose`, are in `s2s.tasks.protocols`.
 
     Attributes:
         perplexity: True if the loss is a cross-entropy per token, so that its exponential is the perplexity.
@@ -273,39 +269,25 @@ class Task(ABC, Generic[R, D, M]):
     perplexity: ClassVar[bool] = False
 
     @abstractmethod
-    def source(self, recipe: R) -> Source[Any, Any]:
+    def source(self, recipe: RecipeT) -> Source[Any, Any]:
         """Return the source of the task's examples, by the recipe's `data` section."""
 
-    def tokenizer_names(self, recipe: R) -> tuple[str, ...]:
-        """Return the names under which a run saves its tokenizers.
-
-        Returns:
-            Names in the order of the `tokenizers` arguments; one name by default.
-        """
-        return (TEXT_TOKENIZER,)
-
     @abstractmethod
-    def prepare(self, recipe: R, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> D:
+    def prepare(self, recipe: RecipeT, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> DataT:
         """Load the data and train missing tokenizers.
 
         Args:
-            recipe: Resolved recipe.
             tokenizers: Tokenizers of a resumed run, or the tokenizer of the run that the encoder is taken from; empty
                 to train new ones.
-            print_fn: Prints a line.
 
         Returns:
             The data, with the tokenizers.
         """
 
-    def finalize_config(self, recipe: R, data: D) -> R:
+    def finalize_config(self, recipe: RecipeT, data: DataT) -> RecipeT:
         """Return the recipe with the settings that depend on the data.
 
         A checkpoint saves these settings, so that the model can be built without the data.
-
-        Args:
-            recipe: Resolved recipe.
-            data: Prepared data.
 
         Returns:
             The recipe with these settings; unchanged by default.
@@ -313,11 +295,10 @@ class Task(ABC, Generic[R, D, M]):
         return recipe
 
     @abstractmethod
-    def build(self, recipe: R, tokenizers: Sequence[Tokenizer]) -> M:
+    def build(self, recipe: RecipeT, tokenizers: Sequence[Tokenizer]) -> ModelT:
         """Build the recipe's model, initialized with the recipe's seed.
 
         Args:
-            recipe: Resolved recipe.
             tokenizers: Tokenizers of the data, for the sizes of the vocabularies.
 
         Returns:
@@ -327,31 +308,7 @@ class Task(ABC, Generic[R, D, M]):
             UserError: Sizes in the recipe contradict each other.
         """
 
-    def build_on_meta(self, recipe: R) -> nn.Module:
-        """Build the recipe's model with a tiny vocabulary, to estimate its minimum size.
-
-        The caller builds the model on the meta device, without memory for the weights.
-
-        Args:
-            recipe: Recipe of a new run.
-
-        Returns:
-            The model, or only its encoder.
-        """
-        return module_of(recipe.model.kind).build_encoder(recipe.model, 5)[0]
-
-    def check_inference_overrides(self, kept: R, recipe: R) -> None:
-        """Refuse overrides that a trained model cannot follow.
-
-        Args:
-            kept: Recipe that the model was trained with.
-            recipe: The same recipe with the caller's overrides.
-
-        Raises:
-            UserError: An override contradicts the trained model.
-        """
-
-    def check(self, recipe: R) -> None:
+    def check(self, recipe: RecipeT) -> None:
         """Validate the recipe of a new run before its data is read.
 
         Raises:
@@ -359,12 +316,10 @@ class Task(ABC, Generic[R, D, M]):
         """
 
     @abstractmethod
-    def examples(self, recipe: R, data: D, model: M) -> Examples[Any]:
+    def examples(self, recipe: RecipeT, data: DataT, model: ModelT) -> Examples[Any]:
         """Return the training examples of a trainer.
 
         Args:
-            recipe: Resolved recipe.
-            data: Prepared data.
             model: Untrained model, to check its positions.
 
         Returns:
@@ -375,7 +330,7 @@ class Task(ABC, Generic[R, D, M]):
         """
 
     @abstractmethod
-    def loss(self, recipe: R) -> Loss[M, Any]:
+    def loss(self, recipe: RecipeT) -> Loss[ModelT, Any]:
         """Return the training loss.
 
         Returns:
@@ -383,156 +338,54 @@ class Task(ABC, Generic[R, D, M]):
             report.
         """
 
-    def count_examples(self, train_context: TrainContext[R, D, M]) -> dict[str, int]:
-        """Return the number of examples by split.
-
-        Tasks add the numbers of skipped and truncated examples.
-        """
-        return {name: len(part) for name, part in train_context.data.corpus.parts().items()}
-
-    def chance_loss(self, data: D) -> float:
-        """Return the per-item loss of uniform guessing (nats for cross-entropy).
-
-        The default is a uniform guess among the tokens of the last tokenizer: the logarithm of its vocabulary size.
-        """
-        return math.log(data.tokenizers[-1].size)
+    def log_dataset_summary(self, train_context: TrainContext[RecipeT, DataT, ModelT], print_fn: PrintFn) -> None:
+        """Print a summary of the dataset before training starts; by default, the size of each split."""
+        noun = self.source(train_context.recipe).item_name
+        for name, part in train_context.data.corpus.parts().items():
+            print_fn(f"{name}: {len(part):,} {noun}")
 
     @abstractmethod
-    def log_dataset_summary(self, train_context: TrainContext[R, D, M], print_fn: PrintFn) -> None:
-        """Print a summary of the dataset before training starts.
-
-        Args:
-            train_context: Context of the run.
-            print_fn: Prints a line.
-        """
-
-    def on_train_start(self, train_context: TrainContext[R, D, M], folder: Path, log: RunLog) -> None:
-        """Write files and figures that are available before the first optimizer step.
-
-        Args:
-            train_context: Context of the run.
-            folder: Folder of the run.
-            log: Log of the run, with TensorBoard.
-        """
-
-    @abstractmethod
-    def validate(self, train_context: TrainContext[R, D, M], log: RunLog) -> Validation:
+    def validate(self, train_context: TrainContext[RecipeT, DataT, ModelT], log: RunLog) -> Validation:
         """Measure the current model; log scores, texts and figures.
 
         Args:
-            train_context: Context of the run.
             log: Log of the run, with TensorBoard.
 
         Returns:
             The score that selects the best checkpoint (higher is better), and the loss, which breaks ties.
         """
 
-    def on_train_end(self, train_context: TrainContext[R, D, M], folder: Path, log: RunLog) -> None:
-        """Draw figures after the last optimizer step, before the test.
-
-        Args:
-            train_context: Context of the run.
-            folder: Folder of the run.
-            log: Log of the run, with TensorBoard.
-        """
-
     @abstractmethod
     def evaluate(
-        self, run: LoadedModel[R, M], part: Any, scoring: EvaluationOptions, progress_bar: ProgressBar
+        self, run: LoadedModel[RecipeT, ModelT], part: Any, scoring: EvaluationOptions, progress_bar: ProgressBar
     ) -> Evaluation:
         """Evaluate a trained model on a split.
 
         Args:
-            run: Trained model.
             part: Split of the corpus, as the task's source returns it.
-            scoring: Options of the evaluation.
             progress_bar: Makes a progress bar.
 
         Returns:
             Scores of the model on the split.
         """
 
-    def inspect(self, run: LoadedModel[R, M], focus: InspectionRequest) -> Inspection:
-        """Inspect a trained model on one or two inputs (`s2s inspect`).
 
-        A view that the model does not support, such as attention, is omitted.
+AnyTask = Task[TrainRecipe, PreparedData, nn.Module]
+"""Task of any kind, as `s2s.run.tasks.task_of` returns it."""
+AnyContext = TrainContext[TrainRecipe, PreparedData, nn.Module]
+"""Training run of any task."""
+AnyRun = LoadedModel[TrainRecipe, nn.Module]
+"""Trained model of any task."""
 
-        Args:
-            run: Trained model.
-            focus: Inputs and views.
 
-        Returns:
-            Attention maps, saliency and further views.
+def build_encoder(recipe: TrainRecipe, vocabulary: int) -> tuple[Encoder, int]:
+    """Build the encoder of the recipe's model, initialized with the recipe's seed.
 
-        Raises:
-            UserError: The input does not fit the model, or the task has nothing to inspect.
-        """
-        raise UserError(
-            f"there is nothing to look into where the task is {dict(run.recipe)['task']}",
-            where=str(run.path),
-            remedy="name a run of another task",
-        )
-
-    def examples_for_inference(self, run: LoadedModel[R, M], part: Any) -> Examples[Any]:
-        """Encode a split for inference: in full, without data augmentation.
-
-        Args:
-            run: Trained model.
-            part: Split of the corpus, as the task's source returns it.
-
-        Returns:
-            Examples to make batches from.
-
-        Raises:
-            UserError: The task does not implement the method.
-        """
-        raise UserError(
-            f"task {run.recipe.model_dump()['task']} does not say how it reads a part of its corpus",
-            remedy="give its class a method `examples_for_inference`",
-        )
-
-    def log_probs(self, model: M, batch: Any) -> Float[Tensor, "items choices"] | None:
-        """Return the log-probability of each choice for each item of a batch.
-
-        Returns:
-            Log-probabilities (items, choices); None if the task makes no choices, in which case `s2s diagnose` compares
-            the loss.
-        """
-        return None
-
-    def incremental_log_probs(self, model: M, batch: Any) -> Float[Tensor, "items choices"] | None:
-        """Return the log-probabilities with one token fed per step and rows permuted.
-
-        `s2s diagnose` compares them with `log_probs`, to test incremental decoding.
-
-        Returns:
-            Log-probabilities (items, choices), in the order of `log_probs`; None if the task generates no text.
-        """
-        return None
-
-    def score_tokens(self, run: LoadedModel[R, M], batch: Any) -> "RescoredHypotheses | None":
-        """Rescore the hypotheses that a beam search finds for a batch.
-
-        Returns:
-            Log-probabilities of the search and of teacher forcing; None for tasks without a search.
-        """
-        return None
-
-    def diagnose(
-        self, run: LoadedModel[R, M], part: Any, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar
-    ) -> Diagnostics:
-        """Examine a trained model's answers for signs of known problems.
-
-        Args:
-            run: Trained model.
-            part: Examples of a split.
-            rows: Row of each example in its split, from 0.
-            progress_bar: Makes a progress bar.
-
-        Returns:
-            Findings, and the examples with the worst answers.
-        """
-        return Diagnostics(f"{len(part):,} examples; only the log of the training was looked at")
+    Returns:
+        The encoder, on the CPU, and the width of its summary.
+    """
+    torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
+    return module_of(recipe.model.kind).build_encoder(recipe.model, vocabulary)
 
 
 def check_positions(longest: int | None, wanted: int, remedy: str, key: str = "batches.max_length") -> None:
@@ -540,7 +393,6 @@ def check_positions(longest: int | None, wanted: int, remedy: str, key: str = "b
 
     Args:
         longest: Number of positions of the model; None if unlimited.
-        wanted: Number of tokens.
         remedy: Remedy for the error message.
         key: Recipe key that sets the number of tokens.
 
@@ -556,16 +408,82 @@ def check_positions(longest: int | None, wanted: int, remedy: str, key: str = "b
 
 
 def log_figures(
-    train_context: TrainContext[Any, Any, Any], folder: Path, log: RunLog, group: str, pictures: "Mapping[str, Figure]"
+    train_context: AnyContext, folder: Path, log: RunLog, group: str, pictures: "Mapping[str, Figure]"
 ) -> None:
     """Save figures to the run's `figures/` folder and add them to TensorBoard.
 
     Args:
         train_context: Context of the run; its optimizer step dates the figures.
-        folder: Folder of the run.
         log: Log of the run, with TensorBoard.
         group: Name of the group in TensorBoard.
-        pictures: Figures by name.
     """
     for name, picture in save_figures(folder, pictures).items():
         log.add_figure(f"{group}/{name}", picture, train_context.trainer.update)
+
+
+E = TypeVar("E", bound=Evaluation)
+
+
+def check_comparable(
+    evaluations: Sequence[E],
+    asked: Callable[[E], object],
+    remedy: str = "compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
+) -> None:
+    """Refuse evaluations of different examples.
+
+    Args:
+        asked: Returns the examples of an evaluation, as a comparable object.
+        remedy: Remedy for the error message.
+
+    Raises:
+        UserError: An evaluation has other examples than the first.
+    """
+    first = evaluations[0]
+    for other in evaluations[1:]:
+        if asked(other) != asked(first):
+            raise UserError(f"{first.run} and {other.run} have different {first.split} sets", remedy=remedy)
+
+
+def check_case(lowercase: Sequence[bool]) -> None:
+    """Refuse to compare cased with case-insensitive scores.
+
+    Args:
+        lowercase: True for each evaluation without regard to case.
+
+    Raises:
+        UserError: The values differ.
+    """
+    if len(set(lowercase)) > 1:
+        what = "some of the runs write small letters alone and are scored without regard to case, others are not"
+        raise UserError(what, remedy="add --lowercase, which scores all of them so")
+
+
+def check_tokenizers(tokenizers: Sequence[str]) -> None:
+    """Refuse to compare BLEU scores of different tokenizers.
+
+    Args:
+        tokenizers: sacreBLEU tokenizer of each evaluation.
+
+    Raises:
+        UserError: The tokenizers differ.
+    """
+    if len(set(tokenizers)) > 1:
+        what = f"the runs are scored with different tokenizers: {', '.join(dict.fromkeys(tokenizers))}"
+        raise UserError(what, remedy="add --tokenize, which scores all of them with one")
+
+
+def why_not_kept(run: AnyRun, write: Callable[[], object]) -> str:
+    """Save the result of a probe, if the run's folder is writable.
+
+    Runs that are read-only or fetched from the hub can be probed, too.
+
+    Returns:
+        The reason why the result was not saved; empty if it was saved.
+    """
+    if run.fetched:
+        return f"{run.path} is the copy in the cache, which all who name this model share"
+    try:
+        write()
+    except OSError as error:
+        return str(explain_os_error(error))
+    return ""

@@ -5,13 +5,12 @@
 
 import itertools
 import json
-import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -20,18 +19,25 @@ from torch import Tensor
 from torch.nn import functional
 
 from s2s.data.dataset import LabelledBatch, LabelledExamples, iterate_batches
+from s2s.data.sources import Corpus, Split
+from s2s.decoding.generate import one_line
 from s2s.errors import Refuse, UserError
 from s2s.evaluation import classification as measures
 from s2s.evaluation.significance import ClassifierComparison, compare_classifiers
-from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample
-from s2s.evaluation.signs.classes import class_signs
-from s2s.evaluation.signs.pieces import entropy
 from s2s.files import RESTORE
-from s2s.inspection.classifier import Read, inspection_of
-from s2s.inspection.inspection import Inspection, InspectionRequest
 from s2s.models.base import Classifier
-from s2s.tasks.base import D, Evaluation, EvaluationOptions, LoadedModel, PrintFn, R, Task, TrainContext, log_figures
-from s2s.tasks.comparable import check_comparable
+from s2s.recipe.labelled import LabelledRecipe, listed_classes
+from s2s.tasks.base import (
+    Evaluation,
+    EvaluationOptions,
+    LoadedModel,
+    PreparedData,
+    PrintFn,
+    Task,
+    TrainContext,
+    check_comparable,
+    log_figures,
+)
 from s2s.tasks.data_check import missing_classes
 from s2s.tasks.figures import Curve, class_counts_picture, confusion_picture, curves_picture, reliability_picture
 from s2s.training.distributed import SINGLE_PROCESS, Distributed
@@ -43,9 +49,44 @@ from s2s.training.validation import Validation
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from s2s.evaluation.signs import Diagnostics, Finding
+    from s2s.inspection.classifier import Read
+    from s2s.inspection.inspection import Inspection, InspectionRequest
+
+LabelledT = TypeVar("LabelledT", bound=LabelledRecipe)
+
+
+class LabelledSplit(Split, Protocol):
+    """Split of examples with classes."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        ...
+
+    @property
+    def labels(self) -> Int[np.ndarray, " examples"]:
+        """Class of each example."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of examples of each class."""
+        ...
+
+
+class LabelledData(PreparedData, Protocol):
+    """Prepared data of a classification task."""
+
+    @property
+    def corpus(self) -> Corpus[LabelledSplit]:
+        """Splits of the corpus, as they were read."""
+        ...
+
+
+LabelledDataT = TypeVar("LabelledDataT", bound=LabelledData)
+
 # Number of training examples that are classified at each validation, to show overfitting.
 _LOOKED_AT = 1000
-_SHOWN_CLASSES = 8
 
 Advance = Callable[[int], object]
 
@@ -86,10 +127,7 @@ def class_probabilities(
     ranks return the full result.
 
     Args:
-        model: Classifier.
-        examples: Examples to classify.
         advance: Called after each batch with its number of examples.
-        distributed: Process group.
 
     Returns:
         Probabilities (examples, classes).
@@ -120,7 +158,7 @@ def _measure(model: Classifier, examples: LabelledExamples, distributed: Distrib
     }
 
 
-class ClassificationTask(Task[R, D, Classifier]):
+class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
     """Base class of tasks that assign a class to each example."""
 
     evaluation: ClassVar[type["ClassificationEvaluation"]]
@@ -128,7 +166,7 @@ class ClassificationTask(Task[R, D, Classifier]):
 
     @abstractmethod
     def training_examples_for_inference(
-        self, train_context: TrainContext[R, D, Classifier]
+        self, train_context: TrainContext[LabelledT, LabelledDataT, Classifier]
     ) -> tuple[LabelledExamples, LabelledExamples]:
         """Encode training and validation examples for inference.
 
@@ -137,17 +175,16 @@ class ClassificationTask(Task[R, D, Classifier]):
         """
 
     @abstractmethod
-    def examples_for_inference(self, run: LoadedModel[R, Classifier], part: Any) -> LabelledExamples:
+    def examples_for_inference(self, run: LoadedModel[LabelledT, Classifier], part: Any) -> LabelledExamples:
         """Encode a labelled split for inference; see `Task.examples_for_inference`."""
 
     @abstractmethod
     def parse_inputs(
-        self, run: LoadedModel[R, Classifier], lines: Sequence[str], refuse: Refuse | None = None
+        self, run: LoadedModel[LabelledT, Classifier], lines: Sequence[str], refuse: Refuse | None = None
     ) -> LabelledExamples:
         """Read the example that each input line names.
 
         Args:
-            run: Trained classifier.
             lines: A text or the path of an image for each example.
             refuse: Receives the error of each line that cannot be read; such a line gets a placeholder example.
 
@@ -160,26 +197,19 @@ class ClassificationTask(Task[R, D, Classifier]):
 
     @abstractmethod
     def explain_prediction(
-        self, run: LoadedModel[R, Classifier], part: Any, batch: LabelledBatch, said: "Prediction"
+        self, run: LoadedModel[LabelledT, Classifier], part: Any, batch: LabelledBatch, said: "Prediction"
     ) -> "Prediction":
         """Add the evidence for a prediction, such as the most relevant words.
 
         Args:
-            run: Trained classifier.
-            part: Split of the example.
             batch: The example alone, on the model's device.
-            said: The prediction.
-
-        Returns:
-            The prediction with its evidence.
         """
 
     @abstractmethod
-    def inspect_example(self, run: LoadedModel[R, Classifier], batch: LabelledBatch, text: str) -> Read:
+    def inspect_example(self, run: LoadedModel[LabelledT, Classifier], batch: LabelledBatch, text: str) -> "Read":
         """Prepare an example for `s2s inspect`.
 
         Args:
-            run: Trained classifier.
             batch: The example alone, on the model's device.
             text: Name of the example: its input line, or its row of the test set.
 
@@ -188,20 +218,19 @@ class ClassificationTask(Task[R, D, Classifier]):
         """
 
     @abstractmethod
-    def dataset_statistics(self, train_context: TrainContext[R, D, Classifier]) -> Iterator[str]:
+    def dataset_statistics(self, train_context: TrainContext[LabelledT, LabelledDataT, Classifier]) -> Iterator[str]:
         """Yield lines for the dataset summary, in addition to the class counts."""
 
     @abstractmethod
-    def initial_figures(self, train_context: TrainContext[R, D, Classifier]) -> "dict[str, Figure]":
+    def initial_figures(self, train_context: TrainContext[LabelledT, LabelledDataT, Classifier]) -> "dict[str, Figure]":
         """Return figures of the training examples, in addition to the class counts."""
 
     def probabilities(
-        self, run: LoadedModel[R, Classifier], lines: Sequence[str], refuse: Refuse | None = None
+        self, run: LoadedModel[LabelledT, Classifier], lines: Sequence[str], refuse: Refuse | None = None
     ) -> Float[np.ndarray, "lines classes"]:
         """Compute the class probabilities of each input line.
 
         Args:
-            run: Trained classifier.
             lines: A text or the path of an image for each example; see `parse_inputs`.
             refuse: Receives the error of each line that cannot be read.
 
@@ -210,27 +239,27 @@ class ClassificationTask(Task[R, D, Classifier]):
         """
         return class_probabilities(run.model, self.parse_inputs(run, lines, refuse))
 
-    def chance_loss(self, data: D) -> float:
-        """Return the cross-entropy of a uniform guess among the classes, in nats."""
-        return math.log(len(data.corpus.train.names))
-
-    def loss(self, recipe: R) -> Loss[Classifier, LabelledBatch]:
-        return classification_loss(dict(recipe)["training"].label_smoothing)
+    def loss(self, recipe: LabelledT) -> Loss[Classifier, LabelledBatch]:
+        return classification_loss(recipe.training.label_smoothing)
 
     def log_probs(self, model: Classifier, batch: LabelledBatch) -> Float[Tensor, "examples classes"]:
         return model(batch.source, batch.source_valid).log_softmax(dim=1)
 
-    def log_dataset_summary(self, train_context: TrainContext[R, D, Classifier], print_fn: PrintFn) -> None:
+    def log_dataset_summary(
+        self, train_context: TrainContext[LabelledT, LabelledDataT, Classifier], print_fn: PrintFn
+    ) -> None:
         counts = {name: part.counts() for name, part in train_context.data.corpus.parts().items()}
         missing = [line for name, each in counts.items() for line in missing_classes(name, self.evaluation.noun, each)]
         for line in (*_class_lines(counts), *missing, *self.dataset_statistics(train_context)):
             print_fn(line)
 
-    def on_train_start(self, train_context: TrainContext[R, D, Classifier], folder: Path, log: RunLog) -> None:
+    def on_train_start(
+        self, train_context: TrainContext[LabelledT, LabelledDataT, Classifier], folder: Path, log: RunLog
+    ) -> None:
         pictures = {"classes": class_counts_picture(train_context.data.corpus.train.counts())}
         log_figures(train_context, folder, log, "data", pictures | self.initial_figures(train_context))
 
-    def validate(self, train_context: TrainContext[R, D, Classifier], log: RunLog) -> Validation:
+    def validate(self, train_context: TrainContext[LabelledT, LabelledDataT, Classifier], log: RunLog) -> Validation:
         """Measure loss, accuracy and macro-F1 on the validation set.
 
         Loss and accuracy are also measured on a sample of the training set.
@@ -239,7 +268,7 @@ class ClassificationTask(Task[R, D, Classifier]):
             The score by the recipe's `validation.metric`, and the validation loss.
         """
         train, validation = self.training_examples_for_inference(train_context)
-        drawn = np.random.default_rng(dict(train_context.recipe)["data"].seed).permutation(len(train))
+        drawn = np.random.default_rng(train_context.recipe.data.seed).permutation(len(train))
         looked_at, distributed = (
             train.subset(np.sort(drawn[:_LOOKED_AT])),
             train_context.trainer.device_context.distributed,
@@ -247,27 +276,17 @@ class ClassificationTask(Task[R, D, Classifier]):
         found, known = (_measure(train_context.model, e, distributed) for e in (validation, looked_at))
         scores = {**found, "training_loss": known["loss"], "training_accuracy": known["accuracy"]}
         log.log_validation(train_context.trainer.update, scores)
-        metric = dict(train_context.recipe)["validation"].metric
+        metric = train_context.recipe.validation.metric
         score = -found["loss"] if metric == "loss" else found[metric]
         return Validation(train_context.trainer.update, score, found["loss"])
 
-    def on_train_end(self, train_context: TrainContext[R, D, Classifier], folder: Path, log: RunLog) -> None:
+    def on_train_end(
+        self, train_context: TrainContext[LabelledT, LabelledDataT, Classifier], folder: Path, log: RunLog
+    ) -> None:
         log_figures(train_context, folder, log, "run", {"curves": curves_picture(_curves_of(folder))})
 
-    def check_inference_overrides(self, kept: R, recipe: R) -> None:
-        """Refuse other classes than the model was trained with.
-
-        The outputs have no names, only an order, so a different list would rename them.
-        """
-        learned, wanted = (dict(each)["data"].classes for each in (kept, recipe))
-        if learned != wanted:
-            raise UserError(
-                f"data.classes is {_listed(wanted)}, but the model was trained with {_listed(learned)}",
-                remedy="leave data.classes out; data.first_label says what number the first class has in a table",
-            )
-
     def evaluate(
-        self, run: LoadedModel[R, Classifier], part: Any, scoring: EvaluationOptions, progress_bar: ProgressBar
+        self, run: LoadedModel[LabelledT, Classifier], part: Any, scoring: EvaluationOptions, progress_bar: ProgressBar
     ) -> "ClassificationEvaluation":
         examples = self.examples_for_inference(run, part)
         with progress_bar("classifying", len(examples)) as advance:
@@ -293,7 +312,10 @@ class ClassificationTask(Task[R, D, Classifier]):
             **cut,
         )
 
-    def inspect(self, run: LoadedModel[R, Classifier], focus: InspectionRequest) -> Inspection:
+    def inspect(self, run: LoadedModel[LabelledT, Classifier], focus: "InspectionRequest") -> "Inspection":
+        from s2s.inspection.classifier import inspection_of
+        from s2s.inspection.inspection import Inspection
+
         part = None if focus.inputs else focus.example
         examples = self.parse_inputs(run, focus.inputs) if part is None else self.examples_for_inference(run, part)
         names = focus.inputs or (f"row {focus.row + 1} of the {focus.split} set",)
@@ -302,17 +324,23 @@ class ClassificationTask(Task[R, D, Classifier]):
             for row, name in enumerate(names)
         ]
         truth = None if part is None else part.names[int(part.labels[0])]
-        recipe = dict(run.recipe)
-        found = inspection_of(run.model, read, list(recipe["data"].classes), focus, truth)
-        return Inspection(str(run.path), run.checkpoint.name, recipe["task"], *found)
+        found = inspection_of(run.model, read, list(run.recipe.data.classes or ()), focus, truth)
+        return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, *found)
 
     def describe_example(self, part: Any, row: int) -> str:
         """Return an example as one line of text; empty if it has no text."""
         return ""
 
     def diagnose(
-        self, run: LoadedModel[R, Classifier], part: Any, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar
-    ) -> Diagnostics:
+        self,
+        run: LoadedModel[LabelledT, Classifier],
+        part: Any,
+        rows: Int[np.ndarray, " examples"],
+        progress_bar: ProgressBar,
+    ) -> "Diagnostics":
+        from s2s.evaluation.signs.pieces import entropy
+        from s2s.tasks.symptoms import class_symptoms
+
         examples = self.examples_for_inference(run, part)
         with progress_bar("classifying", len(examples)) as advance:
             probabilities = class_probabilities(run.model, examples, advance)
@@ -329,43 +357,9 @@ class ClassificationTask(Task[R, D, Classifier]):
             found, signs=[*found.signs, *self.input_warnings(run, part)], chance_loss=entropy(examples.labels)
         )
 
-    def input_warnings(self, run: LoadedModel[R, Classifier], part: Any) -> list[Finding]:
+    def input_warnings(self, run: LoadedModel[LabelledT, Classifier], part: Any) -> "list[Finding]":
         """Return signs in the inputs; none by default."""
         return []
-
-
-def class_symptoms(
-    truth: Int[np.ndarray, " examples"],
-    probabilities: Float[np.ndarray, "examples classes"],
-    names: Sequence[str],
-    noun: str,
-    places: Sequence[str],
-    described: Callable[[int], str],
-) -> Diagnostics:
-    """Return signs in the predictions, and the worst examples.
-
-    The worst examples are those whose true class has the lowest probability.
-
-    Args:
-        truth: True class of each example.
-        probabilities: Probability of each class for each example.
-        names: Names of the classes.
-        noun: Plural noun for the examples.
-        places: Description of each example's place.
-        described: Returns an example, by its row in `truth`, as one line of text.
-
-    Returns:
-        Accuracy, signs and worst examples.
-    """
-    right, worst = measures.accuracy(truth, probabilities.argmax(axis=1)), []
-    for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:WORST].tolist():
-        said, wanted = int(probabilities[row].argmax()), int(truth[row])
-        given = f"{places[row]}, {names[wanted]} has a probability of {probabilities[row, wanted]:.3g}"
-        worst.append(
-            WorstExample(described(row), f"{names[said]} ({probabilities[row, said]:.3f})", names[wanted], given)
-        )
-    summary = f"{len(truth):,} {noun}: accuracy {right.value:.2f} % ({right.low:.2f} to {right.high:.2f})"
-    return Diagnostics(summary, class_signs(truth, probabilities, names), worst)
 
 
 @dataclass(frozen=True)
@@ -456,17 +450,13 @@ class ClassificationEvaluation(Evaluation):
         for other in evaluations[1:]:
             alike = other.digest == first.digest or other.named() == first.named()
             if alike and other.classes != first.classes:
+                mine, theirs = listed_classes(first.classes), listed_classes(other.classes)
                 raise UserError(
-                    f"{first.run} has the classes {_listed(first.classes)}, {other.run} has {_listed(other.classes)}",
+                    f"{first.run} has the classes {mine}, {other.run} has {theirs}",
                     remedy="compare runs whose data.classes are the same, in the same order",
                 )
         check_comparable(evaluations, lambda each: (each.digest, each.truth))
         return compare_classifiers(np.array(first.truth), {e.run: np.array(e.predicted) for e in evaluations})
-
-
-def _listed(classes: Sequence[str] | None) -> str:
-    names = list(classes or ())
-    return ", ".join(names[:_SHOWN_CLASSES]) + (", …" if len(names) > _SHOWN_CLASSES else "")
 
 
 def _curves_of(folder: Path) -> list[Curve]:
@@ -487,3 +477,62 @@ def _class_lines(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
     lines = [f"{'':{wide}}" + "".join(f"{name:>12}" for name in counts)]
     lines += [f"{name:{wide}}" + "".join(f"{part[name]:>12,}" for part in counts.values()) for name in classes]
     return [*lines, f"{'all':{wide}}" + "".join(f"{sum(part.values()):>12,}" for part in counts.values())]
+
+
+def truncation_warning(cut: int, texts: int, max_length: int) -> str:
+    """Return a warning about truncated texts.
+
+    Args:
+        cut: Number of truncated texts.
+        max_length: Limit in tokens, `batches.max_length`, which includes special tokens.
+    """
+    return (
+        f"{cut:,} of {texts:,} texts cut after {max_length:,} tokens (batches.max_length): "
+        "shorten them, or train with a higher limit"
+    )
+
+
+def classify_lines(
+    task: ClassificationTask[LabelledRecipe, LabelledData],
+    run: LoadedModel[LabelledRecipe, Classifier],
+    chunks: Iterable[list[str]],
+    probabilities: bool,
+    refuse: Refuse,
+    at_once: bool,
+    tell: PrintFn,
+) -> Iterator[str]:
+    """Classify lines, in order; empty lines stay empty.
+
+    Args:
+        chunks: Lines that are classified together.
+        probabilities: Append the probability of each class, as `TAB name=0.1234`.
+        refuse: Receives the number of each line that cannot be read, from 0, and the error; the output of such a line
+            is empty.
+        at_once: Report truncated texts after each chunk, for an interactive session; otherwise once, at the end.
+
+    Yields:
+        The class of each line.
+    """
+    limit = run.recipe.batches.model_dump().get("max_length", 0)
+    classes, before, texts, cut = [one_line(name) for name in run.recipe.data.classes or ()], 0, 0, 0
+    for chunk in chunks:
+        places = [place for place, text in enumerate(chunk) if text.strip()]
+        wrong: dict[int, UserError] = {}
+        examples = task.parse_inputs(run, [chunk[place] for place in places], wrong.__setitem__)
+        rows = class_probabilities(run.model, examples).tolist()
+        found = {place: rows[number] for number, place in enumerate(places) if number not in wrong}
+        for number, error in wrong.items():
+            refuse(before + places[number], error)
+        before, texts, cut = before + len(chunk), texts + len(found), cut + int(examples.is_truncated.sum())
+        if cut and at_once:
+            tell(truncation_warning(cut, texts, limit))
+            texts, cut = 0, 0
+        for place in range(len(chunk)):
+            if place not in found:
+                yield ""
+                continue
+            row = found[place]
+            shares = [f"{name}={share:.4f}" for name, share in zip(classes, row, strict=True)] if probabilities else []
+            yield "\t".join([classes[row.index(max(row))], *shares])
+    if cut:
+        tell(truncation_warning(cut, texts, limit))

@@ -82,7 +82,6 @@ def some(rows: list[int], such: str, rest: str = "") -> list[str]:
     Args:
         rows: Rows of the examples, from 1.
         such: Description of the examples, to follow their number.
-        rest: End of the line.
 
     Returns:
         One line; empty if there are no rows.
@@ -94,7 +93,6 @@ def repetitions(name: str, repeated: Sequence[int], of: int, noun: str) -> list[
     """Return advice on repeated training examples, which a model may memorize.
 
     Args:
-        name: Name of the split.
         repeated: Rows of repeated examples.
         of: Number of examples of the split.
         noun: Plural noun for the examples.
@@ -145,7 +143,6 @@ def look_through(
     """Measure the sizes of texts, and find empty and suspicious ones.
 
     Args:
-        texts: Texts to check.
         size: Returns the size of a text.
         unit: Name of the unit of sizes.
 
@@ -173,12 +170,8 @@ def inspect_texts(
     Args:
         corpus: Texts, in the column `text`.
         seed: Seed for the sample of training texts.
-        tokens: Tokenizer settings.
         noun: Plural noun for the texts.
         altered: Consequence of a normalization that changes a text; empty to omit this check.
-
-    Returns:
-        Statistics and advice.
     """
     train = corpus.train
     spots = [
@@ -216,10 +209,8 @@ def inspect_labels(
     """Check labelled examples: duplicates, contradictions and rare classes.
 
     Args:
-        name: Name of the split.
         noun: Plural noun for the examples.
         hashed: Hashes that are equal for equal examples.
-        labels: Class of each example.
         counts: Number of examples of each class.
         empty: Rows, from 1, of empty examples, which cannot contradict each other.
 

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 from s2s.evaluation.classification import Calibration, shortened
-from s2s.inspection.figure import diverging, show_image
-from s2s.training.figures import new_figure
+from s2s.training.figures import diverging, new_figure, show_image
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,10 +55,6 @@ def confusion_picture(matrix: Int[np.ndarray, "truth predicted"], names: Sequenc
 
     Args:
         matrix: Counts (truth, predicted).
-        names: Names of the classes.
-
-    Returns:
-        The figure.
     """
     # Space for the names beside the matrix.
     room = 0.09 * max(len(shortened(name)) for name in names)
@@ -91,9 +86,6 @@ def reliability_picture(calibration: Calibration) -> "Figure":
 
     Args:
         calibration: Accuracy by bin of confidence.
-
-    Returns:
-        The figure.
     """
     figure = new_figure(4.4, 5.2)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -156,9 +148,6 @@ def lengths_picture(lengths: Int[np.ndarray, " examples"], max_length: int | Non
     Args:
         lengths: Number of tokens of each example.
         max_length: Limit to mark; longer examples are truncated.
-
-    Returns:
-        The figure.
     """
     figure = new_figure(5.2, 3.0)
     panel = figure.subplots()
@@ -200,9 +189,6 @@ def words_picture(readings: Sequence["Reading"]) -> "Figure":
 
     Args:
         readings: Words, weights and a title for each text.
-
-    Returns:
-        The figure.
     """
     lines: list[list[tuple[int, str, float]]] = []
     titles: dict[int, str] = {}
@@ -235,11 +221,7 @@ def images_picture(
 
     Args:
         images: Pixels (images, channels, height, width); one channel for grey, three for RGB.
-        captions: Caption of each image.
         across: Maximum number of images in a row.
-
-    Returns:
-        The figure.
     """
     down = max(1, -(-len(images) // across))
     figure = new_figure(1.3 * min(across, max(1, len(images))), 1.55 * down)
@@ -264,10 +246,6 @@ def seen_picture(
     Args:
         images: Pixels (images, channels, height, width).
         maps: Weights of the patches of each image.
-        captions: Caption of each image.
-
-    Returns:
-        The figure.
     """
     count = max(1, len(images))
     figure = new_figure(1.7 * count, 3.6)
@@ -310,9 +288,6 @@ def recall_picture(first: Sequence[float], second: Sequence[float], guessing: fl
         first: Loss in nats at each position of the first occurrence.
         second: Loss in nats at each position of the repetition.
         guessing: Loss of uniform guessing, in nats.
-
-    Returns:
-        The figure.
     """
     figure = new_figure(5.6, 3.4)
     panel = figure.subplots()

@@ -44,7 +44,6 @@ def read_image(file: Path, wanted: PixelSettings, where: str = "") -> Picture:
     """Read one image, scaled and converted.
 
     Args:
-        file: Path of the image.
         wanted: Size and number of channels.
         where: Place for error messages, such as the line that names the file; the file itself by default.
 
@@ -104,7 +103,6 @@ def pixels_of(image: "Image", wanted: PixelSettings) -> Picture:
     """Scale and convert an opened image.
 
     Args:
-        image: Opened image.
         wanted: Size and number of channels.
 
     Returns:
@@ -135,7 +133,6 @@ def read_all(files: Sequence[Path], wanted: PixelSettings, places: Sequence[str]
     """Read images from files, in parallel; see `read_image`.
 
     Args:
-        files: Paths of the images.
         wanted: Size and number of channels.
         places: Place of each image for error messages.
 
@@ -155,7 +152,6 @@ def read_some(files: Sequence[Path], wanted: PixelSettings) -> tuple[dict[int, P
     """Read images from files in parallel, and collect the errors.
 
     Args:
-        files: Paths of the images.
         wanted: Size and number of channels.
 
     Returns:
@@ -182,7 +178,6 @@ def hub_images(
 
     Args:
         settings: Settings of the data set.
-        split: Name of the split.
         folder: Folder with the data set's own files; None loads the data set from the hub.
         columns: Key in `data` and name of each column, the images first.
 
@@ -242,7 +237,6 @@ def statistics_for(settings: PixelSettings, pixels: Pixels) -> dict[str, tuple[f
 
     Args:
         settings: Pixel settings of the recipe.
-        pixels: Training images.
 
     Returns:
         The values of the recipe, or else the statistics of the training images.

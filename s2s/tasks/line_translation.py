@@ -72,7 +72,6 @@ class VocabularyCoverage:
 
         Args:
             text: A text that is not empty.
-            tokenizer: Tokenizer of the sources.
 
         Returns:
             The description; None if the text is in domain.
@@ -92,9 +91,7 @@ class VocabularyCoverage:
         """Write `seen.json` into a folder of tokenizers.
 
         Args:
-            folder: Folder of the tokenizers.
             validation: Texts of the same kind as the training text, but not part of it.
-            tokenizer: Tokenizer of the texts.
         """
         shares = [self._shares(text, tokenizer) for text in validation[:_COMPARED]] or [(0.0, 0.0)]
         usual = np.quantile(np.array(shares), _QUANTILE, axis=0, method="higher").tolist()
@@ -112,9 +109,6 @@ class VocabularyCoverage:
     @staticmethod
     def load(folder: Path) -> "VocabularyCoverage | None":
         """Read the file that `save` wrote.
-
-        Args:
-            folder: Folder of the tokenizers.
 
         Returns:
             The coverage; None if there is no file, as with published weights.
@@ -149,10 +143,8 @@ def measure_coverage(
     """Return the vocabulary coverage of a training text.
 
     Args:
-        texts: All texts.
         tokens: Ids of the tokens that occur.
         longest: Number of tokens of the longest text.
-        tokenizer: Tokenizer of the texts.
 
     Returns:
         Coverage without the shares of validation texts, which `save` computes.
@@ -209,7 +201,6 @@ class TooLong:
 
         Args:
             tokens: Number of tokens; 0 for an empty line.
-            sentences: Number of sentences.
         """
         self._lines += 1
         if not tokens:
@@ -264,8 +255,6 @@ def translate_lines(
         seen: Vocabulary coverage of the training text; None if unknown.
         chunks: Lines that are translated together.
         at_once: Print each warning immediately, for an interactive session; otherwise counts at the end.
-        tell: Prints a warning.
-        prefix: Prefix of each line.
         refuse: Receives the error of each line that is too long, whose translation is empty; None raises the error.
 
     Yields:
@@ -319,8 +308,6 @@ def refuse_later(refuse: Refuse, before: int, row: int, error: UserError) -> Non
     Args:
         refuse: Receives the number of the line and the error.
         before: Number of lines before the chunk.
-        row: Row in the chunk.
-        error: Reason.
     """
     refuse(before + row, error)
 

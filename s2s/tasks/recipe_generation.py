@@ -128,11 +128,7 @@ def count_words(learned: Iterable[str], held_out: Iterable[str]) -> WordStatisti
     """Count the words of training texts, and the unseen words of held-out texts.
 
     Args:
-        learned: Training texts.
         held_out: Validation and test texts.
-
-    Returns:
-        The statistics.
 
     Example:
         >>> found = count_words(["a b a", "c"], ["a d"])
@@ -186,9 +182,6 @@ def choose_tokenizer(
     support.
 
     Args:
-        texts: Texts of all sides.
-        sides: Statistics of each side.
-        normalization: Normalization of the tokenizer.
         lowercase: Convert texts to lower case.
 
     Returns:
@@ -233,11 +226,7 @@ def sample_evenly(dataset: "datasets.Dataset", most: int) -> "datasets.Dataset":
     """Return a sample of rows at equal distances.
 
     Args:
-        dataset: The data set.
         most: Maximum number of rows.
-
-    Returns:
-        The sample.
     """
     return dataset.select(range(0, len(dataset), max(1, -(-len(dataset) // most))))
 
@@ -248,7 +237,6 @@ def held_out_settings(
     """Return the recipe's validation and test set: files, or numbers to hold out.
 
     Args:
-        splits: Files of the user.
         different: Number of different examples.
         what: Plural noun for the examples.
         where: File to name in the error message.
@@ -283,10 +271,7 @@ def render_recipe(
 
     Args:
         kind: Folder of the task, with `fitting.yaml`.
-        name: Name of the recipe.
-        train: Training data.
         parts: Validation and test set; see `held_out_settings`.
-        choices: Values for the template.
 
     Returns:
         The recipe as YAML.
@@ -331,12 +316,8 @@ def power_of_two(value: float, least: int, most: int) -> int:
     """Return the largest power of two that is not above a value, within limits.
 
     Args:
-        value: The value.
         least: Lower limit, a power of two.
         most: Upper limit, a power of two.
-
-    Returns:
-        The power of two.
 
     Example:
         >>> power_of_two(1000, 32, 8192)
@@ -347,14 +328,6 @@ def power_of_two(value: float, least: int, most: int) -> int:
 
 def rounded(updates: float, least: int, most: int) -> int:
     """Return a number of optimizer steps in hundreds, within limits.
-
-    Args:
-        updates: The number to round.
-        least: Lower limit.
-        most: Upper limit.
-
-    Returns:
-        The rounded number.
 
     Example:
         >>> rounded(1234, 300, 20_000)
@@ -410,7 +383,6 @@ def read_head(path: Path, wanted: Sequence[str]) -> Head:
     """Read the first rows of a table.
 
     Args:
-        path: Path of the table.
         wanted: Columns that the user names; their names show if there is a header.
 
     Returns:
@@ -446,7 +418,6 @@ def layout_lines(head: Head, what: str) -> str:
 
     Args:
         head: First rows of the table.
-        what: Noun for an example.
 
     Returns:
         A comment on the first line, and a line with `quoting` if cells are quoted.
@@ -518,9 +489,6 @@ def text_column(head: Head, given: str | None) -> str:
     Args:
         head: First rows of the table.
         given: Text column, if given.
-
-    Returns:
-        Name of the column.
 
     Raises:
         UserError: The column is missing, or the choice is ambiguous.

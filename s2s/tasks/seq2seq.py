@@ -4,24 +4,23 @@ Read `sequence_loss` first: teacher forcing in four lines. The checks at the end
 positions of the model before training starts.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from s2s.data.batches import ParallelBatch, ParallelDataset, all_pairs_in_order, collate
 from s2s.data.tokenized import TokenizedDataset
-from s2s.data.tokenizers import EOS, UNK, Tokenizer
+from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.decoding.generate import TextTranslator, max_output_lengths
 from s2s.errors import Refuse, UserError
-from s2s.inspection.seq2seq import Pair, check_fits, source_of
 from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
-from s2s.recipe.pairs import BatchSettings, TrainingSettings
-from s2s.recipe.schema import AnyRecipe, DecodingSettings, SeedSettings
+from s2s.recipe.pairs import BatchSettings, PairRecipe, TrainingSettings
+from s2s.recipe.schema import DecodingSettings, SeedSettings, TrainRecipe
 from s2s.tasks.base import LoadedModel
 from s2s.training import trainer
 from s2s.training.device import DeviceContext, derive_seed
@@ -29,11 +28,10 @@ from s2s.training.loss import cross_entropy
 from s2s.training.trainer import Loss, Trainer
 
 
-def build_model(recipe: AnyRecipe[Any], source_size: int, target_size: int) -> Seq2Seq:
+def build_model(recipe: TrainRecipe, source_size: int, target_size: int) -> Seq2Seq:
     """Build the recipe's model, initialized with the recipe's seed.
 
     Args:
-        recipe: Resolved recipe.
         source_size: Size of the source vocabulary.
         target_size: Size of the target vocabulary.
 
@@ -77,12 +75,10 @@ def translation_trainer(
     """Build a trainer for a model on pairs of tokenized texts.
 
     Args:
-        model: Sequence-to-sequence model.
         data: Tokenized training pairs.
         training: Optimizer, learning-rate schedule and label smoothing.
         batches: Batch size and maximum length, in tokens.
         seeds: Seeds of data order and dropout.
-        device_context: Device and precision.
 
     Returns:
         A trainer before its first optimizer step.
@@ -98,10 +94,7 @@ def mean_loss(model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, de
     """Compute the cross-entropy per target token, without smoothing and dropout.
 
     Args:
-        model: Sequence-to-sequence model.
-        data: Tokenized pairs.
         batches: Batch size in tokens.
-        device_context: Device and precision.
 
     Returns:
         Mean cross-entropy over all target tokens, in nats.
@@ -109,13 +102,30 @@ def mean_loss(model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, de
     return trainer.mean_loss(model, all_pairs_in_order(data, batches), sequence_loss(0.0), device_context)
 
 
+def attention_weights(
+    model: Seq2Seq, source: list[int], target: list[int], device: torch.device
+) -> Float[Tensor, "layer head target source"]:
+    """Compute the cross-attention weights of a pair, by teacher forcing.
+
+    Args:
+        source: Source tokens, without `EOS`.
+        target: Target tokens, without `EOS`.
+
+    Returns:
+        Weights (layer, head, target, source), with `EOS` on both sides; no layers if the model has no attention.
+    """
+    batch = collate([source], [target], [0]).to(device)
+    with torch.no_grad():
+        memory = model.encoder(batch.source, batch.source_valid)
+        return model.decoder.attention_weights(memory, batch.target_in)[0]
+
+
 def build_translator(
-    run: LoadedModel[Any, Seq2Seq], nbest: int = 1, before_step: Callable[[], None] | None = None
+    run: LoadedModel[PairRecipe, Seq2Seq], nbest: int = 1, before_step: Callable[[], None] | None = None
 ) -> TextTranslator:
     """Build a translator from text to text, by the recipe's `decoding` section.
 
     Args:
-        run: Trained model.
         nbest: Number of hypotheses for each source.
         before_step: Called before each decoding step; may end the search, see `Generator`.
 
@@ -125,41 +135,11 @@ def build_translator(
     return TextTranslator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding, nbest, before_step)
 
 
-def pair_of(
-    run: LoadedModel[Any, Seq2Seq], text: str, output: str | None = None, prefix: str = "", remark: str = ""
-) -> Pair:
-    """Encode an input and its output for `s2s inspect`.
-
-    Args:
-        run: Trained model.
-        text: Input text.
-        output: Output text; None generates the model's own output.
-        prefix: Prefix of the input.
-        remark: Remark to print with the output.
-
-    Returns:
-        Input and output as tokens and texts.
-
-    Raises:
-        UserError: The text is empty or too long.
-    """
-    if not text.strip():
-        raise UserError("the sentence is empty", remedy="give one in quotes")
-    one, into = run.tokenizers[0], run.tokenizers[-1]
-    read = one.encode(prefix + text)
-    written = translate_texts(build_translator(run), [prefix + text])[0] if output is None else into.encode(output)
-    check_fits(run.model, read, written)
-    batch = collate([read], [written], [0]).to(run.device_context.device)
-    source = source_of(one, read, batch.source, batch.source_valid)
-    return Pair(source, written, (prefix + text, into.decode(written)), into.tokens([*written, EOS]), remark=remark)
-
-
 def translate_texts(translator: TextTranslator, lines: list[str], refuse: Refuse | None = None) -> list[list[int]]:
     """Translate lines into tokens.
 
     Args:
         translator: Translator of a trained model.
-        lines: Source texts.
         refuse: Receives the error of each line that cannot be translated; None raises the first error.
 
     Returns:
@@ -169,6 +149,30 @@ def translate_texts(translator: TextTranslator, lines: list[str], refuse: Refuse
     return [list(each.candidates[0].hypothesis.tokens) if each.candidates else [] for each in found]
 
 
+def check_fits(model: Seq2Seq, source: Sequence[int], target: Sequence[int], most: int | None = None) -> None:
+    """Refuse a pair that exceeds a model's positions.
+
+    Args:
+        most: Maximum length if the model has no limit; None: no limit.
+
+    Raises:
+        UserError: A side is too long.
+    """
+    for side, tokens, longest in (
+        ("sentence", source, model.encoder.max_positions),
+        ("translation", target, model.decoder.max_positions),
+    ):
+        if longest is None and most is not None and len(tokens) >= most:
+            raise UserError(
+                f"a {side} of {len(tokens):,} pieces is longer than the {most:,} that are read", remedy="shorten it"
+            )
+        if longest is not None and len(tokens) >= longest:
+            raise UserError(
+                f"a {side} of {len(tokens)} pieces is longer than the {longest} positions that the model has",
+                remedy="shorten it",
+            )
+
+
 def check_prefixes(prefixes: Mapping[str, str], tokenizer: Tokenizer) -> None:
     """Refuse prefixes with unknown tokens, which the model cannot tell apart.
 
@@ -176,7 +180,6 @@ def check_prefixes(prefixes: Mapping[str, str], tokenizer: Tokenizer) -> None:
 
     Args:
         prefixes: Prefix by section of the recipe.
-        tokenizer: Tokenizer of the sources.
 
     Raises:
         UserError: A prefix has an unknown token.
@@ -206,7 +209,6 @@ def longest_source(lengths: Lengths, max_length: int) -> int:
     """Return the length of the longest source among the pairs that fit.
 
     Args:
-        lengths: Lengths of the pairs.
         max_length: Maximum number of tokens of source and target, `EOS` included.
 
     Returns:
@@ -281,7 +283,6 @@ def check_test_lengths(model: Seq2Seq, test: Callable[[], Lengths], read_alone: 
     The check runs before training; otherwise the error would come after the training, at the test.
 
     Args:
-        model: Untrained model.
         test: Returns the lengths of the test set; called only if the model has a limited number of positions.
         read_alone: True if no loss is computed on test targets, so that long targets never reach the decoder.
 
@@ -310,7 +311,6 @@ def check_lengths(batches: BatchSettings, model: Seq2Seq, train: Lengths, valida
 
     Args:
         batches: Batch settings with `max_length`.
-        model: Untrained model.
         train: Lengths of the training pairs.
         validation: Lengths of the validation pairs.
         kind: Kind of the model, for messages.

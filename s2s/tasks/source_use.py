@@ -1,18 +1,60 @@
-"""Test of a translator's use of its sources.
+"""Losses by pair and by token, and a test of a translator's use of its sources.
 
 The loss with the right sources is compared with the loss with the sources of other sentences of about the same length.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
+import torch
+from jaxtyping import Float, Int
+from torch import nn
 
+from s2s.data.batches import collate, make_batches
 from s2s.data.tokenized import TokenizedDataset
 from s2s.models.base import Seq2Seq
 from s2s.recipe.pairs import BatchSettings
-from s2s.tasks.losses import pair_losses
 from s2s.training.device import DeviceContext
+
+
+def pair_losses(
+    model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, device_context: DeviceContext
+) -> Float[np.ndarray, " pairs"]:
+    """Compute the cross-entropy of each pair, without dropout.
+
+    Args:
+        batches: Batch size in tokens.
+
+    Returns:
+        Cross-entropy of each pair in nats, summed over its target tokens.
+    """
+    losses = np.zeros(len(data))
+    for rows, each, valid in token_losses(model, data, batches, device_context):
+        losses[rows] = (each * valid).sum(axis=1)
+    return losses
+
+
+def token_losses(
+    model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, device_context: DeviceContext
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Compute the cross-entropy of each target token, without dropout.
+
+    Args:
+        batches: Batch size in tokens.
+
+    Yields:
+        For each batch: rows of its pairs, cross-entropy in nats (batch, target), and the padding mask (batch, target),
+        True for real tokens.
+    """
+    model.eval()
+    longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
+    with torch.no_grad(), device_context.mixed_precision():
+        for rows in make_batches(data.source_lengths, data.target_lengths, max(batches.tokens, longest), 0, 0):
+            batch = collate(*data.rows(rows), rows).to(device_context.device)
+            scores = model.logits(batch.source, batch.source_valid, batch.target_in).float()
+            each = nn.functional.cross_entropy(scores.transpose(1, 2), batch.target_out, reduction="none")
+            yield rows, each.cpu().double().numpy(), batch.target_valid.cpu().numpy()
 
 
 @dataclass(frozen=True)
@@ -38,7 +80,6 @@ def exchanged_rows(lengths: Int[np.ndarray, " pairs"], seed: int = 1) -> Int[np.
 
     Args:
         lengths: Lengths of at least two rows.
-        seed: Seed for ties.
 
     Returns:
         For each row, another row; every row occurs once.
@@ -65,10 +106,8 @@ def source_use(
     Pairs whose exchanged source is the same text are left out.
 
     Args:
-        model: Sequence-to-sequence model.
         data: Tokenized validation pairs.
         batches: Batch size in tokens.
-        device_context: Device and precision.
 
     Returns:
         Both losses; None if no pair has a different source.

@@ -1,37 +1,42 @@
-"""Signs of problems in the outputs of a sequence-to-sequence model.
+"""Signs of problems in the outputs of sequence-to-sequence models and classifiers.
 
-The signs are in the outputs (`text_signs`), in the use of the source (`source_ignored`) and in the search
-(`search_errors`).
+The signs of a sequence-to-sequence model are in the outputs (`text_signs`), in the use of the source (`source_ignored`)
+and in the search (`search_errors`).
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from s2s.data.batches import collate_sources
+from s2s.data.batches import collate, collate_sources
 from s2s.data.dataset import to_device
 from s2s.data.pairs import prefixed, with_prefix
 from s2s.data.tokenized import encode_corpus
 from s2s.data.tokenizers import EOS, UNK
 from s2s.decoding.beam_search import Beam
-from s2s.decoding.generate import Translation
+from s2s.decoding.generate import Translation, describe_collapse
+from s2s.errors import UserError
+from s2s.evaluation import classification as measures
 from s2s.evaluation.gates import SOURCE, uses_its_source
 from s2s.evaluation.metrics import metrics, score
 from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, plain_sign, share_sign
+from s2s.evaluation.signs.classes import class_signs
 from s2s.evaluation.signs.pieces import entropy, unknown
 from s2s.evaluation.signs.texts import text_signs
 from s2s.evaluation.tokenization import choose_tokenization
+from s2s.inspection.seq2seq import Pair, source_of
 from s2s.models.base import Seq2Seq
-from s2s.recipe.schema import BleuTokenizer
+from s2s.recipe.pairs import PairRecipe
+from s2s.recipe.schema import BleuTokenizer, SearchRecipe
 from s2s.tasks.base import TOKENIZER, LoadedModel
 from s2s.tasks.line_translation import VocabularyCoverage
-from s2s.tasks.seq2seq import build_translator
+from s2s.tasks.seq2seq import build_translator, check_fits, translate_texts
 from s2s.tasks.source_use import SourceUse, source_use
-from s2s.tasks.text_generation import collapsed, sequence_scores
+from s2s.tasks.text_generation import sequence_scores
 from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -42,7 +47,7 @@ Read = Callable[[list[int]], tuple[Shaped[Tensor, "batch ..."], Bool[Tensor, "ba
 
 
 def pair_symptoms(
-    run: LoadedModel[Any, Seq2Seq],
+    run: LoadedModel[PairRecipe, Seq2Seq],
     part: "datasets.Dataset",
     places: Sequence[str],
     progress_bar: ProgressBar,
@@ -52,11 +57,9 @@ def pair_symptoms(
     """Translate pairs and return signs of problems in the outputs.
 
     Args:
-        run: Trained model.
         part: Pairs, without prefix.
         places: Description of each pair's place.
         progress_bar: Makes a progress bar.
-        prefix: Prefix of each source.
         tokenizer: sacreBLEU tokenizer for BLEU.
 
     Returns:
@@ -93,6 +96,31 @@ def pair_symptoms(
     )
 
 
+def collapsed(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]) -> Finding:
+    """Return the sign for a model that gives the same answer to different sources.
+
+    `describe_collapse` makes the same check during training.
+
+    Args:
+        outputs: Output of the model for each source.
+
+    Returns:
+        The finding, with the share of different answers.
+    """
+    different, right = len(set(sources)), len(set(references))
+    answers, empty = len(set(outputs)), sum(not text.strip() for text in outputs)
+    found = describe_collapse(sources, outputs, references) is not None
+    measured = (
+        f"{answers:,} different answers to {different:,} different sources, where {right:,} are right; {empty:,} "
+        "answers are empty"
+    )
+    threshold = (
+        "where answers are fewer than a tenth of the sources, and of what is right, or all one, or most are empty"
+    )
+    remedy = "lower training.learning_rate, raise training.warmup, and look for misaligned pairs with `s2s data check`"
+    return plain_sign("says always the same", found, measured, answers / max(1, different), threshold, remedy)
+
+
 def cut_off(written: Sequence[Translation]) -> int:
     """Return the number of outputs that the length limit ended."""
     return sum(each.at_length_limit for each in written)
@@ -103,7 +131,6 @@ def source_ignored(worth: SourceUse | None, noun: str = "source") -> Finding:
 
     Args:
         worth: Losses with right and exchanged sources; None if no two sources differ.
-        noun: Noun for a source.
 
     Returns:
         The finding, with the difference of the losses in nats per target token.
@@ -123,17 +150,17 @@ def source_ignored(worth: SourceUse | None, noun: str = "source") -> Finding:
 
 @torch.inference_mode()
 def search_errors(
-    run: LoadedModel[Any, Seq2Seq], beam: Beam, written: Sequence[Translation], wanted: Sequence[list[int]], read: Read
+    run: LoadedModel[SearchRecipe, Seq2Seq],
+    beam: Beam,
+    written: Sequence[Translation],
+    wanted: Sequence[list[int]],
+    read: Read,
 ) -> Finding:
     """Return the sign for search errors: references that score higher than the output.
 
     The search missed such a reference. For all other wrong outputs, the model itself prefers the wrong text.
 
     Args:
-        run: Trained model.
-        beam: Beam of the search.
-        written: Outputs of the search.
-        wanted: Tokens of the references.
         read: Returns the sources of some examples, by number.
 
     Returns:
@@ -175,11 +202,9 @@ def worst_texts(
     """Return the outputs with the lowest chrF.
 
     Args:
-        sources: Source texts.
         outputs: Output of the model for each source.
         references: References of each source; the first is shown.
         places: Description of each example's place.
-        lowercase: Ignore case.
 
     Returns:
         Examples, worst first.
@@ -188,3 +213,62 @@ def worst_texts(
     scores = [metric.sentence_score(o, list(r)).score for o, r in zip(outputs, references, strict=True)]
     order = sorted(range(len(scores)), key=lambda i: scores[i])[:WORST]
     return [WorstExample(sources[i], outputs[i], references[i][0], f"{places[i]}, chrF {scores[i]:.1f}") for i in order]
+
+
+def pair_of(
+    run: LoadedModel[PairRecipe, Seq2Seq], text: str, output: str | None = None, prefix: str = "", remark: str = ""
+) -> Pair:
+    """Encode an input and its output for `s2s inspect`.
+
+    Args:
+        output: Output text; None generates the model's own output.
+        remark: Remark to print with the output.
+
+    Returns:
+        Input and output as tokens and texts.
+
+    Raises:
+        UserError: The text is empty or too long.
+    """
+    if not text.strip():
+        raise UserError("the sentence is empty", remedy="give one in quotes")
+    one, into = run.tokenizers[0], run.tokenizers[-1]
+    read = one.encode(prefix + text)
+    written = translate_texts(build_translator(run), [prefix + text])[0] if output is None else into.encode(output)
+    check_fits(run.model, read, written)
+    batch = collate([read], [written], [0]).to(run.device_context.device)
+    source = source_of(one, read, batch.source, batch.source_valid)
+    return Pair(source, written, (prefix + text, into.decode(written)), into.tokens([*written, EOS]), remark=remark)
+
+
+def class_symptoms(
+    truth: Int[np.ndarray, " examples"],
+    probabilities: Float[np.ndarray, "examples classes"],
+    names: Sequence[str],
+    noun: str,
+    places: Sequence[str],
+    described: Callable[[int], str],
+) -> Diagnostics:
+    """Return signs in the predictions, and the worst examples.
+
+    The worst examples are those whose true class has the lowest probability.
+
+    Args:
+        truth: True class of each example.
+        probabilities: Probability of each class for each example.
+        noun: Plural noun for the examples.
+        places: Description of each example's place.
+        described: Returns an example, by its row in `truth`, as one line of text.
+
+    Returns:
+        Accuracy, signs and worst examples.
+    """
+    right, worst = measures.accuracy(truth, probabilities.argmax(axis=1)), []
+    for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:WORST].tolist():
+        said, wanted = int(probabilities[row].argmax()), int(truth[row])
+        given = f"{places[row]}, {names[wanted]} has a probability of {probabilities[row, wanted]:.3g}"
+        worst.append(
+            WorstExample(described(row), f"{names[said]} ({probabilities[row, said]:.3f})", names[wanted], given)
+        )
+    summary = f"{len(truth):,} {noun}: accuracy {right.value:.2f} % ({right.low:.2f} to {right.high:.2f})"
+    return Diagnostics(summary, class_signs(truth, probabilities, names), worst)

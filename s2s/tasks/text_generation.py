@@ -1,7 +1,6 @@
-"""Base class of tasks that generate text with an encoder and a decoder.
+"""Methods of tasks that generate text with an encoder and a decoder, for the self-tests of `s2s diagnose`.
 
-The task's loss is the teacher-forced cross-entropy. The functions below feed the decoder token by token and rescore
-hypotheses, for the self-tests of `s2s diagnose`.
+Log-probabilities are computed by teacher forcing and token by token, and those of hypotheses of a search again.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,46 +9,27 @@ from typing import ClassVar, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Shaped
-from torch import Tensor, nn
+from torch import Tensor
 
 from s2s.data.batches import ParallelBatch, collate
 from s2s.decoding.beam_search import Hypothesis
-from s2s.decoding.generate import TextTranslator, describe_collapse
-from s2s.evaluation.signs import Finding, plain_sign
+from s2s.decoding.generate import TextTranslator
 from s2s.models.base import BatchedState, Seq2Seq
 from s2s.nn.layers import Tokens, Vectors
-from s2s.recipe.installed import module_of
-from s2s.tasks.base import D, LoadedModel, R, RescoredHypotheses, Task, TrainContext
-from s2s.tasks.seq2seq import sequence_loss
-from s2s.training.trainer import Loss
+from s2s.recipe.pairs import PairRecipe
+from s2s.tasks.base import LoadedModel
+from s2s.tasks.protocols import RescoredHypotheses
 
 State = TypeVar("State", bound=BatchedState)
 
 
-class TextGenerationTask(Task[R, D, Seq2Seq]):
-    """Base class of sequence-to-sequence tasks: one target text for each source."""
+class TextGeneration:
+    """Methods of all tasks that generate one target text for each source."""
 
     perplexity: ClassVar[bool] = True
 
-    def build_on_meta(self, recipe: R) -> nn.Module:
-        return module_of(recipe.model.kind).build(recipe.model, 5, 5)
-
-    def loss(self, recipe: R) -> Loss[Seq2Seq, ParallelBatch]:
-        return sequence_loss(dict(recipe)["training"].label_smoothing)
-
-    def count_examples(self, train_context: TrainContext[R, D, Seq2Seq]) -> dict[str, int]:
-        return {
-            "test": 0,
-            **super().count_examples(train_context),
-            "too_long": train_context.trainer.examples.num_skipped,
-        }
-
     def log_probs(self, model: Seq2Seq, batch: ParallelBatch) -> Float[Tensor, "pieces vocabulary"]:
         """Return the log-probabilities of all tokens, by teacher forcing.
-
-        Args:
-            model: Sequence-to-sequence model.
-            batch: Sources and targets.
 
         Returns:
             Log-probabilities (target tokens, vocabulary) at the positions that are not padding, row after row.
@@ -59,10 +39,6 @@ class TextGenerationTask(Task[R, D, Seq2Seq]):
 
     def incremental_log_probs(self, model: Seq2Seq, batch: ParallelBatch) -> Float[Tensor, "pieces vocabulary"]:
         """Return the log-probabilities of `log_probs`, with one token fed per step.
-
-        Args:
-            model: Sequence-to-sequence model.
-            batch: Sources and targets.
 
         Returns:
             Log-probabilities (target tokens, vocabulary), in the order of `log_probs`; see `feed_stepwise`.
@@ -78,22 +54,6 @@ class TextGenerationTask(Task[R, D, Seq2Seq]):
         states = feed_stepwise(feed, begin, batch.target_in)
         return model.projection(states).log_softmax(-1)[batch.target_valid]
 
-    def score_tokens(self, run: LoadedModel[R, Seq2Seq], batch: ParallelBatch) -> RescoredHypotheses:
-        """Rescore the n-best hypotheses of a batch of sources, in fp32.
-
-        Args:
-            run: Trained model; `decoding` in its recipe sets the beam.
-            batch: Sources, with padding mask.
-
-        Returns:
-            Log-probabilities of the search and of teacher forcing.
-        """
-        real = zip(batch.source, batch.source_valid, strict=True)
-        sources = [row[valid].tolist()[:-1] for row, valid in real]
-        exact = dict(run.recipe)["decoding"].model_copy(update={"precision": "fp32"})
-        found = TextTranslator(run.model, run.tokenizers[0], run.tokenizers[-1], exact, exact.beam).search(sources)
-        return rescore_hypotheses(run.model, batch.source, batch.source_valid, found)
-
 
 @dataclass(frozen=True)
 class _StepwiseOutput(BatchedState):
@@ -101,6 +61,23 @@ class _StepwiseOutput(BatchedState):
 
     context: BatchedState
     state: BatchedState
+
+
+def rescore_texts(run: LoadedModel[PairRecipe, Seq2Seq], batch: ParallelBatch) -> RescoredHypotheses:
+    """Rescore the n-best hypotheses of a batch of sources, in fp32.
+
+    Args:
+        run: Trained model; `decoding` in its recipe sets the beam.
+        batch: Sources, with padding mask.
+
+    Returns:
+        Log-probabilities of the search and of teacher forcing.
+    """
+    real = zip(batch.source, batch.source_valid, strict=True)
+    sources = [row[valid].tolist()[:-1] for row, valid in real]
+    exact = run.recipe.decoding.model_copy(update={"precision": "fp32"})
+    found = TextTranslator(run.model, run.tokenizers[0], run.tokenizers[-1], exact, exact.beam).search(sources)
+    return rescore_hypotheses(run.model, batch.source, batch.source_valid, found)
 
 
 def feed_stepwise(feed: Callable[[State, Tokens], tuple[Vectors, State]], state: State, tokens: Tokens) -> Vectors:
@@ -128,33 +105,6 @@ def feed_stepwise(feed: Callable[[State, Tokens], tuple[Vectors, State]], state:
     return torch.stack(found, dim=1)
 
 
-def collapsed(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]) -> Finding:
-    """Return the sign for a model that gives the same answer to different sources.
-
-    `describe_collapse` makes the same check during training.
-
-    Args:
-        sources: Source texts.
-        outputs: Output of the model for each source.
-        references: Reference of each source.
-
-    Returns:
-        The finding, with the share of different answers.
-    """
-    different, right = len(set(sources)), len(set(references))
-    answers, empty = len(set(outputs)), sum(not text.strip() for text in outputs)
-    found = describe_collapse(sources, outputs, references) is not None
-    measured = (
-        f"{answers:,} different answers to {different:,} different sources, where {right:,} are right; {empty:,} "
-        "answers are empty"
-    )
-    threshold = (
-        "where answers are fewer than a tenth of the sources, and of what is right, or all one, or most are empty"
-    )
-    remedy = "lower training.learning_rate, raise training.warmup, and look for misaligned pairs with `s2s data check`"
-    return plain_sign("says always the same", found, measured, answers / max(1, different), threshold, remedy)
-
-
 def rescore_hypotheses(
     model: Seq2Seq,
     source: Shaped[Tensor, "batch ..."],
@@ -164,10 +114,8 @@ def rescore_hypotheses(
     """Recompute the log-probabilities of hypotheses by teacher forcing.
 
     Args:
-        model: Sequence-to-sequence model.
         source: Sources of a batch, (batch, source) for texts.
         valid: Padding mask, True at real positions.
-        found: Hypotheses of each source.
 
     Returns:
         Log-probabilities of the search and of teacher forcing, hypothesis by hypothesis.
@@ -188,7 +136,6 @@ def sequence_scores(
     """Return the log-probability of one target for each source of a batch.
 
     Args:
-        model: Sequence-to-sequence model.
         source: Sources of a batch, (batch, source) for texts.
         valid: Padding mask, True at real positions.
         targets: Tokens of each target, without `BOS` and `EOS`.

@@ -28,7 +28,7 @@ from s2s.errors import UserError
 from s2s.evaluation.differences import welch
 from s2s.models.base import count_parameters
 from s2s.recipe.installed import module_of
-from s2s.tasks.losses import pair_losses
+from s2s.tasks.source_use import pair_losses
 from s2s.tasks.translation.task import build_model
 
 TINY = Sizes(sentences=12, all_kinds=False, seeds=1)

@@ -10,7 +10,7 @@ from PIL import Image
 
 from s2s.errors import UserError
 from s2s.tasks.captioning.data import Captioned, CaptionSource
-from s2s.tasks.captioning.data_check import inspect_captions
+from s2s.tasks.captioning.diagnosis import inspect_captions
 from s2s.tasks.captioning.recipe import CaptionDataSettings
 
 CAPTIONS = {

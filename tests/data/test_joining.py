@@ -9,7 +9,7 @@ from s2s.data.pairs import load, pairs
 from s2s.errors import UserError
 from s2s.recipe.pairs import FilterSettings
 from s2s.run.tasks import read
-from s2s.tasks.translation.data_check import inspected
+from s2s.tasks.translation.diagnosis import inspected
 from s2s.tasks.translation.prepared import join_short_pairs, prepare
 from s2s.tasks.translation.recipe import DataSettings
 

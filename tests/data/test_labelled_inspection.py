@@ -5,9 +5,9 @@ import numpy as np
 
 from s2s.data.sources import Corpus
 from s2s.tasks.classification.data import Labelled
-from s2s.tasks.classification.data_check import inspect_labelled
+from s2s.tasks.classification.diagnosis import inspect_labelled
 from s2s.tasks.images.data import Images, ImageSource
-from s2s.tasks.images.data_check import inspect_images
+from s2s.tasks.images.diagnosis import inspect_images
 from s2s.tasks.images.recipe import ImageDataSettings
 
 _SPREAD = ("  of the shortest", "  of the middle one", "  of the longest")

@@ -11,7 +11,7 @@ from s2s.data.data_check import note_suspicious
 from s2s.data.missing_values import missing_label_lines
 from s2s.run.tasks import read
 from s2s.tasks.classification.data import prepare_texts
-from s2s.tasks.classification.data_check import inspected
+from s2s.tasks.classification.diagnosis import inspected
 from s2s.tasks.classification.recipe_generation import generate_classification_recipe
 from s2s.tasks.language_model.recipe_generation import generate_language_model_recipe
 from s2s.tasks.recipe_generation import Splits

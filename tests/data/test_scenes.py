@@ -6,8 +6,23 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from s2s.tasks.captioning.drawing import _PAINTS, RADII, arranged, covered, pictures
-from s2s.tasks.captioning.scenes import GROUPS, PLACES, SPLITS, TURNED, Group, Scene, described, facts, scenes, split_of
+from s2s.tasks.captioning.scenes import (
+    _PAINTS,
+    GROUPS,
+    PLACES,
+    RADII,
+    SPLITS,
+    TURNED,
+    Group,
+    Scene,
+    arranged,
+    covered,
+    described,
+    facts,
+    pictures,
+    scenes,
+    split_of,
+)
 
 ALL_KINDS = [Scene((GROUPS[0],), place) for place in PLACES]
 ALL_KINDS += [Scene((GROUPS[0], GROUPS[-1]), relation) for relation in TURNED]

@@ -13,8 +13,8 @@ from s2s.data.quoting import is_quoted
 from s2s.data.text_files import Columns, table_cells
 from s2s.errors import UserError
 from s2s.run.tasks import read
+from s2s.tasks.captioning.data import captions_of
 from s2s.tasks.captioning.recipe import CaptionDataSettings
-from s2s.tasks.captioning.tables import captions_of
 from s2s.tasks.classification.data import LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings
 from s2s.tasks.classification.recipe_generation import generate_classification_recipe

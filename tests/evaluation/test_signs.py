@@ -11,7 +11,7 @@ from s2s.evaluation.signs.classes import class_signs
 from s2s.evaluation.signs.learning import Learning, learning_signs
 from s2s.evaluation.signs.pieces import entropy, unknown
 from s2s.evaluation.signs.texts import says_again, text_signs
-from s2s.tasks.text_generation import collapsed
+from s2s.tasks.symptoms import collapsed
 
 SOURCES = [f"the {n} old men saw {m} red houses today" for n in range(10) for m in range(20)]
 REFERENCES = [f"die {n} alten Herren sahen heute {m} rote Gebäude" for n in range(10) for m in range(20)]

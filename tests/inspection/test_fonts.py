@@ -7,8 +7,8 @@ import torch
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from matplotlib.text import Text
 
-from s2s.inspection.figure import attention_picture
 from s2s.training import figures, fonts
+from s2s.training.figures import attention_picture
 from s2s.training.fonts import fonts_for, use_installed_fonts, without_font_messages
 
 PIECES = ["我今天", "去商店", "</s>"]

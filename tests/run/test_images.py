@@ -18,8 +18,7 @@ from s2s.run.folder import open_run, open_runs
 from s2s.run.inference import evaluate, load, score_together
 from s2s.run.tasks import read
 from s2s.tasks.base import EvaluationOptions
-from s2s.tasks.classification_base import ClassificationEvaluation
-from s2s.tasks.classify_lines import classify_lines
+from s2s.tasks.classification_base import ClassificationEvaluation, classify_lines
 from s2s.tasks.images.task import TASK
 from s2s.training.logger import RunLog
 

@@ -31,7 +31,6 @@ from s2s.run import training
 from s2s.run.folder import open_run
 from s2s.run.inference import inspect_input, load
 from s2s.run.tasks import read
-from s2s.tasks.base import Task
 from s2s.tasks.language_model.task import TASK as LANGUAGE
 from s2s.tasks.masked_lm.task import TASK
 from s2s.tasks.translation.task import TASK as TRANSLATION
@@ -270,12 +269,6 @@ def test_a_layer_or_head_that_is_not_there_is_refused_whatever_is_shown(world, t
         with pytest.raises(UserError, match=said) if said else nullcontext():
             CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False)
         assert bool(list(tmp_path.iterdir())) == (not said and bool(ending))
-
-
-def test_a_task_without_an_answer_refuses_in_words(world):
-    run = load(world / "runs/c")
-    with pytest.raises(UserError, match="nothing to look into where the task is classification"):
-        Task.inspect(None, run, InspectionRequest())
 
 
 def test_a_language_model_read_as_an_encoder_is_the_language_model(world):

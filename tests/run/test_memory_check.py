@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from s2s.cli.main import commands
+from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.recipe.reading import recipe_path
 from s2s.run import memory_check
@@ -20,6 +21,8 @@ from s2s.run.memory_check import check_memory
 from s2s.run.tasks import read
 from s2s.tasks.translation.task import TASK, build_model
 from s2s.training.trainer import Trainer
+
+BYTES = Tokenizer(b"", "bytes", "identity", lowercase=False).size
 
 
 def _recipe(*overrides: str):
@@ -38,19 +41,19 @@ def test_a_model_that_fits_is_built_as_without_being_counted():
 
 
 def test_a_model_with_one_layer_too_many_is_refused_when_it_is_asked_for(monkeypatch):
-    parameters = sum(p.numel() for p in build_model(_recipe(), 5, 5).parameters())
-    monkeypatch.setattr(memory_check, "_memory", lambda kind: 16 * (parameters + 200))
+    parameters = sum(p.numel() for p in build_model(_recipe(), BYTES, BYTES).parameters())
+    monkeypatch.setattr(memory_check, "_memory", lambda kind: 16 * (parameters + 16 * BYTES + 200))
     with check_memory(TASK, _recipe()):
         pass
     with (
         pytest.raises(UserError, match=r"parameters takes .* GiB and more to\s+train"),
-        check_memory(TASK, _recipe("model.encoder_layers=4")),
+        check_memory(TASK, _recipe("model.encoder_layers=20")),
     ):
         raise AssertionError("it was let in")
 
 
 def test_a_vocabulary_that_does_not_fit_is_refused_while_the_model_is_built(monkeypatch):
-    parameters = sum(p.numel() for p in build_model(_recipe(), 5, 5).parameters())
+    parameters = sum(p.numel() for p in build_model(_recipe(), BYTES, BYTES).parameters())
     monkeypatch.setattr(memory_check, "_memory", lambda kind: 32 * parameters)
     with pytest.raises(UserError, match=r"tokenizer\.size"), check_memory(TASK, _recipe()):
         build_model(_recipe(), 10_000, 10_000)

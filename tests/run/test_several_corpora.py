@@ -20,8 +20,8 @@ from s2s.recipe.reading import missing_files
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
 from s2s.run.inference import load
 from s2s.run.tasks import read, task_of
-from s2s.tasks.seq2seq import build_translator
-from s2s.tasks.translation.attention import align_lines, weights_between
+from s2s.tasks.seq2seq import attention_weights, build_translator
+from s2s.tasks.translation.diagnosis import align_lines
 from s2s.tasks.translation.prepared import PreparedTranslation
 
 RECIPE = """
@@ -179,7 +179,7 @@ def test_links_count_the_words_of_the_line_whatever_stands_before_it(folder, pre
     (found,) = align_lines(run, [[line]], print, ["v1 v2"])
     cut = run.tokenizers[0]
     read, pieces = cut.encode(prefix + line), cut.encode("v1 v2")
-    looked = weights_between(run.model, read, pieces, run.device_context.device)[-1].mean(dim=0).double().numpy()
+    looked = attention_weights(run.model, read, pieces, run.device_context.device)[-1].mean(dim=0).double().numpy()
     words = words_of(cut, read)
     assert [word.text for word in words[before:]][1:] == ["w2", "w3"]
     assert found == pharaoh(links(looked, words[before:], words_of(cut, pieces)))

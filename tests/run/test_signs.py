@@ -19,8 +19,8 @@ from s2s.inspection.inspection import InspectionRequest
 from s2s.run.folder import open_run
 from s2s.run.inference import evaluate, evaluation_split, inspect_input, load
 from s2s.run.tasks import task_of
-from s2s.tasks.captioning.symptoms import facts_wrong
-from s2s.tasks.language_model.symptoms import Expected, ends
+from s2s.tasks.captioning.diagnosis import facts_wrong
+from s2s.tasks.language_model.diagnosis import Expected, ends
 from s2s.tasks.text_to_text.data import Mixture, in_pieces
 from s2s.training.progress import no_progress_bar
 

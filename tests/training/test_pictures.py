@@ -5,8 +5,7 @@ from xml.etree import ElementTree
 
 import torch
 
-from s2s.inspection.figure import attention_picture
-from s2s.training.figures import render_figure, render_png
+from s2s.training.figures import attention_picture, render_figure, render_png
 
 
 def test_pieces_are_text_not_formulas():

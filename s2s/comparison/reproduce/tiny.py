@@ -25,7 +25,7 @@ from s2s.tasks.base import EvaluationOptions
 from s2s.tasks.translation.evaluation import TranslationEvaluation
 
 if TYPE_CHECKING:
-    from s2s.run.tasks import AnyTask
+    from s2s.recipe.schema import TrainRecipe
 
 _DONE = "trained"
 
@@ -81,7 +81,7 @@ class Tiny(Reproduction):
             "bleu": scores["bleu"].value,
         }
 
-    def recipe(self, seed: int, run: Path) -> "AnyTask":
+    def recipe(self, seed: int, run: Path) -> "TrainRecipe":
         """The recipe of one training."""
         recipe = read(shipped()["multi30k"], self.settings)
         return recipe.model_copy(update={"name": run.name, "run": RunSettings(dir=str(run)), "seeds": seeds_of(seed)})

@@ -82,7 +82,7 @@ def _check_shapes(place: Path, weights: Path) -> None:
 
     recipe = read(place / "recipe.yaml")
     task = task_of(recipe)
-    tokenizers = tuple(Tokenizer.load(place / "tokenizer", name) for name in task.tokenizer_names(recipe))
+    tokenizers = tuple(Tokenizer.load(place / "tokenizer", name) for name in recipe.tokenizer_names)
     with torch.random.fork_rng(devices=[]):
         wanted = {name: tuple(p.shape) for name, p in task.build(recipe, tokenizers).named_parameters()}
     for name, tensor in read_tensors(place / "model.safetensors").items():

@@ -35,12 +35,8 @@ def keys_of(found: Mapping[str, Any], kind: type[M], path: Path) -> M:
     """Validate a description against a pydantic model.
 
     Args:
-        found: The description.
         kind: The pydantic model; other keys are ignored.
         path: File, for the error.
-
-    Returns:
-        The validated fields.
 
     Raises:
         UserError: A key is missing, or has another type or an impossible value.
@@ -52,7 +48,6 @@ def check_values(found: Mapping[str, Any], known: Mapping[str, tuple[object, ...
     """Refuse a description with unsupported values.
 
     Args:
-        found: The description.
         known: Supported values of each key.
         path: File, for the error.
 
@@ -72,8 +67,6 @@ def write_recipe(given: dict[str, Any], place: Path, path: Path) -> None:
     """Write the recipe of a run that was converted from a published Transformer.
 
     Args:
-        given: Recipe values.
-        place: Folder to write to.
         path: The description, for the error.
 
     Raises:

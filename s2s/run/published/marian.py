@@ -34,8 +34,6 @@ def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) ->
     Args:
         folder: Folder with the published files.
         config: Contents of `config.json`.
-        weights: File of the weights.
-        place: Folder to write to.
 
     Raises:
         UserError: A file is missing, or the model has an unsupported part.

@@ -37,7 +37,6 @@ class Weights:
         """Return a tensor in fp32.
 
         Args:
-            name: Name of the tensor.
             zeros: Shape of the zeros to return if the tensor is missing; None: it must exist.
 
         Raises:
@@ -66,7 +65,6 @@ class Weights:
         """Copy a linear layer or a norm under our name, with permuted dimensions.
 
         Args:
-            theirs: The published tensors.
             there: Name of the published module.
             here: Name of our module.
             columns: Order of the inputs; None: unchanged.

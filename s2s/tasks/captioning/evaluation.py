@@ -13,13 +13,12 @@ from s2s.evaluation.significance import Comparison, compare
 from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
-from s2s.tasks.base import Evaluation, EvaluationOptions, LoadedModel
+from s2s.tasks.base import Evaluation, EvaluationOptions, LoadedModel, check_case, check_comparable, check_tokenizers
 from s2s.tasks.captioning.data import BUILT_IN, Captioned
 from s2s.tasks.captioning.figures import looks_picture
 from s2s.tasks.captioning.generation import Look, length_settings, looks, write
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.scenes import Facts, described, facts
-from s2s.tasks.comparable import check_case, check_comparable, check_tokenizers
 from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -125,9 +124,6 @@ def evaluate_images(
     """Caption images and score the captions.
 
     Args:
-        run: Trained model.
-        part: Images with references.
-        scoring: Options of the evaluation.
         progress_bar: Makes a progress bar.
 
     Returns:

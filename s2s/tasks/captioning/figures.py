@@ -1,18 +1,26 @@
-"""Figures of captioned images, with attention for each word.
+"""Figures and pages of images with captions, for trainings and for `s2s caption`."""
 
-Attention is drawn as in figure 2 of "Show, attend and tell" (Xu et al. 2015): the image is dark, and the squares that a
-word attends to are bright. The brightness of a square grows with its attention weight, from a quarter to the full image
-plus some white at the maximum, and is interpolated between squares.
-"""
-
+import base64
+import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, UInt8
+from jinja2 import Environment, FileSystemLoader
 
-from s2s.tasks.image_files import Pixels
+from s2s.decoding.generate import Generator, LengthLimited, Translation, length_limited
+from s2s.errors import Refuse, UserError
+from s2s.files import write_atomically
+from s2s.models.base import Seq2Seq
+from s2s.tasks.base import LoadedModel
+from s2s.tasks.captioning.generation import Look, length_settings, looks, write
+from s2s.tasks.captioning.recipe import CaptionRecipe
+from s2s.tasks.image_files import Pixels, read_some
+from s2s.training import figures
 from s2s.training.figures import new_figure
 
 if TYPE_CHECKING:
@@ -70,10 +78,6 @@ def looks_picture(looks: Sequence["Look"], title: str) -> "Figure":
 
     Args:
         looks: Attention maps of each image.
-        title: Title of the figure.
-
-    Returns:
-        The figure.
     """
     panels: list[tuple[Shown, str]] = []
     for look in looks:
@@ -90,11 +94,6 @@ def captions_picture(pixels: Pixels, captions: Sequence[str], title: str) -> "Fi
 
     Args:
         pixels: Images (images, channels, height, width), uint8.
-        captions: Caption of each image.
-        title: Title of the figure.
-
-    Returns:
-        The figure.
     """
     return _sheet([(enlarged(i), c) for i, c in zip(pixels, captions, strict=True)], 6, 22, title)
 
@@ -121,3 +120,121 @@ def _sheet(panels: Sequence[tuple[Shown, str]], across: int, letters: int, title
     axes.imshow(sheet, aspect="auto")
     figure.text(0.01, 1 - 0.15 / figure.get_figheight(), title, va="center", fontsize=8, parse_math=False)
     return figure
+
+
+ENDINGS = (".png", ".html")
+"""Extensions of files for attention maps."""
+_SIDE = 256
+
+
+@dataclass(frozen=True)
+class CaptionedFiles:
+    """Captions of image files, in order.
+
+    Attributes:
+        run: Run and checkpoint.
+        captions: Caption of each file; empty for a refused file.
+        looks: Attention maps of the files that were not refused; empty if the model has no attention.
+        refused: Rows of the refused files.
+        length_limited: Number of captions that the length limit ended; None if there are none.
+    """
+
+    run: str
+    captions: list[str]
+    looks: list[Look]
+    refused: Collection[int] = ()
+    length_limited: LengthLimited | None = None
+
+    def save(self, path: Path) -> None:
+        """Draw the attention maps as a PNG file or as a self-contained HTML page.
+
+        Args:
+            path: File with extension `.png` or `.html`.
+
+        Raises:
+            UserError: The model has no attention, or the file has another extension.
+        """
+        check_ending(path)
+        if not self.looks:
+            raise UserError("the model has no attention to be drawn", where=self.run, remedy="name another run")
+        title = f"{self.run}: where the model looks for each word"
+        if path.suffix == ".html":
+            captions = [caption for row, caption in enumerate(self.captions) if row not in self.refused]
+            write_atomically(path, page(self.looks, captions, title), follow=True)
+            return
+        write_atomically(path, figures.render_png(looks_picture(self.looks, title)), follow=True)
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a file for attention maps with an unknown extension.
+
+    Args:
+        path: File with extension `.png` or `.html`.
+
+    Raises:
+        UserError: The file has another extension.
+    """
+    if path.suffix not in ENDINGS:
+        raise UserError(
+            f"{path.suffix or 'no ending'} is not known", where=f"--attention {path}", remedy=" or ".join(ENDINGS)
+        )
+
+
+def caption_files(
+    run: LoadedModel[CaptionRecipe, Seq2Seq], files: Sequence[Path], with_looks: bool, refuse: Refuse
+) -> CaptionedFiles:
+    """Caption image files.
+
+    Args:
+        with_looks: Compute attention maps.
+        refuse: Receives the row and the error of each file that is missing or not an image.
+    """
+    recipe, (tokenizer,) = run.recipe, run.tokenizers
+    read, refused = read_some(files, recipe.data)
+    for row, error in refused.items():
+        refuse(row, error)
+    written: list[Translation] = []
+    seen: list[Look] = []
+    if read:
+        pixels = np.stack(list(read.values()))
+        written = write(recipe, Generator(run.model, tokenizer, recipe.decoding), pixels)
+        names = [files[row].name for row in read]
+        seen = looks(recipe, run.model, tokenizer, pixels, written, names) if with_looks else []
+    texts = dict(zip(read, (each.text for each in written), strict=True))
+    captions = [texts.get(row, "") for row in range(len(files))]
+    limited = length_limited(written, length_settings(run.model))
+    return CaptionedFiles(f"{run.path}, checkpoint {run.checkpoint.name}", captions, seen, refused, limited)
+
+
+def page(looks: Sequence[Look], captions: Sequence[str], title: str) -> str:
+    """Render an HTML page with images, captions and attention maps.
+
+    Hovering over a word shows its attention; below is a panel for each word.
+
+    Args:
+        looks: Attention maps of each image.
+
+    Returns:
+        The page as HTML.
+    """
+    images = []
+    for look, caption in zip(looks, captions, strict=True):
+        image = enlarged(np.array(look.pixels, dtype=np.uint8), _SIDE)
+        words = [
+            {"text": word, "lit": _inline(lit(image, np.array(shares))), "most": f"{np.max(shares):.0%}"}
+            for word, shares in zip(look.words, look.maps, strict=True)
+        ]
+        images.append({"name": look.name, "caption": caption, "whole": _inline(image), "words": words})
+    # Captions are text, never markup, so that everything is escaped.
+    loader = FileSystemLoader(Path(__file__).parent, encoding="utf-8")
+    surroundings = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return surroundings.get_template("page.html").render(title=title, images=images, side=2 * _SIDE)
+
+
+def _inline(image: Shown) -> str:
+    """Return an image as a data URL."""
+    from PIL.Image import fromarray
+
+    file = io.BytesIO()
+    fromarray(image).save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -27,10 +27,6 @@ _SPACE = "▁"
 def build_model(recipe: CaptionRecipe, target_size: int) -> Seq2Seq:
     """Build the recipe's model, with a stem for images instead of source embeddings.
 
-    Args:
-        recipe: Resolved recipe.
-        target_size: Size of the vocabulary.
-
     Returns:
         The model, on the CPU.
 
@@ -113,12 +109,7 @@ def looks(
     """Return the attention maps of generated captions.
 
     Args:
-        recipe: Resolved recipe.
-        model: Captioning model.
-        tokenizer: Tokenizer of the captions.
         pixels: Images (images, channels, height, width), uint8.
-        written: Generated captions.
-        names: Names of the images.
 
     Returns:
         One result for each image; empty if the model has no attention.
@@ -145,7 +136,6 @@ def attention(
     """Compute the cross-attention of the last layer, averaged over heads.
 
     Args:
-        model: Captioning model.
         pixels: Images (images, channels, height, width), uint8.
         tokens: Tokens of each caption, without `EOS`.
         positions: Number of positions of an image.

@@ -9,7 +9,7 @@ from s2s.recipe.images import PixelSettings
 from s2s.recipe.installed import translator_settings
 
 
-class CaptionPlaces(schema.SourceSettings):
+class CaptionPlaces(schema.SourceSettings, schema.DataSection):
     """Files or data set of the images and captions."""
 
     corpus: schema.Word = "built-in"
@@ -127,7 +127,7 @@ class CaptionDecoding(schema.SearchSettings):
     """Number of images captioned at once."""
 
 
-class CaptionRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
+class CaptionRecipe(schema.SearchRecipe[schema.Model], Generic[schema.Model]):
     """Recipe of a captioning model."""
 
     task: Literal["captioning"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Int
@@ -13,15 +14,13 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.generate import Generator, Translation, describe_collapse
 from s2s.errors import UserError
 from s2s.evaluation.metrics import LOWER_IS_BETTER, score
-from s2s.evaluation.signs import Diagnostics
 from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
-from s2s.inspection.inspection import Inspection, InspectionRequest
 from s2s.models.base import Seq2Seq
 from s2s.tasks.base import (
     EvaluationOptions,
     LoadedModel,
     PrintFn,
-    RescoredHypotheses,
+    Task,
     TrainContext,
     check_positions,
     log_figures,
@@ -39,17 +38,20 @@ from s2s.tasks.captioning.data import (
 from s2s.tasks.captioning.evaluation import METRICS, CaptionEvaluation, evaluate_images
 from s2s.tasks.captioning.figures import captions_picture, looks_picture
 from s2s.tasks.captioning.generation import build_model, looks, write
-from s2s.tasks.captioning.inspection import insides
 from s2s.tasks.captioning.recipe import CaptionRecipe
-from s2s.tasks.captioning.symptoms import symptoms
 from s2s.tasks.image_files import statistics_for
+from s2s.tasks.protocols import RescoredHypotheses
 from s2s.tasks.seq2seq import sequence_loss, too_long_for_decoding
-from s2s.tasks.text_generation import TextGenerationTask, rescore_hypotheses
+from s2s.tasks.text_generation import TextGeneration, rescore_hypotheses
 from s2s.training import figures
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import ProgressBar
-from s2s.training.trainer import mean_loss
+from s2s.training.trainer import Loss, mean_loss
 from s2s.training.validation import Validation
+
+if TYPE_CHECKING:
+    from s2s.evaluation.signs import Diagnostics
+    from s2s.inspection.inspection import Inspection, InspectionRequest
 
 _SAMPLES = 5
 _DRAWN, _LOOKED_AT = 18, 2
@@ -58,7 +60,7 @@ CaptionCourse = TrainContext[CaptionRecipe, PreparedCaptions, Seq2Seq]
 CaptionRun = LoadedModel[CaptionRecipe, Seq2Seq]
 
 
-class CaptioningTask(TextGenerationTask[CaptionRecipe, PreparedCaptions]):
+class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
     """Captioning task: a caption for each image."""
 
     def source(self, recipe: CaptionRecipe) -> CaptionSource:
@@ -96,6 +98,9 @@ class CaptioningTask(TextGenerationTask[CaptionRecipe, PreparedCaptions]):
             )
         return examples_of(recipe, data.corpus.train, data.train)
 
+    def loss(self, recipe: CaptionRecipe) -> Loss[Seq2Seq, ParallelBatch]:
+        return sequence_loss(recipe.training.label_smoothing)
+
     def examples_for_inference(self, run: CaptionRun, part: Captioned) -> CaptionedImages:
         tokens = RaggedArray.from_rows(run.tokenizers[0].encode_batch(list(part.texts())))
         return all_captions_in_order(run.recipe, part, tokens, run.model.decoder.max_positions)
@@ -110,17 +115,10 @@ class CaptioningTask(TextGenerationTask[CaptionRecipe, PreparedCaptions]):
 
     def diagnose(
         self, run: CaptionRun, part: Captioned, rows: Int[np.ndarray, " images"], progress_bar: ProgressBar
-    ) -> Diagnostics:
-        return symptoms(run, part, rows, progress_bar)
+    ) -> "Diagnostics":
+        from s2s.tasks.captioning.diagnosis import symptoms
 
-    def count_examples(self, train_context: CaptionCourse) -> dict[str, int]:
-        examples = train_context.trainer.examples
-        return {
-            "test": 0,
-            **super().count_examples(train_context),
-            "captions": len(examples),
-            "too_long": examples.num_skipped,
-        }
+        return symptoms(run, part, rows, progress_bar)
 
     def log_dataset_summary(self, train_context: CaptionCourse, print_fn: PrintFn) -> None:
         data, stem = train_context.recipe.data, train_context.recipe.stem
@@ -185,7 +183,9 @@ class CaptioningTask(TextGenerationTask[CaptionRecipe, PreparedCaptions]):
     ) -> CaptionEvaluation:
         return evaluate_images(run, part, scoring, progress_bar)
 
-    def inspect(self, run: CaptionRun, focus: InspectionRequest) -> Inspection:
+    def inspect(self, run: CaptionRun, focus: "InspectionRequest") -> "Inspection":
+        from s2s.tasks.captioning.diagnosis import insides
+
         return insides(run, focus)
 
 

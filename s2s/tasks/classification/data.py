@@ -1,6 +1,7 @@
 """Labelled texts: reading, class numbers, tokenization and batches."""
 
 import difflib
+import math
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -224,6 +225,10 @@ def _numbered(table: _Table, classes: tuple[str, ...]) -> Labelled:
 class PreparedLabelled(PreparedTexts[Labelled]):
     """Labelled texts of all splits, tokenized, with their tokenizer."""
 
+    @property
+    def chance_loss(self) -> float:
+        return math.log(len(self.corpus.train.names))
+
     def learned(self) -> Iterator[np.ndarray]:
         """Yield the tokens of the training texts, and their classes."""
         yield from (*self.train.arrays(), self.corpus.train.labels)
@@ -235,9 +240,7 @@ def prepare_texts(
     """Load and tokenize the texts of a recipe.
 
     Args:
-        recipe: Resolved recipe.
         tokenizer: Tokenizer of a resumed run or of the encoder's run; None trains a new one.
-        print_fn: Prints a line.
 
     Returns:
         The data, with the tokenizer.
@@ -313,7 +316,6 @@ class LabelledTexts(LabelledExamples):
         """Return the texts, padded, and their padding mask.
 
         Args:
-            rows: Texts of the batch.
             seed: Seed of token dropout, together with the row.
 
         Returns:
@@ -326,6 +328,9 @@ class LabelledTexts(LabelledExamples):
         lengths = np.array([len(text) for text in texts], dtype=np.int64) + 1 + int(self.begin)
         return collate_sources(texts, self.begin, int(_widths(lengths, self.settings).max(initial=1)))
 
+    def manifest_counts(self) -> dict[str, int]:
+        return {"truncated": self.truncated or 0}
+
     def subset(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledTexts":
         return LabelledTexts(
             RaggedArray.from_rows(self.pieces.rows(rows)), self.labels[rows], self.settings, self.begin
@@ -333,9 +338,6 @@ class LabelledTexts(LabelledExamples):
 
     def padding_share(self, seed: int) -> float:
         """Return the share of padding in an epoch's positions.
-
-        Args:
-            seed: Seed of the batches.
 
         Returns:
             Share in [0, 1).
@@ -362,11 +364,7 @@ def plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: 
     Args:
         lengths: Number of tokens of each text, special tokens included.
         settings: Batch size, maximum length and padding.
-        seed: Seed of the order.
         epoch: Number of the epoch, from 0.
-
-    Returns:
-        Rows of each batch.
 
     Example:
         >>> import numpy as np

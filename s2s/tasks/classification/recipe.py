@@ -17,7 +17,7 @@ class LocalColumns(schema.LocalText):
     """Number of the first class; null uses `data.first_label`."""
 
 
-class LabelledSettings(schema.TextSettings):
+class LabelledSettings(schema.TextSettings, labelled.LabelledData):
     """The labelled texts."""
 
     label: schema.Word = "label"
@@ -64,7 +64,9 @@ class ClassificationTraining(labelled.LabelledTraining):
     """
 
 
-class ClassificationRecipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
+class ClassificationRecipe(
+    schema.FineTunedRecipe[schema.Model], labelled.LabelledRecipe[schema.Model], Generic[schema.Model]
+):
     """Recipe of a text classifier."""
 
     task: Literal["classification"]

@@ -23,7 +23,6 @@ def generate_classification_recipe(
 
     Args:
         name: Name of the recipe and its run.
-        splits: Files of the user.
         texts: Columns of the text; empty finds them by name or values.
         label: Column of the label; None finds it by name or values.
 

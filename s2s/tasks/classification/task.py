@@ -12,26 +12,22 @@ from s2s.data.dataset import LabelledBatch
 from s2s.data.tokenized import RaggedArray, encode_texts
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import Refuse, UserError
-from s2s.evaluation.signs import Finding
-from s2s.evaluation.signs.pieces import unknown
-from s2s.inspection.classifier import Read
-from s2s.inspection.positions import without_words
-from s2s.inspection.saliency import Reading, weighed
-from s2s.inspection.walk import Source
-from s2s.inspection.words import merge_to_words, words_of
 from s2s.models.base import Classifier
 from s2s.nn.pooling import FIRST_TOKEN_POOLING
-from s2s.recipe.installed import module_of
-from s2s.tasks.base import LoadedModel, PrintFn, TrainContext, check_positions
+from s2s.tasks.base import LoadedModel, PrintFn, TrainContext, build_encoder, check_positions
 from s2s.tasks.classification.data import Labelled, LabelledSource, LabelledTexts, PreparedLabelled, prepare_texts
 from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.tasks.classification_base import ClassificationEvaluation, ClassificationTask, Prediction, classification_loss
 from s2s.tasks.figures import lengths_picture, words_picture
-from s2s.training.device import DeviceContext, derive_seed
+from s2s.training.device import DeviceContext
 from s2s.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from s2s.evaluation.signs import Finding
+    from s2s.inspection.classifier import Read
+    from s2s.inspection.saliency import Reading
 
 # Width of a terminal of 100 columns, less the indentation.
 _SHOWN = 96
@@ -45,15 +41,10 @@ TextCourse = TrainContext[ClassificationRecipe, PreparedLabelled, Classifier]
 def build_classifier(recipe: ClassificationRecipe, tokens: int) -> Classifier:
     """Build the recipe's classifier, initialized with the recipe's seed.
 
-    Args:
-        recipe: Resolved recipe.
-        tokens: Size of the vocabulary.
-
     Returns:
         The classifier, on the CPU.
     """
-    torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
-    encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, tokens)
+    encoder, width = build_encoder(recipe, tokens)
     return Classifier(encoder, width, len(recipe.data.classes or ()), recipe.head.pooling, recipe.head.dropout)
 
 
@@ -64,10 +55,6 @@ def starts_with_bos(recipe: ClassificationRecipe) -> bool:
 
 def training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> LabelledTexts:
     """Return the training examples of a classifier, with token dropout.
-
-    Args:
-        recipe: Resolved recipe.
-        data: Tokenized texts.
 
     Returns:
         Examples to make batches from.
@@ -87,12 +74,6 @@ def trainer_of(
 ) -> Trainer[Classifier, LabelledBatch]:
     """Build a trainer of a classifier.
 
-    Args:
-        recipe: Resolved recipe.
-        data: Tokenized texts.
-        model: Classifier.
-        device_context: Device and precision.
-
     Returns:
         A trainer before its first optimizer step.
     """
@@ -110,7 +91,7 @@ class SaliencyExample(Prediction):
     """
 
     text: str
-    reading: Reading
+    reading: "Reading"
 
     def __str__(self) -> str:
         text = " ".join(self.text.split())
@@ -184,15 +165,11 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
     def describe_example(self, part: Labelled, row: int) -> str:
         return " ".join(part.texts[row]["text"].split())
 
-    def input_warnings(self, run: TextRun, part: Labelled) -> list[Finding]:
+    def input_warnings(self, run: TextRun, part: Labelled) -> "list[Finding]":
+        from s2s.evaluation.signs.pieces import unknown
+
         tokens = encode_texts(part.texts, run.tokenizers[0])
         return [unknown(np.concatenate(tokens.rows(np.arange(len(part)))), UNK, None)]
-
-    def count_examples(self, train_context: TextCourse) -> dict[str, int]:
-        """Return the number of texts by split, and of truncated training texts."""
-        return super().count_examples(train_context) | {
-            "truncated": training_texts(train_context.recipe, train_context.data).truncated or 0
-        }
 
     def dataset_statistics(self, train_context: TextCourse) -> Iterator[str]:
         """Yield a histogram of text lengths, the truncation and the share of padding."""
@@ -210,8 +187,13 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
         lengths = training_texts(train_context.recipe, train_context.data).whole_lengths
         return {"lengths": lengths_picture(lengths, train_context.recipe.batches.max_length)}
 
-    def inspect_example(self, run: TextRun, batch: LabelledBatch, text: str) -> Read:
+    def inspect_example(self, run: TextRun, batch: LabelledBatch, text: str) -> "Read":
         """Prepare a text for `s2s inspect`: its tokens without padding, and its words."""
+        from s2s.inspection.classifier import Read
+        from s2s.inspection.positions import without_words
+        from s2s.inspection.walk import Source
+        from s2s.inspection.words import words_of
+
         length, tokenizer = int(batch.source_valid.sum()), run.tokenizers[0]
         source, valid = batch.source[:, :length], batch.source_valid[:, :length]
         ids = source[0].tolist()
@@ -227,6 +209,9 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
         self, run: TextRun, part: Labelled, batch: LabelledBatch, said: Prediction
     ) -> SaliencyExample:
         """Add the weight of each word to a prediction."""
+        from s2s.inspection.saliency import Reading, weighed
+        from s2s.inspection.words import merge_to_words
+
         length = int(batch.source_valid.sum())
         source, valid = batch.source[:, :length], batch.source_valid[:, :length]
         looked, method = weighed(run.model, source, valid, part.names.index(said.predicted))

@@ -126,10 +126,6 @@ class ImageSource(Source[ImageDataSettings, Images]):
 def idx_files(folder: Path, split: str) -> tuple[Path, Path] | None:
     """Return the IDX files of a split, by their usual names.
 
-    Args:
-        folder: Folder of the files.
-        split: Name of the split.
-
     Returns:
         Paths of images and labels; None if there is no file of images.
     """
@@ -189,9 +185,6 @@ def _from_folder(folder: Path, settings: ImageDataSettings, names: tuple[str, ..
 
 def class_folders(folder: Path) -> list[Path]:
     """Return the subfolders of a folder, one for each class.
-
-    Args:
-        folder: Folder of the classes.
 
     Returns:
         Subfolders, sorted, without hidden ones; empty if the folder does not exist.

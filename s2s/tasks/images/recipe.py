@@ -9,7 +9,7 @@ from s2s.recipe.images import PixelSettings
 from s2s.recipe.installed import encoder_settings
 
 
-class ImagePlaces(schema.SourceSettings):
+class ImagePlaces(schema.SourceSettings, labelled.LabelledData):
     """Files or data set of the labelled images."""
 
     root: schema.Word | None = None
@@ -95,7 +95,7 @@ class ImageHeadSettings(labelled.HeadSettings):
     """
 
 
-class ImageRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
+class ImageRecipe(labelled.LabelledRecipe[schema.Model], Generic[schema.Model]):
     """Recipe of an image classifier."""
 
     task: Literal["images"]
@@ -114,6 +114,11 @@ class ImageRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
     """Optimizer, learning-rate schedule and regularization."""
     validation: labelled.ClassificationValidation = labelled.ClassificationValidation()
     """Schedule and metrics of validations and checkpoints."""
+
+    @property
+    def tokenizer_names(self) -> tuple[str, ...]:
+        """None, because images have no tokens."""
+        return ()
 
     @model_validator(mode="after")
     def _something_stays_in_the_picture(self) -> "ImageRecipe":

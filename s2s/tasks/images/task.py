@@ -8,10 +8,11 @@ The augmentation of an image is a pure function of a seed and its row in the cor
 resumed runs.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -22,25 +23,20 @@ from s2s.data.dataset import LabelledBatch, LabelledExamples, Plan
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import Refuse, UserError
-from s2s.inspection.classifier import Read
-from s2s.inspection.positions import even_grey
-from s2s.inspection.saliency import Method, weighed
-from s2s.inspection.walk import Source
-from s2s.inspection.words import patches
 from s2s.models.base import Classifier
 from s2s.models.patches import ImageShape, read_images
 from s2s.nn.pooling import FIRST_TOKEN_POOLING
-from s2s.recipe.installed import module_of
-from s2s.tasks.base import LoadedModel, PrintFn, TrainContext
+from s2s.tasks.base import LoadedModel, PrintFn, TrainContext, build_encoder
 from s2s.tasks.classification_base import ClassificationEvaluation, ClassificationTask, Prediction
 from s2s.tasks.figures import images_picture, seen_picture
 from s2s.tasks.image_files import Pixels, read_image, statistics_for
 from s2s.tasks.images.data import Images, ImageSource
 from s2s.tasks.images.recipe import AugmentationSettings, ImageRecipe
-from s2s.training.device import derive_seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from s2s.inspection.classifier import Read
 
 _DRAWN = 24
 # Increment and multipliers of SplitMix64 (Steele et al. 2014, "Fast splittable pseudorandom number generators").
@@ -93,10 +89,6 @@ class LabelledImages(LabelledExamples):
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
         """Return the images, augmented, and their padding mask.
 
-        Args:
-            rows: Images of the batch.
-            seed: Seed of the epoch.
-
         Returns:
             Pixels (batch, channels, height, width) and a mask (batch, source), True everywhere.
         """
@@ -111,8 +103,6 @@ def augment(pixels: Pixels, rows: Int[np.ndarray, " images"], settings: Augmenta
     Args:
         pixels: Images (images, channels, height, width), uint8.
         rows: Row of each image in the corpus.
-        settings: Data augmentation.
-        seed: Seed of the epoch.
 
     Returns:
         Augmented images of the same shape; a function of seed and rows.
@@ -142,8 +132,6 @@ def uniform(seed: int, rows: Int[np.ndarray, " rows"], draws: int) -> Float[np.n
     """Return random numbers that depend only on seed and row (SplitMix64).
 
     Args:
-        seed: Seed.
-        rows: Row of each example.
         draws: Number of random numbers for each row.
 
     Returns:
@@ -195,6 +183,10 @@ class PreparedImages:
     corpus: Corpus[Images]
     tokenizers: tuple[Tokenizer, ...] = ()
 
+    @property
+    def chance_loss(self) -> float:
+        return math.log(len(self.corpus.train.names))
+
     def hashes(self) -> dict[str, str]:
         """Return a hash of the training images and their classes."""
         return {"training_data": self.corpus.train.digest()}
@@ -213,7 +205,7 @@ class SaliencyImage(Prediction):
         pixels: Pixels of the image, 0 to 255.
     """
 
-    method: Method
+    method: Literal["attention", "gradient"]
     patches: list[list[float]]
     pixels: list[list[list[int]]]
 
@@ -241,9 +233,6 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
     def source(self, recipe: ImageRecipe) -> ImageSource:
         return ImageSource(recipe.data)
 
-    def tokenizer_names(self, recipe: ImageRecipe) -> tuple[str, ...]:
-        return ()
-
     def prepare(self, recipe: ImageRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> PreparedImages:
         return PreparedImages(ImageSource(recipe.data).load())
 
@@ -255,10 +244,9 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
 
     def build(self, recipe: ImageRecipe, tokenizers: Sequence[Tokenizer]) -> Classifier:
         """Build the recipe's encoder with patch embeddings, and a classification head."""
-        torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
         data, head = recipe.data, recipe.head
         # An embedding table of one token, which is replaced at once.
-        encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, 1)
+        encoder, width = build_encoder(recipe, 1)
         shape = ImageShape(data.channels, data.size, data.mean or (), data.deviation or ())
         read_images(encoder, shape, recipe.patches.size, first=head.pooling in FIRST_TOKEN_POOLING)
         return Classifier(encoder, width, len(data.classes or ()), head.pooling, head.dropout)
@@ -297,16 +285,22 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
 
     def initial_figures(self, train_context: ImageCourse) -> "dict[str, Figure]":
         """Draw some training images of the first batch, augmented."""
-        train, examples = train_context.data.corpus.train, train_context.trainer.examples
+        train = train_context.data.corpus.train
+        examples = self.examples(train_context.recipe, train_context.data, train_context.model)
         rows = examples.make_batches(train_context.recipe.seeds.data, 0)[0][:_DRAWN]
         pixels = examples.collate(rows, 0).source.numpy()
         return {"training": images_picture(pixels, [train.names[label] for label in train.labels[rows]])}
 
-    def inspect_example(self, run: ImageRun, batch: LabelledBatch, text: str) -> Read:
+    def inspect_example(self, run: ImageRun, batch: LabelledBatch, text: str) -> "Read":
         """Prepare an image for `s2s inspect`.
 
         Patches are the words of an image; the baseline is an even grey.
         """
+        from s2s.inspection.classifier import Read
+        from s2s.inspection.positions import even_grey
+        from s2s.inspection.walk import Source
+        from s2s.inspection.words import patches
+
         data = run.recipe.data
         across, encoder = data.size // run.recipe.patches.size, run.model.encoder
         words = patches(across, before=batch.source_valid.shape[1] - across * across)
@@ -318,6 +312,8 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
 
     def explain_prediction(self, run: ImageRun, part: Images, batch: LabelledBatch, said: Prediction) -> SaliencyImage:
         """Add the weight of each patch to a prediction."""
+        from s2s.inspection.saliency import weighed
+
         weights, method = weighed(run.model, batch.source, batch.source_valid, part.names.index(said.predicted))
         across = run.recipe.data.size // run.recipe.patches.size
         # The first vector, if learned, is not a patch.

@@ -69,7 +69,6 @@ def built_in_size(settings: DocumentSettings, name: str) -> int:
 
     Args:
         settings: The recipe's `data` section.
-        name: Name of the split.
 
     Returns:
         The recipe's number, or the default.
@@ -194,6 +193,9 @@ class PackedTexts(Examples[TextBatch]):
     def __len__(self) -> int:
         return -(-self.places // self.length)
 
+    def manifest_counts(self) -> dict[str, int]:
+        return {"rows": len(self)}
+
     def make_batches(self, seed: int, epoch: int) -> Plan:
         """Make the batches of an epoch, as starts of rows."""
         generator = np.random.default_rng([seed % 2**64, epoch])
@@ -262,7 +264,6 @@ def windows_of(recipe: LanguageRecipe, texts: TokenizedTexts) -> Windows:
 
     Args:
         recipe: Resolved recipe, with context and stride.
-        texts: Tokenized documents.
 
     Returns:
         Windows to make batches from.

@@ -110,12 +110,8 @@ def write(
     """Generate continuations of a prompt, with a key/value cache.
 
     Args:
-        model: Language model.
-        prompt: Tokens of the prompt.
-        sampling: Sampling settings.
         most: Maximum number of new tokens.
         chances: Random generator of each text.
-        device_context: Device and precision.
 
     Yields:
         The next token of each text; None for texts that have ended. Generation stops when all texts have ended.
@@ -166,12 +162,7 @@ def check_context_length(run: LanguageRun, prompt: str, most: int) -> list[int]:
     """Tokenize a prompt, and check that prompt and output fit the model's positions.
 
     Args:
-        run: Trained model.
-        prompt: The prompt.
         most: Maximum number of new tokens.
-
-    Returns:
-        Tokens of the prompt.
 
     Raises:
         UserError: Prompt and output have more tokens than the model has positions.
@@ -199,8 +190,6 @@ def grow_text(run: LanguageRun, prompt: str, asked: Writing) -> Iterator[str]:
     A character of several bytes is yielded when it is complete.
 
     Args:
-        run: Trained model.
-        prompt: The prompt.
         asked: Options; only the first text is generated.
 
     Yields:
@@ -225,9 +214,6 @@ def generate_texts(run: LanguageRun, prompt: str, asked: Writing, number: int = 
     """Generate texts that continue a prompt.
 
     Args:
-        run: Trained model.
-        prompt: The prompt.
-        asked: Options.
         number: Number of the prompt among several, for its random generators.
 
     Returns:
@@ -252,11 +238,6 @@ def texts_after(
     """Generate texts that continue a tokenized prompt.
 
     Args:
-        model: Language model.
-        tokenizer: Tokenizer of the model.
-        prompt: Tokens of the prompt.
-        asked: Options.
-        device_context: Device and precision.
         number: Number of the prompt among several, for its random generators.
 
     Returns:
@@ -273,12 +254,7 @@ def too_long_prompts(run: LanguageRun, at_once: bool, tell: ReportFn) -> TooLong
     """Return a reporter of prompts that are longer than `batches.length`.
 
     Args:
-        run: Trained model.
         at_once: Report each prompt immediately; otherwise their number, at the end.
-        tell: Prints a warning.
-
-    Returns:
-        The reporter.
     """
     return TooLong(run.recipe.batches.length, tell, at_once, "shorten {}")
 
@@ -291,12 +267,8 @@ def answers(
     An empty line is an empty prompt.
 
     Args:
-        run: Trained model.
-        chunks: Prompts.
-        asked: Options.
         refuse: Receives the error of each line that is too long; its texts are empty.
         at_once: Report lines longer than training texts immediately; otherwise their number, at the end.
-        tell: Prints a warning.
 
     Yields:
         Texts in order, `asked.count` for each line.

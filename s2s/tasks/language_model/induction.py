@@ -16,10 +16,10 @@ from s2s.data.tokenizers import BOS, SPECIAL_TOKENS
 from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.language_model import LanguageModel
+from s2s.tasks.base import why_not_kept
 from s2s.tasks.figures import recall_picture
 from s2s.tasks.language_model.generation import LanguageRun
 from s2s.tasks.language_model.scoring import nats_of
-from s2s.tasks.probing import why_not_kept
 from s2s.training import figures
 from s2s.training.device import DeviceContext
 
@@ -80,15 +80,8 @@ def recall(
     Tokens of a sequence are all different.
 
     Args:
-        model: Language model.
         size: Size of the vocabulary, special tokens included.
         length: Number of random tokens in a sequence.
-        sequences: Number of sequences.
-        seed: Seed of the sequences.
-        device_context: Device and precision.
-
-    Returns:
-        Losses by position.
     """
     model.eval()
     chance, pieces = np.random.default_rng(seed), np.arange(len(SPECIAL_TOKENS), size)
@@ -108,13 +101,7 @@ def probe(run: LanguageRun, length: int, sequences: int = 64, seed: int = 1) -> 
     """Run the induction test on a run; save JSON and PNG in its folder, if writable.
 
     Args:
-        run: Trained model.
         length: Number of random tokens in a sequence.
-        sequences: Number of sequences.
-        seed: Seed of the sequences.
-
-    Returns:
-        Losses by position.
 
     Raises:
         UserError: The vocabulary or the number of positions is too small.

@@ -112,7 +112,7 @@ class ScoringSettings(schema.Section):
         return self
 
 
-class LanguageRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
+class LanguageRecipe(schema.TrainRecipe[schema.Model], Generic[schema.Model]):
     """Recipe of a language model."""
 
     task: Literal["language-model"]

@@ -17,8 +17,7 @@ from s2s.data.dataset import iterate_batches
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.evaluation.inference import Estimate, drawn_rows, estimate, paired_p
 from s2s.models.language_model import LanguageModel
-from s2s.tasks.base import Evaluation
-from s2s.tasks.comparable import check_comparable
+from s2s.tasks.base import Evaluation, check_comparable
 from s2s.tasks.figures import by_place_picture
 from s2s.tasks.language_model.data import TextBatch, Windows
 from s2s.training.device import DeviceContext
@@ -85,8 +84,6 @@ def measure(
     ranks return the full result.
 
     Args:
-        model: Language model.
-        windows: Windows of documents.
         device_context: Device, precision and process group.
         advance: Called after each batch with its number of windows.
 
@@ -147,8 +144,6 @@ def size_of(texts: Sequence[str], tokens: Sequence[np.ndarray], tokenizer: Token
 
     Args:
         texts: Documents as text.
-        tokens: Tokens of each document.
-        tokenizer: Tokenizer of the documents.
 
     Returns:
         Bytes of each document, and the number of lossy documents.
@@ -198,9 +193,6 @@ class Span:
 def spans(nats: Nats) -> list[Span]:
     """Return the loss by position in a document: 0, 1, 2 to 3, 4 to 7, and so on.
 
-    Args:
-        nats: Loss by position.
-
     Returns:
         Ranges with at least one token.
 
@@ -224,7 +216,6 @@ def interval_of(nats: Sequence[float], sizes: Sequence[int]) -> Estimate:
     """Compute bits per byte with a 95 % bootstrap confidence interval.
 
     Args:
-        nats: Loss of each document.
         sizes: Number of bytes of each document.
 
     Returns:

@@ -7,24 +7,20 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from s2s.data.phrasebook.likelihood import grammar_nats
-from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_splits
+from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
-from s2s.evaluation.signs import Diagnostics
-from s2s.inspection.inspection import Inspection, InspectionRequest
 from s2s.models.language_model import LanguageModel
 from s2s.recipe.installed import build_language_model
 from s2s.tasks.base import EvaluationOptions, LoadedModel, PrintFn, Task, TrainContext, check_positions, log_figures
 from s2s.tasks.figures import lengths_picture
 from s2s.tasks.language_model.data import DocumentSource, PackedTexts, TextBatch, Windows, built_in_size, windows_of
 from s2s.tasks.language_model.generation import Sampling, Writing, texts_after
-from s2s.tasks.language_model.inspection import insides
 from s2s.tasks.language_model.recipe import LanguageRecipe
 from s2s.tasks.language_model.scoring import LanguageScores, Size, bits_per_byte, measure, nats_of, size_of, spans
-from s2s.tasks.language_model.symptoms import symptoms
 from s2s.tasks.text_generation import feed_stepwise
 from s2s.training.device import derive_seed
 from s2s.training.logger import RunLog
@@ -35,6 +31,9 @@ from s2s.training.validation import Validation
 
 if TYPE_CHECKING:
     import datasets
+
+    from s2s.evaluation.signs import Diagnostics
+    from s2s.inspection.inspection import Inspection, InspectionRequest
 
 LanguageRun = LoadedModel[LanguageRecipe, LanguageModel]
 LanguageData = PreparedTexts["datasets.Dataset"]
@@ -53,16 +52,11 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
         return DocumentSource(recipe.data)
 
     def prepare(self, recipe: LanguageRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn) -> LanguageData:
-        corpus = self.source(recipe).load()
-        known = tokenizers[0] if tokenizers else None
-        return PreparedTexts(corpus, *tokenize_splits(corpus.train, corpus.validation, recipe.tokenizer, known))
+        return tokenize_corpus(self.source(recipe).load(), recipe.tokenizer, tokenizers)
 
     def build(self, recipe: LanguageRecipe, tokenizers: Sequence[Tokenizer]) -> LanguageModel:
         torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
         return build_language_model(recipe.model, tokenizers[0].size)
-
-    def build_on_meta(self, recipe: LanguageRecipe) -> nn.Module:
-        return build_language_model(recipe.model, 5)
 
     def examples(self, recipe: LanguageRecipe, data: LanguageData, model: LanguageModel) -> PackedTexts:
         _check_positions(model.decoder.max_positions, recipe)
@@ -80,15 +74,12 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
 
         return loss
 
-    def count_examples(self, train_context: LanguageCourse) -> dict[str, int]:
-        return {"test": 0, **super().count_examples(train_context), "rows": len(train_context.trainer.examples)}
-
     def log_dataset_summary(self, train_context: LanguageCourse, print_fn: PrintFn) -> None:
-        counts, lengths = self.count_examples(train_context), train_context.data.train.lengths
+        documents, lengths = len(train_context.data.corpus.train), train_context.data.train.lengths
         across = "read across documents" if train_context.recipe.batches.across_documents else "each document by itself"
         print_fn(
-            f"{counts['train']:,} documents of {int(lengths.sum()) + len(lengths):,} pieces, ends counted, in "
-            f"{counts['rows']:,} rows of {train_context.recipe.batches.length}, {across} · "
+            f"{documents:,} documents of {int(lengths.sum()) + len(lengths):,} pieces, ends counted, in "
+            f"{len(train_context.trainer.examples):,} rows of {train_context.recipe.batches.length}, {across} · "
             f"{train_context.data.tokenizer.size:,} pieces known"
         )
 
@@ -159,10 +150,6 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
         Only that token has a column, because the log-probabilities of the whole vocabulary at all positions would not
         fit into memory.
 
-        Args:
-            model: Language model.
-            batch: Documents.
-
         Returns:
             Log-probabilities (positions, 1), row after row.
         """
@@ -174,10 +161,14 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
 
     def diagnose(
         self, run: LanguageRun, part: "datasets.Dataset", rows: Int[np.ndarray, " documents"], progress_bar: ProgressBar
-    ) -> Diagnostics:
+    ) -> "Diagnostics":
+        from s2s.tasks.language_model.diagnosis import symptoms
+
         return symptoms(run, part, rows, progress_bar)
 
-    def inspect(self, run: LanguageRun, focus: InspectionRequest) -> Inspection:
+    def inspect(self, run: LanguageRun, focus: "InspectionRequest") -> "Inspection":
+        from s2s.tasks.language_model.diagnosis import insides
+
         return insides(run, focus)
 
 

@@ -21,10 +21,9 @@ from s2s.errors import UserError, check_regular
 from s2s.evaluation.inference import Share, coin, holm, wilson
 from s2s.files import spreadsheet_cell, write_atomically, write_folder_atomically
 from s2s.models.masked_lm import MaskedLM
-from s2s.tasks.base import LoadedModel
+from s2s.tasks.base import LoadedModel, why_not_kept
 from s2s.tasks.masked_lm.filling import masked_log_probabilities
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
-from s2s.tasks.probing import why_not_kept
 from s2s.training import figures
 from s2s.training.figures import new_figure
 
@@ -144,9 +143,6 @@ class BiasReport:
 def read_pairs(path: Path) -> tuple[list[Pair], str]:
     """Read a CSV file with the columns of CrowS-Pairs.
 
-    Args:
-        path: Path of the file.
-
     Returns:
         The pairs, and the SHA-256 digest of the file.
 
@@ -194,7 +190,6 @@ def shared_places(first: Sequence[int], second: Sequence[int]) -> tuple[list[int
 
     Args:
         first: Tokens of one sentence.
-        second: Tokens of the other sentence.
 
     Returns:
         Positions of the matching blocks in the first and in the second sentence.
@@ -213,12 +208,7 @@ def prefer(model: MaskedLM, tokenizer: Tokenizer, pairs: Sequence[Pair], begin: 
 
     Args:
         model: Masked language model.
-        tokenizer: Tokenizer of the model.
-        pairs: Pairs of sentences.
         begin: Prepend `BOS` to each sentence, as in training.
-
-    Returns:
-        Scores of each pair.
 
     Raises:
         UserError: A sentence has more tokens than the model has positions.
@@ -257,12 +247,7 @@ def _group(name: str, preferences: Sequence[Preference]) -> Group:
 
 
 def write_preferences(preferences: Sequence[Preference], path: Path) -> None:
-    """Write scores as a CSV file with one line for each pair.
-
-    Args:
-        preferences: Scores of each pair.
-        path: Path of the file.
-    """
+    """Write scores as a CSV file with one line for each pair."""
     with write_folder_atomically(path, follow=True) as place, place.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["line", *_COLUMNS, "shared_pieces", "score_more", "score_less", "preferred"])
@@ -274,9 +259,6 @@ def write_preferences(preferences: Sequence[Preference], path: Path) -> None:
 
 def bias_picture(found: BiasReport) -> "Figure":
     """Draw the share of each group with its confidence interval.
-
-    Args:
-        found: Shares of all groups.
 
     Returns:
         The figure, with a line at one half.
@@ -298,7 +280,6 @@ def probe(run: LoadedModel[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
     """Run the bias test on a run; save JSON, CSV and PNG in its folder, if writable.
 
     Args:
-        run: Trained model.
         pairs: CSV file with the columns of CrowS-Pairs.
 
     Returns:

@@ -70,7 +70,6 @@ def mask(
         tokens: Tokens of the text, without special tokens.
         size: Size of the vocabulary, which is the id of the mask token.
         settings: Shares of chosen, masked and random tokens.
-        seed: Seed of the epoch.
         row: Row of the text, which makes the choice independent of its batch.
 
     Returns:
@@ -107,12 +106,8 @@ def collate_masked(
         texts: Original tokens of each text, without special tokens.
         read: Input tokens of each text, without special tokens.
         chosen: Chosen positions in each text.
-        indices: Row of each text.
         begin: Prepend `BOS` to each text.
         width: Length to pad to; None uses the longest text.
-
-    Returns:
-        The batch.
     """
     source, valid = collate_sources(read, begin, width)
     flat = [number * source.shape[1] + int(begin) + places for number, places in enumerate(chosen)]
@@ -168,6 +163,9 @@ class MaskedText(Examples[MaskedBatch]):
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    def manifest_counts(self) -> dict[str, int]:
+        return {"windows": len(self)}
 
     def make_batches(self, seed: int, epoch: int) -> Plan:
         """Make the batches of an epoch, as in `s2s.data.batches.make_batches`."""

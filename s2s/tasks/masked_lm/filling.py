@@ -64,7 +64,6 @@ def log_probabilities(
     Args:
         model: Masked language model.
         read: Input tokens of each text, without special tokens.
-        chosen: Positions in each text.
         begin: Prepend `BOS` to each text, as in training.
 
     Returns:
@@ -172,7 +171,6 @@ def find_blank(text: str, tokenizer: Tokenizer) -> Blank:
 
     Args:
         text: Text with one blank.
-        tokenizer: Tokenizer of the model.
 
     Returns:
         Tokens before and after the blank.
@@ -219,11 +217,9 @@ def fill(model: MaskedLM, tokenizer: Tokenizer, text: str, begin: bool, count: i
 
     Args:
         model: Masked language model.
-        tokenizer: Tokenizer of the model.
         text: Text with one blank `___`.
         begin: Prepend `BOS`, as in training.
         count: Number of tokens of a filler.
-        best: Number of fillers.
 
     Returns:
         Fillers, best first.
@@ -258,10 +254,8 @@ def fill_blank(run: LoadedModel[MaskedRecipe, MaskedLM], text: str, count: int =
     """Find the best fillers of a blank with a run's model; see `fill`.
 
     Args:
-        run: Trained model.
         text: Text with one blank `___`.
         count: Number of tokens of a filler.
-        best: Number of fillers.
 
     Returns:
         Fillers, best first.
@@ -273,12 +267,8 @@ def weigh(run: LoadedModel[MaskedRecipe, MaskedLM], text: str, words: Sequence[s
     """Compute the probability of words in a blank with a run's model.
 
     Args:
-        run: Trained model.
         text: Text with one blank `___`.
         words: Two or more words; see `weigh_words`.
-
-    Returns:
-        Log-probabilities of the words.
     """
     return weigh_words(run.model, run.tokenizers[0], text, words, run.recipe.masking.begin)
 
@@ -339,13 +329,9 @@ def weigh_words(model: MaskedLM, tokenizer: Tokenizer, text: str, words: Sequenc
 
     Args:
         model: Masked language model.
-        tokenizer: Tokenizer of the model.
         text: Text with one blank.
         words: Words with equal numbers of tokens.
         begin: Prepend `BOS`, as in training.
-
-    Returns:
-        Log-probabilities of the words.
 
     Raises:
         UserError: A word is unknown, or numbers of tokens differ; see also `find_blank`.

@@ -12,24 +12,28 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from s2s.data.dataset import iterate_batches
-from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_splits
+from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
-from s2s.evaluation.signs import Diagnostics
 from s2s.files import write_atomically
-from s2s.inspection.inspection import Inspection, InspectionRequest
 from s2s.models.masked_lm import MaskedLM, reading_direction
-from s2s.recipe.installed import module_of
-from s2s.tasks.base import Evaluation, EvaluationOptions, LoadedModel, PrintFn, Task, TrainContext, check_positions
-from s2s.tasks.comparable import check_comparable
+from s2s.tasks.base import (
+    Evaluation,
+    EvaluationOptions,
+    LoadedModel,
+    PrintFn,
+    Task,
+    TrainContext,
+    build_encoder,
+    check_comparable,
+    check_positions,
+)
 from s2s.tasks.figures import lengths_picture
 from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText
-from s2s.tasks.masked_lm.inspection import insides
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
-from s2s.tasks.masked_lm.symptoms import symptoms
 from s2s.tasks.texts import TextSource
 from s2s.training import figures
-from s2s.training.device import DeviceContext, derive_seed
+from s2s.training.device import DeviceContext
 from s2s.training.logger import RunLog
 from s2s.training.loss import cross_entropy
 from s2s.training.progress import Advance, ProgressBar
@@ -38,6 +42,9 @@ from s2s.training.validation import Validation
 
 if TYPE_CHECKING:
     import datasets
+
+    from s2s.evaluation.signs import Diagnostics
+    from s2s.inspection.inspection import Inspection, InspectionRequest
 
 MaskedRun = LoadedModel[MaskedRecipe, MaskedLM]
 MaskedCourse = TrainContext[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedLM]
@@ -70,7 +77,6 @@ def measure(
 
     Args:
         model: Masked language model.
-        examples: Windows of texts.
         device_context: Device, precision and process group.
         advance: Called after each batch with its number of examples.
 
@@ -99,8 +105,6 @@ def examples_of(recipe: MaskedRecipe, tokens: RaggedArray, size: int) -> MaskedT
     """Return tokenized texts as masked training examples.
 
     Args:
-        recipe: Resolved recipe.
-        tokens: Tokenized texts.
         size: Size of the tokenizer's vocabulary.
 
     Returns:
@@ -142,9 +146,6 @@ class MaskedScores(Evaluation):
     def compare(cls, evaluations: Sequence[Self]) -> Sequence[object]:
         """Check that losses are comparable; there is no significance test.
 
-        Args:
-            evaluations: Evaluations to compare.
-
         Returns:
             An empty sequence.
 
@@ -174,14 +175,11 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
     def prepare(
         self, recipe: MaskedRecipe, tokenizers: tuple[Tokenizer, ...], print_fn: PrintFn
     ) -> PreparedTexts["datasets.Dataset"]:
-        corpus = TextSource(recipe.data).load()
-        known = tokenizers[0] if tokenizers else None
-        return PreparedTexts(corpus, *tokenize_splits(corpus.train, corpus.validation, recipe.tokenizer, known))
+        return tokenize_corpus(TextSource(recipe.data).load(), recipe.tokenizer, tokenizers)
 
     def build(self, recipe: MaskedRecipe, tokenizers: Sequence[Tokenizer]) -> MaskedLM:
-        torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
         size = tokenizers[0].size
-        encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, size + 1)
+        encoder, width = build_encoder(recipe, size + 1)
         masking, epsilon = recipe.masking, getattr(recipe.model, "norm_epsilon", 1e-5)
         return MaskedLM(encoder, width, size, masking.tie, masking.output_bias, epsilon)
 
@@ -208,19 +206,18 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
 
     def diagnose(
         self, run: MaskedRun, part: "datasets.Dataset", rows: Int[np.ndarray, " texts"], progress_bar: ProgressBar
-    ) -> Diagnostics:
+    ) -> "Diagnostics":
+        from s2s.tasks.masked_lm.diagnosis import symptoms
+
         return symptoms(run, part, self.examples_for_inference(run, part), progress_bar)
 
     def log_probs(self, model: MaskedLM, batch: MaskedBatch) -> Float[Tensor, "chosen pieces"]:
         return model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
 
-    def count_examples(self, train_context: MaskedCourse) -> dict[str, int]:
-        return {"test": 0, **super().count_examples(train_context), "windows": len(train_context.trainer.examples)}
-
     def log_dataset_summary(self, train_context: MaskedCourse, print_fn: PrintFn) -> None:
-        counts, tokens = self.count_examples(train_context), int(train_context.data.train.lengths.sum())
+        texts, tokens = len(train_context.data.corpus.train), int(train_context.data.train.lengths.sum())
         print_fn(
-            f"{counts['train']:,} texts of {tokens:,} pieces in {counts['windows']:,} windows · "
+            f"{texts:,} texts of {tokens:,} pieces in {len(train_context.trainer.examples):,} windows · "
             f"{train_context.data.tokenizer.size:,} pieces known"
         )
         seen = reading_direction(train_context.model.encoder)
@@ -254,7 +251,9 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
         found = (len(part), masked, loss, accuracy, self.source(run.recipe).digest(part))
         return MaskedScores(str(run.path), run.checkpoint.name, scoring.split, *found)
 
-    def inspect(self, run: MaskedRun, focus: InspectionRequest) -> Inspection:
+    def inspect(self, run: MaskedRun, focus: "InspectionRequest") -> "Inspection":
+        from s2s.tasks.masked_lm.diagnosis import insides
+
         return insides(run, focus)
 
 

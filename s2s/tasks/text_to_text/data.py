@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -163,7 +164,6 @@ def own_keys(text: str, corpus: str) -> str:
 
     Args:
         text: Message with keys such as `data.train`.
-        corpus: Name of the corpus.
 
     Returns:
         Message with keys such as `data.corpora.NAME.train`.
@@ -206,10 +206,6 @@ def build_training_mixture(
     Examples that overlap with the validation or test set of another corpus are dropped: an example whose source is a
     source or target there, or whose target is a source there. A translation is thus held out in both directions. Equal
     targets are no overlap, because different examples may have the same target, such as tags.
-
-    Args:
-        corpora: Settings of each corpus.
-        corpus: Splits of all corpora.
 
     Returns:
         Training examples by corpus.
@@ -254,6 +250,10 @@ class PreparedMixture:
         """The tokenizer of all texts."""
         return (self.tokenizer,)
 
+    @property
+    def chance_loss(self) -> float:
+        return math.log(self.tokenizer.size)
+
     def hashes(self) -> dict[str, str]:
         """Return hashes of the training tokens and of the tokenizer."""
         arrays = (array for each in self.learned for array in each.arrays())
@@ -263,9 +263,6 @@ class PreparedMixture:
         """Return the ids of tokens that occur in sources and prefixes.
 
         With span corruption, the whole text counts.
-
-        Args:
-            corpora: Settings of each corpus.
 
         Returns:
             Ids in rising order.
@@ -279,9 +276,7 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, print_fn: Cal
     """Load, filter and tokenize all corpora of a recipe.
 
     Args:
-        recipe: Resolved recipe.
         tokenizer: Tokenizer of a resumed run or of the encoder's run; None trains a new one on all texts.
-        print_fn: Prints a line.
 
     Returns:
         The data, with the tokenizer.
@@ -316,8 +311,6 @@ def in_pieces(
 
     Args:
         part: Pairs, without prefix.
-        settings: Settings of the corpus.
-        tokenizer: Tokenizer of all texts.
         longest: Maximum length in tokens; span corruption cuts longer texts into windows.
 
     Returns:
@@ -334,10 +327,6 @@ def in_pieces(
 def sources_of(corpora: Mapping[str, CorpusSettings], parts: Mapping[str, "datasets.Dataset"]) -> Iterator[str]:
     """Yield all sources of the corpora, with their prefixes.
 
-    Args:
-        corpora: Settings of each corpus.
-        parts: Pairs of each corpus.
-
     Yields:
         Sources.
     """
@@ -349,10 +338,6 @@ def read_and_written(corpora: Mapping[str, CorpusSettings], parts: Mapping[str, 
     """Yield all sources and targets of the corpora, with prefixes.
 
     With span corruption, there is no target.
-
-    Args:
-        corpora: Settings of each corpus.
-        parts: Pairs of each corpus.
 
     Yields:
         Texts.

@@ -14,8 +14,7 @@ from s2s.evaluation.significance import ClassifierComparison, Comparison, compar
 from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
-from s2s.tasks.base import Evaluation, LoadedModel
-from s2s.tasks.comparable import check_comparable, check_tokenizers
+from s2s.tasks.base import Evaluation, LoadedModel, check_comparable, check_tokenizers
 from s2s.tasks.seq2seq import build_translator
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
 from s2s.tasks.text_to_text.recipe import LOSS, CorpusSettings, TextToTextRecipe
@@ -158,9 +157,6 @@ class TextToTextEvaluation(Evaluation):
 def mean_of(found: Sequence[TaskScore]) -> float | None:
     """Return the mean of the tasks' own metrics.
 
-    Args:
-        found: Score of each task.
-
     Returns:
         Mean in percent; None if all metrics are losses.
     """
@@ -174,9 +170,6 @@ def score_task(
     """Generate or choose an output for each source of a task, and score the outputs.
 
     Args:
-        run: Trained model.
-        name: Name of the task.
-        settings: Settings of the task.
         part: Pairs, without prefix.
         progress_bar: Makes a progress bar.
         loss: Loss of the task, in nats per target token.
@@ -214,10 +207,6 @@ def score_task(
 
 def with_intervals(found: TaskScore, lowercase: bool) -> TaskScore:
     """Add all text metrics with confidence intervals to the score of a generated task.
-
-    Args:
-        found: Score of a task.
-        lowercase: Ignore case.
 
     Returns:
         The score with `texts`; unchanged for tasks with answers or without outputs.

@@ -6,7 +6,16 @@ from pydantic import Field, model_validator
 
 from s2s.recipe import schema
 from s2s.recipe.installed import translator_settings
-from s2s.recipe.pairs import BatchSettings, FilterSettings, Mixing, PairSettings, Prefix, TrainingSettings, Weight
+from s2s.recipe.pairs import (
+    BatchSettings,
+    FilterSettings,
+    Mixing,
+    PairRecipe,
+    PairSettings,
+    Prefix,
+    TrainingSettings,
+    Weight,
+)
 
 Metric = Literal["loss", "bleu", "chrf", "exact", "cer", "wer", "accuracy", "macro_f1"]
 OF_CLASSES = ("accuracy", "macro_f1")
@@ -68,7 +77,7 @@ class CorpusSettings(PairSettings):
         return self
 
 
-class MixtureSettings(schema.Section):
+class MixtureSettings(schema.DataSection):
     """The corpora and their sampling rates."""
 
     corpora: Annotated[dict[schema.Name, CorpusSettings], Field(min_length=1)]
@@ -87,17 +96,17 @@ class MixtureSettings(schema.Section):
         return [corpus.weight for corpus in self.corpora.values()]
 
     @property
-    def train(self) -> str:
+    def train(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Name of the split; each corpus has its own files."""
         return "train"
 
     @property
-    def validation(self) -> int | str:
+    def validation(self) -> int | str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Number of held-out training pairs; the name of the split if there are none."""
         return self._held_out("validation") or "validation"
 
     @property
-    def test(self) -> int | str | None:
+    def test(self) -> int | str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Number of held-out pairs or name of the split; None without a test set."""
         there = any(corpus.test is not None for corpus in self.corpora.values())
         return self._held_out("test") or ("test" if there else None)
@@ -122,7 +131,7 @@ class MixtureValidation(schema.PauseSettings):
     """Beam size of the outputs at validations."""
 
 
-class TextToTextRecipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
+class TextToTextRecipe(PairRecipe[schema.Model], Generic[schema.Model]):
     """Recipe of a text-to-text model."""
 
     task: Literal["text-to-text"]

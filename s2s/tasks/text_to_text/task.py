@@ -5,19 +5,20 @@ The method is that of Raffel et al. (2020).
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Int
 
+from s2s.data.batches import ParallelBatch
 from s2s.data.corruption import SENTINELS
 from s2s.data.mixing import MixedDataset, TokenizedPairSource, all_pairs_by_corpus, describe_mixture
 from s2s.data.tokenizers import Tokenizer
-from s2s.evaluation.signs import Diagnostics
 from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
-from s2s.inspection.inspection import Inspection, InspectionRequest
 from s2s.models.base import Seq2Seq
-from s2s.tasks.base import TOKENIZER, EvaluationOptions, LoadedModel, PrintFn, TrainContext
+from s2s.tasks.base import TOKENIZER, EvaluationOptions, LoadedModel, PrintFn, Task, TrainContext
 from s2s.tasks.line_translation import measure_coverage
+from s2s.tasks.protocols import RescoredHypotheses
 from s2s.tasks.seq2seq import (
     build_model,
     check_lengths,
@@ -26,16 +27,19 @@ from s2s.tasks.seq2seq import (
     sequence_loss,
     unreachable_references,
 )
-from s2s.tasks.text_generation import TextGenerationTask
+from s2s.tasks.text_generation import TextGeneration, rescore_texts
 from s2s.tasks.text_to_text.data import Mixture, MixtureSource, PreparedMixture, in_pieces, prepare, sources_of
 from s2s.tasks.text_to_text.evaluation import TextToTextEvaluation, mean_of, score_task, with_intervals
-from s2s.tasks.text_to_text.inspection import insides
 from s2s.tasks.text_to_text.recipe import LOSS, MEAN, TextToTextRecipe
-from s2s.tasks.text_to_text.symptoms import symptoms
 from s2s.training import trainer
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import ProgressBar, no_progress_bar
+from s2s.training.trainer import Loss
 from s2s.training.validation import Validation
+
+if TYPE_CHECKING:
+    from s2s.evaluation.signs import Diagnostics
+    from s2s.inspection.inspection import Inspection, InspectionRequest
 
 MixtureRun = LoadedModel[TextToTextRecipe, Seq2Seq]
 MixtureCourse = TrainContext[TextToTextRecipe, PreparedMixture, Seq2Seq]
@@ -44,10 +48,6 @@ MixtureCourse = TrainContext[TextToTextRecipe, PreparedMixture, Seq2Seq]
 def vocabulary(recipe: TextToTextRecipe, tokenizer: Tokenizer) -> int:
     """Return the size of a model's vocabulary.
 
-    Args:
-        recipe: Resolved recipe.
-        tokenizer: Tokenizer of all texts.
-
     Returns:
         Size of the tokenizer's vocabulary, plus the sentinels if a corpus uses span corruption.
     """
@@ -55,7 +55,7 @@ def vocabulary(recipe: TextToTextRecipe, tokenizer: Tokenizer) -> int:
     return tokenizer.size + (SENTINELS if corrupted else 0)
 
 
-class TextToTextTask(TextGenerationTask[TextToTextRecipe, PreparedMixture]):
+class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
     """Text-to-text task: a target for each source with its prefix."""
 
     def source(self, recipe: TextToTextRecipe) -> MixtureSource:
@@ -84,12 +84,17 @@ class TextToTextTask(TextGenerationTask[TextToTextRecipe, PreparedMixture]):
             check_test_lengths(model, lambda: _read(recipe, test, data.tokenizer), read_alone=False)
         return found
 
+    def loss(self, recipe: TextToTextRecipe) -> Loss[Seq2Seq, ParallelBatch]:
+        return sequence_loss(recipe.training.label_smoothing)
+
     def examples_for_inference(self, run: MixtureRun, part: Mixture) -> MixedDataset:
         return _read(run.recipe, part, run.tokenizers[0])
 
     def diagnose(
         self, run: MixtureRun, part: Mixture, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar
-    ) -> Diagnostics:
+    ) -> "Diagnostics":
+        from s2s.tasks.text_to_text.diagnosis import symptoms
+
         return symptoms(run, part, rows, progress_bar)
 
     def log_dataset_summary(self, train_context: MixtureCourse, print_fn: PrintFn) -> None:
@@ -180,7 +185,12 @@ class TextToTextTask(TextGenerationTask[TextToTextRecipe, PreparedMixture]):
         beam, mean = recipe.decoding.beam, mean_of(found)
         return TextToTextEvaluation(str(run.path), run.checkpoint.name, scoring.name, beam, lowercase, mean, found)
 
-    def inspect(self, run: MixtureRun, focus: InspectionRequest) -> Inspection:
+    def score_tokens(self, run: MixtureRun, batch: ParallelBatch) -> RescoredHypotheses:
+        return rescore_texts(run, batch)
+
+    def inspect(self, run: MixtureRun, focus: "InspectionRequest") -> "Inspection":
+        from s2s.tasks.text_to_text.diagnosis import insides
+
         return insides(run, focus)
 
     def _loss_of(self, run: MixtureRun, tokens: Mapping[str, TokenizedPairSource]) -> float:

@@ -15,8 +15,7 @@ from s2s.evaluation.significance import Comparison, compare
 from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
-from s2s.tasks.base import Evaluation, EvaluationOptions, LoadedModel
-from s2s.tasks.comparable import check_case, check_comparable, check_tokenizers
+from s2s.tasks.base import Evaluation, EvaluationOptions, LoadedModel, check_case, check_comparable, check_tokenizers
 from s2s.tasks.seq2seq import build_translator
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training.progress import ProgressBar
@@ -129,10 +128,8 @@ def evaluate_pairs(
     """Translate sources and score the translations.
 
     Args:
-        run: Trained model.
         sources: Source texts; the run's prefix is prepended.
         references: One reference for each source, or a list of references.
-        scoring: Options of the evaluation.
         progress_bar: Makes a progress bar.
 
     Returns:

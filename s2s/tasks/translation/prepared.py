@@ -1,14 +1,16 @@
-"""Data preparation for translation: load, filter, join, tokenize."""
+"""Data of translation: corpora, filters, joining and tokenization."""
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from s2s.data.filters import FilterReport
+from s2s.data.filters import FilterReport, filter_training
 from s2s.data.missing_values import missing_text_lines
-from s2s.data.pairs import pairs
+from s2s.data.pairs import PairSource, pairs, prefixed, without_prefix
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words, unit_name
 from s2s.data.sources import Corpus, digest_of_arrays
 from s2s.data.tokenized import TokenizedDataset, encode_corpus
@@ -16,18 +18,130 @@ from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.data.tokenizers import train as train_tokenizer
 from s2s.errors import UserError
 from s2s.tasks.seq2seq import check_prefixes
-from s2s.tasks.translation.data import (
-    OWN,
-    TranslationSource,
-    combine_corpora,
-    filtered,
-    prefix_tokens,
-    read_extra_corpora,
-)
-from s2s.tasks.translation.recipe import DataSettings, Recipe
+from s2s.tasks.translation.recipe import DataSettings, FurtherPairs, Recipe
 
 if TYPE_CHECKING:
     import datasets
+
+OWN = "data"
+"""Name of the main corpus among several."""
+
+
+class TranslationSource(PairSource):
+    """Source of parallel text that prepends the recipe's prefix to each source."""
+
+    settings: DataSettings
+
+    def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
+        found = super().part(name, train)
+        return found and prefixed(found, self.settings.prefix)
+
+
+def filtered(data: DataSettings, train: "datasets.Dataset") -> tuple["datasets.Dataset", FilterReport]:
+    """Filter training pairs by the recipe's `data.filters`.
+
+    Filters see the pairs without the recipe's prefix.
+
+    Args:
+        data: The recipe's `data` section.
+        train: Training pairs, with the prefix.
+
+    Returns:
+        Pairs that pass, with the prefix, and the number of pairs dropped by each filter.
+    """
+    kept, ledger = filter_training(without_prefix(train, data.prefix), data.filters)
+    return prefixed(kept, data.prefix), ledger
+
+
+@dataclass(frozen=True)
+class ExtraCorpus:
+    """An additional training corpus after filtering.
+
+    Attributes:
+        read: Pairs as they were read.
+        kept: Pairs to train on, with the corpus' prefix.
+        ledger: Number of pairs dropped by each filter.
+        held_out: Number of pairs dropped because a side is in the validation or test set.
+    """
+
+    read: "datasets.Dataset"
+    kept: "datasets.Dataset"
+    ledger: FilterReport
+    held_out: int
+
+    def __str__(self) -> str:
+        left = f"\n{self.held_out:,} of them stand in validation or test: left out" if self.held_out else ""
+        return f"{self.ledger}{left}"
+
+
+def read_extra_corpora(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -> dict[str, ExtraCorpus]:
+    """Read and filter the additional corpora of a recipe.
+
+    Args:
+        data: The recipe's `data` section.
+        corpus: Main corpus, with the validation and test sets.
+
+    Raises:
+        UserError: A corpus cannot be read, or no pair passes the filters.
+    """
+    if not data.more:
+        return {}
+    scored = [part for part in (corpus.validation, corpus.test) if part is not None]
+    held = {text.removeprefix(data.prefix) for part in scored for pair in pairs(part) for text in pair}
+    found = {}
+    for name, settings in data.more.items():
+        with _of(name):
+            found[name] = _further(settings, held)
+    return found
+
+
+def _further(settings: FurtherPairs, held: set[str]) -> ExtraCorpus:
+    read = PairSource(settings).part("train")
+    if read is None:
+        raise UserError("data.train is needed", remedy="name a file or a split")
+    kept, ledger = filter_training(read, settings.filters)
+    rows = [row for row, pair in enumerate(pairs(kept)) if held.isdisjoint(pair)]
+    if not rows:
+        raise UserError("no training pair is left of it", remedy="loosen its filters, or mend its files")
+    held_out = len(kept) - len(rows)
+    kept = kept.select(rows) if held_out else kept
+    return ExtraCorpus(read, prefixed(kept, settings.prefix), ledger, held_out)
+
+
+@contextmanager
+def _of(corpus: str) -> Iterator[None]:
+    """Add the name of the corpus to a `UserError` of the block."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{error.what} (data.more.{corpus})", error.where, error.remedy) from None
+
+
+def combine_corpora(own: "datasets.Dataset", others: Mapping[str, ExtraCorpus]) -> "datasets.Dataset":
+    """Concatenate the training pairs of all corpora.
+
+    Args:
+        own: Pairs of the main corpus.
+
+    Returns:
+        All pairs, corpus after corpus, with the columns `source` and `target` only.
+    """
+    from datasets import concatenate_datasets
+
+    parts = [own, *(each.kept for each in others.values())]
+    return concatenate_datasets([part.select_columns(["source", "target"]) for part in parts])
+
+
+def prefix_tokens(data: DataSettings) -> list[str]:
+    """Return the words of prefixes that are a single token, such as `<2de>`.
+
+    Example:
+        >>> prefix_tokens(DataSettings(prefix="<2de> "))
+        ['<2de>']
+    """
+    words = " ".join(each.prefix for each in (data, *data.more.values())).split()
+    return [word for word in dict.fromkeys(words) if word.startswith("<") and word.endswith(">")]
+
 
 _Pair = tuple[str, str]
 
@@ -58,6 +172,10 @@ class PreparedTranslation:
         both = self.source_tokenizer, self.target_tokenizer
         return both[:1] if both[0] is both[1] else both
 
+    @property
+    def chance_loss(self) -> float:
+        return math.log(self.target_tokenizer.size)
+
     def hashes(self) -> dict[str, str]:
         """Return hashes of the training tokens and of both tokenizers."""
         return {
@@ -73,10 +191,8 @@ def prepare(
     """Load, filter, join and tokenize the corpora of a recipe.
 
     Args:
-        recipe: Resolved recipe.
         tokenizers: Tokenizers of a resumed run; or the source tokenizer of the run that provides the encoder, with None
             for the target; None trains new ones.
-        print_fn: Prints a line.
 
     Returns:
         The data, with the tokenizers.
@@ -165,11 +281,7 @@ def dataset_summary(examples: "datasets.Dataset", before: int) -> str:
     """Return a line with the number of joined examples and their source lengths.
 
     Args:
-        examples: Joined examples.
         before: Number of pairs before joining.
-
-    Returns:
-        The line.
     """
     unspaced = is_unspaced(source for source, _ in pairs(examples))
     words = [len(split_words(source, unspaced)) for source, _ in pairs(examples)]

@@ -6,7 +6,16 @@ from pydantic import Field, model_validator
 
 from s2s.recipe import schema
 from s2s.recipe.installed import translator_settings
-from s2s.recipe.pairs import BatchSettings, LearnedPairs, Mixing, PairSettings, Prefix, TrainingSettings, Weight
+from s2s.recipe.pairs import (
+    BatchSettings,
+    LearnedPairs,
+    Mixing,
+    PairRecipe,
+    PairSettings,
+    Prefix,
+    TrainingSettings,
+    Weight,
+)
 
 
 class FurtherPairs(LearnedPairs):
@@ -106,7 +115,7 @@ class ValidationSettings(schema.PauseSettings):
     """Beam size of the translations at validations."""
 
 
-class Recipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
+class Recipe(PairRecipe[schema.Model], Generic[schema.Model]):
     """Recipe of a translation model."""
 
     task: Literal["translation"] = "translation"
@@ -123,6 +132,11 @@ class Recipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
     """Schedule and metrics of validations and checkpoints."""
     decoding: schema.DecodingSettings = schema.DecodingSettings()
     """Beam search and length limits."""
+
+    @property
+    def tokenizer_names(self) -> tuple[str, ...]:
+        """One shared tokenizer, or one for each side."""
+        return ("shared",) if self.tokenizer.shared else ("source", "target")
 
     @model_validator(mode="after")
     def _two_vocabularies_have_two_tables(self) -> Self:

@@ -47,7 +47,6 @@ def generate_translation_recipe(
 
     Args:
         name: Name of the recipe and its run.
-        splits: Files of the user.
         source: Column of the sources; None finds it by name or position.
         target: Column of the targets; None finds it by name or position.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.batches import ParallelDataset, all_pairs_in_order
+from s2s.data.batches import ParallelBatch, ParallelDataset, all_pairs_in_order
 from s2s.data.mixing import FixedPairs, MixedDataset, describe_mixture
 from s2s.data.pair_check import unreachable
 from s2s.data.pairs import pairs, without_prefix
@@ -22,30 +22,25 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.generate import TextTranslator, describe_collapse
 from s2s.errors import UserError
 from s2s.evaluation.metrics import LOWER_IS_BETTER, exact_share, score
-from s2s.evaluation.signs import Diagnostics
 from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
-from s2s.inspection.figure import attention_picture
-from s2s.inspection.inspection import Inspection, InspectionRequest
-from s2s.inspection.seq2seq import inspection_of
 from s2s.models.base import Seq2Seq
-from s2s.tasks.base import TOKENIZER, EvaluationOptions, LoadedModel, PrintFn, TrainContext
+from s2s.tasks.base import TOKENIZER, EvaluationOptions, LoadedModel, PrintFn, Task, TrainContext
 from s2s.tasks.line_translation import measure_coverage
+from s2s.tasks.protocols import RescoredHypotheses
 from s2s.tasks.seq2seq import (
+    attention_weights,
     build_model,
     check_lengths,
     check_test_lengths,
     longest_source,
     mean_loss,
-    pair_of,
+    sequence_loss,
     translation_trainer,
     unreachable_references,
 )
-from s2s.tasks.symptoms import pair_symptoms
-from s2s.tasks.text_generation import TextGenerationTask
-from s2s.tasks.translation.attention import weights_between
-from s2s.tasks.translation.data import TranslationSource
+from s2s.tasks.text_generation import TextGeneration, rescore_texts
 from s2s.tasks.translation.evaluation import TranslationEvaluation, evaluate_pairs
-from s2s.tasks.translation.prepared import PreparedTranslation, prepare
+from s2s.tasks.translation.prepared import PreparedTranslation, TranslationSource, prepare
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training import figures
 from s2s.training.device import select_device
@@ -53,10 +48,14 @@ from s2s.training.divergence import is_diverged
 from s2s.training.logger import RunLog, Sample
 from s2s.training.precision import check_precision
 from s2s.training.progress import ProgressBar
+from s2s.training.trainer import Loss
 from s2s.training.validation import Validation
 
 if TYPE_CHECKING:
     import datasets
+
+    from s2s.evaluation.signs import Diagnostics
+    from s2s.inspection.inspection import Inspection, InspectionRequest
 
 _SAMPLES = 5
 _DRAWN_PIECES = 40
@@ -65,14 +64,11 @@ TranslationRun = LoadedModel[Recipe, Seq2Seq]
 TranslationCourse = TrainContext[Recipe, PreparedTranslation, Seq2Seq]
 
 
-class TranslationTask(TextGenerationTask[Recipe, PreparedTranslation]):
+class TranslationTask(TextGeneration, Task[Recipe, PreparedTranslation, Seq2Seq]):
     """Translation task: a target text for each source text."""
 
     def source(self, recipe: Recipe) -> TranslationSource:
         return TranslationSource(recipe.data)
-
-    def tokenizer_names(self, recipe: Recipe) -> tuple[str, ...]:
-        return ("shared",) if recipe.tokenizer.shared else ("source", "target")
 
     def check(self, recipe: Recipe) -> None:
         """Refuse a missing BLEU tokenizer, and tied embeddings with two vocabularies.
@@ -113,12 +109,17 @@ class TranslationTask(TextGenerationTask[Recipe, PreparedTranslation]):
         corpora = {name: FixedPairs(data.train, *span) for name, span in zip(data.sizes, ends, strict=True)}
         return MixedDataset(corpora, recipe.batches, settings.mixing, wanted, settings.weights)
 
+    def loss(self, recipe: Recipe) -> Loss[Seq2Seq, ParallelBatch]:
+        return sequence_loss(recipe.training.label_smoothing)
+
     def examples_for_inference(self, run: TranslationRun, part: "datasets.Dataset") -> ParallelDataset:
         return all_pairs_in_order(encode_corpus(part, run.tokenizers[0], run.tokenizers[-1]), run.recipe.batches)
 
     def diagnose(
         self, run: TranslationRun, part: "datasets.Dataset", rows: Int[np.ndarray, " pairs"], progress_bar: ProgressBar
-    ) -> Diagnostics:
+    ) -> "Diagnostics":
+        from s2s.tasks.symptoms import pair_symptoms
+
         # Sources of a split have the prefix.
         prefix = run.recipe.data.prefix
         places, tokenizer = [f"line {row + 1}" for row in rows], run.recipe.validation.bleu_tokenizer
@@ -197,8 +198,15 @@ class TranslationTask(TextGenerationTask[Recipe, PreparedTranslation]):
         references = part["references"] if "references" in part.column_names else part["target"]
         return evaluate_pairs(run, list(part["source"]), list(references), scoring, progress_bar)
 
-    def inspect(self, run: TranslationRun, focus: InspectionRequest) -> Inspection:
+    def score_tokens(self, run: TranslationRun, batch: ParallelBatch) -> RescoredHypotheses:
+        return rescore_texts(run, batch)
+
+    def inspect(self, run: TranslationRun, focus: "InspectionRequest") -> "Inspection":
         """Inspect one translation: the model's own, or the output that `focus` gives."""
+        from s2s.inspection.inspection import Inspection
+        from s2s.inspection.seq2seq import inspection_of
+        from s2s.tasks.symptoms import pair_of
+
         # An example of a split has the prefix.
         texts = [run.recipe.data.prefix + text for text in focus.inputs] or [str(focus.example["source"][0])]
         pairs = [pair_of(run, text, focus.output) for text in texts]
@@ -216,12 +224,12 @@ def _picture_attention(train_context: TranslationCourse, log: RunLog) -> None:
     if not len(short):
         return
     source, target = data.validation.pair(int(short[0]))
-    weights = weights_between(train_context.model, source, target, train_context.trainer.device_context.device)
+    weights = attention_weights(train_context.model, source, target, train_context.trainer.device_context.device)
     if len(weights):
         tokens = [*data.source_tokenizer.tokens(source), "</s>"], [*data.target_tokenizer.tokens(target), "</s>"]
         title = f"{train_context.recipe.name}, update {update}: attention of the last layer"
         log.add_figure(
-            "attention/last_layer", figures.render_png(attention_picture(weights[-1], *tokens, title)), update
+            "attention/last_layer", figures.render_png(figures.attention_picture(weights[-1], *tokens, title)), update
         )
 
 
@@ -235,10 +243,6 @@ def overfit(recipe: Recipe, print_fn: Callable[[str], None]) -> None:
 
     The recipe applies, except for label smoothing, weight averaging and the learning-rate schedule after warm-up, which
     would prevent overfitting. Dropout is on in training and off in evaluation. Nothing is saved.
-
-    Args:
-        recipe: Resolved recipe.
-        print_fn: Prints a line.
 
     Raises:
         UserError: The model did not overfit: model, learning rate and data do not fit each other.

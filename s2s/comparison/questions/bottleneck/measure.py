@@ -11,7 +11,9 @@ from s2s.comparison.spec import Comparison, Experiment, Measured, Scale, Trial, 
 from s2s.comparison.tasks import trained
 from s2s.comparison.translation import counts_of, greedy, joined_texts, some_pairs
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words
+from s2s.models.base import Seq2Seq
 from s2s.run.inference import load
+from s2s.tasks.translation.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ def measure(comparison: Comparison, cell: Trial) -> Measured:
     sizes, candidate = comparison.sizes(SIZES), comparison.candidate(cell.model)
     recipe = candidate.translation
     folder = trained(comparison, cell.model, cell.seed)
-    data, model = prepared(recipe), load(folder).model
+    data, model = prepared(recipe), load(folder).narrow(Recipe, Seq2Seq).model
     sources, references = some_pairs(data, len(data.corpus.test or data.corpus.validation))
     unspaced = is_unspaced(sources)
     separators = sentence_separator(sources), sentence_separator(references)

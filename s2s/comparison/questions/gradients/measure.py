@@ -92,7 +92,7 @@ def measure(comparison: Comparison, cell: Trial) -> Measured:
     check_translates(_fresh(recipe, data, seed), cell.model)
     if cell.part == _LEARNED:
         folder = trained(comparison, cell.model, cell.seed)
-        model = load(folder).model
+        model = load(folder).narrow(Recipe, Seq2Seq).model
         seen, described = _look(model, data.validation, size)
         weights = {"curves": _curves([seen]), "weights": [described], "maps": _maps(model, data)}
         return weights | {"history": history(folder, {"losses": "loss"}, comparison.device_context)}

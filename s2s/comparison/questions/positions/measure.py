@@ -31,7 +31,7 @@ from s2s.evaluation.gates import LEARNING
 from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.schema import Section
 from s2s.run.inference import load
-from s2s.tasks.losses import pair_losses, token_losses
+from s2s.tasks.source_use import pair_losses, token_losses
 from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import Recipe
 
@@ -93,7 +93,7 @@ def measure(comparison: Comparison, cell: Trial) -> Measured:
     if cell.part == TRAINED:
         # the last checkpoint, not the best one: so have the trainings without a signal of position
         folder = trained(comparison, cell.model, cell.seed)
-        model = load(folder, "last").model
+        model = load(folder, "last").narrow(Recipe, Seq2Seq).model
         measured = losses_of(model, recipe, pairs, shuffled, comparison) | _translations(model, recipe, data, sizes)
         measured |= {
             "own": own and list(own),

@@ -8,9 +8,10 @@ from s2s.comparison.runs import history, prepared
 from s2s.comparison.spec import Comparison, Experiment, Measured, Trial, each_run
 from s2s.comparison.tasks import evaluation_of
 from s2s.comparison.translation import counts_of, flops_per_token, sizes_of
-from s2s.models.base import count_parameters
+from s2s.models.base import Seq2Seq, count_parameters
 from s2s.run.inference import load
 from s2s.tasks.source_use import source_use
+from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import build_model
 
 
@@ -20,7 +21,9 @@ def measure(comparison: Comparison, cell: Trial) -> Measured:
     candidate = comparison.candidate(cell.model)
     recipe = candidate.translation
     data = prepared(recipe)
-    worth = source_use(load(folder).model, data.validation, recipe.batches, comparison.device_context)
+    worth = source_use(
+        load(folder).narrow(Recipe, Seq2Seq).model, data.validation, recipe.batches, comparison.device_context
+    )
     scored = [tested[key] for key in ("translations", "references", "lowercase", "tokenizer")]
     return {
         **{key: tested[key] for key in ("split", "beam", "scores", "exact", "sources", "references", "translations")},

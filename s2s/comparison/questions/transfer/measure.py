@@ -26,8 +26,7 @@ from s2s.data.batches import make_batches
 from s2s.data.tokenized import TokenizedDataset
 from s2s.files import file_lock, write_atomically, write_folder_atomically
 from s2s.json_files import read_json
-from s2s.tasks.losses import pair_losses
-from s2s.tasks.source_use import exchanged_rows, source_use
+from s2s.tasks.source_use import exchanged_rows, pair_losses, source_use
 from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training.device import DeviceContext, derive_seed

@@ -1,63 +1,82 @@
-"""Cross-attention of a trained translation model: weights and word alignments."""
+"""Diagnosis of translation: of the corpora before training, and word alignments of trained models."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from s2s.data.batches import collate
-from s2s.data.pairs import with_prefix
+from s2s.data.mixing import describe_mixture as told_shares
+from s2s.data.pair_check import blocks, inspect, render
+from s2s.data.pairs import with_prefix, without_prefix
+from s2s.data.sources import Corpus
 from s2s.data.tokenizers import EOS, Tokenizer
 from s2s.decoding.generate import MAX_SOURCE_LENGTH
 from s2s.errors import Refuse, UserError
 from s2s.inspection.alignment import links, pharaoh
 from s2s.inspection.inspection import AttentionMaps
-from s2s.inspection.seq2seq import check_fits
 from s2s.inspection.words import Word, words_of
 from s2s.models.base import Seq2Seq
+from s2s.recipe.schema import TrainRecipe
 from s2s.tasks.base import LoadedModel
 from s2s.tasks.line_translation import refuse_later
-from s2s.tasks.seq2seq import translate_texts
-from s2s.tasks.translation.evaluation import build_translator
+from s2s.tasks.seq2seq import attention_weights, build_translator, check_fits, translate_texts
+from s2s.tasks.translation.prepared import (
+    OWN,
+    TranslationSource,
+    dataset_summary,
+    filtered,
+    join_short_pairs,
+    read_extra_corpora,
+)
 from s2s.tasks.translation.recipe import Recipe
 
+if TYPE_CHECKING:
+    import datasets
 
-def weights_between(
-    model: Seq2Seq, source: list[int], target: list[int], device: torch.device
-) -> Float[Tensor, "layer head target source"]:
-    """Compute the cross-attention weights of a pair, by teacher forcing.
 
-    Args:
-        model: Sequence-to-sequence model.
-        source: Source tokens, without `EOS`.
-        target: Target tokens, without `EOS`.
-        device: Device of the model.
+def inspected(recipe: Recipe) -> str:
+    """Return a report on a recipe's corpora: statistics and suspicious examples.
 
     Returns:
-        Weights (layer, head, target, source), with `EOS` on both sides; no layers if the model has no attention.
+        The report as text, with a section for each additional corpus.
     """
-    batch = collate([source], [target], [0]).to(device)
-    with torch.no_grad():
-        memory = model.encoder(batch.source, batch.source_valid)
-        return model.decoder.attention_weights(memory, batch.target_in)[0]
+    data, corpus = recipe.data, TranslationSource(recipe.data).load()
+    normalization = recipe.tokenizer.of("target").normalization
+    # Prefixes are removed, because the checks concern the texts.
+    held = (part and without_prefix(part, data.prefix) for part in (corpus.validation, corpus.test))
+    plain: Corpus["datasets.Dataset"] = Corpus(without_prefix(corpus.train, data.prefix), *held)  # type: ignore[arg-type]
+    found = inspect(plain, data, normalization)
+    more = [["what data.join does", f"  {_joining(recipe, corpus)}"]] if data.join > 1 else []
+    others = read_extra_corpora(data, corpus)
+    sizes = [found.ledger.kept, *(len(each.kept) for each in others.values())]
+    for name, each in others.items():
+        alone: Corpus["datasets.Dataset"] = Corpus(each.read, None, None)  # type: ignore[arg-type]
+        beside = inspect(alone, data.more[name], normalization)
+        head, *rest = blocks(beside)
+        left = ["what stands in validation or test", f"  {each.held_out:,} pairs: left out"]
+        more += [[f"── data.more.{name}", *head], *rest, left]
+        found.advice.extend(f"{name}: {words}" for words in beside.advice)
+    if others:
+        more.append(["── together", *told_shares([OWN, *others], sizes, data.mixing, data.weights)])
+    return render(found, more)
 
 
-def attention_between(run: LoadedModel[Any, Seq2Seq], source: list[int], target: list[int]) -> AttentionMaps:
+def _joining(recipe: Recipe, corpus: Corpus["datasets.Dataset"]) -> str:
+    kept, _ = filtered(recipe.data, corpus.train)
+    return dataset_summary(join_short_pairs(kept, recipe.data), len(kept)) if len(kept) else "nothing is left to join"
+
+
+def attention_between(run: LoadedModel[TrainRecipe, Seq2Seq], source: list[int], target: list[int]) -> AttentionMaps:
     """Compute the cross-attention weights of a pair, with names of the tokens.
 
     Args:
-        run: Trained model.
         source: Source tokens, without `EOS`.
         target: Target tokens, without `EOS`.
 
     Returns:
         Attention of each layer and head; no layers if the model has no attention.
     """
-    weights = weights_between(run.model, source, target, run.device_context.device).cpu().double().numpy()
+    weights = attention_weights(run.model, source, target, run.device_context.device).cpu().double().numpy()
     rows, columns = run.tokenizers[-1].tokens([*target, EOS]), run.tokenizers[0].tokens([*source, EOS])
     return AttentionMaps("cross", weights, rows, columns)
 
@@ -75,7 +94,6 @@ def align_lines(
     averaged over its heads.
 
     Args:
-        run: Trained model.
         chunks: Source lines that are translated together.
         refuse: Receives the error of each line that is too long; its alignment is empty.
         targets: Given translations; None generates the model's own.
@@ -110,7 +128,7 @@ def align_lines(
                 later(row, error)
                 yield ""
                 continue
-            weights = weights_between(run.model, read, tokens, run.device_context.device)
+            weights = attention_weights(run.model, read, tokens, run.device_context.device)
             _check_layer(run, len(weights), layer)
             looked = weights[layer].mean(dim=0).cpu().double().numpy()
             words = after_prefix(source, words_of(source, read, True), line), words_of(into, tokens, True)
@@ -125,9 +143,7 @@ def after_prefix(tokenizer: Tokenizer, words: list[Word], line: str) -> list[Wor
     A prefix without a space at its end forms one word with the first word of the line.
 
     Args:
-        tokenizer: Tokenizer of the sources.
         words: Words of the prefix and the line.
-        line: The line.
 
     Returns:
         The last words, as many as the line has.

@@ -13,9 +13,6 @@ from s2s.tasks.data_check import CorpusInspection, Split, conversions, inspect_l
 def inspected(recipe: ClassificationRecipe) -> str:
     """Return a report on a recipe's texts: statistics and suspicious examples.
 
-    Args:
-        recipe: Resolved recipe.
-
     Returns:
         The report as text.
     """
@@ -28,12 +25,7 @@ def inspect_labelled(corpus: Corpus[Labelled], seed: int, own: Sequence[str] = (
     """Check labelled texts.
 
     Args:
-        corpus: Labelled texts.
         seed: Seed for the sample of training texts.
-        own: Further advice.
-
-    Returns:
-        Statistics and advice.
     """
     texts, labels = corpus.train.texts, corpus.train.labels
     rows = look.sample_rows(len(labels), seed)

@@ -1,27 +1,131 @@
-"""Signs of problems in a language model's predictions and generated texts."""
+"""Diagnosis of language models: of documents before training, and of trained models (`s2s inspect`, `s2s diagnose`)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from s2s.data.dataset import iterate_batches
 from s2s.data.tokenized import RaggedArray, encode_texts
-from s2s.data.tokenizers import EOS, UNK
+from s2s.data.tokenizers import BOS, EOS, UNK
+from s2s.errors import UserError
 from s2s.evaluation.inference import draws, estimate, ratios
 from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, plain_sign, share_sign
 from s2s.evaluation.signs.pieces import entropy
 from s2s.evaluation.signs.texts import repeated, unit_of
-from s2s.tasks.language_model.data import Windows, windows_of
+from s2s.inspection.causal import CausalReader
+from s2s.inspection.inspection import AttentionMaps, InspectedExample, Inspection, InspectionRequest
+from s2s.inspection.positions import positions_of, without_words
+from s2s.inspection.saliency import Score, explain_classes, rollout
+from s2s.inspection.walk import Source, chosen_words, same_word
+from s2s.inspection.words import check_length, words_of
+from s2s.models.language_model import LanguageModel
+from s2s.nn.layers import States
+from s2s.tasks.data_check import inspect_texts
+from s2s.tasks.language_model.data import DocumentSource, Windows, windows_of
 from s2s.tasks.language_model.generation import LanguageRun, Sampling, Writing, texts_after
+from s2s.tasks.language_model.recipe import LanguageRecipe
 from s2s.tasks.language_model.scoring import bits_per_byte, measure, size_of
-from s2s.tasks.text_generation import collapsed
+from s2s.tasks.symptoms import collapsed
 from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:
     import datasets
+
+# Bytes of a page or two; a longer document is reported if the corpus has few.
+_PAGES = 1_000_000
+
+
+def inspected(recipe: LanguageRecipe) -> str:
+    """Return a report on a recipe's documents: statistics and suspicious examples.
+
+    Returns:
+        The report as text.
+    """
+    flatter = "their bits per byte would flatter; identity keeps them"
+    corpus = DocumentSource(recipe.data).load()
+    found = inspect_texts(corpus, recipe.data.seed, recipe.tokenizer, "documents", flatter)
+    train = found.splits["train"].rows
+    few = (
+        f"train has {train['documents']} documents, and the longest has {train['  of the longest']:,} bytes: "
+        "data.document: paragraph would make more of them"
+    )
+    whole = train["documents"] < 10 and train["  of the longest"] > _PAGES
+    return str(replace(found, own=(few,) if whole else ()))
+
+
+_BEST = 4
+# Maximum number of tokens for a text of the run's own corpus.
+_PIECES = 64
+
+
+def insides(run: LanguageRun, focus: InspectionRequest) -> Inspection:
+    """Inspect one text or two, and the predicted next token (`s2s inspect`).
+
+    Args:
+        focus: Texts, and the word, layer and head to inspect.
+
+    Returns:
+        Attention, saliency and hidden states.
+
+    Raises:
+        UserError: A text is empty or too long, or lacks the word; or the layer or head does not exist.
+    """
+    texts = focus.inputs or (str(focus.example["text"][0]),)
+    reader = CausalReader(run.model.decoder).eval()
+    sources = [_source(run, text, cut=not focus.inputs) for text in texts]
+    words = chosen_words(reader, sources, focus.word)
+    examples = [_inspected(run, reader, each, focus, word) for each, word in zip(sources, words, strict=True)]
+    positions = positions_of("decoder", reader.embedding, max(len(source.pieces) for source in sources))
+    same = same_word(reader, sources, words)
+    return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, examples, same, positions)
+
+
+def _source(run: LanguageRun, text: str, cut: bool) -> Source:
+    (tokenizer,), longest = run.tokenizers, run.model.decoder.max_positions
+    if not text.strip():
+        raise UserError("the text is empty", remedy="give one in quotes")
+    ids = [BOS, *tokenizer.encode(text)]
+    ids = ids[: min(_PIECES, longest or _PIECES)] if cut else ids
+    check_length(len(ids), longest)
+    read = torch.tensor([ids], device=run.device_context.device)
+    return Source(read, torch.ones_like(read, dtype=torch.bool), tokenizer.tokens(ids), words_of(tokenizer, ids))
+
+
+def _inspected(
+    run: LanguageRun, reader: CausalReader, source: Source, focus: InspectionRequest, word: int
+) -> InspectedExample:
+    (tokenizer,), read = run.tokenizers, source.read
+    with torch.no_grad():
+        vectors = reader.embedding(read)
+        weights = reader.attention_weights(read, source.valid)
+        likely, tokens = run.model.logits(read)[0, -1].float().softmax(dim=0).topk(min(_BEST, tokenizer.size))
+    names = tokenizer.tokens(tokens.tolist())
+    ways = vectors, without_words(reader.embedding, vectors)
+    reached = rollout(weights)[0, -1:] if weights.shape[1] else None
+    saliency = explain_classes(
+        names[:1], [_score(run.model, reader, source, int(tokens[0]))], ways, source.words, reached
+    )
+    # Each row of the attention map is the token that is predicted after the tokens before it.
+    rows = [*source.pieces[1:], names[0]]
+    maps = [AttentionMaps("decoder", weights[0].cpu().double().numpy(), rows, source.pieces)] if len(weights[0]) else []
+    remark = "next: " + " · ".join(f"{name} {share:.3f}" for name, share in zip(names, likely.tolist(), strict=True))
+    text = tokenizer.decode(read[0, 1:].tolist())
+    return InspectedExample(text, names[0], remark, maps, saliency, source.walk(reader, focus, word))
+
+
+def _score(model: LanguageModel, reader: CausalReader, source: Source, piece: int) -> Score:
+    """Return the score function of the next token: its logit minus the mean logit."""
+
+    def score(vectors: States) -> Tensor:
+        scores = model.projection(reader.read(vectors, source.valid.expand(len(vectors), -1)).summary)
+        return scores[:, piece] - scores.mean(dim=1)
+
+    return score
+
 
 # Number of texts to generate, tokens of a prompt, and maximum number of new tokens.
 _TEXTS, _PROMPT, _MOST = 50, 4, 48
@@ -59,8 +163,6 @@ def symptoms(
     """Measure predictions, generate texts, and return signs of problems.
 
     Args:
-        run: Trained model.
-        part: Documents.
         rows: Row of each document in its split, from 0.
         progress_bar: Makes a progress bar.
 
@@ -130,9 +232,6 @@ def ends(found: Expected) -> list[Finding]:
     """Return the signs for documents that end too rarely or too often.
 
     The expected number of ends is the sum of the probability of `EOS` over all positions; each document has one.
-
-    Args:
-        found: Predictions.
 
     Returns:
         Two findings, with a confidence interval over documents.

@@ -1,10 +1,8 @@
-"""Data check of a mixture of corpora: problems found before training.
-
-The check covers each corpus by itself, and the mixture.
-"""
+"""Diagnosis of text-to-text models: of the corpora before training, and of trained models."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -12,14 +10,22 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data import data_check as look
+from s2s.data import pair_check
 from s2s.data.mixing import describe_mixture
-from s2s.data.pair_check import Inspection, blocks, inspect
-from s2s.data.pairs import pairs
+from s2s.data.pairs import pairs, with_prefix
 from s2s.data.sources import Corpus
 from s2s.data.token_check import cutting
-from s2s.data.tokenizers import Tokenizer, train
+from s2s.data.tokenizers import EOS, Tokenizer, train
 from s2s.errors import UserError
+from s2s.evaluation.signs import WORST, Diagnostics, WorstExample
+from s2s.evaluation.signs.pieces import entropy
+from s2s.inspection.inspection import Inspection, InspectionRequest
+from s2s.inspection.seq2seq import inspection_of
+from s2s.models.base import Seq2Seq
+from s2s.tasks.base import LoadedModel
 from s2s.tasks.data_check import IMBALANCE, missing_classes
+from s2s.tasks.symptoms import class_symptoms, pair_of, pair_symptoms
+from s2s.tasks.text_to_text.answers import best_first, log_probabilities, shares, task_named
 from s2s.tasks.text_to_text.data import (
     Mixture,
     MixtureSource,
@@ -29,7 +35,9 @@ from s2s.tasks.text_to_text.data import (
     own_keys,
     read_and_written,
 )
+from s2s.tasks.text_to_text.evaluation import Run
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
+from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:
     import datasets
@@ -40,17 +48,14 @@ Parts = Mapping[str, "datasets.Dataset"]
 def inspected(recipe: TextToTextRecipe) -> str:
     """Return a report on a recipe's corpora: statistics and suspicious examples.
 
-    Args:
-        recipe: Resolved recipe.
-
     Returns:
         The report as text.
     """
     corpora, corpus, tokenizer = recipe.data.corpora, MixtureSource(recipe.data).load(), recipe.tokenizer
     shown, advice, learned = [], [], build_training_mixture(recipe.data.corpora, corpus)
     for name, settings in corpora.items():
-        found = inspect(_alone(corpus, name), settings, tokenizer.normalization)
-        head, *others = blocks(found) if settings.objective == "pairs" else _of_texts(found)
+        found = pair_check.inspect(_alone(corpus, name), settings, tokenizer.normalization)
+        head, *others = pair_check.blocks(found) if settings.objective == "pairs" else _of_texts(found)
         shown += [[f"── {name}", *head], *others]
         advice += [f"{name}: {own_keys(words, name)}" for words in _corpus_advice(found, settings)]
         if settings.answers:
@@ -68,7 +73,7 @@ def _alone(corpus: Corpus[Mixture], name: str) -> Corpus["datasets.Dataset"]:
     return Corpus(corpus.train.parts[name], corpus.validation.parts[name], test)
 
 
-def _of_texts(found: Inspection) -> list[list[str]]:
+def _of_texts(found: pair_check.Inspection) -> list[list[str]]:
     """Return the report on a corpus with span corruption, whose sides are one text."""
     sizes = {name: split.source for name, split in found.splits.items()}
     rows = {"texts": [split.pairs for split in found.splits.values()]}
@@ -79,7 +84,7 @@ def _of_texts(found: Inspection) -> list[list[str]]:
     return [look.table(sizes, rows), [f"train: {len(spots)} texts drawn at random", *spots]]
 
 
-def _corpus_advice(found: Inspection, settings: CorpusSettings) -> list[str]:
+def _corpus_advice(found: pair_check.Inspection, settings: CorpusSettings) -> list[str]:
     """Return the advice that applies: answers are short, and a text equals its source."""
     beside: tuple[str, ...] = ("hardly go together",) if settings.answers else ()
     beside += ("just the source again",) if settings.objective == "span-corruption" else ()
@@ -144,3 +149,110 @@ def _longer_sides(
     """Return the length of each example's longer side in tokens, as in training."""
     made = {name: in_pieces(part, corpora[name], tokenizer, longest)[0] for name, part in parts.items()}
     return {name: np.maximum(each.source_lengths, each.target_lengths) for name, each in made.items()}
+
+
+MixtureRun = LoadedModel[TextToTextRecipe, Seq2Seq]
+
+
+def insides(run: MixtureRun, focus: InspectionRequest) -> Inspection:
+    """Inspect one text or two, with their prefix (`s2s inspect`).
+
+    Without a text, an example of the named task is used, or of the first one.
+
+    Args:
+        focus: Texts, task, and the word, layer and head to inspect.
+
+    Returns:
+        Attention, saliency and hidden states.
+
+    Raises:
+        UserError: The task is missing, unknown or without example; or a text is empty or too long, or lacks the word.
+    """
+    corpora, name = run.recipe.data.corpora, focus.task
+    there = [] if focus.inputs else [each for each in focus.part.parts if corpora[each].objective == "pairs"]
+    name = name or next(iter(there), None)
+    task = task_named(run.recipe, name)
+    if not focus.inputs and name not in there:
+        what = f"{name or 'the task'} has no {focus.split} set to take an example of"
+        raise UserError(what, "INPUT", "give a text" + "".join(f", or --task {each}" for each in there[:1]))
+    texts = focus.inputs or (str(replace(focus, part=focus.part.parts[name]).example["source"][0]),)
+    pairs = []
+    for text in texts:
+        answer, remark = (None, "") if task.answers is None else _answer(run, task.prefix + text, task.answers)
+        pairs.append(pair_of(run, text, answer, task.prefix, remark))
+    return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, *inspection_of(run.model, pairs, focus))
+
+
+def _answer(run: MixtureRun, source: str, answers: Sequence[str]) -> tuple[str, str]:
+    """Return the most probable answer, and a remark with all probabilities."""
+    found = shares(log_probabilities(run.model, run.tokenizers[0], [source], answers, 1))[0].tolist()
+    likely = best_first(found, answers)
+    return likely[0][1], " · ".join(f"{answer} {share:.3f}" for share, answer in likely)
+
+
+def symptoms(run: Run, part: Mixture, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar) -> Diagnostics:
+    """Generate or choose outputs for each task, and return signs of problems.
+
+    Corpora with span corruption have no outputs; they only count for the frequencies of tokens.
+
+    Args:
+        rows: Row of each example in its split, counted over all tasks, from 0.
+        progress_bar: Makes a progress bar.
+
+    Returns:
+        Scores, signs and the worst outputs.
+    """
+    corpora, found, wanted = run.recipe.data.corpora, {}, []
+    places = _places(part, rows)
+    for name, each in part.parts.items():
+        settings = corpora[name]
+        tokens, _ = in_pieces(each, settings, run.tokenizers[0], run.recipe.batches.max_length)
+        _, targets = tokens.draw(np.arange(len(tokens.target_lengths)), 0)
+        wanted += [*targets, np.full(len(targets), EOS)]
+        if settings.answers:
+            found[name] = _chosen(run, each, settings, places[name], progress_bar)
+        elif settings.objective == "pairs":
+            found[name] = pair_symptoms(run, each, places[name], progress_bar, settings.prefix, settings.bleu_tokenizer)
+    signs = [
+        # A text-to-text model has no classification head.
+        replace(s, name=f"{n}: {s.name}", remedy=own_keys(s.remedy.replace("head.dropout", "model.dropout"), n))
+        for n, task in found.items()
+        for s in task.signs
+    ]
+    return Diagnostics(
+        summary="\n  ".join(f"{name}: {task.summary}" for name, task in found.items()),
+        signs=signs,
+        worst=_worst({name: task.worst for name, task in found.items()}),
+        chance_loss=entropy(np.concatenate(wanted)) if wanted else None,
+    )
+
+
+def _places(part: Mixture, rows: Int[np.ndarray, " examples"]) -> dict[str, list[str]]:
+    """Return the place of each task's examples in their split, over all tasks."""
+    ends = np.cumsum([0, *map(len, part.parts.values())])
+    spans = zip(part.parts, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+    return {name: [f"example {row + 1} of all tasks" for row in rows[first:last]] for name, first, last in spans}
+
+
+def _chosen(
+    run: Run, part: "datasets.Dataset", settings: CorpusSettings, places: Sequence[str], progress_bar: ProgressBar
+) -> Diagnostics:
+    """Return the signs of a classifier, for a task with answers."""
+    answers = settings.answers or ()
+    sources = list(part["source"])
+    with progress_bar("choosing", len(sources)) as advance:
+        prefixed = [with_prefix(settings.prefix, source) for source in sources]
+        cut = run.tokenizers[0], prefixed, answers, run.recipe.decoding.batch
+        probabilities = shares(log_probabilities(run.model, *cut, advance))
+    truth = np.array([answers.index(text.strip()) for text in part["target"]])
+    return class_symptoms(truth, probabilities, answers, "examples", places, sources.__getitem__)
+
+
+def _worst(tasks: Mapping[str, Sequence[WorstExample]]) -> list[WorstExample]:
+    """Return the worst examples, equally many of each task.
+
+    Scores of different tasks are not comparable.
+    """
+    each = -(-WORST // max(1, len(tasks)))
+    found = [replace(one, score=f"{name}: {one.score}") for name, several in tasks.items() for one in several[:each]]
+    return found[:WORST]

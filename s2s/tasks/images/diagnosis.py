@@ -18,9 +18,6 @@ _FAR = 1.0
 def inspected(recipe: ImageRecipe) -> str:
     """Return a report on a recipe's images: statistics and suspicious examples.
 
-    Args:
-        recipe: Resolved recipe.
-
     Returns:
         The report as text.
     """
@@ -32,11 +29,7 @@ def inspect_images(corpus: Corpus[Images], source: ImageSource) -> CorpusInspect
     """Check labelled images.
 
     Args:
-        corpus: Labelled images.
         source: Source of the corpus; its seed draws the sample.
-
-    Returns:
-        Statistics and advice.
     """
     train = corpus.train
     spots = [
