@@ -61,14 +61,6 @@ def make_batches(source_lengths: Lengths, target_lengths: Lengths, budget: int, 
     descending from one length to the next, so that pairs at the borders are similar, too. The sorted list is cut into
     batches, each as large as the limit allows, and the batches are shuffled.
 
-    Args:
-        source_lengths: Tokens of each source including `EOS`, shape `(pairs,)`.
-        target_lengths: Tokens of each target including `EOS`, shape `(pairs,)`.
-        budget: Largest number of rows × longest side in a batch.
-        seed: Seed of the order; any integer.
-        epoch: Epoch number, from 0. In epoch 0 the batch with the most positions comes first, and the one with the most
-            pairs of positions (attention memory grows with these) second: a run that lacks memory fails at once.
-
     Returns:
         The rows of each batch; every pair occurs once.
 
@@ -108,9 +100,6 @@ def split_by_budget(order: np.ndarray, widths: Lengths, budget: int, most: int |
         budget: Largest number of rows × width of a batch.
         most: Largest number of rows of a batch; None for no limit.
 
-    Returns:
-        The rows of each batch: consecutive examples, at least one.
-
     Example:
         >>> [rows.tolist() for rows in split_by_budget(np.arange(5), np.array([2, 2, 4, 4, 9]), budget=8)]
         [[0, 1], [2, 3], [4]]
@@ -134,9 +123,6 @@ def widths_for(lengths: Lengths, most: int) -> Lengths:
         lengths: Tokens of each text including special tokens, shape `(texts,)`. Up to 32, each length is its own width.
         most: Largest possible length; no width exceeds it.
 
-    Returns:
-        Width for each text, shape `(texts,)`.
-
     Example:
         >>> widths_for(np.array([7, 32, 33, 100, 250]), 250)
         array([  7,  32,  34, 100, 250])
@@ -147,16 +133,7 @@ def widths_for(lengths: Lengths, most: int) -> Lengths:
 
 
 def largest_first(batches: Plan, source_lengths: Lengths, target_lengths: Lengths) -> Plan:
-    """Move the two most expensive batches to the front.
-
-    Args:
-        batches: Rows of each batch.
-        source_lengths: Tokens of each source including `EOS`, shape `(pairs,)`.
-        target_lengths: Tokens of each target including `EOS`, shape `(pairs,)`.
-
-    Returns:
-        The batch with the most positions, the one with the most pairs of positions (width²), then the others in order.
-    """
+    """Move the batches with the most positions, and with the most pairs of them, to the front."""
     widths = np.array([(source_lengths[rows].max(), target_lengths[rows].max()) for rows in batches], dtype=np.int64)
     sizes = np.array([len(rows) for rows in batches])
     most_positions = int((sizes * widths.sum(axis=1)).argmax())
@@ -166,19 +143,7 @@ def largest_first(batches: Plan, source_lengths: Lengths, target_lengths: Length
 
 
 def count_accumulation_steps(batches: Plan, target_lengths: Lengths, tokens_per_update: int) -> int:
-    """Compute the micro-batches per step for about a number of target tokens.
-
-    Args:
-        batches: Rows of each batch.
-        target_lengths: Tokens of each target including `EOS`, shape `(pairs,)`.
-        tokens_per_update: Target tokens per optimizer step, `EOS` included.
-
-    Returns:
-        Number of micro-batches per optimizer step (gradient accumulation), at least 1.
-
-    Raises:
-        UserError: One batch has more than twice as many target tokens.
-    """
+    """Compute the micro-batches per step for about a number of target tokens, `EOS` included."""
     usual = sum(int(target_lengths[rows].sum()) for rows in batches) / max(len(batches), 1)
     remedy = f"divide batches.tokens by {usual / tokens_per_update:.1f}"
     return batches_per_step(tokens_per_update, usual, "target tokens", "tokens_per_update", remedy)
@@ -191,9 +156,6 @@ def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -
         sources: Token ids of each source, without special tokens.
         targets: Token ids of each target, without special tokens.
         indices: Corpus row of each pair.
-
-    Returns:
-        The batch, on the CPU.
 
     Example:
         >>> batch = collate([[7, 8], [9]], [[5], [6, 4]], [0, 1])
@@ -221,12 +183,7 @@ def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -
 def collate_sources(
     sources: Rows, begin: bool = False, width: int | None = None
 ) -> tuple[Int[Tensor, "batch source"], Bool[Tensor, "batch source"]]:
-    """Pad texts to a batch, each row ending with `EOS`.
-
-    Args:
-        sources: Token ids of each text, without special tokens.
-        begin: Whether each row begins with `BOS`.
-        width: Number of positions; None for those of the longest row.
+    """Pad texts to a batch, each row ending with `EOS` (and with `begin`, starting with `BOS`).
 
     Returns:
         Token ids and padding mask (True at real positions), both of shape `(batch, source)`.
@@ -250,10 +207,6 @@ def windows(
     lengths: Int[np.ndarray, " texts"], longest: int
 ) -> tuple[Int[np.ndarray, " windows"], Int[np.ndarray, " windows"], Int[np.ndarray, " windows"]]:
     """Cut long texts into windows of nearly equal length that cover all tokens.
-
-    Args:
-        lengths: Tokens of each text without special tokens, shape `(texts,)`. An empty text has no window.
-        longest: Largest number of tokens of a window.
 
     Returns:
         For each window in order, shape `(windows,)`: number of the text, position of the first token, number of tokens.
@@ -310,28 +263,12 @@ class ParallelDataset(Examples[ParallelBatch]):
         return count_accumulation_steps(batches, self.data.target_lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
-        """Pad the pairs; nothing is random.
-
-        Args:
-            rows: Rows of the pairs, shape `(batch,)`.
-            seed: Unused.
-
-        Returns:
-            The batch, on the CPU.
-        """
+        """Pad the pairs; nothing is random."""
         return collate(*self.data.rows(rows), rows)
 
 
 def all_pairs_in_order(data: TokenizedDataset, batches: BatchSettings) -> ParallelDataset:
-    """Build a dataset of all pairs, whatever their length, to compute a loss.
-
-    Args:
-        data: Tokenized pairs.
-        batches: Batch settings; a longer pair raises the token limit and `max_length`.
-
-    Returns:
-        A dataset that skips no pair.
-    """
+    """Build a dataset of all pairs, whatever their length, to compute a loss."""
     longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
     limits = {"tokens": max(batches.tokens, longest), "max_length": longest}
     return ParallelDataset(data, batches.model_copy(update=limits))

@@ -35,9 +35,6 @@ def cache_rows(
         reading: Name of the conversion; another name is another result.
         columns: Resulting columns and their `datasets` types.
 
-    Returns:
-        The memory-mapped rows.
-
     Raises:
         UserError: Raised by `read`, or because there are no rows.
     """
@@ -82,10 +79,6 @@ def build_once(name: str, make: "Callable[[Path], datasets.Dataset]") -> "datase
     """Make a data set in a folder of the cache, or open the existing one.
 
     A folder whose files have changed is removed first, with a message on standard error.
-
-    Args:
-        name: Name of the data set, unique for its content.
-        make: Function that makes the data set in a folder, or opens the one that is there.
 
     Returns:
         The data set.
@@ -144,27 +137,14 @@ def _digest(path: Path) -> str:
 
 
 def of_kinds(kinds: Mapping[str, str]) -> "datasets.Features":
-    """Build `datasets.Features` from column names and type names.
-
-    Args:
-        kinds: Type name, such as `string` or `int64`, of each column.
-
-    Returns:
-        The features.
-    """
+    """Build `datasets.Features` from column names and type names."""
     from datasets import Features, Value
 
     return Features({name: Value(kind) for name, kind in kinds.items()})
 
 
 def content_hash(path: Path) -> str:
-    """Hash the content of a file.
-
-    Dates are ignored: a file may have been restored, or copied with its date.
-
-    Returns:
-        BLAKE2b digest in hexadecimal digits.
-    """
+    """Hash the content of a file."""
     with open_regular(path, "name a file") as file:
         try:
             return hashlib.file_digest(file, "blake2b").hexdigest()
@@ -175,17 +155,7 @@ def content_hash(path: Path) -> str:
 
 
 def name_of_folder(corpus: str, config: str) -> str | None:
-    """Return a name for the files of a local data set, made from their content.
-
-    `datasets` itself looks at file dates only.
-
-    Args:
-        corpus: Folder, or name of a data set on the hub.
-        config: Configuration of the data set; part of the name.
-
-    Returns:
-        The name; None for a data set on the hub.
-    """
+    """Return a name for a local data set from its content; None for one on the hub."""
     folder = Path(corpus)
     if not folder.is_dir():
         return None
@@ -194,14 +164,7 @@ def name_of_folder(corpus: str, config: str) -> str | None:
 
 
 def named(*parts: str) -> str:
-    """Return a cache name for these parts and the version of s2s.
-
-    Args:
-        parts: Everything that the content depends on.
-
-    Returns:
-        Digest in hexadecimal digits.
-    """
+    """Return a cache name for these parts and the version of s2s."""
     return hashlib.blake2b("\n".join([version("s2s"), *parts]).encode(), digest_size=16).hexdigest()
 
 
@@ -218,10 +181,6 @@ def convert_cached(
         take: Function of a batch (lists by column) and row numbers that returns the converted columns.
         reading: Name of the conversion; another name is another result.
         kinds: Resulting columns and their `datasets` types.
-
-    Returns:
-        The converted rows, found by the rows, the name of the conversion and the version of s2s. A damaged cache file
-        is made again.
     """
     # Without a given name, `datasets` would hash the code of `take`, but not of the functions that it calls.
     name = named(found._fingerprint, reading)

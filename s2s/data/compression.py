@@ -36,9 +36,6 @@ def blocks(path: Path) -> Iterator[bytes]:
 
     Yields:
         Blocks of up to 64 KiB.
-
-    Raises:
-        UserError: The file cannot be read or is damaged.
     """
     with open_text(path) as file:
         yield from checked(iter(lambda: file.read(1 << 16), b""), path)
@@ -50,9 +47,6 @@ def read_whole(path: Path, magic: bytes = b"") -> bytes:
     Args:
         path: File to read.
         magic: Bytes with which the content must begin; if it begins otherwise, only a part of it is returned.
-
-    Returns:
-        The content, or its beginning if it does not begin with `magic`.
 
     Raises:
         UserError: The file cannot be read or is damaged, or its content has more than `LARGEST_WHOLE` bytes.
@@ -73,15 +67,7 @@ def read_whole(path: Path, magic: bytes = b"") -> bytes:
 
 
 def check_encoding(beginning: bytes, path: Path) -> None:
-    """Refuse a file that begins with the byte order mark of UTF-16 or UTF-32.
-
-    Args:
-        beginning: First bytes of the file.
-        path: The file, for the message.
-
-    Raises:
-        UserError: The file begins with such a mark.
-    """
+    """Refuse a file that begins with the byte order mark of UTF-16 or UTF-32."""
     for mark, name in _OTHER_MARKS.items():
         if beginning.startswith(mark):
             raise UserError(
@@ -92,14 +78,7 @@ def check_encoding(beginning: bytes, path: Path) -> None:
 
 
 def open_text(path: Path) -> io.BufferedIOBase:
-    """Open a file to read its bytes, decompressed if .gz or .xz.
-
-    Returns:
-        A binary file of the decompressed content.
-
-    Raises:
-        UserError: There is no such file, or it cannot be opened.
-    """
+    """Open a file to read its bytes, decompressed if .gz or .xz."""
     check_regular(path, "name a file; of a pipe, write the lines to one first")
     try:
         if path.suffix == ".gz":
@@ -125,12 +104,7 @@ class _XzReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        """Fill a buffer with decompressed bytes; return 0 at the end.
-
-        Raises:
-            lzma.LZMAError: The file is damaged.
-            EOFError: The file ends within a stream.
-        """
+        """Fill a buffer with decompressed bytes; return 0 at the end."""
         view = memoryview(buffer)
         while not self._stream.eof or self._next_stream():
             if self._stream.needs_input and not self._waiting:
@@ -159,18 +133,7 @@ class _XzReader(io.RawIOBase):
 
 
 def checked(read: Iterable[bytes], path: Path) -> Iterator[bytes]:
-    """Iterate over blocks read from a file; turn read errors into `UserError`.
-
-    Args:
-        read: Blocks of the file.
-        path: The file, for messages.
-
-    Yields:
-        The blocks up to the damage.
-
-    Raises:
-        UserError: The file is damaged, or cannot be read any further.
-    """
+    """Iterate over blocks read from a file; turn read errors into `UserError`."""
     try:
         yield from read
     except DAMAGE as error:

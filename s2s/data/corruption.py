@@ -32,9 +32,6 @@ def masked_counts(lengths: Counts, share: float, span: float) -> tuple[Counts, C
         share: Share of the tokens that is removed.
         span: Mean length of a span in tokens.
 
-    Returns:
-        Removed tokens and spans of each text, both of shape `(texts,)`.
-
     Example:
         >>> removed, spans = masked_counts(np.array([10, 100]), 0.15, 3.0)
         >>> removed.tolist(), spans.tolist()
@@ -61,9 +58,6 @@ def corrupt(tokens: Row, size: int, share: float, span: float, generator: np.ran
         share: Share of the tokens that is removed.
         span: Mean length of a span in tokens.
         generator: Random number generator.
-
-    Returns:
-        Token ids of the source and of the target, without `EOS`.
 
     Example:
         >>> source, target = corrupt(np.arange(10, 20), 100, 0.2, 2.0, np.random.default_rng(0))
@@ -125,15 +119,7 @@ class CorruptedText:
         self.target_lengths = tokens + spans + 1
 
     def draw(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return corrupted sources and targets of the chosen windows.
-
-        Args:
-            indices: Rows of the windows.
-            seed: Seed of the spans. They depend on seed and row only.
-
-        Returns:
-            Token ids of each source, with prefix, and of each target; both without `EOS`.
-        """
+        """Return corrupted sources and targets of the chosen windows."""
         sources, targets = [], []
         whole = self.texts.rows(self.numbers[indices])
         for row, text in zip(indices.tolist(), whole, strict=True):

@@ -43,14 +43,7 @@ class BaseBatch:
     real_share: float
 
     def to(self: C, device: torch.device | str) -> C:
-        """Return the batch with its tensors on a device (`indices` stay on the CPU).
-
-        Args:
-            device: Device to copy the tensors to.
-
-        Returns:
-            A new batch.
-        """
+        """Return a copy with its tensors on a device (`indices` stay on the CPU)."""
         return self._map_tensors(lambda tensor: to_device(tensor, device))
 
     def pinned(self: C) -> C:
@@ -64,15 +57,7 @@ class BaseBatch:
 
 
 def to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Copy a CPU tensor to a device; copies to CUDA are asynchronous (pinned memory).
-
-    Args:
-        tensor: Tensor on the CPU.
-        device: Device to copy to.
-
-    Returns:
-        The tensor on the device.
-    """
+    """Copy a CPU tensor to a device; copies to CUDA are asynchronous (pinned memory)."""
     if torch.device(device).type != "cuda":
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
@@ -101,23 +86,12 @@ class Examples(ABC, Generic[C]):
     def make_batches(self, seed: int, epoch: int) -> Plan:
         """Group the examples of an epoch into batches (batch sampler).
 
-        Args:
-            seed: Seed of the order.
-            epoch: Epoch number, from 0.
-
         Returns:
             One array of corpus rows for each batch. Every example that is not skipped occurs once.
         """
 
     def accumulation_steps(self, batches: Plan) -> int:
-        """Return the number of micro-batches per optimizer step (gradient accumulation).
-
-        Args:
-            batches: Batches of epoch 0. The number that follows from them applies to all epochs.
-
-        Returns:
-            1, unless a task accumulates gradients over several batches.
-        """
+        """Return the number of micro-batches per step (gradient accumulation), from the batches of epoch 0."""
         return 1
 
     @abstractmethod
@@ -128,21 +102,11 @@ class Examples(ABC, Generic[C]):
             rows: Corpus rows of the examples, shape `(batch,)`.
             seed: Seed of random choices such as masks. In training it is the same for a whole epoch. The choices for an
                 example should depend on seed and row only, not on the batch that the example is in.
-
-        Returns:
-            The batch, on the CPU.
         """
 
 
 def group_into_steps(batches: Plan, together: int) -> list[Plan]:
-    """Group consecutive batches into optimizer steps (gradient accumulation).
-
-    Args:
-        batches: Micro-batches of an epoch.
-        together: Number of micro-batches per step.
-
-    Returns:
-        The micro-batches of each step; the last step may have fewer.
+    """Group micro-batches into optimizer steps (gradient accumulation); the last may have fewer.
 
     Example:
         >>> [len(step) for step in group_into_steps([np.array([row]) for row in range(5)], 2)]
@@ -160,12 +124,6 @@ def batches_per_step(wanted: int, usual: float, noun: str, key: str, remedy: str
         noun: Plural noun for the items, for the error message.
         key: Key in the recipe's `training` section that sets `wanted`, for the error message.
         remedy: Remedy for the error message.
-
-    Returns:
-        Number of micro-batches per optimizer step, at least 1.
-
-    Raises:
-        UserError: One batch has more than twice as many items as wanted.
 
     Example:
         >>> batches_per_step(1000, 240.0, "tokens", "tokens_per_update", "")
@@ -186,14 +144,6 @@ def shard_batches(batches: Plan, rank: int, size: int) -> Plan:
     All ranks together process each row once. Whole batches are dealt out in turn while there is one for each rank. Each
     remaining batch is split: every rank takes every `size`-th row. So all ranks do about the same work, and no rank
     gets a batch larger than a single process would. A rank may get less than the others, or nothing.
-
-    Args:
-        batches: Micro-batches of one optimizer step.
-        rank: Rank of the process, from 0.
-        size: World size.
-
-    Returns:
-        The micro-batches of this rank; with a world size of 1, all of them.
 
     Example:
         >>> batches = [np.array([0, 1]), np.array([2, 3]), np.array([4, 5, 6])]
@@ -249,32 +199,18 @@ class LabelledExamples(Examples[LabelledBatch]):
 
     @abstractmethod
     def subset(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledExamples":
-        """Return a dataset of the chosen rows, encoded as for inference.
-
-        Args:
-            rows: Rows of the examples.
-
-        Returns:
-            The dataset of these rows only.
-        """
+        """Return a dataset of these rows, encoded as for inference."""
 
     @abstractmethod
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Shaped[Tensor, "batch ..."], Tensor]:
-        """Read the encoder input of the examples; for the arguments see `collate`.
+        """Return the encoder input, shape `(batch, ...)`, and its padding mask; see `collate`.
 
         Returns:
             The input, shape `(batch, ...)`, and its padding mask, True at real positions.
         """
 
     def mean_batch_size(self, batches: Plan) -> float:
-        """Compute the mean number of examples per batch.
-
-        Args:
-            batches: Batches of an epoch.
-
-        Returns:
-            Examples per batch.
-        """
+        """Compute the mean number of examples per batch."""
         return len(self) / max(1, len(batches))
 
     def accumulation_steps(self, batches: Plan) -> int:
@@ -299,9 +235,6 @@ def is_asynchronous(device: torch.device) -> bool:
     """Return True if a device runs asynchronously, so that work can be queued ahead.
 
     Apple GPUs (`mps`) count as synchronous, like CPUs, because Adam cannot skip a step on these devices.
-
-    Returns:
-        False for the CPU and `mps`, True for other devices.
     """
     return device.type not in ("cpu", "mps")
 
@@ -330,9 +263,6 @@ class Prefetcher(Generic[C]):
             group: Rows of each micro-batch of this step.
             seed: Seed passed to `collate`.
             following: Rows of each micro-batch of the next step, collated with the same seed; None if there is none.
-
-        Returns:
-            One batch for each micro-batch.
         """
         ahead, self._next = self._next, None
         known = ahead is not None and ahead[0] is group and ahead[1] == seed
@@ -352,12 +282,6 @@ def iterate_batches(
     """Iterate over all examples of epoch 0 (seed 0), in batches on a device.
 
     Batches and random choices are the same on every call.
-
-    Args:
-        examples: Dataset to read.
-        device: Device of the batches.
-        rank: Rank of this process; it gets every `size`-th batch.
-        size: World size.
 
     Yields:
         The rows of a batch, and the batch.

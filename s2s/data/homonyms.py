@@ -65,11 +65,6 @@ def homonyms(split: str, size: int, seed: int = 1) -> list[Homonym]:
 
     The split of a sentence depends on its letters only.
 
-    Args:
-        split: `train`, `validation` or `test`.
-        size: Number of sentences.
-        seed: Seed of the stream of sentences.
-
     Returns:
         The sentences, in the order in which they are drawn.
 
@@ -148,9 +143,5 @@ def _noun(text: str) -> _Noun:
 
 
 def signs() -> dict[str, str]:
-    """Return the German word that each disambiguating noun determines.
-
-    Returns:
-        German word by English noun.
-    """
+    """Return the German word that each disambiguating noun determines."""
     return {sign.english: meaning.german for meaning, nouns in _lexicon().meanings for sign in nouns}

@@ -13,10 +13,9 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data import data_check as look
-from s2s.data.filters import FilterReport, broken_rule, filter_training, later_copies
-from s2s.data.pairs import pairs
+from s2s.data.pairs import FilterReport, broken_rule, filter_training, later_copies, pairs
 from s2s.data.scripts import is_unspaced, split_words, unit_name
-from s2s.data.sources import Corpus
+from s2s.data.sources import Corpus, count_overlap
 from s2s.recipe.pairs import FilterSettings, LearnedPairs
 
 if TYPE_CHECKING:
@@ -99,21 +98,12 @@ class Inspection:
 
 
 def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normalization: str = "identity") -> Inspection:
-    """Check a corpus as loaded, before filters.
-
-    Args:
-        corpus: The splits.
-        settings: The recipe's `data` section.
-        normalization: Normalization of the targets, `identity` or `nfkc`.
-
-    Returns:
-        All findings.
-    """
+    """Check a corpus as loaded, before filters; `normalization` is that of the targets."""
     parts = corpus.parts()
     splits = {name: _findings(part) for name, part in parts.items()}
     whole, sources = (
-        look.overlap(corpus, pairs),
-        look.overlap(corpus, lambda part: (source for source, _ in pairs(part))),
+        count_overlap(corpus, pairs),
+        count_overlap(corpus, lambda part: (source for source, _ in pairs(part))),
     )
     both = {name: (whole[name], sources[name]) for name in whole}
     _, ledger = filter_training(corpus.train, settings.filters)
@@ -125,24 +115,12 @@ def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normaliz
 
 
 def render(found: Inspection, more: Iterable[Sequence[str]] = ()) -> str:
-    """Format all findings as plain text, the advice last.
-
-    Args:
-        found: Findings.
-        more: Further blocks of lines, printed before the advice.
-
-    Returns:
-        The text, with the advice as the last block.
-    """
+    """Format all findings as plain text; blocks of `more` lines come before the advice."""
     return look.findings([*blocks(found), *more], found.advice)
 
 
 def blocks(found: Inspection) -> list[list[str]]:
-    """Format the findings as blocks of lines, without the advice.
-
-    Returns:
-        Blocks for the numbers, histograms, most unequal pairs, random pairs, and filters.
-    """
+    """Format the findings as blocks of lines, without the advice."""
     bars = [[f"{name}: pairs by {_units(split)}", *_bars(split)] for name, split in found.splits.items()]
     unequal = [[f"{name}: most unequal lengths", *_texts(split.outliers)] for name, split in found.splits.items()]
     spots = [f"train: {len(found.spots)} pairs drawn at random", *_texts(found.spots)]
@@ -260,16 +238,7 @@ def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: FilterReport) ->
 
 
 def unreachable(part: "datasets.Dataset", name: str, normalization: str) -> str:
-    """Return advice if the normalization changes targets of a split.
-
-    Args:
-        part: Pairs of the split.
-        name: Name of the split.
-        normalization: Normalization of the targets, `identity` or `nfkc`.
-
-    Returns:
-        The advice; empty if no target is changed.
-    """
+    """Return advice if the normalization changes targets of a split; empty otherwise."""
     split = look.altered((target for _, target in pairs(part)), normalization)
     remedy = "are kept as they are and so can never be reached: tokenizer.normalization=identity changes nothing"
     return f"tokenizer.normalization={normalization} changes {split} in {name}; references {remedy}" if split else ""

@@ -6,17 +6,16 @@ lines. A byte order mark at the beginning of a file is removed.
 
 import codecs
 import csv
+import difflib
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from s2s.data.compression import COMPRESSIONS, DAMAGE, check_encoding, checked, open_text, read_whole
-from s2s.data.headers import check_no_header, header_positions, no_column
-from s2s.data.quoting import is_quoted
 from s2s.errors import UserError, check_regular, quote_path
 from s2s.recipe.schema import Quoting
 from s2s.recipe.wording import near_files
@@ -53,10 +52,7 @@ _PARQUET_ROWS = 64
 
 
 def table_kind(path: Path) -> str | None:
-    """Return the table format of a file by its name, compressed or not.
-
-    Returns:
-        `.tsv`, `.csv`, `.jsonl`, `.parquet` or `.txt`; None for any other file.
+    """Return the table format by the file name, compressed or not; None for other files.
 
     Example:
         >>> table_kind(Path("train.tsv.gz")), table_kind(Path("train.en"))
@@ -68,9 +64,6 @@ def table_kind(path: Path) -> str | None:
 
 def lines(path: Path) -> Iterator[str]:
     """Iterate over the lines of a file, without line ends and byte order mark.
-
-    Args:
-        path: File to read.
 
     Yields:
         The text of each line.
@@ -98,16 +91,10 @@ def too_long_line(what: str, where: str) -> UserError:
 
 
 def text(path: Path) -> str:
-    """Read the lines of a file as one text; see `lines`.
-
-    Args:
-        path: File to read.
+    """Read the lines of a file (at most `LARGEST_WHOLE` bytes) as one text; see `lines`.
 
     Returns:
         The text, with newlines.
-
-    Raises:
-        UserError: As for `lines`, except for long lines; or the file has more than `LARGEST_WHOLE` bytes.
     """
     raw = read_whole(path)
     check_encoding(raw, path)
@@ -120,26 +107,12 @@ def text(path: Path) -> str:
 
 
 def line_pairs(source: Path, target: Path) -> Iterator[Row]:
-    """Iterate over two line-aligned files; rows have the keys `source` and `target`.
-
-    Args:
-        source: File of the sources.
-        target: File of the targets.
-
-    Returns:
-        Iterator over the rows.
-
-    Raises:
-        UserError: As for `lines`; or one file has more lines than the other.
-    """
+    """Iterate over two line-aligned files; rows have the keys `source` and `target`."""
     return ({"source": one, "target": other} for one, other in line_rows(source, target))
 
 
 def line_rows(*files: Path) -> Iterator[list[str]]:
-    """Iterate over the lines of two or more line-aligned files, row by row.
-
-    Args:
-        files: Line-aligned files.
+    """Iterate over line-aligned files; each row has one line per file.
 
     Yields:
         The lines of a row, one for each file.
@@ -182,10 +155,6 @@ def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]
     A tsv or csv file without a header is read by position: `"0"` is the first column, and the first line is a row like
     all others. A compressed parquet file is read into memory, so it is limited to `LARGEST_WHOLE` bytes.
 
-    Args:
-        path: Table file.
-        columns: Columns to read.
-
     Yields:
         The number of the line, or of the row in parquet, from 1 (see `place`), and the cells in the order of the
         columns.
@@ -201,15 +170,7 @@ def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]
 
 
 def comma_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
-    """Iterate over the rows of a csv as `table_cells` does, whatever the file name.
-
-    Args:
-        path: Csv file.
-        columns: Columns to read.
-
-    Returns:
-        Iterator over line numbers and cells, see `table_cells`.
-    """
+    """Iterate over the rows of a csv as `table_cells` does, whatever the file name."""
     return _by_position(path, columns, _csv_cells(path))
 
 
@@ -223,13 +184,6 @@ def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, 
         path: Table file.
         columns: Columns to read from a parquet file (None for all), and the quoting of a tsv. With `csv` quoting, a tsv
             is read like a csv; with `none`, quotes are ordinary characters; with None, a quoted tsv is refused.
-
-    Returns:
-        Iterator over places (see `place`) and cells.
-
-    Raises:
-        UserError: The file cannot be read, is damaged, or is not a table; or a tsv is quoted and `columns.quoting` is
-            None.
     """
     kind, quoting = table_kind(path), columns.quoting if columns else None
     if kind == ".parquet":
@@ -252,11 +206,7 @@ def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, 
 
 
 def is_quoted_tsv(path: Path) -> bool:
-    """Return True if a file is tab-separated with cells quoted as in a csv.
-
-    Raises:
-        UserError: The file cannot be read or is damaged.
-    """
+    """Return True if a file is tab-separated with cells quoted as in a csv."""
     return table_kind(path) != ".csv" and _is_separated(path) and is_quoted(lines(path))
 
 
@@ -266,27 +216,14 @@ def _is_separated(path: Path) -> bool:
 
 
 def place(path: Path, number: int) -> str:
-    """Return the place of a row for messages: file and line, or row number in parquet.
-
-    Args:
-        path: Table file.
-        number: Number of the line or row, from 1.
-
-    Returns:
-        A place such as `train.tsv:17` or `train.parquet row 17`.
-    """
+    """Return the place of a row for messages, such as `train.tsv:17` or `train.parquet row 17`."""
     return f"{path} row {number}" if table_kind(path) == ".parquet" else f"{path}:{number}"
 
 
 def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str]:
-    """Return the cells of a row as text.
+    """Return the cells of a row as text, in the order of the columns.
 
     If the columns are missing, they are taken from a nested column `translation`.
-
-    Args:
-        row: Cells by column.
-        columns: Columns to read.
-        where: Place of the row, for messages.
 
     Returns:
         Cells in the order of the columns.
@@ -315,11 +252,7 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
 
 
 def check_there(*paths: Path) -> None:
-    """Check that files exist; the error lists files with similar names.
-
-    Raises:
-        UserError: A file does not exist, or is not a regular file.
-    """
+    """Check that files exist; the error lists files with similar names."""
     for path in paths:
         check_regular(path, "name a file; of a pipe, write the lines to one first")
         if path.is_file():
@@ -485,3 +418,173 @@ def _check_cells(metadata: "FileMetaData", columns: Sequence[str], path: Path) -
             name = chunk.path_in_schema.partition(".")[0]
             if name in columns and chunk.total_uncompressed_size > LONGEST_LINE * max(1, chunk.num_values):
                 raise too_long_line(f"a cell of column {name!r}", str(path))
+
+
+_NAME = re.compile(r"[^\W\d][\w .:/-]{0,39}(?<![.:/-])")
+_INDEX = ("", "Unnamed: 0", "__index_level_0__")
+
+# Common column names, the most specific first.
+_USUAL = """
+source src input in word words grapheme graphemes letters spelling question command commands lemma /
+target tgt trg output out phone phones phoneme phonemes pronunciation ipa transcription answer action actions
+translation form /
+text sentence review content body comment document tweet /
+label labels class category sentiment topic intent /
+ar cs da de el en es fi fr he hi hu it ja ko nl no pl pt ro ru sv tr uk zh
+arabic chinese czech danish dutch english finnish french german greek hebrew hindi hungarian italian japanese korean
+norwegian polish portuguese romanian russian spanish swedish turkish ukrainian
+"""
+SOURCES, TARGETS, TEXTS, LABELS, LANGUAGES = (names.split() for names in _USUAL.split("/"))
+_NAMES = {*SOURCES, *TARGETS, *TEXTS, *LABELS, *LANGUAGES, "id", "title", "description"}
+
+
+def is_header(first: Sequence[str], second: Sequence[str] = ()) -> bool:
+    """Return True if the first line of a table is a header with column names.
+
+    The cells of a header are distinct names, at least one of them common (`text`, `label`, `review_text`, `en` …). The
+    first cell may be empty, as in tables written by pandas with a row index; then no name needs to be common if the
+    second line begins with a number.
+
+    Example:
+        >>> is_header(["text", "label"]), is_header(["A nice film.", "pos"])
+        (True, False)
+    """
+    names = [cell.strip() for cell in first]
+    indexed = len(names) > 1 and not names[0]
+    names = names[indexed:]
+    return (
+        len(set(names)) == len(names)
+        and all(_NAME.fullmatch(name) for name in names)
+        and (any(map(_is_usual, names)) or (indexed and bool(second) and second[0].isdecimal()))
+    )
+
+
+def is_index(column: str) -> bool:
+    """Return True if a column has a name that pandas gives to a row index."""
+    return column in _INDEX
+
+
+def could_be_name(cell: str) -> bool:
+    """Return True if a cell could be a column name: up to 40 characters that begin with a letter."""
+    return _NAME.fullmatch(cell) is not None
+
+
+def check_no_header(cells: Sequence[str], positions: Sequence[int], where: str, second: Sequence[str] = ()) -> None:
+    """Refuse a first line with column names or a row index in a table that is read by position."""
+    chosen = [cells[position].strip() for position in positions]
+    indexed = not cells[0].strip() and is_header(cells, second)
+    if chosen and (indexed or all(map(_is_usual, chosen))):
+        raise UserError(
+            f"the first line names the columns: {', '.join(map(repr, chosen))}",
+            where=where,
+            remedy="give columns by these names, not by position; if the line is an example, move it down",
+        )
+
+
+def header_positions(header: Sequence[str], names: Sequence[str], keys: str, where: str) -> list[int]:
+    """Return the position of each column in a header line, from 0."""
+    if header[-1].removesuffix("\r") in names and header[-1] not in names:
+        raise UserError("the header ends with a carriage return", where=where, remedy="convert the file, e.g. dos2unix")
+    for column in names:
+        if column not in header:
+            raise no_column(column, header, where, f'{keys}; without a header by position: {keys.split(" ")[0]}: "0"')
+        if header.count(column) > 1:
+            what = f"the header names {column!r} {header.count(column)} times"
+            raise UserError(what, where=where, remedy="rename the column that is not meant")
+    return [header.index(column) for column in names]
+
+
+def no_column(column: str, there: Sequence[str], where: str, keys: str) -> UserError:
+    """Build the error for a column that a table does not have; it suggests a similar name."""
+    near = difflib.get_close_matches(column, there, n=1)
+    return UserError(
+        f"no column {column!r}; there are {', '.join(f'{name!r:.40}' for name in there[:10]) or 'none'}",
+        where=where,
+        remedy=(f"did you mean {near[0]}? " if near else "") + f"name columns with {keys}",
+    )
+
+
+def _is_usual(name: str) -> bool:
+    """Return True for a common name, or one that contains it: `review_text`."""
+    parts = name.lower().split("_")
+    return name.lower() in _NAMES or (len(parts) > 1 and not _NAMES.isdisjoint(parts))
+
+
+_CELL = re.compile(r'"((?:[^"]|"")*)"|([^"\t]*)')
+# Fewer wrapped cells prove nothing, unless one has doubled quotes.
+_FEWEST = 5
+# Largest number of characters of a row: an unclosed quote must not collect a whole file.
+_LONGEST = 1 << 24
+
+
+def is_quoted(lines: Iterable[str]) -> bool:
+    r"""Return True if a tab-separated file is quoted as in RFC 4180.
+
+    Each cell with a quote must be wrapped in quotes, with inner quotes doubled; so texts that merely contain quotes do
+    not pass. In addition, one of these must show that the quotes are not part of the texts:
+
+    - a wrapped cell has doubled quotes inside, or
+    - at least five cells are wrapped, among them all cells of a column (a first line without quotes aside), or
+    - at least five cells are wrapped, all of them contain a comma, and no other cell does (Excel).
+
+    The first line that breaks the rules ends the search.
+
+    Example:
+        >>> is_quoted(['text\tlabel', '"She said ""no"", twice."\tneg'])
+        True
+        >>> is_quoted(['"No", she said.\tneg', '"Yes."\tpos'])
+        False
+    """
+    wrapped_columns: set[int] | None = None
+    doubled, wrapped, comma_alone = False, 0, True
+    for number, row in enumerate(_rows(lines)):
+        if '"' not in row:
+            wrapped_columns = set() if number else None
+            comma_alone = comma_alone and "," not in row
+            continue
+        cells = _cells(row)
+        if cells is None:
+            return False
+        quoted = [content for content, is_wrapped in cells if is_wrapped]
+        positions = {number for number, (_, is_wrapped) in enumerate(cells) if is_wrapped}
+        wrapped_columns = positions if wrapped_columns is None else wrapped_columns & positions
+        doubled = doubled or any('""' in content for content in quoted)
+        wrapped += len(quoted)
+        comma_alone = comma_alone and all(("," in content) == is_wrapped for content, is_wrapped in cells)
+    return doubled or (wrapped >= _FEWEST and (bool(wrapped_columns) or comma_alone))
+
+
+def _rows(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the non-empty rows.
+
+    A wrapped cell may contain line ends, so lines are joined until the number of quotes is even.
+    """
+    gathered: list[str] = []
+    is_open, size = False, 0
+    for line in lines:
+        gathered.append(line)
+        is_open ^= line.count('"') % 2 == 1
+        size += len(line)
+        if not is_open or size > _LONGEST:
+            row = "\n".join(gathered).removesuffix("\r")
+            gathered, size = [], 0
+            if row:
+                yield row
+    if gathered:
+        yield "\n".join(gathered)
+
+
+def _cells(row: str) -> Sequence[tuple[str, bool]] | None:
+    """Return the content of each cell (quotes doubled), and True if it is wrapped.
+
+    None if a quote breaks the rules.
+    """
+    cells, at = [], 0
+    while True:
+        found = _CELL.match(row, at)
+        if found is None or (found.end() < len(row) and row[found.end()] != "\t"):
+            return None
+        cells.append((found[1], True) if found[1] is not None else (found[2], False))
+        if found.end() == len(row):
+            return cells
+        at = found.end() + 1

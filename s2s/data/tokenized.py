@@ -56,61 +56,32 @@ class TokenizedDataset:
 
     @classmethod
     def from_rows(cls, sources: Sequence[Row], targets: Sequence[Row]) -> "TokenizedDataset":
-        """Build a dataset from token ids in memory.
-
-        Args:
-            sources: Token ids of each source.
-            targets: Token ids of each target.
-
-        Returns:
-            The dataset, without a memory-mapped file.
-        """
+        """Build from token ids in memory."""
         return cls(RaggedArray.from_rows(sources), RaggedArray.from_rows(targets))
 
     def __len__(self) -> int:
         return len(self.source_lengths)
 
     def pair(self, index: int) -> tuple[list[int], list[int]]:
-        """Return the token ids of the source and the target of one pair.
-
-        Args:
-            index: Row of the pair.
-
-        Returns:
-            Token ids of source and target, without special tokens.
-        """
+        """Return the token ids of the source and the target of one pair."""
         sources, targets = self.rows(np.array([index]))
         return sources[0].tolist(), targets[0].tolist()
 
     def rows(self, indices: Int[np.ndarray, " chosen"]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the token ids of the chosen sources and targets, in that order, as views.
-
-        Args:
-            indices: Rows of the pairs.
-
-        Returns:
-            Token ids of each source and of each target, without special tokens.
-        """
+        """Return the token ids of the chosen sources and targets, in that order, as views."""
         return self._sources.rows(indices), self._targets.rows(indices)
 
     def within(self, max_length: int) -> tuple[Int[np.ndarray, " kept"], int]:
-        """Select the pairs with no side longer than a limit.
+        """Return the rows with no side above `max_length` (`EOS` included), and the number of others.
 
         Args:
             max_length: Largest number of tokens of a side, `EOS` included.
-
-        Returns:
-            Rows of the pairs within the limit, and the number of the others.
         """
         kept = np.flatnonzero(np.maximum(self.source_lengths, self.target_lengths) <= max_length)
         return kept, len(self) - len(kept)
 
     def source_token_ids(self) -> Int[np.ndarray, " different"]:
-        """Return the token ids that occur in sources, sorted.
-
-        Returns:
-            Distinct ids, shape `(different,)`.
-        """
+        """Return the distinct token ids of the sources, sorted."""
         return self._sources.source_token_ids()
 
     def arrays(self) -> Iterator[np.ndarray]:
@@ -133,14 +104,7 @@ class TokenizedTexts(Protocol):
         ...
 
     def rows(self, indices: Int[np.ndarray, " chosen"], /) -> list[np.ndarray]:
-        """Return the token ids of the chosen texts, in that order.
-
-        Args:
-            indices: Rows of the texts.
-
-        Returns:
-            Token ids of each text, without special tokens.
-        """
+        """Return the token ids of these rows, in that order."""
         ...
 
 
@@ -182,14 +146,7 @@ class RaggedArray:
         return cls([(chunk.values.to_numpy(), chunk.offsets.to_numpy()) for chunk in column.chunks])
 
     def rows(self, indices: np.ndarray) -> list[np.ndarray]:
-        """Return the lists of the chosen rows, in that order, as views.
-
-        Args:
-            indices: Rows of the lists; negative ones count from the end.
-
-        Returns:
-            One array for each row.
-        """
+        """Return the lists of these rows as views; negative rows count from the end."""
         starts = self._starts[indices]
         ends = starts + self.lengths[indices]
         # The modulo maps a negative index to the row that it means in the arrays above.
@@ -215,14 +172,6 @@ def encode_corpus(dataset: "datasets.Dataset", source: Tokenizer, target: Tokeni
 
     A corpus on disk is tokenized once. Later calls find the token ids in the cache of `datasets`, under a name made
     from the corpus and the tokenizers.
-
-    Args:
-        dataset: Rows with the text columns `source` and `target`.
-        source: Tokenizer of the sources.
-        target: Tokenizer of the targets.
-
-    Returns:
-        The memory-mapped token ids.
     """
     tokens = _tokenize_columns(dataset, {"source": source, "target": target}).data
     return TokenizedDataset(
@@ -231,15 +180,7 @@ def encode_corpus(dataset: "datasets.Dataset", source: Tokenizer, target: Tokeni
 
 
 def encode_texts(dataset: "datasets.Dataset", tokenizer: Tokenizer) -> RaggedArray:
-    """Tokenize the column `text`, cached as in `encode_corpus`.
-
-    Args:
-        dataset: Rows with the column `text`.
-        tokenizer: Tokenizer of the texts.
-
-    Returns:
-        The memory-mapped token ids.
-    """
+    """Tokenize the column `text`, cached as in `encode_corpus`."""
     return RaggedArray.from_column(_tokenize_columns(dataset, {"text": tokenizer}).data.column("text"))
 
 
@@ -310,11 +251,7 @@ class PreparedTexts(Generic[Part]):
         yield from self.train.arrays()
 
     def hashes(self) -> dict[str, str]:
-        """Compute digests of training data and tokenizer, independent of file names.
-
-        Returns:
-            Digests by name: `training_data` and `tokenizer`.
-        """
+        """Return digests of the training data and the tokenizer, independent of file names."""
         return {"training_data": digest_of_arrays(self.learned()), "tokenizer": self.tokenizer.digest}
 
 
@@ -324,17 +261,7 @@ def tokenize_splits(
     settings: PieceSettings,
     tokenizer: Tokenizer | None,
 ) -> tuple[Tokenizer, RaggedArray, RaggedArray]:
-    """Tokenize training and validation texts, and train a tokenizer if there is none.
-
-    Args:
-        train_texts: Training rows with the column `text`.
-        validation: Validation rows with the column `text`.
-        settings: Settings of a new tokenizer.
-        tokenizer: Tokenizer to use; None trains one on the training texts.
-
-    Returns:
-        The tokenizer, and the token ids of training and validation texts.
-    """
+    """Tokenize training and validation texts, and train a tokenizer if there is none."""
     tokenizer = tokenizer or learned(train_texts["text"], settings)
     return tokenizer, encode_texts(train_texts, tokenizer), encode_texts(validation, tokenizer)
 
@@ -343,13 +270,6 @@ def learned(texts: Sequence[str], settings: PieceSettings) -> Tokenizer:
     """Train a tokenizer on texts.
 
     Of many texts, an evenly spaced sample of about ten million characters is used, because more change little.
-
-    Args:
-        texts: Training texts.
-        settings: Settings of the tokenizer.
-
-    Returns:
-        The tokenizer.
     """
     characters = sum(len(text) for text in texts)
     return train(texts[:: max(1, round(characters / _CHARACTERS))], settings, TEXT_TOKENIZER)

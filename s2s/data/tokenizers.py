@@ -50,12 +50,7 @@ _INWARD = {stand_in: text for text, stand_in in _OUTWARD.items()}
 
 
 def normalized(text: str, normalization: str, lowercase: bool) -> str:
-    """Normalize a text as `Tokenizer.normalize` does, by the recipe's keys.
-
-    Args:
-        text: The text.
-        normalization: `identity` or `nfkc`, see `Tokenizer.normalize`.
-        lowercase: Whether to lowercase the text.
+    """Normalize a text by the recipe's keys, see `Tokenizer.normalize`.
 
     Returns:
         The normalized text.
@@ -135,59 +130,23 @@ class Tokenizer:
         `identity` keeps every character. `nfkc` applies Unicode NFKC (as Python's `unicodedata` does), folds each run
         of white space (as defined by `str.isspace`) into one space, and strips both ends. `lowercase` applies
         `str.lower`.
-
-        Args:
-            text: Any Unicode text.
-
-        Returns:
-            The normalized text.
         """
         return normalized(text, self.normalization, self.lowercase)
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a text, without special tokens.
-
-        Args:
-            text: Text; it is normalized first.
-
-        Returns:
-            Token ids.
-        """
+        """Normalize a text and return its token ids, without special tokens."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text, without special tokens, using all CPUs.
-
-        Args:
-            texts: Texts; they are normalized first.
-
-        Returns:
-            Token ids of each text.
-        """
+        """Normalize texts and return their token ids, without special tokens, using all CPUs."""
         return self._pieces.encode([self.normalize(text) for text in texts])
 
     def encode_continuation(self, text: str) -> list[int]:
-        """Return the token ids of a text that continues a word or line: no space is added.
-
-        Args:
-            text: Text that follows the end of another one; it is normalized first.
-
-        Returns:
-            Token ids, without special tokens.
-        """
+        """Return the token ids of a text that continues a word or line: no space is added."""
         return self._pieces.encode_continuation(self.normalize(text))
 
     def begins_after(self, text: str) -> bool:
-        """Return True if a new word begins after a text.
-
-        A word begins after an empty text and after white space; with BERT's tokenizer also after punctuation.
-
-        Args:
-            text: Text before the word.
-
-        Returns:
-            True if the text after it is a new word, False if it continues one.
-        """
+        """Return True if text after this one begins a new word: BERT's tokenizer also splits at punctuation."""
         apart = isinstance(self._pieces, WordPieces) and self._pieces.ends_word(text)
         return apart or text == "" or text[-1].isspace()
 
@@ -196,24 +155,11 @@ class Tokenizer:
 
         Padding, `BOS`, `EOS` and ids outside the vocabulary, such as sentinels, are skipped. Bytes that are not UTF-8
         become U+FFFD.
-
-        Args:
-            ids: Token ids.
-
-        Returns:
-            The text, in normalized form.
         """
         return self._pieces.decode([int(i) for i in ids if UNK <= i < self.size])
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return each token as text for display: `▁` is a space, `<0xC3>` a byte.
-
-        Args:
-            ids: Token ids.
-
-        Returns:
-            One string for each id; special tokens as in `SPECIAL_TOKENS`.
-        """
+        """Return each token as text for display: `▁` is a space, `<0xC3>` a byte."""
         return [SPECIAL_TOKENS[i] if i <= UNK else self._pieces.show(int(i)) for i in ids]
 
     def save(self, folder: Path, side: str) -> None:
@@ -224,14 +170,7 @@ class Tokenizer:
 
     @staticmethod
     def load(folder: Path, side: str) -> "Tokenizer":
-        """Load a tokenizer that `save` wrote.
-
-        Args:
-            folder: Folder of the two files.
-            side: Name of the files without ending, such as `source`.
-
-        Returns:
-            The tokenizer, equal to the one that was saved.
+        """Load the tokenizer that `save` wrote.
 
         Raises:
             UserError: A file is missing, or has changed since it was saved.
@@ -349,17 +288,7 @@ def _unescape(text: str) -> str:
 def train_pair(
     sources: Iterable[str], targets: Iterable[str], settings: TokenizerSettings, marks: Sequence[str] = ()
 ) -> tuple[Tokenizer, Tokenizer]:
-    """Train the tokenizers of source and target.
-
-    Args:
-        sources: Source texts.
-        targets: Target texts.
-        settings: Settings; `shared` trains one tokenizer on both sides.
-        marks: Words of sources that are one token each.
-
-    Returns:
-        The tokenizers of source and target; with `shared`, the same object twice.
-    """
+    """Train the tokenizers of source and target; with `shared`, one object for both."""
     if settings.shared:
         shared = train(itertools.chain(sources, targets), settings, "shared", marks)
         return shared, shared
@@ -379,9 +308,6 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
         settings: Kind, vocabulary size and normalization.
         side: `source`, `target` or another name for the texts, used in messages.
         marks: Words that are one token each, however rare they are; `bytes` encodes them in bytes.
-
-    Returns:
-        The tokenizer.
 
     Raises:
         UserError: There is no text, or `tokenizer.size` is larger or smaller than the text allows.

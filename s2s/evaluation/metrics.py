@@ -107,8 +107,7 @@ def metrics(
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    from s2s.evaluation.cider import Cider
-    from s2s.evaluation.rates import Rate
+    from s2s.evaluation.sacrebleu_metrics import Cider, Rate
 
     tokenizer, unspaced = tokenization.tokenizer, tokenization.unspaced
     splits_at_spaces = tokenizer in SPLITS_AT_SPACES

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from s2s.data.data_check import train_overlaps
+from s2s.data.sources import train_overlaps
 from s2s.errors import UserError
 from s2s.files import check_unlinked, remove_unfinished
 from s2s.models.base import count_parameters

@@ -19,9 +19,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from s2s.data.data_check import TrainOverlap
 from s2s.data.dataset import Examples
-from s2s.data.sources import Corpus, Source
+from s2s.data.sources import Corpus, Source, TrainOverlap
 from s2s.data.tokenized import TEXT_TOKENIZER
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError

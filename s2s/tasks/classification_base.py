@@ -23,9 +23,7 @@ from s2s.data.dataset import LabelledBatch, LabelledExamples, iterate_batches
 from s2s.errors import Refuse, UserError
 from s2s.evaluation import classification as measures
 from s2s.evaluation.significance import ClassifierComparison, compare_classifiers
-from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample
-from s2s.evaluation.signs.classes import class_signs
-from s2s.evaluation.signs.pieces import entropy
+from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, class_signs, entropy
 from s2s.files import RESTORE
 from s2s.inspection.classifier import Read, inspection_of
 from s2s.inspection.inspection import Inspection, InspectionRequest

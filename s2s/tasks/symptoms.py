@@ -21,9 +21,17 @@ from s2s.decoding.beam_search import Beam
 from s2s.decoding.generate import Translation
 from s2s.evaluation.gates import SOURCE, uses_its_source
 from s2s.evaluation.metrics import metrics, score
-from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, plain_sign, share_sign
-from s2s.evaluation.signs.pieces import entropy, unknown
-from s2s.evaluation.signs.texts import text_signs
+from s2s.evaluation.signs import (
+    WORST,
+    Diagnostics,
+    Finding,
+    WorstExample,
+    entropy,
+    plain_sign,
+    share_sign,
+    text_signs,
+    unknown,
+)
 from s2s.evaluation.tokenization import choose_tokenization
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer

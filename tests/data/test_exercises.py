@@ -5,15 +5,16 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from s2s.data.agreement import Agreement, agreeing_verb
 from s2s.data.exercises import (
     EXERCISES,
     FIRST,
+    Agreement,
     Associative,
     Copy,
     Examples,
     Recall,
     Symbols,
+    agreeing_verb,
     concatenate,
     unseen,
 )

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from s2s.cli.main import commands
+from s2s.data.data_check import cutting
 from s2s.data.mixing import MixedDataset, describe_mixture, rates
 from s2s.data.pair_check import blocks, inspect
 from s2s.data.pairs import load, pairs
 from s2s.data.sources import Corpus
-from s2s.data.token_check import cutting
 from s2s.data.tokenizers import train
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings

@@ -9,17 +9,18 @@ Lexicon and grammar were written for s2s. `lexicon.toml` has the words and how o
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from typing import TypeVar
 
 from s2s.data.phrasebook.acceptability import judged
 from s2s.data.phrasebook.chooser import Chooser
+from s2s.data.phrasebook.clauses import noun_phrase
 from s2s.data.phrasebook.german import cases_of, unmarked
+from s2s.data.phrasebook.lexicon import Noun, verbs
 from s2s.data.phrasebook.patterns import PATTERNS, agreement
-from s2s.data.phrasebook.plurals import singular_and_plural
-from s2s.data.phrasebook.scenes import Draft
+from s2s.data.phrasebook.scenes import Draft, any_clause, statement, time_kinds
 from s2s.errors import UserError
 
 SPLITS = ("train", "validation", "test")
@@ -64,12 +65,6 @@ def _constructions(numbers: bool) -> tuple[str, ...]:
 def split_of(source: str) -> str:
     """Return the split of a sentence, which depends on a hash of its letters only.
 
-    Args:
-        source: English sentence.
-
-    Returns:
-        `train`, `validation` or `test`.
-
     Example:
         >>> split_of("The old man sleeps.")
         'train'
@@ -101,12 +96,6 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None, w
         words: Share of the nouns, verbs, adjectives and adverbs of each kind that occur, at least two of each. Numbers
             in words, of which there are thousands, occur only if it is 1.
 
-    Returns:
-        The phrases, in the order in which they are drawn.
-
-    Raises:
-        UserError: The split is unknown, the size negative, the depth out of range, or there are fewer phrases.
-
     Example:
         >>> phrase = phrases("train", 1, depth=2)[0]
         >>> phrase.construction, phrase.distance
@@ -118,15 +107,7 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None, w
 
 
 def sentence(choose: Chooser, depth: int | None = None) -> tuple[str, Draft]:
-    """Draw one sentence.
-
-    Args:
-        choose: Source of random choices.
-        depth: Number of relative clauses of an `agreement` sentence; None for any construction.
-
-    Returns:
-        The construction, and the draft of the sentence (see `scenes.Draft`).
-    """
+    """Draw one sentence; return its construction and draft. `depth` as in `phrases`."""
     if depth is not None:
         return "agreement", agreement(choose, depth)
     construction = choose.even(_constructions(numbers=choose.words == 1))
@@ -134,12 +115,9 @@ def sentence(choose: Chooser, depth: int | None = None) -> tuple[str, Draft]:
 
 
 def draw_phrases(choose: Chooser, split: str, size: int, depth: int | None = None) -> Iterator[Phrase]:
-    """Yield distinct phrases of a split as they are drawn.
+    """Yield distinct phrases of a split as they are drawn; see `phrases`.
 
     `choose.begin` is called before each draw. For the arguments and errors see `phrases`.
-
-    Yields:
-        The phrases, in the order in which they are drawn.
     """
 
     def draw() -> tuple[str, Phrase]:
@@ -166,9 +144,6 @@ class Numbered:
 
 def numbered(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> list[Numbered]:
     """Generate the first distinct singular/plural pairs of a split; see `phrases`.
-
-    Returns:
-        The pairs, in the order in which they are drawn.
 
     Example:
         >>> pair = numbered("train", 1)[0]
@@ -207,9 +182,6 @@ def judgements(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> l
 
     A sentence and its unacceptable version belong to the same split, and only one of them occurs.
 
-    Returns:
-        The sentences, in the order in which they are drawn.
-
     Example:
         >>> {judged.judgement for judged in judgements("train", 20)} == set(ACCEPTABILITY)
         True
@@ -229,21 +201,7 @@ Drawn = TypeVar("Drawn")
 def distinct(
     draw: Callable[[], tuple[str, Drawn]], split: str, size: int, noun: str, where: str = ""
 ) -> Iterator[Drawn]:
-    """Draw until there are enough distinct sentences of a split.
-
-    Args:
-        draw: Function that draws an English sentence and the item made from it.
-        split: `train`, `validation` or `test`, decided by the English sentence.
-        size: Number of items.
-        noun: Plural noun for the items, for messages.
-        where: Restriction of the items, for messages.
-
-    Yields:
-        The items, in the order in which they are drawn.
-
-    Raises:
-        UserError: The split is unknown, the size negative, or there are fewer items.
-    """
+    """Draw until there are enough distinct sentences of a split."""
     if split not in SPLITS:
         raise UserError(f"the built-in corpus has no split {split!r}", remedy=f"choose one of {', '.join(SPLITS)}")
     if size < 0:
@@ -261,3 +219,32 @@ def distinct(
                 f"the {split} split has no more than about {len(known):,} {noun}, {size:,} were asked for{where}",
                 remedy="ask for fewer" + (" or for a larger depth" if where else ""),
             )
+
+
+# Each has a single form in the singular, and a single one in the plural.
+_DETERMINERS = ("the", "the", "a", "this", "my", "his", "our", "no")
+_TABLES = ("transitive", "transitive", "intransitive", "dative", "oblique", "motion", "position")
+_TENSES = ("present", "present", "past", "perfect", "future", "can", "must")
+
+
+def _countable(nouns: tuple[Noun, ...]) -> tuple[Noun, ...]:
+    """Return the nouns that have a plural in German."""
+    return tuple(noun for noun in nouns if noun.german[4])
+
+
+def singular_and_plural(choose: Chooser) -> tuple[Draft, Draft]:
+    """Draw a sentence with a singular subject.
+
+    Returns:
+        The drafts of the sentence and of the same sentence in the plural.
+    """
+    verb = choose.pick([verb for verb in verbs(choose.even(_TABLES)) if _countable(verb.subjects)])
+    noun = choose.pick(_countable(verb.subjects))
+    word, adjective = choose.even(_DETERMINERS), choose.adjective(noun, 0.5)
+    one, several = (noun_phrase(noun, word, adjective, plural) for plural in (False, True))
+    denied = 0 if word == "no" else 0.1
+    clause = any_clause(choose, verb=verb, tense=choose.even(_TENSES), denied=denied, time=0.3, subject=one)
+    kinds = time_kinds(clause.tense)
+    early = kinds and clause.time is None and not verb.state and choose.chance(0.4)
+    front = choose.time(*kinds) if early else None
+    return statement(clause, front), statement(replace(clause, subject=several), front)

@@ -104,12 +104,7 @@ def _bare(nominal: Nominal, case: int) -> str:
 
 
 def _in_case(phrase: _Phrase, place: int, case: int) -> Nominal | None:
-    """Return the phrase with the form of one case replaced by that of another.
-
-    Returns:
-        The phrase; None if the result would be correct again: if the form is the same, or is that of the other number
-        ("den Kollegen").
-    """
+    """Return the phrase with the form of one case replaced by that of another."""
     nominal, wrong = phrase.nominal(), _bare(phrase.nominal(), case)
     numbers = [nominal] + ([replace(phrase, plural=not phrase.plural).nominal()] if phrase.noun.german[4] else [])
     if wrong in {_bare(each, place) for each in numbers}:
@@ -185,11 +180,7 @@ RULES: dict[str, Rule] = {
 
 
 def judged(choose: Chooser) -> tuple[Draft, str]:
-    """Draw a sentence, with equal probability correct or broken.
-
-    Returns:
-        The draft of the sentence, and the name of the rule that broke it; empty if it is correct.
-    """
+    """Draw a sentence, as often correct as broken, and the name of the rule that broke it."""
     wrong = choose.chance(0.5)
     while True:
         scene = _scene(choose)

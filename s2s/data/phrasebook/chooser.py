@@ -35,10 +35,6 @@ class Chooser:
     """Random source of words and phrases that are grammatical and make sense.
 
     Methods that draw return noun phrases, adverbials and pairs in both languages.
-
-    Args:
-        generator: Random number generator.
-        words: Share of the words of each kind that are used.
     """
 
     def __init__(self, generator: random.Random, words: float = 1.0) -> None:
@@ -53,37 +49,19 @@ class Chooser:
         """Report that all items like the last one would have given the same result.
 
         A hook for subclasses that track probabilities, such as `likelihood.LikelihoodChooser`.
-
-        Args:
-            alike: Predicate of the equivalent items.
         """
 
     def unseen(self, phrase: object) -> None:
         """Report that a subject or object is replaced or left out (hook for subclasses)."""
 
     def until(self, suits: Callable[[Item], object], draw: Callable[[], Item]) -> Item:
-        """Draw until an item satisfies the condition.
-
-        Args:
-            suits: Condition.
-            draw: Function that draws an item.
-
-        Returns:
-            The first item that satisfies the condition.
-        """
+        """Draw until an item satisfies the condition."""
         while not suits(item := draw()):
             pass
         return item
 
     def pick(self, items: Sequence[Item]) -> Item:
-        """Draw an item, the first about three times as often as the last.
-
-        Args:
-            items: Items; the first ones are drawn most often.
-
-        Returns:
-            One of the items in use, see `known`.
-        """
+        """Draw an item, the first about three times as often as the last."""
         draw = self.random()
         return items[int(self.known(len(items)) * draw * (0.5 + 0.5 * draw))]
 
@@ -91,12 +69,6 @@ class Chooser:
         """Return how many of a number of items are used, at least two if there are two.
 
         With a single word, a search for another one would not end.
-
-        Args:
-            items: Number of items.
-
-        Returns:
-            `words` times the number, rounded, at least two if there are two.
         """
         return max(min(2, items), round(self.words * items))
 
@@ -114,16 +86,7 @@ class Chooser:
         return self.pick(options) if options and self.chance(probability) else None
 
     def noun_phrase(self, noun: Noun, determiners: Sequence[str] = (), adjective: float = 0.45) -> Nominal:
-        """Draw a noun phrase.
-
-        Args:
-            noun: Head noun.
-            determiners: Determiners to draw from; empty for any.
-            adjective: Probability of an adjective.
-
-        Returns:
-            The noun phrase.
-        """
+        """Draw a noun phrase with one of several determiners (empty: any)."""
         chosen = self.adjective(noun, adjective)
         if noun.kind in _MASS:
             return noun_phrase(noun, self.even(("the", "my", "this") if determiners else ("", "", "the", "my")), chosen)
@@ -136,15 +99,7 @@ class Chooser:
         return noun_phrase(noun, word, chosen, plural)
 
     def thing(self, noun: Noun, denied: bool = False) -> Nominal:
-        """Draw an object phrase, sometimes with an owner, or coordinated.
-
-        Args:
-            noun: Head noun.
-            denied: Whether the clause is negated, which needs "kein".
-
-        Returns:
-            The noun phrase.
-        """
+        """Draw an object phrase, sometimes with an owner, or coordinated; `denied` needs "kein"."""
         if denied and noun.kind in _MASS:
             return noun_phrase(noun, self.even(("not any", "the", "my")), self.adjective(noun, 0.3))
         if denied:
@@ -169,16 +124,7 @@ class Chooser:
         return owned(self.noun_phrase(noun, ("the",), 0.25), self.noun_phrase(owner, lexicon.menu("definite"), 0.2))
 
     def subject(self, options: Sequence[Noun], definite: bool = False, adjective: float = 0.45) -> Nominal:
-        """Draw a subject: a noun phrase, or for persons a name, pronoun or coordination.
-
-        Args:
-            options: Nouns to draw from.
-            definite: Whether a noun phrase must be definite.
-            adjective: Probability of an adjective.
-
-        Returns:
-            The subject.
-        """
+        """Draw a subject: a noun phrase, or for persons a name, pronoun or coordination."""
         noun = self.pick(options)
         draw = self.random()
         if noun.kind == "person":
@@ -197,16 +143,7 @@ class Chooser:
         return self.noun_phrase(noun, lexicon.menu("definite") if definite else (), adjective)
 
     def object(self, options: Sequence[Noun], subject: Nominal, denied: bool = False) -> Nominal:
-        """Draw an object that differs from the subject, also in part for I, we and you.
-
-        Args:
-            options: Nouns to draw from.
-            subject: Subject of the clause.
-            denied: Whether the clause is negated.
-
-        Returns:
-            The object.
-        """
+        """Draw an object that differs from the subject, also in part for I, we and you."""
         noun = self.pick(options)
         while noun.english[0] in subject.english and len(options) > 1:
             noun = self.even(options)
@@ -223,14 +160,7 @@ class Chooser:
         return self.noun_phrase(noun) if thing.english.startswith(f"{subject.english}'s") else thing
 
     def time(self, *when: str) -> Adverb:
-        """Draw an adverbial of time of the given kinds; clock times and dates are `any`.
-
-        Args:
-            when: Kinds of adverbials: any, past, future, habit, mid.
-
-        Returns:
-            The adverbial.
-        """
+        """Draw an adverbial of time of these kinds (any, past, future, habit, mid); clock times and dates are `any`."""
         if "any" not in when or self.chance(0.55):
             return self.pick(lexicon.adverbs(*when))
         draw = self.random()
@@ -267,14 +197,7 @@ class Chooser:
         return Adverb(f"on the {english.ordinal(day)} of {source}", f"am {german.ordinal(day)}en {target}", "any")
 
     def place(self, indoors: bool = True) -> Pair:
-        """Draw a place: in the garden, in Berlin, at the lake.
-
-        Args:
-            indoors: Whether nouns of the kind `place` are allowed; False for vehicles.
-
-        Returns:
-            The prepositional phrase in English and German.
-        """
+        """Draw a place (in the garden, in Berlin, at the lake); vehicles are not indoors."""
         draw = self.random() if indoors else self.even((0.1, 0.9))
         if draw < 0.3:
             source, target = self.even(lexicon.pairs("cities" if draw < 0.2 else "countries"))
@@ -283,14 +206,7 @@ class Chooser:
         return _at(at, an, DATIVE, self._placed(lexicon.nouns(kind)))
 
     def direction(self, verb: Verb) -> Pair:
-        """Draw the direction of a verb of motion: to the station.
-
-        Args:
-            verb: Verb of motion.
-
-        Returns:
-            The prepositional phrase in English and German.
-        """
+        """Draw the direction of a verb of motion: to the station."""
         base = verb.english[0]
         if base in {"go", "drive"} and self.chance(0.35):
             source, target = self.even(lexicon.pairs("cities", "countries"))
@@ -300,15 +216,7 @@ class Chooser:
         return _at(to.replace("_", " "), zu, german.CASES[case], self._placed(lexicon.nouns(kind)))
 
     def relation(self, verb: Verb, case: int) -> Pair:
-        """Draw a position (dative) or the goal of putting something (accusative).
-
-        Args:
-            verb: Verb of position, or of putting something somewhere.
-            case: German case, dative for a position and accusative for a goal.
-
-        Returns:
-            The prepositional phrase in English and German.
-        """
+        """Draw a position (dative) or the goal of putting something (accusative)."""
         if verb.english[0] == "hang":
             return _at("on", "an", case, noun_phrase(lexicon.nouns("wall")[0], self.even(("the", "this", "a"))))
         on, auf = self.even(lexicon.pairs("relations"))

@@ -35,31 +35,13 @@ class Nominal:
     tail: int = 0
 
     def after(self, preposition: str, case: int) -> str:
-        """Return the German prepositional phrase.
-
-        The article is contracted with the preposition, unless a relative clause follows.
-
-        Args:
-            preposition: German preposition.
-            case: Case that the preposition governs.
-
-        Returns:
-            The phrase, with marked words.
-        """
+        """Return the German prepositional phrase, contracted unless a relative clause follows."""
         if "," in self.german[case]:
             return f"{preposition} {self.german[case]}"
         return german.contract(preposition, self.german[case])
 
     def with_tail(self, english: str, target: str) -> "Nominal":
-        """Add words after the head noun, such as a relative clause.
-
-        Args:
-            english: English words, without a space before them.
-            target: German words, with a space or comma before them.
-
-        Returns:
-            A new phrase.
-        """
+        """Add words after the head noun, such as a relative clause."""
         return replace(
             self,
             english=f"{self.english} {english}",
@@ -95,9 +77,6 @@ def noun_phrase(
         adjective: Adjective, if any.
         plural: Whether the phrase is in the plural.
         degree: Degree of the adjective: 0 positive, 1 comparative, 2 superlative.
-
-    Returns:
-        The noun phrase in both languages.
     """
     *words, article = closed("determiners")[determiner]
     word = words[plural]
@@ -259,9 +238,6 @@ def english_clause(clause: Clause, *, question: bool = False, skip: str = "", su
         question: Whether the finite verb precedes the subject.
         skip: Object to leave out, `"acc"` or `"dat"` (questions and relative clauses); empty for none.
         subject: Whether to render the subject; without it, the clause follows a relative or interrogative pronoun.
-
-    Returns:
-        The clause, without capitalization and full stop.
     """
     finite, rest = _english_verbs(clause, clause.subject.form, question or clause.negated)
     middle = clause.time.english if clause.time and clause.time.when == "mid" else ""
@@ -312,9 +288,6 @@ def german_clause(
         front: Word or conjunction before the clause, if any.
         skip: Object to leave out, `"acc"` or `"dat"`; empty for none.
         subject: Whether to render the subject.
-
-    Returns:
-        The clause and the number of words between the two ends of its longest dependency.
     """
     person = clause.subject
     finite, bracket = _german_verbs(clause, person.form)
@@ -343,9 +316,6 @@ def infinitive_clause(clause: Clause) -> Pair:
     """Render the infinitive without subject: to read the book, das Buch zu lesen.
 
     A separable verb has "zu" inside: "die Tür aufzumachen".
-
-    Returns:
-        The English and the German words.
     """
     verb = clause.verb
     reflexive = german.REFLEXIVE[clause.subject.form] if verb.reflexive else ""

@@ -130,10 +130,7 @@ def _spelt(words: str) -> Iterator[str]:
 
 
 def closed(table: str) -> dict[str, list[Any]]:
-    """Return a table of the lexicon as written, for small closed classes of words.
-
-    The tables are determiners, pronouns, auxiliaries and roads.
-    """
+    """Return a table of the lexicon as written, for small closed classes of words."""
     return _words()[table]
 
 
@@ -163,14 +160,7 @@ def _noun(entry: str, kind: str) -> Noun:
 
 @cache
 def nouns(kind: str) -> tuple[Noun, ...]:
-    """Return nouns by name.
-
-    Args:
-        kind: A semantic class, a group of classes, or the English singular of one noun.
-
-    Returns:
-        The nouns, in the order of the lexicon.
-    """
+    """Return the nouns of a semantic class or a group of classes, or one noun by its English singular."""
     words = _words()
     if kind in words["groups"]:
         return tuple(noun for part in words["groups"][kind].split() for noun in nouns(part))
@@ -208,12 +198,7 @@ def all_adjectives() -> tuple[Adjective, ...]:
 
 @cache
 def adjectives(kind: str, compared: bool = False) -> tuple[Adjective, ...]:
-    """Return the adjectives that fit a class of nouns.
-
-    Args:
-        kind: Semantic class of the noun.
-        compared: Whether to return only adjectives that have a comparative.
-    """
+    """Return the adjectives that fit a class of nouns."""
     return tuple(a for a in all_adjectives() if kind in a.kinds and (a.compared or not compared))
 
 

@@ -22,15 +22,7 @@ Draft = tuple[str, str, int]
 
 
 def statement(clause: Clause, front: Adverb | None = None) -> Draft:
-    """Render a statement, optionally after an adverbial of time.
-
-    Args:
-        clause: Clause to render.
-        front: Adverbial before it; in German, the verb then precedes the subject.
-
-    Returns:
-        The draft of the sentence.
-    """
+    """Render a statement, optionally after an adverbial of time."""
     source = english_clause(clause)
     if front is None:
         return source, *german_clause(clause)
@@ -102,9 +94,6 @@ def any_clause(
         time: Probability of an adverbial of time.
         subject: Subject; None to draw one.
         placed: Whether the clause may have an adverbial of place.
-
-    Returns:
-        The clause, in no language yet.
     """
     if verb is None:
         verb = choose.pick(verbs(table or choose.even(menu("clauses"))))
@@ -166,17 +155,7 @@ def _locate(choose: Chooser, clause: Clause) -> None:
 
 
 def with_relative(choose: Chooser, noun: Noun) -> Nominal:
-    """Draw a noun phrase with a relative clause, or without one if no verb fits.
-
-    The relative pronoun is in any case.
-
-    Args:
-        choose: Source of random choices.
-        noun: Head noun.
-
-    Returns:
-        The noun phrase.
-    """
+    """Draw a noun phrase with a relative clause, or without one if no verb fits."""
     head = choose.noun_phrase(noun, ("the", "the", "the", "my", "a", "this"), 0.15)
     draw = choose.random()
     person = noun.kind == "person"
@@ -212,17 +191,7 @@ def _whose(choose: Chooser, head: Nominal) -> Pair:
 
 
 def chain(choose: Chooser, noun: Noun, head: Nominal, depth: int) -> Nominal:
-    """Add a chain of relative clauses, each about the noun before it, to a phrase.
-
-    Args:
-        choose: Source of random choices.
-        noun: Noun of the phrase.
-        head: The phrase.
-        depth: Number of relative clauses; each has exactly four German words.
-
-    Returns:
-        The phrase with the clauses as its tail.
-    """
+    """Add a chain of relative clauses of four German words, each about the noun before it."""
     english, german = "", ""
     inner, phrase = noun, head
     for _ in range(depth):

@@ -8,15 +8,15 @@ from functools import cache, partial
 
 import torch
 
-from s2s.data.agreement import Agreement
 from s2s.data.exercises import (
+    CHEATS,
     EXERCISES,
+    Agreement,
     Examples,
     Exercise,
     concatenate,
     unseen,
 )
-from s2s.data.shortcut_baselines import CHEATS
 from s2s.errors import UserError
 from s2s.experiments.contest import (
     Cell,

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from s2s.data.agreement import Agreement
-from s2s.data.exercises import EXERCISES
+from s2s.data.exercises import EXERCISES, Agreement
 from s2s.evaluation.gates import Assessment, beside, best_other, failed
 from s2s.evaluation.inference import mean
 from s2s.experiments.contest import Analysis, Cells, Contest, by_model

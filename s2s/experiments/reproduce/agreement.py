@@ -6,7 +6,7 @@ from functools import cache
 
 import torch
 
-from s2s.data.agreement import Agreement as Sentences
+from s2s.data.exercises import Agreement as Sentences
 from s2s.data.exercises import concatenate, unseen
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.long_range.learning import Budget, Lesson, answers, learn

@@ -23,7 +23,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from s2s.evaluation.censoring import CensoredLine, censored_line
+from s2s.evaluation.survival import CensoredLine, censored_line
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.gradients.sweep import knob_of, radius
 from s2s.experiments.presenting import axis, figure, series

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from s2s.data import data_check as look
+from s2s.data.data_check import cutting
 from s2s.data.scripts import is_unspaced, split_words, unit_name
-from s2s.data.sources import Corpus
-from s2s.data.token_check import cutting
+from s2s.data.sources import Corpus, count_overlap, hashes, repeated
 from s2s.data.tokenized import learned
 from s2s.tasks.captioning.data import Captioned, CaptionSource
 from s2s.tasks.captioning.recipe import CaptionRecipe
@@ -51,8 +51,8 @@ def inspect_captions(
     spots = [f"  {look.escape_invisible(name)}: {look.escape_invisible(caption)}" for name, caption in drawn]
     splits = {name: _split(name, part, source, normalization) for name, part in corpus.parts().items()}
     in_train = {
-        "images": look.overlap(corpus, source.keys),
-        "captions": look.overlap(corpus, lambda part: part.texts()),
+        "images": count_overlap(corpus, source.keys),
+        "captions": count_overlap(corpus, lambda part: part.texts()),
     }
     return CorpusInspection(splits, in_train, spots)
 
@@ -61,7 +61,7 @@ def _split(name: str, part: Captioned, source: CaptionSource, normalization: str
     counts = np.array([len(several) for several in part.captions])
     unspaced = is_unspaced(part.texts())
     words = np.array([len(split_words(caption, unspaced)) for caption in part.texts()])
-    again, dull = (look.repeated(look.hashes(source.keys(part))) + 1).tolist(), plain(part.pixels)
+    again, dull = (repeated(hashes(source.keys(part))) + 1).tolist(), plain(part.pixels)
     changed, suspicious = look.altered(part.texts(), normalization), dict[str, list[int]]()
     for row, several in enumerate(part.captions, start=1):
         look.note_suspicious(suspicious, row, *several)
@@ -73,7 +73,7 @@ def _split(name: str, part: Captioned, source: CaptionSource, normalization: str
         f"{unit_name(unspaced)} of the shortest caption": int(words.min()),
         "  of the middle one": int(np.median(words)),
         "  of the longest": int(words.max()),
-        "captions said before": len(look.repeated(look.hashes(part.texts()))),
+        "captions said before": len(repeated(hashes(part.texts()))),
         "repeated images": len(again),
         "images of a single colour": len(dull),
     }

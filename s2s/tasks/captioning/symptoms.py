@@ -11,9 +11,7 @@ from s2s.data.tokenized import RaggedArray
 from s2s.data.tokenizers import EOS, UNK
 from s2s.decoding.generate import Generator
 from s2s.evaluation.metrics import score
-from s2s.evaluation.signs import Diagnostics, Finding, share_sign
-from s2s.evaluation.signs.pieces import entropy
-from s2s.evaluation.signs.texts import lengths, repeated, unit_of
+from s2s.evaluation.signs import Diagnostics, Finding, entropy, lengths, repeated, share_sign, unit_of
 from s2s.evaluation.tokenization import choose_tokenization
 from s2s.models.base import Seq2Seq
 from s2s.tasks.base import LoadedModel

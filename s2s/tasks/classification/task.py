@@ -12,8 +12,7 @@ from s2s.data.dataset import LabelledBatch
 from s2s.data.tokenized import RaggedArray, encode_texts
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import Refuse, UserError
-from s2s.evaluation.signs import Finding
-from s2s.evaluation.signs.pieces import unknown
+from s2s.evaluation.signs import Finding, unknown
 from s2s.inspection.classifier import Read
 from s2s.inspection.positions import without_words
 from s2s.inspection.saliency import Reading, weighed

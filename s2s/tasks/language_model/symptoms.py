@@ -11,9 +11,17 @@ from s2s.data.dataset import iterate_batches
 from s2s.data.tokenized import RaggedArray, encode_texts
 from s2s.data.tokenizers import EOS, UNK
 from s2s.evaluation.inference import draws, estimate, ratios
-from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, plain_sign, share_sign
-from s2s.evaluation.signs.pieces import entropy
-from s2s.evaluation.signs.texts import repeated, unit_of
+from s2s.evaluation.signs import (
+    WORST,
+    Diagnostics,
+    Finding,
+    WorstExample,
+    entropy,
+    plain_sign,
+    repeated,
+    share_sign,
+    unit_of,
+)
 from s2s.tasks.language_model.data import Windows, windows_of
 from s2s.tasks.language_model.generation import LanguageRun, Sampling, Writing, texts_after
 from s2s.tasks.language_model.scoring import bits_per_byte, measure, size_of

@@ -7,8 +7,7 @@ import torch
 
 from s2s.data.dataset import iterate_batches
 from s2s.data.tokenizers import UNK
-from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, share_sign
-from s2s.evaluation.signs.pieces import entropy, unknown
+from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, entropy, share_sign, unknown
 from s2s.models.masked_lm import MaskedLM
 from s2s.tasks.base import LoadedModel
 from s2s.tasks.masked_lm.data import MaskedText

@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data import data_check as look
+from s2s.data.data_check import cutting
 from s2s.data.mixing import describe_mixture
 from s2s.data.pair_check import Inspection, blocks, inspect
 from s2s.data.pairs import pairs
 from s2s.data.sources import Corpus
-from s2s.data.token_check import cutting
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
 from s2s.tasks.data_check import IMBALANCE, missing_classes

@@ -9,8 +9,7 @@ from jaxtyping import Int
 
 from s2s.data.pairs import with_prefix
 from s2s.data.tokenizers import EOS
-from s2s.evaluation.signs import WORST, Diagnostics, WorstExample
-from s2s.evaluation.signs.pieces import entropy
+from s2s.evaluation.signs import WORST, Diagnostics, WorstExample, entropy
 from s2s.tasks.classification_base import class_symptoms
 from s2s.tasks.symptoms import pair_symptoms
 from s2s.tasks.text_to_text.answers import log_probabilities, shares

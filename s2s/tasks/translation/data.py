@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from s2s.data.filters import FilterReport, filter_training
-from s2s.data.pairs import PairSource, pairs, prefixed, without_prefix
+from s2s.data.pairs import FilterReport, PairSource, filter_training, pairs, prefixed, without_prefix
 from s2s.data.sources import Corpus
 from s2s.errors import UserError
 from s2s.tasks.translation.recipe import DataSettings, FurtherPairs
