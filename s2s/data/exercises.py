@@ -222,9 +222,10 @@ _COUNTED = 1_000
 
 
 class Agreement(Exercise):
-    """Subject-verb agreement across `distance` / 4 relative clauses.
+    """Subject-verb agreement across `distance` / 4 relative clauses, in translation.
 
-    The sentences are from the built-in corpus. Each word and each punctuation mark is a token, in lower case; the
+    An answer is scored by the German verb alone, as in contrastive evaluation (Sennrich 2017; Tang et al. 2018): given
+    the true translation before it, its form must be more probable than the one in the other number. The sentences are from the built-in corpus. Each word and each punctuation mark is a token, in lower case; the
     vocabulary does not depend on the seed.
     """
 
@@ -395,4 +396,7 @@ CHEATS: dict[str, Cheat] = {
     "associative": Cheat("knows which values are stored, but not with which keys", _associative),
     "agreement": Cheat("makes the verb agree with the one before it", _agreement),
 }
-"""Shortcut baselines by name of the exercise."""
+"""Shortcut baselines: the best accuracy without doing what an exercise requires, by name of the exercise.
+
+Partial reading yields more than `Exercise.baseline`, which reads nothing: values without keys, symbols without order.
+Each baseline is computed exactly, for one distance."""

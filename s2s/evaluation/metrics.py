@@ -94,9 +94,6 @@ def metrics(
         tokenization: Tokenizer of BLEU and TER. If spaces do not separate words, the word error rate is the character
             error rate and is called CER.
 
-    Returns:
-        The metrics by name.
-
     Example:
         >>> bleu = metrics(names=["bleu"])["bleu"]
         >>> round(bleu.corpus_score(["a small dog runs fast"], [["a small dog runs far"]]).score, 1)
@@ -124,10 +121,7 @@ def metrics(
 
 
 def by_place(references: References) -> Any:
-    """Transpose references to sacreBLEU's layout.
-
-    Returns:
-        A list of columns: the first reference of each sentence, the second one …; None where a sentence has fewer.
+    """Transpose references to sacreBLEU's layout: columns of the first reference, the second …, or None.
 
     Example:
         >>> by_place([["a", "b"], ["c"]])
@@ -144,17 +138,8 @@ def score(
     names: Sequence[str] = _QUICK,
     tokenization: Tokenization | None = None,
 ) -> dict[str, float]:
-    """Compute metrics without confidence intervals, fast enough for validation.
-
-    Args:
-        translations: Translations.
-        references: One or several references per translation.
-        lowercase: Ignore case.
-        names: Any of `KNOWN`; all except TER and CIDEr-D by default.
-        tokenization: Tokenizer of BLEU and TER; None: chosen by the script of the references.
-
-    Returns:
-        The values by metric, in percent.
+    """Compute metrics without confidence intervals, fast enough for validation, in percent.
+    For the arguments see `scores`; all metrics except TER and CIDEr-D by default.
 
     Example:
         >>> score(["a dog", "two cats"], ["a dog", "two dogs"], names=["exact", "wer"])
@@ -181,9 +166,6 @@ def scores(
         lowercase: Ignore case.
         names: Any of `KNOWN`.
         tokenization: Tokenizer of BLEU and TER; None: chosen by the script of the references.
-
-    Returns:
-        The scores by metric.
 
     Example:
         >>> exact = scores(["a dog", "two cats"], ["a dog", "two dogs"], names=["exact"])["exact"]
@@ -212,25 +194,12 @@ def scores(
 
 
 def score_lines(found: Mapping[str, Score]) -> list[str]:
-    """Format scores for a terminal, one line per metric.
-
-    Without spaces between words, the word error rate equals the CER and is not repeated.
-
-    Args:
-        found: Scores by metric.
-
-    Returns:
-        The lines.
-    """
+    """Format scores for a terminal, one line per metric."""
     return list(dict.fromkeys(map(str, found.values())))
 
 
 def bootstrap_interval(metric: "Metric", counts: Counts) -> tuple[float, float]:
     """Compute a 95 % bootstrap confidence interval with 1,000 resamples (Koehn 2004).
-
-    Args:
-        metric: One of `metrics`.
-        counts: Sufficient statistics of each sentence, `(sentences, counts)`.
 
     Returns:
         The lower and upper end, in percent.
@@ -248,27 +217,12 @@ def _interval(metric: "Metric", sums: Counts) -> tuple[float, float]:
 
 
 def scores_of(metric: "Metric", sums: Shaped[np.ndarray, "rows counts"]) -> Float[np.ndarray, " rows"]:
-    """Compute a metric from summed counts.
-
-    Args:
-        metric: One of `metrics`.
-        sums: Summed sufficient statistics, one resample per row.
-
-    Returns:
-        The value of each row, in percent.
-    """
+    """Compute a metric, in percent, from summed counts with one resample per row."""
     return np.array([metric._aggregate_and_compute([row]).score for row in sums.tolist()])
 
 
 def exact_share(translations: Sequence[str], references: Sequence[str]) -> float:
     """Compute the percentage of translations that equal their reference.
-
-    Args:
-        translations: Translations; white space at the ends is ignored.
-        references: One reference per translation.
-
-    Returns:
-        The exact match rate in percent.
 
     Example:
         >>> exact_share(["a dog ", "two cats"], ["a dog", "two dogs"])
@@ -283,12 +237,6 @@ def word_accuracy(
     """Compute the percentage of reference words at the same position in the output.
 
     Positions are meaningful only if each source word corresponds to one target word, as in tagging.
-
-    Args:
-        sources: Source sentences.
-        translations: Translations.
-        references: References.
-        lowercase: Ignore case.
 
     Returns:
         The percentage. None if a reference has another number of words than its source, if sentences have several
@@ -323,16 +271,6 @@ def by_source_length(
 
     Sources of equal length are always in the same bucket. Lengths are counted in words, or in characters if spaces do
     not separate words or if all sources have the same number of words.
-
-    Args:
-        sources: Source sentences.
-        translations: Translations.
-        references: One or several references per translation.
-        lowercase: Ignore case.
-        tokenization: Tokenizer of BLEU; None: chosen by the script of the references.
-
-    Returns:
-        The buckets, from short to long.
     """
     tokenization, unspaced = tokenization or choose_tokenization(references), is_unspaced(sources)
     words = np.array([len(split_words(source, unspaced)) for source in sources])

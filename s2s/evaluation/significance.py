@@ -55,21 +55,7 @@ def compare(
     names: Sequence[str] = NAMES,
     tokenization: Tokenization | None = None,
 ) -> list[Comparison]:
-    """Test every system against the first on the same sentences.
-
-    Args:
-        systems: Translations by system name; the first is the baseline.
-        references: One or several references per sentence.
-        lowercase: Ignore case.
-        names: Metrics.
-        tokenization: Tokenizer of BLEU and TER; None: chosen by the script of the references.
-
-    Returns:
-        One comparison per metric and system.
-
-    Raises:
-        UserError: There are fewer than two systems, or they have different numbers of sentences.
-    """
+    """Test every system against the first on the same sentences."""
     counts = {name: len(lines) for name, lines in systems.items()}
     if len(systems) < 2 or set(counts.values()) != {len(references)}:
         raise UserError(
@@ -154,14 +140,6 @@ def mcnemar(truth: Classes, first: Classes, second: Classes) -> McNemar:
     chi-square statistic (|b − c| − 1)² / (b + c) with Edwards's (1948) continuity correction. For b = c the statistic
     is 0, because the correction would create a difference.
 
-    Args:
-        truth: True class of each example.
-        first: Predicted classes of the first classifier.
-        second: Predicted classes of the second classifier.
-
-    Returns:
-        The test result.
-
     Example:
         >>> test = mcnemar(np.array([0, 1, 1, 0]), np.array([0, 1, 1, 0]), np.array([1, 0, 1, 0]))
         >>> test.only_first, test.only_second, test.p_value
@@ -180,18 +158,7 @@ def mcnemar(truth: Classes, first: Classes, second: Classes) -> McNemar:
 
 
 def compare_classifiers(truth: Classes, systems: Mapping[str, Classes]) -> list[ClassifierComparison]:
-    """Test every classifier against the first on the same examples.
-
-    Args:
-        truth: True class of each example.
-        systems: Predicted classes by name; the first is the baseline.
-
-    Returns:
-        One comparison per classifier.
-
-    Raises:
-        UserError: There are fewer than two classifiers, or they have different numbers of examples.
-    """
+    """Test every classifier against the first on the same examples."""
     counts = {name: len(predicted) for name, predicted in systems.items()}
     if len(systems) < 2 or set(counts.values()) != {len(truth)}:
         raise UserError(

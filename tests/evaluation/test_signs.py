@@ -5,8 +5,8 @@ import random
 
 import numpy as np
 import pytest
-from s2s.evaluation.learning_signs import Learning, learning_signs
 
+from s2s.evaluation.learning_signs import Learning, learning_signs
 from s2s.evaluation.signs import class_signs, entropy, says_again, share_sign, text_signs, unknown
 from s2s.tasks.text_generation import collapsed
 

@@ -18,14 +18,7 @@ _GUESSING = 0.9
 
 @dataclass(frozen=True)
 class Learning:
-    """Losses of a training log.
-
-    Attributes:
-        losses: Training loss of each step, in nats per item.
-        tokens: Number of tokens of each step.
-        looks: Step and scores of each validation.
-        first: Number of the first step in the log.
-    """
+    """Losses of a training log: training losses and tokens by step from `first`, and validations (`looks`)."""
 
     losses: Sequence[float]
     tokens: Sequence[int]
@@ -34,14 +27,7 @@ class Learning:
 
     @staticmethod
     def of(entries: Sequence[Mapping]) -> "Learning":
-        """Read the losses of a training log.
-
-        Args:
-            entries: Entries of a run's metrics.jsonl; non-finite losses are skipped.
-
-        Returns:
-            The losses.
-        """
+        """Read the entries of a run's metrics.jsonl; non-finite losses are skipped."""
         updates = [entry for entry in entries if "loss" in entry and math.isfinite(entry["loss"])]
         looks = [(entry["update"], entry["validation"]) for entry in entries if "validation" in entry]
         looks = [look for look in looks if math.isfinite(look[1].get("loss", math.nan))]
@@ -53,19 +39,11 @@ class Learning:
         return float(sum(self.tokens[: update - self.first + 1]))
 
     def validation(self) -> tuple[list[float], list[float]]:
-        """Return the training tokens and the loss of each validation.
-
-        Returns:
-            The numbers of tokens up to each validation, and the validation losses.
-        """
+        """Return the training tokens and the loss of each validation."""
         return [self.tokens_at(update) for update, _ in self.looks], [scores["loss"] for _, scores in self.looks]
 
     def training_before(self, update: int) -> float:
-        """Return the training loss at a step.
-
-        Returns:
-            The training loss measured at the validation of this step, else the mean of the preceding steps.
-        """
+        """Return the training loss measured at a validation, else the mean of the preceding steps."""
         measured = [scores.get("training_loss") for at, scores in self.looks if at == update]
         if measured and measured[0] is not None:
             return measured[0]
@@ -74,15 +52,7 @@ class Learning:
 
 
 def learning_signs(log: Learning, chance_loss: float | None) -> list[Finding]:
-    """Check all signs of a training log.
-
-    Args:
-        log: Losses of the log.
-        chance_loss: Loss of predicting frequencies without reading the input; None if unknown.
-
-    Returns:
-        One finding per sign, found or not.
-    """
+    """Check all signs of a training log; `chance_loss` is that of predicting frequencies."""
     signs = [overfitting(log), still_learning(log), unstable(log)]
     return signs if chance_loss is None or not log.losses else [*signs, *near_chance(log, chance_loss)]
 
@@ -154,15 +124,7 @@ def unstable(log: Learning) -> Finding:
 
 
 def near_chance(log: Learning, chance_loss: float) -> list[Finding]:
-    """Check whether the loss is near chance, as without reading the input.
-
-    Args:
-        log: Losses of the log.
-        chance_loss: Loss of predicting frequencies without reading the input.
-
-    Returns:
-        Two findings: the loss stays near chance (`learned nothing`), or still falls toward it (`rate too low`).
-    """
+    """Check whether the loss stays near chance (`learned nothing`), or still falls toward it (`rate too low`)."""
     # Overfitting is learning, too, even if it does not generalize: the training loss counts.
     loss = min([statistics.fmean(log.losses[-_WINDOW:]), *log.validation()[1]])
     tokens, losses = _windows(log)
