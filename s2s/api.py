@@ -142,10 +142,6 @@ class Training:
 
     The iteration ends with the test of the best checkpoint. If you leave the iteration early, `train(folder,
     resume=True)` resumes from the last checkpoint.
-
-    Attributes:
-        recipe: The recipe of the run.
-        folder: The folder of the run.
     """
 
     def __init__(
@@ -159,12 +155,7 @@ class Training:
         self._begin, self._quiet = begin, quiet
 
     def __iter__(self) -> "Iterator[StepResult]":
-        """Train, and yield the result of each optimizer step.
-
-        Raises:
-            UserError: A loss or gradient is not finite, the disk is full, or the data do not fit the recipe.
-            Stopped: Training was interrupted by a signal.
-        """
+        """Train, and yield the result of each optimizer step."""
         from rich.console import Console
 
         from s2s.training.device import setup_process

@@ -110,33 +110,13 @@ def open_regular(path: Path, remedy: str = RESTORE) -> BufferedReader:
     Args:
         path: Path of the file.
         remedy: Remedy in the error if `path` is not a regular file.
-
-    Returns:
-        The open file, in binary mode.
-
-    Raises:
-        UserError: `path` is a folder, a device, a pipe or a socket. Opening a pipe does not wait for a writer.
-        OSError: The file is missing or cannot be read.
     """
     check_regular(path, remedy)
     return os.fdopen(_regular(path, os.O_RDONLY, remedy), "rb")
 
 
 def read_file(path: Path, remedy: str = RESTORE, max_bytes: int = MAX_BYTES) -> bytes:
-    """Read a regular file of limited size.
-
-    Args:
-        path: Path of the file.
-        remedy: Remedy in the error.
-        max_bytes: Size limit.
-
-    Returns:
-        The content.
-
-    Raises:
-        UserError: `path` is not a regular file, or is larger than `max_bytes`.
-        OSError: The file is missing or cannot be read.
-    """
+    """Read a regular file of limited size."""
     with open_regular(path, remedy) as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
@@ -145,26 +125,12 @@ def read_file(path: Path, remedy: str = RESTORE, max_bytes: int = MAX_BYTES) -> 
 
 
 def append_to(path: Path) -> BufferedWriter:
-    """Open a file of a run for appending, or create it; never through a symbolic link.
-
-    Returns:
-        The open file, in binary mode.
-
-    Raises:
-        UserError: `path` is a symbolic link or not a regular file.
-        OSError: The file cannot be written.
-    """
+    """Open a file of a run for appending, or create it; never through a symbolic link."""
     return os.fdopen(_ours(path, os.O_WRONLY | os.O_APPEND), "ab")
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder inside a folder of a run, unless it exists.
-
-    The parent folder must exist.
-
-    Raises:
-        UserError: `path` is a symbolic link or not a folder.
-    """
+    """Create a folder inside a folder of a run, unless it exists."""
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         what = "is a symbolic link, and s2s would write into its target" if path.is_symlink() else "is not a folder"
         raise UserError(what, str(path), "remove it, or put a folder in its place")
@@ -172,24 +138,13 @@ def make_folder(path: Path) -> None:
 
 
 def check_unlinked(folder: Path) -> None:
-    """Refuse symbolic links to folders inside a folder of a run.
-
-    Call this before anything is written into the subfolders.
-
-    Raises:
-        UserError: For the first such link.
-    """
+    """Refuse symbolic links to folders inside a folder of a run."""
     for path in sorted(path for path in folder.glob("*") if path.is_symlink() and path.is_dir()):
         make_folder(path)
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copy the regular files of a folder, but not its subfolders, into a new folder.
-
-    Raises:
-        UserError: `source` contains a device or a pipe.
-        OSError: A file cannot be read or written.
-    """
+    """Copy the regular files of a folder, but not its subfolders, into a new folder."""
     target.mkdir()
     for path in sorted(path for path in source.iterdir() if not path.is_dir()):
         with open_regular(path) as file, (target / path.name).open("xb") as copy:

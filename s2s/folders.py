@@ -13,19 +13,12 @@ ASKED = "asked.json"
 
 
 def is_comparison(folder: Path) -> bool:
-    """Return True for the folder of a comparison.
-
-    The plan may be lost: a copy is stored with the results of the trials.
-    """
+    """Return True for the folder of a comparison."""
     return any((place / COMPARISON).is_file() for place in (folder, folder / "cells"))
 
 
 def identify_folder(folder: Path) -> tuple[str, str] | None:
-    """Identify the folder of a comparison or a reproduction.
-
-    Returns:
-        A name such as `a comparison`, and a remedy; None for other folders.
-    """
+    """Name the folder of a comparison or a reproduction, with a remedy; None for other folders."""
     if (folder / ASKED).is_file():
         return (
             "a reproduction",
@@ -41,10 +34,6 @@ def identify_folder(folder: Path) -> tuple[str, str] | None:
 
 
 def foreign_files(folder: Path, ours: Sequence[str]) -> str:
-    """List the files of a folder that match none of the given patterns.
-
-    Returns:
-        The names in words, such as `a and b` or `a and 3 others`; empty for none.
-    """
+    """List the files of a folder that match none of the patterns in words, such as `a and 3 others`."""
     names = sorted(path.name for path in folder.iterdir() if not any(fnmatch(path.name, our) for our in ours))
     return " and ".join(names[:2]) if len(names) < 3 else f"{names[0]} and {len(names) - 1:,} others"

@@ -30,12 +30,6 @@ def read_json(path: Path, kind: type[T] | GenericAlias, remedy: str = RESTORE, m
             an integer.
         remedy: Remedy if the file is missing or wrong.
         max_bytes: Size limit.
-
-    Returns:
-        The validated value.
-
-    Raises:
-        UserError: The file is missing, cannot be read, is not JSON, or has other contents.
     """
     try:
         content = read_file(path, remedy, max_bytes)
@@ -54,12 +48,6 @@ def parse_json(content: bytes | str, kind: type[T] | GenericAlias, where: str, r
         where: File, line or key for the error.
         remedy: Remedy if the text is wrong.
         lines: Append the line of a syntax error to `where`.
-
-    Returns:
-        The validated value.
-
-    Raises:
-        UserError: The text is not JSON, is nested too deeply, or has other contents.
 
     Example:
         >>> parse_json('{"a": 1}', dict[str, int], "file.json", "restore it")

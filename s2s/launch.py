@@ -36,13 +36,7 @@ class TorchrunProcess:
         return self.rank == 0
 
     def claim_error_report(self) -> bool:
-        """Claim the right to report why all processes end.
-
-        The first process of a machine that calls this gets it, once per start. Repeated calls give the same answer.
-
-        Returns:
-            True if this process reports the error.
-        """
+        """Claim the right to report why all processes end: the first caller on a machine gets it, once per start."""
         path = self.attempt / _SPEAKER
         try:
             with path.open("x", encoding="ascii") as file:
@@ -55,11 +49,7 @@ class TorchrunProcess:
         return True
 
     def wait_for_another(self, seconds: float) -> None:
-        """Wait until another process of this machine reports an error, up to a time limit.
-
-        Args:
-            seconds: Time limit.
-        """
+        """Wait until another process of this machine reports an error, up to a time limit."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not (self.attempt / _SPEAKER).exists():
             time.sleep(0.05)
@@ -74,24 +64,14 @@ class TorchrunProcess:
         return noted.exists() and noted.read_text(encoding="utf-8") == str(run.resolve())
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """Return the torchrun command line of an s2s command.
-
-        Options that describe other machines become `…`.
-        """
+        """Return the torchrun command line of an s2s command."""
         machines = self.world_size // self.local_size
         nodes = ["--nnodes", str(machines), "…"] if machines > 1 else []
         return ["torchrun", *nodes, "--nproc-per-node", str(self.local_size), "-m", "s2s", *words]
 
 
 def detect_torchrun() -> TorchrunProcess | None:
-    """Read torchrun's environment variables.
-
-    Returns:
-        This process; None if torchrun did not start it.
-
-    Raises:
-        UserError: Some of torchrun's variables are missing.
-    """
+    """Read torchrun's environment variables; None if torchrun did not start this process."""
     told = os.environ
     if "TORCHELASTIC_RUN_ID" not in told:
         return None
@@ -112,11 +92,7 @@ def detect_torchrun() -> TorchrunProcess | None:
 
 
 def check_single_process(command: str) -> None:
-    """Refuse torchrun for a command that runs in one process.
-
-    Raises:
-        UserError: torchrun started this process.
-    """
+    """Refuse torchrun for a command that runs in one process."""
     if detect_torchrun() is not None:
         raise UserError(
             f"torchrun is for `s2s train`; `s2s {command}` is one process",

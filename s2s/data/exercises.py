@@ -225,8 +225,9 @@ class Agreement(Exercise):
     """Subject-verb agreement across `distance` / 4 relative clauses, in translation.
 
     An answer is scored by the German verb alone, as in contrastive evaluation (Sennrich 2017; Tang et al. 2018): given
-    the true translation before it, its form must be more probable than the one in the other number. The sentences are from the built-in corpus. Each word and each punctuation mark is a token, in lower case; the
-    vocabulary does not depend on the seed.
+    the true translation before it, its form must be more probable than the one in the other number. The sentences are
+    from the built-in corpus. Each word and each punctuation mark is a token, in lower case; the vocabulary does not
+    depend on the seed.
     """
 
     name, title, unit = "agreement", "agreement across clauses, in translation", "words between subject and verb"

@@ -24,18 +24,7 @@ from s2s.nn.positions import MAX_DISTANCE, RelativeBuckets
 def save(
     model: Seq2Seq, settings: Settings, tokenizers: tuple[Tokenizer, ...], folder: Path, quantization: str
 ) -> None:
-    """Write `model.bin`, `config.json` and the vocabulary.
-
-    Args:
-        model: A Transformer, in fp32.
-        settings: Its recipe section.
-        tokenizers: One for both sides, or one each.
-        folder: An existing folder.
-        quantization: Number type of the matrices: `float32`, `int8`, or another of CTranslate2.
-
-    Raises:
-        UserError: CTranslate2 is not installed, or does not support this quantization.
-    """
+    """Write `model.bin`, `config.json` and the vocabulary."""
     specs = _specs()
     encoder, decoder = cast(TransformerEncoder, model.encoder), cast(TransformerDecoder, model.decoder)
     spec = specs.TransformerSpec(*_empty(specs, settings))
@@ -74,10 +63,7 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 
 def _specs() -> Any:
-    """Import `ctranslate2.specs` as Any.
-
-    Its type annotations say that attributes set to None stay None.
-    """
+    """Import `ctranslate2.specs` as Any: its types say that attributes set to None stay None."""
     check_installed("ctranslate2")
     from ctranslate2 import specs
 

@@ -48,16 +48,7 @@ def counts(bundle: object) -> bool:
 
 
 def filled(bundle: Any, tensors: Iterator[Tensor], fed: int) -> Any:
-    """Copy a tree with other tensors.
-
-    Args:
-        bundle: The tree.
-        tensors: The new tensors, in order.
-        fed: Number of fed tokens, which replaces integers.
-
-    Returns:
-        A tree with the structure of `bundle`.
-    """
+    """Copy a tree with other tensors, in order; `fed` tokens replace its integers."""
     if isinstance(bundle, BatchedState):
         fields = dataclasses.fields(bundle)
         return dataclasses.replace(bundle, **{f.name: filled(getattr(bundle, f.name), tensors, fed) for f in fields})
@@ -69,23 +60,14 @@ def filled(bundle: Any, tensors: Iterator[Tensor], fed: int) -> Any:
 
 
 class Answer(nn.Module):
-    """Graph of a single-pass model: class scores, or token scores at each position.
-
-    Args:
-        model: The model.
-    """
+    """Graph of a single-pass model: class scores, or token scores at each position."""
 
     def __init__(self, model: Classifier | MaskedLM) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, source: Tensor, valid: Tensor) -> Tensor:
-        """Return logits.
-
-        Args:
-            source: Input of the encoder.
-            valid: Padding mask.
-        """
+        """Return logits."""
         if isinstance(self.model, Classifier):
             return self.model(source, valid)
         return self.model.scores(self.model.transform(self.model.encoder(source, valid).states))
@@ -95,9 +77,6 @@ class Start(nn.Module):
     """Graph that encodes a source and starts the decoder.
 
     Tensors that are always empty before the first step are left out.
-
-    Args:
-        model: The model.
     """
 
     def __init__(self, model: Seq2Seq) -> None:
@@ -105,12 +84,7 @@ class Start(nn.Module):
         self.model = model
 
     def forward(self, source: Tensor, valid: Tensor) -> tuple[Tensor, ...]:
-        """Return the tensors of the decoder's context and of its initial state.
-
-        Args:
-            source: Input of the encoder.
-            valid: Padding mask.
-        """
+        """Return the tensors of the decoder's context and of its initial state."""
         # One-to-one decoders write as many tokens as they read; others ignore the length.
         context, state = self.model.decoder.start(self.model.encoder(source, valid), source.shape[1])
         return (*leaves(context), *leaves(state))
@@ -166,15 +140,7 @@ class Example:
 
 
 def after(model: Writer, example: Example) -> tuple[BatchedState | None, BatchedState]:
-    """Return the decoder's context and state after all but the last token were fed.
-
-    Args:
-        model: The model.
-        example: Example input.
-
-    Returns:
-        The context (None for a language model) and the state.
-    """
+    """Return the decoder's context and state after all but the last token were fed."""
     if isinstance(model, LanguageModel):
         state = model.decoder.start(len(example.written), separate_documents=False)
         return None, model.decoder(state, example.written[:, :-1])[1]
@@ -187,15 +153,7 @@ def _length(example: Example) -> int:
 
 
 def begun(model: Writer, example: Example) -> list[Tensor]:
-    """Return the tensors of the decoder's state before the first step.
-
-    Args:
-        model: The model.
-        example: Example input.
-
-    Returns:
-        The tensors; empty if the state has none yet.
-    """
+    """Return the tensors of the decoder's state before the first step."""
     if isinstance(model, LanguageModel):
         return leaves(model.decoder.start(len(example.written), separate_documents=False))
     return leaves(model.decoder.start(model.encoder(example.source, example.valid), _length(example))[1])

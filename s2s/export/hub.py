@@ -43,10 +43,6 @@ def save(run: LoadedModel[Any, Any], folder: Path) -> None:
 
     The pooler's weights are written if there are any. History and scores come from the run's folder; the card of a
     checkpoint outside a run has neither.
-
-    Args:
-        run: The loaded run.
-        folder: Folder of the export.
     """
     save_weights(run.model, folder / "model.safetensors")
     if (run.checkpoint / POOLER).exists():
@@ -58,15 +54,7 @@ def save(run: LoadedModel[Any, Any], folder: Path) -> None:
 
 
 def card(run: LoadedModel[Any, Any], starts: list[dict[str, Any]]) -> str:
-    """Create the model card: metadata for the hub, and a description.
-
-    Args:
-        run: The run to publish.
-        starts: Its manifest; empty if it has none.
-
-    Returns:
-        Markdown with a YAML header.
-    """
+    """Create the model card in Markdown, with a YAML header of metadata for the hub."""
     recipe, scores = run.recipe, _scores(run)
     use = schema_of(recipe).use.format("hf:USER/NAME").partition(":")[2].strip()
     parts = [

@@ -45,9 +45,6 @@ def save(model: Classifier | MaskedLM | Writer, sizes: tuple[int, int], folder: 
         model: In fp32, in evaluation mode.
         sizes: Vocabulary sizes of source and target; 0 without a source vocabulary.
         folder: An existing folder.
-
-    Raises:
-        UserError: onnx is not installed, or the model has an operation that cannot be exported.
     """
     check_installed("onnx", "onnxruntime", "onnxscript")
     extend_positions(model, POSITIONS)
@@ -147,9 +144,6 @@ def _write(
     """Export a graph from the first input, and check it with all inputs.
 
     Axes that differ between the first two inputs become dynamic.
-
-    Returns:
-        Names of the graph's inputs and outputs.
 
     Raises:
         UserError: The graph cannot be exported, or its outputs differ from the model's.

@@ -21,16 +21,7 @@ class RunNotFound(UserError):
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """Options of a translation request; requests with equal options can share a batch.
-
-    Attributes:
-        run: Name of the run.
-        beam: Beam size; None: the recipe's.
-        nbest: Candidates per text.
-        task: Task of a text-to-text run.
-        alignment: Return word alignments.
-        attention: Return attention weights.
-    """
+    """Options of a translation request; requests with equal options can share a batch."""
 
     run: str
     beam: int | None = None
@@ -41,12 +32,7 @@ class GenerationRequest:
 
 
 class RequestHandler:
-    """Checks and computes requests for the served runs.
-
-    Args:
-        runs: Runs by name.
-        limits: Limits of requests. `limits.beam` also bounds the beam size of the runs' recipes.
-    """
+    """Checks and computes requests for the served runs."""
 
     def __init__(self, runs: Mapping[str, Run], limits: Limits) -> None:
         self.limits = limits
@@ -57,15 +43,7 @@ class RequestHandler:
         return [_served(name, run) for name, run in self.runs.items()]
 
     def named(self, name: str | None, classes: bool) -> str:
-        """Return the name of the run for a request.
-
-        Args:
-            name: Name in the request; None: the first run with a suitable task.
-            classes: The request is a classification, not a translation.
-
-        Raises:
-            RunNotFound: No such run is served.
-        """
+        """Return the run for a request; None names the first run with a suitable task."""
         tasks = _LABELS if classes else WRITES
         if name is None:
             name = next((each for each, run in self.runs.items() if run.task in tasks), None)

@@ -18,11 +18,7 @@ _LINES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """Prometheus metrics; each server has its own registry.
-
-    Args:
-        waiting: Returns the number of waiting requests.
-    """
+    """Prometheus metrics; each server has its own registry."""
 
     def __init__(self, waiting: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
@@ -64,12 +60,7 @@ class Hosts:
         return name in self._names or (self._any_address and _address(name) is not None)
 
     def accepts_origin(self, origin: str, host: str) -> bool:
-        """Return True if an `Origin` header is this server's page or an allowed name.
-
-        Args:
-            origin: Value of the `Origin` header.
-            host: Value of the `Host` header.
-        """
+        """Return True if an `Origin` header is this server's page or an allowed name."""
         scheme, _, place = origin.lower().partition("://")
         return scheme in ("http", "https") and (place == host.lower() or _name(f"//{place}") in self.allowed)
 
@@ -92,13 +83,6 @@ class Guard:
     """ASGI middleware that refuses large, slow and cross-site requests.
 
     It also counts answers.
-
-    Args:
-        app: The application.
-        limits: Limits; `body` and `seconds` are enforced here.
-        hosts: Accepted host names.
-        metrics: Metrics to update.
-        paths: Paths with separate metrics; all others are counted as `other`.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, hosts: Hosts, metrics: Metrics, paths: tuple[str, ...]) -> None:

@@ -41,18 +41,7 @@ _OTHER_FILES = 64 + 3 * _BACKLOG
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """Bind a socket without listening.
-
-    Args:
-        host: Host name or address.
-        port: Port; 0: any free port.
-
-    Returns:
-        The bound socket.
-
-    Raises:
-        UserError: The address is not available.
-    """
+    """Bind a socket without listening; port 0 is any free port."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with ExitStack() as stack:
@@ -69,14 +58,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """Return the names of runs for requests.
-
-    Returns:
-        Folder names; whole paths for runs with equal folder names.
-
-    Raises:
-        UserError: A run is given twice.
-    """
+    """Return the names of runs for requests: folder names, or whole paths if these are equal."""
     if len({path.resolve() for path in paths}) < len(paths):
         raise UserError("the same run is named twice", remedy="name each run once")
     short = [path.resolve().name for path in paths]
@@ -84,12 +66,7 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 
 class Connection(H11Protocol):
-    """HTTP connection with a time limit for headers and a connection limit.
-
-    Attributes:
-        max_connections: Maximum number of open connections.
-        header_seconds: Time limit for headers, in seconds.
-    """
+    """HTTP connection with a time limit for headers and a connection limit."""
 
     max_connections = Limits.connections
     header_seconds = Limits.headers
@@ -135,11 +112,7 @@ class Connection(H11Protocol):
 
 
 def allowed_connections(wanted: int) -> int:
-    """Return the number of connections that the limit on file descriptors allows.
-
-    Args:
-        wanted: Requested maximum.
-    """
+    """Return the number of connections that the limit on file descriptors allows."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if files == resource.RLIM_INFINITY else max(1, min(wanted, files - _OTHER_FILES))
 
@@ -150,13 +123,6 @@ class Server(uvicorn.Server):
     The first SIGTERM or SIGINT stops the server: accepted requests are answered, and connections that remain after
     `patience` seconds are closed, where uvicorn would wait for their clients. The second signal exits immediately,
     even while the model thread computes.
-
-    Args:
-        config: Configuration of uvicorn.
-        patience: Seconds until remaining connections are closed.
-
-    Attributes:
-        cut: Number of closed connections.
     """
 
     def __init__(self, config: uvicorn.Config, patience: float) -> None:
@@ -173,10 +139,7 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen with a longer queue than the event loop accepts at once.
-
-        asyncio has a single number for both.
-        """
+        """Listen with a longer queue than the event loop accepts at once (asyncio has one number for both)."""
         await super().startup(sockets)
         for place in sockets or []:
             place.listen(_HELD_BY_SYSTEM)
@@ -243,15 +206,7 @@ def _precision(run: Run) -> str:
 def serve(
     runs: Mapping[str, RunConfig], place: socket.socket, limits: Limits, print_fn: PrintFn, hosts: Hosts | None = None
 ) -> None:
-    """Serve runs until SIGTERM or Ctrl-C, then answer the accepted requests.
-
-    Args:
-        runs: Opened runs by name.
-        place: Bound socket.
-        limits: Limits of requests.
-        print_fn: Prints a line.
-        hosts: Accepted host names; None: this machine only.
-    """
+    """Serve runs until SIGTERM or Ctrl-C, then answer the accepted requests."""
     for run in runs.values():
         setup_process(run.recipe.device)
     loaded = {name: Run(run) for name, run in runs.items()}
