@@ -25,12 +25,7 @@ Counts = Int[np.ndarray, " texts"]
 
 
 def masked_counts(lengths: Counts, share: float, span: float) -> tuple[Counts, Counts]:
-    """Compute the number of removed tokens and of spans.
-
-    Args:
-        lengths: Tokens of each text, above 0, shape `(texts,)`.
-        share: Share of the tokens that is removed.
-        span: Mean length of a span in tokens.
+    """Compute the number of removed tokens and of spans of each text of at least one token.
 
     Example:
         >>> removed, spans = masked_counts(np.array([10, 100]), 0.15, 3.0)
@@ -50,14 +45,7 @@ def _parts(total: int, number: int, generator: np.random.Generator) -> Int[np.nd
 
 
 def corrupt(tokens: Row, size: int, share: float, span: float, generator: np.random.Generator) -> tuple[Row, Row]:
-    """Corrupt a text.
-
-    Args:
-        tokens: Token ids of the text, at least one.
-        size: Vocabulary size, the id of the first sentinel.
-        share: Share of the tokens that is removed.
-        span: Mean length of a span in tokens.
-        generator: Random number generator.
+    """Corrupt the token ids of a text; `size` is the id of the first sentinel.
 
     Example:
         >>> source, target = corrupt(np.arange(10, 20), 100, 0.2, 2.0, np.random.default_rng(0))

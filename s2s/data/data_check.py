@@ -97,14 +97,11 @@ def altered(texts: Iterable[str], normalization: str) -> str:
     for text in texts:
         if normalized(text, normalization, False).strip() != text.strip():
             count += 1
-            example = example or _first_change(text, normalization)
+            if not example:
+                changes = ((word, normalized(word, normalization, False)) for word in re.findall(r"\S+", text))
+                found = (f"{one[:30]!r} to {other[:30]!r}" for one, other in changes if one != other)
+                example = next(found, f"the white space of {text[:30]!r}")
     return f"{count:,} target{'s' * (count != 1)}, e.g. {example}" if count else ""
-
-
-def _first_change(text: str, normalization: str) -> str:
-    changes = ((word, normalized(word, normalization, False)) for word in re.findall(r"\S+", text))
-    change = next((f"{one[:30]!r} to {other[:30]!r}" for one, other in changes if one != other), "")
-    return change or f"the white space of {text[:30]!r}"
 
 
 # The same threshold as for the sign in `s2s diagnose`.
@@ -113,15 +110,7 @@ _STRANGE = 0.01
 
 @dataclass(frozen=True)
 class Cut:
-    """Token statistics of one split.
-
-    Attributes:
-        pieces: Number of tokens, without special tokens.
-        longest: Tokens of the longest text.
-        too_long: Number of texts that exceed the length limit, special tokens included.
-        unknown: Number of unknown tokens.
-        new: Number of tokens that never occur in the training texts, without unknown tokens.
-    """
+    """Token statistics of one split, without special tokens."""
 
     pieces: int
     longest: int
@@ -132,13 +121,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Cutting:
-    """Token statistics of all splits.
-
-    Attributes:
-        splits: Statistics by split; empty if no tokenizer can be made.
-        max_length: Length limit of training texts in tokens; None for no limit.
-        failure: Reason why no tokenizer can be made; empty if one can.
-    """
+    """Token statistics of all splits; empty, with the reason in `failure`, if no tokenizer can be made."""
 
     splits: dict[str, Cut]
     max_length: int | None

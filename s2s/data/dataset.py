@@ -116,14 +116,7 @@ def group_into_steps(batches: Plan, together: int) -> list[Plan]:
 
 
 def batches_per_step(wanted: int, usual: float, noun: str, key: str, remedy: str) -> int:
-    """Compute how many batches have about the wanted number of items together.
-
-    Args:
-        wanted: Items per optimizer step.
-        usual: Mean number of items per batch; 0 if there are no batches.
-        noun: Plural noun for the items, for the error message.
-        key: Key in the recipe's `training` section that sets `wanted`, for the error message.
-        remedy: Remedy for the error message.
+    """Compute how many batches, of `usual` items each, have about the wanted number of items together.
 
     Example:
         >>> batches_per_step(1000, 240.0, "tokens", "tokens_per_update", "")
@@ -282,9 +275,6 @@ def iterate_batches(
     """Iterate over all examples of epoch 0 (seed 0), in batches on a device.
 
     Batches and random choices are the same on every call.
-
-    Yields:
-        The rows of a batch, and the batch.
     """
     groups = [[rows] for rows in examples.make_batches(0, 0)[rank::size]]
     ahead = Prefetcher(examples, device)

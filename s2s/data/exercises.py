@@ -355,16 +355,8 @@ class Cheat:
     accuracy: Callable[[int], float]
 
 
-def _recall(distance: int) -> float:
-    return 1 / Recall.keys
-
-
 def _copy(distance: int) -> float:
-    """Return the accuracy of answering with the correct symbols in a random order.
-
-    All orders of the symbols are equally likely, so each multiset of symbols contributes
-    the probability of a single order.
-    """
+    # The right symbols in a random order: each multiset contributes the probability of a single order.
     return math.comb(Copy.symbols + Copy.length - 1, Copy.length) / Copy.symbols**Copy.length
 
 
@@ -392,7 +384,7 @@ def _agreement(distance: int) -> float:
 
 
 CHEATS: dict[str, Cheat] = {
-    "recall": Cheat("knows all but the first symbol", _recall),
+    "recall": Cheat("knows all but the first symbol", lambda distance: 1 / Recall.keys),
     "copy": Cheat("knows which symbols there were, and how often, but not in which order", _copy),
     "associative": Cheat("knows which values are stored, but not with which keys", _associative),
     "agreement": Cheat("makes the verb agree with the one before it", _agreement),

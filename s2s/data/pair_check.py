@@ -29,15 +29,7 @@ _NO_LIMITS = FilterSettings(max_words=None, max_ratio=None)
 
 @dataclass(frozen=True)
 class SideFindings:
-    """Statistics of one side of a split.
-
-    Attributes:
-        words: Number of words between white space; characters other than white space if `unspaced`.
-        characters: Number of Unicode code points.
-        types: Number of distinct words.
-        histogram: Number of texts by words, in bins that begin at 0, 1, 5, 10, 15, 20, 30, 50 and 100.
-        unspaced: Whether spaces do not separate words.
-    """
+    """Statistics of one side of a split; `unspaced` texts are counted in characters instead of words."""
 
     words: int
     characters: int
@@ -121,16 +113,15 @@ def render(found: Inspection, more: Iterable[Sequence[str]] = ()) -> str:
 
 def blocks(found: Inspection) -> list[list[str]]:
     """Format the findings as blocks of lines, without the advice."""
-    bars = [[f"{name}: pairs by {_units(split)}", *_bars(split)] for name, split in found.splits.items()]
+    bars = []
+    for name, split in found.splits.items():
+        source, target = (unit_name(side.unspaced) for side in (split.source, split.target))
+        units = f"{source} of the source and {'' if source == target else f'{target} '}of the target"
+        bars.append([f"{name}: pairs by {units}", *_bars(split)])
     unequal = [[f"{name}: most unequal lengths", *_texts(split.outliers)] for name, split in found.splits.items()]
     spots = [f"train: {len(found.spots)} pairs drawn at random", *_texts(found.spots)]
     filters = ["what the recipe's filters do", *(f"  {line}" for line in str(found.ledger).split("\n"))]
     return [_summary(found), *bars, *unequal, spots, filters]
-
-
-def _units(split: SplitFindings) -> str:
-    source, target = (unit_name(side.unspaced) for side in (split.source, split.target))
-    return f"{source} of the source and {'' if source == target else f'{target} '}of the target"
 
 
 class _Side:

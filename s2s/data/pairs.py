@@ -13,8 +13,6 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from s2s.data.caching import cache_rows, named
-from s2s.data.homonyms import Homonym, homonyms
-from s2s.data.phrasebook import judgements, numbered, phrases
 from s2s.data.scripts import split_words
 from s2s.data.sources import (
     ALIASES,
@@ -48,32 +46,16 @@ from s2s.recipe.wording import near_files
 if TYPE_CHECKING:
     import datasets
 
-if TYPE_CHECKING:
-    import datasets
-
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
-Make = Callable[[str, int, LearnedPairs], Sequence[Any]]
-
-
-def _draw_pairs(make: Callable[..., Sequence[Any]]) -> Make:
-    return lambda split, size, settings: make(split, size, settings.seed, words=settings.words)
-
-
-def _homonyms(split: str, size: int, settings: LearnedPairs) -> list[Homonym]:
-    if settings.words != 1:
-        raise UserError(f"is {settings.words}, but homonyms have all their words", "data.words", "leave it out")
-    return homonyms(split, size, settings.seed)
-
-
-# Generated corpora. Each entry is a group of columns of the same sentences: the function that generates them, the
-# recipe's column names with the fields they are read from, and extra columns.
-_MADE: dict[str, tuple[tuple[Make, dict[str, str], tuple[str, ...]], ...]] = {
+# Generated corpora. Each entry is a group of columns of the same sentences: the function of `phrasebook` or `homonyms`
+# that generates them, the recipe's column names with the fields they are read from, and extra columns.
+_MADE: dict[str, tuple[tuple[str, dict[str, str], tuple[str, ...]], ...]] = {
     "built-in": (
-        (_draw_pairs(phrases), {"en": "source", "de": "target", "cases": "cases"}, ("construction", "distance")),
-        (_draw_pairs(numbered), {"singular": "singular", "plural": "plural"}, ()),
-        (_draw_pairs(judgements), {"sentence": "sentence", "judgement": "judgement"}, ()),
+        ("phrases", {"en": "source", "de": "target", "cases": "cases"}, ("construction", "distance")),
+        ("numbered", {"singular": "singular", "plural": "plural"}, ()),
+        ("judgements", {"sentence": "sentence", "judgement": "judgement"}, ()),
     ),
-    "homonyms": ((_homonyms, {"en": "source", "de": "target"}, ("word", "sign")),),
+    "homonyms": (("homonyms", {"en": "source", "de": "target"}, ("word", "sign")),),
 }
 _PAIRS = {"source": "string", "target": "string"}
 
@@ -107,7 +89,8 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         """Read the columns `source` and `target` from line-aligned files, a table, or the hub."""
         files = self._files(name, split)
         if len(files) == 2:
-            found = _line_files(files[0], files[1])
+            check_there(*files)
+            found = cache_rows(partial(line_pairs, *files), files, "lines", _PAIRS)
         elif files:
             found = from_table(files[0], self._reading)
         else:
@@ -155,15 +138,17 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
 
     def _files(self, name: str, split: str | tuple[str, str]) -> tuple[Path, ...]:
         """Return two line-aligned files or one table; nothing for a data set on the hub."""
-        settings = self.settings
-        if settings.corpus == "files":
-            return self._named_files(name, split)
+        root = Path(self.settings.root or "")
         if isinstance(split, tuple):
-            raise UserError(
-                f"data.{name} is a pair of files, but data.corpus is {settings.corpus!r}",
-                remedy="set data.corpus: files",
-            )
-        return self._files_of_root(name, split) if settings.root else ()
+            if self.settings.corpus == "files":
+                return root / split[0], root / split[1]
+            what = f"data.{name} is a pair of files, but data.corpus is {self.settings.corpus!r}"
+            raise UserError(what, remedy="set data.corpus: files")
+        if self.settings.corpus == "files":
+            if table_kind(Path(split)) is None:
+                raise not_a_table_error(name, split, "name a table, or a pair of line-aligned files: [a.en, a.de]")
+            return (root / split,)
+        return self._files_of_root(name, split) if self.settings.root else ()
 
     def _files_of_root(self, name: str, split: str) -> tuple[Path, ...]:
         root, settings = self.folder("files"), self.settings
@@ -194,20 +179,9 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         names = {p.name.removesuffix(e) for p in root.glob("test*") for e in endings if p.name.endswith(e)}
         complete = sorted(name for name in names if self._usual_files(root, name))
         if len(complete) > 1:
-            raise UserError(
-                f"several test sets: {', '.join(complete)}",
-                where=f"data.root: {root}",
-                remedy=f"choose: data.test={complete[0]}",
-            )
+            what = f"several test sets: {', '.join(complete)}"
+            raise UserError(what, where=f"data.root: {root}", remedy=f"choose: data.test={complete[0]}")
         return tuple(complete)
-
-    def _named_files(self, name: str, split: str | tuple[str, str]) -> tuple[Path, ...]:
-        root = Path(self.settings.root or "")
-        if isinstance(split, tuple):
-            return root / split[0], root / split[1]
-        if table_kind(Path(split)) is None:
-            raise not_a_table_error(name, split, "name a table, or a pair of line-aligned files: [a.en, a.de]")
-        return (root / split,)
 
 
 def load(settings: PairSettings) -> Corpus["datasets.Dataset"]:
@@ -277,14 +251,19 @@ def _built_in(name: str, split: Split, settings: LearnedPairs) -> "datasets.Data
             f"data.target is {settings.target!r}, which is of other sentences than {settings.source}",
             remedy=f"beside {settings.source} there is {' and '.join(s for s in sides if s != settings.source)}",
         )
-    found = make(name, split if isinstance(split, int) else _BUILT_IN_SIZES[name], settings)
+    size = split if isinstance(split, int) else _BUILT_IN_SIZES[name]
+    if make == "homonyms":
+        from s2s.data.homonyms import homonyms
+
+        if settings.words != 1:
+            raise UserError(f"is {settings.words}, but homonyms have all their words", "data.words", "leave it out")
+        found: Sequence[Any] = homonyms(name, size, settings.seed)
+    else:
+        from s2s.data import phrasebook
+
+        found = getattr(phrasebook, make)(name, size, settings.seed, words=settings.words)
     fields = {"source": sides[settings.source], "target": sides[settings.target]} | {field: field for field in beside}
     return datasets.Dataset.from_dict({column: [getattr(p, f) for p in found] for column, f in fields.items()})
-
-
-def _line_files(source: Path, target: Path) -> "datasets.Dataset":
-    check_there(source, target)
-    return cache_rows(partial(line_pairs, source, target), (source, target), "lines", _PAIRS)
 
 
 # The length ratio of very short texts means little: "Yes." may be "Ja, das stimmt."
@@ -322,8 +301,14 @@ def filter_training(dataset: "datasets.Dataset", settings: FilterSettings) -> tu
             broken[row] = broken[row] or "duplicate"
     kept = [row for row, rule in enumerate(broken) if rule is None]
     counts = Counter(broken)
-    ledger = FilterReport({rule: counts[rule] for rule in _rules(settings)}, len(kept))
-    return (dataset if len(kept) == len(dataset) else dataset.select(kept)), ledger
+    optional = {
+        "over max_words": settings.max_words is not None,
+        "over max_ratio": settings.max_ratio is not None,
+        "duplicate": settings.duplicates == "drop",
+    }
+    rules = ["empty source", "empty target", *(rule for rule, on in optional.items() if on)]
+    report = FilterReport({rule: counts[rule] for rule in rules}, len(kept))
+    return (dataset if len(kept) == len(dataset) else dataset.select(kept)), report
 
 
 def broken_rule(source: str, target: str, settings: FilterSettings) -> str | None:
@@ -348,12 +333,3 @@ def broken_rule(source: str, target: str, settings: FilterSettings) -> str | Non
 def later_copies(dataset: "datasets.Dataset") -> Int[np.ndarray, " copies"]:
     """Return the rows, from 0, whose pair also occurs in an earlier row."""
     return repeated(hashes(pairs(dataset)))
-
-
-def _rules(settings: FilterSettings) -> list[str]:
-    optional = {
-        "over max_words": settings.max_words is not None,
-        "over max_ratio": settings.max_ratio is not None,
-        "duplicate": settings.duplicates == "drop",
-    }
-    return ["empty source", "empty target", *(rule for rule, on in optional.items() if on)]

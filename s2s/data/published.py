@@ -40,9 +40,6 @@ class SentencePieces:
 
     A sentencepiece token that is missing in the vocabulary is unknown. A line may begin with a language code, such as
     `>>deu<<`, which is one token.
-
-    Args:
-        found: Unpacked form: the vocabulary and the sentencepiece model.
     """
 
     def __init__(self, found: dict[str, Any]) -> None:
@@ -101,21 +98,14 @@ def _cleaned(c: str) -> str | None:
     return " " if c.isspace() else c
 
 
-def _chinese_apart(c: str) -> str:
-    return f" {c} " if any(first <= ord(c) <= last for first, last in _CHINESE) else c
-
-
 def _punctuation_apart(c: str) -> str:
     symbol = c.isascii() and c.isprintable() and not c.isalnum() and c != " "
     return f" {c} " if symbol or unicodedata.category(c).startswith("P") else c
 
 
-def _unaccented(c: str) -> str | None:
-    return None if unicodedata.category(c) == "Mn" else c
-
-
-_CLEAN, _CHINESE_APART = _ByCharacter(_cleaned), _ByCharacter(_chinese_apart)
-_PUNCTUATION_APART, _UNACCENTED = _ByCharacter(_punctuation_apart), _ByCharacter(_unaccented)
+_CLEAN, _PUNCTUATION_APART = _ByCharacter(_cleaned), _ByCharacter(_punctuation_apart)
+_CHINESE_APART = _ByCharacter(lambda c: f" {c} " if any(first <= ord(c) <= last for first, last in _CHINESE) else c)
+_UNACCENTED = _ByCharacter(lambda c: None if unicodedata.category(c) == "Mn" else c)
 # Lowercase each character by itself: in a whole word, a final capital sigma would become the final small sigma.
 _LOWER = _ByCharacter(str.lower)
 
@@ -127,12 +117,6 @@ class WordPieces:
     word of more than 100 characters, or without a match, is unknown. Ids equal those of the `tokenizers` library,
     except for some hundred characters that are newer than its Unicode tables. Text never yields a special token:
     `[MASK]` is three words.
-
-    Args:
-        pieces: Tokens after the special tokens.
-        lowercase: Whether text is lowercased.
-        strip_accents: Whether accents are removed.
-        split_chinese: Whether each Chinese character is a word.
 
     Example:
         >>> tokenizer = WordPieces(["play", "##ing", "!"], lowercase=True, strip_accents=True, split_chinese=True)

@@ -55,13 +55,7 @@ Settings = TypeVar("Settings", bound=SourceSettings)
 
 @dataclass(frozen=True)
 class Corpus(Generic[Part]):
-    """Splits of a corpus.
-
-    Attributes:
-        train: Training examples.
-        validation: Examples for validation, which selects the checkpoint.
-        test: Test examples; None if the recipe names none.
-    """
+    """Splits of a corpus; `test` is None if the recipe names none."""
 
     train: Part
     validation: Part
@@ -85,14 +79,7 @@ class Source(ABC, Generic[Settings, Part]):
 
     @abstractmethod
     def read(self, name: str, split: str | tuple[str, str], train: Part | None) -> Part:
-        """Read one split: a file, a pair of files or a name, as the recipe gives it.
-
-        Returns:
-            The examples of the split.
-
-        Raises:
-            UserError: A file, column or split is missing, a file is damaged, or it has no examples.
-        """
+        """Read one split: a file, a pair of files or a name, as the recipe gives it; it must have examples."""
 
     @abstractmethod
     def keys(self, part: Part) -> Iterable[Hashable]:
@@ -245,11 +232,7 @@ class RowFormat:
 
 
 def from_table(path: Path, reading: RowFormat) -> "datasets.Dataset":
-    """Read the rows of a table file, cached.
-
-    Raises:
-        UserError: The file is missing or damaged, or lacks a column.
-    """
+    """Read the rows of a table file, cached."""
     text_files.check_there(path)
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -330,22 +313,21 @@ def split_table(source: Source, name: str, split: str) -> Path | None:
     """Return the table of a split of texts; None if the split comes from the hub."""
     if source.settings.corpus != "files" and source.settings.root is None:
         return None
-    path = Path(split) if source.settings.corpus == "files" else _usual_table(source.folder("tables"), name, split)
+    path: Path | None = Path(split)
+    if source.settings.corpus != "files":
+        root = source.folder("tables")
+        path = next((found for stem in ALIASES.get(split, (split,)) if (found := usual_file(root, stem))), None)
+        if path is None:
+            kinds = ", ".join(text_files.TABLES)
+            held_out = ", or hold texts out of the training data: data.validation=1000" if name == "validation" else ""
+            raise missing_split_error(
+                root,
+                f"no table for the split {split!r}: looked for {split} with {kinds} (plain, .gz or .xz)",
+                f"name the split by the beginning of its file: data.{name}=BEGINNING{held_out}",
+            )
     if text_files.table_kind(path) is None:
         raise not_a_table_error(name, split, "name a table, or a hub data set with data.corpus")
     return path
-
-
-def _usual_table(root: Path, name: str, split: str) -> Path:
-    for stem in ALIASES.get(split, (split,)):
-        if path := usual_file(root, stem):
-            return path
-    held_out = ", or hold texts out of the training data: data.validation=1000" if name == "validation" else ""
-    raise missing_split_error(
-        root,
-        f"no table for the split {split!r}: looked for {split} with {', '.join(text_files.TABLES)} (plain, .gz or .xz)",
-        f"name the split by the beginning of its file: data.{name}=BEGINNING{held_out}",
-    )
 
 
 def text_columns(settings: TextSettings, local: str | tuple[str, ...] | None = None) -> tuple[str, ...]:
@@ -365,14 +347,11 @@ def join_texts(texts: Sequence[str]) -> str:
 
 
 def stratified(classes: Int[np.ndarray, " candidates"], sizes: Sequence[int]) -> tuple[Int[np.ndarray, " held"], ...]:
-    """Draw disjoint stratified splits of given sizes.
+    """Draw disjoint stratified splits of given sizes, as ascending positions in `classes`.
 
     Each class has about its share of the candidates in each split. A class with more candidates than there are splits
     has at least one in each split and one in the rest, as far as the sizes allow (larger classes first). A smaller
     class is missing from the first splits; its last candidate stays in the rest as long as there are others.
-
-    Returns:
-        Positions in `classes`, in ascending order, for each split.
 
     Example:
         >>> import numpy as np
@@ -429,16 +408,9 @@ def count_overlap(corpus: Corpus[Part], keys: Callable[[Part], Iterable[Hashable
 
 @dataclass(frozen=True)
 class TrainOverlap:
-    """Number of examples of a split that also occur in the training data.
+    """Number of examples of a split (`seen` of `total`) that also occur in the training data.
 
-    Attributes:
-        split: `validation` or `test`.
-        inputs: Plural noun for what is counted, such as `sources`.
-        digest: Digest of the examples of the split.
-        total: Number of examples of the split.
-        seen: Number of examples whose input occurs in the training data.
-        seen_with_target: Number of examples whose input occurs there with the same target; None if targets are not
-            compared.
+    `seen_with_target` counts those that occur there with the same target; None if targets are not compared.
     """
 
     split: str
@@ -472,10 +444,8 @@ def train_overlaps(source: Source[Any, Part], corpus: Corpus[Part]) -> list[Trai
 
 
 # Values that pandas reads as missing, except the empty cell.
-_SPELLINGS = """
-#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null|NaT
-"""
-MISSING = frozenset(_SPELLINGS.strip().split("|"))
+_SPELLINGS = "#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null|NaT"
+MISSING = frozenset(_SPELLINGS.split("|"))
 _LISTED = 8
 
 

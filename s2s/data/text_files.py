@@ -65,9 +65,6 @@ def table_kind(path: Path) -> str | None:
 def lines(path: Path) -> Iterator[str]:
     """Iterate over the lines of a file, without line ends and byte order mark.
 
-    Yields:
-        The text of each line.
-
     Raises:
         UserError: The file cannot be read or is damaged, or a line is not UTF-8 or longer than `LONGEST_LINE`.
     """
@@ -113,9 +110,6 @@ def line_pairs(source: Path, target: Path) -> Iterator[Row]:
 
 def line_rows(*files: Path) -> Iterator[list[str]]:
     """Iterate over line-aligned files; each row has one line per file.
-
-    Yields:
-        The lines of a row, one for each file.
 
     Raises:
         UserError: As for `lines`; or one file has more lines than another.
@@ -224,9 +218,6 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
     """Return the cells of a row as text, in the order of the columns.
 
     If the columns are missing, they are taken from a nested column `translation`.
-
-    Returns:
-        Cells in the order of the columns.
 
     Raises:
         UserError: A column is missing, or a cell is not text.

@@ -4,7 +4,6 @@
 `RaggedArray` give access to it.
 """
 
-import contextlib
 import hashlib
 import sys
 import unicodedata
@@ -34,10 +33,6 @@ class TokenizedDataset:
     """Sentence pairs as token ids, without special tokens.
 
     Token ids stay in Arrow's memory-mapped file; only the lengths are in memory.
-
-    Args:
-        sources: Token ids of each source.
-        targets: Token ids of each target.
 
     Attributes:
         source_lengths: Tokens of each source including `EOS`, shape `(pairs,)`.
@@ -116,10 +111,6 @@ class RaggedArray:
     Args:
         chunks: For each chunk, its values and the offsets at which rows begin, followed by the end of the last row.
 
-    Attributes:
-        values: Values of each chunk.
-        lengths: Length of each list, shape `(rows,)`.
-
     Example:
         >>> lists = RaggedArray.from_rows([[4, 5, 6], [], [7]])
         >>> lists.lengths.tolist(), lists.rows(np.array([2]))[0].tolist()
@@ -187,39 +178,28 @@ def encode_texts(dataset: "datasets.Dataset", tokenizer: Tokenizer) -> RaggedArr
 def _tokenize_columns(dataset: "datasets.Dataset", tokenizers: Mapping[str, Tokenizer]) -> "datasets.Dataset":
     import datasets
 
-    def pieces_of(texts: Mapping[str, list[str]]) -> dict[str, list[list[int]]]:
+    def tokenize(texts: Mapping[str, list[str]]) -> dict[str, list[list[int]]]:
         return {column: tokenizer.encode_batch(texts[column]) for column, tokenizer in tokenizers.items()}
 
+    versions = (version("s2s"), version("sentencepiece"), unicodedata.unidata_version)
+    parts = (dataset._fingerprint, *(tokenizer.digest for tokenizer in tokenizers.values()), *versions)
     tokens = datasets.List(datasets.Value("int32"))
-    with _progress_on_a_terminal_only():
+    # The progress bar is for a terminal only.
+    hide = not (sys.stderr.isatty() or datasets.are_progress_bars_disabled())
+    if hide:
+        datasets.disable_progress_bars()
+    try:
         return dataset.map(
-            pieces_of,
+            tokenize,
             batched=True,
             batch_size=10_000,
             writer_batch_size=10_000,
             remove_columns=dataset.column_names,
             features=datasets.Features(dict.fromkeys(tokenizers, tokens)),
             # Without a given name, `datasets` would pickle the tokenizers to name the result.
-            new_fingerprint=_fingerprint(dataset, tokenizers),
+            new_fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32],
             desc="Cutting into pieces",
         )
-
-
-def _fingerprint(dataset: "datasets.Dataset", tokenizers: Mapping[str, Tokenizer]) -> str:
-    versions = (version("s2s"), version("sentencepiece"), unicodedata.unidata_version)
-    parts = (dataset._fingerprint, *(tokenizer.digest for tokenizer in tokenizers.values()), *versions)
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-
-
-@contextlib.contextmanager
-def _progress_on_a_terminal_only() -> Iterator[None]:
-    import datasets
-
-    hide = not (sys.stderr.isatty() or datasets.are_progress_bars_disabled())
-    if hide:
-        datasets.disable_progress_bars()
-    try:
-        yield
     finally:
         if hide:
             datasets.enable_progress_bars()
@@ -227,14 +207,7 @@ def _progress_on_a_terminal_only() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PreparedTexts(Generic[Part]):
-    """Texts ready for training: as text and as token ids.
-
-    Attributes:
-        corpus: The texts of all splits.
-        tokenizer: Tokenizer of the texts.
-        train: Token ids of the training texts.
-        validation: Token ids of the validation texts.
-    """
+    """Texts ready for training: the splits as text, and the training and validation texts as token ids."""
 
     corpus: Corpus[Part]
     tokenizer: Tokenizer

@@ -17,13 +17,12 @@ import re
 import resource
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import sentencepiece
 from pydantic import BaseModel
 
-from s2s.data.published import WordPieces, unpack_tokenizer
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, read_file
 from s2s.json_files import read_json
@@ -51,9 +50,6 @@ _INWARD = {stand_in: text for text, stand_in in _OUTWARD.items()}
 
 def normalized(text: str, normalization: str, lowercase: bool) -> str:
     """Normalize a text by the recipe's keys, see `Tokenizer.normalize`.
-
-    Returns:
-        The normalized text.
 
     Example:
         >>> normalized(" ① Straße", "nfkc", lowercase=True)
@@ -97,8 +93,14 @@ class Tokenizer:
         self.normalization = normalization
         self.lowercase = lowercase
         self._model = model
-        known = {"word": _Words, "published": unpack_tokenizer}
-        self._pieces = _Bytes() if kind == "bytes" else known.get(kind, _Learned)(model)
+        if kind == "published":
+            from s2s.data.published import unpack_tokenizer
+
+            self._pieces = unpack_tokenizer(model)
+        elif kind == "bytes":
+            self._pieces = _Bytes()
+        else:
+            self._pieces = (_Words if kind == "word" else _Learned)(model)
 
     @property
     def size(self) -> int:
@@ -147,8 +149,8 @@ class Tokenizer:
 
     def begins_after(self, text: str) -> bool:
         """Return True if text after this one begins a new word: BERT's tokenizer also splits at punctuation."""
-        apart = isinstance(self._pieces, WordPieces) and self._pieces.ends_word(text)
-        return apart or text == "" or text[-1].isspace()
+        ends_word = getattr(self._pieces, "ends_word", None)
+        return text == "" or text[-1].isspace() or bool(ends_word and ends_word(text))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Convert token ids to text.
@@ -225,15 +227,14 @@ class _Bytes:
         return [byte + len(SPECIAL_TOKENS) for byte in text.encode()]
 
     def decode(self, ids: list[int]) -> str:
-        runs = itertools.groupby(ids, key=lambda i: i == UNK)
-        return "".join("⁇" * len(list(run)) if unknown else self._text(run) for unknown, run in runs)
+        return "".join(
+            "⁇" * len(list(run)) if unknown else bytes(i - len(SPECIAL_TOKENS) for i in run).decode(errors="replace")
+            for unknown, run in itertools.groupby(ids, key=lambda i: i == UNK)
+        )
 
     def show(self, piece: int) -> str:
         byte = piece - len(SPECIAL_TOKENS)
         return "▁" if byte == 0x20 else chr(byte) if 0x20 < byte < 0x7F else f"<0x{byte:02X}>"
-
-    def _text(self, ids: Iterable[int]) -> str:
-        return bytes(i - len(SPECIAL_TOKENS) for i in ids).decode(errors="replace")
 
 
 class _Learned:
@@ -324,16 +325,15 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
         return Tokenizer(b"", settings.kind, settings.normalization, settings.lowercase)
     if settings.kind in ("char", "word") and settings.size <= len(SPECIAL_TOKENS):
         raise _too_small(settings, side, len(SPECIAL_TOKENS) + 1)
-    texts = (normalized(line, settings.normalization, settings.lowercase) for line in lines)
-    parts = _thinned(part for text in texts for part in _parts(text))
+    parts = _thinned(
+        _escape(text[start : start + _LONGEST_LINE])
+        for text in (normalized(line, settings.normalization, settings.lowercase) for line in lines)
+        for start in range(0, len(text), _LONGEST_LINE)
+    )
     if not parts:
         raise UserError(f"there is no text to learn pieces from ({side})", "data.train", "name a file that has some")
     whole = [_escape(normalized(mark, settings.normalization, settings.lowercase)).replace(" ", "▁") for mark in marks]
     return Tokenizer(_learn(parts, settings, side, whole), settings.kind, settings.normalization, settings.lowercase)
-
-
-def _parts(line: str) -> Iterator[str]:
-    return (_escape(line[start : start + _LONGEST_LINE]) for start in range(0, len(line), _LONGEST_LINE))
 
 
 def _thinned(lines: Iterable[str]) -> list[str]:
@@ -379,7 +379,16 @@ def _learn(lines: list[str], settings: PieceSettings, side: str, whole: Sequence
             user_defined_symbols=list(whole),
         )
     except RuntimeError as error:
-        raise _explained(str(error), settings, side) from error
+        words = str(error)
+        if most := re.search(r"Please set it to a value <= (\d+)", words):
+            raise UserError(
+                f"{settings.size} pieces are more than the training text ({side}) gives; the largest size is {most[1]}",
+                where=f"{_section(side)}.size",
+                remedy=f"set {_section(side)}.size={most[1]} or lower, or train on more text",
+            ) from error
+        if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
+            raise _too_small(settings, side, int(least[1])) from error
+        raise RuntimeError(f"sentencepiece failed: {words}") from error
     return model.getvalue()
 
 
@@ -407,18 +416,6 @@ def _check_threads() -> None:
         enough.set()
         for thread in started:
             thread.join()
-
-
-def _explained(error: str, settings: PieceSettings, side: str) -> Exception:
-    if most := re.search(r"Please set it to a value <= (\d+)", error):
-        return UserError(
-            f"{settings.size} pieces are more than the training text ({side}) gives; the largest size is {most[1]}",
-            where=f"{_section(side)}.size",
-            remedy=f"set {_section(side)}.size={most[1]} or lower, or train on more text",
-        )
-    if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
-        return _too_small(settings, side, int(least[1]))
-    return RuntimeError(f"sentencepiece failed: {error}")
 
 
 def _too_small(settings: PieceSettings, side: str, smallest: int) -> UserError:

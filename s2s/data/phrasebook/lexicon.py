@@ -16,14 +16,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
-    """A noun in both languages.
-
-    Attributes:
-        english: Singular and plural.
-        german: Eight forms, see `german.noun_forms`.
-        gender: Grammatical gender of the German noun.
-        kind: Semantic class.
-    """
+    """A noun in both languages: its forms (see `german.noun_forms`), gender and semantic class."""
 
     english: tuple[str, str]
     german: tuple[str, ...]
@@ -101,13 +94,7 @@ class Verb:
 
 @dataclass(frozen=True, slots=True)
 class Adverb:
-    """An adverbial of time.
-
-    Attributes:
-        english: English words.
-        german: German words.
-        when: Kind (any, past, future, habit, mid), which decides the tenses that it fits.
-    """
+    """An adverbial of time; its kind (any, past, future, habit, mid) decides the tenses that it fits."""
 
     english: str
     german: str
