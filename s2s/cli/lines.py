@@ -31,7 +31,7 @@ class BadLines:
         self.count = 0
 
     def refuse(self, row: int, error: UserError) -> None:
-        """Report an input that is skipped."""
+        """Report an input, by its row from 0, that is skipped."""
         self.report(row, str(error))
 
     def report(self, row: int, message: str) -> None:
@@ -68,7 +68,12 @@ def chunks(
         block = next(arriving, b"")
         ended = not block
         waiting += block
-        if not ended and len(waiting) <= _LONGEST and waiting.count(b"\n") < most and _more_is_there(file):
+        if (
+            not ended
+            and len(waiting) <= _LONGEST
+            and waiting.count(b"\n") < most
+            and select.select([file], [], [], 0)[0]
+        ):
             continue
         whole, newline, rest = waiting.rpartition(b"\n")
         lines, begins = whole.split(b"\n") if newline else [], number == 0
@@ -98,10 +103,6 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
     from s2s.data.compression import blocks
 
     return blocks(name)
-
-
-def _more_is_there(file: IO[bytes]) -> bool:
-    return bool(select.select([file], [], [], 0)[0])
 
 
 def _text(line: bytes, row: int, bad: BadLines) -> str:

@@ -127,7 +127,7 @@ class Guard:
                 raise HTTPException(413, self._too_large())
             return message
 
-        async def begun(message: Message) -> None:
+        async def untimed(message: Message) -> None:
             """Stop the time limit when the answer starts: its transfer depends on the client."""
             if message["type"] == "http.response.start":
                 in_time.reschedule(None)
@@ -135,11 +135,13 @@ class Guard:
 
         try:
             async with in_time:
-                await self.app(scope, measured, begun)
+                await self.app(scope, measured, untimed)
         except TimeoutError:
             if not in_time.expired():
                 raise
-            await JSONResponse({"detail": self._too_late(whole)}, 408)(scope, receive, send)
+            within = f"within {self.limits.seconds:g} seconds"
+            detail = f"no answer {within}; ask for less" if whole else f"the request did not come {within}"
+            await JSONResponse({"detail": detail}, 408)(scope, receive, send)
 
     def _refused(self, scope: Scope) -> JSONResponse | None:
         """Check the headers, and return the refusal of a foreign or large request, if any."""
@@ -158,10 +160,6 @@ class Guard:
         if length.isdigit() and int(length) > self.limits.body:
             return JSONResponse({"detail": self._too_large()}, 413)
         return None
-
-    def _too_late(self, whole: bool) -> str:
-        within = f"within {self.limits.seconds:g} seconds"
-        return f"no answer {within}; ask for less" if whole else f"the request did not come {within}"
 
     def _too_large(self) -> str:
         return f"the request has more than {self.limits.body:,} bytes"

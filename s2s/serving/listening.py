@@ -193,16 +193,6 @@ def server_of(app: FastAPI, limits: Limits) -> Server:
     return Server(config, patience)
 
 
-def _precision(run: Run) -> str:
-    """Return device and precision of a run, and the layers that need fp32 with bf16."""
-    loaded = run.loaded
-    decoding = dict(loaded.recipe).get("decoding")
-    precision = torch.bfloat16 if decoding is not None and decoding.precision == "bf16" else torch.float32
-    device = loaded.device_context.device
-    note = fp32_layers(loaded.model, {precision}, device)
-    return "; ".join([f"{device}, {PRECISION_NAMES[precision]}", *([note] if note else [])])
-
-
 def serve(
     runs: Mapping[str, RunConfig], place: socket.socket, limits: Limits, print_fn: PrintFn, hosts: Hosts | None = None
 ) -> None:
@@ -220,7 +210,10 @@ def serve(
     host, port = place.getsockname()[:2]
     listed = ", ".join(f"{name} ({run.task})" for name, run in loaded.items())
     for name, run in loaded.items():
-        print_fn(f"{name}: {_precision(run)}")
+        decoding, device = dict(run.recipe).get("decoding"), run.loaded.device_context.device
+        precision = torch.bfloat16 if decoding is not None and decoding.precision == "bf16" else torch.float32
+        note = fp32_layers(run.loaded.model, {precision}, device)
+        print_fn("; ".join([f"{name}: {device}, {PRECISION_NAMES[precision]}", *([note] if note else [])]))
     print_fn(f"serving {listed} on http://{f'[{host}]' if ':' in host else host}:{port}; Ctrl-C stops it")
     with place:
         server.run(sockets=[place])
