@@ -242,7 +242,7 @@ class Comparison:
         folder: str | Path | None = None,
         match: str | None = None,
     ) -> "Comparison":
-        """Plan a comparison. Nothing is measured or written before `go_on`.
+        """Plan a comparison. Nothing is measured or written before `run`.
 
         Args:
             models: The models, as for `compare`.
@@ -274,7 +274,7 @@ class Comparison:
         found._planned = planned
         return found
 
-    def go_on(self, quiet: bool = True, cluster: str | None = None) -> "Comparison":
+    def run(self, quiet: bool = True, cluster: str | None = None) -> "Comparison":
         """Run all trials that have no result yet, and write the report.
 
         Worker processes import the calling program: a script needs `if __name__ == "__main__":` around its code, a
@@ -374,7 +374,7 @@ def compare(
         >>> found = s2s.compare(["lstm", "transformer"], profile="quick")  # doctest: +SKIP
         >>> found.table()  # doctest: +SKIP
     """
-    return Comparison.planned(models, recipe, overrides, profile, seeds, experiments, folder).go_on(quiet)
+    return Comparison.planned(models, recipe, overrides, profile, seeds, experiments, folder).run(quiet)
 
 
 def _words(overrides: Overrides | None) -> tuple[str, ...]:

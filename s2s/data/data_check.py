@@ -112,7 +112,7 @@ _STRANGE = 0.01
 class Cut:
     """Token statistics of one split, without special tokens."""
 
-    pieces: int
+    tokens: int
     longest: int
     too_long: int
     unknown: int
@@ -131,7 +131,7 @@ class Cutting:
         """Return the rows of a table: by label, a list with a number for each split."""
         cuts = list(self.splits.values())
         found: dict[str, list[float | None]] = {
-            "pieces": [cut.pieces for cut in cuts],
+            "pieces": [cut.tokens for cut in cuts],
             "  of the longest text": [cut.longest for cut in cuts],
         }
         if self.max_length:
@@ -148,9 +148,9 @@ class Cutting:
             if name == "train" and cut.too_long:
                 yield f"{cut.too_long:,} texts of train have more than batches.max_length ({self.max_length}) pieces"
             strange = cut.unknown + cut.new
-            if strange > _STRANGE * cut.pieces:
+            if strange > _STRANGE * cut.tokens:
                 yield (
-                    f"{strange / cut.pieces:.1%} of the pieces of {name} are unknown ({cut.unknown:,}) or never stand "
+                    f"{strange / cut.tokens:.1%} of the pieces of {name} are unknown ({cut.unknown:,}) or never stand "
                     f"in train ({cut.new:,}): nothing teaches them; tokenizer.byte_fallback=true, "
                     "tokenizer.kind=unigram or a smaller tokenizer.size"
                 )

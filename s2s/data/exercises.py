@@ -78,7 +78,7 @@ class Exercise(ABC):
         name: Name in lowercase letters, digits and hyphens.
         title: Short description of the task.
         unit: Unit of the distance.
-        pieces: Vocabulary size of both sides, including special tokens.
+        vocabulary_size: Vocabulary size of both sides, including special tokens.
         asking: Number of tokens at the end of the source that are answered by one target token each, in order, so that
             a linear head on the states there can answer; 0 if the task has no such tokens.
     """
@@ -86,7 +86,7 @@ class Exercise(ABC):
     name: str
     title: str
     unit: str
-    pieces: int
+    vocabulary_size: int
     asking: int = 0
 
     @abstractmethod
@@ -125,7 +125,7 @@ class Recall(Exercise):
 
     name, title, unit = "recall", "first-token recall", "noise symbols after the key"
     keys, noise = 32, 32
-    pieces = FIRST + keys + noise
+    vocabulary_size = FIRST + keys + noise
     asking = 1
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
@@ -148,7 +148,7 @@ class Copy(Exercise):
     name, title, unit = "copy", "copy memory", "blanks after the symbols"
     symbols, length = 8, 5
     blank, delimiter = FIRST + symbols, FIRST + symbols + 1
-    pieces = FIRST + symbols + 2
+    vocabulary_size = FIRST + symbols + 2
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
         """Generate five symbols, `distance` blanks and the delimiter."""
@@ -170,7 +170,7 @@ class Associative(Exercise):
     name, title, unit = "associative", "multi-query associative recall", "noise symbols after the pairs"
     keys, values, noise = 12, 8, 4
     pairs, queries = 4, 2
-    pieces = FIRST + keys + values + noise
+    vocabulary_size = FIRST + keys + values + noise
     asking = queries
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
@@ -199,7 +199,7 @@ class Symbols(Exercise):
 
     name, title, unit = "symbols", "copying random symbols", "symbols"
     bits = 4
-    pieces = FIRST + 2**bits
+    vocabulary_size = FIRST + 2**bits
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
         """Generate `distance` symbols of four bits each; the answer is the same symbols."""
@@ -239,7 +239,7 @@ class Agreement(Exercise):
         forms = [" ".join(pair) for pair in sorted(_numbers())]
         targets = [*(_spaced(phrase.target) for phrase in sentences), *forms]
         self.tokenizer = train_pair([_spaced(phrase.source) for phrase in sentences], targets, settings)[0]
-        self.pieces = self.tokenizer.size
+        self.vocabulary_size = self.tokenizer.size
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
         """Draw sentence pairs `distance` German words apart; each sentence belongs to one split, whatever the seed.

@@ -187,7 +187,7 @@ def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU", di
     return Gate("power", seen <= margin, said if seen <= margin else f"{said}, one of {margin:g} {unit} more seldom")
 
 
-def standing(
+def decide_outcome(
     difference: Difference | None,
     gates: Sequence[Gate],
     p: float | None = None,
@@ -221,7 +221,7 @@ class Assessment:
     """Comparison of a candidate with its best rival, in numbers.
 
     Attributes:
-        standing: Outcome, see `standing`.
+        standing: Outcome, see `decide_outcome`.
         rival: Name of the other candidate; empty if there is none.
         difference: Candidate minus rival, with its 95 % interval.
         unit: Unit of the difference.
@@ -284,7 +284,7 @@ def beside(
     difference, p = pairs.beside(model, other)
     # of a model that is no measure for the other, only its own conditions are told
     ties = math.comb(max(2, sum(not failed(own) for own in gates.values())), 2)
-    outcome = standing(difference, gates[model], p, margin, ties)
+    outcome = decide_outcome(difference, gates[model], p, margin, ties)
     closed = {name: tuple(gate.sentence for gate in failed(gates[name])) for name in (model, other)}
     if closed[model]:
         return Assessment(outcome, reasons=closed[model])

@@ -14,8 +14,7 @@ import scipy
 from jaxtyping import Int
 
 from s2s.errors import UserError
-from s2s.evaluation.classification import accuracy
-from s2s.evaluation.inference import Share, coin, paired_p
+from s2s.evaluation.inference import Share, coin, paired_p, wilson
 from s2s.evaluation.metrics import NAMES, References, bootstrap_interval, by_place, metrics, scores_of
 from s2s.evaluation.tokenization import Tokenization, choose_tokenization
 
@@ -167,6 +166,10 @@ def compare_classifiers(truth: Classes, systems: Mapping[str, Classes]) -> list[
         )
     baseline, *_ = systems.values()
     return [
-        ClassifierComparison(name, accuracy(truth, predicted), mcnemar(truth, baseline, predicted) if i else None)
+        ClassifierComparison(
+            name,
+            wilson(int((truth == predicted).sum()), len(truth)),
+            mcnemar(truth, baseline, predicted) if i else None,
+        )
         for i, (name, predicted) in enumerate(systems.items())
     ]

@@ -152,7 +152,7 @@ def _length(example: Example) -> int:
     return 0 if example.valid is None else example.valid.shape[1]
 
 
-def begun(model: Writer, example: Example) -> list[Tensor]:
+def initial_state(model: Writer, example: Example) -> list[Tensor]:
     """Return the tensors of the decoder's state before the first step."""
     if isinstance(model, LanguageModel):
         return leaves(model.decoder.start(len(example.written), separate_documents=False))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from s2s.errors import UserError
 from s2s.export.exportable import POSITIONS, check_installed
-from s2s.export.graphs import Answer, Example, Start, Step, Writer, after, begun, counts, leaves
+from s2s.export.graphs import Answer, Example, Start, Step, Writer, after, counts, initial_state, leaves
 from s2s.export.recurrent import replaced, translations
 from s2s.models.base import Classifier, Decoder, Encoder, Seq2Seq
 from s2s.models.language_model import CausalDecoder
@@ -65,7 +65,7 @@ def _save_writer(model: Writer, examples: list[Example], folder: Path, described
     context, state = bundles[0]
     context_names = [f"context_{i}" for i in range(len(leaves(context)))]
     state_names = [f"state_{i}" for i in range(len(leaves(state)))]
-    first = begun(model, examples[0])
+    first = initial_state(model, examples[0])
     if isinstance(model, Seq2Seq):
         inputs = [[example.source, example.valid] for example in examples]
         given = [*context_names, *state_names[: len(first)]]

@@ -14,7 +14,6 @@ from functools import cache
 from hashlib import blake2b
 from typing import TypeVar
 
-from s2s.data.phrasebook.acceptability import judged
 from s2s.data.phrasebook.chooser import Chooser
 from s2s.data.phrasebook.clauses import noun_phrase
 from s2s.data.phrasebook.german import cases_of, unmarked
@@ -186,6 +185,8 @@ def judgements(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> l
         >>> {judged.judgement for judged in judgements("train", 20)} == set(ACCEPTABILITY)
         True
     """
+    from s2s.data.phrasebook.acceptability import judged
+
     choose = Chooser(random.Random(seed), words)
 
     def draw() -> tuple[str, Judged]:

@@ -242,12 +242,13 @@ def _lesson(contest: Contest, cell: Cell, part: Part, seed: int) -> tuple[Lesson
     # all seeds have models of one size
     learned = exercise.examples(distances.trained[-1], 100, TRIAL_SEED)
     lengths = (_longest(learned), _longest(exercise.examples(distances.tested[-1], 100, seed)))
-    settings = small(contest.contestant(cell.model), exercise.pieces, lengths, parameters=sizes.parameters)
+    settings = small(contest.contestant(cell.model), exercise.vocabulary_size, lengths, parameters=sizes.parameters)
 
     def _build() -> Seq2Seq:
         torch.manual_seed(derive_seed(seed))
-        model = module_of(settings.model_dump()["kind"]).build(settings, exercise.pieces, exercise.pieces)
-        return headed(model, exercise.asking, exercise.pieces) if part.form == "head" else model
+        size = exercise.vocabulary_size
+        model = module_of(settings.model_dump()["kind"]).build(settings, size, size)
+        return headed(model, exercise.asking, size) if part.form == "head" else model
 
     check_translates(_build(), cell.model)
     budget = replace(sizes.budget, updates=distances.updates)
