@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.keeping import ROOT, asked, write_tables
-from s2s.folders import COMPARISON
+from s2s.files import COMPARISON
 from s2s.questions import TABLES
 from s2s.report.drawing import kept_results
 from s2s.report.matrix import (

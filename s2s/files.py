@@ -13,14 +13,15 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from functools import cache
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import TypeVar
 
-from s2s.errors import UserError, check_regular
+from s2s.errors import UserError, check_regular, quote_path
 
 C = TypeVar("C")
 
@@ -93,24 +94,13 @@ def write_folder_atomically(path: Path, follow: bool = False) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: str | bytes, follow: bool = False) -> None:
-    """Write or replace a file atomically; see `write_folder_atomically`.
-
-    Args:
-        path: Path of the file.
-        content: Text, which is written as UTF-8 with its line ends unchanged, or bytes.
-        follow: Write to the target of a symbolic link, and to a device or a pipe in place.
-    """
+    """Write or replace a file atomically; see `write_folder_atomically`. Text is written as UTF-8."""
     with write_folder_atomically(path, follow) as place:
         place.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def open_regular(path: Path, remedy: str = RESTORE) -> BufferedReader:
-    """Open a regular file (or a symbolic link to one) for reading.
-
-    Args:
-        path: Path of the file.
-        remedy: Remedy in the error if `path` is not a regular file.
-    """
+    """Open a regular file (or a symbolic link to one) for reading."""
     check_regular(path, remedy)
     return os.fdopen(_regular(path, os.O_RDONLY, remedy), "rb")
 
@@ -205,10 +195,6 @@ def file_lock(path: Path, wait: bool = False) -> Iterator[None]:
 
     The file remains after the release.
 
-    Args:
-        path: Path of the lock file.
-        wait: Wait for another process, without a time limit.
-
     Raises:
         BlockingIOError: Another process holds the lock.
         UserError: The path is a symbolic link or not a regular file.
@@ -251,14 +237,6 @@ def is_disk_full(error: OSError) -> bool:
 
 def explain_os_error(error: OSError, where: str = "", remedy: str = "") -> UserError:
     """Turn an operating-system error into a message with path, reason and remedy.
-
-    Args:
-        error: The error.
-        where: Path that was being written, if the error does not name it.
-        remedy: Remedy once there is space again, if the disk is full.
-
-    Returns:
-        The error to raise.
 
     Example:
         >>> print(explain_os_error(OSError(errno.ENOSPC, "No space left on device", "runs/a")))
@@ -358,9 +336,6 @@ def _sync(path: Path) -> None:
 def spreadsheet_cell(cell: C) -> C | str:
     """Escape a CSV cell that a spreadsheet would execute as a formula (OWASP).
 
-    Returns:
-        The cell, with an apostrophe in front if it is a text that starts like a formula and is not a number.
-
     Example:
         >>> spreadsheet_cell("=1+1"), spreadsheet_cell("-1.5")
         ("'=1+1", '-1.5')
@@ -372,3 +347,27 @@ def spreadsheet_cell(cell: C) -> C | str:
     except ValueError:
         return f"'{cell}"
     return cell
+
+
+COMPARISON = "comparison.json"
+"""File name of a comparison's plan, in its folder."""
+ASKED = "asked.json"
+"""File name of a reproduction's settings, in its folder."""
+
+
+def identify_folder(folder: Path) -> tuple[str, str] | None:
+    """Name the folder of a comparison or a reproduction, with a remedy; None for other folders."""
+    if (folder / ASKED).is_file():
+        remedy = f"its page is report.html; `s2s reproduce NAME --out {quote_path(folder)}` goes on with it"
+        return "a reproduction", remedy
+    # The plan may be lost: a copy is stored with the results of the trials.
+    if (folder / COMPARISON).is_file() or (folder / "cells" / COMPARISON).is_file():
+        resume, runs = quote_path(folder), quote_path(folder / "runs")
+        return "a comparison", f"`s2s compare --resume {resume}` goes on with it; runs, if any, are in {runs}"
+    return None
+
+
+def foreign_files(folder: Path, ours: Sequence[str]) -> str:
+    """List the files of a folder that match none of the patterns in words, such as `a and 3 others`."""
+    names = sorted(path.name for path in folder.iterdir() if not any(fnmatch(path.name, our) for our in ours))
+    return " and ".join(names[:2]) if len(names) < 3 else f"{names[0]} and {len(names) - 1:,} others"

@@ -56,9 +56,6 @@ def chunks(
 
     Lines are decoded as UTF-8; invalid bytes are replaced and reported to `bad`. Files that end in .gz or .xz are
     decompressed, as in training and scoring.
-
-    Yields:
-        Lists of lines.
     """
     from s2s.data.compression import check_encoding
 
@@ -156,9 +153,6 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], None]]:
 
     A file gets its name when all lines are written; until then the old file stays, so a file can be translated into
     itself.
-
-    Yields:
-        A function that writes a line.
     """
     if path is None or (path.exists() and not path.is_file()):
         try:

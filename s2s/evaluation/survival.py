@@ -42,7 +42,12 @@ class Survival:
 
     def median(self) -> Estimate:
         """Return the time by which half of the runs have the event; infinite if they have not."""
-        return Estimate(*(self._first(end) for end in ("value", "low", "high")))
+
+        def first(end: str) -> float:
+            shares = (getattr(each, end) for each in self.left)
+            return next((t for t, share in zip(self.times, shares, strict=True) if share <= 0.5 + 1e-12), float("inf"))
+
+        return Estimate(first("value"), first("low"), first("high"))
 
     def steps(self, first: float) -> tuple[list[float], list[float]]:
         """Return the step curve to draw from `first` on: times, and shares in percent."""
@@ -50,10 +55,6 @@ class Survival:
         for time, left in zip(self.times, self.left, strict=True):
             x, y = [*x, time, time], [*y, y[-1], 100 * left.value]
         return x, y
-
-    def _first(self, end: str) -> float:
-        shares = (getattr(each, end) for each in self.left)
-        return next((t for t, share in zip(self.times, shares, strict=True) if share <= 0.5 + 1e-12), float("inf"))
 
 
 def kaplan_meier(times: Times) -> Survival:

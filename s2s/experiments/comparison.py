@@ -51,8 +51,7 @@ from s2s.experiments.running import (
 )
 from s2s.experiments.tuning import TUNING
 from s2s.experiments.whole_runs import is_there
-from s2s.files import check_unlinked, make_folder, remove_unfinished
-from s2s.folders import COMPARISON
+from s2s.files import COMPARISON, check_unlinked, make_folder, remove_unfinished
 from s2s.questions import TABLES, plan_of, settling
 from s2s.results import (
     RESULT,

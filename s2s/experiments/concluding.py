@@ -15,8 +15,7 @@ from s2s.experiments.contest import (
     Measured,
 )
 from s2s.experiments.running import Kept
-from s2s.files import write_atomically
-from s2s.folders import COMPARISON
+from s2s.files import COMPARISON, write_atomically
 from s2s.results import Failure, Result, Verdict, read_summary
 
 CONCLUSION, TRACE = "conclusion", "conclusion.txt"

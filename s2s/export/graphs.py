@@ -106,12 +106,7 @@ class Step(nn.Module):
         self.state = state
 
     def forward(self, newest: Tensor, written: Tensor, bundle: list[Tensor]) -> tuple[Tensor, ...]:
-        """Feed one token.
-
-        Args:
-            newest: The token to feed, `(batch, 1)`.
-            written: The tokens fed before, `(batch, fed)`.
-            bundle: Tensors of the context, then of the state.
+        """Feed the token `newest`, `(batch, 1)`, after `written`, `(batch, fed)`.
 
         Returns:
             Scores of all tokens, and the tensors of the new state.
@@ -139,21 +134,17 @@ class Example:
     written: Tensor
 
 
+def start(model: Writer, example: Example) -> tuple[BatchedState | None, BatchedState]:
+    """Return the decoder's context (None for a language model) and its state before the first step."""
+    if isinstance(model, LanguageModel):
+        return None, model.decoder.start(len(example.written), separate_documents=False)
+    length = 0 if example.valid is None else example.valid.shape[1]
+    return model.decoder.start(model.encoder(example.source, example.valid), length)
+
+
 def after(model: Writer, example: Example) -> tuple[BatchedState | None, BatchedState]:
     """Return the decoder's context and state after all but the last token were fed."""
-    if isinstance(model, LanguageModel):
-        state = model.decoder.start(len(example.written), separate_documents=False)
-        return None, model.decoder(state, example.written[:, :-1])[1]
-    context, state = model.decoder.start(model.encoder(example.source, example.valid), _length(example))
-    return context, model.decoder(context, state, example.written[:, :-1])[1]
-
-
-def _length(example: Example) -> int:
-    return 0 if example.valid is None else example.valid.shape[1]
-
-
-def initial_state(model: Writer, example: Example) -> list[Tensor]:
-    """Return the tensors of the decoder's state before the first step."""
-    if isinstance(model, LanguageModel):
-        return leaves(model.decoder.start(len(example.written), separate_documents=False))
-    return leaves(model.decoder.start(model.encoder(example.source, example.valid), _length(example))[1])
+    context, state = start(model, example)
+    written = example.written[:, :-1]
+    given = (state, written) if isinstance(model, LanguageModel) else (context, state, written)
+    return context, model.decoder(*given)[1]

@@ -10,8 +10,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary as Entries  # pyright: 
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from s2s.errors import UserError
-from s2s.files import check_unlinked, write_atomically
-from s2s.folders import COMPARISON, identify_folder
+from s2s.files import COMPARISON, check_unlinked, identify_folder, write_atomically
 from s2s.report.figures import Drawing, drawn
 from s2s.report.matrix import matrix
 from s2s.report.numbers import csv_name, figure_csv, table_csv

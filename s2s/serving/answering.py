@@ -62,16 +62,8 @@ class RequestHandler:
     def check(self, asked: GenerationRequest | str, lines: list[str]) -> int:
         """Refuse a request that the run cannot answer, before it enters the queue.
 
-        Args:
-            asked: Options of a translation, or the name of a run that classifies.
-            lines: Texts of the request.
-
         Returns:
             Positions of the longest text in a batch: its tokens times the beam size.
-
-        Raises:
-            UserError: A field does not fit the run, or the texts have too many tokens. Messages name the fields of
-                requests.
         """
         name, task = (asked, None) if isinstance(asked, str) else (asked.run, asked.task)
         run, able = self.runs[name], _LABELS if isinstance(asked, str) else WRITES

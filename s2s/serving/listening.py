@@ -162,15 +162,7 @@ class Server(uvicorn.Server):
 
 
 def server_of(app: FastAPI, limits: Limits) -> Server:
-    """Create the server of an application.
-
-    Args:
-        app: The application.
-        limits: Limits of connections and times.
-
-    Returns:
-        The server; at shutdown it does not wait for clients without a limit.
-    """
+    """Create the server of an application; at shutdown it waits for clients up to a limit."""
     patience = math.ceil(limits.seconds) + _TAKING
     # Tasks without a client are cancelled, too; uvicorn logs an error for them.
     last = patience + _ENDING

@@ -10,7 +10,7 @@ from rich.console import Console
 from s2s.cli.compare import Order, extended, order
 from s2s.errors import UserError
 from s2s.experiments import beginning, comparison, tuning
-from s2s.folders import ASKED, COMPARISON
+from s2s.files import ASKED, COMPARISON
 from s2s.recipe.reading import write
 from s2s.report.drawing import draw
 from s2s.results import RESULT, read_result, read_summary

@@ -12,7 +12,7 @@ from s2s.errors import UserError
 from s2s.experiments import comparison
 from s2s.experiments.beginning import begun
 from s2s.experiments.running import Progress, Workers
-from s2s.folders import COMPARISON
+from s2s.files import COMPARISON
 from s2s.report.drawing import draw
 from s2s.results import read_summary, write
 from tests.experiments.counting import begin

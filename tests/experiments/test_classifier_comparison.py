@@ -10,7 +10,7 @@ import pytest
 from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
 from s2s.experiments import comparison
-from s2s.folders import COMPARISON
+from s2s.files import COMPARISON
 from s2s.questions import TABLES
 from s2s.results import RESULT, read_result, read_summary
 from s2s.tasks.classification.task import TextClassificationTask

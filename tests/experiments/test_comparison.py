@@ -16,7 +16,7 @@ from s2s.experiments import (
     measuring,
     running,
 )
-from s2s.folders import COMPARISON
+from s2s.files import COMPARISON
 from s2s.report.drawing import draw
 from s2s.results import RESULT, Failure, read_result, read_summary
 from tests.experiments.counting import TINY, Asked, begin

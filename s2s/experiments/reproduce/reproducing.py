@@ -14,8 +14,7 @@ from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.reproduce.catalogue import REPRODUCTIONS
 from s2s.experiments.reproduce.contract import Reproduction
 from s2s.experiments.running import Kept, Workers, keep, number_for
-from s2s.files import make_folder, read_file, write_atomically
-from s2s.folders import ASKED
+from s2s.files import ASKED, make_folder, read_file, write_atomically
 from s2s.recipe.schema import DeviceSettings
 from s2s.recipe.wording import suggestion
 from s2s.reproduced import RESULT, Check, Reproduced
