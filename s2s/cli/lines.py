@@ -57,7 +57,7 @@ def chunks(
     Lines are decoded as UTF-8; invalid bytes are replaced and reported to `bad`. Files that end in .gz or .xz are
     decompressed, as in training and scoring.
     """
-    from s2s.data.compression import check_encoding
+    from s2s.data.text_files import check_encoding
 
     waiting, ended, number, arriving = b"", False, 0, _blocks(file)
     while not ended:
@@ -97,7 +97,7 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
     name = Path(str(getattr(file, "name", "")))
     if name.suffix not in (".gz", ".xz"):
         return iter(lambda: os.read(file.fileno(), 1 << 16), b"")
-    from s2s.data.compression import blocks
+    from s2s.data.text_files import blocks
 
     return blocks(name)
 

@@ -196,11 +196,7 @@ class LabelledExamples(Examples[LabelledBatch]):
 
     @abstractmethod
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Shaped[Tensor, "batch ..."], Tensor]:
-        """Return the encoder input, shape `(batch, ...)`, and its padding mask; see `collate`.
-
-        Returns:
-            The input, shape `(batch, ...)`, and its padding mask, True at real positions.
-        """
+        """Return the encoder input, shape `(batch, ...)`, and its padding mask (True: real); see `collate`."""
 
     def mean_batch_size(self, batches: Plan) -> float:
         """Compute the mean number of examples per batch."""
@@ -219,9 +215,6 @@ class LabelledExamples(Examples[LabelledBatch]):
         tokens, labels = int(valid.sum()), torch.from_numpy(self.labels[rows].astype(np.int64))
         indices = torch.from_numpy(np.array(rows, dtype=np.int64))
         return LabelledBatch(indices, len(rows), tokens, tokens / valid.numel(), source, valid, labels)
-
-
-C = TypeVar("C", bound=BaseBatch)
 
 
 def is_asynchronous(device: torch.device) -> bool:

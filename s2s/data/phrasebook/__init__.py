@@ -3,7 +3,7 @@
 `phrases` generates sentence pairs, `numbered` singular/plural pairs, `judgements` sentences with acceptability labels.
 
 Lexicon and grammar were written for s2s. `lexicon.toml` has the words and how often each is drawn, `english` and
-`german` inflect them, `clauses` renders a structure in both languages, `chooser` and `scenes` draw structures, and
+`german` inflect them, `clauses` renders a structure in both languages, `scenes` draws structures, and
 `patterns` has a function for each kind of sentence.
 """
 
@@ -14,12 +14,11 @@ from functools import cache
 from hashlib import blake2b
 from typing import TypeVar
 
-from s2s.data.phrasebook.chooser import Chooser
 from s2s.data.phrasebook.clauses import noun_phrase
 from s2s.data.phrasebook.german import cases_of, unmarked
 from s2s.data.phrasebook.lexicon import Noun, verbs
 from s2s.data.phrasebook.patterns import PATTERNS, agreement
-from s2s.data.phrasebook.scenes import Draft, any_clause, statement, time_kinds
+from s2s.data.phrasebook.scenes import Chooser, Draft, any_clause, statement, time_kinds
 from s2s.errors import UserError
 
 SPLITS = ("train", "validation", "test")

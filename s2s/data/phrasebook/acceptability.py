@@ -9,11 +9,10 @@ produce one is not applied.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from s2s.data.phrasebook.chooser import Chooser
 from s2s.data.phrasebook.clauses import Clause, Nominal, german_clause, noun_phrase
 from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, NOMINATIVE, SINGULAR, THEY, unmarked
 from s2s.data.phrasebook.lexicon import Adjective, Adverb, Noun, Verb, adverbs, verbs
-from s2s.data.phrasebook.scenes import Draft, statement, time_kinds
+from s2s.data.phrasebook.scenes import Chooser, Draft, statement, time_kinds
 
 _TABLES = ("transitive", "transitive", "intransitive", "dative")
 _TENSES = ("present", "present", "past", "future", "can", "must")

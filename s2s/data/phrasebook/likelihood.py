@@ -20,9 +20,9 @@ from itertools import pairwise
 from typing import Any
 
 from s2s.data.phrasebook import draw_phrases, sentence
-from s2s.data.phrasebook.chooser import Chooser, Item
 from s2s.data.phrasebook.clauses import Nominal
 from s2s.data.phrasebook.lexicon import Noun
+from s2s.data.phrasebook.scenes import Chooser, Item
 
 
 class _Number(float):

@@ -4,12 +4,21 @@ from collections.abc import Callable
 from functools import cache
 
 from s2s.data.phrasebook import clauses
-from s2s.data.phrasebook.chooser import Chooser, people
 from s2s.data.phrasebook.clauses import Clause, Nominal
 from s2s.data.phrasebook.english import number_words
 from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, NEUTER, NOMINATIVE, THEY, number_word
 from s2s.data.phrasebook.lexicon import Adverb, Pair, Verb, adjectives, menu, nouns, pairs, verbs
-from s2s.data.phrasebook.scenes import Draft, any_clause, chain, done_by, statement, time_kinds, with_relative
+from s2s.data.phrasebook.scenes import (
+    Chooser,
+    Draft,
+    any_clause,
+    chain,
+    done_by,
+    people,
+    statement,
+    time_kinds,
+    with_relative,
+)
 
 Pattern = Callable[[Chooser], Draft]
 
