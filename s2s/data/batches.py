@@ -35,21 +35,15 @@ _WIDTHS = 16
 
 @dataclass(frozen=True)
 class ParallelBatch(BaseBatch):
-    """A padded batch of sentence pairs; the loss is divided by the target tokens.
+    """A padded batch of sentence pairs; the loss is divided by the target tokens."""
 
-    Attributes:
-        source: Token ids, each row ending with `EOS`, shape `(batch, source)`; or another encoder input, such as
-            images.
-        source_valid: Padding mask of the source, True at real positions, shape `(batch, source)`.
-        target_in: Decoder input: `BOS`, then the target tokens, shape `(batch, target)`.
-        target_out: Expected output: the target tokens, then `EOS`, shape `(batch, target)`.
-        target_valid: Padding mask of both targets, True at real positions, shape `(batch, target)`.
-    """
-
+    # token ids, each row ending with `EOS`, shape `(batch, source)`; or another encoder input, such as images
     source: Shaped[Tensor, "batch ..."]
+    # padding mask of the source, True at real positions, shape `(batch, source)`
     source_valid: Bool[Tensor, "batch source"]
-    target_in: Int[Tensor, "batch target"]
-    target_out: Int[Tensor, "batch target"]
+    target_in: Int[Tensor, "batch target"]  # decoder input: `BOS`, then the target tokens, shape `(batch, target)`
+    target_out: Int[Tensor, "batch target"]  # expected output: the target tokens, then `EOS`, shape `(batch, target)`
+    # padding mask of both targets, True at real positions, shape `(batch, target)`
     target_valid: Bool[Tensor, "batch target"]
 
 

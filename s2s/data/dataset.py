@@ -26,21 +26,14 @@ C = TypeVar("C", bound="BaseBatch")
 
 @dataclass(frozen=True)
 class BaseBatch:
-    """Base class of a batch; each task adds its own tensors.
+    """Base class of a batch; each task adds its own tensors."""
 
-    Attributes:
-        indices: Row of each example in the corpus, shape `(batch,)`, so that errors can name a bad batch. Stays on the
-            CPU.
-        count: Number by which the summed loss is divided, e.g. target tokens, examples or masked tokens.
-        tokens: Number of real (not padding) tokens, used to report training speed.
-        real_share: Share of real tokens among all positions, in (0, 1].
-    """
-
+    # row of each example in the corpus, shape `(batch,)`, so that errors can name a bad batch. Stays on the CPU.
     indices: Int[Tensor, " batch"]
     # These are Python numbers, counted before the batch moves: reading them from a GPU tensor would block the CPU.
-    count: int
-    tokens: int
-    real_share: float
+    count: int  # number by which the summed loss is divided, e.g. target tokens, examples or masked tokens.
+    tokens: int  # number of real (not padding) tokens, used to report training speed
+    real_share: float  # share of real tokens among all positions, in (0, 1]
 
     def to(self: C, device: torch.device | str) -> C:
         """Return a copy with its tensors on a device (`indices` stay on the CPU)."""
@@ -69,14 +62,10 @@ class Examples(ABC, Generic[C]):
     Batches of an epoch are a pure function of seed and epoch, and random choices in `collate` are a pure function of
     its seed. A run therefore resumes in the middle of an epoch from (epoch, position) alone, without saved sampler
     state.
-
-    Attributes:
-        item_name: Plural noun for the examples in messages.
-        num_skipped: Number of examples that are in no batch, e.g. because they are too long.
     """
 
-    item_name: ClassVar[str] = "examples"
-    num_skipped: int = 0
+    item_name: ClassVar[str] = "examples"  # plural noun for the examples in messages
+    num_skipped: int = 0  # number of examples that are in no batch, e.g. because they are too long.
 
     @abstractmethod
     def __len__(self) -> int:
@@ -154,32 +143,21 @@ def shard_batches(batches: Plan, rank: int, size: int) -> Plan:
 
 @dataclass(frozen=True)
 class LabelledBatch(BaseBatch):
-    """A batch of examples with class labels; the loss is divided by the examples.
+    """A batch of examples with class labels; the loss is divided by the examples."""
 
-    Attributes:
-        source: Token ids or pixels, shape `(batch, ...)`.
-        source_valid: Padding mask, True at real positions, shape `(batch, source)`.
-        labels: Class number of each example, shape `(batch,)`.
-    """
-
-    source: Shaped[Tensor, "batch ..."]
-    source_valid: Bool[Tensor, "batch source"]
-    labels: Int[Tensor, " batch"]
+    source: Shaped[Tensor, "batch ..."]  # token ids or pixels, shape `(batch, ...)`
+    source_valid: Bool[Tensor, "batch source"]  # padding mask, True at real positions, shape `(batch, source)`
+    labels: Int[Tensor, " batch"]  # class number of each example, shape `(batch,)`
 
 
 class LabelledExamples(Examples[LabelledBatch]):
-    """A dataset of examples with class labels.
+    """A dataset of examples with class labels."""
 
-    Attributes:
-        key: Recipe key that sets the batch size, for messages.
-        labels: Class number of each example, shape `(examples,)`.
-        examples_per_step: Examples per optimizer step (gradient accumulation); None means one batch per step.
-        truncated: Number of examples of which only the beginning is read; None if examples are read whole.
-    """
-
-    key: ClassVar[str]
-    labels: Int[np.ndarray, " examples"]
+    key: ClassVar[str]  # recipe key that sets the batch size, for messages
+    labels: Int[np.ndarray, " examples"]  # class number of each example, shape `(examples,)`
+    # examples per optimizer step (gradient accumulation); None means one batch per step
     examples_per_step: int | None = None
+    # number of examples of which only the beginning is read; None if examples are read whole
     truncated: int | None = None
 
     def __len__(self) -> int:

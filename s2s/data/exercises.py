@@ -31,17 +31,12 @@ _SPLITS: tuple[Split, ...] = ("train", "held-out", "test")
 
 @dataclass(frozen=True)
 class Examples:
-    """Sources and targets as token ids, without special tokens.
+    """Sources and targets as token ids, without special tokens."""
 
-    Attributes:
-        sources: Token ids of each source.
-        targets: Token ids of each target.
-        rivals: For each target, a position in it and a token id that must be less probable there than the correct
-            token; the answer is scored by this token alone. None if the whole target must be correct.
-    """
-
-    sources: list[list[int]]
-    targets: list[list[int]]
+    sources: list[list[int]]  # token ids of each source
+    targets: list[list[int]]  # token ids of each target
+    # for each target, a position in it and a token id that must be less probable there than the correct token; the
+    # answer is scored by this token alone. None if the whole target must be correct.
     rivals: list[tuple[int, int]] | None = None
 
     def __len__(self) -> int:
@@ -72,21 +67,14 @@ def unseen(examples: Examples, seen: Examples) -> Examples:
 
 
 class Exercise(ABC):
-    """Base class of a synthetic task, for every distance.
+    """Base class of a synthetic task, for every distance."""
 
-    Attributes:
-        name: Name in lowercase letters, digits and hyphens.
-        title: Short description of the task.
-        unit: Unit of the distance.
-        vocabulary_size: Vocabulary size of both sides, including special tokens.
-        asking: Number of tokens at the end of the source that are answered by one target token each, in order, so that
-            a linear head on the states there can answer; 0 if the task has no such tokens.
-    """
-
-    name: str
-    title: str
-    unit: str
-    vocabulary_size: int
+    name: str  # name in lowercase letters, digits and hyphens
+    title: str  # short description of the task
+    unit: str  # unit of the distance
+    vocabulary_size: int  # vocabulary size of both sides, including special tokens
+    # number of tokens at the end of the source that are answered by one target token each, in order, so that a linear
+    # head on the states there can answer; 0 if the task has no such tokens
     asking: int = 0
 
     @abstractmethod
@@ -343,15 +331,10 @@ def _spaced(text: str) -> str:
 
 @dataclass(frozen=True)
 class Cheat:
-    """A shortcut baseline.
+    """A shortcut baseline."""
 
-    Attributes:
-        how: Short description of what the shortcut uses and what it lacks.
-        accuracy: Function from the distance to the share of correct answers, in [0, 1]; 1 if the shortcut suffices at
-            that distance.
-    """
-
-    how: str
+    how: str  # short description of what the shortcut uses and what it lacks
+    # function from the distance to the share of correct answers, in [0, 1]; 1 if the shortcut suffices at that distance
     accuracy: Callable[[int], float]
 
 

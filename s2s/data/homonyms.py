@@ -19,19 +19,12 @@ _CONTRACTED = {"von dem": "vom"}
 
 @dataclass(frozen=True)
 class Homonym:
-    """A sentence with a homonym, and its translation.
+    """A sentence with a homonym, and its translation."""
 
-    Attributes:
-        source: English sentence.
-        target: German sentence.
-        word: The homonym.
-        sign: The noun that determines its meaning.
-    """
-
-    source: str
-    target: str
-    word: str
-    sign: str
+    source: str  # English sentence
+    target: str  # German sentence
+    word: str  # the homonym
+    sign: str  # the noun that determines its meaning
 
 
 @dataclass(frozen=True)

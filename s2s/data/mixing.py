@@ -21,15 +21,10 @@ Written = list[np.ndarray]
 
 
 class TokenizedPairSource(Protocol):
-    """Protocol of the tokenized examples of one corpus.
+    """Protocol of the tokenized examples of one corpus."""
 
-    Attributes:
-        source_lengths: Tokens of each source including `EOS`, shape `(examples,)`.
-        target_lengths: Tokens of each target including `EOS`, shape `(examples,)`.
-    """
-
-    source_lengths: Int[np.ndarray, " examples"]
-    target_lengths: Int[np.ndarray, " examples"]
+    source_lengths: Int[np.ndarray, " examples"]  # tokens of each source including `EOS`, shape `(examples,)`
+    target_lengths: Int[np.ndarray, " examples"]  # tokens of each target including `EOS`, shape `(examples,)`
 
     def draw(self, indices: Int[np.ndarray, " chosen"], seed: int, /) -> tuple[Written, Written]:
         """Return sources and targets without `EOS`; random choices depend on seed and row only."""

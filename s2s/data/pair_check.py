@@ -43,50 +43,33 @@ class SplitFindings:
     """Statistics and findings of one split.
 
     Rows count from 1. For line files they are line numbers, unless pairs were held out.
-
-    Attributes:
-        pairs: Number of sentence pairs.
-        source: Statistics of the sources.
-        target: Statistics of the targets.
-        correlation: Correlation of source and target lengths (log characters), in [-1, 1]. It is high for translations
-            (Gale & Church 1993). None for fewer than 100 pairs, or if all lengths are equal.
-        empty: Rows with an empty side.
-        duplicates: Rows whose pair also occurs in an earlier row.
-        copies: Rows whose target equals the source.
-        suspicious: Rows by name of a `SUSPICIOUS` character.
-        windows_ends: Number of rows in which a side ends with a carriage return.
-        outliers: Rows with the most unequal lengths relative to the corpus, the worst first, with their texts.
     """
 
-    pairs: int
-    source: SideFindings
-    target: SideFindings
+    pairs: int  # number of sentence pairs
+    source: SideFindings  # statistics of the sources
+    target: SideFindings  # statistics of the targets
+    # correlation of source and target lengths (log characters), in [-1, 1]. It is high for translations (Gale & Church
+    # 1993). None for fewer than 100 pairs, or if all lengths are equal.
     correlation: float | None
-    empty: list[int]
-    duplicates: list[int]
-    copies: list[int]
-    suspicious: dict[str, list[int]]
-    windows_ends: int
+    empty: list[int]  # rows with an empty side
+    duplicates: list[int]  # rows whose pair also occurs in an earlier row
+    copies: list[int]  # rows whose target equals the source
+    suspicious: dict[str, list[int]]  # rows by name of a `SUSPICIOUS` character
+    windows_ends: int  # number of rows in which a side ends with a carriage return
+    # rows with the most unequal lengths relative to the corpus, the worst first, with their texts
     outliers: list[tuple[int, str, str]]
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """Findings for a corpus.
+    """Findings for a corpus."""
 
-    Attributes:
-        splits: Findings by split.
-        overlap: For each split, the number of pairs and of sources that also occur in the training data.
-        ledger: Number of pairs that the recipe's filters would drop.
-        spots: Random training rows for manual inspection: row number, source, target.
-        advice: Recommended corrections.
-    """
-
-    splits: dict[str, SplitFindings]
+    splits: dict[str, SplitFindings]  # findings by split
+    # for each split, the number of pairs and of sources that also occur in the training data
     overlap: dict[str, tuple[int, int]]
-    ledger: FilterReport
-    spots: list[tuple[int, str, str]]
-    advice: list[str]
+    ledger: FilterReport  # number of pairs that the recipe's filters would drop
+    spots: list[tuple[int, str, str]]  # random training rows for manual inspection: row number, source, target
+    advice: list[str]  # recommended corrections
 
 
 def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normalization: str = "identity") -> Inspection:

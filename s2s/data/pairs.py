@@ -272,16 +272,12 @@ _SHORT = 20
 
 @dataclass(frozen=True)
 class FilterReport:
-    """Number of training pairs that each rule dropped.
+    """Number of training pairs that each rule dropped."""
 
-    Attributes:
-        dropped: Pairs dropped, by rule in the order of the rules, without disabled rules. A pair that breaks several
-            rules counts for the first one.
-        kept: Pairs that remain.
-    """
-
+    # pairs dropped, by rule in the order of the rules, without disabled rules. A pair that breaks several rules counts
+    # for the first one.
     dropped: dict[str, int]
-    kept: int
+    kept: int  # pairs that remain
 
     def __str__(self) -> str:
         if not any(self.dropped.values()):

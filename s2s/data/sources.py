@@ -210,18 +210,12 @@ def count_classes(labels: Int[np.ndarray, " examples"], classes: Sequence[str]) 
 
 @dataclass(frozen=True)
 class RowFormat:
-    """Conversion of the rows of a table or hub data set to the columns of a task.
+    """Conversion of the rows of a table or hub data set to the columns of a task."""
 
-    Attributes:
-        columns: Columns to read.
-        word: Name of the conversion, to distinguish results made from the same file.
-        kinds: Resulting columns and their `datasets` types.
-        row: Function of (cells, row number, place for messages) that returns the resulting row.
-    """
-
-    columns: text_files.Columns
-    word: str
-    kinds: Mapping[str, str]
+    columns: text_files.Columns  # columns to read
+    word: str  # name of the conversion, to distinguish results made from the same file
+    kinds: Mapping[str, str]  # resulting columns and their `datasets` types
+    # function of (cells, row number, place for messages) that returns the resulting row
     row: Callable[[Sequence[str], int, str], dict[str, Any]]
 
     @property

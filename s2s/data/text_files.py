@@ -159,19 +159,12 @@ Row = dict[str, str]
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns to read from a table.
+    """Columns to read from a table."""
 
-    Attributes:
-        names: Column names; for a tsv or csv without a header, positions from 0.
-        keys: Recipe keys that name the columns, for messages.
-        numbers: Names of the columns whose cells may also be whole numbers.
-        quoting: Quoting of the cells of a tsv, see `raw_rows`.
-    """
-
-    names: tuple[str, ...]
-    keys: str
-    numbers: tuple[str, ...] = ()
-    quoting: Quoting | None = None
+    names: tuple[str, ...]  # column names; for a tsv or csv without a header, positions from 0
+    keys: str  # recipe keys that name the columns, for messages
+    numbers: tuple[str, ...] = ()  # names of the columns whose cells may also be whole numbers
+    quoting: Quoting | None = None  # quoting of the cells of a tsv, see `raw_rows`
 
 
 _PARQUET_MAGIC = b"PAR1"

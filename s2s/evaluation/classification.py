@@ -21,39 +21,25 @@ _PRINTED_CLASSES = 12
 
 @dataclass(frozen=True)
 class Bin:
-    """A calibration bin: examples with similar confidence.
+    """A calibration bin: examples with similar confidence."""
 
-    Attributes:
-        low: Lower end, as a probability. Exclusive for bins of equal width; the smallest confidence in the bin for
-            bins of equal count.
-        high: Upper end, inclusive.
-        count: Number of examples.
-        confidence: Mean confidence in percent.
-        accuracy: Accuracy with Wilson score interval.
-    """
-
+    # lower end, as a probability. Exclusive for bins of equal width; the smallest confidence in the bin for bins of
+    # equal count.
     low: float
-    high: float
-    count: int
-    confidence: float
-    accuracy: Share
+    high: float  # upper end, inclusive
+    count: int  # number of examples
+    confidence: float  # mean confidence in percent
+    accuracy: Share  # accuracy with Wilson score interval
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Calibration of confidence against accuracy.
+    """Calibration of confidence against accuracy."""
 
-    Attributes:
-        error: Expected calibration error in percent.
-        spacing: `width` for bins of equal width, `count` for bins of equal count.
-        wanted: Requested number of bins.
-        bins: Bins that have examples, by increasing confidence.
-    """
-
-    error: float
-    spacing: Spacing
-    wanted: int
-    bins: list[Bin]
+    error: float  # expected calibration error in percent
+    spacing: Spacing  # `width` for bins of equal width, `count` for bins of equal count
+    wanted: int  # requested number of bins
+    bins: list[Bin]  # bins that have examples, by increasing confidence
 
     def __str__(self) -> str:
         return f"{self.wanted} bins of equal {self.spacing}"
@@ -73,27 +59,16 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class ClassificationScores:
-    """All metrics of a classifier on a split.
-
-    Attributes:
-        examples: Number of examples.
-        accuracy: Accuracy with Wilson score interval.
-        macro_f1: Unweighted mean F1 of the classes, in percent.
-        loss: Mean cross-entropy in nats.
-        classes: Scores of each class.
-        confusion: Confusion matrix with true classes as rows.
-        calibration: Calibration with bins of equal width.
-        adaptive: Calibration with bins of equal count.
-    """
+    """All metrics of a classifier on a split."""
 
     examples: int
-    accuracy: Share
-    macro_f1: float
-    loss: float
-    classes: list[ClassScore]
-    confusion: list[list[int]]
-    calibration: Calibration
-    adaptive: Calibration
+    accuracy: Share  # accuracy with Wilson score interval
+    macro_f1: float  # unweighted mean F1 of the classes, in percent
+    loss: float  # mean cross-entropy in nats
+    classes: list[ClassScore]  # scores of each class
+    confusion: list[list[int]]  # confusion matrix with true classes as rows
+    calibration: Calibration  # calibration with bins of equal width
+    adaptive: Calibration  # calibration with bins of equal count
 
     def main(self) -> dict[str, float]:
         """Return the headline metrics by name."""

@@ -23,19 +23,13 @@ _POWER = 0.8
 
 @dataclass(frozen=True)
 class Difference:
-    """A measured difference (second minus first) with its standard error.
-
-    Attributes:
-        error: Standard error; 0 if nothing varied.
-        freedom: Degrees of freedom of Student's distribution.
-        least_p: Smallest p-value that so few values allow without assumptions about their spread.
-        tested: p-value of another test, such as one of ranks or censored values; None: Student's t-test.
-    """
+    """A measured difference (second minus first) with its standard error."""
 
     value: float
-    error: float
-    freedom: float
-    least_p: float = 0.0
+    error: float  # standard error; 0 if nothing varied
+    freedom: float  # degrees of freedom of Student's distribution
+    least_p: float = 0.0  # smallest p-value that so few values allow without assumptions about their spread
+    # p-value of another test, such as one of ranks or censored values; None: Student's t-test
     tested: float | None = None
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:

@@ -218,27 +218,17 @@ def decide_outcome(
 
 @dataclass(frozen=True)
 class Assessment:
-    """Comparison of a candidate with its best rival, in numbers.
+    """Comparison of a candidate with its best rival, in numbers."""
 
-    Attributes:
-        standing: Outcome, see `decide_outcome`.
-        rival: Name of the other candidate; empty if there is none.
-        difference: Candidate minus rival, with its 95 % interval.
-        unit: Unit of the difference.
-        p: p-value of the deciding test, named by `test`.
-        reasons: Failed validity checks, or other explanations of the outcome.
-        facts: Further numbers by name.
-        variations: By alternative choice, whether the outcome is the same.
-    """
-
-    standing: Standing
-    rival: str = ""
-    difference: Estimate | None = None
-    unit: str = ""
-    p: float | None = None
+    standing: Standing  # outcome, see `decide_outcome`
+    rival: str = ""  # name of the other candidate; empty if there is none
+    difference: Estimate | None = None  # candidate minus rival, with its 95 % interval
+    unit: str = ""  # unit of the difference
+    p: float | None = None  # p-value of the deciding test, named by `test`
     test: str = ""
-    reasons: tuple[str, ...] = ()
-    facts: Mapping[str, float | str] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()  # failed validity checks, or other explanations of the outcome
+    facts: Mapping[str, float | str] = field(default_factory=dict)  # further numbers by name
+    # by alternative choice, whether the outcome is the same
     variations: Mapping[str, bool] = field(default_factory=dict)
 
     @property

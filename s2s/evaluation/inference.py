@@ -242,20 +242,14 @@ def _grows(law: Law, line: np.ndarray) -> Growth:
 
 @dataclass(frozen=True)
 class Slope:
-    """The exponent of y = a xᵇ, fitted on logarithms from x = `first` to `last`.
-
-    Attributes:
-        r2: Share of the variance of log y that the line explains; 1 for a level line without residuals.
-        residual: Largest relative distance of a point from the line.
-        local: Slope between the last two points.
-    """
+    """The exponent of y = a xᵇ, fitted on logarithms from x = `first` to `last`."""
 
     first: float
     last: float
     exponent: float
-    r2: float
-    residual: float
-    local: float
+    r2: float  # share of the variance of log y that the line explains; 1 for a level line without residuals
+    residual: float  # largest relative distance of a point from the line
+    local: float  # slope between the last two points
 
 
 def long_slope(lengths: Sequence[float], values: Sequence[float], start: float | None = None) -> Slope | None:

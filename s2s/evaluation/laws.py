@@ -26,28 +26,17 @@ _ONE_SIGMA = (0.158655, 0.841345)
 
 @dataclass(frozen=True)
 class Saturating:
-    """A fitted law L = E + a N⁻ᵇ.
+    """A fitted law L = E + a N⁻ᵇ."""
 
-    Attributes:
-        floor: E, at least 0, in the unit of the loss.
-        scale: a, at least 0, for sizes in units of `middle`, their geometric mean.
-        exponent: b.
-        error: Standard error of b; None with no more points than parameters.
-        freedom: Degrees of freedom of the error.
-        explained: R² of the log mean losses of the sizes.
-        misfit: p-value of the F-test for lack of fit; None without repeated seeds, or with three sizes.
-        determined: False if b is at an end of the tried range, so that the points do not determine it.
-    """
-
-    floor: float
-    scale: float
-    exponent: float
+    floor: float  # E, at least 0, in the unit of the loss
+    scale: float  # a, at least 0, for sizes in units of `middle`, their geometric mean
+    exponent: float  # b
     middle: float
-    error: float | None
-    freedom: int
-    explained: float
-    misfit: float | None
-    determined: bool
+    error: float | None  # standard error of b; None with no more points than parameters
+    freedom: int  # degrees of freedom of the error
+    explained: float  # R² of the log mean losses of the sizes
+    misfit: float | None  # p-value of the F-test for lack of fit; None without repeated seeds, or with three sizes
+    determined: bool  # false if b is at an end of the tried range, so that the points do not determine it
 
     def at(self, size: float) -> float:
         """Return the predicted loss of a size."""

@@ -39,20 +39,13 @@ class Score:
     """A metric's value in percent, with its 95 % confidence interval.
 
     The interval is a bootstrap interval, except for exact match, which has the Wilson score interval.
-
-    Attributes:
-        name: Name for display, such as `BLEU`.
-        value: Value in percent.
-        low: Lower end of the interval.
-        high: Upper end of the interval.
-        signature: sacreBLEU signature, which specifies the computation.
     """
 
-    name: str
-    value: float
-    low: float
-    high: float
-    signature: str
+    name: str  # name for display, such as `BLEU`
+    value: float  # value in percent
+    low: float  # lower end of the interval
+    high: float  # upper end of the interval
+    signature: str  # sacreBLEU signature, which specifies the computation
 
     def __str__(self) -> str:
         return (
@@ -62,21 +55,13 @@ class Score:
 
 @dataclass(frozen=True)
 class Bucket:
-    """BLEU of a group of sentences with similar source length.
+    """BLEU of a group of sentences with similar source length."""
 
-    Attributes:
-        shortest: Shortest source length in the bucket; the ranges of buckets do not overlap.
-        longest: Longest source length.
-        sentences: Number of sentences.
-        bleu: BLEU in percent.
-        unit: `words`, or `characters` if the sources are single words or have no spaces between words.
-    """
-
-    shortest: int
-    longest: int
+    shortest: int  # shortest source length in the bucket; the ranges of buckets do not overlap
+    longest: int  # longest source length
     sentences: int
-    bleu: float
-    unit: str
+    bleu: float  # BLEU in percent
+    unit: str  # `words`, or `characters` if the sources are single words or have no spaces between words
 
     def __str__(self) -> str:
         span = f"{self.shortest}" if self.shortest == self.longest else f"{self.shortest}–{self.longest}"

@@ -26,21 +26,13 @@ _EXACT_BELOW = 25
 
 @dataclass(frozen=True)
 class Comparison:
-    """A metric of one system, with its test against the first system.
+    """A metric of one system, with its test against the first system."""
 
-    Attributes:
-        system: Name of the system.
-        metric: Name of the metric.
-        value: Value in percent.
-        interval: Half the width of the 95 % bootstrap confidence interval.
-        p_value: p-value of the test against the first system (`paired_p`); None for the first system.
-    """
-
-    system: str
-    metric: str
-    value: float
-    interval: float
-    p_value: float | None
+    system: str  # name of the system
+    metric: str  # name of the metric
+    value: float  # value in percent
+    interval: float  # half the width of the 95 % bootstrap confidence interval
+    p_value: float | None  # p-value of the test against the first system (`paired_p`); None for the first system
 
     def __str__(self) -> str:
         chance = "" if self.p_value is None else f"   p = {self.p_value:.4f} against the first"
@@ -85,20 +77,13 @@ class McNemar:
 
     Examples that both classifiers get right or wrong carry no information. The exact test is binomial: each
     disagreement is a fair coin. The chi-square statistic has a continuity correction and one degree of freedom.
-
-    Attributes:
-        only_first: Number of examples that only the first classifier gets right.
-        only_second: Number of examples that only the second gets right.
-        exact: p-value of the binomial test.
-        chi_square_p: p-value of the chi-square test.
-        method: Test that `p_value` uses.
     """
 
-    only_first: int
-    only_second: int
-    exact: float
-    chi_square_p: float
-    method: Literal["exact", "chi-square"]
+    only_first: int  # number of examples that only the first classifier gets right
+    only_second: int  # number of examples that only the second gets right
+    exact: float  # p-value of the binomial test
+    chi_square_p: float  # p-value of the chi-square test
+    method: Literal["exact", "chi-square"]  # test that `p_value` uses
 
     @property
     def p_value(self) -> float:
@@ -108,17 +93,11 @@ class McNemar:
 
 @dataclass(frozen=True)
 class ClassifierComparison:
-    """Accuracy of a classifier, with its test against the first.
+    """Accuracy of a classifier, with its test against the first."""
 
-    Attributes:
-        run: Name of the run.
-        accuracy: Accuracy with Wilson score interval.
-        test: Test against the first classifier; None for the first.
-    """
-
-    run: str
-    accuracy: Share
-    test: McNemar | None
+    run: str  # name of the run
+    accuracy: Share  # accuracy with Wilson score interval
+    test: McNemar | None  # test against the first classifier; None for the first
 
     def __str__(self) -> str:
         line = f"  {self.run:28} accuracy {self.accuracy.value:6.2f} % ({self.accuracy.low:.2f} to "

@@ -59,19 +59,13 @@ def _shortened(text: str) -> str:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Signs that a task found in a model's answers.
+    """Signs that a task found in a model's answers."""
 
-    Attributes:
-        summary: Number of examples and quality of the answers.
-        signs: All checked signs, found or not.
-        worst: The worst answers, worst first.
-        chance_loss: Loss in nats per item of predicting class or token frequencies without reading the input; None if
-            the task has none.
-    """
-
-    summary: str = ""
-    signs: Sequence[Finding] = ()
-    worst: Sequence[WorstExample] = ()
+    summary: str = ""  # number of examples and quality of the answers
+    signs: Sequence[Finding] = ()  # all checked signs, found or not
+    worst: Sequence[WorstExample] = ()  # the worst answers, worst first
+    # loss in nats per item of predicting class or token frequencies without reading the input; None if the task has
+    # none
     chance_loss: float | None = None
 
 

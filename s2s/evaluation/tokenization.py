@@ -26,15 +26,10 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Tokenization:
-    """Tokenization of metrics.
+    """Tokenization of metrics."""
 
-    Attributes:
-        tokenizer: sacreBLEU tokenizer for BLEU and TER.
-        unspaced: The references have no spaces between words, so WER and CIDEr-D count characters.
-    """
-
-    tokenizer: BleuTokenizer = "13a"
-    unspaced: bool = False
+    tokenizer: BleuTokenizer = "13a"  # sacreBLEU tokenizer for BLEU and TER
+    unspaced: bool = False  # the references have no spaces between words, so WER and CIDEr-D count characters
 
 
 SPACED = Tokenization()

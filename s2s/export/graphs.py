@@ -121,17 +121,11 @@ class Step(nn.Module):
 
 @dataclass(frozen=True)
 class Example:
-    """Example input for tracing; axes that differ between two examples become dynamic.
+    """Example input for tracing; axes that differ between two examples become dynamic."""
 
-    Attributes:
-        source: Token ids or images; None if the model has no source.
-        valid: Padding mask.
-        written: Tokens fed to the decoder, `(batch, fed)`, followed by the next one.
-    """
-
-    source: Tensor | None
-    valid: Tensor | None
-    written: Tensor
+    source: Tensor | None  # token ids or images; None if the model has no source
+    valid: Tensor | None  # padding mask
+    written: Tensor  # tokens fed to the decoder, `(batch, fed)`, followed by the next one
 
 
 def start(model: Writer, example: Example) -> tuple[BatchedState | None, BatchedState]:

@@ -30,23 +30,17 @@ _DEEPEST = 20  # Relative clauses; eighty words between subject and verb.
 
 @dataclass(frozen=True)
 class Phrase:
-    """A sentence and its translation.
+    """A sentence and its translation."""
 
-    Attributes:
-        source: English sentence.
-        target: German sentence.
-        cases: Case of each German word (`nom`, `acc`, `dat`, `gen`) in noun phrases, names and pronouns that are
-            arguments of the verb; `-` for all other words, such as verbs and conjunctions, but also in expressions of
-            time, weather and quantity.
-        construction: One of `CONSTRUCTIONS`.
-        distance: Number of German words between the two ends of the longest dependency (subject noun and agreeing verb,
-            or finite verb and its prefix, participle or infinitive); 0 if there is none.
-    """
-
-    source: str
-    target: str
+    source: str  # English
+    target: str  # German
+    # case of each German word (`nom`, `acc`, `dat`, `gen`) in noun phrases, names and pronouns that are arguments of
+    # the verb; `-` for all other words, such as verbs and conjunctions, but also in expressions of time, weather and
+    # quantity
     cases: str
-    construction: str
+    construction: str  # one of `CONSTRUCTIONS`
+    # number of German words between the two ends of the longest dependency (subject noun and agreeing verb, or finite
+    # verb and its prefix, participle or infinitive); 0 if there is none
     distance: int
 
 
@@ -129,15 +123,10 @@ def draw_phrases(choose: Chooser, split: str, size: int, depth: int | None = Non
 
 @dataclass(frozen=True)
 class Numbered:
-    """A German sentence with a singular subject, and the same in the plural.
+    """A German sentence with a singular subject, and the same in the plural."""
 
-    Attributes:
-        singular: Sentence about one.
-        plural: The same sentence about several.
-    """
-
-    singular: str
-    plural: str
+    singular: str  # sentence about one
+    plural: str  # the same sentence about several
 
 
 def numbered(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> list[Numbered]:
@@ -162,17 +151,11 @@ ACCEPTABILITY = ("acceptable", "unacceptable")
 
 @dataclass(frozen=True)
 class Judged:
-    """A German sentence with an acceptability label.
-
-    Attributes:
-        sentence: The sentence.
-        judgement: `acceptable` or `unacceptable`.
-        rule: Name of the rule that made it unacceptable; empty if it is acceptable.
-    """
+    """A German sentence with an acceptability label."""
 
     sentence: str
-    judgement: str
-    rule: str
+    judgement: str  # `acceptable` or `unacceptable`
+    rule: str  # name of the rule that made it unacceptable; empty if it is acceptable
 
 
 def judgements(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> list[Judged]:

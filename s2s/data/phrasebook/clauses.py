@@ -14,25 +14,15 @@ from s2s.data.phrasebook.lexicon import Adjective, Adverb, Noun, Pair, Verb, clo
 
 @dataclass(frozen=True, slots=True)
 class Nominal:
-    """A noun phrase, a name or a pronoun in both languages.
-
-    Attributes:
-        english: English form.
-        english_object: English form as an object.
-        german: The four German cases, each word marked (see `german.marked`).
-        form: Verb form of the subject, `FIRST` to `THEY`.
-        gender: Gender, which selects the relative pronoun.
-        pronoun: Whether it is a pronoun.
-        tail: Number of German words after the head noun.
-    """
+    """A noun phrase, a name or a pronoun in both languages."""
 
     english: str
-    english_object: str
-    german: tuple[str, ...]
-    form: int = SINGULAR
-    gender: int = 0
+    english_object: str  # English form as an object
+    german: tuple[str, ...]  # the four German cases, each word marked (see `german.marked`)
+    form: int = SINGULAR  # verb form of the subject, `FIRST` to `THEY`
+    gender: int = 0  # gender, which selects the relative pronoun
     pronoun: bool = False
-    tail: int = 0
+    tail: int = 0  # number of German words after the head noun
 
     def after(self, preposition: str, case: int) -> str:
         """Return the German prepositional phrase, contracted unless a relative clause follows."""
@@ -124,35 +114,20 @@ def coordinate(first: Nominal, second: Nominal) -> Nominal:
 
 @dataclass(slots=True)
 class Clause:
-    """A subject, a verb and its complements, independent of the language.
-
-    Attributes:
-        subject: Subject.
-        verb: Verb.
-        tense: Tense or modal verb.
-        accusative: Direct object.
-        dative: Indirect object.
-        place: Prepositional phrase (English, German); also holds the prepositional object.
-        predicate: Predicate after "to be" (English, German).
-        manner: Adverbial of manner (English, German).
-        time: Adverbial of time.
-        negated: Whether the clause is negated.
-        passive: Whether the clause is in the passive.
-        recipient_last: Whether the English indirect object follows the direct one, with "to".
-    """
+    """A subject, a verb and its complements, independent of the language."""
 
     subject: Nominal
     verb: Verb
-    tense: str = "present"
-    accusative: Nominal | None = None
-    dative: Nominal | None = None
-    place: Pair | None = None
-    predicate: Pair | None = None
-    manner: Pair | None = None
+    tense: str = "present"  # tense or modal verb
+    accusative: Nominal | None = None  # direct object
+    dative: Nominal | None = None  # indirect object
+    place: Pair | None = None  # prepositional phrase (English, German); also holds the prepositional object
+    predicate: Pair | None = None  # predicate after "to be" (English, German)
+    manner: Pair | None = None  # adverbial of manner (English, German)
     time: Adverb | None = None
     negated: bool = False
     passive: bool = False
-    recipient_last: bool = False
+    recipient_last: bool = False  # whether the English indirect object follows the direct one, with "to"
 
 
 _BE = ("am", "are", "is", "are", "are")

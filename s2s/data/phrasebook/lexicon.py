@@ -26,60 +26,34 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
-    """An adjective in both languages.
+    """An adjective in both languages."""
 
-    Attributes:
-        english: Positive, comparative, superlative.
-        predicate: German predicative form.
-        stems: German stems of the three degrees.
-        kinds: Semantic classes of nouns that it fits.
-        compared: Whether it has a comparative.
-        superlative: Whether it has a superlative.
-    """
-
-    english: tuple[str, str, str]
-    predicate: str
-    stems: tuple[str, str, str]
-    kinds: frozenset[str]
-    compared: bool
-    superlative: bool
+    english: tuple[str, str, str]  # positive, comparative, superlative
+    predicate: str  # German predicative form
+    stems: tuple[str, str, str]  # German stems of the three degrees
+    kinds: frozenset[str]  # semantic classes of nouns that it fits
+    compared: bool  # whether it has a comparative
+    superlative: bool  # whether it has a superlative
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """A verb in both languages, with its valency.
+    """A verb in both languages, with its valency."""
 
-    Attributes:
-        table: Table of the lexicon that has the verb; decides which objects it takes.
-        english: Base form, third person, past, participle and -ing form.
-        particle: English particle or preposition.
-        prefix: Separable German prefix.
-        bare: German infinitive without prefix.
-        present: The five German present forms without prefix.
-        imperative: German imperative.
-        participle: German participle, with prefix.
-        auxiliary: German auxiliary of the perfect, "haben" or "sein".
-        reflexive: Whether the German verb is reflexive.
-        state: Whether the verb describes a state.
-        subjects: Nouns that may be its subject.
-        objects: Nouns that may be its object.
-        preposition: Preposition of the object: English, German, and the German case.
-    """
-
-    table: str
-    english: tuple[str, ...]
-    particle: str
-    prefix: str
-    bare: str
-    present: tuple[str, ...]
-    imperative: str
-    participle: str
-    auxiliary: str
-    reflexive: bool
-    state: bool
-    subjects: tuple[Noun, ...]
-    objects: tuple[Noun, ...]
-    preposition: tuple[str, str, int] = ("", "", 0)
+    table: str  # table of the lexicon that has the verb; decides which objects it takes
+    english: tuple[str, ...]  # base form, third person, past, participle and -ing form
+    particle: str  # English particle or preposition
+    prefix: str  # separable German prefix
+    bare: str  # German infinitive without prefix
+    present: tuple[str, ...]  # the five German present forms without prefix
+    imperative: str  # German imperative
+    participle: str  # German participle, with prefix
+    auxiliary: str  # German auxiliary of the perfect, "haben" or "sein"
+    reflexive: bool  # whether the German verb is reflexive
+    state: bool  # whether the verb describes a state
+    subjects: tuple[Noun, ...]  # nouns that may be its subject
+    objects: tuple[Noun, ...]  # nouns that may be its object
+    preposition: tuple[str, str, int] = ("", "", 0)  # preposition of the object: English, German, and the German case
 
     @property
     def infinitive(self) -> str:
