@@ -125,10 +125,8 @@ def score(
     from s2s.evaluation.tokenization import choose_tokenization
 
     if isinstance(translations, str) or not translations or len(translations) != len(references):
-        raise UserError(
-            f"{len(translations)} translations and {len(references)} references",
-            remedy="give lists, with one reference or more for each translation",
-        )
+        what = f"{len(translations)} translations and {len(references)} references"
+        raise UserError(what, remedy="give lists, with one reference or more for each translation")
     if unknown := [name for name in metrics if name not in KNOWN]:
         raise UserError(f"there is no metric {unknown[0]!r:.60}", remedy=f"name one of {', '.join(KNOWN)}")
     if empty := [place for place, each in enumerate(references) if not isinstance(each, str) and not each]:

@@ -94,7 +94,5 @@ def detect_torchrun() -> TorchrunProcess | None:
 def check_single_process(command: str) -> None:
     """Refuse torchrun for a command that runs in one process."""
     if detect_torchrun() is not None:
-        raise UserError(
-            f"torchrun is for `s2s train`; `s2s {command}` is one process",
-            remedy=f"leave torchrun out: s2s {command} …",
-        )
+        what = f"torchrun is for `s2s train`; `s2s {command}` is one process"
+        raise UserError(what, remedy=f"leave torchrun out: s2s {command} …")

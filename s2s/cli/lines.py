@@ -76,11 +76,8 @@ def chunks(
         lines, begins = whole.split(b"\n") if newline else [], number == 0
         waiting, first_row, number = rest, number, number + len(lines)
         if len(waiting) > _LONGEST:
-            raise UserError(
-                f"line {number + 1} has more than {_LONGEST >> 20} MiB",
-                where=f"--input {getattr(file, 'name', '')}",
-                remedy="name a file of lines of text",
-            )
+            what = f"line {number + 1} has more than {_LONGEST >> 20} MiB"
+            raise UserError(what, where=f"--input {getattr(file, 'name', '')}", remedy="name a file of lines of text")
         if ended and waiting:
             lines.append(waiting)
         if begins and lines:

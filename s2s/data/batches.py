@@ -71,11 +71,9 @@ def make_batches(source_lengths: Lengths, target_lengths: Lengths, budget: int, 
     if len(longest) == 0:
         return []
     if longest.max() > budget:
-        raise UserError(
-            f"a batch may have {budget} tokens, but one example alone (row {longest.argmax()}) has {longest.max()}",
-            where="batches.tokens",
-            remedy=f"set batches.tokens={longest.max()} or higher, or batches.max_length={budget} or lower",
-        )
+        what = f"a batch may have {budget} tokens, but one example alone (row {longest.argmax()}) has {longest.max()}"
+        remedy = f"set batches.tokens={longest.max()} or higher, or batches.max_length={budget} or lower"
+        raise UserError(what, where="batches.tokens", remedy=remedy)
     generator = np.random.default_rng([seed % 2**64, epoch])
     difference = target_lengths.astype(np.int64) - source_lengths + _JITTER * generator.random(len(longest))
     turned = (longest + generator.integers(2)) % 2 == 1
@@ -240,11 +238,8 @@ class ParallelDataset(Examples[ParallelBatch]):
         self.wanted = tokens_per_update or batches.tokens
         self.kept, self.num_skipped = data.within(batches.max_length)
         if not len(self.kept):
-            raise UserError(
-                f"all {len(data):,} training pairs are longer than {batches.max_length} pieces",
-                where="batches.max_length",
-                remedy="raise it",
-            )
+            what = f"all {len(data):,} training pairs are longer than {batches.max_length} pieces"
+            raise UserError(what, where="batches.max_length", remedy="raise it")
 
     def __len__(self) -> int:
         return len(self.data)

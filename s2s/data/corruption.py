@@ -98,11 +98,8 @@ class CorruptedText:
             raise UserError("there is no text to take spans out of", "data.corpora", "name a corpus with text")
         tokens, spans = masked_counts(self.lengths, share, span)
         if spans.max() > SENTINELS:
-            raise UserError(
-                f"a text of {self.lengths.max()} pieces has {spans.max()} spans, and there are {SENTINELS} sentinels",
-                where="batches.max_length",
-                remedy="lower it, or raise the corpus' span",
-            )
+            what = f"a text of {self.lengths.max()} pieces has {spans.max()} spans, and there are {SENTINELS} sentinels"
+            raise UserError(what, where="batches.max_length", remedy="lower it, or raise the corpus' span")
         self.source_lengths = self.lengths - tokens + spans + len(prefix) + 1
         self.target_lengths = tokens + spans + 1
 

@@ -112,11 +112,8 @@ def batches_per_step(wanted: int, usual: float, noun: str, key: str, remedy: str
         4
     """
     if wanted < usual / 2:
-        raise UserError(
-            f"an update should learn from {wanted} {noun}, but a batch has {usual:.0f}",
-            where=f"training.{key}",
-            remedy=f"{remedy}, or set training.{key}={usual:.0f}",
-        )
+        what = f"an update should learn from {wanted} {noun}, but a batch has {usual:.0f}"
+        raise UserError(what, where=f"training.{key}", remedy=f"{remedy}, or set training.{key}={usual:.0f}")
     return max(1, round(wanted / usual)) if usual else 1
 
 

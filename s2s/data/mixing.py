@@ -150,11 +150,8 @@ class MixedDataset(Examples[ParallelBatch]):
         self.num_skipped = int((~fits).sum())
         for name, kept in zip(corpora, self.kept, strict=True):
             if not len(kept):
-                raise UserError(
-                    f"all training examples of {name} are longer than {batches.max_length} pieces",
-                    where="batches.max_length",
-                    remedy="raise it",
-                )
+                what = f"all training examples of {name} are longer than {batches.max_length} pieces"
+                raise UserError(what, where="batches.max_length", remedy="raise it")
         self.sizes = [len(kept) for kept in self.kept]
         self.counts = counts(self.sizes, mixing, weights)
 

@@ -28,16 +28,7 @@ from s2s.data.sources import (
     repeated,
     usual_file,
 )
-from s2s.data.text_files import (
-    COMPRESSIONS,
-    TABLES,
-    Columns,
-    check_there,
-    line_pairs,
-    place,
-    table_cells,
-    table_kind,
-)
+from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, line_pairs, place, table_cells, table_kind
 from s2s.errors import UserError
 from s2s.recipe.pairs import FilterSettings, LearnedPairs, PairSettings
 from s2s.recipe.schema import MADE, Split
@@ -233,10 +224,8 @@ def _built_in(name: str, split: Split, settings: LearnedPairs) -> "datasets.Data
 
     corpus = _MADE[settings.corpus]
     if not isinstance(split, int) and split != name:
-        raise UserError(
-            f"data.{name} is {split!r}, but the {settings.corpus} corpus is made to measure",
-            remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files",
-        )
+        what = f"data.{name} is {split!r}, but the {settings.corpus} corpus is made to measure"
+        raise UserError(what, remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files")
     known = [side for _, sides, _ in corpus for side in sides]
     for key, side in (("source", settings.source), ("target", settings.target)):
         if side not in known:

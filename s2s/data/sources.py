@@ -188,18 +188,12 @@ def validate_label(label: str, where: str) -> str:
     if not label:
         raise UserError("has no label", where=where, remedy="label the row, or remove it")
     if len(label) > LONGEST_WORD:
-        raise UserError(
-            f"the label {label[:40]!r} … has {len(label):,} characters, of {LONGEST_WORD:,} at most",
-            where=where,
-            remedy="mend the row, or name the column of the labels with data.label",
-        )
+        what = f"the label {label[:40]!r} … has {len(label):,} characters, of {LONGEST_WORD:,} at most"
+        raise UserError(what, where=where, remedy="mend the row, or name the column of the labels with data.label")
     if label != label.strip() or not label.isprintable():
         whole = "; of a whole file, e.g. by dos2unix" if label.endswith("\r") else ""
-        raise UserError(
-            f"the label {label!r:.60} has a space around it or a character that cannot be seen",
-            where=where,
-            remedy=f"mend the row{whole}",
-        )
+        what = f"the label {label!r:.60} has a space around it or a character that cannot be seen"
+        raise UserError(what, where=where, remedy=f"mend the row{whole}")
     return label
 
 

@@ -67,11 +67,8 @@ def read_whole(path: Path, magic: bytes = b"") -> bytes:
             break
         if len(content) > LARGEST_WHOLE:
             packed = path.suffix in COMPRESSIONS[1:]
-            raise UserError(
-                f"has more than {LARGEST_WHOLE >> 20} MiB{' when it is decompressed' if packed else ''}",
-                where=str(path),
-                remedy="decompress it first" if packed else "split it",
-            )
+            what = f"has more than {LARGEST_WHOLE >> 20} MiB{' when it is decompressed' if packed else ''}"
+            raise UserError(what, where=str(path), remedy="decompress it first" if packed else "split it")
     return bytes(content)
 
 
@@ -79,11 +76,9 @@ def check_encoding(beginning: bytes, path: Path) -> None:
     """Refuse a file that begins with the byte order mark of UTF-16 or UTF-32."""
     for mark, name in _OTHER_MARKS.items():
         if beginning.startswith(mark):
-            raise UserError(
-                f"is {name}, not UTF-8: it begins with the bytes {mark.hex(' ')}",
-                where=f"{path}:1",
-                remedy=f"convert the file: iconv -f {name} -t UTF-8 {quote_path(Path(path.name))}",
-            )
+            what = f"is {name}, not UTF-8: it begins with the bytes {mark.hex(' ')}"
+            remedy = f"convert the file: iconv -f {name} -t UTF-8 {quote_path(Path(path.name))}"
+            raise UserError(what, where=f"{path}:1", remedy=remedy)
 
 
 def open_text(path: Path) -> io.BufferedIOBase:
@@ -250,10 +245,8 @@ def line_rows(*files: Path) -> Iterator[list[str]]:
             for line, reader in zip(row, readers, strict=True)
         ]
         said = [f"{file} has {number:,}" for file, number in zip(files, counts, strict=True)]
-        raise UserError(
-            ", ".join([f"{said[0]} lines", *said[1:]]),
-            remedy="line n of one file must translate line n of the other; look at where they part",
-        )
+        what = ", ".join([f"{said[0]} lines", *said[1:]])
+        raise UserError(what, remedy="line n of one file must translate line n of the other; look at where they part")
 
 
 def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
@@ -309,11 +302,8 @@ def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, 
         return _csv_cells(path)
     if _is_separated(path):
         if quoting is None and is_quoted_tsv(path):
-            raise UserError(
-                "cells are quoted as in a CSV",
-                where=str(path),
-                remedy="data.quoting=csv removes the quotes, data.quoting=none keeps them as part of the texts",
-            )
+            remedy = "data.quoting=csv removes the quotes, data.quoting=none keeps them as part of the texts"
+            raise UserError("cells are quoted as in a CSV", where=str(path), remedy=remedy)
         if quoting == "csv":
             return _csv_cells(path, "\t")
         return ((number, line.split("\t")) for number, line in enumerate(lines(path), start=1))
@@ -382,19 +372,15 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
     if b"\0" in raw and 4 * raw.count(b"\0") >= len(raw):
         # In UTF-16, every second byte of Latin letters is NUL; such text is valid UTF-8.
         order = "BE" if raw.startswith(b"\0") else "LE"
-        raise UserError(
-            "a quarter of the line or more is NUL bytes: it is UTF-16 without a byte order mark, or no text",
-            where=f"{path}:{number}",
-            remedy=f"convert the file, e.g. iconv -f UTF-16{order} -t UTF-8 {quote_path(Path(path.name))}",
-        )
+        what = "a quarter of the line or more is NUL bytes: it is UTF-16 without a byte order mark, or no text"
+        remedy = f"convert the file, e.g. iconv -f UTF-16{order} -t UTF-8 {quote_path(Path(path.name))}"
+        raise UserError(what, where=f"{path}:{number}", remedy=remedy)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"byte 0x{raw[error.start]:02x} at position {error.start} of the line is not UTF-8",
-            where=f"{path}:{number}",
-            remedy=f"convert the file, e.g. iconv -f latin1 -t utf-8 {quote_path(Path(path.name))}",
-        ) from None
+        what = f"byte 0x{raw[error.start]:02x} at position {error.start} of the line is not UTF-8"
+        remedy = f"convert the file, e.g. iconv -f latin1 -t utf-8 {quote_path(Path(path.name))}"
+        raise UserError(what, where=f"{path}:{number}", remedy=remedy) from None
 
 
 def _by_position(
@@ -410,11 +396,8 @@ def _by_position(
             positions, width = header_positions(cells, columns.names, columns.keys, f"{path}:{number}"), len(cells)
             continue
         if not width and (last := max(positions)) >= len(cells):
-            raise UserError(
-                f"has {len(cells)} cells, so there is no column {last}: they are counted from 0",
-                where=f"{path}:{number}",
-                remedy=f"name other columns with {columns.keys}",
-            )
+            what = f"has {len(cells)} cells, so there is no column {last}: they are counted from 0"
+            raise UserError(what, where=f"{path}:{number}", remedy=f"name other columns with {columns.keys}")
         if not width:
             check_no_header(cells, positions, f"{path}:{number}")
         width = width or len(cells)
@@ -586,11 +569,8 @@ def check_no_header(cells: Sequence[str], positions: Sequence[int], where: str, 
     chosen = [cells[position].strip() for position in positions]
     indexed = not cells[0].strip() and is_header(cells, second)
     if chosen and (indexed or all(map(_is_usual, chosen))):
-        raise UserError(
-            f"the first line names the columns: {', '.join(map(repr, chosen))}",
-            where=where,
-            remedy="give columns by these names, not by position; if the line is an example, move it down",
-        )
+        remedy = "give columns by these names, not by position; if the line is an example, move it down"
+        raise UserError(f"the first line names the columns: {', '.join(map(repr, chosen))}", where=where, remedy=remedy)
 
 
 def header_positions(header: Sequence[str], names: Sequence[str], keys: str, where: str) -> list[int]:

@@ -407,11 +407,9 @@ def _check_threads() -> None:
                 thread.start()
                 started.append(thread)
     except (RuntimeError, OSError):
-        raise UserError(
-            f"there is no memory to start {_THREADS} threads, with which pieces are learned",
-            where="tokenizer.kind",
-            remedy="allow this process more memory (ulimit -v, -u), or set tokenizer.kind=bytes",
-        ) from None
+        what = f"there is no memory to start {_THREADS} threads, with which pieces are learned"
+        remedy = "allow this process more memory (ulimit -v, -u), or set tokenizer.kind=bytes"
+        raise UserError(what, where="tokenizer.kind", remedy=remedy) from None
     finally:
         enough.set()
         for thread in started:

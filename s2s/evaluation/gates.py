@@ -188,11 +188,7 @@ def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU", di
 
 
 def decide_outcome(
-    difference: Difference | None,
-    gates: Sequence[Gate],
-    p: float | None = None,
-    margin: float = TIE,
-    pairs: int = 1,
+    difference: Difference | None, gates: Sequence[Gate], p: float | None = None, margin: float = TIE, pairs: int = 1
 ) -> Standing:
     """Return the outcome of the second of two systems, or the reason why there is none.
 

@@ -36,7 +36,7 @@ class Saturating:
     freedom: int  # degrees of freedom of the error
     explained: float  # R² of the log mean losses of the sizes
     misfit: float | None  # p-value of the F-test for lack of fit; None without repeated seeds, or with three sizes
-    determined: bool  # false if b is at an end of the tried range, so that the points do not determine it
+    determined: bool  # False if b is at an end of the tried range, so that the points do not determine it
 
     def at(self, size: float) -> float:
         """Return the predicted loss of a size."""
@@ -149,10 +149,7 @@ def _lines(
 
 
 def _lack_of_fit(
-    ratios: Float[np.ndarray, " points"],
-    means: Float[np.ndarray, " sizes"],
-    groups: np.ndarray,
-    seeds: np.ndarray,
+    ratios: Float[np.ndarray, " points"], means: Float[np.ndarray, " sizes"], groups: np.ndarray, seeds: np.ndarray
 ) -> float | None:
     """Return the p-value of the F-test for lack of fit."""
     free = len(means) - _FREE, len(ratios) - len(means)

@@ -49,10 +49,8 @@ def compare(
     """Test every system against the first on the same sentences."""
     counts = {name: len(lines) for name, lines in systems.items()}
     if len(systems) < 2 or set(counts.values()) != {len(references)}:
-        raise UserError(
-            f"a comparison needs two systems with {len(references)} sentences each; given: {counts}",
-            remedy="translate the same test set with each",
-        )
+        what = f"a comparison needs two systems with {len(references)} sentences each; given: {counts}"
+        raise UserError(what, remedy="translate the same test set with each")
     first, *_ = systems
     found = []
     tokenization = tokenization or choose_tokenization(references)
@@ -139,10 +137,8 @@ def compare_classifiers(truth: Classes, systems: Mapping[str, Classes]) -> list[
     """Test every classifier against the first on the same examples."""
     counts = {name: len(predicted) for name, predicted in systems.items()}
     if len(systems) < 2 or set(counts.values()) != {len(truth)}:
-        raise UserError(
-            f"a comparison needs two runs with {len(truth)} examples each; given: {counts}",
-            remedy="evaluate each on the same test set",
-        )
+        what = f"a comparison needs two runs with {len(truth)} examples each; given: {counts}"
+        raise UserError(what, remedy="evaluate each on the same test set")
     baseline, *_ = systems.values()
     return [
         ClassifierComparison(

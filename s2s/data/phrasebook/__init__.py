@@ -198,10 +198,8 @@ def distinct(
             yield found
             fruitless = 0
         elif (fruitless := fruitless + 1) > _PATIENCE:
-            raise UserError(
-                f"the {split} split has no more than about {len(known):,} {noun}, {size:,} were asked for{where}",
-                remedy="ask for fewer" + (" or for a larger depth" if where else ""),
-            )
+            what = f"the {split} split has no more than about {len(known):,} {noun}, {size:,} were asked for{where}"
+            raise UserError(what, remedy="ask for fewer" + (" or for a larger depth" if where else ""))
 
 
 # Each has a single form in the singular, and a single one in the plural.
