@@ -255,7 +255,9 @@ class Agreement(Exercise):
 @cache
 def _majority(distance: int) -> float:
     """Return the accuracy of always answering the number that is more frequent in 1,000 sentences."""
-    many = sum(agreeing_verb(phrase)[1] in _plurals() for phrase in _some(distance)) / _COUNTED
+    many = (
+        sum(agreeing_verb(phrase)[1] in _plurals() for phrase in _sentences(distance, _COUNTED, 1, "train")) / _COUNTED
+    )
     return max(many, 1 - many)
 
 
@@ -269,7 +271,7 @@ def verbs_alike(distance: int) -> float:
     if not distance:
         return 1.0
     alike = 0
-    for phrase in _some(distance):
+    for phrase in _sentences(distance, _COUNTED, 1, "train"):
         place, form, _ = agreeing_verb(phrase)
         # A comma is between the two verbs. Third-person plurals of these verbs end in n, or are "sind".
         before = _spaced(phrase.target).split()[place - 2]
@@ -312,15 +314,10 @@ def _plurals() -> frozenset[str]:
     return frozenset(many for _, many in _numbers())
 
 
-def _some(distance: int) -> list[Phrase]:
-    return _sentences(distance, _COUNTED, 1, "train")
-
-
 def _sentences(distance: int, count: int, seed: int, split: Split) -> list[Phrase]:
     if distance % CLAUSE:
-        raise UserError(
-            f"no sentence has {distance} words between subject and verb", remedy=f"give a multiple of {CLAUSE}"
-        )
+        what = f"no sentence has {distance} words between subject and verb"
+        raise UserError(what, remedy=f"give a multiple of {CLAUSE}")
     return phrases(_PARTS[split], count, seed, depth=distance // CLAUSE)
 
 
@@ -338,11 +335,6 @@ class Cheat:
     accuracy: Callable[[int], float]
 
 
-def _copy(distance: int) -> float:
-    # The right symbols in a random order: each multiset contributes the probability of a single order.
-    return math.comb(Copy.symbols + Copy.length - 1, Copy.length) / Copy.symbols**Copy.length
-
-
 @cache
 def _associative(distance: int) -> float:
     """Return the accuracy of answering the most frequent pair of stored values.
@@ -357,20 +349,18 @@ def _associative(distance: int) -> float:
     return total / ways / Associative.values**Associative.pairs
 
 
-@cache
-def _agreement(distance: int) -> float:
-    """Return the better of two accuracies, counted over 1,000 sentences.
-
-    The verb of a single relative clause has the number of the subject.
-    """
-    return max(verbs_alike(distance), _majority(distance))
-
-
 CHEATS: dict[str, Cheat] = {
     "recall": Cheat("knows all but the first symbol", lambda distance: 1 / Recall.keys),
-    "copy": Cheat("knows which symbols there were, and how often, but not in which order", _copy),
+    # The right symbols in a random order: each multiset contributes the probability of a single order.
+    "copy": Cheat(
+        "knows which symbols there were, and how often, but not in which order",
+        lambda distance: math.comb(Copy.symbols + Copy.length - 1, Copy.length) / Copy.symbols**Copy.length,
+    ),
     "associative": Cheat("knows which values are stored, but not with which keys", _associative),
-    "agreement": Cheat("makes the verb agree with the one before it", _agreement),
+    # The better of two accuracies: the verb of a single relative clause has the number of the subject.
+    "agreement": Cheat(
+        "makes the verb agree with the one before it", lambda distance: max(verbs_alike(distance), _majority(distance))
+    ),
 }
 """Shortcut baselines: the best accuracy without doing what an exercise requires, by name of the exercise.
 

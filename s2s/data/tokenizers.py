@@ -256,10 +256,11 @@ class _Learned:
         return self._processor.encode(_escape(text).removeprefix(" "))
 
     def decode(self, ids: list[int]) -> str:
-        return _unescape(self._processor.decode(ids).removeprefix(" "))
+        text = self._processor.decode(ids).removeprefix(" ")
+        return _ESCAPED.sub(lambda match: _INWARD[match[0]], text)
 
     def show(self, piece: int) -> str:
-        return _unescape(self._processor.id_to_piece(piece))
+        return _ESCAPED.sub(lambda match: _INWARD[match[0]], self._processor.id_to_piece(piece))
 
 
 class _Words(_Learned):
@@ -280,10 +281,6 @@ def _escape(text: str) -> str:
     if not text:
         return ""
     return " " + _TO_ESCAPE.sub(lambda match: _OUTWARD[match[0]], text)
-
-
-def _unescape(text: str) -> str:
-    return _ESCAPED.sub(lambda match: _INWARD[match[0]], text)
 
 
 def train_pair(

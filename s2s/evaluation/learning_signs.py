@@ -34,13 +34,10 @@ class Learning:
         first = updates[0]["update"] if updates else 1
         return Learning([u["loss"] for u in updates], [u["tokens"] for u in updates], looks, first)
 
-    def tokens_at(self, update: int) -> float:
-        """Return the number of training tokens up to a step."""
-        return float(sum(self.tokens[: update - self.first + 1]))
-
     def validation(self) -> tuple[list[float], list[float]]:
         """Return the training tokens and the loss of each validation."""
-        return [self.tokens_at(update) for update, _ in self.looks], [scores["loss"] for _, scores in self.looks]
+        tokens = [float(sum(self.tokens[: update - self.first + 1])) for update, _ in self.looks]
+        return tokens, [scores["loss"] for _, scores in self.looks]
 
     def training_before(self, update: int) -> float:
         """Return the training loss measured at a validation, else the mean of the preceding steps."""
@@ -53,11 +50,11 @@ class Learning:
 
 def learning_signs(log: Learning, chance_loss: float | None) -> list[Finding]:
     """Check all signs of a training log; `chance_loss` is that of predicting frequencies."""
-    signs = [overfitting(log), still_learning(log), unstable(log)]
-    return signs if chance_loss is None or not log.losses else [*signs, *near_chance(log, chance_loss)]
+    signs = [_overfitting(log), _still_learning(log), _unstable(log)]
+    return signs if chance_loss is None or not log.losses else [*signs, *_near_chance(log, chance_loss)]
 
 
-def overfitting(log: Learning) -> Finding:
+def _overfitting(log: Learning) -> Finding:
     """Check for overfitting: the validation loss rises while the training loss falls."""
     name, remedy = (
         "over-fitted",
@@ -79,7 +76,7 @@ def overfitting(log: Learning) -> Finding:
     return plain_sign(name, rise > most and fall > 0, said, rise, threshold, remedy)
 
 
-def still_learning(log: Learning) -> Finding:
+def _still_learning(log: Learning) -> Finding:
     """Check whether the loss still falls at the end of training.
 
     Uses the validation loss, or the training loss with fewer than three validations.
@@ -99,7 +96,7 @@ def still_learning(log: Learning) -> Finding:
     return plain_sign("not trained to the end", found, said, -(slope or 0.0), threshold, remedy)
 
 
-def unstable(log: Learning) -> Finding:
+def _unstable(log: Learning) -> Finding:
     """Check for an unstable training loss: jumps, or an end far above the minimum.
 
     A single high loss is no sign: batches contain examples of one length, and the longest are the hardest.
@@ -123,7 +120,7 @@ def unstable(log: Learning) -> Finding:
     return plain_sign("rate too high", leaps >= _LEAPS or worse, said, leaps, threshold, remedy)
 
 
-def near_chance(log: Learning, chance_loss: float) -> list[Finding]:
+def _near_chance(log: Learning, chance_loss: float) -> list[Finding]:
     """Check whether the loss stays near chance (`learned nothing`), or still falls toward it (`rate too low`)."""
     # Overfitting is learning, too, even if it does not generalize: the training loss counts.
     loss = min([statistics.fmean(log.losses[-_WINDOW:]), *log.validation()[1]])

@@ -136,7 +136,7 @@ def text_signs(
     """Check all signs of generated texts, of which `cut_off` ended at the length limit."""
     cut = unit_of(references)
     return [
-        copied(sources, outputs, references, cut),
+        _copied(sources, outputs, references, cut),
         repeated(outputs, references, cut),
         *lengths(outputs, references, cut, cut_off),
     ]
@@ -153,7 +153,7 @@ def unit_of(references: Sequence[str]) -> Cut:
     return list if single > len(references) / 2 else str.split
 
 
-def copied(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Finding:
+def _copied(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Finding:
     """Check for outputs that nearly equal their source, unlike the reference."""
 
     def _alike(one: str, other: str) -> bool:
@@ -244,14 +244,14 @@ def class_signs(truth: Classes, probabilities: Probabilities, names: Sequence[st
     predicted = probabilities.argmax(axis=1)
     matrix = confusion(truth, predicted, len(names))
     return [
-        never_predicted(matrix, names),
-        one_class_only(truth, predicted, names),
-        confused(matrix, names),
-        *calibrated(truth, probabilities),
+        _never_predicted(matrix, names),
+        _one_class_only(truth, predicted, names),
+        _confused(matrix, names),
+        *_calibrated(truth, probabilities),
     ]
 
 
-def never_predicted(matrix: np.ndarray, names: Sequence[str]) -> Finding:
+def _never_predicted(matrix: np.ndarray, names: Sequence[str]) -> Finding:
     """Find classes that are never predicted although they have enough examples."""
     support, said = matrix.sum(axis=1), matrix.sum(axis=0)
     missing = [n for n in range(len(names)) if support[n] and not said[n] and wilson(0, int(support[n])).high < 50]
@@ -262,7 +262,7 @@ def never_predicted(matrix: np.ndarray, names: Sequence[str]) -> Finding:
     return plain_sign("classes never predicted", bool(missing), measured, len(missing), threshold, remedy)
 
 
-def one_class_only(truth: Classes, predicted: Classes, names: Sequence[str]) -> Finding:
+def _one_class_only(truth: Classes, predicted: Classes, names: Sequence[str]) -> Finding:
     """Check whether the accuracy exceeds that of always predicting the majority class."""
     counts = np.bincount(truth, minlength=len(names))
     majority, right = int(counts.argmax()), accuracy(truth, predicted)
@@ -279,7 +279,7 @@ def one_class_only(truth: Classes, predicted: Classes, names: Sequence[str]) -> 
     return Finding("majority class only", found, measured, right.value, right.low, right.high, threshold, remedy)
 
 
-def confused(matrix: np.ndarray, names: Sequence[str]) -> Finding:
+def _confused(matrix: np.ndarray, names: Sequence[str]) -> Finding:
     """Find the pair of classes with the highest rate of confusion."""
     wrong = matrix - np.diag(matrix.diagonal())
     support = np.maximum(1, matrix.sum(axis=1))
@@ -297,7 +297,7 @@ def confused(matrix: np.ndarray, names: Sequence[str]) -> Finding:
     )
 
 
-def calibrated(truth: Classes, probabilities: Probabilities) -> list[Finding]:
+def _calibrated(truth: Classes, probabilities: Probabilities) -> list[Finding]:
     """Check for over-confidence and under-confidence."""
     right = accuracy(truth, probabilities.argmax(axis=1))
     sure = 100 * float(probabilities.max(axis=1).mean()) if len(truth) else 0.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from s2s.data.phrasebook.clauses import Clause, Nominal, german_clause, noun_phrase
 from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, NOMINATIVE, SINGULAR, THEY, unmarked
-from s2s.data.phrasebook.lexicon import Adjective, Adverb, Noun, Verb, adverbs, verbs
+from s2s.data.phrasebook.lexicon import Adjective, Adverb, Noun, adverbs, verbs
 from s2s.data.phrasebook.scenes import Chooser, Draft, statement, time_kinds
 
 _TABLES = ("transitive", "transitive", "intransitive", "dative")
@@ -60,16 +60,10 @@ def _phrase(choose: Chooser, noun: Noun) -> _Phrase:
     return _Phrase(noun, word, choose.adjective(noun, 0.35), plural)
 
 
-def _is_distinguishable(verb: Verb) -> bool:
-    """Return True if a verb has no reflexive pronoun and no ambiguous form.
-
-    "gehören" shares forms with "hören", which takes other objects.
-    """
-    return not verb.reflexive and verb.bare != "gehören"
-
-
 def _scene(choose: Chooser) -> _Scene:
-    verb = choose.pick([verb for verb in verbs(choose.even(_TABLES)) if _is_distinguishable(verb)])
+    # "gehören" shares forms with "hören", which takes other objects.
+    table = verbs(choose.even(_TABLES))
+    verb = choose.pick([verb for verb in table if not verb.reflexive and verb.bare != "gehören"])
     subject = _phrase(choose, choose.pick(verb.subjects))
     thing = None
     if verb.objects:

@@ -3,11 +3,11 @@
 Both languages are rendered from the same structure (`Nominal`, `Clause`).
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import s2s.data.phrasebook.german as german
-from s2s.data.phrasebook.english import indefinite
 from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, GENITIVE, NOMINATIVE, PLURAL, SINGULAR, THEY
 from s2s.data.phrasebook.lexicon import Adjective, Adverb, Noun, Pair, Verb, closed
 
@@ -82,7 +82,8 @@ def noun_phrase(
     if article:
         core = [f"{german.determiner(article, case, gender)} {form}" for case, form in enumerate(core)]
     if word == "a":
-        english = indefinite(english)
+        begins_with_vowel = english[0] in "aeiou" and not re.match("uni|use|eu|one", english)
+        english = f"{'an' if begins_with_vowel else 'a'} {english}"
     elif word != "-":
         english = f"{word} {english}"
     return Nominal(english, english, _marked(core), THEY if plural else SINGULAR, gender)
