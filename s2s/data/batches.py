@@ -175,11 +175,7 @@ def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -
 def collate_sources(
     sources: Rows, begin: bool = False, width: int | None = None
 ) -> tuple[Int[Tensor, "batch source"], Bool[Tensor, "batch source"]]:
-    """Pad texts to a batch, each row ending with `EOS` (and with `begin`, starting with `BOS`).
-
-    Returns:
-        Token ids and padding mask (True at real positions), both of shape `(batch, source)`.
-    """
+    """Pad texts, ending with `EOS` (and with `begin`, starting with `BOS`); return ids and padding mask."""
     source, valid = _padded(sources, begin, width)
     return torch.from_numpy(source), torch.from_numpy(valid)
 

@@ -41,11 +41,7 @@ _OTHER_MARKS = {
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """Iterate over the content of a file in blocks, decompressed if .gz or .xz.
-
-    Yields:
-        Blocks of up to 64 KiB.
-    """
+    """Iterate over the content of a file in blocks, decompressed if .gz or .xz."""
     with open_text(path) as file:
         yield from checked(iter(lambda: file.read(1 << 16), b""), path)
 
@@ -204,11 +200,7 @@ def too_long_line(what: str, where: str) -> UserError:
 
 
 def text(path: Path) -> str:
-    """Read the lines of a file (at most `LARGEST_WHOLE` bytes) as one text; see `lines`.
-
-    Returns:
-        The text, with newlines.
-    """
+    """Read the lines of a file (at most `LARGEST_WHOLE` bytes) as one text; see `lines`."""
     raw = read_whole(path)
     check_encoding(raw, path)
     raw = raw.removeprefix(codecs.BOM_UTF8)
@@ -225,11 +217,7 @@ def line_pairs(source: Path, target: Path) -> Iterator[Row]:
 
 
 def line_rows(*files: Path) -> Iterator[list[str]]:
-    """Iterate over line-aligned files; each row has one line per file.
-
-    Raises:
-        UserError: As for `lines`; or one file has more lines than another.
-    """
+    """Iterate over line-aligned files; each row has one line per file."""
     readers = [lines(file) for file in files]
     count = 0
     while True:
@@ -329,9 +317,6 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
     """Return the cells of a row as text, in the order of the columns.
 
     If the columns are missing, they are taken from a nested column `translation`.
-
-    Raises:
-        UserError: A column is missing, or a cell is not text.
     """
     nested = row.get("translation")
     if isinstance(nested, dict) and columns.names[0] not in row:

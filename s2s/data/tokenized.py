@@ -67,11 +67,7 @@ class TokenizedDataset:
         return self._sources.rows(indices), self._targets.rows(indices)
 
     def within(self, max_length: int) -> tuple[Int[np.ndarray, " kept"], int]:
-        """Return the rows with no side above `max_length` (`EOS` included), and the number of others.
-
-        Args:
-            max_length: Largest number of tokens of a side, `EOS` included.
-        """
+        """Return the rows with no side above `max_length` (`EOS` included), and the number of others."""
         kept = np.flatnonzero(np.maximum(self.source_lengths, self.target_lengths) <= max_length)
         return kept, len(self) - len(kept)
 

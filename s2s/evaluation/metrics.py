@@ -184,11 +184,7 @@ def score_lines(found: Mapping[str, Score]) -> list[str]:
 
 
 def bootstrap_interval(metric: "Metric", counts: Counts) -> tuple[float, float]:
-    """Compute a 95 % bootstrap confidence interval with 1,000 resamples (Koehn 2004).
-
-    Returns:
-        The lower and upper end, in percent.
-    """
+    """Compute a 95 % bootstrap confidence interval, in percent, with 1,000 resamples (Koehn 2004)."""
     return _interval(metric, _resampled(counts))
 
 
