@@ -72,17 +72,17 @@ class TorchrunProcess:
 
 def detect_torchrun() -> TorchrunProcess | None:
     """Read torchrun's environment variables; None if torchrun did not start this process."""
-    told = os.environ
-    if "TORCHELASTIC_RUN_ID" not in told:
+    env = os.environ
+    if "TORCHELASTIC_RUN_ID" not in env:
         return None
     try:
         return TorchrunProcess(
-            rank=int(told["RANK"]),
-            world_size=int(told["WORLD_SIZE"]),
-            local_rank=int(told["LOCAL_RANK"]),
-            local_size=int(told["LOCAL_WORLD_SIZE"]),
+            rank=int(env["RANK"]),
+            world_size=int(env["WORLD_SIZE"]),
+            local_rank=int(env["LOCAL_RANK"]),
+            local_size=int(env["LOCAL_WORLD_SIZE"]),
             # .../attempt_0/3/error.json
-            attempt=Path(told["TORCHELASTIC_ERROR_FILE"]).parents[1],
+            attempt=Path(env["TORCHELASTIC_ERROR_FILE"]).parents[1],
         )
     except (KeyError, ValueError, IndexError) as error:
         raise UserError(

@@ -26,8 +26,8 @@ _SHOWN = 20
 class BadLines:
     """Report of unreadable input lines, after which the command exits with status 1."""
 
-    def __init__(self, noun: str = "line") -> None:
-        self.noun = noun
+    def __init__(self, item_name: str = "line") -> None:
+        self.item_name = item_name
         self.count = 0
 
     def refuse(self, row: int, error: UserError) -> None:
@@ -38,14 +38,14 @@ class BadLines:
         """Report a problem of an input."""
         self.count += 1
         if self.count <= _SHOWN:
-            click.echo(format_message(f"{self.noun} {row + 1}: {message}"), err=True)
+            click.echo(format_message(f"{self.item_name} {row + 1}: {message}"), err=True)
 
     def exit(self) -> None:
         """Exit with status 1 if there was an unreadable input."""
         if self.count:
             more = f", {self.count - _SHOWN:,} of them not shown" if self.count > _SHOWN else ""
             plural = "" if self.count == 1 else "s"
-            click.echo(f"{self.count:,} {self.noun}{plural} with errors{more}", err=True)
+            click.echo(f"{self.count:,} {self.item_name}{plural} with errors{more}", err=True)
             sys.exit(1)
 
 

@@ -192,7 +192,7 @@ def _padded(rows: Rows, begin: bool = False, width: int | None = None) -> tuple[
 
 
 def windows(
-    lengths: Int[np.ndarray, " texts"], longest: int
+    lengths: Int[np.ndarray, " texts"], max_length: int
 ) -> tuple[Int[np.ndarray, " windows"], Int[np.ndarray, " windows"], Int[np.ndarray, " windows"]]:
     """Cut long texts into windows of nearly equal length that cover all tokens.
 
@@ -200,12 +200,12 @@ def windows(
         For each window in order, shape `(windows,)`: number of the text, position of the first token, number of tokens.
 
     Example:
-        >>> texts, first, sizes = windows(np.array([5, 0, 3]), longest=3)
+        >>> texts, first, sizes = windows(np.array([5, 0, 3]), max_length=3)
         >>> texts.tolist(), first.tolist(), sizes.tolist()
         ([0, 0, 2], [0, 2, 0], [2, 3, 3])
     """
     lengths = lengths.astype(np.int64)
-    counts = -(-lengths // longest)
+    counts = -(-lengths // max_length)
     texts = np.repeat(np.arange(len(lengths)), counts)
     number = np.arange(len(texts)) - np.repeat(np.cumsum(counts) - counts, counts)
     # Window i of n begins at floor(i · length / n), so lengths differ by one at most.

@@ -77,7 +77,7 @@ class CorruptedText:
         size: Vocabulary size, the id of the first sentinel.
         share: Share of the tokens that is removed.
         span: Mean length of a span in tokens.
-        longest: Largest number of tokens of a window, including `EOS` and prefix.
+        max_length: Largest number of tokens of a window, including `EOS` and prefix.
 
     Attributes:
         source_lengths: Tokens of each source including prefix and `EOS`, shape `(windows,)`.
@@ -88,9 +88,11 @@ class CorruptedText:
             sentinels.
     """
 
-    def __init__(self, texts: TokenizedTexts, prefix: Row, size: int, share: float, span: float, longest: int) -> None:
+    def __init__(
+        self, texts: TokenizedTexts, prefix: Row, size: int, share: float, span: float, max_length: int
+    ) -> None:
         self.texts, self.prefix, self.size, self.share, self.span = texts, prefix, size, share, span
-        room = longest - 1 - len(prefix)
+        room = max_length - 1 - len(prefix)
         if room < 1:
             raise UserError("leaves no room for text beside the prefix", "batches.max_length", "raise it")
         self.numbers, self.first, self.lengths = windows(texts.lengths, room)

@@ -31,7 +31,7 @@ class BaseBatch:
     # row of each example in the corpus, shape `(batch,)`, so that errors can name a bad batch. Stays on the CPU.
     indices: Int[Tensor, " batch"]
     # These are Python numbers, counted before the batch moves: reading them from a GPU tensor would block the CPU.
-    count: int  # number by which the summed loss is divided, e.g. target tokens, examples or masked tokens.
+    count: int  # number by which the summed loss is divided, e.g. target tokens, examples or masked tokens
     tokens: int  # number of real (not padding) tokens, used to report training speed
     real_share: float  # share of real tokens among all positions, in (0, 1]
 
@@ -65,7 +65,7 @@ class Examples(ABC, Generic[C]):
     """
 
     item_name: ClassVar[str] = "examples"  # plural noun for the examples in messages
-    num_skipped: int = 0  # number of examples that are in no batch, e.g. because they are too long.
+    num_skipped: int = 0  # number of examples that are in no batch, e.g. because they are too long
 
     @abstractmethod
     def __len__(self) -> int:
@@ -94,17 +94,17 @@ class Examples(ABC, Generic[C]):
         """
 
 
-def group_into_steps(batches: Plan, together: int) -> list[Plan]:
+def group_into_steps(batches: Plan, accumulation_steps: int) -> list[Plan]:
     """Group micro-batches into optimizer steps (gradient accumulation); the last may have fewer.
 
     Example:
         >>> [len(step) for step in group_into_steps([np.array([row]) for row in range(5)], 2)]
         [2, 2, 1]
     """
-    return [batches[i : i + together] for i in range(0, len(batches), together)]
+    return [batches[i : i + accumulation_steps] for i in range(0, len(batches), accumulation_steps)]
 
 
-def batches_per_step(wanted: int, usual: float, noun: str, key: str, remedy: str) -> int:
+def batches_per_step(wanted: int, usual: float, item_name: str, key: str, remedy: str) -> int:
     """Compute how many batches, of `usual` items each, have about the wanted number of items together.
 
     Example:
@@ -112,7 +112,7 @@ def batches_per_step(wanted: int, usual: float, noun: str, key: str, remedy: str
         4
     """
     if wanted < usual / 2:
-        what = f"an update should learn from {wanted} {noun}, but a batch has {usual:.0f}"
+        what = f"an update should learn from {wanted} {item_name}, but a batch has {usual:.0f}"
         raise UserError(what, where=f"training.{key}", remedy=f"{remedy}, or set training.{key}={usual:.0f}")
     return max(1, round(wanted / usual)) if usual else 1
 
@@ -180,10 +180,9 @@ class LabelledExamples(Examples[LabelledBatch]):
     def accumulation_steps(self, batches: Plan) -> int:
         if self.examples_per_step is None:
             return super().accumulation_steps(batches)
-        noun, remedy = self.item_name.removeprefix("training "), f"set {self.key}={self.examples_per_step}"
-        return batches_per_step(
-            self.examples_per_step, self.mean_batch_size(batches), noun, "examples_per_update", remedy
-        )
+        name, remedy = self.item_name.removeprefix("training "), f"set {self.key}={self.examples_per_step}"
+        usual = self.mean_batch_size(batches)
+        return batches_per_step(self.examples_per_step, usual, name, "examples_per_update", remedy)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> LabelledBatch:
         source, valid = self.read(rows, seed)

@@ -83,14 +83,14 @@ def _sentence(draw: random.Random) -> Homonym:
     meaning, signs = draw.choice(words.meanings)
     sign, (is_english, is_german) = draw.choice(signs), draw.choice(words.of_things)
     english, german = _clause(draw, meaning)
-    told = f"the {sign.english} is {is_english}", f"{sign.phrase(0)} ist {is_german}"
+    sign_clause = f"the {sign.english} is {is_english}", f"{sign.phrase(0)} ist {is_german}"
     order = draw.randrange(3)
     if order == 0:
-        source, target = f"{told[0]}, and {english}", f"{told[1]}, und {german}"
+        source, target = f"{sign_clause[0]}, and {english}", f"{sign_clause[1]}, und {german}"
     elif order == 1:
-        source, target = f"{english}, and {told[0]}", f"{german}, und {told[1]}"
+        source, target = f"{english}, and {sign_clause[0]}", f"{german}, und {sign_clause[1]}"
     else:
-        source, target = f"{english} because {told[0]}", f"{german}, weil {sign.phrase(0)} {is_german} ist"
+        source, target = f"{english} because {sign_clause[0]}", f"{german}, weil {sign.phrase(0)} {is_german} ist"
     source, target = (text[0].upper() + text[1:] + "." for text in (source, target))
     return Homonym(source, target, meaning.english, sign.english)
 

@@ -437,7 +437,7 @@ MISSING = frozenset(_SPELLINGS.split("|"))
 _LISTED = 8
 
 
-def missing_label_lines(counts: Mapping[str, int], noun: str) -> list[str]:
+def missing_label_lines(counts: Mapping[str, int], item_name: str) -> list[str]:
     """Return a warning for labels that look like a missing value, in a list of one or none.
 
     Example:
@@ -449,7 +449,7 @@ def missing_label_lines(counts: Mapping[str, int], noun: str) -> list[str]:
     missing = {label: count for label, count in counts.items() if label in MISSING and count}
     if not missing:
         return []
-    shown = " and ".join(f"{count:,} {noun} have the label {label!r}" for label, count in missing.items())
+    shown = " and ".join(f"{count:,} {item_name} have the label {label!r}" for label, count in missing.items())
     others = [label for label in counts if label not in MISSING]
     floats = all(re.fullmatch(r"-?\d+\.0", label) for label in others)
     because = f" (because of it, pandas writes the others as floats, such as {others[0]})" if others and floats else ""
@@ -461,7 +461,7 @@ def missing_label_lines(counts: Mapping[str, int], noun: str) -> list[str]:
     ]
 
 
-def missing_text_lines(examples: Iterable[tuple[str, ...]], noun: str) -> list[str]:
+def missing_text_lines(examples: Iterable[tuple[str, ...]], item_name: str) -> list[str]:
     """Return a warning for examples with a text that looks like a missing value, or no line.
 
     Example:
@@ -474,4 +474,4 @@ def missing_text_lines(examples: Iterable[tuple[str, ...]], noun: str) -> list[s
             count, first = count + 1, first or found[0]
     more = " or the like" if count > 1 else ""
     meant = "which looks like a missing value: remove these rows unless it is meant"
-    return [f"{count:,} {noun} have {first!r}{more} as a text, {meant}"] if count else []
+    return [f"{count:,} {item_name} have {first!r}{more} as a text, {meant}"] if count else []

@@ -178,17 +178,17 @@ def judgements(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> l
     return list(distinct(draw, split, size, "judged sentences"))
 
 
-Drawn = TypeVar("Drawn")
+Item = TypeVar("Item")
 
 
 def distinct(
-    draw: Callable[[], tuple[str, Drawn]], split: str, size: int, noun: str, where: str = ""
-) -> Iterator[Drawn]:
+    draw: Callable[[], tuple[str, Item]], split: str, size: int, item_name: str, where: str = ""
+) -> Iterator[Item]:
     """Draw until there are enough distinct sentences of a split."""
     if split not in SPLITS:
         raise UserError(f"the built-in corpus has no split {split!r}", remedy=f"choose one of {', '.join(SPLITS)}")
     if size < 0:
-        raise UserError(f"a corpus of {size} {noun} cannot be made", remedy="give a size of 0 or more")
+        raise UserError(f"a corpus of {size} {item_name} cannot be made", remedy="give a size of 0 or more")
     known: set[str] = set()
     fruitless = 0
     while len(known) < size:
@@ -198,7 +198,9 @@ def distinct(
             yield found
             fruitless = 0
         elif (fruitless := fruitless + 1) > _PATIENCE:
-            what = f"the {split} split has no more than about {len(known):,} {noun}, {size:,} were asked for{where}"
+            what = (
+                f"the {split} split has no more than about {len(known):,} {item_name}, {size:,} were asked for{where}"
+            )
             raise UserError(what, remedy="ask for fewer" + (" or for a larger depth" if where else ""))
 
 
