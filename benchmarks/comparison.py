@@ -30,7 +30,7 @@ from s2s.comparison.report.matrix import (
 )
 from s2s.comparison.report.numbers import duration, with_unit
 from s2s.comparison.results import RESULT, Summary, read_summary
-from s2s.folders import COMPARISON
+from s2s.files import COMPARISON
 from s2s.run.folder import RECIPE
 
 # by what it is called, first who has a row for all

@@ -124,10 +124,8 @@ def score(
     from s2s.evaluation.tokenization import choose_tokenization
 
     if isinstance(translations, str) or not translations or len(translations) != len(references):
-        raise UserError(
-            f"{len(translations)} translations and {len(references)} references",
-            remedy="give lists, with one reference or more for each translation",
-        )
+        what = f"{len(translations)} translations and {len(references)} references"
+        raise UserError(what, remedy="give lists, with one reference or more for each translation")
     if unknown := [name for name in metrics if name not in KNOWN]:
         raise UserError(f"there is no metric {unknown[0]!r:.60}", remedy=f"name one of {', '.join(KNOWN)}")
     if empty := [place for place, each in enumerate(references) if not isinstance(each, str) and not each]:
@@ -141,10 +139,6 @@ class Training:
 
     The iteration ends with the test of the best checkpoint. If you leave the iteration early, `train(folder,
     resume=True)` resumes from the last checkpoint.
-
-    Attributes:
-        recipe: The recipe of the run.
-        folder: The folder of the run.
     """
 
     def __init__(
@@ -158,12 +152,7 @@ class Training:
         self._begin, self._quiet = begin, quiet
 
     def __iter__(self) -> "Iterator[StepResult]":
-        """Train, and yield the result of each optimizer step.
-
-        Raises:
-            UserError: A loss or gradient is not finite, the disk is full, or the data do not fit the recipe.
-            Stopped: Training was interrupted by a signal.
-        """
+        """Train, and yield the result of each optimizer step."""
         from rich.console import Console
 
         from s2s.training.device import setup_process
@@ -250,7 +239,7 @@ class Comparison:
         folder: str | Path | None = None,
         match: str | None = None,
     ) -> "Comparison":
-        """Plan a comparison. Nothing is measured or written before `go_on`.
+        """Plan a comparison. Nothing is measured or written before `run`.
 
         Args:
             models: The models, as for `compare`.
@@ -282,7 +271,7 @@ class Comparison:
         found._planned = planned
         return found
 
-    def go_on(self, quiet: bool = True, cluster: str | None = None) -> "Comparison":
+    def run(self, quiet: bool = True, cluster: str | None = None) -> "Comparison":
         """Run all trials that have no result yet, and write the report.
 
         Worker processes import the calling program: a script needs `if __name__ == "__main__":` around its code, a
@@ -382,7 +371,7 @@ def compare(
         >>> found = s2s.compare(["lstm", "transformer"], profile="quick")  # doctest: +SKIP
         >>> found.table()  # doctest: +SKIP
     """
-    return Comparison.planned(models, recipe, overrides, profile, seeds, experiments, folder).go_on(quiet)
+    return Comparison.planned(models, recipe, overrides, profile, seeds, experiments, folder).run(quiet)
 
 
 def _words(overrides: Overrides | None) -> tuple[str, ...]:

@@ -63,15 +63,7 @@ class Stopped(BaseException):
 
 
 def check_regular(path: Path, remedy: str = "name a file") -> None:
-    """Refuse an existing path that is a folder, a device or a pipe.
-
-    Args:
-        path: Path; a missing file is not an error here, because opening it raises one.
-        remedy: Remedy in the error.
-
-    Raises:
-        UserError: The path is not a regular file, or contains a NUL character.
-    """
+    """Refuse an existing path that is a folder, a device or a pipe."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -13,14 +13,15 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from functools import cache
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import TypeVar
 
-from s2s.errors import UserError, check_regular
+from s2s.errors import UserError, check_regular, quote_path
 
 C = TypeVar("C")
 
@@ -93,50 +94,19 @@ def write_folder_atomically(path: Path, follow: bool = False) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: str | bytes, follow: bool = False) -> None:
-    """Write or replace a file atomically; see `write_folder_atomically`.
-
-    Args:
-        path: Path of the file.
-        content: Text, which is written as UTF-8 with its line ends unchanged, or bytes.
-        follow: Write to the target of a symbolic link, and to a device or a pipe in place.
-    """
+    """Write or replace a file atomically; see `write_folder_atomically`. Text is written as UTF-8."""
     with write_folder_atomically(path, follow) as place:
         place.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def open_regular(path: Path, remedy: str = RESTORE) -> BufferedReader:
-    """Open a regular file (or a symbolic link to one) for reading.
-
-    Args:
-        path: Path of the file.
-        remedy: Remedy in the error if `path` is not a regular file.
-
-    Returns:
-        The open file, in binary mode.
-
-    Raises:
-        UserError: `path` is a folder, a device, a pipe or a socket. Opening a pipe does not wait for a writer.
-        OSError: The file is missing or cannot be read.
-    """
+    """Open a regular file (or a symbolic link to one) for reading."""
     check_regular(path, remedy)
     return os.fdopen(_regular(path, os.O_RDONLY, remedy), "rb")
 
 
 def read_file(path: Path, remedy: str = RESTORE, max_bytes: int = MAX_BYTES) -> bytes:
-    """Read a regular file of limited size.
-
-    Args:
-        path: Path of the file.
-        remedy: Remedy in the error.
-        max_bytes: Size limit.
-
-    Returns:
-        The content.
-
-    Raises:
-        UserError: `path` is not a regular file, or is larger than `max_bytes`.
-        OSError: The file is missing or cannot be read.
-    """
+    """Read a regular file of limited size."""
     with open_regular(path, remedy) as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
@@ -145,26 +115,12 @@ def read_file(path: Path, remedy: str = RESTORE, max_bytes: int = MAX_BYTES) -> 
 
 
 def append_to(path: Path) -> BufferedWriter:
-    """Open a file of a run for appending, or create it; never through a symbolic link.
-
-    Returns:
-        The open file, in binary mode.
-
-    Raises:
-        UserError: `path` is a symbolic link or not a regular file.
-        OSError: The file cannot be written.
-    """
+    """Open a file of a run for appending, or create it; never through a symbolic link."""
     return os.fdopen(_ours(path, os.O_WRONLY | os.O_APPEND), "ab")
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder inside a folder of a run, unless it exists.
-
-    The parent folder must exist.
-
-    Raises:
-        UserError: `path` is a symbolic link or not a folder.
-    """
+    """Create a folder inside a folder of a run, unless it exists."""
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         what = "is a symbolic link, and s2s would write into its target" if path.is_symlink() else "is not a folder"
         raise UserError(what, str(path), "remove it, or put a folder in its place")
@@ -172,24 +128,13 @@ def make_folder(path: Path) -> None:
 
 
 def check_unlinked(folder: Path) -> None:
-    """Refuse symbolic links to folders inside a folder of a run.
-
-    Call this before anything is written into the subfolders.
-
-    Raises:
-        UserError: For the first such link.
-    """
+    """Refuse symbolic links to folders inside a folder of a run."""
     for path in sorted(path for path in folder.glob("*") if path.is_symlink() and path.is_dir()):
         make_folder(path)
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copy the regular files of a folder, but not its subfolders, into a new folder.
-
-    Raises:
-        UserError: `source` contains a device or a pipe.
-        OSError: A file cannot be read or written.
-    """
+    """Copy the regular files of a folder, but not its subfolders, into a new folder."""
     target.mkdir()
     for path in sorted(path for path in source.iterdir() if not path.is_dir()):
         with open_regular(path) as file, (target / path.name).open("xb") as copy:
@@ -250,10 +195,6 @@ def file_lock(path: Path, wait: bool = False) -> Iterator[None]:
 
     The file remains after the release.
 
-    Args:
-        path: Path of the lock file.
-        wait: Wait for another process, without a time limit.
-
     Raises:
         BlockingIOError: Another process holds the lock.
         UserError: The path is a symbolic link or not a regular file.
@@ -296,14 +237,6 @@ def is_disk_full(error: OSError) -> bool:
 
 def explain_os_error(error: OSError, where: str = "", remedy: str = "") -> UserError:
     """Turn an operating-system error into a message with path, reason and remedy.
-
-    Args:
-        error: The error.
-        where: Path that was being written, if the error does not name it.
-        remedy: Remedy once there is space again, if the disk is full.
-
-    Returns:
-        The error to raise.
 
     Example:
         >>> print(explain_os_error(OSError(errno.ENOSPC, "No space left on device", "runs/a")))
@@ -403,9 +336,6 @@ def _sync(path: Path) -> None:
 def spreadsheet_cell(cell: C) -> C | str:
     """Escape a CSV cell that a spreadsheet would execute as a formula (OWASP).
 
-    Returns:
-        The cell, with an apostrophe in front if it is a text that starts like a formula and is not a number.
-
     Example:
         >>> spreadsheet_cell("=1+1"), spreadsheet_cell("-1.5")
         ("'=1+1", '-1.5')
@@ -417,3 +347,27 @@ def spreadsheet_cell(cell: C) -> C | str:
     except ValueError:
         return f"'{cell}"
     return cell
+
+
+COMPARISON = "comparison.json"
+"""File name of a comparison's plan, in its folder."""
+ASKED = "asked.json"
+"""File name of a reproduction's settings, in its folder."""
+
+
+def identify_folder(folder: Path) -> tuple[str, str] | None:
+    """Name the folder of a comparison or a reproduction, with a remedy; None for other folders."""
+    if (folder / ASKED).is_file():
+        remedy = f"its page is report.html; `s2s reproduce NAME --out {quote_path(folder)}` goes on with it"
+        return "a reproduction", remedy
+    # The plan may be lost: a copy is stored with the results of the trials.
+    if (folder / COMPARISON).is_file() or (folder / "cells" / COMPARISON).is_file():
+        resume, runs = quote_path(folder), quote_path(folder / "runs")
+        return "a comparison", f"`s2s compare --resume {resume}` goes on with it; runs, if any, are in {runs}"
+    return None
+
+
+def foreign_files(folder: Path, ours: Sequence[str]) -> str:
+    """List the files of a folder that match none of the patterns in words, such as `a and 3 others`."""
+    names = sorted(path.name for path in folder.iterdir() if not any(fnmatch(path.name, our) for our in ours))
+    return " and ".join(names[:2]) if len(names) < 3 else f"{names[0]} and {len(names) - 1:,} others"

@@ -22,21 +22,7 @@ _PLACE = re.compile(r" at line (\d+) column \d+$")
 
 
 def read_json(path: Path, kind: type[T] | GenericAlias, remedy: str = RESTORE, max_bytes: int = MAX_BYTES) -> T:
-    """Read a JSON file and validate it against a type.
-
-    Args:
-        path: A regular file.
-        kind: A pydantic model, a dataclass, or a type such as `dict[str, int]`. Types are not converted: `"1"` is not
-            an integer.
-        remedy: Remedy if the file is missing or wrong.
-        max_bytes: Size limit.
-
-    Returns:
-        The validated value.
-
-    Raises:
-        UserError: The file is missing, cannot be read, is not JSON, or has other contents.
-    """
+    """Read a JSON file and validate it against a type, such as a pydantic model or `dict[str, int]`, strictly."""
     try:
         content = read_file(path, remedy, max_bytes)
     except OSError as error:
@@ -46,20 +32,9 @@ def read_json(path: Path, kind: type[T] | GenericAlias, remedy: str = RESTORE, m
 
 
 def parse_json(content: bytes | str, kind: type[T] | GenericAlias, where: str, remedy: str, lines: bool = False) -> T:
-    """Parse JSON text and validate it against a type; see `read_json`.
+    """Parse JSON text and validate it against a type, strictly: `"1"` is not an integer.
 
-    Args:
-        content: The text, in UTF-8.
-        kind: The type.
-        where: File, line or key for the error.
-        remedy: Remedy if the text is wrong.
-        lines: Append the line of a syntax error to `where`.
-
-    Returns:
-        The validated value.
-
-    Raises:
-        UserError: The text is not JSON, is nested too deeply, or has other contents.
+    With `lines`, the line of a syntax error is appended to `where`.
 
     Example:
         >>> parse_json('{"a": 1}', dict[str, int], "file.json", "restore it")

@@ -36,13 +36,7 @@ class TorchrunProcess:
         return self.rank == 0
 
     def claim_error_report(self) -> bool:
-        """Claim the right to report why all processes end.
-
-        The first process of a machine that calls this gets it, once per start. Repeated calls give the same answer.
-
-        Returns:
-            True if this process reports the error.
-        """
+        """Claim the right to report why all processes end: the first caller on a machine gets it, once per start."""
         path = self.attempt / _SPEAKER
         try:
             with path.open("x", encoding="ascii") as file:
@@ -55,11 +49,7 @@ class TorchrunProcess:
         return True
 
     def wait_for_another(self, seconds: float) -> None:
-        """Wait until another process of this machine reports an error, up to a time limit.
-
-        Args:
-            seconds: Time limit.
-        """
+        """Wait until another process of this machine reports an error, up to a time limit."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not (self.attempt / _SPEAKER).exists():
             time.sleep(0.05)
@@ -74,35 +64,25 @@ class TorchrunProcess:
         return noted.exists() and noted.read_text(encoding="utf-8") == str(run.resolve())
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """Return the torchrun command line of an s2s command.
-
-        Options that describe other machines become `…`.
-        """
+        """Return the torchrun command line of an s2s command."""
         machines = self.world_size // self.local_size
         nodes = ["--nnodes", str(machines), "…"] if machines > 1 else []
         return ["torchrun", *nodes, "--nproc-per-node", str(self.local_size), "-m", "s2s", *words]
 
 
 def detect_torchrun() -> TorchrunProcess | None:
-    """Read torchrun's environment variables.
-
-    Returns:
-        This process; None if torchrun did not start it.
-
-    Raises:
-        UserError: Some of torchrun's variables are missing.
-    """
-    told = os.environ
-    if "TORCHELASTIC_RUN_ID" not in told:
+    """Read torchrun's environment variables; None if torchrun did not start this process."""
+    env = os.environ
+    if "TORCHELASTIC_RUN_ID" not in env:
         return None
     try:
         return TorchrunProcess(
-            rank=int(told["RANK"]),
-            world_size=int(told["WORLD_SIZE"]),
-            local_rank=int(told["LOCAL_RANK"]),
-            local_size=int(told["LOCAL_WORLD_SIZE"]),
+            rank=int(env["RANK"]),
+            world_size=int(env["WORLD_SIZE"]),
+            local_rank=int(env["LOCAL_RANK"]),
+            local_size=int(env["LOCAL_WORLD_SIZE"]),
             # .../attempt_0/3/error.json
-            attempt=Path(told["TORCHELASTIC_ERROR_FILE"]).parents[1],
+            attempt=Path(env["TORCHELASTIC_ERROR_FILE"]).parents[1],
         )
     except (KeyError, ValueError, IndexError) as error:
         raise UserError(
@@ -112,13 +92,7 @@ def detect_torchrun() -> TorchrunProcess | None:
 
 
 def check_single_process(command: str) -> None:
-    """Refuse torchrun for a command that runs in one process.
-
-    Raises:
-        UserError: torchrun started this process.
-    """
+    """Refuse torchrun for a command that runs in one process."""
     if detect_torchrun() is not None:
-        raise UserError(
-            f"torchrun is for `s2s train`; `s2s {command}` is one process",
-            remedy=f"leave torchrun out: s2s {command} …",
-        )
+        what = f"torchrun is for `s2s train`; `s2s {command}` is one process"
+        raise UserError(what, remedy=f"leave torchrun out: s2s {command} …")

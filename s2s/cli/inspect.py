@@ -1,7 +1,7 @@
 """Command `s2s inspect`: attention, saliency and word alignments."""
 
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import click
 
@@ -9,9 +9,6 @@ from s2s.cli import options
 from s2s.cli.lines import BadLines, announce_waiting, check_output, chunks, write_all
 from s2s.errors import UserError, printable
 from s2s.files import write_atomically
-
-if TYPE_CHECKING:
-    from s2s.inspection.inspection import Inspection, InspectionRequest
 
 _PICTURES = (".png", ".svg", ".pdf")
 _LINES_AT_ONCE = 64
@@ -104,7 +101,18 @@ def inspect(
     focus = InspectionRequest(inputs, None, example, translation, -1 if layer is None else layer, head, word, task=task)
     found = inspect_input(model, focus, checkpoint)
     if output is not None:
-        write_atomically(output, _as_file(found, focus, output.suffix), follow=True)
+        if output.suffix == ".html":
+            from s2s.inspection.page import page
+
+            content: str | bytes = page(found)
+        elif output.suffix == ".json":
+            content = found.to_json()
+        else:
+            from s2s.inspection.figure import inspection_picture
+            from s2s.training.figures import render_figure
+
+            content = render_figure(inspection_picture(found, focus), output.suffix[1:])
+        write_atomically(output, content, follow=True)
     click.echo(printable(str(found)))
 
 
@@ -130,19 +138,6 @@ def _align(
     arriving = chunks(source, _LINES_AT_ONCE, bad, prompt)
     loaded = load_for_inference(translator, checkpoint).narrow(Recipe, Seq2Seq)
     write_all(align_lines(loaded, arriving, bad.refuse, targets, -1 if layer is None else layer), output, bad)
-
-
-def _as_file(found: "Inspection", focus: "InspectionRequest", ending: str) -> str | bytes:
-    if ending == ".html":
-        from s2s.inspection.page import page
-
-        return page(found)
-    if ending == ".json":
-        return found.to_json()
-    from s2s.inspection.figure import inspection_picture
-    from s2s.training.figures import render_figure
-
-    return render_figure(inspection_picture(found, focus), ending[1:])
 
 
 def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None, row: int | None) -> None:

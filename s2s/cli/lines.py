@@ -24,42 +24,28 @@ _SHOWN = 20
 
 
 class BadLines:
-    """Report of unreadable input lines, after which the command exits with status 1.
+    """Report of unreadable input lines, after which the command exits with status 1."""
 
-    Args:
-        noun: Name of an input, such as `line` or `image`.
-    """
-
-    def __init__(self, noun: str = "line") -> None:
-        self.noun = noun
+    def __init__(self, item_name: str = "line") -> None:
+        self.item_name = item_name
         self.count = 0
 
     def refuse(self, row: int, error: UserError) -> None:
-        """Report an input that is skipped.
-
-        Args:
-            row: Row of the input, from 0.
-            error: The error.
-        """
+        """Report an input, by its row from 0, that is skipped."""
         self.report(row, str(error))
 
     def report(self, row: int, message: str) -> None:
-        """Report a problem of an input.
-
-        Args:
-            row: Row of the input, from 0.
-            message: The problem.
-        """
+        """Report a problem of an input."""
         self.count += 1
         if self.count <= _SHOWN:
-            click.echo(format_message(f"{self.noun} {row + 1}: {message}"), err=True)
+            click.echo(format_message(f"{self.item_name} {row + 1}: {message}"), err=True)
 
     def exit(self) -> None:
         """Exit with status 1 if there was an unreadable input."""
         if self.count:
             more = f", {self.count - _SHOWN:,} of them not shown" if self.count > _SHOWN else ""
             plural = "" if self.count == 1 else "s"
-            click.echo(f"{self.count:,} {self.noun}{plural} with errors{more}", err=True)
+            click.echo(f"{self.count:,} {self.item_name}{plural} with errors{more}", err=True)
             sys.exit(1)
 
 
@@ -70,20 +56,8 @@ def chunks(
 
     Lines are decoded as UTF-8; invalid bytes are replaced and reported to `bad`. Files that end in .gz or .xz are
     decompressed, as in training and scoring.
-
-    Args:
-        file: Input file.
-        most: Maximum number of lines per chunk.
-        bad: Error report.
-        prompt: Called before waiting for input.
-
-    Yields:
-        Lists of lines.
-
-    Raises:
-        UserError: A line is too long, the input is UTF-16 or UTF-32, or a compressed file is damaged.
     """
-    from s2s.data.compression import check_encoding
+    from s2s.data.text_files import check_encoding
 
     waiting, ended, number, arriving = b"", False, 0, _blocks(file)
     while not ended:
@@ -91,17 +65,19 @@ def chunks(
         block = next(arriving, b"")
         ended = not block
         waiting += block
-        if not ended and len(waiting) <= _LONGEST and waiting.count(b"\n") < most and _more_is_there(file):
+        if (
+            not ended
+            and len(waiting) <= _LONGEST
+            and waiting.count(b"\n") < most
+            and select.select([file], [], [], 0)[0]
+        ):
             continue
         whole, newline, rest = waiting.rpartition(b"\n")
         lines, begins = whole.split(b"\n") if newline else [], number == 0
         waiting, first_row, number = rest, number, number + len(lines)
         if len(waiting) > _LONGEST:
-            raise UserError(
-                f"line {number + 1} has more than {_LONGEST >> 20} MiB",
-                where=f"--input {getattr(file, 'name', '')}",
-                remedy="name a file of lines of text",
-            )
+            what = f"line {number + 1} has more than {_LONGEST >> 20} MiB"
+            raise UserError(what, where=f"--input {getattr(file, 'name', '')}", remedy="name a file of lines of text")
         if ended and waiting:
             lines.append(waiting)
         if begins and lines:
@@ -118,13 +94,9 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
     name = Path(str(getattr(file, "name", "")))
     if name.suffix not in (".gz", ".xz"):
         return iter(lambda: os.read(file.fileno(), 1 << 16), b"")
-    from s2s.data.compression import blocks
+    from s2s.data.text_files import blocks
 
     return blocks(name)
-
-
-def _more_is_there(file: IO[bytes]) -> bool:
-    return bool(select.select([file], [], [], 0)[0])
 
 
 def _text(line: bytes, row: int, bad: BadLines) -> str:
@@ -136,15 +108,7 @@ def _text(line: bytes, row: int, bad: BadLines) -> str:
 
 
 def announce_waiting(run: Path, input_file: IO[bytes]) -> Callable[[], None]:
-    """Print a loading message if the input is a terminal.
-
-    Args:
-        run: Folder of the run, for the message.
-        input_file: The input.
-
-    Returns:
-        A function that prints a prompt; it does nothing without a terminal.
-    """
+    """Print a loading message if the input is a terminal; return a function that prints a prompt there."""
     if not input_file.isatty():
         return lambda: None
     click.echo(f"loading {run} …", err=True)
@@ -153,29 +117,14 @@ def announce_waiting(run: Path, input_file: IO[bytes]) -> Callable[[], None]:
 
 
 def check_output(path: Path | None, option: str = "--output") -> None:
-    """Refuse an output file that is a folder or has no parent folder.
-
-    Called before slow work.
-
-    Args:
-        path: Output file; None: no output file.
-        option: Name of the option, for the error.
-
-    Raises:
-        UserError: The file cannot be written there.
-    """
+    """Refuse an output file that is a folder or has no parent folder, before slow work."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         what = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise UserError(what, where=f"{option} {path}", remedy="name a file in a folder that exists")
 
 
 def show_all(path: Path | None, results: Mapping[str, Sequence[Any]]) -> None:
-    """Print results, and write them to a JSON file.
-
-    Args:
-        path: JSON file; None: only print.
-        results: Lists of dataclasses by name.
-    """
+    """Print lists of dataclasses by name, and write them to a JSON file."""
     for part in itertools.chain(*results.values()):
         click.echo(printable(str(part)))
     if path:
@@ -201,12 +150,6 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], None]]:
 
     A file gets its name when all lines are written; until then the old file stays, so a file can be translated into
     itself.
-
-    Args:
-        path: Output file; None: standard output.
-
-    Yields:
-        A function that writes a line.
     """
     if path is None or (path.exists() and not path.is_file()):
         try:
@@ -228,13 +171,7 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def write_all(lines: Iterable[str], output: Path | None, bad: BadLines) -> None:
-    """Write lines to a file or stdout, then exit with status 1 if inputs were unreadable.
-
-    Args:
-        lines: The lines.
-        output: Output file; None: standard output.
-        bad: Error report of the inputs.
-    """
+    """Write lines to a file or stdout, then exit with status 1 if inputs were unreadable."""
     with lines_to(output) as write:
         for line in lines:
             write(line)

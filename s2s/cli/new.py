@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,6 +12,8 @@ from s2s.cli.main import Group
 from s2s.errors import UserError
 
 _output = click.option("--output", type=options.FILE, default="mine.yaml", show_default=True, help="Recipe to write.")
+_validation = partial(click.option, "--validation", type=options.FILE)
+_test = partial(click.option, "--test", type=options.FILE)
 _overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing recipe.")
 _TABLE = "tsv, csv, jsonl, parquet, or a txt with tabs or `IN: … OUT: …` lines; plain, .gz or .xz"
 
@@ -24,8 +27,8 @@ def new() -> None:
 @click.option("--data", type=options.FILE, help=f"Table of pairs: {_TABLE}.")
 @click.option("--source", help="Source column of --data; without --data, a file with one sentence per line.")
 @click.option("--target", help="Target column of --data; without --data, a file with one sentence per line.")
-@click.option("--validation", type=options.FILE, help="Table of the validation set; default: held out of --data.")
-@click.option("--test", type=options.FILE, help="Table of the test set; default: held out of --data.")
+@_validation(help="Table of the validation set; default: held out of --data.")
+@_test(help="Table of the test set; default: held out of --data.")
 @click.option(
     "--validation-source", type=options.FILE, help="Source lines of the validation set; default: held out of --source."
 )
@@ -53,31 +56,25 @@ def translate(
         _given("test", test, test_source, test_target),
     )
     if not data and not (source and target):
-        raise UserError(
-            "no data is named", remedy="s2s new translate --data TABLE, or --source LINES --target LINES: two files"
-        )
+        remedy = "s2s new translate --data TABLE, or --source LINES --target LINES: two files"
+        raise UserError("no data is named", remedy=remedy)
     if data and any(isinstance(pair, tuple) for pair in held_out):
-        raise UserError(
-            "--validation-source and the like go with two files of lines", remedy="use --validation, --test"
-        )
+        what = "--validation-source and the like go with two files of lines"
+        raise UserError(what, remedy="use --validation, --test")
     from s2s.tasks.recipe_generation import Splits
     from s2s.tasks.translation.recipe_generation import generate_translation_recipe
 
-    if data:
-        _write(
-            output, overwrite, lambda: generate_translation_recipe(output.stem, Splits(data, *held_out), source, target)
-        )
-    else:
-        lines = Path(source or ""), Path(target or "")
-        _write(output, overwrite, lambda: generate_translation_recipe(output.stem, Splits(lines, *held_out)))
+    splits = Splits(data or (Path(source or ""), Path(target or "")), *held_out)
+    columns = (source, target) if data else (None, None)
+    _write(output, overwrite, lambda: generate_translation_recipe(output.stem, splits, *columns))
 
 
 @new.command(epilog=options.examples("s2s new classify --data labelled.tsv --text en --label kind --output k.yaml"))
 @click.option("--data", type=options.FILE, required=True, help=f"Table of labelled texts: {_TABLE}.")
 @click.option("--text", multiple=True, help="Text column; repeat it to join several by a space.")
 @click.option("--label", help="Class column.")
-@click.option("--validation", type=options.FILE, help="Table of the validation set; default: held out of --data.")
-@click.option("--test", type=options.FILE, help="Table of the test set; default: held out of --data.")
+@_validation(help="Table of the validation set; default: held out of --data.")
+@_test(help="Table of the test set; default: held out of --data.")
 @_output
 @_overwrite
 def classify(
@@ -93,17 +90,14 @@ def classify(
     from s2s.tasks.classification.recipe_generation import generate_classification_recipe
     from s2s.tasks.recipe_generation import Splits
 
-    _write(
-        output,
-        overwrite,
-        lambda: generate_classification_recipe(output.stem, Splits(data, validation, test), text, label),
-    )
+    splits = Splits(data, validation, test)
+    _write(output, overwrite, lambda: generate_classification_recipe(output.stem, splits, text, label))
 
 
 @new.command()
 @click.option("--data", type=options.FILE, required=True, help="Folder with one folder per class, or with IDX files.")
-@click.option("--validation", type=options.FILE, help="The same for the validation set; default: held out of --data.")
-@click.option("--test", type=options.FILE, help="The same for the test set; default: held out of --data.")
+@_validation(help="The same for the validation set; default: held out of --data.")
+@_test(help="The same for the test set; default: held out of --data.")
 @_output
 @_overwrite
 def images(data: Path, validation: Path | None, test: Path | None, output: Path, overwrite: bool) -> None:
@@ -122,8 +116,8 @@ def images(data: Path, validation: Path | None, test: Path | None, output: Path,
     "--data", type=options.FILE, required=True, help="Plain text, a folder of .txt files, or a table of texts."
 )
 @click.option("--text", help="Text column, if --data is a table.")
-@click.option("--validation", type=options.FILE, help="The same for the validation set; default: held out of --data.")
-@click.option("--test", type=options.FILE, help="The same for the test set; default: held out of --data.")
+@_validation(help="The same for the validation set; default: held out of --data.")
+@_test(help="The same for the test set; default: held out of --data.")
 @_output
 @_overwrite
 def text(
@@ -142,10 +136,8 @@ def _given(split: str, table: Path | None, source: Path | None, target: Path | N
     if source and target:
         return source, target
     if source or target:
-        raise UserError(
-            f"{source or target} is one side of the {split} pairs",
-            remedy=f"give --{split}-source and --{split}-target, or neither",
-        )
+        what = f"{source or target} is one side of the {split} pairs"
+        raise UserError(what, remedy=f"give --{split}-source and --{split}-target, or neither")
     return table
 
 

@@ -30,18 +30,7 @@ class Command(click.Command):
     """A command that refuses a repeated option, where click silently uses the last value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line.
-
-        Args:
-            ctx: Context of click.
-            args: Words of the command line.
-
-        Returns:
-            The words that were not parsed.
-
-        Raises:
-            UserError: An option that takes at most one value is repeated.
-        """
+        """Parse the command line."""
         try:
             _, _, given = self.make_parser(ctx).parse_args(list(args))
         except click.NoSuchOption as error:
@@ -91,11 +80,7 @@ class _Text(click.ParamType):
 
 
 def check_overrides(overrides: Sequence[str]) -> None:
-    """Refuse overrides that set the same key twice.
-
-    Raises:
-        UserError: A key occurs more than once.
-    """
+    """Refuse overrides that set the same key twice."""
     counts = Counter(override.partition("=")[0].strip() for override in overrides)
     if twice := [key for key, count in counts.items() if count > 1]:
         raise UserError(
@@ -109,16 +94,7 @@ def _overrides(ctx: click.Context, param: click.Parameter, value: tuple[str, ...
 
 
 def paths_and_overrides(words: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Split arguments into paths and overrides (`section.key=value`).
-
-    An argument with `=` is a path if the file exists.
-
-    Returns:
-        The paths and the overrides.
-
-    Raises:
-        UserError: A key is overridden twice.
-    """
+    """Split arguments into paths and overrides (`section.key=value`)."""
     # `Path.exists` raises an error if a word is too long for a file name.
     paths = [word for word in words if "=" not in word or os.access(word, os.F_OK)]
     overrides = [word for word in words if word not in paths]

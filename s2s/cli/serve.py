@@ -12,64 +12,26 @@ from s2s.errors import UserError
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 
 
+_count = partial(click.option, type=click.IntRange(1), show_default=True)
+_seconds = partial(click.option, type=options.Number(0, min_open=True), show_default=True)
+
+
 @options.command(epilog=options.examples("s2s serve runs/translate runs/classes --port 8080"))
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN [RUN]...")
+@click.argument("runs", nargs=-1, required=True, type=options.FILE, metavar="RUN [RUN]...")
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Interface to bind; 0.0.0.0 listens on all interfaces."
 )
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 chooses a free one."
-)
-@click.option(
-    "--lines", type=click.IntRange(1), default=64, show_default=True, help="Maximum number of texts per request."
-)
-@click.option(
-    "--characters",
-    type=click.IntRange(1),
-    default=2000,
-    show_default=True,
-    help="Maximum number of characters per text.",
-)
-@click.option(
-    "--tokens", type=click.IntRange(1), default=1024, show_default=True, help="Maximum number of tokens per text."
-)
-@click.option(
-    "--positions",
-    type=click.IntRange(1),
-    default=65536,
-    show_default=True,
-    help="Maximum of texts × tokens of the longest text × beam size per request.",
-)
-@click.option(
-    "--beam",
-    type=click.IntRange(1),
-    default=16,
-    show_default=True,
-    help="Maximum beam size, also for the recipes' own.",
-)
-@click.option(
-    "--body", type=click.IntRange(1), default=256, show_default=True, help="Maximum size of a request, in KiB."
-)
-@click.option(
-    "--seconds",
-    type=options.Number(0, min_open=True),
-    default=30,
-    show_default=True,
-    help="Time limit of an answer, in seconds.",
-)
-@click.option(
-    "--waiting", type=click.IntRange(1), default=256, show_default=True, help="Maximum number of waiting requests."
-)
-@click.option(
-    "--headers",
-    type=options.Number(0, min_open=True),
-    default=10,
-    show_default=True,
-    help="Time limit for a request's headers, in seconds.",
-)
-@click.option(
-    "--connections", type=click.IntRange(1), default=1000, show_default=True, help="Maximum number of open connections."
-)
+@_count("--port", type=click.IntRange(0, 65535), default=8080, help="Port; 0 chooses a free one.")
+@_count("--lines", default=64, help="Maximum number of texts per request.")
+@_count("--characters", default=2000, help="Maximum number of characters per text.")
+@_count("--tokens", default=1024, help="Maximum number of tokens per text.")
+@_count("--positions", default=65536, help="Maximum of texts × tokens of the longest text × beam size per request.")
+@_count("--beam", default=16, help="Maximum beam size, also for the recipes' own.")
+@_count("--body", default=256, help="Maximum size of a request, in KiB.")
+@_seconds("--seconds", default=30, help="Time limit of an answer, in seconds.")
+@_count("--waiting", default=256, help="Maximum number of waiting requests.")
+@_seconds("--headers", default=10, help="Time limit for a request's headers, in seconds.")
+@_count("--connections", default=1000, help="Maximum number of open connections.")
 @click.option(
     "--allow-host",
     multiple=True,
@@ -110,16 +72,5 @@ def serve(
     named = dict(zip(names_of(runs), found, strict=True))
     place = bind_socket(host, port)
     click.echo(f"loading {', '.join(map(str, runs))} …", err=True)
-    limits = Limits(
-        lines=lines,
-        characters=characters,
-        tokens=tokens,
-        positions=positions,
-        beam=beam,
-        body=body << 10,
-        seconds=seconds,
-        waiting=waiting,
-        headers=headers,
-        connections=connections,
-    )
+    limits = Limits(lines, characters, tokens, positions, beam, body << 10, seconds, waiting, headers, connections)
     serve(named, place, limits, partial(click.echo, err=True), Hosts(host, allow_host))

@@ -7,7 +7,7 @@ import click
 
 from s2s.cli import options
 from s2s.errors import quote_path
-from s2s.launch import TorchrunProcess, detect_torchrun
+from s2s.launch import detect_torchrun
 
 
 @options.command(
@@ -30,7 +30,12 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
     """
     launch = detect_torchrun()
     if launch and not launch.is_main_process:
-        _follow(launch)
+        # A worker process follows the main process.
+        from s2s.run.training import run_worker
+        from s2s.training.distributed import init_distributed
+
+        with init_distributed(launch) as distributed:
+            run_worker(distributed)
         return
     from s2s.run.plan import execute_plan, plan_training
     from s2s.run.tasks import schema_of
@@ -45,12 +50,3 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
     if use := schema_of(start.recipe).use:
         click.echo(use.format(quote_path(folder)))
     click.echo(f"curves:     tensorboard --logdir {quote_path(folder.parent)}")
-
-
-def _follow(launch: TorchrunProcess) -> None:
-    """Run a worker process (rank > 0), which follows the main process."""
-    from s2s.run.training import run_worker
-    from s2s.training.distributed import init_distributed
-
-    with init_distributed(launch) as distributed:
-        run_worker(distributed)

@@ -1,18 +1,14 @@
 """Command `s2s translate`: translate lines of text."""
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, cast
+from typing import IO, Any, Literal, cast
 
 import click
 
 from s2s.cli import options
 from s2s.cli.lines import BadLines, announce_waiting, check_output, chunks, write_all
 from s2s.errors import UserError
-
-if TYPE_CHECKING:
-    from s2s.run.folder import RunConfig
 
 _BATCHES = 50  # read ahead
 
@@ -61,9 +57,17 @@ def translate(
     changes = {key: value for key, value in changes.items() if value is not None}
     overrides = [f"decoding.{key}={value}" for key, value in changes.items()]
     translator = open_run(run, overrides, ["translation", "text-to-text"])
-    _check_use(translator, name, before)
+    # Refuse options without effect before anything heavy is imported.
+    if name is not None and translator.recipe.task != "text-to-text":
+        raise UserError("says nothing to runs of translation", where=f"--task {name}", remedy="leave it out")
     if translator.recipe.task == "text-to-text":
-        _check_answers(translator, name, nbest, changes)
+        if before is not None:
+            raise UserError("says nothing to runs of text-to-text", where=f"--prefix {before}", remedy="use --task")
+        from s2s.tasks.text_to_text.answers import check_chosen, task_named
+
+        task = task_named(cast(Any, translator.recipe), name)
+        if task.answers is not None:
+            check_chosen(task.answers, nbest, [f"--{key.replace('_', '-')} {value}" for key, value in changes.items()])
     check_output(output)
     prompt, tell = announce_waiting(run, source), partial(click.echo, err=True)
     recipe = cast(Any, translator.recipe)
@@ -86,21 +90,3 @@ def translate(
     if note := found.precision_note():
         tell(note)
     write_all(translate_lines(found, seen, arriving, source.isatty(), tell, prefix, bad.refuse), output, bad)
-
-
-def _check_use(run: "RunConfig", name: str | None, before: str | None) -> None:
-    """Refuse options without effect before anything heavy is imported."""
-    several = run.recipe.task == "text-to-text"
-    if name is not None and not several:
-        raise UserError("says nothing to runs of translation", where=f"--task {name}", remedy="leave it out")
-    if before is not None and several:
-        raise UserError("says nothing to runs of text-to-text", where=f"--prefix {before}", remedy="use --task")
-
-
-def _check_answers(run: "RunConfig", name: str | None, nbest: int, changes: Mapping[str, object]) -> None:
-    """Refuse an unknown task of a text-to-text run, and options without effect."""
-    from s2s.tasks.text_to_text.answers import check_chosen, task_named
-
-    task = task_named(cast(Any, run.recipe), name)
-    if task.answers is not None:
-        check_chosen(task.answers, nbest, [f"--{key.replace('_', '-')} {value}" for key, value in changes.items()])

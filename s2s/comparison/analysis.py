@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from s2s.comparison.executor import StoredResult
 from s2s.comparison.results import Failure, Result, Verdict, read_summary
 from s2s.comparison.spec import MACHINE, Comparison, Experiment, Measured, Trial
-from s2s.files import write_atomically
-from s2s.folders import COMPARISON
+from s2s.files import COMPARISON, write_atomically
 
 CONCLUSION, TRACE = "conclusion", "conclusion.txt"
 """What a result calls a conclusion that failed, and the file among the measurements that has its trace."""

@@ -28,8 +28,7 @@ from s2s.comparison.spec import CELLS, Candidate, ComparedRecipe, Comparison, Ex
 from s2s.comparison.tasks import comparable_task_of
 from s2s.comparison.tuning import TUNING
 from s2s.errors import UserError, quote_path
-from s2s.files import check_unlinked, make_folder, remove_unfinished
-from s2s.folders import COMPARISON
+from s2s.files import COMPARISON, check_unlinked, make_folder, remove_unfinished
 from s2s.run.folder import MEASURED, run_lock
 from s2s.run.manifest import code_version, processor_name
 from s2s.training.device import DeviceContext, select_device, setup_process

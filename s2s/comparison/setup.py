@@ -17,8 +17,7 @@ from s2s.comparison.results import write as write_part
 from s2s.comparison.spec import CELLS, ComparedRecipe, NotForThisModel, comparable
 from s2s.comparison.tasks import comparable_task_of
 from s2s.errors import UserError, quote_path
-from s2s.files import make_folder, read_file, write_atomically
-from s2s.folders import COMPARISON, identify_folder
+from s2s.files import COMPARISON, identify_folder, make_folder, read_file, write_atomically
 from s2s.json_files import read_json
 from s2s.nn.precision import PrecisionError
 from s2s.recipe.reading import dump, write

@@ -22,7 +22,15 @@ from s2s.comparison.reporting import Column, Interval, table
 from s2s.comparison.results import Table
 from s2s.comparison.spec import Measured, Trial, Trials
 from s2s.evaluation.differences import Difference, Pairwise, paired
-from s2s.evaluation.gates import EQUIVALENCE, Assessment, Gate, machine_steady, speed_changed, standing, steady_rounds
+from s2s.evaluation.gates import (
+    EQUIVALENCE,
+    Assessment,
+    Gate,
+    decide_outcome,
+    machine_steady,
+    speed_changed,
+    steady_rounds,
+)
 from s2s.evaluation.gates import ROUNDS as LEAST
 from s2s.evaluation.inference import Estimate, mean
 from s2s.training.device import DeviceContext
@@ -252,7 +260,7 @@ class SpeedBenchmark:
         if difference is None or p is None:
             return Assessment("not measurable", other, reasons=("one round, so no test over rounds",))
         margin = math.log1p(MARGIN)
-        outcome = standing(difference, [steady], p, margin, self._ties)
+        outcome = decide_outcome(difference, [steady], p, margin, self._ties)
         low, high = (math.exp(end) for end in difference.interval())
         ratio = Estimate(math.exp(difference.value), low, high)
         found = Assessment(outcome, other, ratio, "times as fast", p, "t-test over rounds, Holm", facts=where)

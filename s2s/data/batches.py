@@ -35,21 +35,15 @@ _WIDTHS = 16
 
 @dataclass(frozen=True)
 class ParallelBatch(BaseBatch):
-    """A padded batch of sentence pairs; the loss is divided by the target tokens.
+    """A padded batch of sentence pairs; the loss is divided by the target tokens."""
 
-    Attributes:
-        source: Token ids, each row ending with `EOS`, shape `(batch, source)`; or another encoder input, such as
-            images.
-        source_valid: Padding mask of the source, True at real positions, shape `(batch, source)`.
-        target_in: Decoder input: `BOS`, then the target tokens, shape `(batch, target)`.
-        target_out: Expected output: the target tokens, then `EOS`, shape `(batch, target)`.
-        target_valid: Padding mask of both targets, True at real positions, shape `(batch, target)`.
-    """
-
+    # token ids, each row ending with `EOS`, shape `(batch, source)`; or another encoder input, such as images
     source: Shaped[Tensor, "batch ..."]
+    # padding mask of the source, True at real positions, shape `(batch, source)`
     source_valid: Bool[Tensor, "batch source"]
-    target_in: Int[Tensor, "batch target"]
-    target_out: Int[Tensor, "batch target"]
+    target_in: Int[Tensor, "batch target"]  # decoder input: `BOS`, then the target tokens, shape `(batch, target)`
+    target_out: Int[Tensor, "batch target"]  # expected output: the target tokens, then `EOS`, shape `(batch, target)`
+    # padding mask of both targets, True at real positions, shape `(batch, target)`
     target_valid: Bool[Tensor, "batch target"]
 
 
@@ -60,14 +54,6 @@ def make_batches(source_lengths: Lengths, target_lengths: Lengths, budget: int, 
     length, so that both sides of a batch have similar lengths. The second order alternates between ascending and
     descending from one length to the next, so that pairs at the borders are similar, too. The sorted list is cut into
     batches, each as large as the limit allows, and the batches are shuffled.
-
-    Args:
-        source_lengths: Tokens of each source including `EOS`, shape `(pairs,)`.
-        target_lengths: Tokens of each target including `EOS`, shape `(pairs,)`.
-        budget: Largest number of rows × longest side in a batch.
-        seed: Seed of the order; any integer.
-        epoch: Epoch number, from 0. In epoch 0 the batch with the most positions comes first, and the one with the most
-            pairs of positions (attention memory grows with these) second: a run that lacks memory fails at once.
 
     Returns:
         The rows of each batch; every pair occurs once.
@@ -85,11 +71,9 @@ def make_batches(source_lengths: Lengths, target_lengths: Lengths, budget: int, 
     if len(longest) == 0:
         return []
     if longest.max() > budget:
-        raise UserError(
-            f"a batch may have {budget} tokens, but one example alone (row {longest.argmax()}) has {longest.max()}",
-            where="batches.tokens",
-            remedy=f"set batches.tokens={longest.max()} or higher, or batches.max_length={budget} or lower",
-        )
+        what = f"a batch may have {budget} tokens, but one example alone (row {longest.argmax()}) has {longest.max()}"
+        remedy = f"set batches.tokens={longest.max()} or higher, or batches.max_length={budget} or lower"
+        raise UserError(what, where="batches.tokens", remedy=remedy)
     generator = np.random.default_rng([seed % 2**64, epoch])
     difference = target_lengths.astype(np.int64) - source_lengths + _JITTER * generator.random(len(longest))
     turned = (longest + generator.integers(2)) % 2 == 1
@@ -107,9 +91,6 @@ def split_by_budget(order: np.ndarray, widths: Lengths, budget: int, most: int |
         widths: Padded width of each example, in the same order.
         budget: Largest number of rows × width of a batch.
         most: Largest number of rows of a batch; None for no limit.
-
-    Returns:
-        The rows of each batch: consecutive examples, at least one.
 
     Example:
         >>> [rows.tolist() for rows in split_by_budget(np.arange(5), np.array([2, 2, 4, 4, 9]), budget=8)]
@@ -134,9 +115,6 @@ def widths_for(lengths: Lengths, most: int) -> Lengths:
         lengths: Tokens of each text including special tokens, shape `(texts,)`. Up to 32, each length is its own width.
         most: Largest possible length; no width exceeds it.
 
-    Returns:
-        Width for each text, shape `(texts,)`.
-
     Example:
         >>> widths_for(np.array([7, 32, 33, 100, 250]), 250)
         array([  7,  32,  34, 100, 250])
@@ -147,16 +125,7 @@ def widths_for(lengths: Lengths, most: int) -> Lengths:
 
 
 def largest_first(batches: Plan, source_lengths: Lengths, target_lengths: Lengths) -> Plan:
-    """Move the two most expensive batches to the front.
-
-    Args:
-        batches: Rows of each batch.
-        source_lengths: Tokens of each source including `EOS`, shape `(pairs,)`.
-        target_lengths: Tokens of each target including `EOS`, shape `(pairs,)`.
-
-    Returns:
-        The batch with the most positions, the one with the most pairs of positions (width²), then the others in order.
-    """
+    """Move the batches with the most positions, and with the most pairs of them, to the front."""
     widths = np.array([(source_lengths[rows].max(), target_lengths[rows].max()) for rows in batches], dtype=np.int64)
     sizes = np.array([len(rows) for rows in batches])
     most_positions = int((sizes * widths.sum(axis=1)).argmax())
@@ -166,19 +135,7 @@ def largest_first(batches: Plan, source_lengths: Lengths, target_lengths: Length
 
 
 def count_accumulation_steps(batches: Plan, target_lengths: Lengths, tokens_per_update: int) -> int:
-    """Compute the micro-batches per step for about a number of target tokens.
-
-    Args:
-        batches: Rows of each batch.
-        target_lengths: Tokens of each target including `EOS`, shape `(pairs,)`.
-        tokens_per_update: Target tokens per optimizer step, `EOS` included.
-
-    Returns:
-        Number of micro-batches per optimizer step (gradient accumulation), at least 1.
-
-    Raises:
-        UserError: One batch has more than twice as many target tokens.
-    """
+    """Compute the micro-batches per step for about a number of target tokens, `EOS` included."""
     usual = sum(int(target_lengths[rows].sum()) for rows in batches) / max(len(batches), 1)
     remedy = f"divide batches.tokens by {usual / tokens_per_update:.1f}"
     return batches_per_step(tokens_per_update, usual, "target tokens", "tokens_per_update", remedy)
@@ -191,9 +148,6 @@ def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -
         sources: Token ids of each source, without special tokens.
         targets: Token ids of each target, without special tokens.
         indices: Corpus row of each pair.
-
-    Returns:
-        The batch, on the CPU.
 
     Example:
         >>> batch = collate([[7, 8], [9]], [[5], [6, 4]], [0, 1])
@@ -221,16 +175,7 @@ def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -
 def collate_sources(
     sources: Rows, begin: bool = False, width: int | None = None
 ) -> tuple[Int[Tensor, "batch source"], Bool[Tensor, "batch source"]]:
-    """Pad texts to a batch, each row ending with `EOS`.
-
-    Args:
-        sources: Token ids of each text, without special tokens.
-        begin: Whether each row begins with `BOS`.
-        width: Number of positions; None for those of the longest row.
-
-    Returns:
-        Token ids and padding mask (True at real positions), both of shape `(batch, source)`.
-    """
+    """Pad texts, ending with `EOS` (and with `begin`, starting with `BOS`); return ids and padding mask."""
     source, valid = _padded(sources, begin, width)
     return torch.from_numpy(source), torch.from_numpy(valid)
 
@@ -247,24 +192,20 @@ def _padded(rows: Rows, begin: bool = False, width: int | None = None) -> tuple[
 
 
 def windows(
-    lengths: Int[np.ndarray, " texts"], longest: int
+    lengths: Int[np.ndarray, " texts"], max_length: int
 ) -> tuple[Int[np.ndarray, " windows"], Int[np.ndarray, " windows"], Int[np.ndarray, " windows"]]:
     """Cut long texts into windows of nearly equal length that cover all tokens.
-
-    Args:
-        lengths: Tokens of each text without special tokens, shape `(texts,)`. An empty text has no window.
-        longest: Largest number of tokens of a window.
 
     Returns:
         For each window in order, shape `(windows,)`: number of the text, position of the first token, number of tokens.
 
     Example:
-        >>> texts, first, sizes = windows(np.array([5, 0, 3]), longest=3)
+        >>> texts, first, sizes = windows(np.array([5, 0, 3]), max_length=3)
         >>> texts.tolist(), first.tolist(), sizes.tolist()
         ([0, 0, 2], [0, 2, 0], [2, 3, 3])
     """
     lengths = lengths.astype(np.int64)
-    counts = -(-lengths // longest)
+    counts = -(-lengths // max_length)
     texts = np.repeat(np.arange(len(lengths)), counts)
     number = np.arange(len(texts)) - np.repeat(np.cumsum(counts) - counts, counts)
     # Window i of n begins at floor(i · length / n), so lengths differ by one at most.
@@ -293,11 +234,8 @@ class ParallelDataset(Examples[ParallelBatch]):
         self.wanted = tokens_per_update or batches.tokens
         self.kept, self.num_skipped = data.within(batches.max_length)
         if not len(self.kept):
-            raise UserError(
-                f"all {len(data):,} training pairs are longer than {batches.max_length} pieces",
-                where="batches.max_length",
-                remedy="raise it",
-            )
+            what = f"all {len(data):,} training pairs are longer than {batches.max_length} pieces"
+            raise UserError(what, where="batches.max_length", remedy="raise it")
 
     def __len__(self) -> int:
         return len(self.data)
@@ -313,28 +251,12 @@ class ParallelDataset(Examples[ParallelBatch]):
         return {"too_long": self.num_skipped}
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
-        """Pad the pairs; nothing is random.
-
-        Args:
-            rows: Rows of the pairs, shape `(batch,)`.
-            seed: Unused.
-
-        Returns:
-            The batch, on the CPU.
-        """
+        """Pad the pairs; nothing is random."""
         return collate(*self.data.rows(rows), rows)
 
 
 def all_pairs_in_order(data: TokenizedDataset, batches: BatchSettings) -> ParallelDataset:
-    """Build a dataset of all pairs, whatever their length, to compute a loss.
-
-    Args:
-        data: Tokenized pairs.
-        batches: Batch settings; a longer pair raises the token limit and `max_length`.
-
-    Returns:
-        A dataset that skips no pair.
-    """
+    """Build a dataset of all pairs, whatever their length, to compute a loss."""
     longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
     limits = {"tokens": max(batches.tokens, longest), "max_length": longest}
     return ParallelDataset(data, batches.model_copy(update=limits))

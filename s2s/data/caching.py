@@ -34,19 +34,13 @@ def cache_rows(
         files: Files that the rows are read from; their content is part of the cache key.
         reading: Name of the conversion; another name is another result.
         columns: Resulting columns and their `datasets` types.
-
-    Returns:
-        The memory-mapped rows.
-
-    Raises:
-        UserError: Raised by `read`, or because there are no rows.
     """
     import datasets
     from datasets import config
     from datasets.exceptions import DatasetGenerationError
 
     # The file name is part of the key, because its ending says how the file is read.
-    fingerprint = named(reading, *(f"{path.name} {content_hash(path)}" for path in files))
+    fingerprint = named(reading, *(f"{path.name} {_content_hash(path)}" for path in files))
     failure: list[UserError] = []
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -64,7 +58,7 @@ def cache_rows(
 
     def make(place: Path) -> datasets.Dataset:
         return datasets.Dataset.from_generator(  # type: ignore[return-value]
-            rows, features=of_kinds(columns), cache_dir=str(place), fingerprint=fingerprint
+            rows, features=_features(columns), cache_dir=str(place), fingerprint=fingerprint
         )
 
     try:
@@ -82,23 +76,27 @@ def build_once(name: str, make: "Callable[[Path], datasets.Dataset]") -> "datase
     """Make a data set in a folder of the cache, or open the existing one.
 
     A folder whose files have changed is removed first, with a message on standard error.
-
-    Args:
-        name: Name of the data set, unique for its content.
-        make: Function that makes the data set in a folder, or opens the one that is there.
-
-    Returns:
-        The data set.
     """
     from datasets import config
 
     place = Path(config.HF_DATASETS_CACHE) / "s2s" / name
     place.parent.mkdir(parents=True, exist_ok=True)
-    _remove_unfinished(place.parent)
+    for other in place.parent.iterdir():
+        # Remove what a killed process has not finished; a process that holds the lock is still making its data set.
+        if other.is_dir() and not (other / _DIGESTS).exists():
+            with suppress(OSError, UserError), file_lock(_lock_of(other)):
+                if not (other / _DIGESTS).exists():
+                    shutil.rmtree(other, ignore_errors=True)
     with file_lock(_lock_of(place), wait=True):
-        if (place / _DIGESTS).exists() and (damaged := _damaged(place)):
-            print(f"{damaged}: this cached file is damaged; reading the data again", file=sys.stderr)
-            shutil.rmtree(place)
+        if (place / _DIGESTS).exists():
+            try:
+                digests = read_json(place / _DIGESTS, dict[str, str])
+                damaged = next((place / name for name, d in digests.items() if _digest(place / name) != d), None)
+            except UserError:
+                damaged = place / _DIGESTS
+            if damaged:
+                print(f"{damaged}: this cached file is damaged; reading the data again", file=sys.stderr)
+                shutil.rmtree(place)
         try:
             found = make(place)
             if not (place / _DIGESTS).exists():
@@ -116,25 +114,6 @@ def _lock_of(place: Path) -> Path:
     return place.with_name(f"{place.name}.lock")
 
 
-def _remove_unfinished(folder: Path) -> None:
-    """Remove data sets that a killed process has not finished."""
-    for place in folder.iterdir():
-        if place.is_dir() and not (place / _DIGESTS).exists():
-            # A process that holds the lock is still making the data set.
-            with suppress(OSError, UserError), file_lock(_lock_of(place)):
-                if not (place / _DIGESTS).exists():
-                    shutil.rmtree(place, ignore_errors=True)
-
-
-def _damaged(place: Path) -> Path | None:
-    """Return the first file of a finished data set that does not match its digest."""
-    try:
-        digests = read_json(place / _DIGESTS, dict[str, str])
-    except UserError:
-        return place / _DIGESTS
-    return next((place / name for name, digest in digests.items() if _digest(place / name) != digest), None)
-
-
 def _digest(path: Path) -> str:
     """Return the digest of a file; empty if the file is missing or not regular."""
     try:
@@ -143,28 +122,14 @@ def _digest(path: Path) -> str:
         return ""
 
 
-def of_kinds(kinds: Mapping[str, str]) -> "datasets.Features":
-    """Build `datasets.Features` from column names and type names.
-
-    Args:
-        kinds: Type name, such as `string` or `int64`, of each column.
-
-    Returns:
-        The features.
-    """
+def _features(kinds: Mapping[str, str]) -> "datasets.Features":
     from datasets import Features, Value
 
     return Features({name: Value(kind) for name, kind in kinds.items()})
 
 
-def content_hash(path: Path) -> str:
-    """Hash the content of a file.
-
-    Dates are ignored: a file may have been restored, or copied with its date.
-
-    Returns:
-        BLAKE2b digest in hexadecimal digits.
-    """
+def _content_hash(path: Path) -> str:
+    """Hash the content of a file."""
     with open_regular(path, "name a file") as file:
         try:
             return hashlib.file_digest(file, "blake2b").hexdigest()
@@ -175,33 +140,16 @@ def content_hash(path: Path) -> str:
 
 
 def name_of_folder(corpus: str, config: str) -> str | None:
-    """Return a name for the files of a local data set, made from their content.
-
-    `datasets` itself looks at file dates only.
-
-    Args:
-        corpus: Folder, or name of a data set on the hub.
-        config: Configuration of the data set; part of the name.
-
-    Returns:
-        The name; None for a data set on the hub.
-    """
+    """Return a name for a local data set from its content; None for one on the hub."""
     folder = Path(corpus)
     if not folder.is_dir():
         return None
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return named(config, *(f"{path.relative_to(folder)} {content_hash(path)}" for path in files))
+    return named(config, *(f"{path.relative_to(folder)} {_content_hash(path)}" for path in files))
 
 
 def named(*parts: str) -> str:
-    """Return a cache name for these parts and the version of s2s.
-
-    Args:
-        parts: Everything that the content depends on.
-
-    Returns:
-        Digest in hexadecimal digits.
-    """
+    """Return a cache name for these parts and the version of s2s."""
     return hashlib.blake2b("\n".join([version("s2s"), *parts]).encode(), digest_size=16).hexdigest()
 
 
@@ -218,10 +166,6 @@ def convert_cached(
         take: Function of a batch (lists by column) and row numbers that returns the converted columns.
         reading: Name of the conversion; another name is another result.
         kinds: Resulting columns and their `datasets` types.
-
-    Returns:
-        The converted rows, found by the rows, the name of the conversion and the version of s2s. A damaged cache file
-        is made again.
     """
     # Without a given name, `datasets` would hash the code of `take`, but not of the functions that it calls.
     name = named(found._fingerprint, reading)
@@ -233,7 +177,7 @@ def convert_cached(
             print(f"{kept}: this cached file is damaged; reading the data again", file=sys.stderr)
         kept.unlink()
     made = found.map(
-        take, batched=True, with_indices=True, remove_columns=columns, features=of_kinds(kinds), new_fingerprint=name
+        take, batched=True, with_indices=True, remove_columns=columns, features=_features(kinds), new_fingerprint=name
     )
     if kept and note and kept.exists():
         write_atomically(note, _digest(kept))

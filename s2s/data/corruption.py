@@ -25,15 +25,7 @@ Counts = Int[np.ndarray, " texts"]
 
 
 def masked_counts(lengths: Counts, share: float, span: float) -> tuple[Counts, Counts]:
-    """Compute the number of removed tokens and of spans.
-
-    Args:
-        lengths: Tokens of each text, above 0, shape `(texts,)`.
-        share: Share of the tokens that is removed.
-        span: Mean length of a span in tokens.
-
-    Returns:
-        Removed tokens and spans of each text, both of shape `(texts,)`.
+    """Compute the number of removed tokens and of spans of each text of at least one token.
 
     Example:
         >>> removed, spans = masked_counts(np.array([10, 100]), 0.15, 3.0)
@@ -53,17 +45,7 @@ def _parts(total: int, number: int, generator: np.random.Generator) -> Int[np.nd
 
 
 def corrupt(tokens: Row, size: int, share: float, span: float, generator: np.random.Generator) -> tuple[Row, Row]:
-    """Corrupt a text.
-
-    Args:
-        tokens: Token ids of the text, at least one.
-        size: Vocabulary size, the id of the first sentinel.
-        share: Share of the tokens that is removed.
-        span: Mean length of a span in tokens.
-        generator: Random number generator.
-
-    Returns:
-        Token ids of the source and of the target, without `EOS`.
+    """Corrupt the token ids of a text; `size` is the id of the first sentinel.
 
     Example:
         >>> source, target = corrupt(np.arange(10, 20), 100, 0.2, 2.0, np.random.default_rng(0))
@@ -95,7 +77,7 @@ class CorruptedText:
         size: Vocabulary size, the id of the first sentinel.
         share: Share of the tokens that is removed.
         span: Mean length of a span in tokens.
-        longest: Largest number of tokens of a window, including `EOS` and prefix.
+        max_length: Largest number of tokens of a window, including `EOS` and prefix.
 
     Attributes:
         source_lengths: Tokens of each source including prefix and `EOS`, shape `(windows,)`.
@@ -106,9 +88,11 @@ class CorruptedText:
             sentinels.
     """
 
-    def __init__(self, texts: TokenizedTexts, prefix: Row, size: int, share: float, span: float, longest: int) -> None:
+    def __init__(
+        self, texts: TokenizedTexts, prefix: Row, size: int, share: float, span: float, max_length: int
+    ) -> None:
         self.texts, self.prefix, self.size, self.share, self.span = texts, prefix, size, share, span
-        room = longest - 1 - len(prefix)
+        room = max_length - 1 - len(prefix)
         if room < 1:
             raise UserError("leaves no room for text beside the prefix", "batches.max_length", "raise it")
         self.numbers, self.first, self.lengths = windows(texts.lengths, room)
@@ -116,24 +100,13 @@ class CorruptedText:
             raise UserError("there is no text to take spans out of", "data.corpora", "name a corpus with text")
         tokens, spans = masked_counts(self.lengths, share, span)
         if spans.max() > SENTINELS:
-            raise UserError(
-                f"a text of {self.lengths.max()} pieces has {spans.max()} spans, and there are {SENTINELS} sentinels",
-                where="batches.max_length",
-                remedy="lower it, or raise the corpus' span",
-            )
+            what = f"a text of {self.lengths.max()} pieces has {spans.max()} spans, and there are {SENTINELS} sentinels"
+            raise UserError(what, where="batches.max_length", remedy="lower it, or raise the corpus' span")
         self.source_lengths = self.lengths - tokens + spans + len(prefix) + 1
         self.target_lengths = tokens + spans + 1
 
     def draw(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return corrupted sources and targets of the chosen windows.
-
-        Args:
-            indices: Rows of the windows.
-            seed: Seed of the spans. They depend on seed and row only.
-
-        Returns:
-            Token ids of each source, with prefix, and of each target; both without `EOS`.
-        """
+        """Return corrupted sources and targets of the chosen windows."""
         sources, targets = [], []
         whole = self.texts.rows(self.numbers[indices])
         for row, text in zip(indices.tolist(), whole, strict=True):

@@ -5,16 +5,14 @@ Shared by `s2s data check`, the recipe generator and the tasks.
 
 import random
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from jaxtyping import Int
 
-from s2s.data.missing_values import MISSING
-from s2s.data.sources import Corpus, Part, Source
-from s2s.data.tokenizers import normalized
+from s2s.data.sources import MISSING
+from s2s.data.tokenizers import UNK, Tokenizer, normalized
+from s2s.errors import UserError
 
 SUSPICIOUS = {
     "\r": "carriage return",
@@ -33,117 +31,9 @@ MANY = 0.05
 _SPOTS = 10
 _SHOWN = 110
 
-Hashes = Int[np.ndarray, " rows"]
-
-
-def hashes(keys: Iterable[Hashable]) -> Hashes:
-    """Hash keys to 64-bit integers, equal where keys are equal.
-
-    The probability of a collision among ten million distinct keys is 3 in a million.
-
-    Args:
-        keys: Hashable keys, one for each row.
-
-    Returns:
-        Hashes, shape `(rows,)`.
-    """
-    return np.fromiter(map(hash, keys), np.int64)
-
-
-def repeated(hashed: Hashes) -> Int[np.ndarray, " copies"]:
-    """Return the rows, from 0, whose hash also occurs in an earlier row.
-
-    Args:
-        hashed: Hash of each row.
-
-    Returns:
-        Rows in ascending order.
-
-    Example:
-        >>> repeated(hashes(["a", "b", "a", "a"]))
-        array([2, 3])
-    """
-    _, first = np.unique(hashed, return_index=True)
-    return np.setdiff1d(np.arange(len(hashed)), first)
-
-
-def overlap(corpus: Corpus[Part], keys: Callable[[Part], Iterable[Hashable]]) -> dict[str, int]:
-    """Count the validation and test examples that also occur in the training data.
-
-    Args:
-        corpus: The splits.
-        keys: Function that returns a key for each example of a split; equal keys mean duplicates.
-
-    Returns:
-        Number of examples by name of the split.
-    """
-    learned, parts = hashes(keys(corpus.train)), corpus.parts()
-    del parts["train"]
-    return {name: int(np.isin(hashes(keys(part)), learned).sum()) for name, part in parts.items()}
-
-
-@dataclass(frozen=True)
-class TrainOverlap:
-    """Number of examples of a split that also occur in the training data.
-
-    Attributes:
-        split: `validation` or `test`.
-        inputs: Plural noun for what is counted, such as `sources`.
-        digest: Digest of the examples of the split.
-        total: Number of examples of the split.
-        seen: Number of examples whose input occurs in the training data.
-        seen_with_target: Number of examples whose input occurs there with the same target; None if targets are not
-            compared.
-    """
-
-    split: str
-    inputs: str
-    digest: str
-    total: int
-    seen: int
-    seen_with_target: int | None
-
-    def __str__(self) -> str:
-        same = "" if self.seen_with_target is None else f" ({self.seen_with_target:,} with the same target)"
-        return (
-            f"{self.seen:,} of {self.total:,} {self.split} {self.inputs} occur in the training data{same}: "
-            "the scores are too optimistic; remove them from the training data"
-        )
-
-
-def train_overlaps(source: Source[Any, Part], corpus: Corpus[Part]) -> list[TrainOverlap]:
-    """Count the examples of each split that also occur in the training data.
-
-    `s2s data check` reports the same numbers.
-
-    Args:
-        source: Data source, which defines the keys.
-        corpus: The splits.
-
-    Returns:
-        Overlap of each split other than train.
-    """
-    parts, seen = corpus.parts(), overlap(corpus, source.keys)
-    whole: dict[str, int] = {}
-    if any(seen.values()) and source.keys_with_targets(corpus.train) is not None:
-        whole = overlap(corpus, lambda part: source.keys_with_targets(part) or ())
-    inputs = source.inputs or source.item_name
-    return [
-        TrainOverlap(
-            name, inputs, source.digest(parts[name]), len(parts[name]), count, whole.get(name) if count else None
-        )
-        for name, count in seen.items()
-    ]
-
 
 def note_suspicious(found: dict[str, list[int]], row: int, *texts: str) -> None:
-    """Note a row that has a suspicious character or a missing value as text.
-
-    Args:
-        found: Rows by name of the character (see `SUSPICIOUS`); extended in place.
-        row: Number of the row.
-        texts: Texts of the row.
-    """
+    """Note a row with a `SUSPICIOUS` character or a missing value as text in `found`."""
     if not MISSING.isdisjoint(texts):
         found.setdefault(_MISSING_TEXT, []).append(row)
     for character, name in SUSPICIOUS.items():
@@ -152,26 +42,12 @@ def note_suspicious(found: dict[str, list[int]], row: int, *texts: str) -> None:
 
 
 def sample_rows(rows: int, seed: int) -> list[int]:
-    """Draw up to ten rows at random, in ascending order, for manual inspection.
-
-    Args:
-        rows: Number of rows.
-        seed: Seed of the choice.
-
-    Returns:
-        Rows, from 0.
-    """
+    """Draw up to ten rows at random, in ascending order, for manual inspection."""
     return sorted(random.Random(seed).sample(range(rows), min(_SPOTS, rows)))
 
 
 def some_rows(rows: list[int]) -> str:
     """Format the first five row numbers for a message.
-
-    Args:
-        rows: Row numbers.
-
-    Returns:
-        Words such as `row 3` or `rows 3, 1,200`; more than five rows end with `…`.
 
     Example:
         >>> some_rows([3, 1200])
@@ -183,12 +59,6 @@ def some_rows(rows: list[int]) -> str:
 def escape_invisible(text: str) -> str:
     r"""Escape invisible characters and cut a text to 110 characters, for the terminal.
 
-    Args:
-        text: Any text.
-
-    Returns:
-        One line of printable characters.
-
     Example:
         >>> escape_invisible("a\u2028b")
         'a\\u2028b'
@@ -198,15 +68,7 @@ def escape_invisible(text: str) -> str:
 
 
 def table(columns: Iterable[str], rows: Mapping[str, Iterable[float | None]]) -> list[str]:
-    """Format a table of numbers as lines.
-
-    Args:
-        columns: Column names.
-        rows: Numbers of each row by its label; None is shown as `–`.
-
-    Returns:
-        Lines of equal width: the header, then a line for each row.
-    """
+    """Format a table of numbers as lines of equal width; None is shown as `–`."""
     shown = {"": list(columns)}
     for label, numbers in rows.items():
         shown[label] = ["–" if n is None else f"{n:,}" if isinstance(n, int) else f"{n:.2f}" for n in numbers]
@@ -216,15 +78,7 @@ def table(columns: Iterable[str], rows: Mapping[str, Iterable[float | None]]) ->
 
 
 def findings(blocks: Iterable[Iterable[str]], advice: Iterable[str]) -> str:
-    """Join blocks of findings and a final block of advice to plain text.
-
-    Args:
-        blocks: Lines of each block.
-        advice: Sentences of advice; without any, the last line says that nothing was found.
-
-    Returns:
-        The text, blocks separated by blank lines.
-    """
+    """Join blocks of findings and a final block of advice to plain text."""
     mend = [f"  - {words}" for words in advice]
     return "\n\n".join("\n".join(b) for b in (*blocks, ["advice", *mend] if mend else ["nothing suspicious found"]))
 
@@ -235,13 +89,6 @@ def altered(texts: Iterable[str], normalization: str) -> str:
     A model generates normalized text, but references are kept unchanged. So a reference that the normalization changes
     can never be generated exactly.
 
-    Args:
-        texts: Target texts.
-        normalization: `identity` or `nfkc`.
-
-    Returns:
-        The number of changed texts and an example; empty if no text is changed.
-
     Example:
         >>> altered(["x\u00b2 = 4", "plain"], "nfkc")
         "1 target, e.g. 'x²' to 'x2'"
@@ -250,11 +97,83 @@ def altered(texts: Iterable[str], normalization: str) -> str:
     for text in texts:
         if normalized(text, normalization, False).strip() != text.strip():
             count += 1
-            example = example or _first_change(text, normalization)
+            if not example:
+                changes = ((word, normalized(word, normalization, False)) for word in re.findall(r"\S+", text))
+                found = (f"{one[:30]!r} to {other[:30]!r}" for one, other in changes if one != other)
+                example = next(found, f"the white space of {text[:30]!r}")
     return f"{count:,} target{'s' * (count != 1)}, e.g. {example}" if count else ""
 
 
-def _first_change(text: str, normalization: str) -> str:
-    changes = ((word, normalized(word, normalization, False)) for word in re.findall(r"\S+", text))
-    change = next((f"{one[:30]!r} to {other[:30]!r}" for one, other in changes if one != other), "")
-    return change or f"the white space of {text[:30]!r}"
+# The same threshold as for the sign in `s2s diagnose`.
+_STRANGE = 0.01
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Token statistics of one split, without special tokens."""
+
+    tokens: int
+    longest: int
+    too_long: int
+    unknown: int
+    new: int
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """Token statistics of all splits; empty, with the reason in `failure`, if no tokenizer can be made."""
+
+    splits: dict[str, Cut]
+    max_length: int | None
+    failure: str = ""
+
+    def rows(self) -> dict[str, list[float | None]]:
+        """Return the rows of a table: by label, a list with a number for each split."""
+        cuts = list(self.splits.values())
+        found: dict[str, list[float | None]] = {
+            "pieces": [cut.tokens for cut in cuts],
+            "  of the longest text": [cut.longest for cut in cuts],
+        }
+        if self.max_length:
+            found[f"  texts above {self.max_length:,}"] = [cut.too_long for cut in cuts]
+        found["unknown pieces"] = [cut.unknown for cut in cuts]
+        found["pieces that train has not"] = [cut.new for cut in cuts]
+        return found if cuts else {}
+
+    def advice(self) -> Iterator[str]:
+        """Yield recommended corrections."""
+        if self.failure:
+            yield self.failure
+        for name, cut in self.splits.items():
+            if name == "train" and cut.too_long:
+                yield f"{cut.too_long:,} texts of train have more than batches.max_length ({self.max_length}) pieces"
+            strange = cut.unknown + cut.new
+            if strange > _STRANGE * cut.tokens:
+                yield (
+                    f"{strange / cut.tokens:.1%} of the pieces of {name} are unknown ({cut.unknown:,}) or never stand "
+                    f"in train ({cut.new:,}): nothing teaches them; tokenizer.byte_fallback=true, "
+                    "tokenizer.kind=unigram or a smaller tokenizer.size"
+                )
+
+
+def cutting(splits: Mapping[str, Sequence[str]], make: Callable[[], Tokenizer], max_length: int | None) -> Cutting:
+    """Tokenize each split (`train` first) with the tokenizer that training would make."""
+    try:
+        tokenizer = make()
+    except UserError as error:
+        return Cutting({}, max_length, f"{error.where}: {error.what}: {error.remedy}")
+    found, seen = {}, np.empty(0, np.int64)
+    for name, texts in splits.items():
+        cut = tokenizer.encode_batch(list(texts))
+        lengths = np.array([len(row) for row in cut], dtype=np.int64)
+        tokens = np.fromiter((piece for row in cut for piece in row), np.int64, int(lengths.sum()))
+        seen = np.unique(tokens) if name == "train" else seen
+        unknown = tokens == UNK
+        found[name] = Cut(
+            len(tokens),
+            int(lengths.max(initial=0)),
+            int((lengths >= max_length).sum()) if max_length else 0,
+            int(unknown.sum()),
+            int((~np.isin(tokens, seen) & ~unknown).sum()),
+        )
+    return Cutting(found, max_length)

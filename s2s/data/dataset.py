@@ -27,31 +27,17 @@ C_co = TypeVar("C_co", bound="BaseBatch", covariant=True)
 
 @dataclass(frozen=True)
 class BaseBatch:
-    """Base class of a batch; each task adds its own tensors.
+    """Base class of a batch; each task adds its own tensors."""
 
-    Attributes:
-        indices: Row of each example in the corpus, shape `(batch,)`, so that errors can name a bad batch. Stays on the
-            CPU.
-        count: Number by which the summed loss is divided, e.g. target tokens, examples or masked tokens.
-        tokens: Number of real (not padding) tokens, used to report training speed.
-        real_share: Share of real tokens among all positions, in (0, 1].
-    """
-
+    # row of each example in the corpus, shape `(batch,)`, so that errors can name a bad batch. Stays on the CPU.
     indices: Int[Tensor, " batch"]
     # These are Python numbers, counted before the batch moves: reading them from a GPU tensor would block the CPU.
-    count: int
-    tokens: int
-    real_share: float
+    count: int  # number by which the summed loss is divided, e.g. target tokens, examples or masked tokens
+    tokens: int  # number of real (not padding) tokens, used to report training speed
+    real_share: float  # share of real tokens among all positions, in (0, 1]
 
     def to(self: C, device: torch.device | str) -> C:
-        """Return the batch with its tensors on a device (`indices` stay on the CPU).
-
-        Args:
-            device: Device to copy the tensors to.
-
-        Returns:
-            A new batch.
-        """
+        """Return a copy with its tensors on a device (`indices` stay on the CPU)."""
         return self._map_tensors(lambda tensor: to_device(tensor, device))
 
     def pinned(self: C) -> C:
@@ -65,15 +51,7 @@ class BaseBatch:
 
 
 def to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Copy a CPU tensor to a device; copies to CUDA are asynchronous (pinned memory).
-
-    Args:
-        tensor: Tensor on the CPU.
-        device: Device to copy to.
-
-    Returns:
-        The tensor on the device.
-    """
+    """Copy a CPU tensor to a device; copies to CUDA are asynchronous (pinned memory)."""
     if torch.device(device).type != "cuda":
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
@@ -85,14 +63,10 @@ class Examples(ABC, Generic[C_co]):
     Batches of an epoch are a pure function of seed and epoch, and random choices in `collate` are a pure function of
     its seed. A run therefore resumes in the middle of an epoch from (epoch, position) alone, without saved sampler
     state.
-
-    Attributes:
-        item_name: Plural noun for the examples in messages.
-        num_skipped: Number of examples that are in no batch, e.g. because they are too long.
     """
 
-    item_name: ClassVar[str] = "examples"
-    num_skipped: int = 0
+    item_name: ClassVar[str] = "examples"  # plural noun for the examples in messages
+    num_skipped: int = 0  # number of examples that are in no batch, e.g. because they are too long
 
     @abstractmethod
     def __len__(self) -> int:
@@ -102,23 +76,12 @@ class Examples(ABC, Generic[C_co]):
     def make_batches(self, seed: int, epoch: int) -> Plan:
         """Group the examples of an epoch into batches (batch sampler).
 
-        Args:
-            seed: Seed of the order.
-            epoch: Epoch number, from 0.
-
         Returns:
             One array of corpus rows for each batch. Every example that is not skipped occurs once.
         """
 
     def accumulation_steps(self, batches: Plan) -> int:
-        """Return the number of micro-batches per optimizer step (gradient accumulation).
-
-        Args:
-            batches: Batches of epoch 0. The number that follows from them applies to all epochs.
-
-        Returns:
-            1, unless a task accumulates gradients over several batches.
-        """
+        """Return the number of micro-batches per step (gradient accumulation), from the batches of epoch 0."""
         return 1
 
     def manifest_counts(self) -> dict[str, int]:
@@ -133,55 +96,29 @@ class Examples(ABC, Generic[C_co]):
             rows: Corpus rows of the examples, shape `(batch,)`.
             seed: Seed of random choices such as masks. In training it is the same for a whole epoch. The choices for an
                 example should depend on seed and row only, not on the batch that the example is in.
-
-        Returns:
-            The batch, on the CPU.
         """
 
 
-def group_into_steps(batches: Plan, together: int) -> list[Plan]:
-    """Group consecutive batches into optimizer steps (gradient accumulation).
-
-    Args:
-        batches: Micro-batches of an epoch.
-        together: Number of micro-batches per step.
-
-    Returns:
-        The micro-batches of each step; the last step may have fewer.
+def group_into_steps(batches: Plan, accumulation_steps: int) -> list[Plan]:
+    """Group micro-batches into optimizer steps (gradient accumulation); the last may have fewer.
 
     Example:
         >>> [len(step) for step in group_into_steps([np.array([row]) for row in range(5)], 2)]
         [2, 2, 1]
     """
-    return [batches[i : i + together] for i in range(0, len(batches), together)]
+    return [batches[i : i + accumulation_steps] for i in range(0, len(batches), accumulation_steps)]
 
 
-def batches_per_step(wanted: int, usual: float, noun: str, key: str, remedy: str) -> int:
-    """Compute how many batches have about the wanted number of items together.
-
-    Args:
-        wanted: Items per optimizer step.
-        usual: Mean number of items per batch; 0 if there are no batches.
-        noun: Plural noun for the items, for the error message.
-        key: Key in the recipe's `training` section that sets `wanted`, for the error message.
-        remedy: Remedy for the error message.
-
-    Returns:
-        Number of micro-batches per optimizer step, at least 1.
-
-    Raises:
-        UserError: One batch has more than twice as many items as wanted.
+def batches_per_step(wanted: int, usual: float, item_name: str, key: str, remedy: str) -> int:
+    """Compute how many batches, of `usual` items each, have about the wanted number of items together.
 
     Example:
         >>> batches_per_step(1000, 240.0, "tokens", "tokens_per_update", "")
         4
     """
     if wanted < usual / 2:
-        raise UserError(
-            f"an update should learn from {wanted} {noun}, but a batch has {usual:.0f}",
-            where=f"training.{key}",
-            remedy=f"{remedy}, or set training.{key}={usual:.0f}",
-        )
+        what = f"an update should learn from {wanted} {item_name}, but a batch has {usual:.0f}"
+        raise UserError(what, where=f"training.{key}", remedy=f"{remedy}, or set training.{key}={usual:.0f}")
     return max(1, round(wanted / usual)) if usual else 1
 
 
@@ -191,14 +128,6 @@ def shard_batches(batches: Plan, rank: int, size: int) -> Plan:
     All ranks together process each row once. Whole batches are dealt out in turn while there is one for each rank. Each
     remaining batch is split: every rank takes every `size`-th row. So all ranks do about the same work, and no rank
     gets a batch larger than a single process would. A rank may get less than the others, or nothing.
-
-    Args:
-        batches: Micro-batches of one optimizer step.
-        rank: Rank of the process, from 0.
-        size: World size.
-
-    Returns:
-        The micro-batches of this rank; with a world size of 1, all of them.
 
     Example:
         >>> batches = [np.array([0, 1]), np.array([2, 3]), np.array([4, 5, 6])]
@@ -216,32 +145,21 @@ def shard_batches(batches: Plan, rank: int, size: int) -> Plan:
 
 @dataclass(frozen=True)
 class LabelledBatch(BaseBatch):
-    """A batch of examples with class labels; the loss is divided by the examples.
+    """A batch of examples with class labels; the loss is divided by the examples."""
 
-    Attributes:
-        source: Token ids or pixels, shape `(batch, ...)`.
-        source_valid: Padding mask, True at real positions, shape `(batch, source)`.
-        labels: Class number of each example, shape `(batch,)`.
-    """
-
-    source: Shaped[Tensor, "batch ..."]
-    source_valid: Bool[Tensor, "batch source"]
-    labels: Int[Tensor, " batch"]
+    source: Shaped[Tensor, "batch ..."]  # token ids or pixels, shape `(batch, ...)`
+    source_valid: Bool[Tensor, "batch source"]  # padding mask, True at real positions, shape `(batch, source)`
+    labels: Int[Tensor, " batch"]  # class number of each example, shape `(batch,)`
 
 
 class LabelledExamples(Examples[LabelledBatch]):
-    """A dataset of examples with class labels.
+    """A dataset of examples with class labels."""
 
-    Attributes:
-        key: Recipe key that sets the batch size, for messages.
-        labels: Class number of each example, shape `(examples,)`.
-        examples_per_step: Examples per optimizer step (gradient accumulation); None means one batch per step.
-        truncated: Number of examples of which only the beginning is read; None if examples are read whole.
-    """
-
-    key: ClassVar[str]
-    labels: Int[np.ndarray, " examples"]
+    key: ClassVar[str]  # recipe key that sets the batch size, for messages
+    labels: Int[np.ndarray, " examples"]  # class number of each example, shape `(examples,)`
+    # examples per optimizer step (gradient accumulation); None means one batch per step
     examples_per_step: int | None = None
+    # number of examples of which only the beginning is read; None if examples are read whole
     truncated: int | None = None
 
     def __len__(self) -> int:
@@ -254,41 +172,22 @@ class LabelledExamples(Examples[LabelledBatch]):
 
     @abstractmethod
     def subset(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledExamples":
-        """Return a dataset of the chosen rows, encoded as for inference.
-
-        Args:
-            rows: Rows of the examples.
-
-        Returns:
-            The dataset of these rows only.
-        """
+        """Return a dataset of these rows, encoded as for inference."""
 
     @abstractmethod
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Shaped[Tensor, "batch ..."], Tensor]:
-        """Read the encoder input of the examples; for the arguments see `collate`.
-
-        Returns:
-            The input, shape `(batch, ...)`, and its padding mask, True at real positions.
-        """
+        """Return the encoder input, shape `(batch, ...)`, and its padding mask (True: real); see `collate`."""
 
     def mean_batch_size(self, batches: Plan) -> float:
-        """Compute the mean number of examples per batch.
-
-        Args:
-            batches: Batches of an epoch.
-
-        Returns:
-            Examples per batch.
-        """
+        """Compute the mean number of examples per batch."""
         return len(self) / max(1, len(batches))
 
     def accumulation_steps(self, batches: Plan) -> int:
         if self.examples_per_step is None:
             return super().accumulation_steps(batches)
-        noun, remedy = self.item_name.removeprefix("training "), f"set {self.key}={self.examples_per_step}"
-        return batches_per_step(
-            self.examples_per_step, self.mean_batch_size(batches), noun, "examples_per_update", remedy
-        )
+        name, remedy = self.item_name.removeprefix("training "), f"set {self.key}={self.examples_per_step}"
+        usual = self.mean_batch_size(batches)
+        return batches_per_step(self.examples_per_step, usual, name, "examples_per_update", remedy)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> LabelledBatch:
         source, valid = self.read(rows, seed)
@@ -297,16 +196,10 @@ class LabelledExamples(Examples[LabelledBatch]):
         return LabelledBatch(indices, len(rows), tokens, tokens / valid.numel(), source, valid, labels)
 
 
-C = TypeVar("C", bound=BaseBatch)
-
-
 def is_asynchronous(device: torch.device) -> bool:
     """Return True if a device runs asynchronously, so that work can be queued ahead.
 
     Apple GPUs (`mps`) count as synchronous, like CPUs, because Adam cannot skip a step on these devices.
-
-    Returns:
-        False for the CPU and `mps`, True for other devices.
     """
     return device.type not in ("cpu", "mps")
 
@@ -335,9 +228,6 @@ class Prefetcher(Generic[C]):
             group: Rows of each micro-batch of this step.
             seed: Seed passed to `collate`.
             following: Rows of each micro-batch of the next step, collated with the same seed; None if there is none.
-
-        Returns:
-            One batch for each micro-batch.
         """
         ahead, self._next = self._next, None
         known = ahead is not None and ahead[0] is group and ahead[1] == seed
@@ -357,15 +247,6 @@ def iterate_batches(
     """Iterate over all examples of epoch 0 (seed 0), in batches on a device.
 
     Batches and random choices are the same on every call.
-
-    Args:
-        examples: Dataset to read.
-        device: Device of the batches.
-        rank: Rank of this process; it gets every `size`-th batch.
-        size: World size.
-
-    Yields:
-        The rows of a batch, and the batch.
     """
     groups = [[rows] for rows in examples.make_batches(0, 0)[rank::size]]
     ahead = Prefetcher(examples, device)

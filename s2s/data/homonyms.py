@@ -19,19 +19,12 @@ _CONTRACTED = {"von dem": "vom"}
 
 @dataclass(frozen=True)
 class Homonym:
-    """A sentence with a homonym, and its translation.
+    """A sentence with a homonym, and its translation."""
 
-    Attributes:
-        source: English sentence.
-        target: German sentence.
-        word: The homonym.
-        sign: The noun that determines its meaning.
-    """
-
-    source: str
-    target: str
-    word: str
-    sign: str
+    source: str  # English sentence
+    target: str  # German sentence
+    word: str  # the homonym
+    sign: str  # the noun that determines its meaning
 
 
 @dataclass(frozen=True)
@@ -65,11 +58,6 @@ def homonyms(split: str, size: int, seed: int = 1) -> list[Homonym]:
 
     The split of a sentence depends on its letters only.
 
-    Args:
-        split: `train`, `validation` or `test`.
-        size: Number of sentences.
-        seed: Seed of the stream of sentences.
-
     Returns:
         The sentences, in the order in which they are drawn.
 
@@ -95,14 +83,14 @@ def _sentence(draw: random.Random) -> Homonym:
     meaning, signs = draw.choice(words.meanings)
     sign, (is_english, is_german) = draw.choice(signs), draw.choice(words.of_things)
     english, german = _clause(draw, meaning)
-    told = f"the {sign.english} is {is_english}", f"{sign.phrase(0)} ist {is_german}"
+    sign_clause = f"the {sign.english} is {is_english}", f"{sign.phrase(0)} ist {is_german}"
     order = draw.randrange(3)
     if order == 0:
-        source, target = f"{told[0]}, and {english}", f"{told[1]}, und {german}"
+        source, target = f"{sign_clause[0]}, and {english}", f"{sign_clause[1]}, und {german}"
     elif order == 1:
-        source, target = f"{english}, and {told[0]}", f"{german}, und {told[1]}"
+        source, target = f"{english}, and {sign_clause[0]}", f"{german}, und {sign_clause[1]}"
     else:
-        source, target = f"{english} because {told[0]}", f"{german}, weil {sign.phrase(0)} {is_german} ist"
+        source, target = f"{english} because {sign_clause[0]}", f"{german}, weil {sign.phrase(0)} {is_german} ist"
     source, target = (text[0].upper() + text[1:] + "." for text in (source, target))
     return Homonym(source, target, meaning.english, sign.english)
 
@@ -148,9 +136,5 @@ def _noun(text: str) -> _Noun:
 
 
 def signs() -> dict[str, str]:
-    """Return the German word that each disambiguating noun determines.
-
-    Returns:
-        German word by English noun.
-    """
+    """Return the German word that each disambiguating noun determines."""
     return {sign.english: meaning.german for meaning, nouns in _lexicon().meanings for sign in nouns}

@@ -21,52 +21,25 @@ Written = list[np.ndarray]
 
 
 class TokenizedPairSource(Protocol):
-    """Protocol of the tokenized examples of one corpus.
+    """Protocol of the tokenized examples of one corpus."""
 
-    Attributes:
-        source_lengths: Tokens of each source including `EOS`, shape `(examples,)`.
-        target_lengths: Tokens of each target including `EOS`, shape `(examples,)`.
-    """
-
-    source_lengths: Int[np.ndarray, " examples"]
-    target_lengths: Int[np.ndarray, " examples"]
+    source_lengths: Int[np.ndarray, " examples"]  # tokens of each source including `EOS`, shape `(examples,)`
+    target_lengths: Int[np.ndarray, " examples"]  # tokens of each target including `EOS`, shape `(examples,)`
 
     def draw(self, indices: Int[np.ndarray, " chosen"], seed: int, /) -> tuple[Written, Written]:
-        """Return the token ids of the chosen sources and targets.
-
-        Args:
-            indices: Rows of the examples.
-            seed: Seed of random choices. They depend on seed and row only.
-
-        Returns:
-            Token ids of each source and of each target, without `EOS`.
-        """
+        """Return sources and targets without `EOS`; random choices depend on seed and row only."""
         ...
 
 
 class FixedPairs:
-    """Tokenized pairs without random choices.
-
-    Args:
-        data: Tokenized pairs.
-        first: First row to use.
-        last: End of the rows to use (exclusive); None for all.
-    """
+    """Tokenized pairs without random choices, from row `first` up to `last` (exclusive)."""
 
     def __init__(self, data: TokenizedDataset, first: int = 0, last: int | None = None) -> None:
         self.data, self.first = data, first
         self.source_lengths, self.target_lengths = data.source_lengths[first:last], data.target_lengths[first:last]
 
     def draw(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[Written, Written]:
-        """Return the token ids of the chosen sources and targets; the seed is ignored.
-
-        Args:
-            indices: Rows of the pairs, counted from `first`.
-            seed: Ignored.
-
-        Returns:
-            Token ids of each source and of each target, without `EOS`.
-        """
+        """Return the token ids of the chosen sources and targets; the seed is ignored."""
         return self.data.rows(indices + self.first)
 
 
@@ -76,11 +49,6 @@ def rates(
     """Compute the sampling rates of corpora with a temperature: p ~ w · n^(1/T).
 
     Source: Raffel et al. 2020, section 3.5.2, without their limit on sizes.
-
-    Args:
-        sizes: Number of examples n of each corpus.
-        mixing: Temperature T; `size` means T = 1, `equal` means T = ∞.
-        weights: Weight w of each corpus; None for 1.
 
     Returns:
         Sampling rates that sum to 1, shape `(corpora,)`.
@@ -101,11 +69,6 @@ def counts(sizes: Sequence[int], mixing: Mixing, weights: Sequence[float] | None
     An epoch has as many examples as all corpora together, divided at `rates` (largest remainder method). A corpus that
     would contribute none contributes one.
 
-    Args:
-        sizes: Number of examples of each corpus.
-        mixing: Temperature, `size` or `equal`, see `rates`.
-        weights: Weight of each corpus; None for 1.
-
     Returns:
         Number of examples per epoch, shape `(corpora,)`.
 
@@ -123,17 +86,7 @@ def counts(sizes: Sequence[int], mixing: Mixing, weights: Sequence[float] | None
 def describe_mixture(
     names: Iterable[str], sizes: Sequence[int], mixing: Mixing, weights: Sequence[float] | None
 ) -> list[str]:
-    """Describe the sampling rate and the passes per epoch of each corpus, a line each.
-
-    Args:
-        names: Names of the corpora.
-        sizes: Number of examples of each corpus.
-        mixing: Temperature, `size` or `equal`, see `rates`.
-        weights: Weight of each corpus; None for 1.
-
-    Returns:
-        One line for each corpus.
-    """
+    """Describe the sampling rate and the passes per epoch of each corpus, a line each."""
     rows = zip(names, sizes, rates(sizes, mixing, weights), counts(sizes, mixing, weights), strict=True)
     return [
         f"  {name}: {size:,} examples, drawn {share:.1%} of the time, {count / max(1, size):.2f} passes an epoch"
@@ -142,16 +95,9 @@ def describe_mixture(
 
 
 def stream(size: int, first: int, last: int, seed: int, corpus: int) -> Int[np.ndarray, " drawn"]:
-    """Return a range of the endless stream of rows of a corpus.
+    """Return positions `first` to `last` of the endless stream of rows of a corpus.
 
     The stream consists of passes over all rows, each in a new random order.
-
-    Args:
-        size: Number of rows of the corpus.
-        first: First position in the stream.
-        last: End of the range (exclusive).
-        seed: Seed of the order.
-        corpus: Number of the corpus.
 
     Returns:
         The rows at these positions.
@@ -204,11 +150,8 @@ class MixedDataset(Examples[ParallelBatch]):
         self.num_skipped = int((~fits).sum())
         for name, kept in zip(corpora, self.kept, strict=True):
             if not len(kept):
-                raise UserError(
-                    f"all training examples of {name} are longer than {batches.max_length} pieces",
-                    where="batches.max_length",
-                    remedy="raise it",
-                )
+                what = f"all training examples of {name} are longer than {batches.max_length} pieces"
+                raise UserError(what, where="batches.max_length", remedy="raise it")
         self.sizes = [len(kept) for kept in self.kept]
         self.counts = counts(self.sizes, mixing, weights)
 
@@ -216,32 +159,14 @@ class MixedDataset(Examples[ParallelBatch]):
         return len(self.source_lengths)
 
     def rows_of(self, seed: int, epoch: int) -> Int[np.ndarray, " examples"]:
-        """Return the rows of an epoch, corpus by corpus; a row may occur several times.
-
-        Args:
-            seed: Seed of the order.
-            epoch: Epoch number, from 0.
-
-        Returns:
-            For each corpus, as many rows as `counts` says.
-        """
+        """Return the rows of an epoch, corpus by corpus; a row may occur several times."""
         found = []
         for number, (kept, count) in enumerate(zip(self.kept, self.counts.tolist(), strict=True)):
             found.append(kept[stream(len(kept), epoch * count, (epoch + 1) * count, seed, number)])
         return np.concatenate(found)
 
     def make_batches(self, seed: int, epoch: int) -> Plan:
-        """Group the examples of an epoch into batches of similar length across corpora.
-
-        See `s2s.data.batches.make_batches`.
-
-        Args:
-            seed: Seed of the order.
-            epoch: Epoch number, from 0.
-
-        Returns:
-            The rows of each batch. A row may occur several times.
-        """
+        """Group the examples of an epoch into batches of similar length across corpora."""
         rows = self.rows_of(seed, epoch)
         return [
             rows[some]
@@ -255,15 +180,7 @@ class MixedDataset(Examples[ParallelBatch]):
         return count_accumulation_steps(batches, self.target_lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
-        """Pad the examples; random choices depend on seed and row, not on the batch.
-
-        Args:
-            rows: Rows of the examples, shape `(batch,)`.
-            seed: Seed of random choices.
-
-        Returns:
-            The batch, on the CPU.
-        """
+        """Pad the examples; random choices depend on seed and row, not on the batch."""
         of = np.searchsorted(self._starts, rows, side="right") - 1
         sources: Written = [np.empty(0, np.int32)] * len(rows)
         targets: Written = list(sources)
@@ -276,15 +193,7 @@ class MixedDataset(Examples[ParallelBatch]):
 
 
 def all_pairs_by_corpus(corpora: Mapping[str, TokenizedPairSource], batches: BatchSettings) -> MixedDataset:
-    """Build a dataset with each example once, whatever its length, to compute a loss.
-
-    Args:
-        corpora: Tokenized examples by name of the corpus.
-        batches: Batch settings; a longer example raises the token limit and `max_length`.
-
-    Returns:
-        A dataset that skips no example.
-    """
+    """Build a dataset with each example once, whatever its length, to compute a loss."""
     longest = max(int(max(each.source_lengths.max(), each.target_lengths.max())) for each in corpora.values())
     limits = {"tokens": max(batches.tokens, longest), "max_length": longest}
     return MixedDataset(corpora, batches.model_copy(update=limits), "size")

@@ -13,10 +13,9 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data import data_check as look
-from s2s.data.filters import FilterReport, broken_rule, filter_training, later_copies
-from s2s.data.pairs import pairs
+from s2s.data.pairs import FilterReport, broken_rule, filter_training, later_copies, pairs
 from s2s.data.scripts import is_unspaced, split_words, unit_name
-from s2s.data.sources import Corpus
+from s2s.data.sources import Corpus, count_overlap
 from s2s.recipe.pairs import FilterSettings, LearnedPairs
 
 if TYPE_CHECKING:
@@ -30,15 +29,7 @@ _NO_LIMITS = FilterSettings(max_words=None, max_ratio=None)
 
 @dataclass(frozen=True)
 class SideFindings:
-    """Statistics of one side of a split.
-
-    Attributes:
-        words: Number of words between white space; characters other than white space if `unspaced`.
-        characters: Number of Unicode code points.
-        types: Number of distinct words.
-        histogram: Number of texts by words, in bins that begin at 0, 1, 5, 10, 15, 20, 30, 50 and 100.
-        unspaced: Whether spaces do not separate words.
-    """
+    """Statistics of one side of a split; `unspaced` texts are counted in characters instead of words."""
 
     words: int
     characters: int
@@ -52,68 +43,42 @@ class SplitFindings:
     """Statistics and findings of one split.
 
     Rows count from 1. For line files they are line numbers, unless pairs were held out.
-
-    Attributes:
-        pairs: Number of sentence pairs.
-        source: Statistics of the sources.
-        target: Statistics of the targets.
-        correlation: Correlation of source and target lengths (log characters), in [-1, 1]. It is high for translations
-            (Gale & Church 1993). None for fewer than 100 pairs, or if all lengths are equal.
-        empty: Rows with an empty side.
-        duplicates: Rows whose pair also occurs in an earlier row.
-        copies: Rows whose target equals the source.
-        suspicious: Rows by name of a `SUSPICIOUS` character.
-        windows_ends: Number of rows in which a side ends with a carriage return.
-        outliers: Rows with the most unequal lengths relative to the corpus, the worst first, with their texts.
     """
 
-    pairs: int
-    source: SideFindings
-    target: SideFindings
+    pairs: int  # number of sentence pairs
+    source: SideFindings  # statistics of the sources
+    target: SideFindings  # statistics of the targets
+    # correlation of source and target lengths (log characters), in [-1, 1]. It is high for translations (Gale & Church
+    # 1993). None for fewer than 100 pairs, or if all lengths are equal.
     correlation: float | None
-    empty: list[int]
-    duplicates: list[int]
-    copies: list[int]
-    suspicious: dict[str, list[int]]
-    windows_ends: int
+    empty: list[int]  # rows with an empty side
+    duplicates: list[int]  # rows whose pair also occurs in an earlier row
+    copies: list[int]  # rows whose target equals the source
+    suspicious: dict[str, list[int]]  # rows by name of a `SUSPICIOUS` character
+    windows_ends: int  # number of rows in which a side ends with a carriage return
+    # rows with the most unequal lengths relative to the corpus, the worst first, with their texts
     outliers: list[tuple[int, str, str]]
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """Findings for a corpus.
+    """Findings for a corpus."""
 
-    Attributes:
-        splits: Findings by split.
-        overlap: For each split, the number of pairs and of sources that also occur in the training data.
-        ledger: Number of pairs that the recipe's filters would drop.
-        spots: Random training rows for manual inspection: row number, source, target.
-        advice: Recommended corrections.
-    """
-
-    splits: dict[str, SplitFindings]
+    splits: dict[str, SplitFindings]  # findings by split
+    # for each split, the number of pairs and of sources that also occur in the training data
     overlap: dict[str, tuple[int, int]]
-    ledger: FilterReport
-    spots: list[tuple[int, str, str]]
-    advice: list[str]
+    ledger: FilterReport  # number of pairs that the recipe's filters would drop
+    spots: list[tuple[int, str, str]]  # random training rows for manual inspection: row number, source, target
+    advice: list[str]  # recommended corrections
 
 
 def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normalization: str = "identity") -> Inspection:
-    """Check a corpus as loaded, before filters.
-
-    Args:
-        corpus: The splits.
-        settings: The recipe's `data` section.
-        normalization: Normalization of the targets, `identity` or `nfkc`.
-
-    Returns:
-        All findings.
-    """
+    """Check a corpus as loaded, before filters; `normalization` is that of the targets."""
     parts = corpus.parts()
     splits = {name: _findings(part) for name, part in parts.items()}
     whole, sources = (
-        look.overlap(corpus, pairs),
-        look.overlap(corpus, lambda part: (source for source, _ in pairs(part))),
+        count_overlap(corpus, pairs),
+        count_overlap(corpus, lambda part: (source for source, _ in pairs(part))),
     )
     both = {name: (whole[name], sources[name]) for name in whole}
     _, ledger = filter_training(corpus.train, settings.filters)
@@ -125,34 +90,21 @@ def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normaliz
 
 
 def render(found: Inspection, more: Iterable[Sequence[str]] = ()) -> str:
-    """Format all findings as plain text, the advice last.
-
-    Args:
-        found: Findings.
-        more: Further blocks of lines, printed before the advice.
-
-    Returns:
-        The text, with the advice as the last block.
-    """
+    """Format all findings as plain text; blocks of `more` lines come before the advice."""
     return look.findings([*blocks(found), *more], found.advice)
 
 
 def blocks(found: Inspection) -> list[list[str]]:
-    """Format the findings as blocks of lines, without the advice.
-
-    Returns:
-        Blocks for the numbers, histograms, most unequal pairs, random pairs, and filters.
-    """
-    bars = [[f"{name}: pairs by {_units(split)}", *_bars(split)] for name, split in found.splits.items()]
+    """Format the findings as blocks of lines, without the advice."""
+    bars = []
+    for name, split in found.splits.items():
+        source, target = (unit_name(side.unspaced) for side in (split.source, split.target))
+        units = f"{source} of the source and {'' if source == target else f'{target} '}of the target"
+        bars.append([f"{name}: pairs by {units}", *_bars(split)])
     unequal = [[f"{name}: most unequal lengths", *_texts(split.outliers)] for name, split in found.splits.items()]
     spots = [f"train: {len(found.spots)} pairs drawn at random", *_texts(found.spots)]
     filters = ["what the recipe's filters do", *(f"  {line}" for line in str(found.ledger).split("\n"))]
     return [_summary(found), *bars, *unequal, spots, filters]
-
-
-def _units(split: SplitFindings) -> str:
-    source, target = (unit_name(side.unspaced) for side in (split.source, split.target))
-    return f"{source} of the source and {'' if source == target else f'{target} '}of the target"
 
 
 class _Side:
@@ -260,16 +212,7 @@ def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: FilterReport) ->
 
 
 def unreachable(part: "datasets.Dataset", name: str, normalization: str) -> str:
-    """Return advice if the normalization changes targets of a split.
-
-    Args:
-        part: Pairs of the split.
-        name: Name of the split.
-        normalization: Normalization of the targets, `identity` or `nfkc`.
-
-    Returns:
-        The advice; empty if no target is changed.
-    """
+    """Return advice if the normalization changes targets of a split; empty otherwise."""
     split = look.altered((target for _, target in pairs(part)), normalization)
     remedy = "are kept as they are and so can never be reached: tokenizer.normalization=identity changes nothing"
     return f"tokenizer.normalization={normalization} changes {split} in {name}; references {remedy}" if split else ""

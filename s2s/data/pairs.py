@@ -2,17 +2,18 @@
 
 import difflib
 import itertools
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
 from s2s.data.caching import cache_rows, named
-from s2s.data.homonyms import Homonym, homonyms
-from s2s.data.phrasebook import judgements, numbered, phrases
+from s2s.data.scripts import split_words
 from s2s.data.sources import (
     ALIASES,
     Corpus,
@@ -21,22 +22,15 @@ from s2s.data.sources import (
     digest_of,
     from_hub,
     from_table,
+    hashes,
     missing_split_error,
     not_a_table_error,
+    repeated,
     usual_file,
 )
-from s2s.data.text_files import (
-    COMPRESSIONS,
-    TABLES,
-    Columns,
-    check_there,
-    line_pairs,
-    place,
-    table_cells,
-    table_kind,
-)
+from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, line_pairs, place, table_cells, table_kind
 from s2s.errors import UserError
-from s2s.recipe.pairs import LearnedPairs, PairSettings
+from s2s.recipe.pairs import FilterSettings, LearnedPairs, PairSettings
 from s2s.recipe.schema import MADE, Split
 from s2s.recipe.wording import near_files
 
@@ -44,28 +38,15 @@ if TYPE_CHECKING:
     import datasets
 
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
-Make = Callable[[str, int, LearnedPairs], Sequence[Any]]
-
-
-def _draw_pairs(make: Callable[..., Sequence[Any]]) -> Make:
-    return lambda split, size, settings: make(split, size, settings.seed, words=settings.words)
-
-
-def _homonyms(split: str, size: int, settings: LearnedPairs) -> list[Homonym]:
-    if settings.words != 1:
-        raise UserError(f"is {settings.words}, but homonyms have all their words", "data.words", "leave it out")
-    return homonyms(split, size, settings.seed)
-
-
-# Generated corpora. Each entry is a group of columns of the same sentences: the function that generates them, the
-# recipe's column names with the fields they are read from, and extra columns.
-_MADE: dict[str, tuple[tuple[Make, dict[str, str], tuple[str, ...]], ...]] = {
+# Generated corpora. Each entry is a group of columns of the same sentences: the function of `phrasebook` or `homonyms`
+# that generates them, the recipe's column names with the fields they are read from, and extra columns.
+_MADE: dict[str, tuple[tuple[str, dict[str, str], tuple[str, ...]], ...]] = {
     "built-in": (
-        (_draw_pairs(phrases), {"en": "source", "de": "target", "cases": "cases"}, ("construction", "distance")),
-        (_draw_pairs(numbered), {"singular": "singular", "plural": "plural"}, ()),
-        (_draw_pairs(judgements), {"sentence": "sentence", "judgement": "judgement"}, ()),
+        ("phrases", {"en": "source", "de": "target", "cases": "cases"}, ("construction", "distance")),
+        ("numbered", {"singular": "singular", "plural": "plural"}, ()),
+        ("judgements", {"sentence": "sentence", "judgement": "judgement"}, ()),
     ),
-    "homonyms": ((_homonyms, {"en": "source", "de": "target"}, ("word", "sign")),),
+    "homonyms": (("homonyms", {"en": "source", "de": "target"}, ("word", "sign")),),
 }
 _PAIRS = {"source": "string", "target": "string"}
 
@@ -82,20 +63,7 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
     in_order: ClassVar[bool] = False
 
     def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
-        """Read one split, or generate it in the given size (built-in corpora).
-
-        A number of pairs holds nothing out of a built-in corpus.
-
-        Args:
-            name: `train`, `validation` or `test`.
-            train: The training split, if it was read before.
-
-        Returns:
-            The split; None if the recipe names none, or if it is held out of the training data.
-
-        Raises:
-            UserError: `data.train` is a number, but the corpus is not built-in; or the split cannot be read.
-        """
+        """Read one split, or generate it in the given size (built-in corpora); None as for other sources."""
         import datasets
 
         datasets.disable_progress_bars()
@@ -109,22 +77,11 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         return super().part(name, train)
 
     def read(self, name: str, split: str | tuple[str, str], train: "datasets.Dataset | None") -> "datasets.Dataset":
-        """Read a split from line-aligned files, a table, or a data set on the hub.
-
-        Args:
-            name: `train`, `validation` or `test`.
-            split: File, pair of files, or name of a split, as the recipe gives it.
-            train: Not used.
-
-        Returns:
-            Columns `source` and `target`.
-
-        Raises:
-            UserError: A file, column or split is missing, a file is damaged, or it has no pairs.
-        """
+        """Read the columns `source` and `target` from line-aligned files, a table, or the hub."""
         files = self._files(name, split)
         if len(files) == 2:
-            found = _line_files(files[0], files[1])
+            check_there(*files)
+            found = cache_rows(partial(line_pairs, *files), files, "lines", _PAIRS)
         elif files:
             found = from_table(files[0], self._reading)
         else:
@@ -134,15 +91,7 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         return found
 
     def place(self, name: str, row: int) -> str:
-        """Return the place of a row of a split for messages: file and line of its target.
-
-        Args:
-            name: `train`, `validation` or `test`.
-            row: Row of the split as it is read, from 0.
-
-        Returns:
-            A place such as `train.de:17`, or a row number of the hub data set.
-        """
+        """Return the place of a row (from 0, before held-out rows are taken) for messages, such as `train.de:17`."""
         split: Split | None = getattr(self.settings, name)
         if split is None or self.settings.corpus in MADE or not (files := self._files(name, split)):  # type: ignore[arg-type]
             return f"{self.settings.corpus} {name} row {row + 1}"
@@ -166,12 +115,6 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
 
         Pairs with an empty side can be neither translated nor scored; they stay in the training data, where the filters
         count them.
-
-        Args:
-            part: Pairs.
-
-        Returns:
-            Mask of shape `(examples,)`.
         """
         return np.array([bool(source.strip() and target.strip()) for source, target in pairs(part)], dtype=bool)
 
@@ -186,15 +129,17 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
 
     def _files(self, name: str, split: str | tuple[str, str]) -> tuple[Path, ...]:
         """Return two line-aligned files or one table; nothing for a data set on the hub."""
-        settings = self.settings
-        if settings.corpus == "files":
-            return self._named_files(name, split)
+        root = Path(self.settings.root or "")
         if isinstance(split, tuple):
-            raise UserError(
-                f"data.{name} is a pair of files, but data.corpus is {settings.corpus!r}",
-                remedy="set data.corpus: files",
-            )
-        return self._files_of_root(name, split) if settings.root else ()
+            if self.settings.corpus == "files":
+                return root / split[0], root / split[1]
+            what = f"data.{name} is a pair of files, but data.corpus is {self.settings.corpus!r}"
+            raise UserError(what, remedy="set data.corpus: files")
+        if self.settings.corpus == "files":
+            if table_kind(Path(split)) is None:
+                raise not_a_table_error(name, split, "name a table, or a pair of line-aligned files: [a.en, a.de]")
+            return (root / split,)
+        return self._files_of_root(name, split) if self.settings.root else ()
 
     def _files_of_root(self, name: str, split: str) -> tuple[Path, ...]:
         root, settings = self.folder("files"), self.settings
@@ -225,100 +170,40 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         names = {p.name.removesuffix(e) for p in root.glob("test*") for e in endings if p.name.endswith(e)}
         complete = sorted(name for name in names if self._usual_files(root, name))
         if len(complete) > 1:
-            raise UserError(
-                f"several test sets: {', '.join(complete)}",
-                where=f"data.root: {root}",
-                remedy=f"choose: data.test={complete[0]}",
-            )
+            what = f"several test sets: {', '.join(complete)}"
+            raise UserError(what, where=f"data.root: {root}", remedy=f"choose: data.test={complete[0]}")
         return tuple(complete)
-
-    def _named_files(self, name: str, split: str | tuple[str, str]) -> tuple[Path, ...]:
-        root = Path(self.settings.root or "")
-        if isinstance(split, tuple):
-            return root / split[0], root / split[1]
-        if table_kind(Path(split)) is None:
-            raise not_a_table_error(name, split, "name a table, or a pair of line-aligned files: [a.en, a.de]")
-        return (root / split,)
 
 
 def load(settings: PairSettings) -> Corpus["datasets.Dataset"]:
-    """Load the corpus that a recipe's `data` section describes.
-
-    Args:
-        settings: The recipe's `data` section.
-
-    Returns:
-        The splits, each with the columns `source` and `target`.
-
-    Raises:
-        UserError: A split cannot be read, or too few training pairs remain.
-    """
+    """Load the splits of a recipe's `data` section."""
     return PairSource(settings).load()
 
 
 def load_split(settings: PairSettings, name: str) -> "datasets.Dataset | None":
-    """Load one split.
-
-    Args:
-        settings: The recipe's `data` section.
-        name: `train`, `validation` or `test`.
-
-    Returns:
-        The split; None if there is none, or if it is held out of the training data.
-    """
+    """Load one split; None if there is none, or if it is held out of the training data."""
     return PairSource(settings).part(name)
 
 
 def pairs(dataset: "datasets.Dataset") -> Iterator[tuple[str, str]]:
-    """Iterate over the source and target of each row, reading blocks of 10,000 rows.
-
-    Args:
-        dataset: Rows with the columns `source` and `target`.
-
-    Yields:
-        Source and target of a row.
-    """
+    """Iterate over the source and target of each row, reading blocks of 10,000 rows."""
     for first in range(0, len(dataset), 10_000):
         rows = dataset[first : first + 10_000]
         yield from zip(rows["source"], rows["target"], strict=True)
 
 
 def with_prefix(prefix: str, text: str) -> str:
-    """Put a prefix before a source, unless the source is empty.
-
-    Args:
-        prefix: Prefix, such as a language tag.
-        text: Source text.
-
-    Returns:
-        The source with the prefix; a source of white space only is unchanged.
-    """
+    """Put a prefix, such as a language tag, before a source that has text."""
     return prefix + text if text.strip() else text
 
 
 def prefixed(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
-    """Put a prefix before each source that has text.
-
-    Args:
-        dataset: Pairs.
-        prefix: The prefix; if empty, the data set is returned unchanged.
-
-    Returns:
-        The columns `source` and `target`, cached.
-    """
+    """Put a prefix before each source that has text (cached)."""
     return _with_sources(dataset, lambda text: with_prefix(prefix, text), prefix) if prefix else dataset
 
 
 def without_prefix(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
-    """Remove a prefix from the sources that begin with it.
-
-    Args:
-        dataset: Pairs.
-        prefix: The prefix; if empty, the data set is returned unchanged.
-
-    Returns:
-        The columns `source` and `target`, cached.
-    """
+    """Remove a prefix from the sources that begin with it (cached)."""
     return _with_sources(dataset, lambda text: text.removeprefix(prefix), f"without {prefix}") if prefix else dataset
 
 
@@ -339,10 +224,8 @@ def _built_in(name: str, split: Split, settings: LearnedPairs) -> "datasets.Data
 
     corpus = _MADE[settings.corpus]
     if not isinstance(split, int) and split != name:
-        raise UserError(
-            f"data.{name} is {split!r}, but the {settings.corpus} corpus is made to measure",
-            remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files",
-        )
+        what = f"data.{name} is {split!r}, but the {settings.corpus} corpus is made to measure"
+        raise UserError(what, remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files")
     known = [side for _, sides, _ in corpus for side in sides]
     for key, side in (("source", settings.source), ("target", settings.target)):
         if side not in known:
@@ -357,11 +240,81 @@ def _built_in(name: str, split: Split, settings: LearnedPairs) -> "datasets.Data
             f"data.target is {settings.target!r}, which is of other sentences than {settings.source}",
             remedy=f"beside {settings.source} there is {' and '.join(s for s in sides if s != settings.source)}",
         )
-    found = make(name, split if isinstance(split, int) else _BUILT_IN_SIZES[name], settings)
+    size = split if isinstance(split, int) else _BUILT_IN_SIZES[name]
+    if make == "homonyms":
+        from s2s.data.homonyms import homonyms
+
+        if settings.words != 1:
+            raise UserError(f"is {settings.words}, but homonyms have all their words", "data.words", "leave it out")
+        found: Sequence[Any] = homonyms(name, size, settings.seed)
+    else:
+        from s2s.data import phrasebook
+
+        found = getattr(phrasebook, make)(name, size, settings.seed, words=settings.words)
     fields = {"source": sides[settings.source], "target": sides[settings.target]} | {field: field for field in beside}
     return datasets.Dataset.from_dict({column: [getattr(p, f) for p in found] for column, f in fields.items()})
 
 
-def _line_files(source: Path, target: Path) -> "datasets.Dataset":
-    check_there(source, target)
-    return cache_rows(partial(line_pairs, source, target), (source, target), "lines", _PAIRS)
+# The length ratio of very short texts means little: "Yes." may be "Ja, das stimmt."
+_SHORT = 20
+
+
+@dataclass(frozen=True)
+class FilterReport:
+    """Number of training pairs that each rule dropped."""
+
+    # pairs dropped, by rule in the order of the rules, without disabled rules. A pair that breaks several rules counts
+    # for the first one.
+    dropped: dict[str, int]
+    kept: int  # pairs that remain
+
+    def __str__(self) -> str:
+        if not any(self.dropped.values()):
+            return f"{self.kept:,} training pairs, none dropped by the filters"
+        rows = {"training pairs": self.kept + sum(self.dropped.values())}
+        rows |= {f"  dropped: {rule}": count for rule, count in self.dropped.items()}
+        rows["kept"] = self.kept
+        wide = max(map(len, rows))
+        return "\n".join(f"{words:{wide}} {count:>11,}" for words, count in rows.items())
+
+
+def filter_training(dataset: "datasets.Dataset", settings: FilterSettings) -> tuple["datasets.Dataset", FilterReport]:
+    """Drop the training pairs that break a rule, and count them."""
+    broken = [broken_rule(source, target, settings) for source, target in pairs(dataset)]
+    if settings.duplicates == "drop":
+        for row in later_copies(dataset):
+            broken[row] = broken[row] or "duplicate"
+    kept = [row for row, rule in enumerate(broken) if rule is None]
+    counts = Counter(broken)
+    optional = {
+        "over max_words": settings.max_words is not None,
+        "over max_ratio": settings.max_ratio is not None,
+        "duplicate": settings.duplicates == "drop",
+    }
+    rules = ["empty source", "empty target", *(rule for rule, on in optional.items() if on)]
+    report = FilterReport({rule: counts[rule] for rule in rules}, len(kept))
+    return (dataset if len(kept) == len(dataset) else dataset.select(kept)), report
+
+
+def broken_rule(source: str, target: str, settings: FilterSettings) -> str | None:
+    """Return the first rule that a pair breaks, duplicates aside; None if it breaks none.
+
+    Example:
+        >>> broken_rule("A short text.", "  ", FilterSettings())
+        'empty target'
+    """
+    if not source.strip():
+        return "empty source"
+    if not target.strip():
+        return "empty target"
+    if settings.max_words and max(len(split_words(side)) for side in (source, target)) > settings.max_words:
+        return "over max_words"
+    shorter, longer = sorted((len(source.strip()), len(target.strip())))
+    if settings.max_ratio and longer >= _SHORT and longer > settings.max_ratio * shorter:
+        return "over max_ratio"
+    return None
+
+
+def later_copies(dataset: "datasets.Dataset") -> Int[np.ndarray, " copies"]:
+    """Return the rows, from 0, whose pair also occurs in an earlier row."""
+    return repeated(hashes(pairs(dataset)))

@@ -19,43 +19,18 @@ _SPACE = "▁"
 
 
 def pack_sentencepiece(pieces: list[str], model: bytes) -> bytes:
-    """Serialize a Marian tokenizer to bytes that `unpack_tokenizer` reads.
-
-    Args:
-        pieces: Tokens after the special tokens.
-        model: Serialized sentencepiece model.
-
-    Returns:
-        The serialized tokenizer.
-    """
+    """Serialize a Marian tokenizer (tokens after the special ones, sentencepiece model)."""
     return json.dumps({"pieces": pieces, "model": base64.b64encode(model).decode()}, ensure_ascii=False).encode()
 
 
 def pack_wordpiece(pieces: list[str], lowercase: bool, strip_accents: bool, split_chinese: bool) -> bytes:
-    """Serialize a BERT tokenizer to bytes that `unpack_tokenizer` reads.
-
-    Args:
-        pieces: Tokens after the special tokens.
-        lowercase: Whether text is lowercased.
-        strip_accents: Whether accents are removed.
-        split_chinese: Whether each Chinese character is a word.
-
-    Returns:
-        The serialized tokenizer.
-    """
+    """Serialize a BERT tokenizer (tokens after the special ones, settings of `WordPieces`)."""
     words = {"lowercase": lowercase, "strip_accents": strip_accents, "split_chinese": split_chinese}
     return json.dumps({"pieces": pieces, "words": words}, ensure_ascii=False).encode()
 
 
 def unpack_tokenizer(packed: bytes) -> "SentencePieces | WordPieces":
-    """Build a tokenizer from its serialized form.
-
-    Args:
-        packed: Bytes that `pack_sentencepiece` or `pack_wordpiece` made.
-
-    Returns:
-        The tokenizer, of the kind that was packed.
-    """
+    """Build the tokenizer that `pack_sentencepiece` or `pack_wordpiece` serialized."""
     found = json.loads(packed)
     return WordPieces(found["pieces"], **found["words"]) if "words" in found else SentencePieces(found)
 
@@ -65,9 +40,6 @@ class SentencePieces:
 
     A sentencepiece token that is missing in the vocabulary is unknown. A line may begin with a language code, such as
     `>>deu<<`, which is one token.
-
-    Args:
-        found: Unpacked form: the vocabulary and the sentencepiece model.
     """
 
     def __init__(self, found: dict[str, Any]) -> None:
@@ -77,14 +49,7 @@ class SentencePieces:
         self.size = len(self._names)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Return the token ids of each text.
-
-        Args:
-            texts: Texts.
-
-        Returns:
-            Token ids of each text, without special tokens.
-        """
+        """Return the token ids of each text."""
         return [self.encode_continuation(text) for text in texts]
 
     def encode_continuation(self, text: str) -> list[int]:
@@ -95,14 +60,7 @@ class SentencePieces:
         return [self._numbers.get(piece, _UNK) for piece in pieces]
 
     def decode(self, ids: list[int]) -> str:
-        """Convert token ids to text.
-
-        Args:
-            ids: Token ids.
-
-        Returns:
-            The text, without spaces at the ends.
-        """
+        """Convert token ids to text."""
         return self._processor.decode_pieces([self._names[i] for i in ids]).replace(_SPACE, " ").strip()
 
     def show(self, piece: int) -> str:
@@ -140,21 +98,14 @@ def _cleaned(c: str) -> str | None:
     return " " if c.isspace() else c
 
 
-def _chinese_apart(c: str) -> str:
-    return f" {c} " if any(first <= ord(c) <= last for first, last in _CHINESE) else c
-
-
 def _punctuation_apart(c: str) -> str:
     symbol = c.isascii() and c.isprintable() and not c.isalnum() and c != " "
     return f" {c} " if symbol or unicodedata.category(c).startswith("P") else c
 
 
-def _unaccented(c: str) -> str | None:
-    return None if unicodedata.category(c) == "Mn" else c
-
-
-_CLEAN, _CHINESE_APART = _ByCharacter(_cleaned), _ByCharacter(_chinese_apart)
-_PUNCTUATION_APART, _UNACCENTED = _ByCharacter(_punctuation_apart), _ByCharacter(_unaccented)
+_CLEAN, _PUNCTUATION_APART = _ByCharacter(_cleaned), _ByCharacter(_punctuation_apart)
+_CHINESE_APART = _ByCharacter(lambda c: f" {c} " if any(first <= ord(c) <= last for first, last in _CHINESE) else c)
+_UNACCENTED = _ByCharacter(lambda c: None if unicodedata.category(c) == "Mn" else c)
 # Lowercase each character by itself: in a whole word, a final capital sigma would become the final small sigma.
 _LOWER = _ByCharacter(str.lower)
 
@@ -166,12 +117,6 @@ class WordPieces:
     word of more than 100 characters, or without a match, is unknown. Ids equal those of the `tokenizers` library,
     except for some hundred characters that are newer than its Unicode tables. Text never yields a special token:
     `[MASK]` is three words.
-
-    Args:
-        pieces: Tokens after the special tokens.
-        lowercase: Whether text is lowercased.
-        strip_accents: Whether accents are removed.
-        split_chinese: Whether each Chinese character is a word.
 
     Example:
         >>> tokenizer = WordPieces(["play", "##ing", "!"], lowercase=True, strip_accents=True, split_chinese=True)
@@ -187,26 +132,13 @@ class WordPieces:
         self.size = len(self._names)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """Return the token ids of each text.
-
-        Args:
-            texts: Texts.
-
-        Returns:
-            Token ids of each text, without special tokens.
-        """
+        """Return the token ids of each text."""
         return [[piece for word in self._apart(text).split() for piece in self._known(word)] for text in texts]
 
     def encode_continuation(self, text: str) -> list[int]:
         """Return the token ids of a text whose first word continues the word before it.
 
         Punctuation never continues a word.
-
-        Args:
-            text: Text that follows the end of another one.
-
-        Returns:
-            Token ids, without special tokens.
         """
         apart = self._apart(text)
         first, *others = apart.split() or [""]
@@ -218,14 +150,7 @@ class WordPieces:
         return self._apart(text).endswith(" ")
 
     def decode(self, ids: list[int]) -> str:
-        """Convert token ids to text, with spaces between words and punctuation marks.
-
-        Args:
-            ids: Token ids.
-
-        Returns:
-            The text, without spaces at the ends.
-        """
+        """Convert token ids to text, with spaces between words and punctuation marks."""
         return "".join(self.show(i) if self._goes_on(i) else f" {self._names[i]}" for i in ids).strip()
 
     def show(self, piece: int) -> str:

@@ -39,9 +39,6 @@ _SAMPLE = 10_000
 def unspaced_script(texts: str | Iterable[str]) -> Script | None:
     """Detect a script without spaces between words.
 
-    Args:
-        texts: One text, or several, of which the first 10,000 are read.
-
     Returns:
         The script of more than half of all letters; None if it is any other script, or there are no letters.
 
@@ -56,12 +53,6 @@ def is_unspaced(texts: str | Iterable[str]) -> bool:
     """Return True if spaces do not separate the words of texts.
 
     Texts of a script without spaces that were segmented into words count as spaced.
-
-    Args:
-        texts: One text, or several, of which the first 10,000 are read.
-
-    Returns:
-        True if most letters belong to a script without spaces, and the text is not segmented.
     """
     script, segmented = _examine(texts)
     return script is not None and not segmented
@@ -69,13 +60,6 @@ def is_unspaced(texts: str | Iterable[str]) -> bool:
 
 def split_words(text: str, unspaced: bool | None = None) -> list[str]:
     """Split a text into words, or into characters if spaces do not separate words.
-
-    Args:
-        text: The text.
-        unspaced: Result of `is_unspaced` for the corpus; None decides by this text alone.
-
-    Returns:
-        The words between white space, or all characters other than white space.
 
     Example:
         >>> split_words("a nice day"), split_words("你好")
@@ -87,40 +71,18 @@ def split_words(text: str, unspaced: bool | None = None) -> list[str]:
 
 
 def unit_name(unspaced: bool) -> str:
-    """Return the plural noun for the items that `split_words` returns.
-
-    Args:
-        unspaced: Result of `is_unspaced` for the texts.
-
-    Returns:
-        `characters` or `words`.
-    """
+    """Return the plural noun for what `split_words` returns: `characters` or `words`."""
     return "characters" if unspaced else "words"
 
 
 def sentence_separator(texts: Iterable[str]) -> str:
-    """Return the separator of sentences: empty for Chinese and Japanese, else a space.
-
-    Args:
-        texts: Texts of the corpus, of which the first 10,000 are read.
-
-    Returns:
-        An empty string or a space.
-    """
+    """Return the separator of sentences: empty for Chinese and Japanese, else a space."""
     script, segmented = _examine(texts)
     return "" if script in ("Chinese", "Japanese") and not segmented else " "
 
 
 def estimate_words(characters: int, script: Script) -> int:
-    """Return a low estimate of the number of words in a text without spaces.
-
-    Args:
-        characters: Number of characters.
-        script: Script of the text.
-
-    Returns:
-        Number of words, rounded down.
-    """
+    """Return a low estimate of the number of words in a text without spaces."""
     return characters // _WORD.get(script, _WORD_ELSEWHERE)
 
 

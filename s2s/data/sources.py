@@ -7,6 +7,8 @@ examples, and no duplicate of a held-out example stays in the training data.
 
 import difflib
 import hashlib
+import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -18,7 +20,6 @@ from jaxtyping import Bool, Int
 
 from s2s.data import text_files
 from s2s.data.caching import build_once, cache_rows, convert_cached, name_of_folder
-from s2s.data.stratification import stratified
 from s2s.errors import UserError
 from s2s.files import is_disk_full
 from s2s.recipe.schema import LONGEST_WORD, SourceSettings, TextSettings
@@ -44,7 +45,7 @@ class Split(Protocol):
         ...
 
     def select(self: R, indices: np.ndarray, /) -> R:
-        """Return the chosen examples, in that order."""
+        """Return the examples of these rows, in that order."""
         ...
 
 
@@ -55,13 +56,7 @@ Settings = TypeVar("Settings", bound=SourceSettings)
 
 @dataclass(frozen=True)
 class Corpus(Generic[Part_co]):
-    """Splits of a corpus.
-
-    Attributes:
-        train: Training examples.
-        validation: Examples for validation, which selects the checkpoint.
-        test: Test examples; None if the recipe names none.
-    """
+    """Splits of a corpus; `test` is None if the recipe names none."""
 
     train: Part_co
     validation: Part_co
@@ -73,132 +68,50 @@ class Corpus(Generic[Part_co]):
 
 
 class Source(ABC, Generic[Settings, Part]):
-    """Source of the examples of one task, described by the recipe's `data` section.
-
-    Args:
-        settings: The recipe's `data` section.
-
-    Attributes:
-        item_name: Plural noun for the examples.
-        inputs: Plural noun for their inputs; empty if it is `item_name`.
-        section: Recipe section that names the splits.
-        in_order: Whether held-out examples keep the order of the training data; otherwise they are in random order.
-    """
+    """Source of the examples of one task, described by the recipe's `data` section (`settings`)."""
 
     item_name: ClassVar[str] = "examples"
-    inputs: ClassVar[str] = ""
-    section: ClassVar[str] = "data"
-    in_order: ClassVar[bool] = True
+    inputs: ClassVar[str] = ""  # plural noun for the inputs, if it is not `item_name`
+    section: ClassVar[str] = "data"  # recipe section that names the splits
+    in_order: ClassVar[bool] = True  # whether held-out examples keep the order of the training data
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
     @abstractmethod
     def read(self, name: str, split: str | tuple[str, str], train: Part | None) -> Part:
-        """Read one split.
-
-        Args:
-            name: `train`, `validation` or `test`.
-            split: File, pair of files, or name of a split, as the recipe gives it.
-            train: The training split if it was read before; None if only this split is wanted.
-
-        Returns:
-            The examples of the split.
-
-        Raises:
-            UserError: A file, column or split is missing, a file is damaged, or it has no examples.
-        """
+        """Read one split: a file, a pair of files or a name, as the recipe gives it; it must have examples."""
 
     @abstractmethod
     def keys(self, part: Part) -> Iterable[Hashable]:
-        """Return a key for each example, for deduplication: equal keys mean duplicates.
-
-        Args:
-            part: Examples of a split.
-
-        Returns:
-            Hashable keys, in the order of the examples.
-        """
+        """Return a key for each example: equal keys mean duplicates."""
 
     def keys_with_targets(self, part: Part) -> Iterable[Hashable] | None:
-        """Return keys of input and target together; None if targets are not compared.
-
-        Args:
-            part: Examples of a split.
-
-        Returns:
-            Hashable keys, in the order of the examples, or None.
-        """
+        """Return keys of input and target together; None if targets are not compared."""
         return None
 
     @abstractmethod
     def digest(self, part: Part) -> str:
-        """Return a digest of a split's examples and their order, independent of paths.
-
-        Args:
-            part: Examples of a split.
-
-        Returns:
-            Digest in hexadecimal digits.
-        """
+        """Return a digest of a split's examples and their order, independent of paths."""
 
     def digest_of_all(self, part: Part) -> str:
-        """Return a digest of the examples of a split and of their metadata.
-
-        Args:
-            part: Examples of a split.
-
-        Returns:
-            The same as `digest`, unless a subclass has metadata.
-        """
+        """Return a digest of the examples and their metadata, if a subclass has any."""
         return self.digest(part)
 
     def held_out(self, name: str, part: Part) -> dict[str, str]:
-        """Return the digest of a held-out split by name; empty if it is not held out.
-
-        Args:
-            name: `validation` or `test`.
-            part: Examples of the split.
-
-        Returns:
-            `{"held_out_NAME": digest}`, or an empty dict.
-        """
+        """Return the digest of a held-out split by name; empty if it is not held out."""
         return {f"held_out_{name}": self.digest(part)} if isinstance(getattr(self.settings, name), int) else {}
 
     def usable_mask(self, part: Part) -> Bool[np.ndarray, " examples"]:
-        """Return a mask of the examples that may be held out, shape `(examples,)`.
-
-        Args:
-            part: Training examples.
-
-        Returns:
-            True for each example that may be held out; by default for all.
-        """
+        """Return a mask of the examples that may be held out, shape `(examples,)`; default: all."""
         return np.ones(len(part), dtype=bool)
 
     def classes(self, part: Part) -> Int[np.ndarray, " examples"]:
-        """Return the class of each example, by which held-out splits are stratified.
-
-        By default all examples have one class.
-
-        Args:
-            part: Training examples.
-
-        Returns:
-            Class numbers, shape `(examples,)`.
-        """
+        """Return the class number of each example, shape `(examples,)`; held-out splits are stratified by it."""
         return np.zeros(len(part), dtype=np.int64)
 
     def part(self, name: str, train: Part | None = None) -> Part | None:
-        """Read one split.
-
-        Args:
-            name: `train`, `validation` or `test`.
-            train: The training split, if it was read before.
-
-        Returns:
-            The split; None if the recipe names none, or if it is held out of the training data.
-        """
+        """Read one split; None if the recipe names none, or if it is held out of the training data."""
         import datasets
 
         # Progress bars of Arrow's conversions would disturb those of the run.
@@ -207,14 +120,7 @@ class Source(ABC, Generic[Settings, Part]):
         return None if split is None or isinstance(split, int) else self.read(name, split, train)
 
     def load(self) -> Corpus[Part]:
-        """Read all splits; those given as a number are held out of the training data.
-
-        Returns:
-            The corpus.
-
-        Raises:
-            UserError: A split cannot be read (see `read`), or too few training examples remain.
-        """
+        """Read all splits; those given as a number are held out of the training data."""
         train = self.part("train")
         parts = {name: self.part(name, train) for name in ("validation", "test")}
         sizes = {
@@ -233,11 +139,7 @@ class Source(ABC, Generic[Settings, Part]):
     def _held_out(
         self, train: Part, sizes: Mapping[str, int]
     ) -> tuple[Int[np.ndarray, " rest"], dict[str, Int[np.ndarray, " held"]]]:
-        """Draw held-out splits of these sizes.
-
-        Returns:
-            The rows that stay in the training data, none a duplicate of a held-out example, and the rows of each split.
-        """
+        """Draw held-out splits; return the rows that stay, and those of each split."""
         usable, wanted = self.usable_mask(train), sum(sizes.values())
         # With 64-bit hashes, the probability of a collision among ten million examples is 3 in a million.
         hashes = np.fromiter(map(hash, self.keys(train)), np.int64, len(usable))
@@ -257,17 +159,7 @@ class Source(ABC, Generic[Settings, Part]):
         return rest, {name: np.sort(rows) if self.in_order else rows for name, rows in zip(sizes, held, strict=True)}
 
     def folder(self, of_what: str) -> Path:
-        """Return the folder `data.root`.
-
-        Args:
-            of_what: Plural noun for what the folder holds, for the message.
-
-        Returns:
-            The path of the folder.
-
-        Raises:
-            UserError: There is no such folder.
-        """
+        """Return the folder `data.root`, which must exist."""
         root = Path(self.settings.root or "")
         if not root.is_dir():
             what = "there is no such folder"
@@ -276,14 +168,7 @@ class Source(ABC, Generic[Settings, Part]):
 
 
 def digest_of(*columns: Iterable[str]) -> str:
-    """Compute a digest of columns of text, one after the other, independent of paths.
-
-    Args:
-        columns: Columns of text.
-
-    Returns:
-        Digest in hexadecimal digits.
-    """
+    """Digest columns of text, one after the other, independent of paths."""
     digest = hashlib.blake2b(digest_size=16)
     for column in columns:
         for text in column:
@@ -292,14 +177,7 @@ def digest_of(*columns: Iterable[str]) -> str:
 
 
 def digest_of_arrays(arrays: Iterable[np.ndarray]) -> str:
-    """Compute a digest of arrays joined end to end.
-
-    Args:
-        arrays: Arrays, whose bytes are joined; their boundaries do not matter.
-
-    Returns:
-        Digest in hexadecimal digits.
-    """
+    """Digest the bytes of arrays joined end to end, wherever they are divided."""
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         digest.update(np.ascontiguousarray(array).data)
@@ -307,65 +185,32 @@ def digest_of_arrays(arrays: Iterable[np.ndarray]) -> str:
 
 
 def validate_label(label: str, where: str) -> str:
-    """Return a label unchanged if it is well-formed.
-
-    Invisible characters are refused, because two labels that look alike would be two classes.
-
-    Args:
-        label: The label.
-        where: Place of the label, for messages.
-
-    Returns:
-        The label.
-
-    Raises:
-        UserError: The label is empty or too long, is surrounded by spaces, or has an unprintable character.
-    """
+    """Return a label, unless it is empty, too long, or has spaces around it or invisible characters."""
     if not label:
         raise UserError("has no label", where=where, remedy="label the row, or remove it")
     if len(label) > LONGEST_WORD:
-        raise UserError(
-            f"the label {label[:40]!r} … has {len(label):,} characters, of {LONGEST_WORD:,} at most",
-            where=where,
-            remedy="mend the row, or name the column of the labels with data.label",
-        )
+        what = f"the label {label[:40]!r} … has {len(label):,} characters, of {LONGEST_WORD:,} at most"
+        raise UserError(what, where=where, remedy="mend the row, or name the column of the labels with data.label")
     if label != label.strip() or not label.isprintable():
         whole = "; of a whole file, e.g. by dos2unix" if label.endswith("\r") else ""
-        raise UserError(
-            f"the label {label!r:.60} has a space around it or a character that cannot be seen",
-            where=where,
-            remedy=f"mend the row{whole}",
-        )
+        what = f"the label {label!r:.60} has a space around it or a character that cannot be seen"
+        raise UserError(what, where=where, remedy=f"mend the row{whole}")
     return label
 
 
 def count_classes(labels: Int[np.ndarray, " examples"], classes: Sequence[str]) -> dict[str, int]:
-    """Count the examples of each class.
-
-    Args:
-        labels: Class number of each example.
-        classes: Class names.
-
-    Returns:
-        Number of examples by class name.
-    """
+    """Count the examples of each class, by class name."""
     return dict(zip(classes, np.bincount(labels, minlength=len(classes)).tolist(), strict=True))
 
 
 @dataclass(frozen=True)
 class RowFormat:
-    """Conversion of the rows of a table or hub data set to the columns of a task.
+    """Conversion of the rows of a table or hub data set to the columns of a task."""
 
-    Attributes:
-        columns: Columns to read.
-        word: Name of the conversion, to distinguish results made from the same file.
-        kinds: Resulting columns and their `datasets` types.
-        row: Function of (cells, row number, place for messages) that returns the resulting row.
-    """
-
-    columns: text_files.Columns
-    word: str
-    kinds: Mapping[str, str]
+    columns: text_files.Columns  # columns to read
+    word: str  # name of the conversion, to distinguish results made from the same file
+    kinds: Mapping[str, str]  # resulting columns and their `datasets` types
+    # function of (cells, row number, place for messages) that returns the resulting row
     row: Callable[[Sequence[str], int, str], dict[str, Any]]
 
     @property
@@ -376,18 +221,7 @@ class RowFormat:
 
 
 def from_table(path: Path, reading: RowFormat) -> "datasets.Dataset":
-    """Read the rows of a table, cached.
-
-    Args:
-        path: Table file.
-        reading: Conversion of the rows.
-
-    Returns:
-        The converted rows.
-
-    Raises:
-        UserError: The file is missing or damaged, or lacks a column.
-    """
+    """Read the rows of a table file, cached."""
     text_files.check_there(path)
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -400,19 +234,7 @@ def from_table(path: Path, reading: RowFormat) -> "datasets.Dataset":
 def from_hub(
     settings: SourceSettings, split: str, reading: RowFormat
 ) -> tuple["datasets.Dataset", "datasets.Features"]:
-    """Read the rows of a split of a data set on the Hugging Face hub.
-
-    Args:
-        settings: The recipe's `data` section.
-        split: Name of the split.
-        reading: Conversion of the rows.
-
-    Returns:
-        The converted rows, cached, and the columns of the data set itself.
-
-    Raises:
-        UserError: The data set is not found, the hub cannot be reached, or a column is missing.
-    """
+    """Read the rows of a hub data set, cached; return them and the data set's own features."""
     dataset = hub_split(settings, split)
 
     def take(rows: Mapping[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
@@ -427,19 +249,7 @@ def from_hub(
 
 
 def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) -> "datasets.Dataset":
-    """Load a split of a data set on the Hugging Face hub.
-
-    Args:
-        settings: The recipe's `data` section.
-        split: Name of the split.
-        folder: Folder with the files of a data set, read instead of the hub.
-
-    Returns:
-        The rows of the split, unconverted.
-
-    Raises:
-        UserError: The data set or split is not found, or the hub cannot be reached.
-    """
+    """Load a split of a hub data set, or of the files in `folder`."""
     import datasets
     from datasets import config
     from datasets.exceptions import DatasetsError
@@ -469,96 +279,48 @@ def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) 
 
 
 def usual_file(folder: Path, stem: str, kinds: Sequence[str] = text_files.TABLES) -> Path | None:
-    """Find a file by name in a folder, with one of several endings, compressed or not.
-
-    Args:
-        folder: Folder to search.
-        stem: File name without ending.
-        kinds: Endings, in order of preference.
-
-    Returns:
-        The first file found, or None.
-    """
+    """Return the first file of a folder with this stem and one of several endings, compressed or not."""
     names = (stem + kind + packed for kind in kinds for packed in text_files.COMPRESSIONS)
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def missing_split_error(root: Path, what: str, remedy: str) -> UserError:
-    """Build the error for a folder that lacks the files of a split.
-
-    Args:
-        root: The folder; its file names are listed in the message.
-        what: Message.
-        remedy: Remedy.
-
-    Returns:
-        The error, to be raised by the caller.
-    """
+    """Build the error for a folder without the files of a split; it lists the files."""
     names = sorted(path.name for path in root.iterdir())
     there = f"{', '.join(names[:SHOWN_NAMES]) or 'nothing'}{' …' if names[SHOWN_NAMES:] else ''}"
     return UserError(f"{what}; there: {there}", where=f"data.root: {root}", remedy=remedy)
 
 
 def not_a_table_error(name: str, split: str, remedy: str) -> UserError:
-    """Build the error for a file that is not a table.
-
-    Args:
-        name: `train`, `validation` or `test`.
-        split: The recipe's value for it.
-        remedy: Remedy.
-
-    Returns:
-        The error, to be raised by the caller.
-    """
+    """Build the error for a file that is not a table."""
     return UserError(
         f"is no table ({', '.join(text_files.TABLES)}; plain, .gz or .xz)", f"data.{name}: {split}", remedy
     )
 
 
 def split_table(source: Source, name: str, split: str) -> Path | None:
-    """Return the table of a split of texts.
-
-    Args:
-        source: Data source.
-        name: `train`, `validation` or `test`.
-        split: The recipe's value for it: a file, or the name of a split.
-
-    Returns:
-        Path of the table; None if the split comes from the hub.
-
-    Raises:
-        UserError: There is no such table.
-    """
+    """Return the table of a split of texts; None if the split comes from the hub."""
     if source.settings.corpus != "files" and source.settings.root is None:
         return None
-    path = Path(split) if source.settings.corpus == "files" else _usual_table(source.folder("tables"), name, split)
+    path: Path | None = Path(split)
+    if source.settings.corpus != "files":
+        root = source.folder("tables")
+        path = next((found for stem in ALIASES.get(split, (split,)) if (found := usual_file(root, stem))), None)
+        if path is None:
+            kinds = ", ".join(text_files.TABLES)
+            held_out = ", or hold texts out of the training data: data.validation=1000" if name == "validation" else ""
+            raise missing_split_error(
+                root,
+                f"no table for the split {split!r}: looked for {split} with {kinds} (plain, .gz or .xz)",
+                f"name the split by the beginning of its file: data.{name}=BEGINNING{held_out}",
+            )
     if text_files.table_kind(path) is None:
         raise not_a_table_error(name, split, "name a table, or a hub data set with data.corpus")
     return path
 
 
-def _usual_table(root: Path, name: str, split: str) -> Path:
-    for stem in ALIASES.get(split, (split,)):
-        if path := usual_file(root, stem):
-            return path
-    held_out = ", or hold texts out of the training data: data.validation=1000" if name == "validation" else ""
-    raise missing_split_error(
-        root,
-        f"no table for the split {split!r}: looked for {split} with {', '.join(text_files.TABLES)} (plain, .gz or .xz)",
-        f"name the split by the beginning of its file: data.{name}=BEGINNING{held_out}",
-    )
-
-
 def text_columns(settings: TextSettings, local: str | tuple[str, ...] | None = None) -> tuple[str, ...]:
-    """Return the columns that make up a text.
-
-    Args:
-        settings: The recipe's `data` section.
-        local: Columns to use instead, such as those of a table.
-
-    Returns:
-        Names of the columns, in the order in which they are joined.
-    """
+    """Return the columns that make up a text, in the order in which they are joined."""
     columns = local or settings.text
     return (columns,) if isinstance(columns, str) else columns
 
@@ -571,3 +333,146 @@ def join_texts(texts: Sequence[str]) -> str:
         'A title and a body'
     """
     return " ".join(text for text in texts if text)
+
+
+def stratified(classes: Int[np.ndarray, " candidates"], sizes: Sequence[int]) -> tuple[Int[np.ndarray, " held"], ...]:
+    """Draw disjoint stratified splits of given sizes, as ascending positions in `classes`.
+
+    Each class has about its share of the candidates in each split. A class with more candidates than there are splits
+    has at least one in each split and one in the rest, as far as the sizes allow (larger classes first). A smaller
+    class is missing from the first splits; its last candidate stays in the rest as long as there are others.
+
+    Example:
+        >>> import numpy as np
+        >>> validation, test = stratified(np.array([0, 0, 1, 0, 0, 1, 0, 1, 0]), [3, 2])
+        >>> validation, test
+        (array([0, 1, 2]), array([3, 5]))
+    """
+    left, parts = np.arange(len(classes)), []
+    for number, size in enumerate(sizes):
+        # Reserve one candidate of each class for each later split, and one for the rest.
+        chosen = np.sort(left[np.argsort(_priorities(classes[left], len(sizes) - number), kind="stable")[:size]])
+        parts.append(chosen)
+        left = np.setdiff1d(left, chosen)
+    return tuple(parts)
+
+
+def _priorities(classes: Int[np.ndarray, " left"], reserved: int) -> np.ndarray:
+    """Return sort keys: one of each class, then in proportion, reserved ones last."""
+    order = np.argsort(classes, kind="stable")
+    _, starts, counts = np.unique(classes[order], return_index=True, return_counts=True)
+    size = np.empty(len(classes), dtype=np.int64)
+    rank = np.empty(len(classes), dtype=np.int64)
+    size[order] = np.repeat(counts, counts)
+    rank[order] = np.arange(len(classes)) - np.repeat(starts, counts)
+    keys = np.where(rank == 0, 1 / size - 2, (rank + 0.5) / np.maximum(size, 1))
+    return np.where(rank >= size - reserved, 2 + keys, keys)
+
+
+Hashes = Int[np.ndarray, " rows"]
+
+
+def hashes(keys: Iterable[Hashable]) -> Hashes:
+    """Hash keys to 64-bit integers; of ten million keys, two collide with probability 3 in a million."""
+    return np.fromiter(map(hash, keys), np.int64)
+
+
+def repeated(hashed: Hashes) -> Int[np.ndarray, " copies"]:
+    """Return the rows, from 0, whose hash also occurs in an earlier row.
+
+    Example:
+        >>> repeated(hashes(["a", "b", "a", "a"]))
+        array([2, 3])
+    """
+    _, first = np.unique(hashed, return_index=True)
+    return np.setdiff1d(np.arange(len(hashed)), first)
+
+
+def count_overlap(corpus: Corpus[Part], keys: Callable[[Part], Iterable[Hashable]]) -> dict[str, int]:
+    """Count the validation and test examples that also occur in the training data, by split."""
+    learned, parts = hashes(keys(corpus.train)), corpus.parts()
+    del parts["train"]
+    return {name: int(np.isin(hashes(keys(part)), learned).sum()) for name, part in parts.items()}
+
+
+@dataclass(frozen=True)
+class TrainOverlap:
+    """Number of examples of a split (`seen` of `total`) that also occur in the training data.
+
+    `seen_with_target` counts those that occur there with the same target; None if targets are not compared.
+    """
+
+    split: str
+    inputs: str
+    digest: str
+    total: int
+    seen: int
+    seen_with_target: int | None
+
+    def __str__(self) -> str:
+        same = "" if self.seen_with_target is None else f" ({self.seen_with_target:,} with the same target)"
+        return (
+            f"{self.seen:,} of {self.total:,} {self.split} {self.inputs} occur in the training data{same}: "
+            "the scores are too optimistic; remove them from the training data"
+        )
+
+
+def train_overlaps(source: Source[Any, Part], corpus: Corpus[Part]) -> list[TrainOverlap]:
+    """Count the examples of each split other than train that also occur in the training data."""
+    parts, seen = corpus.parts(), count_overlap(corpus, source.keys)
+    whole: dict[str, int] = {}
+    if any(seen.values()) and source.keys_with_targets(corpus.train) is not None:
+        whole = count_overlap(corpus, lambda part: source.keys_with_targets(part) or ())
+    inputs = source.inputs or source.item_name
+    return [
+        TrainOverlap(
+            name, inputs, source.digest(parts[name]), len(parts[name]), count, whole.get(name) if count else None
+        )
+        for name, count in seen.items()
+    ]
+
+
+# Values that pandas reads as missing, except the empty cell.
+_SPELLINGS = "#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null|NaT"
+MISSING = frozenset(_SPELLINGS.split("|"))
+_LISTED = 8
+
+
+def missing_label_lines(counts: Mapping[str, int], item_name: str) -> list[str]:
+    """Return a warning for labels that look like a missing value, in a list of one or none.
+
+    Example:
+        >>> missing_label_lines({"neg": 5, "pos": 4}, "texts")
+        []
+        >>> missing_label_lines({"neg": 5, "nan": 4}, "texts")[0].partition(":")[0]
+        "4 texts have the label 'nan', which looks like a missing label"
+    """
+    missing = {label: count for label, count in counts.items() if label in MISSING and count}
+    if not missing:
+        return []
+    shown = " and ".join(f"{count:,} {item_name} have the label {label!r}" for label, count in missing.items())
+    others = [label for label in counts if label not in MISSING]
+    floats = all(re.fullmatch(r"-?\d+\.0", label) for label in others)
+    because = f" (because of it, pandas writes the others as floats, such as {others[0]})" if others and floats else ""
+    names = json.dumps(list(counts), ensure_ascii=False) if len(counts) <= _LISTED else '["NAME", "NAME"]'
+    looks = "each looks" if missing.keys() - {next(iter(missing))} else "which looks"
+    return [
+        f"{shown}, {looks} like a missing label{because}: remove these rows, or declare the classes: "
+        f"data.classes={names}"
+    ]
+
+
+def missing_text_lines(examples: Iterable[tuple[str, ...]], item_name: str) -> list[str]:
+    """Return a warning for examples with a text that looks like a missing value, or no line.
+
+    Example:
+        >>> missing_text_lines([("one", "eins"), ("two", "nan")], "pairs")
+        ["1 pairs have 'nan' as a text, which looks like a missing value: remove these rows unless it is meant"]
+    """
+    count, first = 0, ""
+    for texts in examples:
+        if found := [text for text in texts if text in MISSING]:
+            count, first = count + 1, first or found[0]
+    more = " or the like" if count > 1 else ""
+    meant = "which looks like a missing value: remove these rows unless it is meant"
+    return [f"{count:,} {item_name} have {first!r}{more} as a text, {meant}"] if count else []

@@ -6,23 +6,141 @@ lines. A byte order mark at the beginning of a file is removed.
 
 import codecs
 import csv
+import difflib
+import gzip
 import io
 import json
+import lzma
 import re
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from s2s.data.compression import COMPRESSIONS, DAMAGE, check_encoding, checked, open_text, read_whole
-from s2s.data.headers import check_no_header, header_positions, no_column
-from s2s.data.quoting import is_quoted
 from s2s.errors import UserError, check_regular, quote_path
 from s2s.recipe.schema import Quoting
 from s2s.recipe.wording import near_files
 
 if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
     from pyarrow.parquet import FileMetaData
+
+COMPRESSIONS = ("", ".gz", ".xz")
+LARGEST_WHOLE = 1 << 28
+"""Largest size in bytes of data read into memory at once: JSON, a compressed parquet file, a document of many lines."""
+DAMAGE = (OSError, EOFError, lzma.LZMAError, zlib.error)
+"""Exceptions raised when a damaged file is read."""
+# UTF-32 comes first, because its byte order mark begins with that of UTF-16.
+_OTHER_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """Iterate over the content of a file in blocks, decompressed if .gz or .xz."""
+    with open_text(path) as file:
+        yield from checked(iter(lambda: file.read(1 << 16), b""), path)
+
+
+def read_whole(path: Path, magic: bytes = b"") -> bytes:
+    """Read the decompressed content of a file.
+
+    Args:
+        path: File to read.
+        magic: Bytes with which the content must begin; if it begins otherwise, only a part of it is returned.
+
+    Raises:
+        UserError: The file cannot be read or is damaged, or its content has more than `LARGEST_WHOLE` bytes.
+    """
+    content = bytearray()
+    for block in blocks(path):
+        content += block
+        if not content.startswith(magic[: len(content)]):
+            break
+        if len(content) > LARGEST_WHOLE:
+            packed = path.suffix in COMPRESSIONS[1:]
+            what = f"has more than {LARGEST_WHOLE >> 20} MiB{' when it is decompressed' if packed else ''}"
+            raise UserError(what, where=str(path), remedy="decompress it first" if packed else "split it")
+    return bytes(content)
+
+
+def check_encoding(beginning: bytes, path: Path) -> None:
+    """Refuse a file that begins with the byte order mark of UTF-16 or UTF-32."""
+    for mark, name in _OTHER_MARKS.items():
+        if beginning.startswith(mark):
+            what = f"is {name}, not UTF-8: it begins with the bytes {mark.hex(' ')}"
+            remedy = f"convert the file: iconv -f {name} -t UTF-8 {quote_path(Path(path.name))}"
+            raise UserError(what, where=f"{path}:1", remedy=remedy)
+
+
+def open_text(path: Path) -> io.BufferedIOBase:
+    """Open a file to read its bytes, decompressed if .gz or .xz."""
+    check_regular(path, "name a file; of a pipe, write the lines to one first")
+    try:
+        if path.suffix == ".gz":
+            return gzip.open(path, "rb")
+        file = path.open("rb")
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from None
+    return io.BufferedReader(_XzReader(file)) if path.suffix == ".xz" else file
+
+
+class _XzReader(io.RawIOBase):
+    """Decompressor of .xz in bounded blocks that refuses invalid data after a stream.
+
+    Python's `lzma.open` silently drops a second stream whose beginning is damaged.
+    """
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        self._file = file
+        self._stream = lzma.LZMADecompressor()
+        self._waiting = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        """Fill a buffer with decompressed bytes; return 0 at the end."""
+        view = memoryview(buffer)
+        while not self._stream.eof or self._next_stream():
+            if self._stream.needs_input and not self._waiting:
+                self._waiting = self._file.read(1 << 16)
+                if not self._waiting:
+                    raise EOFError("the file ends within a stream")
+            found = self._stream.decompress(self._waiting, len(view))
+            self._waiting = b""
+            if found:
+                view[: len(found)] = found
+                return len(found)
+        return 0
+
+    def _next_stream(self) -> bool:
+        rest = self._stream.unused_data
+        # Zeros between and after streams are padding.
+        while not (rest := rest.lstrip(b"\0")):
+            if not (rest := self._file.read(1 << 16)):
+                return False
+        self._stream, self._waiting = lzma.LZMADecompressor(lzma.FORMAT_XZ), rest
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def checked(read: Iterable[bytes], path: Path) -> Iterator[bytes]:
+    """Iterate over blocks read from a file; turn read errors into `UserError`."""
+    try:
+        yield from read
+    except DAMAGE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise UserError(f"cannot be read: {error.strerror}", str(path), "check the disk, and the path") from None
+        raise UserError(f"is damaged: {error}", where=str(path), remedy="compress or download it again") from None
+
 
 LONGEST_LINE = 1 << 24
 """Largest size of a line, a table row or a cell, in bytes: a small archive of zeros could otherwise fill the memory."""
@@ -32,19 +150,12 @@ Row = dict[str, str]
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns to read from a table.
+    """Columns to read from a table."""
 
-    Attributes:
-        names: Column names; for a tsv or csv without a header, positions from 0.
-        keys: Recipe keys that name the columns, for messages.
-        numbers: Names of the columns whose cells may also be whole numbers.
-        quoting: Quoting of the cells of a tsv, see `raw_rows`.
-    """
-
-    names: tuple[str, ...]
-    keys: str
-    numbers: tuple[str, ...] = ()
-    quoting: Quoting | None = None
+    names: tuple[str, ...]  # column names; for a tsv or csv without a header, positions from 0
+    keys: str  # recipe keys that name the columns, for messages
+    numbers: tuple[str, ...] = ()  # names of the columns whose cells may also be whole numbers
+    quoting: Quoting | None = None  # quoting of the cells of a tsv, see `raw_rows`
 
 
 _PARQUET_MAGIC = b"PAR1"
@@ -53,10 +164,7 @@ _PARQUET_ROWS = 64
 
 
 def table_kind(path: Path) -> str | None:
-    """Return the table format of a file by its name, compressed or not.
-
-    Returns:
-        `.tsv`, `.csv`, `.jsonl`, `.parquet` or `.txt`; None for any other file.
+    """Return the table format by the file name, compressed or not; None for other files.
 
     Example:
         >>> table_kind(Path("train.tsv.gz")), table_kind(Path("train.en"))
@@ -68,12 +176,6 @@ def table_kind(path: Path) -> str | None:
 
 def lines(path: Path) -> Iterator[str]:
     """Iterate over the lines of a file, without line ends and byte order mark.
-
-    Args:
-        path: File to read.
-
-    Yields:
-        The text of each line.
 
     Raises:
         UserError: The file cannot be read or is damaged, or a line is not UTF-8 or longer than `LONGEST_LINE`.
@@ -98,17 +200,7 @@ def too_long_line(what: str, where: str) -> UserError:
 
 
 def text(path: Path) -> str:
-    """Read the lines of a file as one text; see `lines`.
-
-    Args:
-        path: File to read.
-
-    Returns:
-        The text, with newlines.
-
-    Raises:
-        UserError: As for `lines`, except for long lines; or the file has more than `LARGEST_WHOLE` bytes.
-    """
+    """Read the lines of a file (at most `LARGEST_WHOLE` bytes) as one text; see `lines`."""
     raw = read_whole(path)
     check_encoding(raw, path)
     raw = raw.removeprefix(codecs.BOM_UTF8)
@@ -120,33 +212,12 @@ def text(path: Path) -> str:
 
 
 def line_pairs(source: Path, target: Path) -> Iterator[Row]:
-    """Iterate over two line-aligned files; rows have the keys `source` and `target`.
-
-    Args:
-        source: File of the sources.
-        target: File of the targets.
-
-    Returns:
-        Iterator over the rows.
-
-    Raises:
-        UserError: As for `lines`; or one file has more lines than the other.
-    """
+    """Iterate over two line-aligned files; rows have the keys `source` and `target`."""
     return ({"source": one, "target": other} for one, other in line_rows(source, target))
 
 
 def line_rows(*files: Path) -> Iterator[list[str]]:
-    """Iterate over the lines of two or more line-aligned files, row by row.
-
-    Args:
-        files: Line-aligned files.
-
-    Yields:
-        The lines of a row, one for each file.
-
-    Raises:
-        UserError: As for `lines`; or one file has more lines than another.
-    """
+    """Iterate over line-aligned files; each row has one line per file."""
     readers = [lines(file) for file in files]
     count = 0
     while True:
@@ -162,10 +233,8 @@ def line_rows(*files: Path) -> Iterator[list[str]]:
             for line, reader in zip(row, readers, strict=True)
         ]
         said = [f"{file} has {number:,}" for file, number in zip(files, counts, strict=True)]
-        raise UserError(
-            ", ".join([f"{said[0]} lines", *said[1:]]),
-            remedy="line n of one file must translate line n of the other; look at where they part",
-        )
+        what = ", ".join([f"{said[0]} lines", *said[1:]])
+        raise UserError(what, remedy="line n of one file must translate line n of the other; look at where they part")
 
 
 def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
@@ -182,10 +251,6 @@ def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]
     A tsv or csv file without a header is read by position: `"0"` is the first column, and the first line is a row like
     all others. A compressed parquet file is read into memory, so it is limited to `LARGEST_WHOLE` bytes.
 
-    Args:
-        path: Table file.
-        columns: Columns to read.
-
     Yields:
         The number of the line, or of the row in parquet, from 1 (see `place`), and the cells in the order of the
         columns.
@@ -201,15 +266,7 @@ def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]
 
 
 def comma_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
-    """Iterate over the rows of a csv as `table_cells` does, whatever the file name.
-
-    Args:
-        path: Csv file.
-        columns: Columns to read.
-
-    Returns:
-        Iterator over line numbers and cells, see `table_cells`.
-    """
+    """Iterate over the rows of a csv as `table_cells` does, whatever the file name."""
     return _by_position(path, columns, _csv_cells(path))
 
 
@@ -223,13 +280,6 @@ def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, 
         path: Table file.
         columns: Columns to read from a parquet file (None for all), and the quoting of a tsv. With `csv` quoting, a tsv
             is read like a csv; with `none`, quotes are ordinary characters; with None, a quoted tsv is refused.
-
-    Returns:
-        Iterator over places (see `place`) and cells.
-
-    Raises:
-        UserError: The file cannot be read, is damaged, or is not a table; or a tsv is quoted and `columns.quoting` is
-            None.
     """
     kind, quoting = table_kind(path), columns.quoting if columns else None
     if kind == ".parquet":
@@ -240,11 +290,8 @@ def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, 
         return _csv_cells(path)
     if _is_separated(path):
         if quoting is None and is_quoted_tsv(path):
-            raise UserError(
-                "cells are quoted as in a CSV",
-                where=str(path),
-                remedy="data.quoting=csv removes the quotes, data.quoting=none keeps them as part of the texts",
-            )
+            remedy = "data.quoting=csv removes the quotes, data.quoting=none keeps them as part of the texts"
+            raise UserError("cells are quoted as in a CSV", where=str(path), remedy=remedy)
         if quoting == "csv":
             return _csv_cells(path, "\t")
         return ((number, line.split("\t")) for number, line in enumerate(lines(path), start=1))
@@ -252,11 +299,7 @@ def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, 
 
 
 def is_quoted_tsv(path: Path) -> bool:
-    """Return True if a file is tab-separated with cells quoted as in a csv.
-
-    Raises:
-        UserError: The file cannot be read or is damaged.
-    """
+    """Return True if a file is tab-separated with cells quoted as in a csv."""
     return table_kind(path) != ".csv" and _is_separated(path) and is_quoted(lines(path))
 
 
@@ -266,33 +309,14 @@ def _is_separated(path: Path) -> bool:
 
 
 def place(path: Path, number: int) -> str:
-    """Return the place of a row for messages: file and line, or row number in parquet.
-
-    Args:
-        path: Table file.
-        number: Number of the line or row, from 1.
-
-    Returns:
-        A place such as `train.tsv:17` or `train.parquet row 17`.
-    """
+    """Return the place of a row for messages, such as `train.tsv:17` or `train.parquet row 17`."""
     return f"{path} row {number}" if table_kind(path) == ".parquet" else f"{path}:{number}"
 
 
 def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str]:
-    """Return the cells of a row as text.
+    """Return the cells of a row as text, in the order of the columns.
 
     If the columns are missing, they are taken from a nested column `translation`.
-
-    Args:
-        row: Cells by column.
-        columns: Columns to read.
-        where: Place of the row, for messages.
-
-    Returns:
-        Cells in the order of the columns.
-
-    Raises:
-        UserError: A column is missing, or a cell is not text.
     """
     nested = row.get("translation")
     if isinstance(nested, dict) and columns.names[0] not in row:
@@ -315,11 +339,7 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
 
 
 def check_there(*paths: Path) -> None:
-    """Check that files exist; the error lists files with similar names.
-
-    Raises:
-        UserError: A file does not exist, or is not a regular file.
-    """
+    """Check that files exist; the error lists files with similar names."""
     for path in paths:
         check_regular(path, "name a file; of a pipe, write the lines to one first")
         if path.is_file():
@@ -337,19 +357,15 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
     if b"\0" in raw and 4 * raw.count(b"\0") >= len(raw):
         # In UTF-16, every second byte of Latin letters is NUL; such text is valid UTF-8.
         order = "BE" if raw.startswith(b"\0") else "LE"
-        raise UserError(
-            "a quarter of the line or more is NUL bytes: it is UTF-16 without a byte order mark, or no text",
-            where=f"{path}:{number}",
-            remedy=f"convert the file, e.g. iconv -f UTF-16{order} -t UTF-8 {quote_path(Path(path.name))}",
-        )
+        what = "a quarter of the line or more is NUL bytes: it is UTF-16 without a byte order mark, or no text"
+        remedy = f"convert the file, e.g. iconv -f UTF-16{order} -t UTF-8 {quote_path(Path(path.name))}"
+        raise UserError(what, where=f"{path}:{number}", remedy=remedy)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"byte 0x{raw[error.start]:02x} at position {error.start} of the line is not UTF-8",
-            where=f"{path}:{number}",
-            remedy=f"convert the file, e.g. iconv -f latin1 -t utf-8 {quote_path(Path(path.name))}",
-        ) from None
+        what = f"byte 0x{raw[error.start]:02x} at position {error.start} of the line is not UTF-8"
+        remedy = f"convert the file, e.g. iconv -f latin1 -t utf-8 {quote_path(Path(path.name))}"
+        raise UserError(what, where=f"{path}:{number}", remedy=remedy) from None
 
 
 def _by_position(
@@ -365,11 +381,8 @@ def _by_position(
             positions, width = header_positions(cells, columns.names, columns.keys, f"{path}:{number}"), len(cells)
             continue
         if not width and (last := max(positions)) >= len(cells):
-            raise UserError(
-                f"has {len(cells)} cells, so there is no column {last}: they are counted from 0",
-                where=f"{path}:{number}",
-                remedy=f"name other columns with {columns.keys}",
-            )
+            what = f"has {len(cells)} cells, so there is no column {last}: they are counted from 0"
+            raise UserError(what, where=f"{path}:{number}", remedy=f"name other columns with {columns.keys}")
         if not width:
             check_no_header(cells, positions, f"{path}:{number}")
         width = width or len(cells)
@@ -485,3 +498,170 @@ def _check_cells(metadata: "FileMetaData", columns: Sequence[str], path: Path) -
             name = chunk.path_in_schema.partition(".")[0]
             if name in columns and chunk.total_uncompressed_size > LONGEST_LINE * max(1, chunk.num_values):
                 raise too_long_line(f"a cell of column {name!r}", str(path))
+
+
+_NAME = re.compile(r"[^\W\d][\w .:/-]{0,39}(?<![.:/-])")
+_INDEX = ("", "Unnamed: 0", "__index_level_0__")
+
+# Common column names, the most specific first.
+_USUAL = """
+source src input in word words grapheme graphemes letters spelling question command commands lemma /
+target tgt trg output out phone phones phoneme phonemes pronunciation ipa transcription answer action actions
+translation form /
+text sentence review content body comment document tweet /
+label labels class category sentiment topic intent /
+ar cs da de el en es fi fr he hi hu it ja ko nl no pl pt ro ru sv tr uk zh
+arabic chinese czech danish dutch english finnish french german greek hebrew hindi hungarian italian japanese korean
+norwegian polish portuguese romanian russian spanish swedish turkish ukrainian
+"""
+SOURCES, TARGETS, TEXTS, LABELS, LANGUAGES = (names.split() for names in _USUAL.split("/"))
+_NAMES = {*SOURCES, *TARGETS, *TEXTS, *LABELS, *LANGUAGES, "id", "title", "description"}
+
+
+def is_header(first: Sequence[str], second: Sequence[str] = ()) -> bool:
+    """Return True if the first line of a table is a header with column names.
+
+    The cells of a header are distinct names, at least one of them common (`text`, `label`, `review_text`, `en` …). The
+    first cell may be empty, as in tables written by pandas with a row index; then no name needs to be common if the
+    second line begins with a number.
+
+    Example:
+        >>> is_header(["text", "label"]), is_header(["A nice film.", "pos"])
+        (True, False)
+    """
+    names = [cell.strip() for cell in first]
+    indexed = len(names) > 1 and not names[0]
+    names = names[indexed:]
+    return (
+        len(set(names)) == len(names)
+        and all(_NAME.fullmatch(name) for name in names)
+        and (any(map(_is_usual, names)) or (indexed and bool(second) and second[0].isdecimal()))
+    )
+
+
+def is_index(column: str) -> bool:
+    """Return True if a column has a name that pandas gives to a row index."""
+    return column in _INDEX
+
+
+def could_be_name(cell: str) -> bool:
+    """Return True if a cell could be a column name: up to 40 characters that begin with a letter."""
+    return _NAME.fullmatch(cell) is not None
+
+
+def check_no_header(cells: Sequence[str], positions: Sequence[int], where: str, second: Sequence[str] = ()) -> None:
+    """Refuse a first line with column names or a row index in a table that is read by position."""
+    chosen = [cells[position].strip() for position in positions]
+    indexed = not cells[0].strip() and is_header(cells, second)
+    if chosen and (indexed or all(map(_is_usual, chosen))):
+        remedy = "give columns by these names, not by position; if the line is an example, move it down"
+        raise UserError(f"the first line names the columns: {', '.join(map(repr, chosen))}", where=where, remedy=remedy)
+
+
+def header_positions(header: Sequence[str], names: Sequence[str], keys: str, where: str) -> list[int]:
+    """Return the position of each column in a header line, from 0."""
+    if header[-1].removesuffix("\r") in names and header[-1] not in names:
+        raise UserError("the header ends with a carriage return", where=where, remedy="convert the file, e.g. dos2unix")
+    for column in names:
+        if column not in header:
+            raise no_column(column, header, where, f'{keys}; without a header by position: {keys.split(" ")[0]}: "0"')
+        if header.count(column) > 1:
+            what = f"the header names {column!r} {header.count(column)} times"
+            raise UserError(what, where=where, remedy="rename the column that is not meant")
+    return [header.index(column) for column in names]
+
+
+def no_column(column: str, there: Sequence[str], where: str, keys: str) -> UserError:
+    """Build the error for a column that a table does not have; it suggests a similar name."""
+    near = difflib.get_close_matches(column, there, n=1)
+    return UserError(
+        f"no column {column!r}; there are {', '.join(f'{name!r:.40}' for name in there[:10]) or 'none'}",
+        where=where,
+        remedy=(f"did you mean {near[0]}? " if near else "") + f"name columns with {keys}",
+    )
+
+
+def _is_usual(name: str) -> bool:
+    """Return True for a common name, or one that contains it: `review_text`."""
+    parts = name.lower().split("_")
+    return name.lower() in _NAMES or (len(parts) > 1 and not _NAMES.isdisjoint(parts))
+
+
+_CELL = re.compile(r'"((?:[^"]|"")*)"|([^"\t]*)')
+# Fewer wrapped cells prove nothing, unless one has doubled quotes.
+_FEWEST = 5
+# Largest number of characters of a row: an unclosed quote must not collect a whole file.
+_LONGEST = 1 << 24
+
+
+def is_quoted(lines: Iterable[str]) -> bool:
+    r"""Return True if a tab-separated file is quoted as in RFC 4180.
+
+    Each cell with a quote must be wrapped in quotes, with inner quotes doubled; so texts that merely contain quotes do
+    not pass. In addition, one of these must show that the quotes are not part of the texts:
+
+    - a wrapped cell has doubled quotes inside, or
+    - at least five cells are wrapped, among them all cells of a column (a first line without quotes aside), or
+    - at least five cells are wrapped, all of them contain a comma, and no other cell does (Excel).
+
+    The first line that breaks the rules ends the search.
+
+    Example:
+        >>> is_quoted(['text\tlabel', '"She said ""no"", twice."\tneg'])
+        True
+        >>> is_quoted(['"No", she said.\tneg', '"Yes."\tpos'])
+        False
+    """
+    wrapped_columns: set[int] | None = None
+    doubled, wrapped, comma_alone = False, 0, True
+    for number, row in enumerate(_rows(lines)):
+        if '"' not in row:
+            wrapped_columns = set() if number else None
+            comma_alone = comma_alone and "," not in row
+            continue
+        cells = _cells(row)
+        if cells is None:
+            return False
+        quoted = [content for content, is_wrapped in cells if is_wrapped]
+        positions = {number for number, (_, is_wrapped) in enumerate(cells) if is_wrapped}
+        wrapped_columns = positions if wrapped_columns is None else wrapped_columns & positions
+        doubled = doubled or any('""' in content for content in quoted)
+        wrapped += len(quoted)
+        comma_alone = comma_alone and all(("," in content) == is_wrapped for content, is_wrapped in cells)
+    return doubled or (wrapped >= _FEWEST and (bool(wrapped_columns) or comma_alone))
+
+
+def _rows(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the non-empty rows.
+
+    A wrapped cell may contain line ends, so lines are joined until the number of quotes is even.
+    """
+    gathered: list[str] = []
+    is_open, size = False, 0
+    for line in lines:
+        gathered.append(line)
+        is_open ^= line.count('"') % 2 == 1
+        size += len(line)
+        if not is_open or size > _LONGEST:
+            row = "\n".join(gathered).removesuffix("\r")
+            gathered, size = [], 0
+            if row:
+                yield row
+    if gathered:
+        yield "\n".join(gathered)
+
+
+def _cells(row: str) -> Sequence[tuple[str, bool]] | None:
+    """Return the content of each cell (quotes doubled), and True if it is wrapped.
+
+    None if a quote breaks the rules.
+    """
+    cells, at = [], 0
+    while True:
+        found = _CELL.match(row, at)
+        if found is None or (found.end() < len(row) and row[found.end()] != "\t"):
+            return None
+        cells.append((found[1], True) if found[1] is not None else (found[2], False))
+        if found.end() == len(row):
+            return cells
+        at = found.end() + 1

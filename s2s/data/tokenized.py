@@ -4,7 +4,6 @@
 `RaggedArray` give access to it.
 """
 
-import contextlib
 import hashlib
 import math
 import sys
@@ -35,10 +34,6 @@ class TokenizedDataset:
 
     Token ids stay in Arrow's memory-mapped file; only the lengths are in memory.
 
-    Args:
-        sources: Token ids of each source.
-        targets: Token ids of each target.
-
     Attributes:
         source_lengths: Tokens of each source including `EOS`, shape `(pairs,)`.
         target_lengths: Tokens of each target including `EOS`, shape `(pairs,)`.
@@ -56,61 +51,28 @@ class TokenizedDataset:
 
     @classmethod
     def from_rows(cls, sources: Sequence[Row], targets: Sequence[Row]) -> "TokenizedDataset":
-        """Build a dataset from token ids in memory.
-
-        Args:
-            sources: Token ids of each source.
-            targets: Token ids of each target.
-
-        Returns:
-            The dataset, without a memory-mapped file.
-        """
+        """Build from token ids in memory."""
         return cls(RaggedArray.from_rows(sources), RaggedArray.from_rows(targets))
 
     def __len__(self) -> int:
         return len(self.source_lengths)
 
     def pair(self, index: int) -> tuple[list[int], list[int]]:
-        """Return the token ids of the source and the target of one pair.
-
-        Args:
-            index: Row of the pair.
-
-        Returns:
-            Token ids of source and target, without special tokens.
-        """
+        """Return the token ids of the source and the target of one pair."""
         sources, targets = self.rows(np.array([index]))
         return sources[0].tolist(), targets[0].tolist()
 
     def rows(self, indices: Int[np.ndarray, " chosen"]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the token ids of the chosen sources and targets, in that order, as views.
-
-        Args:
-            indices: Rows of the pairs.
-
-        Returns:
-            Token ids of each source and of each target, without special tokens.
-        """
+        """Return the token ids of the chosen sources and targets, in that order, as views."""
         return self._sources.rows(indices), self._targets.rows(indices)
 
     def within(self, max_length: int) -> tuple[Int[np.ndarray, " kept"], int]:
-        """Select the pairs with no side longer than a limit.
-
-        Args:
-            max_length: Largest number of tokens of a side, `EOS` included.
-
-        Returns:
-            Rows of the pairs within the limit, and the number of the others.
-        """
+        """Return the rows with no side above `max_length` (`EOS` included), and the number of others."""
         kept = np.flatnonzero(np.maximum(self.source_lengths, self.target_lengths) <= max_length)
         return kept, len(self) - len(kept)
 
     def source_token_ids(self) -> Int[np.ndarray, " different"]:
-        """Return the token ids that occur in sources, sorted.
-
-        Returns:
-            Distinct ids, shape `(different,)`.
-        """
+        """Return the distinct token ids of the sources, sorted."""
         return self._sources.source_token_ids()
 
     def arrays(self) -> Iterator[np.ndarray]:
@@ -133,14 +95,7 @@ class TokenizedTexts(Protocol):
         ...
 
     def rows(self, indices: Int[np.ndarray, " chosen"], /) -> list[np.ndarray]:
-        """Return the token ids of the chosen texts, in that order.
-
-        Args:
-            indices: Rows of the texts.
-
-        Returns:
-            Token ids of each text, without special tokens.
-        """
+        """Return the token ids of these rows, in that order."""
         ...
 
 
@@ -151,10 +106,6 @@ class RaggedArray:
 
     Args:
         chunks: For each chunk, its values and the offsets at which rows begin, followed by the end of the last row.
-
-    Attributes:
-        values: Values of each chunk.
-        lengths: Length of each list, shape `(rows,)`.
 
     Example:
         >>> lists = RaggedArray.from_rows([[4, 5, 6], [], [7]])
@@ -182,14 +133,7 @@ class RaggedArray:
         return cls([(chunk.values.to_numpy(), chunk.offsets.to_numpy()) for chunk in column.chunks])
 
     def rows(self, indices: np.ndarray) -> list[np.ndarray]:
-        """Return the lists of the chosen rows, in that order, as views.
-
-        Args:
-            indices: Rows of the lists; negative ones count from the end.
-
-        Returns:
-            One array for each row.
-        """
+        """Return the lists of these rows as views; negative rows count from the end."""
         starts = self._starts[indices]
         ends = starts + self.lengths[indices]
         # The modulo maps a negative index to the row that it means in the arrays above.
@@ -215,14 +159,6 @@ def encode_corpus(dataset: "datasets.Dataset", source: Tokenizer, target: Tokeni
 
     A corpus on disk is tokenized once. Later calls find the token ids in the cache of `datasets`, under a name made
     from the corpus and the tokenizers.
-
-    Args:
-        dataset: Rows with the text columns `source` and `target`.
-        source: Tokenizer of the sources.
-        target: Tokenizer of the targets.
-
-    Returns:
-        The memory-mapped token ids.
     """
     tokens = _tokenize_columns(dataset, {"source": source, "target": target}).data
     return TokenizedDataset(
@@ -231,54 +167,35 @@ def encode_corpus(dataset: "datasets.Dataset", source: Tokenizer, target: Tokeni
 
 
 def encode_texts(dataset: "datasets.Dataset", tokenizer: Tokenizer) -> RaggedArray:
-    """Tokenize the column `text`, cached as in `encode_corpus`.
-
-    Args:
-        dataset: Rows with the column `text`.
-        tokenizer: Tokenizer of the texts.
-
-    Returns:
-        The memory-mapped token ids.
-    """
+    """Tokenize the column `text`, cached as in `encode_corpus`."""
     return RaggedArray.from_column(_tokenize_columns(dataset, {"text": tokenizer}).data.column("text"))
 
 
 def _tokenize_columns(dataset: "datasets.Dataset", tokenizers: Mapping[str, Tokenizer]) -> "datasets.Dataset":
     import datasets
 
-    def pieces_of(texts: Mapping[str, list[str]]) -> dict[str, list[list[int]]]:
+    def tokenize(texts: Mapping[str, list[str]]) -> dict[str, list[list[int]]]:
         return {column: tokenizer.encode_batch(texts[column]) for column, tokenizer in tokenizers.items()}
 
+    versions = (version("s2s"), version("sentencepiece"), unicodedata.unidata_version)
+    parts = (dataset._fingerprint, *(tokenizer.digest for tokenizer in tokenizers.values()), *versions)
     tokens = datasets.List(datasets.Value("int32"))
-    with _progress_on_a_terminal_only():
+    # The progress bar is for a terminal only.
+    hide = not (sys.stderr.isatty() or datasets.are_progress_bars_disabled())
+    if hide:
+        datasets.disable_progress_bars()
+    try:
         return dataset.map(
-            pieces_of,
+            tokenize,
             batched=True,
             batch_size=10_000,
             writer_batch_size=10_000,
             remove_columns=dataset.column_names,
             features=datasets.Features(dict.fromkeys(tokenizers, tokens)),
             # Without a given name, `datasets` would pickle the tokenizers to name the result.
-            new_fingerprint=_fingerprint(dataset, tokenizers),
+            new_fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32],
             desc="Cutting into pieces",
         )
-
-
-def _fingerprint(dataset: "datasets.Dataset", tokenizers: Mapping[str, Tokenizer]) -> str:
-    versions = (version("s2s"), version("sentencepiece"), unicodedata.unidata_version)
-    parts = (dataset._fingerprint, *(tokenizer.digest for tokenizer in tokenizers.values()), *versions)
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-
-
-@contextlib.contextmanager
-def _progress_on_a_terminal_only() -> Iterator[None]:
-    import datasets
-
-    hide = not (sys.stderr.isatty() or datasets.are_progress_bars_disabled())
-    if hide:
-        datasets.disable_progress_bars()
-    try:
-        yield
     finally:
         if hide:
             datasets.enable_progress_bars()
@@ -286,14 +203,7 @@ def _progress_on_a_terminal_only() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PreparedTexts(Generic[Part]):
-    """Texts ready for training: as text and as token ids.
-
-    Attributes:
-        corpus: The texts of all splits.
-        tokenizer: Tokenizer of the texts.
-        train: Token ids of the training texts.
-        validation: Token ids of the validation texts.
-    """
+    """Texts ready for training: the splits as text, and the training and validation texts as token ids."""
 
     corpus: Corpus[Part]
     tokenizer: Tokenizer
@@ -315,11 +225,7 @@ class PreparedTexts(Generic[Part]):
         yield from self.train.arrays()
 
     def hashes(self) -> dict[str, str]:
-        """Compute digests of training data and tokenizer, independent of file names.
-
-        Returns:
-            Digests by name: `training_data` and `tokenizer`.
-        """
+        """Return digests of the training data and the tokenizer, independent of file names."""
         return {"training_data": digest_of_arrays(self.learned()), "tokenizer": self.tokenizer.digest}
 
 
@@ -343,17 +249,7 @@ def tokenize_splits(
     settings: PieceSettings,
     tokenizer: Tokenizer | None,
 ) -> tuple[Tokenizer, RaggedArray, RaggedArray]:
-    """Tokenize training and validation texts, and train a tokenizer if there is none.
-
-    Args:
-        train_texts: Training rows with the column `text`.
-        validation: Validation rows with the column `text`.
-        settings: Settings of a new tokenizer.
-        tokenizer: Tokenizer to use; None trains one on the training texts.
-
-    Returns:
-        The tokenizer, and the token ids of training and validation texts.
-    """
+    """Tokenize training and validation texts, and train a tokenizer if there is none."""
     tokenizer = tokenizer or learned(train_texts["text"], settings)
     return tokenizer, encode_texts(train_texts, tokenizer), encode_texts(validation, tokenizer)
 
@@ -362,13 +258,6 @@ def learned(texts: Sequence[str], settings: PieceSettings) -> Tokenizer:
     """Train a tokenizer on texts.
 
     Of many texts, an evenly spaced sample of about ten million characters is used, because more change little.
-
-    Args:
-        texts: Training texts.
-        settings: Settings of the tokenizer.
-
-    Returns:
-        The tokenizer.
     """
     characters = sum(len(text) for text in texts)
     return train(texts[:: max(1, round(characters / _CHARACTERS))], settings, "text")

@@ -17,13 +17,12 @@ import re
 import resource
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import sentencepiece
 from pydantic import BaseModel
 
-from s2s.data.published import WordPieces, unpack_tokenizer
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, read_file
 from s2s.json_files import read_json
@@ -50,15 +49,7 @@ _INWARD = {stand_in: text for text, stand_in in _OUTWARD.items()}
 
 
 def normalized(text: str, normalization: str, lowercase: bool) -> str:
-    """Normalize a text as `Tokenizer.normalize` does, by the recipe's keys.
-
-    Args:
-        text: The text.
-        normalization: `identity` or `nfkc`, see `Tokenizer.normalize`.
-        lowercase: Whether to lowercase the text.
-
-    Returns:
-        The normalized text.
+    """Normalize a text by the recipe's keys, see `Tokenizer.normalize`.
 
     Example:
         >>> normalized(" ① Straße", "nfkc", lowercase=True)
@@ -102,8 +93,14 @@ class Tokenizer:
         self.normalization = normalization
         self.lowercase = lowercase
         self._model = model
-        known = {"word": _Words, "published": unpack_tokenizer}
-        self._pieces = _Bytes() if kind == "bytes" else known.get(kind, _Learned)(model)
+        if kind == "published":
+            from s2s.data.published import unpack_tokenizer
+
+            self._pieces = unpack_tokenizer(model)
+        elif kind == "bytes":
+            self._pieces = _Bytes()
+        else:
+            self._pieces = (_Words if kind == "word" else _Learned)(model)
 
     @property
     def size(self) -> int:
@@ -135,85 +132,36 @@ class Tokenizer:
         `identity` keeps every character. `nfkc` applies Unicode NFKC (as Python's `unicodedata` does), folds each run
         of white space (as defined by `str.isspace`) into one space, and strips both ends. `lowercase` applies
         `str.lower`.
-
-        Args:
-            text: Any Unicode text.
-
-        Returns:
-            The normalized text.
         """
         return normalized(text, self.normalization, self.lowercase)
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a text, without special tokens.
-
-        Args:
-            text: Text; it is normalized first.
-
-        Returns:
-            Token ids.
-        """
+        """Normalize a text and return its token ids, without special tokens."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text, without special tokens, using all CPUs.
-
-        Args:
-            texts: Texts; they are normalized first.
-
-        Returns:
-            Token ids of each text.
-        """
+        """Normalize texts and return their token ids, without special tokens, using all CPUs."""
         return self._pieces.encode([self.normalize(text) for text in texts])
 
     def encode_continuation(self, text: str) -> list[int]:
-        """Return the token ids of a text that continues a word or line: no space is added.
-
-        Args:
-            text: Text that follows the end of another one; it is normalized first.
-
-        Returns:
-            Token ids, without special tokens.
-        """
+        """Return the token ids of a text that continues a word or line: no space is added."""
         return self._pieces.encode_continuation(self.normalize(text))
 
     def begins_after(self, text: str) -> bool:
-        """Return True if a new word begins after a text.
-
-        A word begins after an empty text and after white space; with BERT's tokenizer also after punctuation.
-
-        Args:
-            text: Text before the word.
-
-        Returns:
-            True if the text after it is a new word, False if it continues one.
-        """
-        apart = isinstance(self._pieces, WordPieces) and self._pieces.ends_word(text)
-        return apart or text == "" or text[-1].isspace()
+        """Return True if text after this one begins a new word: BERT's tokenizer also splits at punctuation."""
+        ends_word = getattr(self._pieces, "ends_word", None)
+        return text == "" or text[-1].isspace() or bool(ends_word and ends_word(text))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Convert token ids to text.
 
         Padding, `BOS`, `EOS` and ids outside the vocabulary, such as sentinels, are skipped. Bytes that are not UTF-8
         become U+FFFD.
-
-        Args:
-            ids: Token ids.
-
-        Returns:
-            The text, in normalized form.
         """
         return self._pieces.decode([int(i) for i in ids if UNK <= i < self.size])
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return each token as text for display: `▁` is a space, `<0xC3>` a byte.
-
-        Args:
-            ids: Token ids.
-
-        Returns:
-            One string for each id; special tokens as in `SPECIAL_TOKENS`.
-        """
+        """Return each token as text for display: `▁` is a space, `<0xC3>` a byte."""
         return [SPECIAL_TOKENS[i] if i <= UNK else self._pieces.show(int(i)) for i in ids]
 
     def save(self, folder: Path, side: str) -> None:
@@ -224,14 +172,7 @@ class Tokenizer:
 
     @staticmethod
     def load(folder: Path, side: str) -> "Tokenizer":
-        """Load a tokenizer that `save` wrote.
-
-        Args:
-            folder: Folder of the two files.
-            side: Name of the files without ending, such as `source`.
-
-        Returns:
-            The tokenizer, equal to the one that was saved.
+        """Load the tokenizer that `save` wrote.
 
         Raises:
             UserError: A file is missing, or has changed since it was saved.
@@ -286,15 +227,14 @@ class _Bytes:
         return [byte + len(SPECIAL_TOKENS) for byte in text.encode()]
 
     def decode(self, ids: list[int]) -> str:
-        runs = itertools.groupby(ids, key=lambda i: i == UNK)
-        return "".join("⁇" * len(list(run)) if unknown else self._text(run) for unknown, run in runs)
+        return "".join(
+            "⁇" * len(list(run)) if unknown else bytes(i - len(SPECIAL_TOKENS) for i in run).decode(errors="replace")
+            for unknown, run in itertools.groupby(ids, key=lambda i: i == UNK)
+        )
 
     def show(self, piece: int) -> str:
         byte = piece - len(SPECIAL_TOKENS)
         return "▁" if byte == 0x20 else chr(byte) if 0x20 < byte < 0x7F else f"<0x{byte:02X}>"
-
-    def _text(self, ids: Iterable[int]) -> str:
-        return bytes(i - len(SPECIAL_TOKENS) for i in ids).decode(errors="replace")
 
 
 class _Learned:
@@ -316,10 +256,11 @@ class _Learned:
         return self._processor.encode(_escape(text).removeprefix(" "))
 
     def decode(self, ids: list[int]) -> str:
-        return _unescape(self._processor.decode(ids).removeprefix(" "))
+        text = self._processor.decode(ids).removeprefix(" ")
+        return _ESCAPED.sub(lambda match: _INWARD[match[0]], text)
 
     def show(self, piece: int) -> str:
-        return _unescape(self._processor.id_to_piece(piece))
+        return _ESCAPED.sub(lambda match: _INWARD[match[0]], self._processor.id_to_piece(piece))
 
 
 class _Words(_Learned):
@@ -342,24 +283,10 @@ def _escape(text: str) -> str:
     return " " + _TO_ESCAPE.sub(lambda match: _OUTWARD[match[0]], text)
 
 
-def _unescape(text: str) -> str:
-    return _ESCAPED.sub(lambda match: _INWARD[match[0]], text)
-
-
 def train_pair(
     sources: Iterable[str], targets: Iterable[str], settings: TokenizerSettings, marks: Sequence[str] = ()
 ) -> tuple[Tokenizer, Tokenizer]:
-    """Train the tokenizers of source and target.
-
-    Args:
-        sources: Source texts.
-        targets: Target texts.
-        settings: Settings; `shared` trains one tokenizer on both sides.
-        marks: Words of sources that are one token each.
-
-    Returns:
-        The tokenizers of source and target; with `shared`, the same object twice.
-    """
+    """Train the tokenizers of source and target; with `shared`, one object for both."""
     if settings.shared:
         shared = train(itertools.chain(sources, targets), settings, "shared", marks)
         return shared, shared
@@ -380,9 +307,6 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
         side: `source`, `target` or another name for the texts, used in messages.
         marks: Words that are one token each, however rare they are; `bytes` encodes them in bytes.
 
-    Returns:
-        The tokenizer.
-
     Raises:
         UserError: There is no text, or `tokenizer.size` is larger or smaller than the text allows.
 
@@ -398,16 +322,15 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
         return Tokenizer(b"", settings.kind, settings.normalization, settings.lowercase)
     if settings.kind in ("char", "word") and settings.size <= len(SPECIAL_TOKENS):
         raise _too_small(settings, side, len(SPECIAL_TOKENS) + 1)
-    texts = (normalized(line, settings.normalization, settings.lowercase) for line in lines)
-    parts = _thinned(part for text in texts for part in _parts(text))
+    parts = _thinned(
+        _escape(text[start : start + _LONGEST_LINE])
+        for text in (normalized(line, settings.normalization, settings.lowercase) for line in lines)
+        for start in range(0, len(text), _LONGEST_LINE)
+    )
     if not parts:
         raise UserError(f"there is no text to learn pieces from ({side})", "data.train", "name a file that has some")
     whole = [_escape(normalized(mark, settings.normalization, settings.lowercase)).replace(" ", "▁") for mark in marks]
     return Tokenizer(_learn(parts, settings, side, whole), settings.kind, settings.normalization, settings.lowercase)
-
-
-def _parts(line: str) -> Iterator[str]:
-    return (_escape(line[start : start + _LONGEST_LINE]) for start in range(0, len(line), _LONGEST_LINE))
 
 
 def _thinned(lines: Iterable[str]) -> list[str]:
@@ -453,7 +376,16 @@ def _learn(lines: list[str], settings: PieceSettings, side: str, whole: Sequence
             user_defined_symbols=list(whole),
         )
     except RuntimeError as error:
-        raise _explained(str(error), settings, side) from error
+        words = str(error)
+        if most := re.search(r"Please set it to a value <= (\d+)", words):
+            raise UserError(
+                f"{settings.size} pieces are more than the training text ({side}) gives; the largest size is {most[1]}",
+                where=f"{_section(side)}.size",
+                remedy=f"set {_section(side)}.size={most[1]} or lower, or train on more text",
+            ) from error
+        if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
+            raise _too_small(settings, side, int(least[1])) from error
+        raise RuntimeError(f"sentencepiece failed: {words}") from error
     return model.getvalue()
 
 
@@ -472,27 +404,13 @@ def _check_threads() -> None:
                 thread.start()
                 started.append(thread)
     except (RuntimeError, OSError):
-        raise UserError(
-            f"there is no memory to start {_THREADS} threads, with which pieces are learned",
-            where="tokenizer.kind",
-            remedy="allow this process more memory (ulimit -v, -u), or set tokenizer.kind=bytes",
-        ) from None
+        what = f"there is no memory to start {_THREADS} threads, with which pieces are learned"
+        remedy = "allow this process more memory (ulimit -v, -u), or set tokenizer.kind=bytes"
+        raise UserError(what, where="tokenizer.kind", remedy=remedy) from None
     finally:
         enough.set()
         for thread in started:
             thread.join()
-
-
-def _explained(error: str, settings: PieceSettings, side: str) -> Exception:
-    if most := re.search(r"Please set it to a value <= (\d+)", error):
-        return UserError(
-            f"{settings.size} pieces are more than the training text ({side}) gives; the largest size is {most[1]}",
-            where=f"{_section(side)}.size",
-            remedy=f"set {_section(side)}.size={most[1]} or lower, or train on more text",
-        )
-    if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
-        return _too_small(settings, side, int(least[1]))
-    return RuntimeError(f"sentencepiece failed: {error}")
 
 
 def _too_small(settings: PieceSettings, side: str, smallest: int) -> UserError:

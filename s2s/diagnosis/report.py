@@ -12,8 +12,8 @@ import numpy as np
 from s2s.data.dataset import BaseBatch, Examples
 from s2s.diagnosis.self_tests import ModelUnderTest, SelfTest, Status, diagnosable, run_self_tests
 from s2s.errors import UserError
+from s2s.evaluation.learning_signs import Learning, learning_signs
 from s2s.evaluation.signs import Finding, WorstExample
-from s2s.evaluation.signs.learning import Learning, learning_signs
 from s2s.run.folder import RunConfig
 from s2s.run.inference import default_split, evaluation_split, evenly_spaced, load_for_inference
 from s2s.run.manifest import training_device

@@ -21,39 +21,25 @@ _PRINTED_CLASSES = 12
 
 @dataclass(frozen=True)
 class Bin:
-    """A calibration bin: examples with similar confidence.
+    """A calibration bin: examples with similar confidence."""
 
-    Attributes:
-        low: Lower end, as a probability. Exclusive for bins of equal width; the smallest confidence in the bin for
-            bins of equal count.
-        high: Upper end, inclusive.
-        count: Number of examples.
-        confidence: Mean confidence in percent.
-        accuracy: Accuracy with Wilson score interval.
-    """
-
+    # lower end, as a probability. Exclusive for bins of equal width; the smallest confidence in the bin for bins of
+    # equal count.
     low: float
-    high: float
-    count: int
-    confidence: float
-    accuracy: Share
+    high: float  # upper end, inclusive
+    count: int  # number of examples
+    confidence: float  # mean confidence in percent
+    accuracy: Share  # accuracy with Wilson score interval
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Calibration of confidence against accuracy.
+    """Calibration of confidence against accuracy."""
 
-    Attributes:
-        error: Expected calibration error in percent.
-        spacing: `width` for bins of equal width, `count` for bins of equal count.
-        wanted: Requested number of bins.
-        bins: Bins that have examples, by increasing confidence.
-    """
-
-    error: float
-    spacing: Spacing
-    wanted: int
-    bins: list[Bin]
+    error: float  # expected calibration error in percent
+    spacing: Spacing  # `width` for bins of equal width, `count` for bins of equal count
+    wanted: int  # requested number of bins
+    bins: list[Bin]  # bins that have examples, by increasing confidence
 
     def __str__(self) -> str:
         return f"{self.wanted} bins of equal {self.spacing}"
@@ -61,16 +47,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class ClassScore:
-    """Precision, recall and F1 of one class, in percent; 0 where the denominator is 0.
-
-    Attributes:
-        name: Name of the class.
-        precision: Precision in percent.
-        recall: Recall in percent.
-        f1: Harmonic mean of precision and recall, in percent.
-        support: Number of examples of the class.
-        predicted: Number of predictions of the class.
-    """
+    """Precision, recall and F1 of one class, in percent; 0 where the denominator is 0."""
 
     name: str
     precision: float
@@ -82,27 +59,16 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class ClassificationScores:
-    """All metrics of a classifier on a split.
-
-    Attributes:
-        examples: Number of examples.
-        accuracy: Accuracy with Wilson score interval.
-        macro_f1: Unweighted mean F1 of the classes, in percent.
-        loss: Mean cross-entropy in nats.
-        classes: Scores of each class.
-        confusion: Confusion matrix with true classes as rows.
-        calibration: Calibration with bins of equal width.
-        adaptive: Calibration with bins of equal count.
-    """
+    """All metrics of a classifier on a split."""
 
     examples: int
-    accuracy: Share
-    macro_f1: float
-    loss: float
-    classes: list[ClassScore]
-    confusion: list[list[int]]
-    calibration: Calibration
-    adaptive: Calibration
+    accuracy: Share  # accuracy with Wilson score interval
+    macro_f1: float  # unweighted mean F1 of the classes, in percent
+    loss: float  # mean cross-entropy in nats
+    classes: list[ClassScore]  # scores of each class
+    confusion: list[list[int]]  # confusion matrix with true classes as rows
+    calibration: Calibration  # calibration with bins of equal width
+    adaptive: Calibration  # calibration with bins of equal count
 
     def main(self) -> dict[str, float]:
         """Return the headline metrics by name."""
@@ -162,14 +128,6 @@ def classification_scores(truth: Classes, probabilities: Probabilities, names: S
 
     The predicted class is the most probable one; ties go to the first.
 
-    Args:
-        truth: True class of each example, from 0, `(examples,)`.
-        probabilities: Class probabilities, `(examples, classes)`; rows sum to 1.
-        names: Names of the classes.
-
-    Returns:
-        The metrics.
-
     Example:
         >>> found = classification_scores(np.array([0, 1]), np.array([[0.9, 0.1], [0.6, 0.4]]), ["no", "yes"])
         >>> found.accuracy.value, found.confusion
@@ -206,9 +164,6 @@ def calibration(
             count (Nguyen & O'Connor 2015), so that a very confident model is not measured in a single bin. Equal
             confidences share a bin, so the result does not depend on the order of the examples.
 
-    Returns:
-        The calibration.
-
     Example:
         >>> truth, probabilities = np.array([0, 0]), np.array([[0.8, 0.2], [0.2, 0.8]])
         >>> round(calibration(truth, probabilities).error, 1)
@@ -236,13 +191,6 @@ def calibration(
 def accuracy(truth: Classes, predicted: Classes) -> Share:
     """Compute the accuracy with its Wilson score interval.
 
-    Args:
-        truth: True class of each example.
-        predicted: Predicted class of each example.
-
-    Returns:
-        The accuracy in percent, with the 95 % interval.
-
     Example:
         >>> found = accuracy(np.array([0, 1, 1]), np.array([0, 1, 0]))
         >>> round(found.value, 1), round(found.low, 1), round(found.high, 1)
@@ -252,16 +200,7 @@ def accuracy(truth: Classes, predicted: Classes) -> Share:
 
 
 def cross_entropy_of(truth: Classes, probabilities: Probabilities) -> float:
-    """Compute the mean negative log probability of the true class, in nats.
-
-    A probability of 0 is replaced by the smallest normal fp32 number.
-
-    Args:
-        truth: True class of each example, from 0.
-        probabilities: Class probabilities, `(examples, classes)`.
-
-    Returns:
-        The cross-entropy in nats; 0 without examples.
+    """Compute the mean negative log probability of the true class in nats (at least fp32's smallest).
 
     Example:
         >>> round(cross_entropy_of(np.array([0]), np.array([[0.5, 0.5]])), 3)
@@ -274,14 +213,6 @@ def cross_entropy_of(truth: Classes, probabilities: Probabilities) -> float:
 def confusion(truth: Classes, predicted: Classes, classes: int) -> Matrix:
     """Compute the confusion matrix.
 
-    Args:
-        truth: True class of each example, from 0.
-        predicted: Predicted class of each example.
-        classes: Number of classes.
-
-    Returns:
-        Counts by true class (rows) and predicted class (columns).
-
     Example:
         >>> confusion(np.array([0, 1, 1]), np.array([0, 1, 0]), 2).tolist()
         [[1, 0], [1, 1]]
@@ -292,13 +223,6 @@ def confusion(truth: Classes, predicted: Classes, classes: int) -> Matrix:
 
 def per_class(matrix: Matrix, names: Sequence[str]) -> list[ClassScore]:
     """Compute precision, recall and F1 of each class.
-
-    Args:
-        matrix: Confusion matrix with true classes as rows.
-        names: Names of the classes.
-
-    Returns:
-        One score per class, in percent.
 
     Example:
         >>> [round(each.f1, 1) for each in per_class(np.array([[3, 1], [0, 2]]), ["no", "yes"])]
@@ -315,13 +239,7 @@ def per_class(matrix: Matrix, names: Sequence[str]) -> list[ClassScore]:
 
 
 def macro_f1(scores: Sequence[ClassScore]) -> float:
-    """Compute the macro-F1: the unweighted mean F1 of the classes.
-
-    Args:
-        scores: Scores of the classes; classes that neither occur nor are predicted are ignored.
-
-    Returns:
-        The macro-F1 in percent.
+    """Compute the macro-F1, in percent, over the classes that occur or are predicted.
 
     Example:
         >>> round(macro_f1(per_class(np.array([[3, 1], [0, 2]]), ["no", "yes"])), 1)
@@ -332,17 +250,7 @@ def macro_f1(scores: Sequence[ClassScore]) -> float:
 
 
 def chosen_examples(truth: Classes, predicted: Classes, count: int = 3, seed: int = 1) -> tuple[list[int], list[int]]:
-    """Draw random examples that were classified correctly and incorrectly.
-
-    Args:
-        truth: True class of each example.
-        predicted: Predicted class of each example.
-        count: Maximum number of each kind.
-        seed: Random seed.
-
-    Returns:
-        Row indices of correct and of incorrect examples.
-    """
+    """Draw up to `count` rows that were classified correctly, and up to `count` that were not."""
     generator = np.random.default_rng(seed)
     kinds = np.flatnonzero(truth == predicted), np.flatnonzero(truth != predicted)
     right, wrong = (generator.permutation(rows)[:count].tolist() for rows in kinds)

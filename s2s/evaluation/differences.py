@@ -1,7 +1,7 @@
-"""Is one system better than another, as good, or can nobody tell? Differences over seeds, and over seeds and sentences.
+"""Differences between systems over seeds and sentences: tests, intervals and equivalence.
 
-A trained system is one draw of many: what seeds say of two architectures is the distance of two means against how far
-the seeds of each lie apart. Student's distribution makes good that there are few of them.
+A trained system is one draw of many, so two architectures are compared by their means over seeds, relative to the
+spread of the seeds. Student's distribution accounts for their small number.
 """
 
 import math
@@ -23,33 +23,26 @@ _POWER = 0.8
 
 @dataclass(frozen=True)
 class Difference:
-    """A measured difference and how sure it is.
-
-    Attributes:
-        value: second minus first.
-        error: its standard error; 0 where nothing was seen to vary.
-        freedom: degrees of freedom of Student's distribution that its errors have.
-        least_p: the smallest p-value that so few values can give without any assumption about their spread.
-        tested: the p-value of a test of its own, such as one of ranks or of censored values; None: Student's.
-    """
+    """A measured difference (second minus first) with its standard error."""
 
     value: float
-    error: float
-    freedom: float
-    least_p: float = 0.0
+    error: float  # standard error; 0 if nothing varied
+    freedom: float  # degrees of freedom of Student's distribution
+    least_p: float = 0.0  # smallest p-value that so few values allow without assumptions about their spread
+    # p-value of another test, such as one of ranks or censored values; None: Student's t-test
     tested: float | None = None
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """The ends of the interval that misses the true difference in a share of `level` of the cases."""
+        """Return the confidence interval of level 1 − `level`."""
         half = float(scipy.special.stdtrit(self.freedom, 1 - level / 2)) * self.error if self.error else 0.0
         return self.value - half, self.value + half
 
     def estimate(self) -> Estimate:
-        """The value with its 95 % interval."""
+        """Return the value with its 95 % interval."""
         return Estimate(self.value, *self.interval())
 
     def p(self) -> float:
-        """How often there would be as large a difference, in either direction, if there were none (two-sided)."""
+        """Return the two-sided p-value."""
         if self.tested is not None:
             return self.tested
         if self.never_varied:
@@ -57,10 +50,9 @@ class Difference:
         return float(2 * scipy.special.stdtr(self.freedom, -abs(self.value) / self.error))
 
     def equivalence_p(self, margin: float) -> float:
-        """How often so small a difference would be seen if the true one were as large as the margin.
+        """Return the p-value of two one-sided tests (Schuirmann 1987) that the difference is within the margin.
 
-        Two one-sided tests (Schuirmann 1987): the larger of the p-values of "no further below than −margin" and "no
-        further above than +margin". Below 5 %, the 90 % interval lies within the margins, and the two are a tie.
+        Below 5 %, the 90 % interval lies within ±margin, and the systems are tied.
         """
         nearest = margin - abs(self.value)
         if self.never_varied:
@@ -69,44 +61,40 @@ class Difference:
 
     @property
     def never_varied(self) -> bool:
-        """Whether nothing but rounding was seen to vary: then the number of values alone says how sure it is."""
+        """True if nothing varied except by rounding; then only the number of values limits the p-value."""
         # what rounding makes of equal values is equal
         return self.error <= 1e-9 * abs(self.value)
 
     def detectable(self, level: float = LEVEL) -> float:
-        """The smallest true difference that a test with this error would find in 80 % of the cases, in its own unit.
-
-        That a test may err in sign is left out.
-        """
+        """Return the smallest true difference that a test of this level detects in 80 % of cases."""
         limit = scipy.special.stdtrit(self.freedom, 1 - level / 2)
         return float(scipy.special.nctdtrinc(self.freedom, 1 - _POWER, limit)) * self.error
 
 
 class Pairwise(dict[tuple[str, str], Difference]):
-    """By the names of two systems, how much more the second has than the first; pairs without a test are missing.
+    """Differences by pair of names, second minus first; pairs without a test are missing.
 
-    All p-values are corrected together (Holm 1979): who is compared with the best of the others is compared with a
-    system that was chosen by what was measured.
+    All p-values are Holm-corrected together, because the best of the others is chosen by the same measurements.
     """
 
     @classmethod
     def of(cls, names: Iterable[str], between: Callable[[str, str], Difference | None]) -> "Pairwise":
-        """All pairs of these names, in their order, between which there is a difference to be told."""
+        """Compare all pairs of names, in their order."""
         found = {pair: between(*pair) for pair in combinations(names, 2)}
         return cls({pair: each for pair, each in found.items() if each})
 
     @cached_property
     def p(self) -> dict[tuple[str, str], float]:
-        """The corrected p-values."""
+        """Holm-corrected p-values."""
         return dict(zip(self, holm([each.p() for each in self.values()]), strict=True))
 
     @property
     def level(self) -> float:
-        """What the smallest of the p-values must be below: `LEVEL` shared out among them."""
+        """The level that the smallest p-value must be below: `LEVEL` divided by the number of pairs."""
         return LEVEL / max(1, len(self))
 
     def beside(self, one: str, other: str) -> tuple[Difference | None, float | None]:
-        """How much more the one has than the other, whatever their order, and the corrected p-value; None likewise."""
+        """Return `one` minus `other` in whatever order, with the corrected p-value, or (None, None)."""
         if (other, one) in self:
             return self[other, one], self.p[other, one]
         turned = self.get((one, other))
@@ -114,10 +102,7 @@ class Pairwise(dict[tuple[str, str], Difference]):
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> Difference | None:
-    """The difference of two means over seeds that have nothing to do with each other; None below two of either.
-
-    Welch's test (1947): the two may vary differently, and be of different numbers.
-    """
+    """Test the difference of two means over independent seeds by Welch's test (1947); None below two seeds."""
     one, two = (np.asarray(values, dtype=float) for values in (first, second))
     if min(len(one), len(two)) < 2:
         return None
@@ -128,7 +113,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Difference | None:
 
 
 def paired(first: Sequence[float], second: Sequence[float]) -> Difference | None:
-    """The mean difference over what both had, such as seeds or rounds: the paired t-test; None below two pairs."""
+    """Test a mean difference over pairs, such as seeds or rounds, by the paired t-test; None below two."""
     moved = np.subtract(second, first, dtype=float)
     if len(moved) < 2:
         return None
@@ -139,19 +124,18 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Difference | None
 def over_seeds_and_sentences(
     first: Sequence[Counts], second: Sequence[Counts], score: Callable[[np.ndarray], np.ndarray], drawn: Draws
 ) -> Difference | None:
-    """The difference of two systems' mean scores, in doubt about seeds and about sentences; None below two seeds.
+    """Compare two systems' mean scores with uncertainty over seeds and sentences; None below two seeds.
 
-    A hierarchical bootstrap: all runs translate the same sentences, and seeds and sentences are crossed. The variance
-    over sentences is that of resamples in which every run keeps its place; that over seeds is what runs of one system
-    differ by. Both hold the noise of single runs on single sentences, which is therefore taken away once (Owen 2007,
-    "The pigeonhole bootstrap", shows that resampling both at the same time counts it three times): it is by how much
-    more runs differ in resamples than on the test set as it is.
+    A hierarchical bootstrap: all runs translate the same sentences, so seeds and sentences are crossed. The variance
+    over sentences comes from resamples in which every run keeps its place, that over seeds from the runs of a system.
+    Both contain the noise of single runs on single sentences, which is therefore subtracted once (Owen 2007, "The
+    pigeonhole bootstrap"): it is the additional spread of the runs in resamples.
 
     Args:
-        first: what the score counts in each sentence, for each seed of the first system.
-        second: for each seed of the second, in the same sentences; as many seeds or not.
-        score: of sums of counts, row by row.
-        drawn: how often each sentence is drawn, resample by resample, see `s2s.evaluation.inference.draws`.
+        first: For each seed of the first system, the counts of each sentence.
+        second: The same for the second system; the number of seeds may differ.
+        score: Function from summed counts, one row each, to scores.
+        drawn: Resamples, see `s2s.evaluation.inference.draws`.
     """
     if min(len(first), len(second)) < 2:
         return None
@@ -169,17 +153,17 @@ def over_seeds_and_sentences(
 
 
 def _least_p(first: int, second: int) -> float:
-    """Where nothing varies, what is left is that one of all ways to share out the runs gives this order."""
+    """Return the share of all assignments of the runs that give this order, two-sided."""
     return 2 / math.comb(first + second, first)
 
 
 def _spread(values: Shaped[np.ndarray, "... seeds"]) -> Float[np.ndarray, "..."]:
-    """The variance of a mean."""
+    """Return the variance of the mean."""
     return values.var(axis=-1, ddof=1) / values.shape[-1]
 
 
 def _freedom(variances: Sequence[float], freedoms: Sequence[int]) -> float:
-    """The degrees of freedom of a sum of variances (Satterthwaite 1946)."""
+    """Return the degrees of freedom of a sum of variances (Satterthwaite 1946)."""
     total = sum(variances)
     if not total:
         return float(sum(freedoms))

@@ -1,8 +1,7 @@
-"""What must be true of a measurement before anything is said of it.
+"""Validity checks and outcomes: conditions on a measurement before a verdict.
 
-A model that never looked at its source has no quality to compare, one that still learns has not shown its own, and a
-rate at the end of its grid may not be the model's best. Each gate is a function of numbers alone; a cell that does not
-pass one is no verdict, and says which.
+Examples: a translator must use its source, its training must have converged, and its learning rate must not be at the
+end of the grid. Each check is a function of numbers; a failed one replaces the verdict.
 """
 
 import math
@@ -43,13 +42,7 @@ _MANY = 8
 
 @dataclass(frozen=True)
 class Gate:
-    """Whether a measurement may be spoken of.
-
-    Attributes:
-        name: which condition.
-        passed: whether it holds.
-        sentence: what was found, with its numbers and what was asked for.
-    """
+    """A validity check: its name, whether it passed, and a sentence with numbers and threshold."""
 
     name: str
     passed: bool
@@ -57,18 +50,12 @@ class Gate:
 
 
 def failed(gates: Sequence[Gate]) -> list[Gate]:
-    """Those that do not hold."""
+    """Return the failed checks."""
     return [gate for gate in gates if not gate.passed]
 
 
 def uses_its_source(right: float, exchanged: float, least: float = SOURCE) -> Gate:
-    """Whether a translator translates: its loss is worse with the sources of other sentences.
-
-    Args:
-        right: its loss in nats per target token.
-        exchanged: the same with sources exchanged between sentences of similar length.
-        least: by how much the second must be higher.
-    """
+    """Check that the loss is at least `least` nats per token lower with the right sources than with exchanged ones."""
     gain = exchanged - right
     said = f"its loss is {gain:.2f} nats lower with the right sources than with exchanged ones (≥ {least:g} wanted)"
     # a loss that is no number proves nothing
@@ -76,15 +63,14 @@ def uses_its_source(right: float, exchanged: float, least: float = SOURCE) -> Ga
 
 
 def translates(bleu: float, of: str = "on single sentences") -> Gate:
-    """Whether a model translates well enough to be asked what spoils its translations, or mends them."""
+    """Check that the BLEU is high enough for further questions about the translations."""
     return Gate("translates", bleu >= TRANSLATES, f"{bleu:.1f} BLEU {of} (≥ {TRANSLATES:g} wanted)")
 
 
 def slope_per_doubling(tokens: Sequence[float], losses: Sequence[float]) -> float | None:
-    """By how much the validation loss changes with each doubling of the tokens, at the end; below 0 where it falls.
+    """Return the slope of the validation loss per doubling of tokens at the end; negative if it falls.
 
-    A line through the looks of the last doubling against log₂ tokens, or through the last three where these are more;
-    None with fewer than three.
+    Fitted to log₂ tokens over the validations of the last doubling, or the last three; None with fewer.
     """
     if len(tokens) < _LOOKS:
         return None
@@ -94,12 +80,12 @@ def slope_per_doubling(tokens: Sequence[float], losses: Sequence[float]) -> floa
 
 
 def converged(tokens: Sequence[float], losses: Sequence[float], most: float = LEARNING) -> Gate:
-    """Whether a training was over: its loss falls by less than `most` nats with each doubling of the tokens.
+    """Check that the loss falls by less than `most` nats per doubling of the tokens.
 
     Args:
-        tokens: learned from at each look at the validation set, rising.
-        losses: there, in nats per token.
-        most: by which it may still fall.
+        tokens: Training tokens at each validation, rising.
+        losses: Validation losses in nats per token.
+        most: Threshold.
     """
     slope = slope_per_doubling(tokens, losses)
     if slope is None:
@@ -111,26 +97,16 @@ def converged(tokens: Sequence[float], losses: Sequence[float], most: float = LE
 
 
 def rate_inside(rate: float, tried: Sequence[float], inside: bool) -> Gate:
-    """Whether the learning rate chosen has worse ones on both sides, see `s2s.comparison.tuning`.
-
-    Args:
-        rate: the one chosen.
-        tried: all rates at the depth chosen.
-        inside: whether that is so.
-    """
+    """Report whether the chosen learning rate has worse ones on both sides, see `s2s.comparison.tuning`."""
     grid = ", ".join(f"{each:g}" for each in sorted(tried))
     where = "inside" if inside else "at an end of"
     return Gate("rate inside its grid", inside, f"its rate {rate:g} lies {where} what was tried: {grid}")
 
 
 def steady_rounds(*places: Mapping[int, Sequence[float]]) -> list[int]:
-    """The rounds in which the machine kept its speed at each place, by how long the same product of matrices took.
+    """Return the rounds in which the machine kept its speed at each place.
 
-    What is compared within a round does not care how fast the machine was in another one. What is timed has no part in
-    the choice, so it favours nobody.
-
-    Args:
-        places: of each, seconds, whenever it was measured, by round.
+    Speed is measured by the seconds of a fixed matrix product, by round, so the choice is independent of what is timed.
     """
     held = []
     for references in places:
@@ -140,11 +116,11 @@ def steady_rounds(*places: Mapping[int, Sequence[float]]) -> list[int]:
 
 
 def speed_changed(seconds: Sequence[float], fastest: float) -> float:
-    """By which share the slowest of some products is beyond what a steady machine allows; 0 or less where it is not.
+    """Return by which share the slowest product exceeds what a steady machine allows; 0 or less if steady.
 
     Args:
-        seconds: of one and the same product, while those were measured that are compared.
-        fastest: the least it ever took.
+        seconds: Times of one product around the measurements to compare.
+        fastest: Shortest time ever measured.
     """
     return max(seconds) / min(min(seconds) * (1 + STEADY), fastest * (1 + CLOCK)) - 1
 
@@ -152,14 +128,13 @@ def speed_changed(seconds: Sequence[float], fastest: float) -> float:
 def machine_steady(
     places: Mapping[str, Mapping[int, Sequence[float]]], timed: Mapping[str, Mapping[int, float]] | None = None
 ) -> Gate:
-    """Whether the machine kept its speed in enough rounds, and whoever was timed in them shows no trend.
+    """Check that the machine kept its speed in enough rounds, without a trend in the measured times.
 
-    A product of matrices does not see all that makes a model slower. Tests take rounds for independent; those of a
-    drift are not, and their mean is no model's time.
+    Tests assume independent rounds, which a drift violates; a matrix product does not show all causes of a drift.
 
     Args:
-        places: seconds of the same product, by place and round, see `steady_rounds`.
-        timed: seconds of whatever was measured at them, or any unit of time, by its name and by round.
+        places: Seconds of the product by place and round, see `steady_rounds`.
+        timed: Measured times by name and round.
     """
     steady = steady_rounds(*places.values())
     tried = len(set[int]().union(*places.values()))
@@ -181,15 +156,12 @@ def machine_steady(
 
 
 def device_busy(alone: float, together: float, texts: int) -> Gate:
-    """Whether a step's time is that of its work, not of launching its operations, of which a batch has no more.
-
-    A GPU that waits for the processor takes the same time for one text and for a batch: who launches fewer operations
-    is faster there, whatever they do.
+    """Check that the time of a step is dominated by computation, not by kernel launches.
 
     Args:
-        alone: seconds of a step with one text.
-        together: seconds of a step with a batch of them; of few texts, fewer than 8, nothing is said.
-        texts: how many are in the batch.
+        alone: Seconds of a step with one text.
+        together: Seconds of a step with a batch.
+        texts: Size of the batch; below 8 the check passes.
     """
     times = together / alone
     said = f"{texts:,} texts at once take {times:.2f} times as long as one (≥ {BUSY:g} wanted)"
@@ -197,22 +169,14 @@ def device_busy(alone: float, together: float, texts: int) -> Gate:
 
 
 def above_chance(score: Estimate, cheating: float) -> Gate:
-    """Whether a score, in percent, is certainly better than the strongest answer's which does not do what is asked."""
+    """Check that a score, in percent, is significantly above the best shortcut baseline."""
     beyond = score.low is not None and score.low > cheating
     low = "no interval" if score.low is None else f"at least {score.low:.1f} %"
     return Gate("above chance", beyond, f"{score.value:.1f} % ({low}); without doing it {cheating:.1f} %")
 
 
 def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU", digits: int = 1, pairs: int = 1) -> Gate:
-    """Whether a difference that matters could have been seen.
-
-    Args:
-        difference: of two systems.
-        margin: the smallest that matters.
-        unit: of both.
-        digits: of the difference, after the point.
-        pairs: how many differences are tested together: the smallest p-value counts so many times (Holm 1979).
-    """
+    """Check that a difference of `margin` could have been detected, with `pairs` tests together (Holm 1979)."""
     if difference.never_varied:
         said = (
             f"no run varies, and the least p-value that so few can give is {min(1.0, pairs * difference.least_p):.2g}"
@@ -223,24 +187,20 @@ def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU", di
     return Gate("power", seen <= margin, said if seen <= margin else f"{said}, one of {margin:g} {unit} more seldom")
 
 
-def standing(
-    difference: Difference | None,
-    gates: Sequence[Gate],
-    p: float | None = None,
-    margin: float = TIE,
-    pairs: int = 1,
+def decide_outcome(
+    difference: Difference | None, gates: Sequence[Gate], p: float | None = None, margin: float = TIE, pairs: int = 1
 ) -> Standing:
-    """What may be said of the second of two systems: `better`, `worse`, `tie`, `undecided`, or why nothing.
+    """Return the outcome of the second of two systems, or the reason why there is none.
 
-    A tie needs a proof of its own, see `Difference.equivalence_p`: not to see a difference is not to see that there is
-    none. A difference that is both significant and proven to be smaller than the margin is a tie.
+    A tie needs an equivalence test (`Difference.equivalence_p`). A difference that is significant but within the margin
+    is a tie.
 
     Args:
-        difference: second minus first, where high is good; None where there are too few seeds.
-        gates: of both systems.
-        p: that decides, corrected for how many are compared (Holm 1979); the difference's own where it is None.
-        margin: below it, nobody cares.
-        pairs: how many could be called a tie: the p-value of a tie counts so many times (Bonferroni).
+        difference: Second minus first, where higher is better; None with too few seeds.
+        gates: Validity checks of both systems.
+        p: Corrected p-value; None: that of the difference.
+        margin: Equivalence margin.
+        pairs: Number of possible ties: the equivalence p-value is multiplied by it (Bonferroni).
     """
     closed = failed(gates)
     if closed or difference is None:
@@ -254,33 +214,22 @@ def standing(
 
 @dataclass(frozen=True)
 class Assessment:
-    """How a candidate compares with the best of the others, in numbers.
+    """Comparison of a candidate with its best rival, in numbers."""
 
-    Attributes:
-        standing: the outcome, see `standing`.
-        rival: name of the other candidate; empty where there is none.
-        difference: candidate minus rival, with its 95 % interval; None where there is none.
-        unit: of the difference.
-        p: p-value of the test that decides; None where nothing was tested.
-        test: which test that is.
-        reasons: failed validity checks, or what else explains the outcome.
-        facts: further numbers, by name.
-        variations: by what was chosen instead, whether the outcome is the same.
-    """
-
-    standing: Standing
-    rival: str = ""
-    difference: Estimate | None = None
-    unit: str = ""
-    p: float | None = None
+    standing: Standing  # outcome, see `decide_outcome`
+    rival: str = ""  # name of the other candidate; empty if there is none
+    difference: Estimate | None = None  # candidate minus rival, with its 95 % interval
+    unit: str = ""  # unit of the difference
+    p: float | None = None  # p-value of the deciding test, named by `test`
     test: str = ""
-    reasons: tuple[str, ...] = ()
-    facts: Mapping[str, float | str] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()  # failed validity checks, or other explanations of the outcome
+    facts: Mapping[str, float | str] = field(default_factory=dict)  # further numbers by name
+    # by alternative choice, whether the outcome is the same
     variations: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def decided(self) -> bool:
-        """Whether one of the two is better."""
+        """True if one of the two is better."""
         return self.standing in ("better", "worse")
 
 
@@ -289,10 +238,7 @@ EQUIVALENCE = "two one-sided tests"
 
 
 def best_other(model: str, values: Mapping[str, float], gates: Mapping[str, Sequence[Gate]]) -> str:
-    """Who of the others has most, of those whose gates are open where there are any; empty where there is no other.
-
-    A model that is no measure for the others is not what they are compared with.
-    """
+    """Return the rival with the highest value, if possible one without failed checks; empty if there is none."""
     others = [name for name in values if name != model]
     return max([n for n in others if not failed(gates[n])] or others, key=lambda name: values[name], default="")
 
@@ -310,21 +256,21 @@ def beside(
     """Compare a candidate with another one, by the differences of all pairs.
 
     Args:
-        model: the candidate.
-        other: the best of the others; empty where there is none.
-        pairs: differences of all pairs, with p-values corrected together.
-        gates: validity checks of all candidates of the question: pairs of those that pass could be a tie.
-        unit: of the differences.
-        margin: equivalence margin.
-        digits: of a difference that could have been seen, after the point.
-        test: name of the test that gave the p-values.
+        model: The candidate.
+        other: Its rival; empty if there is none.
+        pairs: Differences of all pairs, with p-values corrected together.
+        gates: Validity checks of all candidates; pairs of those that pass could be tied.
+        unit: Unit of the differences.
+        margin: Equivalence margin.
+        digits: Decimal places of the detectable difference.
+        test: Name of the test.
     """
     if not other:
         return Assessment("not measurable", reasons=("no other model was measured",))
     difference, p = pairs.beside(model, other)
     # of a model that is no measure for the other, only its own conditions are told
     ties = math.comb(max(2, sum(not failed(own) for own in gates.values())), 2)
-    outcome = standing(difference, gates[model], p, margin, ties)
+    outcome = decide_outcome(difference, gates[model], p, margin, ties)
     closed = {name: tuple(gate.sentence for gate in failed(gates[name])) for name in (model, other)}
     if closed[model]:
         return Assessment(outcome, reasons=closed[model])

@@ -1,6 +1,6 @@
-"""Every interval and every test of what was measured, each once: shares, means over seeds, sentences, paired systems.
+"""Statistical inference: confidence intervals, tests and fits for shares, means over seeds and sentences.
 
-Nothing here knows what is scored: sentences come as counts, rows of numbers whose sums give a corpus' score.
+Sentences come as counts: rows of numbers whose sums give a corpus score, whatever the metric.
 """
 
 import itertools
@@ -31,7 +31,7 @@ Law = Literal["constant", "logarithmic", "linear", "power"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its 95 % interval; the ends are None where too little was measured for one."""
+    """A value with its 95 % confidence interval; the ends are None if there are too few measurements."""
 
     value: float
     low: float | None
@@ -40,18 +40,18 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Share(Estimate):
-    """A share of successes, in percent where nothing else is said; its interval has ends always."""
+    """A share of successes, in percent by default; its interval always has ends."""
 
     low: float
     high: float
 
 
 def wilson(successes: int, trials: int, whole: float = 100.0) -> Share:
-    """A share with Wilson's score interval (Wilson 1927), which never leaves 0 to 100 %.
+    """Compute a share with its Wilson score interval (Wilson 1927), which stays within 0 to 100 %.
 
-    With p the share, n the trials and z the normal quantile of 97.5 %: the centre is (p + z²/2n) / (1 + z²/n), and the
-    ends are z·√(p(1 − p)/n + z²/4n²) / (1 + z²/n) away from it. Without any trial, everything is possible; `whole` is
-    what all of them are, 100 for percent.
+    For a share p of n trials and the normal quantile z of 97.5 %, the interval is centred at (p + z²/2n) / (1 + z²/n)
+    and extends z·√(p(1 − p)/n + z²/4n²) / (1 + z²/n) to both sides. `whole` is 100 for percent; without trials, the
+    interval is 0 to `whole`.
     """
     if not trials:
         return Share(0.0, 0.0, whole)
@@ -66,7 +66,7 @@ def wilson(successes: int, trials: int, whole: float = 100.0) -> Share:
 
 
 def mean(values: Sequence[float]) -> Estimate:
-    """The mean over seeds, with Student's interval; none below two values."""
+    """Compute a mean over seeds with Student's 95 % interval, which needs two values."""
     array = np.asarray(values, dtype=float)
     centre = float(array.mean())
     if len(array) < 2:
@@ -76,7 +76,7 @@ def mean(values: Sequence[float]) -> Estimate:
 
 
 def coin(heads: int, tosses: int) -> float:
-    """How often a fair coin falls as far from one half, or farther: the exact binomial test, two-sided."""
+    """Return the two-sided p-value of the exact binomial test of a fair coin."""
     # twice the smaller tail; where both are the same, it would be more than certain
     return min(1.0, 2 * float(scipy.special.bdtr(min(heads, tosses - heads), tosses, 0.5))) if tosses else 1.0
 
@@ -104,12 +104,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def paired_p(first: Counts, second: Counts, score: Callable[[np.ndarray], np.ndarray], swaps: int = _SWAPS) -> float:
-    """How often two systems would differ as much, in either direction, if it were chance which of them wrote what.
+    """Compute the p-value of paired approximate randomization (Noreen 1989; Riezler & Maxwell 2005).
 
-    Paired approximate randomisation (Noreen 1989; Riezler & Maxwell 2005): sentence by sentence, a coin decides whether
-    the systems change places. Among all such exchanges the given one is nothing special if the systems are equally
-    good, so the test rejects as often as its level says, whatever the score; the paired bootstrap does not. The least
-    p-value is 1 / (swaps + 1).
+    Sentence by sentence, a coin decides whether the systems swap their outputs. The p-value is the share of such swaps
+    with a difference at least as large, in either direction; the smallest possible is 1 / (swaps + 1).
     """
     sums, moved = (first.sum(axis=0), second.sum(axis=0)), second - first
     generator = np.random.default_rng(_SEED)
@@ -124,15 +122,11 @@ def paired_p(first: Counts, second: Counts, score: Callable[[np.ndarray], np.nda
 
 
 def trend_p(rounds: Sequence[int], values: Sequence[float]) -> float:
-    """How often values in a random order would go with the number of the round as much as these, in either direction.
+    """Compute the p-value of a trend of values over rounds, by a permutation test.
 
-    A permutation test, exact up to eight values, of the correlation with the logarithm of how many rounds have begun:
-    what settles changes most at first, and what goes on changing is seen in this, too. Beyond eight, Student's
-    distribution. 1 below three values, of which one order is as good as another.
-
-    Args:
-        rounds: their numbers, rising.
-        values: one for each; of times, the logarithms.
+    The test statistic is the correlation with the logarithm of the number of rounds since the first, because what
+    settles changes most at first. It is exact up to eight values; beyond, Student's distribution is used. For times,
+    give logarithms. Below three values the p-value is 1.
     """
     if len(values) < 3:
         return 1.0
@@ -150,9 +144,9 @@ def _orders(count: int) -> Int[np.ndarray, "orders count"]:
 
 
 def drawn_rows(sentences: int, stream: int = 0) -> Iterator[Int[np.ndarray, " sentences"]]:
-    """How often each sentence is drawn with replacement, resample by resample (Koehn 2004); always the same.
+    """Yield, per resample, how often each sentence is drawn with replacement (Koehn 2004); always the same.
 
-    Another stream is for sentences that have nothing to do with these; 0 draws as sacreBLEU does.
+    Stream 0 draws as sacreBLEU does; give other streams to unrelated sentences.
     """
     generator = np.random.default_rng([_SEED, stream] if stream else _SEED)
     for _ in range(RESAMPLES):
@@ -160,12 +154,12 @@ def drawn_rows(sentences: int, stream: int = 0) -> Iterator[Int[np.ndarray, " se
 
 
 def draws(sentences: int, stream: int = 0) -> Draws:
-    """All of `drawn_rows`: with the same ones for two systems, differences are paired."""
+    """Return all of `drawn_rows`; use the same draws for two systems to pair their differences."""
     return np.stack(list(drawn_rows(sentences, stream)))
 
 
 def estimate(value: float, resampled: Shaped[np.ndarray, " resamples"]) -> Estimate:
-    """A value with the 2.5th and the 97.5th percentile of its resamples."""
+    """Return a value with the 2.5th and 97.5th percentile of its resamples."""
     low, high = np.quantile(resampled, [0.025, 0.975])
     return Estimate(value, float(low), float(high))
 
@@ -173,12 +167,12 @@ def estimate(value: float, resampled: Shaped[np.ndarray, " resamples"]) -> Estim
 def ratios(
     parts: Shaped[np.ndarray, " sentences"], wholes: Shaped[np.ndarray, " sentences"], drawn: Draws
 ) -> np.ndarray:
-    """Sums of parts over sums of wholes in each resample, e.g. the loss per token."""
+    """Return the ratio of two sums in each resample, such as the loss per token."""
     return (drawn @ parts) / (drawn @ wholes)
 
 
 def slopes(x: Float[np.ndarray, " sentences"], y: Float[np.ndarray, " sentences"], drawn: Draws) -> np.ndarray:
-    """The slope of the least-squares line through the sentences of each resample; 0 where all x are the same."""
+    """Return the least-squares slope of each resample; 0 where all x are equal."""
     # centred before they are multiplied, so that nothing large cancels
     x, y, total = x - x.mean(), y - y.mean(), drawn.sum(axis=1)
     mean_x, mean_y = (drawn @ x) / total, (drawn @ y) / total
@@ -189,7 +183,7 @@ def slopes(x: Float[np.ndarray, " sentences"], y: Float[np.ndarray, " sentences"
 
 
 def exponent(x: Sequence[float], y: Sequence[float]) -> Estimate:
-    """The b of y = a xᵇ: the slope of a line through the logarithms, with its interval from the residuals."""
+    """Fit the exponent b of y = a xᵇ on logarithms, with an interval from the residuals."""
     if max(y) == min(y):
         # of a level line scipy says that nothing is known of its slope
         return Estimate(0.0, 0.0, 0.0)
@@ -202,7 +196,7 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> Estimate:
 
 @dataclass(frozen=True)
 class Growth:
-    """The law that describes a count best."""
+    """A growth law fitted to counts."""
 
     law: Law  # `constant`: a; `logarithmic`: a + b log₂ n; `linear`: a + b n; `power`: a nᵇ
     start: float  # a
@@ -218,10 +212,10 @@ class Growth:
 
 
 def growth(lengths: Sequence[int], counts: Sequence[float]) -> Growth:
-    """The law with the lowest information criterion (Akaike 1974): the best fit, at a price for each free number.
+    """Select the growth law with the lowest Akaike information criterion (Akaike 1974).
 
-    What is no larger at the greatest length than at the smallest does not grow, whatever lies between. At least three
-    rising lengths, and counts above 0.
+    Needs at least three rising lengths and positive counts. Counts that do not rise from the smallest to the largest
+    length are constant.
     """
     n, y = np.asarray(lengths, dtype=float), np.asarray(counts, dtype=float)
     constant = Growth("constant", float(y.mean()), 0.0)
@@ -248,30 +242,20 @@ def _grows(law: Law, line: np.ndarray) -> Growth:
 
 @dataclass(frozen=True)
 class Slope:
-    """The b of y = a xᵇ: the slope of a line through the logarithms, and how well the line fits.
-
-    Attributes:
-        first: the least x that it was fitted over.
-        last: the greatest.
-        exponent: b.
-        r2: the share of the logarithms' variance that the line explains; 1 for a level line without residuals.
-        residual: by which share the point furthest from the line misses it.
-        local: the slope between the last two points.
-    """
+    """The exponent of y = a xᵇ, fitted on logarithms from x = `first` to `last`."""
 
     first: float
     last: float
     exponent: float
-    r2: float
-    residual: float
-    local: float
+    r2: float  # share of the variance of log y that the line explains; 1 for a level line without residuals
+    residual: float  # largest relative distance of a point from the line
+    local: float  # slope between the last two points
 
 
 def long_slope(lengths: Sequence[float], values: Sequence[float], start: float | None = None) -> Slope | None:
-    """The exponent over the longer lengths, where what does not depend on length weighs least; None below three.
+    """Fit the exponent over lengths from `start` on, or over the longer half; None below three.
 
-    They begin at `start`, or with the longer half; values are above 0. It has no interval: residuals of a curve that is
-    no straight line are not chance.
+    It has no interval, because the residuals of a curve are not random.
     """
     first = len(lengths) // 2 if start is None else sum(n < start for n in lengths)
     first = min(first, len(lengths) - 3)
@@ -287,7 +271,7 @@ def long_slope(lengths: Sequence[float], values: Sequence[float], start: float |
 
 
 def crossings(x: Sequence[float], first: Sequence[float], second: Sequence[float]) -> list[float]:
-    """Where two curves above 0 cross, drawn straight between their points on logarithmic axes."""
+    """Return the x at which two positive curves cross, interpolated on logarithmic axes."""
     gaps = [math.log(a / b) for a, b in zip(first, second, strict=True)]
     places = []
     for i, (before, after) in enumerate(itertools.pairwise(gaps)):

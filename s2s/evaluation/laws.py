@@ -1,7 +1,7 @@
-"""How a loss falls with size: a power law above a floor, fitted and doubted.
+"""Scaling laws: fits of L = E + a N⁻ᵇ, a power law above a floor.
 
-L = E + a N⁻ᵇ: what is left of the loss when the size N grows without end, and how soon the rest goes away (Hestness et
-al. 2017; Hoffmann et al. 2022, equation 2).
+E is the loss that remains as the size N grows, b how fast the rest decreases (Hestness et al. 2017; Hoffmann et al.
+2022, equation 2).
 """
 
 import math
@@ -26,37 +26,24 @@ _ONE_SIGMA = (0.158655, 0.841345)
 
 @dataclass(frozen=True)
 class Saturating:
-    """A fitted L = E + a N⁻ᵇ.
+    """A fitted law L = E + a N⁻ᵇ."""
 
-    Attributes:
-        floor: E, at least 0, in the loss' unit.
-        scale: a, at least 0, of sizes in units of `middle`.
-        exponent: b.
-        middle: the geometric mean of the sizes.
-        error: standard error of b; None where there are no more points than free numbers.
-        freedom: degrees of freedom of that error.
-        explained: R²: the share of what the logarithms of the sizes' mean losses vary by that the law explains.
-        misfit: how often seeds alone would leave the sizes' mean losses as far from the law (F-test of lack of fit);
-            None where no size has two seeds, or there are three sizes.
-        determined: whether b is no end of what was tried; where it is, the points do not say how large it is.
-    """
-
-    floor: float
-    scale: float
-    exponent: float
+    floor: float  # E, at least 0, in the unit of the loss
+    scale: float  # a, at least 0, for sizes in units of `middle`, their geometric mean
+    exponent: float  # b
     middle: float
-    error: float | None
-    freedom: int
-    explained: float
-    misfit: float | None
-    determined: bool
+    error: float | None  # standard error of b; None with no more points than parameters
+    freedom: int  # degrees of freedom of the error
+    explained: float  # R² of the log mean losses of the sizes
+    misfit: float | None  # p-value of the F-test for lack of fit; None without repeated seeds, or with three sizes
+    determined: bool  # False if b is at an end of the tried range, so that the points do not determine it
 
     def at(self, size: float) -> float:
-        """The loss that it gives to a size."""
+        """Return the predicted loss of a size."""
         return self.floor + self.scale * (size / self.middle) ** -self.exponent
 
     def estimate(self) -> Estimate:
-        """B with its 95 % interval, by Student's distribution; without one where there is no error."""
+        """Return b with its 95 % interval by Student's distribution."""
         if self.error is None:
             return Estimate(self.exponent, None, None)
         half = float(scipy.special.stdtrit(self.freedom, 1 - LEVEL / 2)) * self.error
@@ -66,16 +53,11 @@ class Saturating:
 def saturating(
     sizes: Float[np.ndarray, " points"], losses: Float[np.ndarray, " points"], resamples: int = RESAMPLES
 ) -> Saturating | None:
-    """Fits L = E + a N⁻ᵇ by least squares of relative errors, E and a at least 0; None below three different sizes.
+    """Fit L = E + a N⁻ᵇ by least squares of relative errors; None below three different sizes.
 
-    Points of one size are its seeds. The error of b is half the span of the middle 68 % of a bootstrap of residuals
-    (Efron 1979): relative residuals, enlarged by √(n/(n − 3)) for the numbers that were fitted to them, are dealt out
-    to the points anew. Drawing points with replacement would leave too few sizes for three numbers.
-
-    Args:
-        sizes: above 0, one for each training.
-        losses: above 0, likewise.
-        resamples: of the bootstrap.
+    Points of equal size are seeds. The error of b is half the span of the middle 68 % of a bootstrap of residuals
+    (Efron 1979): relative residuals, scaled by √(n/(n − 3)) for the fitted parameters, are reassigned to the points.
+    Resampling points would leave too few sizes for three parameters.
     """
     places, groups = np.unique(sizes, return_inverse=True)
     count = len(sizes)
@@ -108,10 +90,7 @@ def saturating(
 
 
 def gains_more(first: Saturating, second: Saturating) -> Difference | None:
-    """By how much the second's exponent is larger; None where one of them has no error.
-
-    The degrees of freedom are those of a sum of two variances (Satterthwaite 1946).
-    """
+    """Return the difference of two exponents (Satterthwaite 1946); None without errors."""
     if first.error is None or second.error is None:
         return None
     variances = first.error**2, second.error**2
@@ -126,7 +105,7 @@ def _best(
     weights: Float[np.ndarray, " points"],
     powers: Float[np.ndarray, "exponents points"],
 ) -> Float[np.ndarray, " curves"]:
-    """The exponent of each curve that misses least, between those that were tried by a parabola; one of their ends."""
+    """Return the exponent with the smallest error per curve, interpolated by a parabola between those tried."""
     missed = _lines(losses, weights, powers)[2]
     place = missed.argmin(axis=1)
     rows, last = np.arange(len(losses)), len(_EXPONENTS) - 1
@@ -138,7 +117,7 @@ def _best(
 
 
 def _exactly(near: float, sizes: np.ndarray, losses: np.ndarray, weights: np.ndarray) -> float:
-    """The exponent that misses least, near the one found among those that were tried; an end stays one."""
+    """Refine the exponent with the smallest error; one at an end of the range stays."""
     if not _EXPONENTS[0] < near < _EXPONENTS[-1]:
         return near
     found: Any = scipy.optimize.minimize_scalar(
@@ -154,7 +133,7 @@ def _lines(
     weights: Float[np.ndarray, " points"],
     powers: Float[np.ndarray, "exponents points"],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """E, a and how much is missed, but for what all exponents miss: for a given b, the other two are a line's."""
+    """Return E, a and the squared error (up to a constant) for each exponent; E and a are linear given b."""
     one, of_power, of_square = weights.sum(), powers @ weights, powers**2 @ weights
     of_loss = (losses @ weights)[:, None]
     joint = (losses * weights) @ powers.T
@@ -170,12 +149,9 @@ def _lines(
 
 
 def _lack_of_fit(
-    ratios: Float[np.ndarray, " points"],
-    means: Float[np.ndarray, " sizes"],
-    groups: np.ndarray,
-    seeds: np.ndarray,
+    ratios: Float[np.ndarray, " points"], means: Float[np.ndarray, " sizes"], groups: np.ndarray, seeds: np.ndarray
 ) -> float | None:
-    """The p-value of: the sizes' means are no further from the law than their seeds' spread explains."""
+    """Return the p-value of the F-test for lack of fit."""
     free = len(means) - _FREE, len(ratios) - len(means)
     if min(free) < 1:
         return None

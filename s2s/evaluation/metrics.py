@@ -39,20 +39,13 @@ class Score:
     """A metric's value in percent, with its 95 % confidence interval.
 
     The interval is a bootstrap interval, except for exact match, which has the Wilson score interval.
-
-    Attributes:
-        name: Name for display, such as `BLEU`.
-        value: Value in percent.
-        low: Lower end of the interval.
-        high: Upper end of the interval.
-        signature: sacreBLEU signature, which specifies the computation.
     """
 
-    name: str
-    value: float
-    low: float
-    high: float
-    signature: str
+    name: str  # name for display, such as `BLEU`
+    value: float  # value in percent
+    low: float  # lower end of the interval
+    high: float  # upper end of the interval
+    signature: str  # sacreBLEU signature, which specifies the computation
 
     def __str__(self) -> str:
         return (
@@ -62,21 +55,13 @@ class Score:
 
 @dataclass(frozen=True)
 class Bucket:
-    """BLEU of a group of sentences with similar source length.
+    """BLEU of a group of sentences with similar source length."""
 
-    Attributes:
-        shortest: Shortest source length in the bucket; the ranges of buckets do not overlap.
-        longest: Longest source length.
-        sentences: Number of sentences.
-        bleu: BLEU in percent.
-        unit: `words`, or `characters` if the sources are single words or have no spaces between words.
-    """
-
-    shortest: int
-    longest: int
+    shortest: int  # shortest source length in the bucket; the ranges of buckets do not overlap
+    longest: int  # longest source length
     sentences: int
-    bleu: float
-    unit: str
+    bleu: float  # BLEU in percent
+    unit: str  # `words`, or `characters` if the sources are single words or have no spaces between words
 
     def __str__(self) -> str:
         span = f"{self.shortest}" if self.shortest == self.longest else f"{self.shortest}–{self.longest}"
@@ -94,9 +79,6 @@ def metrics(
         tokenization: Tokenizer of BLEU and TER. If spaces do not separate words, the word error rate is the character
             error rate and is called CER.
 
-    Returns:
-        The metrics by name.
-
     Example:
         >>> bleu = metrics(names=["bleu"])["bleu"]
         >>> round(bleu.corpus_score(["a small dog runs fast"], [["a small dog runs far"]]).score, 1)
@@ -107,8 +89,7 @@ def metrics(
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    from s2s.evaluation.cider import Cider
-    from s2s.evaluation.rates import Rate
+    from s2s.evaluation.sacrebleu_metrics import Cider, Rate
 
     tokenizer, unspaced = tokenization.tokenizer, tokenization.unspaced
     splits_at_spaces = tokenizer in SPLITS_AT_SPACES
@@ -125,10 +106,7 @@ def metrics(
 
 
 def by_place(references: References) -> Any:
-    """Transpose references to sacreBLEU's layout.
-
-    Returns:
-        A list of columns: the first reference of each sentence, the second one …; None where a sentence has fewer.
+    """Transpose references to sacreBLEU's layout: columns of the first reference, the second …, or None.
 
     Example:
         >>> by_place([["a", "b"], ["c"]])
@@ -145,17 +123,8 @@ def score(
     names: Sequence[str] = _QUICK,
     tokenization: Tokenization | None = None,
 ) -> dict[str, float]:
-    """Compute metrics without confidence intervals, fast enough for validation.
-
-    Args:
-        translations: Translations.
-        references: One or several references per translation.
-        lowercase: Ignore case.
-        names: Any of `KNOWN`; all except TER and CIDEr-D by default.
-        tokenization: Tokenizer of BLEU and TER; None: chosen by the script of the references.
-
-    Returns:
-        The values by metric, in percent.
+    """Compute metrics without confidence intervals, fast enough for validation, in percent.
+    For the arguments see `scores`; all metrics except TER and CIDEr-D by default.
 
     Example:
         >>> score(["a dog", "two cats"], ["a dog", "two dogs"], names=["exact", "wer"])
@@ -182,9 +151,6 @@ def scores(
         lowercase: Ignore case.
         names: Any of `KNOWN`.
         tokenization: Tokenizer of BLEU and TER; None: chosen by the script of the references.
-
-    Returns:
-        The scores by metric.
 
     Example:
         >>> exact = scores(["a dog", "two cats"], ["a dog", "two dogs"], names=["exact"])["exact"]
@@ -213,29 +179,12 @@ def scores(
 
 
 def score_lines(found: Mapping[str, Score]) -> list[str]:
-    """Format scores for a terminal, one line per metric.
-
-    Without spaces between words, the word error rate equals the CER and is not repeated.
-
-    Args:
-        found: Scores by metric.
-
-    Returns:
-        The lines.
-    """
+    """Format scores for a terminal, one line per metric."""
     return list(dict.fromkeys(map(str, found.values())))
 
 
 def bootstrap_interval(metric: "Metric", counts: Counts) -> tuple[float, float]:
-    """Compute a 95 % bootstrap confidence interval with 1,000 resamples (Koehn 2004).
-
-    Args:
-        metric: One of `metrics`.
-        counts: Sufficient statistics of each sentence, `(sentences, counts)`.
-
-    Returns:
-        The lower and upper end, in percent.
-    """
+    """Compute a 95 % bootstrap confidence interval, in percent, with 1,000 resamples (Koehn 2004)."""
     return _interval(metric, _resampled(counts))
 
 
@@ -249,27 +198,12 @@ def _interval(metric: "Metric", sums: Counts) -> tuple[float, float]:
 
 
 def scores_of(metric: "Metric", sums: Shaped[np.ndarray, "rows counts"]) -> Float[np.ndarray, " rows"]:
-    """Compute a metric from summed counts.
-
-    Args:
-        metric: One of `metrics`.
-        sums: Summed sufficient statistics, one resample per row.
-
-    Returns:
-        The value of each row, in percent.
-    """
+    """Compute a metric, in percent, from summed counts with one resample per row."""
     return np.array([metric._aggregate_and_compute([row]).score for row in sums.tolist()])
 
 
 def exact_share(translations: Sequence[str], references: Sequence[str]) -> float:
     """Compute the percentage of translations that equal their reference.
-
-    Args:
-        translations: Translations; white space at the ends is ignored.
-        references: One reference per translation.
-
-    Returns:
-        The exact match rate in percent.
 
     Example:
         >>> exact_share(["a dog ", "two cats"], ["a dog", "two dogs"])
@@ -284,12 +218,6 @@ def word_accuracy(
     """Compute the percentage of reference words at the same position in the output.
 
     Positions are meaningful only if each source word corresponds to one target word, as in tagging.
-
-    Args:
-        sources: Source sentences.
-        translations: Translations.
-        references: References.
-        lowercase: Ignore case.
 
     Returns:
         The percentage. None if a reference has another number of words than its source, if sentences have several
@@ -324,16 +252,6 @@ def by_source_length(
 
     Sources of equal length are always in the same bucket. Lengths are counted in words, or in characters if spaces do
     not separate words or if all sources have the same number of words.
-
-    Args:
-        sources: Source sentences.
-        translations: Translations.
-        references: One or several references per translation.
-        lowercase: Ignore case.
-        tokenization: Tokenizer of BLEU; None: chosen by the script of the references.
-
-    Returns:
-        The buckets, from short to long.
     """
     tokenization, unspaced = tokenization or choose_tokenization(references), is_unspaced(sources)
     words = np.array([len(split_words(source, unspaced)) for source in sources])

@@ -14,8 +14,7 @@ import scipy
 from jaxtyping import Int
 
 from s2s.errors import UserError
-from s2s.evaluation.classification import accuracy
-from s2s.evaluation.inference import Share, coin, paired_p
+from s2s.evaluation.inference import Share, coin, paired_p, wilson
 from s2s.evaluation.metrics import NAMES, References, bootstrap_interval, by_place, metrics, scores_of
 from s2s.evaluation.tokenization import Tokenization, choose_tokenization
 
@@ -27,21 +26,13 @@ _EXACT_BELOW = 25
 
 @dataclass(frozen=True)
 class Comparison:
-    """A metric of one system, with its test against the first system.
+    """A metric of one system, with its test against the first system."""
 
-    Attributes:
-        system: Name of the system.
-        metric: Name of the metric.
-        value: Value in percent.
-        interval: Half the width of the 95 % bootstrap confidence interval.
-        p_value: p-value of the test against the first system (`paired_p`); None for the first system.
-    """
-
-    system: str
-    metric: str
-    value: float
-    interval: float
-    p_value: float | None
+    system: str  # name of the system
+    metric: str  # name of the metric
+    value: float  # value in percent
+    interval: float  # half the width of the 95 % bootstrap confidence interval
+    p_value: float | None  # p-value of the test against the first system (`paired_p`); None for the first system
 
     def __str__(self) -> str:
         chance = "" if self.p_value is None else f"   p = {self.p_value:.4f} against the first"
@@ -55,27 +46,11 @@ def compare(
     names: Sequence[str] = NAMES,
     tokenization: Tokenization | None = None,
 ) -> list[Comparison]:
-    """Test every system against the first on the same sentences.
-
-    Args:
-        systems: Translations by system name; the first is the baseline.
-        references: One or several references per sentence.
-        lowercase: Ignore case.
-        names: Metrics.
-        tokenization: Tokenizer of BLEU and TER; None: chosen by the script of the references.
-
-    Returns:
-        One comparison per metric and system.
-
-    Raises:
-        UserError: There are fewer than two systems, or they have different numbers of sentences.
-    """
+    """Test every system against the first on the same sentences."""
     counts = {name: len(lines) for name, lines in systems.items()}
     if len(systems) < 2 or set(counts.values()) != {len(references)}:
-        raise UserError(
-            f"a comparison needs two systems with {len(references)} sentences each; given: {counts}",
-            remedy="translate the same test set with each",
-        )
+        what = f"a comparison needs two systems with {len(references)} sentences each; given: {counts}"
+        raise UserError(what, remedy="translate the same test set with each")
     first, *_ = systems
     found = []
     tokenization = tokenization or choose_tokenization(references)
@@ -100,20 +75,13 @@ class McNemar:
 
     Examples that both classifiers get right or wrong carry no information. The exact test is binomial: each
     disagreement is a fair coin. The chi-square statistic has a continuity correction and one degree of freedom.
-
-    Attributes:
-        only_first: Number of examples that only the first classifier gets right.
-        only_second: Number of examples that only the second gets right.
-        exact: p-value of the binomial test.
-        chi_square_p: p-value of the chi-square test.
-        method: Test that `p_value` uses.
     """
 
-    only_first: int
-    only_second: int
-    exact: float
-    chi_square_p: float
-    method: Literal["exact", "chi-square"]
+    only_first: int  # number of examples that only the first classifier gets right
+    only_second: int  # number of examples that only the second gets right
+    exact: float  # p-value of the binomial test
+    chi_square_p: float  # p-value of the chi-square test
+    method: Literal["exact", "chi-square"]  # test that `p_value` uses
 
     @property
     def p_value(self) -> float:
@@ -123,17 +91,11 @@ class McNemar:
 
 @dataclass(frozen=True)
 class ClassifierComparison:
-    """Accuracy of a classifier, with its test against the first.
+    """Accuracy of a classifier, with its test against the first."""
 
-    Attributes:
-        run: Name of the run.
-        accuracy: Accuracy with Wilson score interval.
-        test: Test against the first classifier; None for the first.
-    """
-
-    run: str
-    accuracy: Share
-    test: McNemar | None
+    run: str  # name of the run
+    accuracy: Share  # accuracy with Wilson score interval
+    test: McNemar | None  # test against the first classifier; None for the first
 
     def __str__(self) -> str:
         line = f"  {self.run:28} accuracy {self.accuracy.value:6.2f} % ({self.accuracy.low:.2f} to "
@@ -154,14 +116,6 @@ def mcnemar(truth: Classes, first: Classes, second: Classes) -> McNemar:
     chi-square statistic (|b − c| − 1)² / (b + c) with Edwards's (1948) continuity correction. For b = c the statistic
     is 0, because the correction would create a difference.
 
-    Args:
-        truth: True class of each example.
-        first: Predicted classes of the first classifier.
-        second: Predicted classes of the second classifier.
-
-    Returns:
-        The test result.
-
     Example:
         >>> test = mcnemar(np.array([0, 1, 1, 0]), np.array([0, 1, 1, 0]), np.array([1, 0, 1, 0]))
         >>> test.only_first, test.only_second, test.p_value
@@ -180,26 +134,17 @@ def mcnemar(truth: Classes, first: Classes, second: Classes) -> McNemar:
 
 
 def compare_classifiers(truth: Classes, systems: Mapping[str, Classes]) -> list[ClassifierComparison]:
-    """Test every classifier against the first on the same examples.
-
-    Args:
-        truth: True class of each example.
-        systems: Predicted classes by name; the first is the baseline.
-
-    Returns:
-        One comparison per classifier.
-
-    Raises:
-        UserError: There are fewer than two classifiers, or they have different numbers of examples.
-    """
+    """Test every classifier against the first on the same examples."""
     counts = {name: len(predicted) for name, predicted in systems.items()}
     if len(systems) < 2 or set(counts.values()) != {len(truth)}:
-        raise UserError(
-            f"a comparison needs two runs with {len(truth)} examples each; given: {counts}",
-            remedy="evaluate each on the same test set",
-        )
+        what = f"a comparison needs two runs with {len(truth)} examples each; given: {counts}"
+        raise UserError(what, remedy="evaluate each on the same test set")
     baseline, *_ = systems.values()
     return [
-        ClassifierComparison(name, accuracy(truth, predicted), mcnemar(truth, baseline, predicted) if i else None)
+        ClassifierComparison(
+            name,
+            wilson(int((truth == predicted).sum()), len(truth)),
+            mcnemar(truth, baseline, predicted) if i else None,
+        )
         for i, (name, predicted) in enumerate(systems.items())
     ]

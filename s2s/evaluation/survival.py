@@ -1,9 +1,10 @@
-"""When did it happen, where not everything was waited for? Curves, and a test, of censored values.
+"""Survival analysis: curves, tests and fits of censored values.
 
-A task that was not solved when its budget was spent would have been solved later, or never: all that is known is that
-it took longer. Such a value is *censored*; to leave it out, or to put the budget in its place, would flatter the slow.
+A task that was not solved within its budget takes longer, by an unknown amount: its time is *censored*. Leaving it out,
+or counting it as the budget, would favour slow models.
 """
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,12 +21,7 @@ _EXACT = 20_000
 
 @dataclass(frozen=True)
 class Times:
-    """How long each of some runs took.
-
-    Attributes:
-        ended: of those in which it happened.
-        waited: of those in which it did not, until nobody waited any longer.
-    """
+    """Times of runs in which the event happened (`ended`), and of runs that stopped before it (`waited`)."""
 
     ended: Sequence[float]
     waited: Sequence[float] = ()
@@ -36,34 +32,33 @@ class Times:
 
 @dataclass(frozen=True)
 class Survival:
-    """Share of runs in which it has not happened yet (Kaplan & Meier 1958).
+    """Survival curve: the share of runs without the event (Kaplan & Meier 1958) after each time.
 
-    Attributes:
-        times: at which it happened in some run, rising.
-        left: the share right after each, with its 95 % interval: Greenwood's variance on a log-log scale.
+    The 95 % intervals use Greenwood's variance on a log-log scale.
     """
 
     times: list[float]
     left: list[Estimate]
 
     def median(self) -> Estimate:
-        """The time by which it has happened in half of the runs; infinite where it has not, and so are its ends."""
-        return Estimate(*(self._first(end) for end in ("value", "low", "high")))
+        """Return the time by which half of the runs have the event; infinite if they have not."""
+
+        def first(end: str) -> float:
+            shares = (getattr(each, end) for each in self.left)
+            return next((t for t, share in zip(self.times, shares, strict=True) if share <= 0.5 + 1e-12), float("inf"))
+
+        return Estimate(first("value"), first("low"), first("high"))
 
     def steps(self, first: float) -> tuple[list[float], list[float]]:
-        """Places and shares in percent of the curve as it is drawn, from `first` on: each share holds to the next."""
+        """Return the step curve to draw from `first` on: times, and shares in percent."""
         x, y = [first], [100.0]
         for time, left in zip(self.times, self.left, strict=True):
             x, y = [*x, time, time], [*y, y[-1], 100 * left.value]
         return x, y
 
-    def _first(self, end: str) -> float:
-        shares = (getattr(each, end) for each in self.left)
-        return next((t for t, share in zip(self.times, shares, strict=True) if share <= 0.5 + 1e-12), float("inf"))
-
 
 def kaplan_meier(times: Times) -> Survival:
-    """The survival curve of some runs; at least one must have ended."""
+    """Estimate the survival curve of runs, of which at least one had the event."""
     curve: Any = scipy.stats.ecdf(_censored(times)).sf
     with np.errstate(all="ignore"), warnings.catch_warnings():
         # said below of where it is so: where none is left
@@ -77,11 +72,10 @@ def kaplan_meier(times: Times) -> Survival:
 
 
 def log_rank_p(first: Times, second: Times) -> float:
-    """How often two groups of runs would differ as much in their times, in either direction, if they were one group.
+    """Return the two-sided p-value of the log-rank test (Mantel 1966).
 
-    The log-rank test (Mantel 1966), which compares how many ended with how many were expected to, time by time. Exact
-    up to 20,000 ways to share the runs out among the groups (as a sum of log-rank scores, Peto & Peto 1972); beyond
-    that the usual approximation by a normal distribution. 1 where nothing ended, or either group is a single run.
+    Exact for up to 20,000 ways to divide the runs into the groups (Peto & Peto 1972), else by the normal approximation;
+    1 without events, or with a single run in a group.
     """
     if min(len(first), len(second)) < 2 or not len(first.ended) + len(second.ended):
         return 1.0
@@ -102,7 +96,7 @@ def _censored(times: Times) -> Any:
 
 
 def _scores(first: Times, second: Times) -> Float[np.ndarray, " runs"]:
-    """Of each run, whether it ended, less the risk of ending that it had outlived (Nelson–Aalen of all together)."""
+    """Return log-rank scores: event minus cumulative hazard (Nelson–Aalen of both groups)."""
     times = np.concatenate([first.ended, first.waited, second.ended, second.waited]).astype(float)
     ended = np.concatenate(
         [np.full(len(part), over) for t in (first, second) for part, over in ((t.ended, 1), (t.waited, 0))]
@@ -110,3 +104,52 @@ def _scores(first: Times, second: Times) -> Float[np.ndarray, " runs"]:
     happened = np.unique(times[ended == 1])
     risks = [((times == t) & (ended == 1)).sum() / (times >= t).sum() for t in happened]
     return ended - np.array([sum(r for t, r in zip(happened, risks, strict=True) if t <= own) for own in times])
+
+
+@dataclass(frozen=True)
+class CensoredLine:
+    """A fitted line y = a + b x with normal noise of standard deviation `spread`."""
+
+    a: float
+    b: float
+    spread: float
+
+    def at(self, x: float) -> float:
+        """Return the prediction."""
+        return self.a + self.b * x
+
+
+def censored_line(x: Sequence[float], y: Sequence[float], beyond: Sequence[int]) -> CensoredLine | None:
+    """Fit a line to censored values by maximum likelihood (Tobin 1958).
+
+    Known values contribute their density, censored ones the probability beyond their limit. Without censored values
+    this is the least-squares line.
+
+    Args:
+        x: Predictor.
+        y: Measured values, or their limits.
+        beyond: 0 for a known value, 1 if it is at least `y`, −1 if it is at most `y`.
+
+    Returns:
+        The line; None with fewer than three values, or if all x are equal.
+    """
+    at, value, side = (np.asarray(each, dtype=float) for each in (x, y, beyond))
+    if len(at) < 3 or float(at.std()) == 0:
+        return None
+    slope, start = np.polyfit(at, value, 1)
+    # a spread of nothing has no logarithm
+    spread = max(float((value - start - slope * at).std()), 1e-3)
+
+    def _unlikely(numbers: np.ndarray) -> float:
+        away = (value - numbers[0] - numbers[1] * at) / math.exp(numbers[2])
+        known = -0.5 * away**2 - numbers[2]
+        return -float(np.where(side == 0, known, scipy.special.log_ndtr(-side * away)).sum())
+
+    found = scipy.optimize.minimize(
+        _unlikely,
+        np.array([start, slope, math.log(spread)]),
+        method="Nelder-Mead",
+        bounds=[(None, None), (None, None), (math.log(1e-3), None)],
+        options={"xatol": 1e-8, "fatol": 1e-10, "maxiter": 10_000, "maxfev": 10_000},
+    )
+    return CensoredLine(float(found.x[0]), float(found.x[1]), math.exp(float(found.x[2])))

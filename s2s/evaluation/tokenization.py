@@ -26,15 +26,10 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Tokenization:
-    """Tokenization of metrics.
+    """Tokenization of metrics."""
 
-    Attributes:
-        tokenizer: sacreBLEU tokenizer for BLEU and TER.
-        unspaced: The references have no spaces between words, so WER and CIDEr-D count characters.
-    """
-
-    tokenizer: BleuTokenizer = "13a"
-    unspaced: bool = False
+    tokenizer: BleuTokenizer = "13a"  # sacreBLEU tokenizer for BLEU and TER
+    unspaced: bool = False  # the references have no spaces between words, so WER and CIDEr-D count characters
 
 
 SPACED = Tokenization()
@@ -48,13 +43,6 @@ def choose_tokenization(
 
     `auto` selects `zh` for Chinese, `ja-mecab` for Japanese if it is installed, `char` for Japanese otherwise and for
     other scripts without spaces between words, and `13a` for everything else.
-
-    Args:
-        references: One or several references per sentence.
-        tokenizer: A sacreBLEU tokenizer, or `auto`.
-
-    Returns:
-        The tokenization.
 
     Raises:
         UserError: The tokenizer needs a package or a file that is missing.
@@ -81,15 +69,7 @@ def choose_tokenization(
 
 
 def describe_tokenizer(tokenizer: str, references: Sequence[str] | Sequence[Sequence[str]]) -> str:
-    """Describe the tokenization of references in one line, with the reason.
-
-    Args:
-        tokenizer: A sacreBLEU tokenizer.
-        references: One or several references per sentence.
-
-    Returns:
-        The line; empty for sacreBLEU's default.
-    """
+    """Describe the tokenization of references in one line; empty for sacreBLEU's default."""
     texts = list(_flat(references))
     script = unspaced_script(texts)
     if script and tokenizer in SPLITS_AT_SPACES and is_unspaced(texts):
@@ -105,15 +85,7 @@ def describe_tokenizer(tokenizer: str, references: Sequence[str] | Sequence[Sequ
 
 
 def check_tokenizer(tokenizer: str, where: str) -> None:
-    """Refuse a tokenizer whose package or model file is missing.
-
-    Args:
-        tokenizer: A sacreBLEU tokenizer.
-        where: Option or key for the error.
-
-    Raises:
-        UserError: It is missing; the remedy names the package.
-    """
+    """Refuse a tokenizer whose package or model file is missing; the remedy names the package."""
     if tokenizer in _REMEDIES:
         try:
             load_tokenizer(tokenizer)
@@ -123,11 +95,7 @@ def check_tokenizer(tokenizer: str, where: str) -> None:
 
 
 def check_choice(tokenizer: str) -> None:
-    """Refuse an unknown tokenizer, or one whose package or model file is missing.
-
-    Raises:
-        UserError: The tokenizer is unknown, or something is missing.
-    """
+    """Refuse an unknown tokenizer, or one whose package or model file is missing."""
     if tokenizer not in TOKENIZERS:
         raise UserError(f"there is no tokenizer {tokenizer!r:.60}", remedy=f"name one of {', '.join(TOKENIZERS)}")
     check_tokenizer(tokenizer, f"tokenizer {tokenizer}")
@@ -141,14 +109,7 @@ def load_tokenizer(tokenizer: str) -> "BaseTokenizer":
 
 
 def tokenized_ter(tokenizer: str, lowercase: bool) -> "TER":
-    """Create a TER metric over the tokens of another tokenizer.
-
-    Tercom's own tokenizer splits only at spaces.
-
-    Args:
-        tokenizer: A sacreBLEU tokenizer.
-        lowercase: Ignore case.
-    """
+    """Create a TER metric over the tokens of another tokenizer; Tercom's splits only at spaces."""
     from sacrebleu.metrics.ter import TER
 
     cut = load_tokenizer(tokenizer)

@@ -24,26 +24,20 @@ from s2s.nn.positions import MAX_DISTANCE, RelativeBuckets
 def save(
     model: Seq2Seq, settings: Settings, tokenizers: tuple[Tokenizer, ...], folder: Path, quantization: str
 ) -> None:
-    """Write `model.bin`, `config.json` and the vocabulary.
+    """Write `model.bin`, `config.json` and the vocabulary."""
+    check_installed("ctranslate2")
+    from ctranslate2 import specs as typed
 
-    Args:
-        model: A Transformer, in fp32.
-        settings: Its recipe section.
-        tokenizers: One for both sides, or one each.
-        folder: An existing folder.
-        quantization: Number type of the matrices: `float32`, `int8`, or another of CTranslate2.
-
-    Raises:
-        UserError: CTranslate2 is not installed, or does not support this quantization.
-    """
-    specs = _specs()
+    specs: Any = typed  # its types say that attributes set to None stay None
     encoder, decoder = cast(TransformerEncoder, model.encoder), cast(TransformerDecoder, model.decoder)
     spec = specs.TransformerSpec(*_empty(specs, settings))
     _embedding(spec.encoder.embeddings[0], spec.encoder, cast(Embedding, encoder.embedding))
     _embedding(spec.decoder.embeddings, spec.decoder, decoder.embedding)
     _linear(spec.decoder.projection, model.projection)
     for layer, into in zip(encoder.layers, spec.encoder.layer, strict=True):
-        _encoder_layer(into, cast(EncoderLayer, layer))
+        layer = cast(EncoderLayer, layer)
+        _self_attention(into.self_attention, layer.attention, layer.attention_block)
+        _feedforward(into.ffn, layer.feedforward, layer.feedforward_block)
     for layer, into in zip(decoder.layers, spec.decoder.layer, strict=True):
         _decoder_layer(into, cast(DecoderLayer, layer))
     for part, into in ((encoder, spec.encoder), (decoder, spec.decoder)):
@@ -73,17 +67,6 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     return list(names)
 
 
-def _specs() -> Any:
-    """Import `ctranslate2.specs` as Any.
-
-    Its type annotations say that attributes set to None stay None.
-    """
-    check_installed("ctranslate2")
-    from ctranslate2 import specs
-
-    return specs
-
-
 def _empty(specs: Any, settings: Settings) -> tuple[Any, Any]:
     """Create the specifications of encoder and decoder, without weights."""
     common = {
@@ -105,11 +88,6 @@ def _empty(specs: Any, settings: Settings) -> tuple[Any, Any]:
 
 
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH", "swiglu": "SWISH"}
-
-
-def _encoder_layer(into: Any, layer: EncoderLayer) -> None:
-    _self_attention(into.self_attention, layer.attention, layer.attention_block)
-    _feedforward(into.ffn, layer.feedforward, layer.feedforward_block)
 
 
 def _decoder_layer(into: Any, layer: DecoderLayer) -> None:

@@ -13,36 +13,19 @@ POSITIONS = 2048
 
 
 def exportable(recipe: TrainRecipe) -> list[str]:
-    """Return the engines that can run a recipe's model.
-
-    ONNX is always listed: unsupported operations are detected during the export. The hub format supports all
-    models.
-    """
+    """Return the engines that can run a recipe's model; ONNX is tried during the export."""
     return [*(name for name, obstacle in _OBSTACLES.items() if obstacle(recipe) is None), "onnx"]
 
 
 def check_exportable(recipe: TrainRecipe, to: Format, where: str) -> None:
-    """Refuse a model that an engine does not support.
-
-    Args:
-        recipe: Recipe of the run.
-        to: Export format.
-        where: Run, for the error.
-
-    Raises:
-        UserError: The engine cannot compute the model; the message says why.
-    """
+    """Refuse a model that an engine does not support."""
     if to in _OBSTACLES and (obstacle := _OBSTACLES[to](recipe)):
         others = [f"--to {name}" for name in (*exportable(recipe), "hub")]
         raise UserError(f"cannot be exported to {to}: {obstacle}", where, f"choose {' or '.join(others)}")
 
 
 def check_installed(*packages: str) -> None:
-    """Refuse to continue if a package for exporting is missing.
-
-    Raises:
-        UserError: One of the packages is not installed.
-    """
+    """Refuse to continue if a package for exporting is missing."""
     for package in packages:
         if find_spec(package) is None:
             raise UserError(f"{package} is not installed", remedy="in the repository: pip install -e '.[export]'")

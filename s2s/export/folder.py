@@ -4,8 +4,7 @@ from pathlib import Path
 
 from s2s.errors import UserError
 from s2s.export.exportable import Format, check_exportable
-from s2s.files import UNFINISHED, copy_files, write_folder_atomically
-from s2s.folders import foreign_files
+from s2s.files import UNFINISHED, copy_files, foreign_files, write_folder_atomically
 from s2s.recipe.reading import write
 from s2s.recipe.schema import RunSettings
 from s2s.run.exported import EXPORTED, seal
@@ -20,45 +19,23 @@ _OURS = (
 
 
 def check_place(folder: Path, overwrite: bool = False) -> None:
-    """Refuse an output folder that is not empty, unless it is an export to overwrite.
-
-    Args:
-        folder: Output folder.
-        overwrite: Allow replacing an existing export.
-
-    Raises:
-        UserError: The folder is in use, or its parent does not exist.
-    """
+    """Refuse an output folder that is not empty, unless it is an export to overwrite."""
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / EXPORTED).exists())):
         raise UserError("exists and is no export", where=f"--output {folder}", remedy="name another folder")
-    if (folder / EXPORTED).exists():
-        _check_replaceable(folder, overwrite)
-    if not folder.resolve().parent.is_dir():
-        raise UserError(f"there is no folder {folder.parent}", where=f"--output {folder}", remedy="make it first")
-
-
-def _check_replaceable(folder: Path, overwrite: bool) -> None:
     where, another = f"--output {folder}", "name another folder"
-    if not overwrite:
-        remedy = f"{another}, or replace it, and what was edited in it, with --overwrite"
-        raise UserError("holds an export already", where, remedy)
-    if some := foreign_files(folder, _OURS):
-        what = f"holds what no export writes, and --overwrite would remove: {some}"
-        raise UserError(what, where, f"{another}, or move that away")
+    if (folder / EXPORTED).exists():
+        if not overwrite:
+            remedy = f"{another}, or replace it, and what was edited in it, with --overwrite"
+            raise UserError("holds an export already", where, remedy)
+        if some := foreign_files(folder, _OURS):
+            what = f"holds what no export writes, and --overwrite would remove: {some}"
+            raise UserError(what, where, f"{another}, or move that away")
+    if not folder.resolve().parent.is_dir():
+        raise UserError(f"there is no folder {folder.parent}", where=where, remedy="make it first")
 
 
 def check_apart(run: RunConfig, folder: Path) -> None:
-    """Refuse an output folder that overlaps with the folder of the run.
-
-    Such an export would replace the run, or become part of it.
-
-    Args:
-        run: The run, or a checkpoint; then the folder of its run counts.
-        folder: Output folder.
-
-    Raises:
-        UserError: A folder equals or contains the other.
-    """
+    """Refuse an output folder that overlaps with the folder of the run, which it would change."""
     place, source = folder.resolve(), run.path.resolve()
     home = run_dir_of(source)
     # Outside a run, the folder two levels up can be anything.
@@ -84,9 +61,6 @@ def export(
         quantization: Number type of the weights, for CTranslate2; None: float32.
         checkpoint: `best`, `last`, `average` or a step number. None: the average if there is one, else the best.
         overwrite: Replace an existing export.
-
-    Returns:
-        A one-line summary.
 
     Raises:
         UserError: The engine does not support the model or is not installed, or the folder is in use.

@@ -48,16 +48,7 @@ def counts(bundle: object) -> bool:
 
 
 def filled(bundle: Any, tensors: Iterator[Tensor], fed: int) -> Any:
-    """Copy a tree with other tensors.
-
-    Args:
-        bundle: The tree.
-        tensors: The new tensors, in order.
-        fed: Number of fed tokens, which replaces integers.
-
-    Returns:
-        A tree with the structure of `bundle`.
-    """
+    """Copy a tree with other tensors, in order; `fed` tokens replace its integers."""
     if isinstance(bundle, BatchedState):
         fields = dataclasses.fields(bundle)
         return dataclasses.replace(bundle, **{f.name: filled(getattr(bundle, f.name), tensors, fed) for f in fields})
@@ -69,23 +60,14 @@ def filled(bundle: Any, tensors: Iterator[Tensor], fed: int) -> Any:
 
 
 class Answer(nn.Module):
-    """Graph of a single-pass model: class scores, or token scores at each position.
-
-    Args:
-        model: The model.
-    """
+    """Graph of a single-pass model: class scores, or token scores at each position."""
 
     def __init__(self, model: Classifier | MaskedLM) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, source: Tensor, valid: Tensor) -> Tensor:
-        """Return logits.
-
-        Args:
-            source: Input of the encoder.
-            valid: Padding mask.
-        """
+        """Return logits."""
         if isinstance(self.model, Classifier):
             return self.model(source, valid)
         return self.model.scores(self.model.transform(self.model.encoder(source, valid).states))
@@ -95,9 +77,6 @@ class Start(nn.Module):
     """Graph that encodes a source and starts the decoder.
 
     Tensors that are always empty before the first step are left out.
-
-    Args:
-        model: The model.
     """
 
     def __init__(self, model: Seq2Seq) -> None:
@@ -105,12 +84,7 @@ class Start(nn.Module):
         self.model = model
 
     def forward(self, source: Tensor, valid: Tensor) -> tuple[Tensor, ...]:
-        """Return the tensors of the decoder's context and of its initial state.
-
-        Args:
-            source: Input of the encoder.
-            valid: Padding mask.
-        """
+        """Return the tensors of the decoder's context and of its initial state."""
         # One-to-one decoders write as many tokens as they read; others ignore the length.
         context, state = self.model.decoder.start(self.model.encoder(source, valid), source.shape[1])
         return (*leaves(context), *leaves(state))
@@ -132,12 +106,7 @@ class Step(nn.Module):
         self.state = state
 
     def forward(self, newest: Tensor, written: Tensor, bundle: list[Tensor]) -> tuple[Tensor, ...]:
-        """Feed one token.
-
-        Args:
-            newest: The token to feed, `(batch, 1)`.
-            written: The tokens fed before, `(batch, fed)`.
-            bundle: Tensors of the context, then of the state.
+        """Feed the token `newest`, `(batch, 1)`, after `written`, `(batch, fed)`.
 
         Returns:
             Scores of all tokens, and the tensors of the new state.
@@ -152,50 +121,24 @@ class Step(nn.Module):
 
 @dataclass(frozen=True)
 class Example:
-    """Example input for tracing; axes that differ between two examples become dynamic.
+    """Example input for tracing; axes that differ between two examples become dynamic."""
 
-    Attributes:
-        source: Token ids or images; None if the model has no source.
-        valid: Padding mask.
-        written: Tokens fed to the decoder, `(batch, fed)`, followed by the next one.
-    """
+    source: Tensor | None  # token ids or images; None if the model has no source
+    valid: Tensor | None  # padding mask
+    written: Tensor  # tokens fed to the decoder, `(batch, fed)`, followed by the next one
 
-    source: Tensor | None
-    valid: Tensor | None
-    written: Tensor
+
+def start(model: Writer, example: Example) -> tuple[BatchedState | None, BatchedState]:
+    """Return the decoder's context (None for a language model) and its state before the first step."""
+    if isinstance(model, LanguageModel):
+        return None, model.decoder.start(len(example.written), separate_documents=False)
+    length = 0 if example.valid is None else example.valid.shape[1]
+    return model.decoder.start(model.encoder(example.source, example.valid), length)
 
 
 def after(model: Writer, example: Example) -> tuple[BatchedState | None, BatchedState]:
-    """Return the decoder's context and state after all but the last token were fed.
-
-    Args:
-        model: The model.
-        example: Example input.
-
-    Returns:
-        The context (None for a language model) and the state.
-    """
-    if isinstance(model, LanguageModel):
-        state = model.decoder.start(len(example.written), separate_documents=False)
-        return None, model.decoder(state, example.written[:, :-1])[1]
-    context, state = model.decoder.start(model.encoder(example.source, example.valid), _length(example))
-    return context, model.decoder(context, state, example.written[:, :-1])[1]
-
-
-def _length(example: Example) -> int:
-    return 0 if example.valid is None else example.valid.shape[1]
-
-
-def begun(model: Writer, example: Example) -> list[Tensor]:
-    """Return the tensors of the decoder's state before the first step.
-
-    Args:
-        model: The model.
-        example: Example input.
-
-    Returns:
-        The tensors; empty if the state has none yet.
-    """
-    if isinstance(model, LanguageModel):
-        return leaves(model.decoder.start(len(example.written), separate_documents=False))
-    return leaves(model.decoder.start(model.encoder(example.source, example.valid), _length(example))[1])
+    """Return the decoder's context and state after all but the last token were fed."""
+    context, state = start(model, example)
+    written = example.written[:, :-1]
+    given = (state, written) if isinstance(model, LanguageModel) else (context, state, written)
+    return context, model.decoder(*given)[1]

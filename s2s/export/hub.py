@@ -43,10 +43,6 @@ def save(run: AnyRun, folder: Path) -> None:
 
     The pooler's weights are written if there are any. History and scores come from the run's folder; the card of a
     checkpoint outside a run has neither.
-
-    Args:
-        run: The loaded run.
-        folder: Folder of the export.
     """
     save_weights(run.model, folder / "model.safetensors")
     if (run.checkpoint / POOLER).exists():
@@ -58,19 +54,13 @@ def save(run: AnyRun, folder: Path) -> None:
 
 
 def card(run: AnyRun, starts: list[dict[str, Any]]) -> str:
-    """Create the model card: metadata for the hub, and a description.
-
-    Args:
-        run: The run to publish.
-        starts: Its manifest; empty if it has none.
-
-    Returns:
-        Markdown with a YAML header.
-    """
+    """Create the model card in Markdown, with a YAML header of metadata for the hub."""
     recipe, scores = run.recipe, _scores(run)
     use = schema_of(recipe).use.format("hf:USER/NAME").partition(":")[2].strip()
+    head = StringIO()
+    YAML().dump(_head(recipe, scores), head)
     parts = [
-        f"---\n{_yaml(_head(recipe, scores))}---",
+        f"---\n{head.getvalue()}---",
         f"# {recipe.name}",
         recipe.description or f"A model of kind {recipe.model.kind} for {recipe.task}.",
         f"{count_parameters(run.model):,} parameters, trained with s2s by the recipe below.",
@@ -148,9 +138,12 @@ def _limits(recipe: TrainRecipe, starts: list[dict[str, Any]]) -> list[str]:
     count = starts[-1]["counts"].get("train") if starts else None
     learned = f"{count:,} examples" if count else "the training part"
     names = [data["corpus"]] if data.get("corpus") else []
-    names += map(_named, _further(data).items())
-    began = getattr(recipe, "init_from", None)
-    rest = f"from what {_last(began)} had learned from, with which it began" if began else "from nothing else"
+    names += [f"{name} ({each['corpus']})" for name, each in _further(data).items()]
+    rest = "from nothing else"
+    if began := getattr(recipe, "init_from", None):
+        # Parent folders are private.
+        name = began if is_on_hub(began) else Path(began).name
+        rest = f"from what {name} had learned from, with which it began"
     found = [f"It has learned from {learned} of {', '.join(names)}, and {rest}: what is unlike them is guessed."]
     longest = recipe.batches.model_dump().get("max_length")
     if longest:
@@ -165,20 +158,3 @@ def _limits(recipe: TrainRecipe, starts: list[dict[str, Any]]) -> list[str]:
 def _further(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the named corpora of a data section."""
     return data.get("more") or data.get("corpora") or {}
-
-
-def _named(further: tuple[str, dict[str, Any]]) -> str:
-    """Return a corpus by its name in the recipe and its source."""
-    name, each = further
-    return f"{name} ({each['corpus']})"
-
-
-def _last(run: str) -> str:
-    """Return the name of a run without its parent folders."""
-    return run if is_on_hub(run) else Path(run).name
-
-
-def _yaml(head: dict[str, Any]) -> str:
-    text = StringIO()
-    YAML().dump(head, text)
-    return text.getvalue()

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from s2s.errors import UserError
 from s2s.export.exportable import POSITIONS, check_installed
-from s2s.export.graphs import Answer, Example, Start, Step, Writer, after, begun, counts, leaves
+from s2s.export.graphs import Answer, Example, Start, Step, Writer, after, counts, leaves, start
 from s2s.export.recurrent import replaced, translations
 from s2s.models.base import Classifier, Decoder, Encoder, Seq2Seq
 from s2s.models.language_model import CausalDecoder
@@ -45,9 +45,6 @@ def save(model: nn.Module, sizes: tuple[int, int], folder: Path) -> None:
         model: In fp32, in evaluation mode.
         sizes: Vocabulary sizes of source and target; 0 without a source vocabulary.
         folder: An existing folder.
-
-    Raises:
-        UserError: onnx is not installed, or the model has an operation that cannot be exported.
     """
     check_installed("onnx", "onnxruntime", "onnxscript")
     extend_positions(model, POSITIONS)
@@ -68,7 +65,7 @@ def _save_writer(model: Writer, examples: list[Example], folder: Path, described
     context, state = bundles[0]
     context_names = [f"context_{i}" for i in range(len(leaves(context)))]
     state_names = [f"state_{i}" for i in range(len(leaves(state)))]
-    first = begun(model, examples[0])
+    first = leaves(start(model, examples[0])[1])
     if isinstance(model, Seq2Seq):
         inputs = [[example.source, example.valid] for example in examples]
         given = [*context_names, *state_names[: len(first)]]
@@ -83,7 +80,7 @@ def _save_writer(model: Writer, examples: list[Example], folder: Path, described
     described["graphs"]["step"] = _write(folder / "step.onnx", step, names, steps, ["scores", *after_names])
     # The state before the first step, if the start graph returns none: zeros, with length 0 along the axis of fed
     # tokens.
-    fed = [shape for shape in zip(*([t.shape for t in bundle] for bundle in map(_state, bundles)), strict=True)]
+    fed = [shape for shape in zip(*([t.shape for t in leaves(state)] for _, state in bundles), strict=True)]
     described |= {
         "context": context_names,
         "state": state_names,
@@ -99,10 +96,6 @@ def _save_writer(model: Writer, examples: list[Example], folder: Path, described
 def _longest(side: Encoder | Decoder[Any, Any] | CausalDecoder[Any]) -> int | None:
     """Return the maximum length of a side: learned positions, or the sinusoid table."""
     return side.max_positions or (POSITIONS if extend_positions(side, POSITIONS) else None)
-
-
-def _state(bundle: tuple[Any, Any]) -> list[Tensor]:
-    return leaves(bundle[1])
 
 
 def _empty(shapes: Sequence[torch.Size], rows: list[int]) -> list[int]:
@@ -147,9 +140,6 @@ def _write(
     """Export a graph from the first input, and check it with all inputs.
 
     Axes that differ between the first two inputs become dynamic.
-
-    Returns:
-        Names of the graph's inputs and outputs.
 
     Raises:
         UserError: The graph cannot be exported, or its outputs differ from the model's.

@@ -18,18 +18,7 @@ _KINDS: dict[type[nn.RNNBase], str] = {nn.RNN: "rnn", nn.GRU: "gru", nn.LSTM: "l
 
 @library.custom_op("s2s::recurrent", mutates_args=())
 def recurrent(kind: str, x: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Declare the operator of a recurrent layer; ONNX computes it.
-
-    Args:
-        kind: `rnn`, `gru` or `lstm`.
-        x: Inputs.
-        hidden: Initial hidden state.
-        cell: Initial cell state; used by `lstm` only.
-        weights: torch's weights of one layer.
-
-    Returns:
-        The states of all steps, and the last cell state (`lstm` only).
-    """
+    """Declare the operator of a recurrent layer (`cell` is for `lstm`); ONNX computes it."""
     raise NotImplementedError("it has shapes, and ONNX computes it")
 
 
@@ -54,10 +43,7 @@ class _Layer(nn.Module):
 
 
 def replaced(module: nn.Module) -> nn.Module:
-    """Return a copy of a module in which custom operators replace recurrent layers.
-
-    A module without recurrent layers is returned as it is.
-    """
+    """Return a copy of a module in which custom operators replace recurrent layers."""
     if not any(isinstance(each, nn.RNNBase) for each in module.modules()):
         return module
     module = copy.deepcopy(module)

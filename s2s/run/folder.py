@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from s2s.errors import UserError, quote_path
-from s2s.files import UNFINISHED, file_lock, is_number, remove_unfinished, write_folder_atomically
-from s2s.folders import foreign_files, identify_folder
+from s2s.files import (
+    UNFINISHED,
+    file_lock,
+    foreign_files,
+    identify_folder,
+    is_number,
+    remove_unfinished,
+    write_folder_atomically,
+)
 from s2s.recipe.reading import learned_from, write
 from s2s.recipe.schema import TrainRecipe
 from s2s.run.exported import EXPORTED

@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Int
 from rich.console import Console
 
-from s2s.data.data_check import TrainOverlap
-from s2s.data.sources import Source, Split
+from s2s.data.sources import Source, Split, TrainOverlap
 from s2s.data.text_files import line_rows
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.generate import TextTranslator

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from pydantic import BaseModel, field_validator
 
-from s2s.data.data_check import TrainOverlap
+from s2s.data.sources import TrainOverlap
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, write_atomically
 from s2s.json_files import read_json

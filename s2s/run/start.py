@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from s2s.data.data_check import train_overlaps
 from s2s.data.dataset import BaseBatch
+from s2s.data.sources import train_overlaps
 from s2s.errors import UserError
 from s2s.files import check_unlinked, remove_unfinished
 from s2s.models.base import count_parameters

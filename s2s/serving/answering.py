@@ -25,16 +25,7 @@ class RunNotFound(UserError):
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """Options of a translation request; requests with equal options can share a batch.
-
-    Attributes:
-        run: Name of the run.
-        beam: Beam size; None: the recipe's.
-        nbest: Candidates per text.
-        task: Task of a text-to-text run.
-        alignment: Return word alignments.
-        attention: Return attention weights.
-    """
+    """Options of a translation request; requests with equal options can share a batch."""
 
     run: str
     beam: int | None = None
@@ -45,12 +36,7 @@ class GenerationRequest:
 
 
 class RequestHandler:
-    """Checks and computes requests for the served runs.
-
-    Args:
-        runs: Runs by name.
-        limits: Limits of requests. `limits.beam` also bounds the beam size of the runs' recipes.
-    """
+    """Checks and computes requests for the served runs."""
 
     def __init__(self, runs: Mapping[str, Run], limits: Limits) -> None:
         self.limits = limits
@@ -58,18 +44,15 @@ class RequestHandler:
 
     def served(self) -> list[Served]:
         """Describe the served runs, in order."""
-        return [_served(name, run) for name, run in self.runs.items()]
+        found = []
+        for name, run in self.runs.items():
+            decoding = dict(run.recipe).get("decoding")
+            beam = decoding.beam if decoding else None
+            found.append(Served(name=name, task=run.task, answers=_path(run), beam=beam, tasks=_tasks(run)))
+        return found
 
     def named(self, name: str | None, classes: bool) -> str:
-        """Return the name of the run for a request.
-
-        Args:
-            name: Name in the request; None: the first run with a suitable task.
-            classes: The request is a classification, not a translation.
-
-        Raises:
-            RunNotFound: No such run is served.
-        """
+        """Return the run for a request; None names the first run with a suitable task."""
         tasks = _LABELS if classes else WRITES
         if name is None:
             name = next((each for each, run in self.runs.items() if run.task in tasks), None)
@@ -83,16 +66,8 @@ class RequestHandler:
     def check(self, asked: GenerationRequest | str, lines: list[str]) -> int:
         """Refuse a request that the run cannot answer, before it enters the queue.
 
-        Args:
-            asked: Options of a translation, or the name of a run that classifies.
-            lines: Texts of the request.
-
         Returns:
             Positions of the longest text in a batch: its tokens times the beam size.
-
-        Raises:
-            UserError: A field does not fit the run, or the texts have too many tokens. Messages name the fields of
-                requests.
         """
         name, task = (asked, None) if isinstance(asked, str) else (asked.run, asked.task)
         run, able = self.runs[name], _LABELS if isinstance(asked, str) else WRITES
@@ -101,38 +76,27 @@ class RequestHandler:
             what = f"is a run of task {run.task}, which cannot {'classify' if able is _LABELS else 'translate'}"
             raise UserError(what, f"run {name!r:.80}", f"name {' or '.join(others)}" if others else f"ask {_path(run)}")
         beam = 1 if isinstance(asked, str) else _check_search(run, asked)
-        longest = self._check_tokens(run.count_tokens(lines, task), run.max_source_tokens)
+        counts, most = run.count_tokens(lines, task), run.max_source_tokens
+        for number, count in enumerate(counts, start=1):
+            which = f"text {number}" if len(counts) > 1 else "the text"
+            if count > self.limits.tokens:
+                raise UserError(f"{which} has {count:,} tokens; at most {self.limits.tokens:,}", remedy="split it")
+            if most is not None and count > most:
+                what = f"{which} has {count:,} tokens; the model has positions for {most:,}"
+                raise UserError(what, remedy="split it")
+        longest = max(counts)
         positions = len(lines) * longest * beam
         if positions > self.limits.positions:
             what = f"{len(lines):,} texts × {longest:,} tokens of the longest × beam {beam} are {positions:,} positions"
             raise UserError(f"{what}; at most {self.limits.positions:,}", remedy="send fewer or shorter texts at once")
         return longest * beam
 
-    def _check_tokens(self, counts: Sequence[int], max_source_tokens: int | None) -> int:
-        for number, count in enumerate(counts, start=1):
-            which = f"text {number}" if len(counts) > 1 else "the text"
-            if count > self.limits.tokens:
-                raise UserError(f"{which} has {count:,} tokens; at most {self.limits.tokens:,}", remedy="split it")
-            if max_source_tokens is not None and count > max_source_tokens:
-                what = f"{which} has {count:,} tokens; the model has positions for {max_source_tokens:,}"
-                raise UserError(what, remedy="split it")
-        return max(counts)
-
     def __call__(
         self, asked: GenerationRequest | str, lines: list[str], before_step: Callable[[], None]
     ) -> Sequence[Translated | ClassifyResponse]:
-        """Compute answers; called in the model thread.
+        """Compute one answer per text for a request that `check` accepted; called in the model thread.
 
-        Args:
-            asked: Options of a translation, or the name of a run that classifies, accepted by `check`.
-            lines: Texts of the request.
-            before_step: Called before each decoder step; an exception that it raises ends the computation.
-
-        Returns:
-            One answer per text.
-
-        Raises:
-            UserError: The run cannot do it, or a line is too long.
+        An exception that `before_step` raises before a decoder step ends the computation.
         """
         if isinstance(asked, str):
             found, truncated = self.runs[asked].probabilities_and_truncation(lines)
@@ -143,8 +107,16 @@ class RequestHandler:
         run = self.runs[asked.run]
         found = run.candidates(lines, asked.nbest, asked.beam, asked.task, before_step)
         long = run.longer_than_training(lines, asked.task)
-        rows = zip(lines, found, long, strict=True)
-        return [_translated(run, asked, line, each, too_long, before_step) for line, each, too_long in rows]
+        answers = []
+        for line, best, too_long in zip(lines, found, long, strict=True):
+            candidates = []
+            for each in best:
+                # Attention and alignment are computed per candidate, which takes time.
+                before_step()
+                candidates.append(_candidate(run, asked, line, each))
+            text = candidates[0].text if candidates else ""
+            answers.append(Translated(text=text, candidates=candidates, longer_than_training=too_long))
+        return answers
 
 
 def _bounded(run: Run, most: int) -> Run:
@@ -192,34 +164,6 @@ def _tasks(run: Run) -> list[str]:
 
 def _path(run: Run) -> str:
     return "/translate" if run.task in WRITES else "/classify"
-
-
-def _served(name: str, run: Run) -> Served:
-    decoding = run.recipe.decoding if isinstance(run.recipe, SearchRecipe) else None
-    return Served(
-        name=name,
-        task=run.task,
-        answers=_path(run),
-        beam=decoding.beam if decoding else None,
-        tasks=_tasks(run),
-    )
-
-
-def _translated(
-    run: Run,
-    asked: GenerationRequest,
-    line: str,
-    found: Sequence[Found],
-    too_long: bool,
-    before_step: Callable[[], None],
-) -> Translated:
-    candidates = []
-    for each in found:
-        # Attention and alignment are computed per candidate, which takes time.
-        before_step()
-        candidates.append(_candidate(run, asked, line, each))
-    text = candidates[0].text if candidates else ""
-    return Translated(text=text, candidates=candidates, longer_than_training=too_long)
 
 
 def _candidate(run: Run, asked: GenerationRequest, line: str, found: Found) -> Candidate:

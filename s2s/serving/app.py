@@ -38,12 +38,9 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 
 
 class Service:
-    """Request handlers of the server, with the runs, the model thread and the metrics.
+    """Request handlers of the server, with the runs (by name), the model thread and the metrics.
 
-    Args:
-        runs: Runs by name.
-        limits: Limits of requests.
-        ended: Called after the last answer with the number of answered requests.
+    `ended` is called after the last answer with the number of answered requests.
     """
 
     def __init__(self, runs: Mapping[str, Run], limits: Limits, ended: Callable[[int], object]) -> None:
@@ -82,10 +79,7 @@ class Service:
         return Health(status="ok", version=__version__, runs=self.answering.served(), limits=asdict(self.limits))
 
     async def numbers(self) -> Response:
-        """Return the metrics for Prometheus.
-
-        They cover requests, latencies, batch sizes, queue length and process.
-        """
+        """Return the metrics for Prometheus."""
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def page(self) -> HTMLResponse:
@@ -113,11 +107,7 @@ class Service:
             raise HTTPException(404, str(error)) from None
 
     async def _computed(self, asked: GenerationRequest | str, lines: list[str], request: Request) -> list[Any]:
-        """Compute answers in the model thread, and cancel them if the client disconnects.
-
-        Raises:
-            HTTPException: The queue is full, the run cannot answer, or the client has disconnected.
-        """
+        """Compute answers in the model thread, and cancel them if the client disconnects."""
         try:
             # In a thread, because tokenizing a long text would block other requests.
             width = await asyncio.to_thread(self.answering.check, asked, lines)
@@ -149,17 +139,7 @@ def application(
     ended: Callable[[int], object] = lambda count: None,
     hosts: Hosts | None = None,
 ) -> FastAPI:
-    """Create the ASGI application.
-
-    Args:
-        runs: Runs by name.
-        limits: Limits of requests; None: the defaults.
-        ended: Called after the last answer with the number of answered requests.
-        hosts: Accepted host names; None: this machine only.
-
-    Returns:
-        The FastAPI application.
-    """
+    """Create the ASGI application; `ended` as in `Service`, and by default only this machine is a host."""
     limits, hosts = limits or Limits(), hosts or Hosts()
     service = Service(runs, limits, ended)
     # FastAPI's documentation pages would load scripts from other servers.

@@ -23,14 +23,7 @@ class Abandoned(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """Lines of one request; jobs with equal `asked` can share a batch.
-
-    Attributes:
-        asked: Options of the request.
-        lines: Texts of the request.
-        width: Positions of the longest line in a batch.
-        answers: Future of the answers; can be cancelled while they are computed.
-    """
+    """Lines of one request; jobs with equal `asked` can share a batch."""
 
     asked: Hashable
     lines: list[str]
@@ -83,14 +76,6 @@ class ModelThread:
 
     def submit(self, asked: Hashable, lines: list[str], width: int) -> "Future[list[Any]]":
         """Add a job to the queue.
-
-        Args:
-            asked: Options of the request; jobs with equal options share batches.
-            lines: The texts.
-            width: Positions of the longest text in a batch.
-
-        Returns:
-            The future of the answers. Cancelling it removes the job from the queue, or ends its computation.
 
         Raises:
             QueueFull: The queue is full, or the thread is stopping.

@@ -18,11 +18,7 @@ _LINES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """Prometheus metrics; each server has its own registry.
-
-    Args:
-        waiting: Returns the number of waiting requests.
-    """
+    """Prometheus metrics; each server has its own registry."""
 
     def __init__(self, waiting: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
@@ -64,12 +60,7 @@ class Hosts:
         return name in self._names or (self._any_address and _address(name) is not None)
 
     def accepts_origin(self, origin: str, host: str) -> bool:
-        """Return True if an `Origin` header is this server's page or an allowed name.
-
-        Args:
-            origin: Value of the `Origin` header.
-            host: Value of the `Host` header.
-        """
+        """Return True if an `Origin` header is this server's page or an allowed name."""
         scheme, _, place = origin.lower().partition("://")
         return scheme in ("http", "https") and (place == host.lower() or _name(f"//{place}") in self.allowed)
 
@@ -92,13 +83,6 @@ class Guard:
     """ASGI middleware that refuses large, slow and cross-site requests.
 
     It also counts answers.
-
-    Args:
-        app: The application.
-        limits: Limits; `body` and `seconds` are enforced here.
-        hosts: Accepted host names.
-        metrics: Metrics to update.
-        paths: Paths with separate metrics; all others are counted as `other`.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, hosts: Hosts, metrics: Metrics, paths: tuple[str, ...]) -> None:
@@ -143,7 +127,7 @@ class Guard:
                 raise HTTPException(413, self._too_large())
             return message
 
-        async def begun(message: Message) -> None:
+        async def untimed(message: Message) -> None:
             """Stop the time limit when the answer starts: its transfer depends on the client."""
             if message["type"] == "http.response.start":
                 in_time.reschedule(None)
@@ -151,11 +135,13 @@ class Guard:
 
         try:
             async with in_time:
-                await self.app(scope, measured, begun)
+                await self.app(scope, measured, untimed)
         except TimeoutError:
             if not in_time.expired():
                 raise
-            await JSONResponse({"detail": self._too_late(whole)}, 408)(scope, receive, send)
+            within = f"within {self.limits.seconds:g} seconds"
+            detail = f"no answer {within}; ask for less" if whole else f"the request did not come {within}"
+            await JSONResponse({"detail": detail}, 408)(scope, receive, send)
 
     def _refused(self, scope: Scope) -> JSONResponse | None:
         """Check the headers, and return the refusal of a foreign or large request, if any."""
@@ -174,10 +160,6 @@ class Guard:
         if length.isdigit() and int(length) > self.limits.body:
             return JSONResponse({"detail": self._too_large()}, 413)
         return None
-
-    def _too_late(self, whole: bool) -> str:
-        within = f"within {self.limits.seconds:g} seconds"
-        return f"no answer {within}; ask for less" if whole else f"the request did not come {within}"
 
     def _too_large(self) -> str:
         return f"the request has more than {self.limits.body:,} bytes"

@@ -41,18 +41,7 @@ _OTHER_FILES = 64 + 3 * _BACKLOG
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """Bind a socket without listening.
-
-    Args:
-        host: Host name or address.
-        port: Port; 0: any free port.
-
-    Returns:
-        The bound socket.
-
-    Raises:
-        UserError: The address is not available.
-    """
+    """Bind a socket without listening; port 0 is any free port."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with ExitStack() as stack:
@@ -69,14 +58,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """Return the names of runs for requests.
-
-    Returns:
-        Folder names; whole paths for runs with equal folder names.
-
-    Raises:
-        UserError: A run is given twice.
-    """
+    """Return the names of runs for requests: folder names, or whole paths if these are equal."""
     if len({path.resolve() for path in paths}) < len(paths):
         raise UserError("the same run is named twice", remedy="name each run once")
     short = [path.resolve().name for path in paths]
@@ -84,12 +66,7 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 
 class Connection(H11Protocol):
-    """HTTP connection with a time limit for headers and a connection limit.
-
-    Attributes:
-        max_connections: Maximum number of open connections.
-        header_seconds: Time limit for headers, in seconds.
-    """
+    """HTTP connection with a time limit for headers and a connection limit."""
 
     max_connections = Limits.connections
     header_seconds = Limits.headers
@@ -135,11 +112,7 @@ class Connection(H11Protocol):
 
 
 def allowed_connections(wanted: int) -> int:
-    """Return the number of connections that the limit on file descriptors allows.
-
-    Args:
-        wanted: Requested maximum.
-    """
+    """Return the number of connections that the limit on file descriptors allows."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if files == resource.RLIM_INFINITY else max(1, min(wanted, files - _OTHER_FILES))
 
@@ -150,13 +123,6 @@ class Server(uvicorn.Server):
     The first SIGTERM or SIGINT stops the server: accepted requests are answered, and connections that remain after
     `patience` seconds are closed, where uvicorn would wait for their clients. The second signal exits immediately,
     even while the model thread computes.
-
-    Args:
-        config: Configuration of uvicorn.
-        patience: Seconds until remaining connections are closed.
-
-    Attributes:
-        cut: Number of closed connections.
     """
 
     def __init__(self, config: uvicorn.Config, patience: float) -> None:
@@ -173,10 +139,7 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen with a longer queue than the event loop accepts at once.
-
-        asyncio has a single number for both.
-        """
+        """Listen with a longer queue than the event loop accepts at once (asyncio has one number for both)."""
         await super().startup(sockets)
         for place in sockets or []:
             place.listen(_HELD_BY_SYSTEM)
@@ -199,15 +162,7 @@ class Server(uvicorn.Server):
 
 
 def server_of(app: FastAPI, limits: Limits) -> Server:
-    """Create the server of an application.
-
-    Args:
-        app: The application.
-        limits: Limits of connections and times.
-
-    Returns:
-        The server; at shutdown it does not wait for clients without a limit.
-    """
+    """Create the server of an application; at shutdown it waits for clients up to a limit."""
     patience = math.ceil(limits.seconds) + _TAKING
     # Tasks without a client are cancelled, too; uvicorn logs an error for them.
     last = patience + _ENDING
@@ -230,28 +185,10 @@ def server_of(app: FastAPI, limits: Limits) -> Server:
     return Server(config, patience)
 
 
-def _precision(run: Run) -> str:
-    """Return device and precision of a run, and the layers that need fp32 with bf16."""
-    loaded = run.loaded
-    decoding = dict(loaded.recipe).get("decoding")
-    precision = torch.bfloat16 if decoding is not None and decoding.precision == "bf16" else torch.float32
-    device = loaded.device_context.device
-    note = fp32_layers(loaded.model, {precision}, device)
-    return "; ".join([f"{device}, {PRECISION_NAMES[precision]}", *([note] if note else [])])
-
-
 def serve(
     runs: Mapping[str, RunConfig], place: socket.socket, limits: Limits, print_fn: PrintFn, hosts: Hosts | None = None
 ) -> None:
-    """Serve runs until SIGTERM or Ctrl-C, then answer the accepted requests.
-
-    Args:
-        runs: Opened runs by name.
-        place: Bound socket.
-        limits: Limits of requests.
-        print_fn: Prints a line.
-        hosts: Accepted host names; None: this machine only.
-    """
+    """Serve runs until SIGTERM or Ctrl-C, then answer the accepted requests."""
     for run in runs.values():
         setup_process(run.recipe.device)
     loaded = {name: Run(run) for name, run in runs.items()}
@@ -265,7 +202,10 @@ def serve(
     host, port = place.getsockname()[:2]
     listed = ", ".join(f"{name} ({run.task})" for name, run in loaded.items())
     for name, run in loaded.items():
-        print_fn(f"{name}: {_precision(run)}")
+        decoding, device = dict(run.recipe).get("decoding"), run.loaded.device_context.device
+        precision = torch.bfloat16 if decoding is not None and decoding.precision == "bf16" else torch.float32
+        note = fp32_layers(run.loaded.model, {precision}, device)
+        print_fn("; ".join([f"{name}: {device}, {PRECISION_NAMES[precision]}", *([note] if note else [])]))
     print_fn(f"serving {listed} on http://{f'[{host}]' if ':' in host else host}:{port}; Ctrl-C stops it")
     with place:
         server.run(sockets=[place])

@@ -20,31 +20,18 @@ Text = Annotated[str, AfterValidator(_written)]
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of requests, with the status code of a refusal in parentheses.
+    """Limits of requests, with the status code of a refusal in parentheses."""
 
-    Attributes:
-        lines: Texts per request (422) and per batch.
-        characters: Characters per text (422).
-        tokens: Tokens per text (422).
-        positions: Texts × tokens of the longest × beam size, per request (422) and per batch.
-        beam: Beam size (422); larger beams in recipes are reduced to it.
-        body: Bytes per request (413).
-        seconds: Seconds from a request's first byte to its answer (408).
-        waiting: Requests in the queue (429).
-        headers: Seconds from a connection, or a request's first byte, to the end of its headers (408).
-        connections: Open connections (503); fewer if the process may not open as many files.
-    """
-
-    lines: int = 64
-    characters: int = 2_000
-    tokens: int = 1_024
-    positions: int = 65_536
-    beam: int = 16
-    body: int = 1 << 18
-    seconds: float = 30.0
-    waiting: int = 256
-    headers: float = 10.0
-    connections: int = 1_000
+    lines: int = 64  # texts per request (422) and per batch
+    characters: int = 2_000  # characters per text (422)
+    tokens: int = 1_024  # tokens per text (422)
+    positions: int = 65_536  # texts × tokens of the longest × beam size, per request (422) and per batch
+    beam: int = 16  # beam size (422); larger beams in recipes are reduced to it
+    body: int = 1 << 18  # bytes per request (413)
+    seconds: float = 30.0  # seconds from a request's first byte to its answer (408)
+    waiting: int = 256  # requests in the queue (429)
+    headers: float = 10.0  # seconds from a connection, or a request's first byte, to the end of its headers (408)
+    connections: int = 1_000  # open connections (503); fewer if the process may not open as many files
 
 
 class Message(BaseModel):

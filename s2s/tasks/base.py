@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cas
 import torch
 from torch import nn
 
-from s2s.data.data_check import TrainOverlap
 from s2s.data.dataset import BaseBatch, Examples
-from s2s.data.sources import Corpus, Source, Split
+from s2s.data.sources import Corpus, Source, Split, TrainOverlap
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.files import explain_os_error, make_folder, write_atomically

@@ -338,7 +338,7 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
         rows: Int[np.ndarray, " examples"],
         progress_bar: ProgressBar,
     ) -> "Diagnostics":
-        from s2s.evaluation.signs.pieces import entropy
+        from s2s.evaluation.signs import entropy
         from s2s.tasks.symptoms import class_symptoms
 
         examples = self.examples_for_inference(run, part)

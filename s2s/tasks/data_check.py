@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data import data_check as look
-from s2s.data.sources import Corpus
-from s2s.data.token_check import Cutting, cutting
+from s2s.data.data_check import Cutting, cutting
+from s2s.data.sources import Corpus, Hashes, count_overlap, hashes, repeated
 from s2s.data.tokenized import learned
 from s2s.data.tokenizers import normalized
 from s2s.recipe.schema import PieceSettings
@@ -180,13 +180,13 @@ def inspect_texts(
     texts = {name: part["text"][:] for name, part in corpus.parts().items()}
     splits = {name: _of_texts(name, part, tokens, noun, altered) for name, part in texts.items()}
     cut = cutting(texts, lambda: learned(texts["train"], tokens), None)
-    return CorpusInspection(splits, {noun: look.overlap(corpus, lambda part: part["text"])}, spots, cut)
+    return CorpusInspection(splits, {noun: count_overlap(corpus, lambda part: part["text"])}, spots, cut)
 
 
 def _of_texts(name: str, texts: Sequence[str], tokens: PieceSettings, noun: str, altered: str) -> Split:
     which, cut = f"{noun} of {name}", (tokens.normalization, tokens.lowercase)
     sizes, empty, suspicious = look_through(texts, lambda text: len(text.encode()), "bytes")
-    again = look.repeated(look.hashes(texts)).tolist()
+    again = repeated(hashes(texts)).tolist()
     changed = [row for row, text in enumerate(texts, start=1) if normalized(text, *cut) != text]
     advice = [
         *some(empty, f"{which} are empty"),
@@ -201,7 +201,7 @@ def _of_texts(name: str, texts: Sequence[str], tokens: PieceSettings, noun: str,
 def inspect_labels(
     name: str,
     noun: str,
-    hashed: look.Hashes,
+    hashed: Hashes,
     labels: Int[np.ndarray, " rows"],
     counts: Mapping[str, int],
     empty: Sequence[int] = (),
@@ -217,7 +217,7 @@ def inspect_labels(
     Returns:
         Statistics and advice for the split.
     """
-    again = look.repeated(hashed)
+    again = repeated(hashed)
     _, first, number = np.unique(hashed, return_index=True, return_inverse=True)
     other = again[labels[again] != labels[first[number[again]]]] + 1
     contradictory = np.setdiff1d(other, empty).tolist()

@@ -15,9 +15,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from s2s.data.data_check import altered
-from s2s.data.headers import LABELS, SOURCES, TARGETS, TEXTS, check_no_header, is_header, is_index, no_column
 from s2s.data.scripts import estimate_words, is_unspaced, unspaced_script
-from s2s.data.text_files import TABLES, Columns, check_there, is_quoted_tsv, raw_rows, table_kind
+from s2s.data.text_files import (
+    LABELS,
+    SOURCES,
+    TABLES,
+    TARGETS,
+    TEXTS,
+    Columns,
+    check_no_header,
+    check_there,
+    is_header,
+    is_index,
+    is_quoted_tsv,
+    no_column,
+    raw_rows,
+    table_kind,
+)
 from s2s.data.tokenizers import UNK, Tokenizer, train
 from s2s.errors import UserError
 from s2s.recipe.schema import LONGEST_NAME, PieceSettings, Quoting

@@ -23,10 +23,18 @@ from s2s.errors import UserError
 from s2s.evaluation import classification as measures
 from s2s.evaluation.gates import SOURCE, uses_its_source
 from s2s.evaluation.metrics import metrics, score
-from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, plain_sign, share_sign
-from s2s.evaluation.signs.classes import class_signs
-from s2s.evaluation.signs.pieces import entropy, unknown
-from s2s.evaluation.signs.texts import text_signs
+from s2s.evaluation.signs import (
+    WORST,
+    Diagnostics,
+    Finding,
+    WorstExample,
+    class_signs,
+    entropy,
+    plain_sign,
+    share_sign,
+    text_signs,
+    unknown,
+)
 from s2s.evaluation.tokenization import choose_tokenization
 from s2s.inspection.seq2seq import Pair, source_of
 from s2s.models.base import Seq2Seq

@@ -224,7 +224,7 @@ def test_what_does_not_fit_is_said_with_the_remedy(small_world, use, message):
 def test_a_cluster_that_is_not_there_is_refused_before_anything_is_measured(tmp_path):
     pytest.importorskip("ray")
     with pytest.raises(UserError, match=r"--cluster localhost:1: no Ray cluster"):
-        s2s.Comparison(tmp_path).go_on(cluster="localhost:1")
+        s2s.Comparison(tmp_path).run(cluster="localhost:1")
 
 
 def test_values_are_those_of_the_command_line():
@@ -295,13 +295,13 @@ def test_a_planned_comparison_begins_once_and_goes_on_where_it_is_told(begun, tm
     monkeypatch.setattr("s2s.comparison.cluster.Cluster", {"auto": nodes}.__getitem__)
     planned = s2s.Comparison.planned(["lstm", "rnn"], folder=tmp_path / "a", match="time")
     assert begun == []
-    assert planned.go_on(cluster="auto").go_on() is planned
+    assert planned.run(cluster="auto").run() is planned
     found = order(Order(("lstm", "rnn"), match="time", out=tmp_path / "a"))
     goes_on = [(found.folder, "nodes"), (found.folder, None)]
     assert begun == [(found.folder, found.base, found.summary), *goes_on]
     monkeypatch.setattr("s2s.cli.compare.find_spec", lambda name: None)
     with pytest.raises(UserError, match="a cluster needs ray"):
-        s2s.Comparison.planned(["lstm", "rnn"], folder=tmp_path / "b").go_on(cluster="auto")
+        s2s.Comparison.planned(["lstm", "rnn"], folder=tmp_path / "b").run(cluster="auto")
     assert len(begun) == 3
 
 

@@ -12,7 +12,7 @@ from s2s.comparison import engine, setup, tuning
 from s2s.comparison.report.drawing import draw
 from s2s.comparison.results import RESULT, read_result, read_summary
 from s2s.errors import UserError
-from s2s.folders import ASKED, COMPARISON
+from s2s.files import ASKED, COMPARISON
 from s2s.recipe.reading import write
 from s2s.run.folder import RECIPE, check_is_run
 from s2s.run.tasks import read

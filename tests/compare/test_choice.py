@@ -14,7 +14,7 @@ from s2s.comparison.report.drawing import draw
 from s2s.comparison.results import read_summary, write
 from s2s.comparison.setup import begun
 from s2s.errors import UserError
-from s2s.folders import COMPARISON
+from s2s.files import COMPARISON
 from tests.compare.counting import begin
 
 

@@ -12,7 +12,7 @@ from s2s.comparison import engine
 from s2s.comparison.plans import TABLES
 from s2s.comparison.results import RESULT, read_result, read_summary
 from s2s.errors import Stopped, UserError
-from s2s.folders import COMPARISON
+from s2s.files import COMPARISON
 from s2s.tasks.classification.task import TextClassificationTask
 
 EXPERIMENTS = ("classification", "text-length")

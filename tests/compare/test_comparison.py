@@ -12,7 +12,7 @@ from s2s.comparison import cost, engine, executor, scheduler, setup
 from s2s.comparison.report.drawing import draw
 from s2s.comparison.results import RESULT, Failure, read_result, read_summary
 from s2s.errors import Stopped, UserError
-from s2s.folders import COMPARISON
+from s2s.files import COMPARISON
 from tests.compare.counting import TINY, Asked, begin
 
 

@@ -145,7 +145,7 @@ def test_examples_become_what_the_trainer_reads():
 def test_an_easy_task_is_learned_and_training_stops_there():
     train, held = Recall().examples(2, 1500, 1), Recall().examples(2, 60, 1, "held-out")
     budget = Budget(updates=600, rows=64, batches=1, every=20, trial=600, rates=(0.02,), warmup=10)
-    learned = learn(TrainingTask(_builder("gru", Recall.pieces, width=32), train, held, budget, 1, COMPUTER))
+    learned = learn(TrainingTask(_builder("gru", Recall.vocabulary_size, width=32), train, held, budget, 1, COMPUTER))
     assert learned.solved == learned.trainer.update == learned.looks[-1][0] < 600
     assert learned.solved % 20 == 0
     assert learned.score(1.0) < 0
@@ -334,8 +334,8 @@ def test_the_end_must_be_written_too():
 @pytest.mark.parametrize("kind", ["lstm", "transformer", "conv"])
 def test_a_linear_head_answers_from_the_states_that_ask(kind):
     found = concatenate([Associative().examples(distance, 6, 1) for distance in (1, 5)])
-    model = _builder(kind, Associative.pieces)()
-    whole = headed(model, Associative.asking, Associative.pieces).eval()
+    model = _builder(kind, Associative.vocabulary_size)()
+    whole = headed(model, Associative.asking, Associative.vocabulary_size).eval()
     data = encoded(found)
     batch = collate(*data.rows(np.arange(len(data))), np.arange(len(data)))
     with torch.no_grad():

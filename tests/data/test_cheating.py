@@ -6,10 +6,8 @@ from collections import Counter
 
 import pytest
 
-from s2s.data.agreement import agreeing_verb
-from s2s.data.exercises import EXERCISES, Associative, Copy
+from s2s.data.exercises import CHEATS, EXERCISES, Associative, Copy, agreeing_verb
 from s2s.data.phrasebook import phrases
-from s2s.data.shortcut_baselines import CHEATS
 
 BY_NAME = {exercise.name: exercise for exercise in EXERCISES}
 CHANCE = random.Random(1)

@@ -5,15 +5,16 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from s2s.data.agreement import Agreement, agreeing_verb
 from s2s.data.exercises import (
     EXERCISES,
     FIRST,
+    Agreement,
     Associative,
     Copy,
     Examples,
     Recall,
     Symbols,
+    agreeing_verb,
     concatenate,
     unseen,
 )
@@ -81,7 +82,7 @@ def test_another_solver_finds_every_answer_and_the_distance(exercise, distance):
 def test_all_pieces_are_in_the_vocabulary_and_all_of_it_is_used(exercise):
     found = exercise.examples(8, 3_000, seed=1)
     used = {piece for row in (*found.sources, *found.targets) for piece in row}
-    assert used == set(range(FIRST, exercise.pieces))
+    assert used == set(range(FIRST, exercise.vocabulary_size))
 
 
 def test_examples_depend_on_seed_split_and_distance_alone(exercise):
@@ -173,7 +174,7 @@ def test_agreement_knows_every_word_of_deeper_sentences(agreement):
     found = agreement.examples(16, 100, 2, "test")
     rows = [*found.sources, *found.targets]
     assert not any(UNK in row for row in rows)
-    assert max(map(max, rows)) < agreement.pieces
+    assert max(map(max, rows)) < agreement.vocabulary_size
     for (place, rival), target in zip(found.rivals, found.targets, strict=True):
         assert rival not in (UNK, target[place])
 

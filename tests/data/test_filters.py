@@ -1,6 +1,6 @@
 import datasets
 
-from s2s.data.filters import FilterReport, filter_training, later_copies
+from s2s.data.pairs import FilterReport, filter_training, later_copies
 from s2s.recipe.pairs import FilterSettings
 
 ROWS = [

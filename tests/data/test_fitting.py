@@ -14,8 +14,7 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from s2s.data.filters import filter_training
-from s2s.data.pairs import load
+from s2s.data.pairs import filter_training, load
 from s2s.data.tokenizers import UNK, train_pair
 from s2s.errors import UserError
 from s2s.run.tasks import read

@@ -1,9 +1,8 @@
 import datasets
 import pytest
 
-from s2s.data.filters import filter_training
 from s2s.data.pair_check import inspect, render
-from s2s.data.pairs import load
+from s2s.data.pairs import filter_training, load
 from s2s.data.sources import Corpus
 from s2s.recipe.pairs import FilterSettings
 from s2s.tasks.translation.recipe import DataSettings

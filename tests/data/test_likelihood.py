@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import chisquare
 
 from s2s.data.phrasebook import draw_phrases, phrases
-from s2s.data.phrasebook.chooser import Chooser
 from s2s.data.phrasebook.likelihood import LikelihoodChooser, grammar_nats
+from s2s.data.phrasebook.scenes import Chooser
 
 
 def test_a_witness_draws_what_a_chooser_draws():

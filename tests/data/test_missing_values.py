@@ -1,14 +1,11 @@
 """Labels and texts that look like missing values are named with their counts, unless they are meant."""
 
-import doctest
-
 import numpy as np
 import pandas
 import pytest
 
-from s2s.data import missing_values
 from s2s.data.data_check import note_suspicious
-from s2s.data.missing_values import missing_label_lines
+from s2s.data.sources import missing_label_lines
 from s2s.run.tasks import read
 from s2s.tasks.classification.data import prepare_texts
 from s2s.tasks.classification.diagnosis import inspected
@@ -19,10 +16,6 @@ from s2s.tasks.translation.prepared import prepare
 from s2s.tasks.translation.recipe_generation import generate_translation_recipe
 
 WARNING = "training texts have the label 'nan', which looks like a missing label (because of it, pandas writes the"
-
-
-def test_missing_values_examples_in_docstrings():
-    assert doctest.testmod(missing_values).failed == 0
 
 
 @pytest.mark.parametrize("label", ["nan", "NaN", "N/A", "NA", "null", "None", "<NA>", "#N/A"])

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from s2s.cli.main import commands
+from s2s.data.data_check import cutting
 from s2s.data.mixing import MixedDataset, describe_mixture, rates
 from s2s.data.pair_check import blocks, inspect
 from s2s.data.pairs import load, pairs
 from s2s.data.sources import Corpus
-from s2s.data.token_check import cutting
 from s2s.data.tokenizers import train
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings
@@ -178,10 +178,10 @@ def test_pieces_are_counted_as_the_tokenizer_cuts():
     splits = {"train": ["a b c", "a b", "a"], "test": ["a x", "b y y", "a b c d e f"]}
     settings = PieceSettings(kind="word", size=100)
     found = cutting(splits, lambda: train(splits["train"], settings, "text"), 3)
-    assert [found.splits["train"].pieces, found.splits["train"].longest] == [6, 3]
+    assert [found.splits["train"].tokens, found.splits["train"].longest] == [6, 3]
     assert found.splits["train"].too_long == 1  # its end makes four
     test = found.splits["test"]
-    assert (test.pieces, test.unknown, test.new) == (11, 6, 0)
+    assert (test.tokens, test.unknown, test.new) == (11, 6, 0)
     assert any("54.5% of the pieces of test are unknown (6)" in words for words in found.advice())
     assert any("1 texts of train have more than batches.max_length (3) pieces" in words for words in found.advice())
     spelt = cutting(splits, lambda: train(splits["train"], PieceSettings(kind="bytes"), "text"), None)

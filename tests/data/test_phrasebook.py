@@ -13,12 +13,12 @@ import pytest
 
 from s2s.data import phrasebook
 from s2s.data.phrasebook import CONSTRUCTIONS, SPLITS, Phrase, phrases
-from s2s.data.phrasebook.chooser import Chooser
 from s2s.data.phrasebook.english import number_words
 from s2s.data.phrasebook.english import ordinal as english_ordinal
 from s2s.data.phrasebook.german import number_word, ordinal
 from s2s.data.phrasebook.lexicon import nouns, verbs
 from s2s.data.phrasebook.patterns import PATTERNS
+from s2s.data.phrasebook.scenes import Chooser
 from s2s.errors import UserError
 
 

@@ -3,8 +3,8 @@
 import datasets
 import pytest
 
-from s2s.data.filters import broken_rule
 from s2s.data.pair_check import inspect, render
+from s2s.data.pairs import broken_rule
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words, unspaced_script
 from s2s.data.sources import Corpus
 from s2s.recipe.pairs import FilterSettings, PairSettings

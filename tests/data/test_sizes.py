@@ -7,7 +7,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from s2s.data import compression, text_files
+from s2s.data import text_files
 from s2s.data.text_files import Columns, lines, raw_rows, table_cells
 from s2s.errors import UserError
 
@@ -54,6 +54,6 @@ def test_a_file_that_is_read_whole_is_limited(tmp_path, monkeypatch):
     (tmp_path / "b.json").write_bytes(b"{}\n\xff")
     with pytest.raises(UserError, match=r"b.json:2: byte 0xff at position 0"):
         text_files.text(tmp_path / "b.json")
-    monkeypatch.setattr(compression, "LARGEST_WHOLE", 4)
+    monkeypatch.setattr(text_files, "LARGEST_WHOLE", 4)
     with pytest.raises(UserError, match=r"a.json.gz: has more than .* when it is decompressed"):
         text_files.text(tmp_path / "a.json.gz")

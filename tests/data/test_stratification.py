@@ -1,21 +1,13 @@
 """Stratified hold-out: each class in each part, and unlabelled data as before."""
 
-import doctest
-
 import numpy as np
 import pytest
 
-from s2s.data import stratification
-from s2s.data.sources import Corpus
-from s2s.data.stratification import stratified
+from s2s.data.sources import Corpus, stratified
 from s2s.tasks.classification.data import LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings
 from s2s.tasks.text_to_text.data import TaskSource
 from s2s.tasks.text_to_text.recipe import CorpusSettings
-
-
-def test_stratified_example_in_docstring():
-    assert doctest.testmod(stratification).failed == 0
 
 
 @pytest.mark.parametrize("sizes", [(30, 30), (3, 3), (3,), (200, 5)])

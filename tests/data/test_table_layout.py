@@ -1,16 +1,12 @@
 """Header lines, row indices and quoted cells of tables: found, recorded in a recipe, and never read as examples."""
 
 import csv
-import doctest
 
 import pandas
 import pytest
 
-from s2s.data import quoting
-from s2s.data.headers import check_no_header, is_header
 from s2s.data.pairs import load
-from s2s.data.quoting import is_quoted
-from s2s.data.text_files import Columns, table_cells
+from s2s.data.text_files import Columns, check_no_header, is_header, is_quoted, table_cells
 from s2s.errors import UserError
 from s2s.run.tasks import read
 from s2s.tasks.captioning.data import captions_of
@@ -110,10 +106,6 @@ def _excel(rows: list[list[str]]) -> list[str]:
     """Tab-delimited text as Excel saves it: cells with a comma are wrapped, too."""
     cells = [['"' + cell.replace('"', '""') + '"' if {*'",'} & {*cell} else cell for cell in row] for row in rows]
     return ["\t".join(row) + "\r" for row in cells]
-
-
-def test_is_quoted_example_in_docstring():
-    assert doctest.testmod(quoting).failed == 0
 
 
 def test_is_quoted_finds_what_pandas_and_excel_write():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from s2s.data.data_check import train_overlaps
+from s2s.data.sources import train_overlaps
 from s2s.run.tasks import read, task_of
 
 TRAIN = "source\ttarget\na\tX\nb\tY\nc\tX\nd\tY\n"

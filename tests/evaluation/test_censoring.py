@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from s2s.evaluation.censoring import censored_line
+from s2s.evaluation.survival import censored_line
 
 X = np.linspace(0, 4, 200)
 Y = 1 + 0.5 * X + 0.3 * np.random.default_rng(1).standard_normal(200)

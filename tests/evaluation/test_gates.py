@@ -16,6 +16,7 @@ from s2s.evaluation.gates import (
     beside,
     best_other,
     converged,
+    decide_outcome,
     device_busy,
     failed,
     machine_steady,
@@ -23,7 +24,6 @@ from s2s.evaluation.gates import (
     rate_inside,
     slope_per_doubling,
     speed_changed,
-    standing,
     steady_rounds,
     uses_its_source,
 )
@@ -195,14 +195,14 @@ def test_runs_that_never_vary_are_sure_of_as_much_as_their_number_allows():
 def test_a_tie_must_be_proven():
     near = [30.0, 30.1, 29.9, 30.2, 29.8]
     shifted = [each + 0.1 for each in near]
-    assert standing(welch(near, shifted), []) == "tie"
-    assert standing(welch(near, [each + 3 for each in near]), []) == "better"
-    assert standing(welch(near, [each - 3 for each in near]), []) == "worse"
+    assert decide_outcome(welch(near, shifted), []) == "tie"
+    assert decide_outcome(welch(near, [each + 3 for each in near]), []) == "better"
+    assert decide_outcome(welch(near, [each - 3 for each in near]), []) == "worse"
     # no difference is seen, and none is excluded: the seeds lie too far apart
-    assert standing(welch([20.0, 40.0, 30.0], [29.0, 31.0, 36.0]), []) == "undecided"
+    assert decide_outcome(welch([20.0, 40.0, 30.0], [29.0, 31.0, 36.0]), []) == "undecided"
     # significant, but smaller than what anybody cares about
-    assert standing(Difference(0.5, 0.05, 20), []) == "tie"
-    assert standing(Difference(2.0, 0.5, 20), [], p=0.2) == "undecided"
+    assert decide_outcome(Difference(0.5, 0.05, 20), []) == "tie"
+    assert decide_outcome(Difference(2.0, 0.5, 20), [], p=0.2) == "undecided"
 
 
 def test_a_tie_among_many_must_be_proven_as_often():
@@ -221,10 +221,10 @@ def test_a_tie_among_many_must_be_proven_as_often():
 def test_behind_a_closed_gate_there_is_no_verdict():
     sure = Difference(10.0, 0.1, 20)
     learning, blind = Gate("converged", False, ""), Gate("uses its source", False, "")
-    assert standing(sure, [Gate("power", True, "")]) == "better"
-    assert standing(sure, [learning]) == "still learning"
-    assert standing(sure, [learning, blind]) == "not measurable"
-    assert standing(None, []) == "not measurable"
+    assert decide_outcome(sure, [Gate("power", True, "")]) == "better"
+    assert decide_outcome(sure, [learning]) == "still learning"
+    assert decide_outcome(sure, [learning, blind]) == "not measurable"
+    assert decide_outcome(None, []) == "not measurable"
     assert failed([learning, Gate("power", True, "")]) == [learning]
 
 

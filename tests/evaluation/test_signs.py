@@ -6,11 +6,8 @@ import random
 import numpy as np
 import pytest
 
-from s2s.evaluation.signs import share_sign
-from s2s.evaluation.signs.classes import class_signs
-from s2s.evaluation.signs.learning import Learning, learning_signs
-from s2s.evaluation.signs.pieces import entropy, unknown
-from s2s.evaluation.signs.texts import says_again, text_signs
+from s2s.evaluation.learning_signs import Learning, learning_signs
+from s2s.evaluation.signs import class_signs, entropy, says_again, share_sign, text_signs, unknown
 from s2s.tasks.symptoms import collapsed
 
 SOURCES = [f"the {n} old men saw {m} red houses today" for n in range(10) for m in range(20)]

@@ -16,7 +16,7 @@ from s2s.errors import UserError
 from s2s.evaluation import tokenization
 from s2s.evaluation.metrics import by_source_length, score, scores, word_accuracy
 from s2s.evaluation.significance import compare
-from s2s.evaluation.signs.texts import unit_of
+from s2s.evaluation.signs import unit_of
 from s2s.evaluation.tokenization import (
     SPACED,
     TOKENIZERS,

@@ -14,7 +14,7 @@ from s2s.cli.main import commands
 from s2s.data.tokenizers import EOS
 from s2s.diagnosis.report import held_out
 from s2s.errors import UserError
-from s2s.evaluation.signs.pieces import entropy
+from s2s.evaluation.signs import entropy
 from s2s.inspection.inspection import InspectionRequest
 from s2s.run.folder import open_run
 from s2s.run.inference import evaluate, evaluation_split, inspect_input, load

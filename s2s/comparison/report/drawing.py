@@ -16,8 +16,7 @@ from s2s.comparison.report.page import Pictures, page
 from s2s.comparison.report.papers import CSV, TEX, table_as_csv, table_as_latex
 from s2s.comparison.results import RESULT, Figure, Result, Summary, read_result, read_summary
 from s2s.errors import UserError
-from s2s.files import check_unlinked, write_atomically
-from s2s.folders import COMPARISON, identify_folder
+from s2s.files import COMPARISON, check_unlinked, identify_folder, write_atomically
 
 PAGE = "report.html"
 BOARD = "tensorboard"

@@ -13,7 +13,7 @@ from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, pa
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Measured, Trial, Trials
-from s2s.data.agreement import Agreement as Sentences
+from s2s.data.exercises import Agreement as Sentences
 from s2s.data.exercises import concatenate, unseen
 from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
@@ -80,11 +80,11 @@ class Agreement(Reproduction):
         held_out = concatenate(
             [unseen(exercise.examples(d, self.held_out, seed, "held-out"), train) for d in self.trained]
         )
-        settings = matched(cell.model, exercise.pieces, self.parameters, _OPTIONS, step=1)
+        settings = matched(cell.model, exercise.vocabulary_size, self.parameters, _OPTIONS, step=1)
 
         def _build() -> Seq2Seq:
             torch.manual_seed(derive_seed(seed))
-            return module_of(cell.model).build(settings, exercise.pieces, exercise.pieces)
+            return module_of(cell.model).build(settings, exercise.vocabulary_size, exercise.vocabulary_size)
 
         device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
         learned = learn(TrainingTask(_build, train, held_out, self.budget, seed, device_context))

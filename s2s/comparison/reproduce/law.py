@@ -31,7 +31,7 @@ from s2s.comparison.reproduce.training import Budget, TextClassifier, encoder_of
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Measured, Trial, Trials
-from s2s.evaluation.censoring import CensoredLine, censored_line
+from s2s.evaluation.survival import CensoredLine, censored_line
 from s2s.models.base import Encoder
 
 _NOISE = 32

@@ -16,8 +16,7 @@ from s2s.comparison.reproduced import RESULT, Check, Reproduced
 from s2s.comparison.results import Failure
 from s2s.comparison.spec import Measured, Trial, Trials
 from s2s.errors import UserError
-from s2s.files import make_folder, read_file, write_atomically
-from s2s.folders import ASKED
+from s2s.files import ASKED, make_folder, read_file, write_atomically
 from s2s.recipe.schema import DeviceSettings
 from s2s.recipe.wording import suggestion
 from s2s.run.folder import MEASURED, is_unstarted, run_lock

@@ -3,23 +3,22 @@
 `phrases` generates sentence pairs, `numbered` singular/plural pairs, `judgements` sentences with acceptability labels.
 
 Lexicon and grammar were written for s2s. `lexicon.toml` has the words and how often each is drawn, `english` and
-`german` inflect them, `clauses` renders a structure in both languages, `chooser` and `scenes` draw structures, and
+`german` inflect them, `clauses` renders a structure in both languages, `scenes` draws structures, and
 `patterns` has a function for each kind of sentence.
 """
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from typing import TypeVar
 
-from s2s.data.phrasebook.acceptability import judged
-from s2s.data.phrasebook.chooser import Chooser
+from s2s.data.phrasebook.clauses import noun_phrase
 from s2s.data.phrasebook.german import cases_of, unmarked
+from s2s.data.phrasebook.lexicon import Noun, verbs
 from s2s.data.phrasebook.patterns import PATTERNS, agreement
-from s2s.data.phrasebook.plurals import singular_and_plural
-from s2s.data.phrasebook.scenes import Draft
+from s2s.data.phrasebook.scenes import Chooser, Draft, any_clause, statement, time_kinds
 from s2s.errors import UserError
 
 SPLITS = ("train", "validation", "test")
@@ -31,23 +30,17 @@ _DEEPEST = 20  # Relative clauses; eighty words between subject and verb.
 
 @dataclass(frozen=True)
 class Phrase:
-    """A sentence and its translation.
+    """A sentence and its translation."""
 
-    Attributes:
-        source: English sentence.
-        target: German sentence.
-        cases: Case of each German word (`nom`, `acc`, `dat`, `gen`) in noun phrases, names and pronouns that are
-            arguments of the verb; `-` for all other words, such as verbs and conjunctions, but also in expressions of
-            time, weather and quantity.
-        construction: One of `CONSTRUCTIONS`.
-        distance: Number of German words between the two ends of the longest dependency (subject noun and agreeing verb,
-            or finite verb and its prefix, participle or infinitive); 0 if there is none.
-    """
-
-    source: str
-    target: str
+    source: str  # English
+    target: str  # German
+    # case of each German word (`nom`, `acc`, `dat`, `gen`) in noun phrases, names and pronouns that are arguments of
+    # the verb; `-` for all other words, such as verbs and conjunctions, but also in expressions of time, weather and
+    # quantity
     cases: str
-    construction: str
+    construction: str  # one of `CONSTRUCTIONS`
+    # number of German words between the two ends of the longest dependency (subject noun and agreeing verb, or finite
+    # verb and its prefix, participle or infinitive); 0 if there is none
     distance: int
 
 
@@ -63,12 +56,6 @@ def _constructions(numbers: bool) -> tuple[str, ...]:
 
 def split_of(source: str) -> str:
     """Return the split of a sentence, which depends on a hash of its letters only.
-
-    Args:
-        source: English sentence.
-
-    Returns:
-        `train`, `validation` or `test`.
 
     Example:
         >>> split_of("The old man sleeps.")
@@ -101,12 +88,6 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None, w
         words: Share of the nouns, verbs, adjectives and adverbs of each kind that occur, at least two of each. Numbers
             in words, of which there are thousands, occur only if it is 1.
 
-    Returns:
-        The phrases, in the order in which they are drawn.
-
-    Raises:
-        UserError: The split is unknown, the size negative, the depth out of range, or there are fewer phrases.
-
     Example:
         >>> phrase = phrases("train", 1, depth=2)[0]
         >>> phrase.construction, phrase.distance
@@ -118,15 +99,7 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None, w
 
 
 def sentence(choose: Chooser, depth: int | None = None) -> tuple[str, Draft]:
-    """Draw one sentence.
-
-    Args:
-        choose: Source of random choices.
-        depth: Number of relative clauses of an `agreement` sentence; None for any construction.
-
-    Returns:
-        The construction, and the draft of the sentence (see `scenes.Draft`).
-    """
+    """Draw one sentence; return its construction and draft. `depth` as in `phrases`."""
     if depth is not None:
         return "agreement", agreement(choose, depth)
     construction = choose.even(_constructions(numbers=choose.words == 1))
@@ -134,12 +107,9 @@ def sentence(choose: Chooser, depth: int | None = None) -> tuple[str, Draft]:
 
 
 def draw_phrases(choose: Chooser, split: str, size: int, depth: int | None = None) -> Iterator[Phrase]:
-    """Yield distinct phrases of a split as they are drawn.
+    """Yield distinct phrases of a split as they are drawn; see `phrases`.
 
     `choose.begin` is called before each draw. For the arguments and errors see `phrases`.
-
-    Yields:
-        The phrases, in the order in which they are drawn.
     """
 
     def draw() -> tuple[str, Phrase]:
@@ -153,22 +123,14 @@ def draw_phrases(choose: Chooser, split: str, size: int, depth: int | None = Non
 
 @dataclass(frozen=True)
 class Numbered:
-    """A German sentence with a singular subject, and the same in the plural.
+    """A German sentence with a singular subject, and the same in the plural."""
 
-    Attributes:
-        singular: Sentence about one.
-        plural: The same sentence about several.
-    """
-
-    singular: str
-    plural: str
+    singular: str  # sentence about one
+    plural: str  # the same sentence about several
 
 
 def numbered(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> list[Numbered]:
     """Generate the first distinct singular/plural pairs of a split; see `phrases`.
-
-    Returns:
-        The pairs, in the order in which they are drawn.
 
     Example:
         >>> pair = numbered("train", 1)[0]
@@ -189,17 +151,11 @@ ACCEPTABILITY = ("acceptable", "unacceptable")
 
 @dataclass(frozen=True)
 class Judged:
-    """A German sentence with an acceptability label.
-
-    Attributes:
-        sentence: The sentence.
-        judgement: `acceptable` or `unacceptable`.
-        rule: Name of the rule that made it unacceptable; empty if it is acceptable.
-    """
+    """A German sentence with an acceptability label."""
 
     sentence: str
-    judgement: str
-    rule: str
+    judgement: str  # `acceptable` or `unacceptable`
+    rule: str  # name of the rule that made it unacceptable; empty if it is acceptable
 
 
 def judgements(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> list[Judged]:
@@ -207,13 +163,12 @@ def judgements(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> l
 
     A sentence and its unacceptable version belong to the same split, and only one of them occurs.
 
-    Returns:
-        The sentences, in the order in which they are drawn.
-
     Example:
         >>> {judged.judgement for judged in judgements("train", 20)} == set(ACCEPTABILITY)
         True
     """
+    from s2s.data.phrasebook.acceptability import judged
+
     choose = Chooser(random.Random(seed), words)
 
     def draw() -> tuple[str, Judged]:
@@ -223,31 +178,17 @@ def judgements(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> l
     return list(distinct(draw, split, size, "judged sentences"))
 
 
-Drawn = TypeVar("Drawn")
+Item = TypeVar("Item")
 
 
 def distinct(
-    draw: Callable[[], tuple[str, Drawn]], split: str, size: int, noun: str, where: str = ""
-) -> Iterator[Drawn]:
-    """Draw until there are enough distinct sentences of a split.
-
-    Args:
-        draw: Function that draws an English sentence and the item made from it.
-        split: `train`, `validation` or `test`, decided by the English sentence.
-        size: Number of items.
-        noun: Plural noun for the items, for messages.
-        where: Restriction of the items, for messages.
-
-    Yields:
-        The items, in the order in which they are drawn.
-
-    Raises:
-        UserError: The split is unknown, the size negative, or there are fewer items.
-    """
+    draw: Callable[[], tuple[str, Item]], split: str, size: int, item_name: str, where: str = ""
+) -> Iterator[Item]:
+    """Draw until there are enough distinct sentences of a split."""
     if split not in SPLITS:
         raise UserError(f"the built-in corpus has no split {split!r}", remedy=f"choose one of {', '.join(SPLITS)}")
     if size < 0:
-        raise UserError(f"a corpus of {size} {noun} cannot be made", remedy="give a size of 0 or more")
+        raise UserError(f"a corpus of {size} {item_name} cannot be made", remedy="give a size of 0 or more")
     known: set[str] = set()
     fruitless = 0
     while len(known) < size:
@@ -257,7 +198,36 @@ def distinct(
             yield found
             fruitless = 0
         elif (fruitless := fruitless + 1) > _PATIENCE:
-            raise UserError(
-                f"the {split} split has no more than about {len(known):,} {noun}, {size:,} were asked for{where}",
-                remedy="ask for fewer" + (" or for a larger depth" if where else ""),
+            what = (
+                f"the {split} split has no more than about {len(known):,} {item_name}, {size:,} were asked for{where}"
             )
+            raise UserError(what, remedy="ask for fewer" + (" or for a larger depth" if where else ""))
+
+
+# Each has a single form in the singular, and a single one in the plural.
+_DETERMINERS = ("the", "the", "a", "this", "my", "his", "our", "no")
+_TABLES = ("transitive", "transitive", "intransitive", "dative", "oblique", "motion", "position")
+_TENSES = ("present", "present", "past", "perfect", "future", "can", "must")
+
+
+def _countable(nouns: tuple[Noun, ...]) -> tuple[Noun, ...]:
+    """Return the nouns that have a plural in German."""
+    return tuple(noun for noun in nouns if noun.german[4])
+
+
+def singular_and_plural(choose: Chooser) -> tuple[Draft, Draft]:
+    """Draw a sentence with a singular subject.
+
+    Returns:
+        The drafts of the sentence and of the same sentence in the plural.
+    """
+    verb = choose.pick([verb for verb in verbs(choose.even(_TABLES)) if _countable(verb.subjects)])
+    noun = choose.pick(_countable(verb.subjects))
+    word, adjective = choose.even(_DETERMINERS), choose.adjective(noun, 0.5)
+    one, several = (noun_phrase(noun, word, adjective, plural) for plural in (False, True))
+    denied = 0 if word == "no" else 0.1
+    clause = any_clause(choose, verb=verb, tense=choose.even(_TENSES), denied=denied, time=0.3, subject=one)
+    kinds = time_kinds(clause.tense)
+    early = kinds and clause.time is None and not verb.state and choose.chance(0.4)
+    front = choose.time(*kinds) if early else None
+    return statement(clause, front), statement(replace(clause, subject=several), front)

@@ -9,11 +9,10 @@ produce one is not applied.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from s2s.data.phrasebook.chooser import Chooser
 from s2s.data.phrasebook.clauses import Clause, Nominal, german_clause, noun_phrase
 from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, NOMINATIVE, SINGULAR, THEY, unmarked
-from s2s.data.phrasebook.lexicon import Adjective, Adverb, Noun, Verb, adverbs, verbs
-from s2s.data.phrasebook.scenes import Draft, statement, time_kinds
+from s2s.data.phrasebook.lexicon import Adjective, Adverb, Noun, adverbs, verbs
+from s2s.data.phrasebook.scenes import Chooser, Draft, statement, time_kinds
 
 _TABLES = ("transitive", "transitive", "intransitive", "dative")
 _TENSES = ("present", "present", "past", "future", "can", "must")
@@ -61,16 +60,10 @@ def _phrase(choose: Chooser, noun: Noun) -> _Phrase:
     return _Phrase(noun, word, choose.adjective(noun, 0.35), plural)
 
 
-def _is_distinguishable(verb: Verb) -> bool:
-    """Return True if a verb has no reflexive pronoun and no ambiguous form.
-
-    "gehören" shares forms with "hören", which takes other objects.
-    """
-    return not verb.reflexive and verb.bare != "gehören"
-
-
 def _scene(choose: Chooser) -> _Scene:
-    verb = choose.pick([verb for verb in verbs(choose.even(_TABLES)) if _is_distinguishable(verb)])
+    # "gehören" shares forms with "hören", which takes other objects.
+    table = verbs(choose.even(_TABLES))
+    verb = choose.pick([verb for verb in table if not verb.reflexive and verb.bare != "gehören"])
     subject = _phrase(choose, choose.pick(verb.subjects))
     thing = None
     if verb.objects:
@@ -104,12 +97,7 @@ def _bare(nominal: Nominal, case: int) -> str:
 
 
 def _in_case(phrase: _Phrase, place: int, case: int) -> Nominal | None:
-    """Return the phrase with the form of one case replaced by that of another.
-
-    Returns:
-        The phrase; None if the result would be correct again: if the form is the same, or is that of the other number
-        ("den Kollegen").
-    """
+    """Return the phrase with the form of one case replaced by that of another."""
     nominal, wrong = phrase.nominal(), _bare(phrase.nominal(), case)
     numbers = [nominal] + ([replace(phrase, plural=not phrase.plural).nominal()] if phrase.noun.german[4] else [])
     if wrong in {_bare(each, place) for each in numbers}:
@@ -185,11 +173,7 @@ RULES: dict[str, Rule] = {
 
 
 def judged(choose: Chooser) -> tuple[Draft, str]:
-    """Draw a sentence, with equal probability correct or broken.
-
-    Returns:
-        The draft of the sentence, and the name of the rule that broke it; empty if it is correct.
-    """
+    """Draw a sentence, as often correct as broken, and the name of the rule that broke it."""
     wrong = choose.chance(0.5)
     while True:
         scene = _scene(choose)

@@ -3,63 +3,35 @@
 Both languages are rendered from the same structure (`Nominal`, `Clause`).
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import s2s.data.phrasebook.german as german
-from s2s.data.phrasebook.english import indefinite
 from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, GENITIVE, NOMINATIVE, PLURAL, SINGULAR, THEY
 from s2s.data.phrasebook.lexicon import Adjective, Adverb, Noun, Pair, Verb, closed
 
 
 @dataclass(frozen=True, slots=True)
 class Nominal:
-    """A noun phrase, a name or a pronoun in both languages.
-
-    Attributes:
-        english: English form.
-        english_object: English form as an object.
-        german: The four German cases, each word marked (see `german.marked`).
-        form: Verb form of the subject, `FIRST` to `THEY`.
-        gender: Gender, which selects the relative pronoun.
-        pronoun: Whether it is a pronoun.
-        tail: Number of German words after the head noun.
-    """
+    """A noun phrase, a name or a pronoun in both languages."""
 
     english: str
-    english_object: str
-    german: tuple[str, ...]
-    form: int = SINGULAR
-    gender: int = 0
+    english_object: str  # English form as an object
+    german: tuple[str, ...]  # the four German cases, each word marked (see `german.marked`)
+    form: int = SINGULAR  # verb form of the subject, `FIRST` to `THEY`
+    gender: int = 0  # gender, which selects the relative pronoun
     pronoun: bool = False
-    tail: int = 0
+    tail: int = 0  # number of German words after the head noun
 
     def after(self, preposition: str, case: int) -> str:
-        """Return the German prepositional phrase.
-
-        The article is contracted with the preposition, unless a relative clause follows.
-
-        Args:
-            preposition: German preposition.
-            case: Case that the preposition governs.
-
-        Returns:
-            The phrase, with marked words.
-        """
+        """Return the German prepositional phrase, contracted unless a relative clause follows."""
         if "," in self.german[case]:
             return f"{preposition} {self.german[case]}"
         return german.contract(preposition, self.german[case])
 
     def with_tail(self, english: str, target: str) -> "Nominal":
-        """Add words after the head noun, such as a relative clause.
-
-        Args:
-            english: English words, without a space before them.
-            target: German words, with a space or comma before them.
-
-        Returns:
-            A new phrase.
-        """
+        """Add words after the head noun, such as a relative clause."""
         return replace(
             self,
             english=f"{self.english} {english}",
@@ -95,9 +67,6 @@ def noun_phrase(
         adjective: Adjective, if any.
         plural: Whether the phrase is in the plural.
         degree: Degree of the adjective: 0 positive, 1 comparative, 2 superlative.
-
-    Returns:
-        The noun phrase in both languages.
     """
     *words, article = closed("determiners")[determiner]
     word = words[plural]
@@ -113,7 +82,8 @@ def noun_phrase(
     if article:
         core = [f"{german.determiner(article, case, gender)} {form}" for case, form in enumerate(core)]
     if word == "a":
-        english = indefinite(english)
+        begins_with_vowel = english[0] in "aeiou" and not re.match("uni|use|eu|one", english)
+        english = f"{'an' if begins_with_vowel else 'a'} {english}"
     elif word != "-":
         english = f"{word} {english}"
     return Nominal(english, english, _marked(core), THEY if plural else SINGULAR, gender)
@@ -145,35 +115,20 @@ def coordinate(first: Nominal, second: Nominal) -> Nominal:
 
 @dataclass(slots=True)
 class Clause:
-    """A subject, a verb and its complements, independent of the language.
-
-    Attributes:
-        subject: Subject.
-        verb: Verb.
-        tense: Tense or modal verb.
-        accusative: Direct object.
-        dative: Indirect object.
-        place: Prepositional phrase (English, German); also holds the prepositional object.
-        predicate: Predicate after "to be" (English, German).
-        manner: Adverbial of manner (English, German).
-        time: Adverbial of time.
-        negated: Whether the clause is negated.
-        passive: Whether the clause is in the passive.
-        recipient_last: Whether the English indirect object follows the direct one, with "to".
-    """
+    """A subject, a verb and its complements, independent of the language."""
 
     subject: Nominal
     verb: Verb
-    tense: str = "present"
-    accusative: Nominal | None = None
-    dative: Nominal | None = None
-    place: Pair | None = None
-    predicate: Pair | None = None
-    manner: Pair | None = None
+    tense: str = "present"  # tense or modal verb
+    accusative: Nominal | None = None  # direct object
+    dative: Nominal | None = None  # indirect object
+    place: Pair | None = None  # prepositional phrase (English, German); also holds the prepositional object
+    predicate: Pair | None = None  # predicate after "to be" (English, German)
+    manner: Pair | None = None  # adverbial of manner (English, German)
     time: Adverb | None = None
     negated: bool = False
     passive: bool = False
-    recipient_last: bool = False
+    recipient_last: bool = False  # whether the English indirect object follows the direct one, with "to"
 
 
 _BE = ("am", "are", "is", "are", "are")
@@ -259,9 +214,6 @@ def english_clause(clause: Clause, *, question: bool = False, skip: str = "", su
         question: Whether the finite verb precedes the subject.
         skip: Object to leave out, `"acc"` or `"dat"` (questions and relative clauses); empty for none.
         subject: Whether to render the subject; without it, the clause follows a relative or interrogative pronoun.
-
-    Returns:
-        The clause, without capitalization and full stop.
     """
     finite, rest = _english_verbs(clause, clause.subject.form, question or clause.negated)
     middle = clause.time.english if clause.time and clause.time.when == "mid" else ""
@@ -312,9 +264,6 @@ def german_clause(
         front: Word or conjunction before the clause, if any.
         skip: Object to leave out, `"acc"` or `"dat"`; empty for none.
         subject: Whether to render the subject.
-
-    Returns:
-        The clause and the number of words between the two ends of its longest dependency.
     """
     person = clause.subject
     finite, bracket = _german_verbs(clause, person.form)
@@ -343,9 +292,6 @@ def infinitive_clause(clause: Clause) -> Pair:
     """Render the infinitive without subject: to read the book, das Buch zu lesen.
 
     A separable verb has "zu" inside: "die Tür aufzumachen".
-
-    Returns:
-        The English and the German words.
     """
     verb = clause.verb
     reflexive = german.REFLEXIVE[clause.subject.form] if verb.reflexive else ""

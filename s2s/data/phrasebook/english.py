@@ -57,11 +57,6 @@ def progressive(word: str) -> str:
     return {"begin": "beginn", "forget": "forgett"}.get(word, _doubled(word)) + "ing"
 
 
-def indefinite(phrase: str) -> str:
-    """Put "a" or "an" before a phrase, by its first letters."""
-    return ("an " if phrase[0] in "aeiou" and not re.match("uni|use|eu|one", phrase) else "a ") + phrase
-
-
 def _below_thousand(number: int) -> str:
     hundreds, rest = divmod(number, 100)
     words = [f"{_ONES[hundreds]} hundred"] if hundreds else []

@@ -31,10 +31,7 @@ def _cell(table: str, case: int, gender: int) -> str:
 
 
 def marked(words: str, case: int) -> str:
-    """Mark each word with its case.
-
-    `cases_of` reads the marks, `unmarked` removes them.
-    """
+    """Mark each word with its case."""
     mark = chr(0xE000 + case)
     return words.replace(" ", mark + " ") + mark
 
@@ -46,9 +43,6 @@ def unmarked(text: str) -> str:
 
 def cases_of(text: str) -> str:
     """Return the case of each word of a marked text.
-
-    Returns:
-        Words `nom`, `acc`, `dat`, `gen`, or `-` outside noun phrases, separated by spaces.
 
     Example:
         >>> cases_of(marked("der Mann", NOMINATIVE) + " schläft.")
@@ -67,9 +61,6 @@ def determiner(word: str, case: int, gender: int) -> str:
         case: Case, 0 to 3: nominative, accusative, dative, genitive.
         gender: Gender, 0 to 3: masculine, neuter, feminine, plural.
 
-    Returns:
-        The inflected form.
-
     Example:
         >>> determiner("kein", ACCUSATIVE, MASCULINE)
         'keinen'
@@ -85,16 +76,7 @@ def determiner(word: str, case: int, gender: int) -> str:
 
 @cache
 def adjective_ending(word: str, case: int, gender: int) -> str:
-    """Return the ending of an adjective after a determiner.
-
-    Args:
-        word: The determiner; `""` for none (strong endings).
-        case: Case, 0 to 3: nominative, accusative, dative, genitive.
-        gender: Gender, 0 to 3: masculine, neuter, feminine, plural.
-
-    Returns:
-        The ending, without a hyphen.
-    """
+    """Return the ending of an adjective after a determiner (empty for none: strong endings)."""
     kind = "weak" if word in _WEAK_AFTER else "mixed" if word in _EIN_WORDS else "strong"
     return _cell(kind, case, gender)
 
@@ -107,9 +89,6 @@ def noun_forms(singular: str, plural: str, genitive: str, weak: bool) -> tuple[s
         plural: Nominative plural; `""` for a mass noun.
         genitive: Ending of the genitive singular; `""` for feminine nouns.
         weak: Whether every form except the first equals the plural (der Junge, den Jungen).
-
-    Returns:
-        Nominative, accusative, dative and genitive of the singular, then of the plural.
     """
     dative_plural = plural if plural.endswith(("n", "s")) or not plural else plural + "n"
     plurals = (plural, plural, dative_plural, plural)
@@ -132,12 +111,7 @@ def contract(preposition: str, phrase: str) -> str:
 
 
 def relative_pronoun(case: int, gender: int) -> str:
-    """Return the relative pronoun (der, den, dem, dessen, …), marked with its case.
-
-    Args:
-        case: Case in the relative clause, 0 to 3.
-        gender: Gender of the head noun, 0 to 3.
-    """
+    """Return the relative pronoun (der, den, dem, dessen, …), marked with its case."""
     return marked(_cell("relative", case, gender), case)
 
 
@@ -176,10 +150,6 @@ def participle(infinitive: str) -> str:
 def present(infinitive: str, third: str = "") -> tuple[str, ...]:
     """Return the five present forms (ich, du, er, wir, sie) without separable prefix.
 
-    Args:
-        infinitive: Infinitive without prefix.
-        third: Third person singular, if its vowel changes (liest, fährt); empty for a regular verb.
-
     Example:
         >>> present("lesen", "liest")
         ('lese', 'liest', 'liest', 'lesen', 'lesen')
@@ -207,10 +177,6 @@ def preterite(infinitive: str) -> tuple[str, ...]:
 
 def imperative(infinitive: str, third: str = "") -> str:
     """Return the imperative (du) without prefix.
-
-    Args:
-        infinitive: Infinitive without prefix.
-        third: Third person singular, if its vowel changes (liest, fährt); empty for a regular verb.
 
     Example:
         >>> imperative("kaufen"), imperative("öffnen"), imperative("lesen", "liest"), imperative("fahren", "fährt")

@@ -16,14 +16,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
-    """A noun in both languages.
-
-    Attributes:
-        english: Singular and plural.
-        german: Eight forms, see `german.noun_forms`.
-        gender: Grammatical gender of the German noun.
-        kind: Semantic class.
-    """
+    """A noun in both languages: its forms (see `german.noun_forms`), gender and semantic class."""
 
     english: tuple[str, str]
     german: tuple[str, ...]
@@ -33,60 +26,34 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
-    """An adjective in both languages.
+    """An adjective in both languages."""
 
-    Attributes:
-        english: Positive, comparative, superlative.
-        predicate: German predicative form.
-        stems: German stems of the three degrees.
-        kinds: Semantic classes of nouns that it fits.
-        compared: Whether it has a comparative.
-        superlative: Whether it has a superlative.
-    """
-
-    english: tuple[str, str, str]
-    predicate: str
-    stems: tuple[str, str, str]
-    kinds: frozenset[str]
-    compared: bool
-    superlative: bool
+    english: tuple[str, str, str]  # positive, comparative, superlative
+    predicate: str  # German predicative form
+    stems: tuple[str, str, str]  # German stems of the three degrees
+    kinds: frozenset[str]  # semantic classes of nouns that it fits
+    compared: bool  # whether it has a comparative
+    superlative: bool  # whether it has a superlative
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """A verb in both languages, with its valency.
+    """A verb in both languages, with its valency."""
 
-    Attributes:
-        table: Table of the lexicon that has the verb; decides which objects it takes.
-        english: Base form, third person, past, participle and -ing form.
-        particle: English particle or preposition.
-        prefix: Separable German prefix.
-        bare: German infinitive without prefix.
-        present: The five German present forms without prefix.
-        imperative: German imperative.
-        participle: German participle, with prefix.
-        auxiliary: German auxiliary of the perfect, "haben" or "sein".
-        reflexive: Whether the German verb is reflexive.
-        state: Whether the verb describes a state.
-        subjects: Nouns that may be its subject.
-        objects: Nouns that may be its object.
-        preposition: Preposition of the object: English, German, and the German case.
-    """
-
-    table: str
-    english: tuple[str, ...]
-    particle: str
-    prefix: str
-    bare: str
-    present: tuple[str, ...]
-    imperative: str
-    participle: str
-    auxiliary: str
-    reflexive: bool
-    state: bool
-    subjects: tuple[Noun, ...]
-    objects: tuple[Noun, ...]
-    preposition: tuple[str, str, int] = ("", "", 0)
+    table: str  # table of the lexicon that has the verb; decides which objects it takes
+    english: tuple[str, ...]  # base form, third person, past, participle and -ing form
+    particle: str  # English particle or preposition
+    prefix: str  # separable German prefix
+    bare: str  # German infinitive without prefix
+    present: tuple[str, ...]  # the five German present forms without prefix
+    imperative: str  # German imperative
+    participle: str  # German participle, with prefix
+    auxiliary: str  # German auxiliary of the perfect, "haben" or "sein"
+    reflexive: bool  # whether the German verb is reflexive
+    state: bool  # whether the verb describes a state
+    subjects: tuple[Noun, ...]  # nouns that may be its subject
+    objects: tuple[Noun, ...]  # nouns that may be its object
+    preposition: tuple[str, str, int] = ("", "", 0)  # preposition of the object: English, German, and the German case
 
     @property
     def infinitive(self) -> str:
@@ -101,13 +68,7 @@ class Verb:
 
 @dataclass(frozen=True, slots=True)
 class Adverb:
-    """An adverbial of time.
-
-    Attributes:
-        english: English words.
-        german: German words.
-        when: Kind (any, past, future, habit, mid), which decides the tenses that it fits.
-    """
+    """An adverbial of time; its kind (any, past, future, habit, mid) decides the tenses that it fits."""
 
     english: str
     german: str
@@ -130,10 +91,7 @@ def _spelt(words: str) -> Iterator[str]:
 
 
 def closed(table: str) -> dict[str, list[Any]]:
-    """Return a table of the lexicon as written, for small closed classes of words.
-
-    The tables are determiners, pronouns, auxiliaries and roads.
-    """
+    """Return a table of the lexicon as written, for small closed classes of words."""
     return _words()[table]
 
 
@@ -163,14 +121,7 @@ def _noun(entry: str, kind: str) -> Noun:
 
 @cache
 def nouns(kind: str) -> tuple[Noun, ...]:
-    """Return nouns by name.
-
-    Args:
-        kind: A semantic class, a group of classes, or the English singular of one noun.
-
-    Returns:
-        The nouns, in the order of the lexicon.
-    """
+    """Return the nouns of a semantic class or a group of classes, or one noun by its English singular."""
     words = _words()
     if kind in words["groups"]:
         return tuple(noun for part in words["groups"][kind].split() for noun in nouns(part))
@@ -208,12 +159,7 @@ def all_adjectives() -> tuple[Adjective, ...]:
 
 @cache
 def adjectives(kind: str, compared: bool = False) -> tuple[Adjective, ...]:
-    """Return the adjectives that fit a class of nouns.
-
-    Args:
-        kind: Semantic class of the noun.
-        compared: Whether to return only adjectives that have a comparative.
-    """
+    """Return the adjectives that fit a class of nouns."""
     return tuple(a for a in all_adjectives() if kind in a.kinds and (a.compared or not compared))
 
 

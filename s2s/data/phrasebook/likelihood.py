@@ -20,9 +20,9 @@ from itertools import pairwise
 from typing import Any
 
 from s2s.data.phrasebook import draw_phrases, sentence
-from s2s.data.phrasebook.chooser import Chooser, Item
 from s2s.data.phrasebook.clauses import Nominal
 from s2s.data.phrasebook.lexicon import Noun
+from s2s.data.phrasebook.scenes import Chooser, Item
 
 
 class _Number(float):
@@ -91,9 +91,6 @@ class LikelihoodChooser(Chooser):
     """A `Chooser` that computes the probability of its choices.
 
     With an equal generator, it draws the same sentences as `Chooser`.
-
-    Args:
-        generator: Random number generator, as for `Chooser`.
     """
 
     def __init__(self, generator: random.Random) -> None:
@@ -189,19 +186,7 @@ class _Marked(Chooser):
 
 
 def grammar_nats(split: str, size: int, seed: int = 1) -> list[float]:
-    """Compute about how many nats the grammar needs for each English sentence.
-
-    Args:
-        split: `train`, `validation` or `test`.
-        size: Number of phrases.
-        seed: Seed of the stream of sentences.
-
-    Returns:
-        −log probability in nats for each phrase of `phrases(split, size, seed)`.
-
-    Raises:
-        UserError: See `phrases`.
-    """
+    """Compute −log probability in nats of each phrase of `phrases(split, size, seed)`."""
     choose, again, found = _Marked(random.Random(seed)), random.Random(), []
     for _ in draw_phrases(choose, split, size):
         again.setstate(choose.before)

@@ -4,12 +4,21 @@ from collections.abc import Callable
 from functools import cache
 
 from s2s.data.phrasebook import clauses
-from s2s.data.phrasebook.chooser import Chooser, people
 from s2s.data.phrasebook.clauses import Clause, Nominal
 from s2s.data.phrasebook.english import number_words
 from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, NEUTER, NOMINATIVE, THEY, number_word
 from s2s.data.phrasebook.lexicon import Adverb, Pair, Verb, adjectives, menu, nouns, pairs, verbs
-from s2s.data.phrasebook.scenes import Draft, any_clause, chain, done_by, statement, time_kinds, with_relative
+from s2s.data.phrasebook.scenes import (
+    Chooser,
+    Draft,
+    any_clause,
+    chain,
+    done_by,
+    people,
+    statement,
+    time_kinds,
+    with_relative,
+)
 
 Pattern = Callable[[Chooser], Draft]
 
@@ -94,16 +103,7 @@ def relative(choose: Chooser) -> Draft:
 
 
 def agreement(choose: Chooser, depth: int = -1) -> Draft:
-    """Draw long-distance agreement (The boys who see the dog … sleep).
-
-    Args:
-        choose: Source of random choices.
-        depth: Number of relative clauses between the subject and its verb; a few, at random, if negative. Each has four
-            German words, so the distance is four times the depth.
-
-    Returns:
-        The draft of the sentence.
-    """
+    """Draw long-distance agreement: The boys who see the dog … sleep. `depth` clauses, −1: a few."""
     if depth < 0:
         depth = choose.even((0, 1, 1, 1, 1, 2, 2, 3))
     noun = choose.pick(nouns("being"))
@@ -141,14 +141,7 @@ def negation(choose: Chooser) -> Draft:
 
 
 def _asked(clause: Clause, source: str = "", target: str = "", skip: str = "") -> Draft:
-    """Render a question.
-
-    Args:
-        clause: Clause of the question.
-        source: English words before it.
-        target: German words before it.
-        skip: Object that the question asks for, `"acc"` or `"dat"`; empty for none.
-    """
+    """Render a question."""
     german, distance = clauses.german_clause(clause, "inverted", front=target, skip=skip)
     return f"{source} {clauses.english_clause(clause, question=True, skip=skip)}?".lstrip(), f"{german}?", distance
 
@@ -203,15 +196,7 @@ def imperative(choose: Chooser) -> Draft:
 
 
 def command(clause: Clause, polite: bool) -> Draft:
-    """Render a clause with the subject "you" as a command.
-
-    Args:
-        clause: Clause to render.
-        polite: Whether "please" precedes the command.
-
-    Returns:
-        The draft of the sentence.
-    """
+    """Render a clause with the subject "you" as a command."""
     statement, distance = clauses.german_clause(clause)
     rest = statement.split(" ", 2)[2:]
     target = " ".join([clause.verb.imperative, *rest])

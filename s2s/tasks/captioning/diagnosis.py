@@ -9,17 +9,16 @@ import torch
 from jaxtyping import Int
 
 from s2s.data import data_check as look
+from s2s.data.data_check import cutting
 from s2s.data.dataset import to_device
 from s2s.data.scripts import is_unspaced, split_words, unit_name
-from s2s.data.sources import Corpus
-from s2s.data.token_check import cutting
+from s2s.data.sources import Corpus, count_overlap, hashes
+from s2s.data.sources import repeated as repeated_rows
 from s2s.data.tokenized import RaggedArray, learned
 from s2s.data.tokenizers import EOS, UNK
 from s2s.decoding.generate import Generator
 from s2s.evaluation.metrics import score
-from s2s.evaluation.signs import Diagnostics, Finding, share_sign
-from s2s.evaluation.signs.pieces import entropy
-from s2s.evaluation.signs.texts import lengths, repeated, unit_of
+from s2s.evaluation.signs import Diagnostics, Finding, entropy, lengths, repeated, share_sign, unit_of
 from s2s.evaluation.tokenization import choose_tokenization
 from s2s.inspection.inspection import Inspection, InspectionRequest
 from s2s.inspection.positions import even_grey
@@ -68,8 +67,8 @@ def inspect_captions(
     spots = [f"  {look.escape_invisible(name)}: {look.escape_invisible(caption)}" for name, caption in drawn]
     splits = {name: _split(name, part, source, normalization) for name, part in corpus.parts().items()}
     in_train = {
-        "images": look.overlap(corpus, source.keys),
-        "captions": look.overlap(corpus, lambda part: part.texts()),
+        "images": count_overlap(corpus, source.keys),
+        "captions": count_overlap(corpus, lambda part: part.texts()),
     }
     return CorpusInspection(splits, in_train, spots)
 
@@ -78,7 +77,7 @@ def _split(name: str, part: Captioned, source: CaptionSource, normalization: str
     counts = np.array([len(several) for several in part.captions])
     unspaced = is_unspaced(part.texts())
     words = np.array([len(split_words(caption, unspaced)) for caption in part.texts()])
-    again, dull = (look.repeated(look.hashes(source.keys(part))) + 1).tolist(), plain(part.pixels)
+    again, dull = (repeated_rows(hashes(source.keys(part))) + 1).tolist(), plain(part.pixels)
     changed, suspicious = look.altered(part.texts(), normalization), dict[str, list[int]]()
     for row, several in enumerate(part.captions, start=1):
         look.note_suspicious(suspicious, row, *several)
@@ -90,7 +89,7 @@ def _split(name: str, part: Captioned, source: CaptionSource, normalization: str
         f"{unit_name(unspaced)} of the shortest caption": int(words.min()),
         "  of the middle one": int(np.median(words)),
         "  of the longest": int(words.max()),
-        "captions said before": len(look.repeated(look.hashes(part.texts()))),
+        "captions said before": len(repeated_rows(hashes(part.texts()))),
         "repeated images": len(again),
         "images of a single colour": len(dull),
     }

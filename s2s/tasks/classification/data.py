@@ -16,10 +16,8 @@ from torch import Tensor
 from s2s.data import sources
 from s2s.data.batches import collate_sources, largest_first, split_by_budget, widths_for
 from s2s.data.dataset import LabelledExamples, Plan
-from s2s.data.headers import could_be_name
-from s2s.data.missing_values import missing_label_lines
-from s2s.data.sources import Corpus, Source
-from s2s.data.text_files import Columns, place
+from s2s.data.sources import Corpus, Source, missing_label_lines
+from s2s.data.text_files import Columns, could_be_name, place
 from s2s.data.tokenized import PreparedTexts, RaggedArray, TokenizedTexts, tokenize_splits
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError

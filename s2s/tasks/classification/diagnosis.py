@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from s2s.data import data_check as look
 from s2s.data.scripts import is_unspaced, split_words, unit_name
-from s2s.data.sources import Corpus
+from s2s.data.sources import Corpus, count_overlap, hashes
 from s2s.tasks.classification.data import Labelled, LabelledSource
 from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.tasks.data_check import CorpusInspection, Split, conversions, inspect_labels, look_through, some
@@ -34,13 +34,13 @@ def inspect_labelled(corpus: Corpus[Labelled], seed: int, own: Sequence[str] = (
         for row in rows
     ]
     splits = {name: _split(name, part) for name, part in corpus.parts().items()}
-    return CorpusInspection(splits, {"texts": look.overlap(corpus, lambda part: part.texts["text"])}, spots, own=own)
+    return CorpusInspection(splits, {"texts": count_overlap(corpus, lambda part: part.texts["text"])}, spots, own=own)
 
 
 def _split(name: str, part: Labelled) -> Split:
     texts, which = part.texts["text"], f"texts of {name}"
     unspaced = is_unspaced(texts)
     words, empty, suspicious = look_through(texts, lambda text: len(split_words(text, unspaced)), unit_name(unspaced))
-    found = inspect_labels(name, "texts", look.hashes(texts), part.labels, part.counts(), empty)
+    found = inspect_labels(name, "texts", hashes(texts), part.labels, part.counts(), empty)
     advice = [*some(empty, f"{which} are empty"), *found.advice, *conversions(suspicious, which)]
     return Split({**found.rows, **words, "empty texts": len(empty)}, advice)

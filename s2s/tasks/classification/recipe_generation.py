@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from s2s.data.missing_values import missing_text_lines
-from s2s.data.sources import Corpus
+from s2s.data.sources import Corpus, missing_text_lines
 from s2s.tasks import recipe_generation
 from s2s.tasks.classification.data import Labelled, LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings

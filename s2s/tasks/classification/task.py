@@ -166,7 +166,7 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
         return " ".join(part.texts[row]["text"].split())
 
     def input_warnings(self, run: TextRun, part: Labelled) -> "list[Finding]":
-        from s2s.evaluation.signs.pieces import unknown
+        from s2s.evaluation.signs import unknown
 
         tokens = encode_texts(part.texts, run.tokenizers[0])
         return [unknown(np.concatenate(tokens.rows(np.arange(len(part)))), UNK, None)]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from s2s.data import data_check as look
-from s2s.data.sources import Corpus
+from s2s.data.sources import Corpus, count_overlap, hashes
 from s2s.tasks.data_check import CorpusInspection, Split, inspect_labels, some
 from s2s.tasks.image_files import DAMAGED, pixel_statistics, plain
 from s2s.tasks.images.data import Images, ImageSource
@@ -38,11 +38,11 @@ def inspect_images(corpus: Corpus[Images], source: ImageSource) -> CorpusInspect
     ]
     splits = {}
     for name, part in corpus.parts().items():
-        found = inspect_labels(name, "images", look.hashes(source.keys(part)), part.labels, part.counts())
+        found = inspect_labels(name, "images", hashes(source.keys(part)), part.labels, part.counts())
         dull = plain(part.pixels)
         told = some(dull, f"images of {name}", DAMAGED)
         splits[name] = Split({**found.rows, "images of a single colour": len(dull)}, [*found.advice, *told])
-    overlap = {"images": look.overlap(corpus, source.keys)}
+    overlap = {"images": count_overlap(corpus, source.keys)}
     return CorpusInspection(splits, overlap, spots, own=tuple(_statistics(train, source.settings)))
 
 

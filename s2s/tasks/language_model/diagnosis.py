@@ -13,9 +13,17 @@ from s2s.data.tokenized import RaggedArray, encode_texts
 from s2s.data.tokenizers import BOS, EOS, UNK
 from s2s.errors import UserError
 from s2s.evaluation.inference import draws, estimate, ratios
-from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, plain_sign, share_sign
-from s2s.evaluation.signs.pieces import entropy
-from s2s.evaluation.signs.texts import repeated, unit_of
+from s2s.evaluation.signs import (
+    WORST,
+    Diagnostics,
+    Finding,
+    WorstExample,
+    entropy,
+    plain_sign,
+    repeated,
+    share_sign,
+    unit_of,
+)
 from s2s.inspection.causal import CausalReader
 from s2s.inspection.inspection import AttentionMaps, InspectedExample, Inspection, InspectionRequest
 from s2s.inspection.positions import positions_of, without_words

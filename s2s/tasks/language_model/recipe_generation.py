@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from s2s.data.missing_values import missing_text_lines
+from s2s.data.sources import missing_text_lines
 from s2s.data.text_files import table_kind
 from s2s.errors import UserError
 from s2s.tasks import recipe_generation

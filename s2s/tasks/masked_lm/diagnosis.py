@@ -10,8 +10,7 @@ from torch import Tensor
 from s2s.data.dataset import iterate_batches
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError
-from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, share_sign
-from s2s.evaluation.signs.pieces import entropy, unknown
+from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, entropy, share_sign, unknown
 from s2s.inspection.inspection import AttentionMaps, InspectedExample, Inspection, InspectionRequest
 from s2s.inspection.positions import positions_of, without_words
 from s2s.inspection.saliency import Score, explain_classes, rollout

@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data.corruption import CorruptedText
-from s2s.data.filters import FilterReport, filter_training
 from s2s.data.mixing import FixedPairs, TokenizedPairSource
-from s2s.data.pairs import PairSource, pairs, prefixed, with_prefix
+from s2s.data.pairs import FilterReport, PairSource, filter_training, pairs, prefixed, with_prefix
 from s2s.data.sources import Corpus, Source, digest_of_arrays
 from s2s.data.tokenized import RaggedArray, TokenizedDataset, encode_corpus, encode_texts
 from s2s.data.tokenizers import Tokenizer, train

@@ -11,14 +11,13 @@ from jaxtyping import Int
 
 from s2s.data import data_check as look
 from s2s.data import pair_check
+from s2s.data.data_check import cutting
 from s2s.data.mixing import describe_mixture
 from s2s.data.pairs import pairs, with_prefix
 from s2s.data.sources import Corpus
-from s2s.data.token_check import cutting
 from s2s.data.tokenizers import EOS, Tokenizer, train
 from s2s.errors import UserError
-from s2s.evaluation.signs import WORST, Diagnostics, WorstExample
-from s2s.evaluation.signs.pieces import entropy
+from s2s.evaluation.signs import WORST, Diagnostics, WorstExample, entropy
 from s2s.inspection.inspection import Inspection, InspectionRequest
 from s2s.inspection.seq2seq import inspection_of
 from s2s.models.base import Seq2Seq

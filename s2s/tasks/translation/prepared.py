@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from s2s.data.filters import FilterReport, filter_training
-from s2s.data.missing_values import missing_text_lines
-from s2s.data.pairs import PairSource, pairs, prefixed, without_prefix
+from s2s.data.pairs import FilterReport, PairSource, filter_training, pairs, prefixed, without_prefix
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words, unit_name
-from s2s.data.sources import Corpus, digest_of_arrays
+from s2s.data.sources import Corpus, digest_of_arrays, missing_text_lines
 from s2s.data.tokenized import TokenizedDataset, encode_corpus
 from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.data.tokenizers import train as train_tokenizer

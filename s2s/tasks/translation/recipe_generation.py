@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.filters import broken_rule
-from s2s.data.missing_values import missing_text_lines
-from s2s.data.pairs import load, load_split, pairs
-from s2s.data.sources import Corpus
+from s2s.data.pairs import broken_rule, load, load_split, pairs
+from s2s.data.sources import Corpus, missing_text_lines
 from s2s.data.tokenizers import Tokenizer
 from s2s.recipe.pairs import FilterSettings
 from s2s.recipe.schema import DecodingSettings, Quoting

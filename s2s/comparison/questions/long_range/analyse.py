@@ -8,8 +8,7 @@ from s2s.comparison.questions.long_range.reach import MARGIN, Models, Part, Task
 from s2s.comparison.reporting import filled, verdict
 from s2s.comparison.results import Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trials, by_model
-from s2s.data.agreement import Agreement
-from s2s.data.exercises import EXERCISES
+from s2s.data.exercises import EXERCISES, Agreement
 from s2s.evaluation.gates import Assessment, beside, best_other, failed
 from s2s.evaluation.inference import mean
 

@@ -60,11 +60,13 @@ def measure(
     """Trains a model of some width to copy, at the best of its rates, and counts how much it copies at each length."""
     width, seed = int(cell.part.removeprefix(f"{NAME}-")), cell.seed or 0
     exercise = Symbols()
-    settings = settings_for(exercise.pieces, (2 + LENGTHS[-1],) * 2, width=width)
+    settings = settings_for(exercise.vocabulary_size, (2 + LENGTHS[-1],) * 2, width=width)
 
     def _build(seed: int) -> Seq2Seq:
         torch.manual_seed(derive_seed(seed))
-        return module_of(comparison.candidate(cell.model).kind).build(settings, exercise.pieces, exercise.pieces)
+        return module_of(comparison.candidate(cell.model).kind).build(
+            settings, exercise.vocabulary_size, exercise.vocabulary_size
+        )
 
     model = _build(seed)
     check_translates(model, cell.model)

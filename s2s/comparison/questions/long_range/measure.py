@@ -18,9 +18,7 @@ from s2s.comparison.questions.long_range.learning import Budget, Run, TrainingTa
 from s2s.comparison.questions.long_range.reach import MARGIN, Part
 from s2s.comparison.spec import Candidate, Comparison, Experiment, Measured, Scale, Trial, check_translates
 from s2s.comparison.tuning import TRIAL_SEED
-from s2s.data.agreement import Agreement
-from s2s.data.exercises import EXERCISES, Examples, Exercise, concatenate, unseen
-from s2s.data.shortcut_baselines import CHEATS
+from s2s.data.exercises import CHEATS, EXERCISES, Agreement, Examples, Exercise, concatenate, unseen
 from s2s.errors import UserError
 from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.installed import module_of
@@ -224,12 +222,13 @@ def _lesson(comparison: Comparison, cell: Trial, part: Part, seed: int) -> tuple
     # all seeds have models of one size
     learned = exercise.examples(distances.trained[-1], 100, TRIAL_SEED)
     lengths = (_longest(learned), _longest(exercise.examples(distances.tested[-1], 100, seed)))
-    settings = small(comparison.candidate(cell.model), exercise.pieces, lengths, parameters=sizes.parameters)
+    settings = small(comparison.candidate(cell.model), exercise.vocabulary_size, lengths, parameters=sizes.parameters)
 
     def _build() -> Seq2Seq:
         torch.manual_seed(derive_seed(seed))
-        model = module_of(settings.model_dump()["kind"]).build(settings, exercise.pieces, exercise.pieces)
-        return headed(model, exercise.asking, exercise.pieces) if part.form == "head" else model
+        size = exercise.vocabulary_size
+        model = module_of(settings.model_dump()["kind"]).build(settings, size, size)
+        return headed(model, exercise.asking, size) if part.form == "head" else model
 
     check_translates(_build(), cell.model)
     budget = replace(sizes.budget, updates=distances.updates)

@@ -18,14 +18,7 @@ _GUESSING = 0.9
 
 @dataclass(frozen=True)
 class Learning:
-    """Losses of a training log.
-
-    Attributes:
-        losses: Training loss of each step, in nats per item.
-        tokens: Number of tokens of each step.
-        looks: Step and scores of each validation.
-        first: Number of the first step in the log.
-    """
+    """Losses of a training log: training losses and tokens by step from `first`, and validations (`looks`)."""
 
     losses: Sequence[float]
     tokens: Sequence[int]
@@ -34,38 +27,20 @@ class Learning:
 
     @staticmethod
     def of(entries: Sequence[Mapping]) -> "Learning":
-        """Read the losses of a training log.
-
-        Args:
-            entries: Entries of a run's metrics.jsonl; non-finite losses are skipped.
-
-        Returns:
-            The losses.
-        """
+        """Read the entries of a run's metrics.jsonl; non-finite losses are skipped."""
         updates = [entry for entry in entries if "loss" in entry and math.isfinite(entry["loss"])]
         looks = [(entry["update"], entry["validation"]) for entry in entries if "validation" in entry]
         looks = [look for look in looks if math.isfinite(look[1].get("loss", math.nan))]
         first = updates[0]["update"] if updates else 1
         return Learning([u["loss"] for u in updates], [u["tokens"] for u in updates], looks, first)
 
-    def tokens_at(self, update: int) -> float:
-        """Return the number of training tokens up to a step."""
-        return float(sum(self.tokens[: update - self.first + 1]))
-
     def validation(self) -> tuple[list[float], list[float]]:
-        """Return the training tokens and the loss of each validation.
-
-        Returns:
-            The numbers of tokens up to each validation, and the validation losses.
-        """
-        return [self.tokens_at(update) for update, _ in self.looks], [scores["loss"] for _, scores in self.looks]
+        """Return the training tokens and the loss of each validation."""
+        tokens = [float(sum(self.tokens[: update - self.first + 1])) for update, _ in self.looks]
+        return tokens, [scores["loss"] for _, scores in self.looks]
 
     def training_before(self, update: int) -> float:
-        """Return the training loss at a step.
-
-        Returns:
-            The training loss measured at the validation of this step, else the mean of the preceding steps.
-        """
+        """Return the training loss measured at a validation, else the mean of the preceding steps."""
         measured = [scores.get("training_loss") for at, scores in self.looks if at == update]
         if measured and measured[0] is not None:
             return measured[0]
@@ -74,20 +49,12 @@ class Learning:
 
 
 def learning_signs(log: Learning, chance_loss: float | None) -> list[Finding]:
-    """Check all signs of a training log.
-
-    Args:
-        log: Losses of the log.
-        chance_loss: Loss of predicting frequencies without reading the input; None if unknown.
-
-    Returns:
-        One finding per sign, found or not.
-    """
-    signs = [overfitting(log), still_learning(log), unstable(log)]
-    return signs if chance_loss is None or not log.losses else [*signs, *near_chance(log, chance_loss)]
+    """Check all signs of a training log; `chance_loss` is that of predicting frequencies."""
+    signs = [_overfitting(log), _still_learning(log), _unstable(log)]
+    return signs if chance_loss is None or not log.losses else [*signs, *_near_chance(log, chance_loss)]
 
 
-def overfitting(log: Learning) -> Finding:
+def _overfitting(log: Learning) -> Finding:
     """Check for overfitting: the validation loss rises while the training loss falls."""
     name, remedy = (
         "over-fitted",
@@ -109,7 +76,7 @@ def overfitting(log: Learning) -> Finding:
     return plain_sign(name, rise > most and fall > 0, said, rise, threshold, remedy)
 
 
-def still_learning(log: Learning) -> Finding:
+def _still_learning(log: Learning) -> Finding:
     """Check whether the loss still falls at the end of training.
 
     Uses the validation loss, or the training loss with fewer than three validations.
@@ -129,7 +96,7 @@ def still_learning(log: Learning) -> Finding:
     return plain_sign("not trained to the end", found, said, -(slope or 0.0), threshold, remedy)
 
 
-def unstable(log: Learning) -> Finding:
+def _unstable(log: Learning) -> Finding:
     """Check for an unstable training loss: jumps, or an end far above the minimum.
 
     A single high loss is no sign: batches contain examples of one length, and the longest are the hardest.
@@ -153,16 +120,8 @@ def unstable(log: Learning) -> Finding:
     return plain_sign("rate too high", leaps >= _LEAPS or worse, said, leaps, threshold, remedy)
 
 
-def near_chance(log: Learning, chance_loss: float) -> list[Finding]:
-    """Check whether the loss is near chance, as without reading the input.
-
-    Args:
-        log: Losses of the log.
-        chance_loss: Loss of predicting frequencies without reading the input.
-
-    Returns:
-        Two findings: the loss stays near chance (`learned nothing`), or still falls toward it (`rate too low`).
-    """
+def _near_chance(log: Learning, chance_loss: float) -> list[Finding]:
+    """Check whether the loss stays near chance (`learned nothing`), or still falls toward it (`rate too low`)."""
     # Overfitting is learning, too, even if it does not generalize: the training loss counts.
     loss = min([statistics.fmean(log.losses[-_WINDOW:]), *log.validation()[1]])
     tokens, losses = _windows(log)
