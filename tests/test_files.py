@@ -143,7 +143,7 @@ def test_whenever_a_replacement_is_struck_the_old_folder_or_the_new_one_is_left_
     assert len(left) - left.count("old1") > 5
 
 
-def test_what_was_half_removed_is_never_put_back(tmp_path, monkeypatch):
+def test_remove_interrupted_is_never_undone(tmp_path, monkeypatch):
     for text in ("old", "new"):
         with monkeypatch.context() as once, write_folder_atomically(tmp_path / "folder") as place:
             once.setattr("s2s.files._delete", lambda _path: None)
@@ -154,7 +154,7 @@ def test_what_was_half_removed_is_never_put_back(tmp_path, monkeypatch):
     assert _names(tmp_path) == []
 
 
-def test_what_dead_processes_left_is_swept_and_what_a_living_one_writes_is_not(tmp_path):
+def test_sweep_removes_files_of_dead_processes_only(tmp_path):
     living = f"{UNFINISHED}{os.getppid()}-a"
     for name in (living, f"{UNFINISHED}999999999-a", f"{UNFINISHED}0000006", f"{UNFINISHED}{os.getpid()}-b", "c"):
         (tmp_path / name).mkdir()
@@ -164,7 +164,7 @@ def test_what_dead_processes_left_is_swept_and_what_a_living_one_writes_is_not(t
     assert _names(tmp_path) == ["c"]
 
 
-def test_what_is_being_removed_has_a_name_of_its_own(tmp_path, monkeypatch):
+def test_remove_renames_first(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr("s2s.files.shutil.rmtree", seen.append)
     for name in ("0000010", "0000020"):
@@ -187,7 +187,7 @@ def test_two_that_write_the_same_lose_nothing_whatever_they_are_called(tmp_path,
     assert _names(tmp_path) == ["cache"]
 
 
-def test_what_another_machine_writes_is_swept_after_a_day_of_silence(tmp_path):
+def test_sweep_removes_files_of_other_machines_after_a_day(tmp_path):
     elsewhere = tmp_path / f"{UNFINISHED}{os.getpid()}.00000000-1a2b3c4d-cache"
     here = tmp_path / elsewhere.name.replace("00000000", _where())
     for place in (elsewhere, here):
@@ -209,7 +209,7 @@ def test_a_lock_is_held_by_one_and_counts_only_while_its_file_is_there(tmp_path)
         pass
 
 
-def test_a_full_disk_says_what_to_do():
+def test_full_disk_error_has_a_remedy():
     error = explain_os_error(OSError(28, "No space left on device"), "runs/a", "go on: s2s train runs/a --resume")
     assert str(error) == (
         "runs/a: cannot be written: No space left on device\n  → make room, then go on: s2s train runs/a --resume"

@@ -40,7 +40,7 @@ def test_json_is_read_as_a_value_of_a_type(tmp_path, kind):
         (b"[]", "a.json: input should be an object"),
     ],
 )
-def test_what_is_no_json_or_no_value_of_the_type_is_named(tmp_path, text, message):
+def test_json_reader_names_invalid_json_and_wrong_types(tmp_path, text, message):
     (tmp_path / "a.json").write_bytes(text)
     with pytest.raises(UserError) as refused:
         read_json(tmp_path / "a.json", Model, "mend it")

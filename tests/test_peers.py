@@ -123,7 +123,7 @@ def test_a_turn_is_over_after_as_many_updates_as_were_asked_for(monkeypatch):
     assert second["pairs"] == [[f"s{number}", f"t{number}"] for number in (3, 4, 5)]
 
 
-def test_what_was_decoded_is_counted_with_its_ends():
+def test_decoded_tokens_include_end_tokens():
     found = counted({"wall": 1.0, "outputs": ["▁ein ▁Hund", "", "▁ein"]}, 3, ["▁ein ▁Hund", "", "."])
     assert found == {"wall": 1.0, "sentences": 3, "tokens": 6, "same": 2}
     with pytest.raises(Failed, match="1 translations of 3"):
@@ -178,7 +178,7 @@ def test_a_measurement_that_was_stopped_goes_on_where_it_was_saved(given):
     assert [next(iter(turn)) for turn in whole["rounds"]] == ["a, fp32", "b, fp32", "c, fp32"]
 
 
-def test_who_cannot_go_on_is_in_no_round_and_is_named(given):
+def test_failed_peer_is_left_out_and_named(given):
     found = _begun()
     measure(_contest(given, lives=2), found, 3, lambda: None)
     assert found["missing"] == {"b, fp32": "dead"}
@@ -187,7 +187,7 @@ def test_who_cannot_go_on_is_in_no_round_and_is_named(given):
     assert sorted(found["rounds"][3]) == ["a, fp32", "c, fp32"]
 
 
-def test_who_does_not_learn_is_named(given, monkeypatch):
+def test_peer_that_does_not_learn_is_named(given, monkeypatch):
     contest, found = _contest(given), _begun()
     player = next(iter(contest.players.values()))
     monkeypatch.setattr(player, "turn", lambda number: Pretended(99, given).turn(number))
@@ -254,7 +254,7 @@ def test_everybody_has_an_environment_that_is_made():
     assert used == set(ENVIRONMENTS)
 
 
-def test_the_page_says_what_the_kept_measurement_says():
+def test_speed_page_has_the_kept_measurement():
     kept = ROOT / "docs" / "results" / "peers.json"
     page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     assert page.count(f"<!-- benchmarks/{WRITER}.py writes this -->") == 1

@@ -55,7 +55,7 @@ def _explained(classes: list[ast.ClassDef], name: str, method: str) -> bool:
     return any(ast.get_docstring(n) for n in own) or any(_explained(classes, base, method) for base in bases)
 
 
-def test_every_public_name_says_what_it_is():
+def test_every_public_name_has_a_docstring():
     trees = {p: _nodes(p)[0] for p in FILES if p.relative_to(ROOT).parts[0] in OURS}
     kinds = (*Function.__args__, ast.ClassDef)
     classes = [n for path in trees for n in _nodes(path) if isinstance(n, ast.ClassDef)]

@@ -216,7 +216,7 @@ def test_several_references_are_scored_together(small_world, tmp_path):
         (lambda w: s2s.Comparison(w).table(), r"is no comparison"),
     ],
 )
-def test_what_does_not_fit_is_said_with_the_remedy(small_world, use, message):
+def test_api_errors_have_a_remedy(small_world, use, message):
     with pytest.raises(UserError, match=message):
         use(small_world)
 
@@ -289,7 +289,7 @@ def test_a_comparison_asks_what_the_command_asks(begun, tmp_path):
     assert begun == [asked[0], (first.folder, None), asked[1], (second.folder, None)]
 
 
-def test_a_planned_comparison_begins_once_and_goes_on_where_it_is_told(begun, tmp_path, monkeypatch):
+def test_compare_starts_once_and_resumes(begun, tmp_path, monkeypatch):
     nodes = nullcontext("nodes")
     monkeypatch.setattr("s2s.cli.compare.find_spec", lambda name: name)
     monkeypatch.setattr("s2s.comparison.cluster.Cluster", {"auto": nodes}.__getitem__)

@@ -52,7 +52,7 @@ def test_the_decoder_is_a_window_that_ends_here_and_a_look_at_the_source():
         torch.testing.assert_close(decoder.attention_weights(memory, target)[0, 0, 0, t, :3], weights)
 
 
-def test_what_is_read_is_the_same_whether_weights_are_held_or_not(monkeypatch):
+def test_conv_attention_is_the_same_with_and_without_weights(monkeypatch):
     model = _model()
     source, target = torch.randint(SIZE, (3, 6)), torch.randint(SIZE, (3, 5))
     valid = torch.arange(6) < torch.tensor([[6], [2], [4]])
@@ -70,7 +70,7 @@ def test_attention_looks_around_before_it_has_learned():
     assert weights.max(dim=-1).values.mean() < 0.3
 
 
-def test_what_comes_through_a_gate_has_the_variance_of_what_went_in():
+def test_gated_convolution_keeps_the_variance():
     # by quadrature over both halves, which are independent
     nodes, weights = np.polynomial.hermite_e.hermegauss(200)
     gates = 1 / (1 + np.exp(-math.sqrt(convolution._VARIANCE) * nodes))

@@ -164,7 +164,7 @@ def test_runs_are_compared_with_a_paired_test(folder):
     assert {c["system"] for c in written["comparisons"]} == {"runs/tiny", "runs/other"}
 
 
-def test_attention_is_told_drawn_and_written_in_the_shapes_of_bertviz(folder):
+def test_inspect_prints_draws_and_writes_attention_in_bertviz_shapes(folder):
     words = ["inspect", "runs/tiny", "The dog sleeps.", "--translation", "Der Hund schläft."]
     done = _here(folder, *words, "--output", "weights.json")
     assert done.returncode == 0, done.stderr

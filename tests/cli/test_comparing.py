@@ -89,7 +89,7 @@ def test_a_profile_gives_questions_seeds_and_data_and_the_command_has_the_last_w
     assert (asked.summary.seeds, asked.summary.experiments) == ([1, 2], ["quality"])
 
 
-def test_what_a_profile_leaves_out_is_known_with_its_reason():
+def test_profile_lists_what_it_leaves_out_with_reasons():
     plan = plan_of("translation", "quick")
     assert plan.beyond(["memory", "quality"]) == ["quality"]
     assert plan.why

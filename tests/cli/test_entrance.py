@@ -106,7 +106,7 @@ def test_a_library_that_finds_no_memory_is_one_message(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("asked", ["torch.empty(2**60)", "bytearray(2**60)"])
-def test_what_finds_no_memory_wherever_that_is_says_so_in_two_lines(monkeypatch, capsys, asked):
+def test_out_of_memory_anywhere_is_a_two_line_error(monkeypatch, capsys, asked):
     monkeypatch.setattr(main, "commands", lambda **_: eval(asked, {"torch": torch}))
     with pytest.raises(SystemExit) as ended:
         main.main()
@@ -126,7 +126,7 @@ def test_what_finds_no_memory_wherever_that_is_says_so_in_two_lines(monkeypatch,
         ["translate", "RUN", "--prefix", "a\udcff"],
     ],
 )
-def test_text_that_is_not_utf_8_is_told_before_anything_is_loaded(words):
+def test_main_refuses_text_that_is_not_utf_8_before_loading(words):
     done = CliRunner().invoke(main.commands, words)
     assert done.exit_code == 2
     assert "'a\\\\udcff' is not UTF-8 from character 2 on" in done.output
@@ -155,7 +155,7 @@ def test_streams_that_are_closed_are_empty_and_take_everything():
         (["generate", "RUN", "a", "--input", "LINES"], "PROMPT is what is gone on with"),
     ],
 )
-def test_options_that_exclude_each_other_are_told(words, said, tmp_path):
+def test_main_refuses_options_that_exclude_each_other(words, said, tmp_path):
     (tmp_path / "LINES").write_text("a\n")
     asked = [str(tmp_path / word) if word == "LINES" else word for word in words]
     with pytest.raises(UserError, match=said):

@@ -97,7 +97,7 @@ def test_good_recipes_are_fine_one_line_each():
     )
 
 
-def test_what_lies_on_the_hub_is_not_looked_for_here():
+def test_validate_does_not_look_for_hub_data_locally():
     assert _s2s("recipe", "validate", "good.yaml", "init_from=hf:somebody/bert") == f"good.yaml: {FINE}\n"
     with pytest.raises(UserError, match="there is no folder nowhere"):
         _s2s("recipe", "validate", "good.yaml", "init_from=nowhere/bert")
@@ -110,7 +110,7 @@ def test_a_recipe_may_have_an_equals_sign_in_its_name_and_an_override_be_of_any_
     assert _s2s("recipe", "validate", "run.note=x.yaml", long) == f"run.note=x.yaml: {FINE}\n"
 
 
-def test_all_mistakes_of_all_files_are_told_and_the_status_is_2(capsys, monkeypatch):
+def test_validate_reports_all_mistakes_of_all_files_with_status_2(capsys, monkeypatch):
     status, output, errors = _main(
         capsys, monkeypatch, "recipe", "validate", "bad.yaml", "good.yaml", "none.yaml", "bad.yaml"
     )
@@ -125,7 +125,7 @@ def test_validating_nothing_is_a_mistake():
         _s2s("recipe", "validate", "training.updates=3")
 
 
-def test_what_show_prints_is_the_recipe_itself(folder):
+def test_show_prints_the_recipe(folder):
     (folder / "shown.yaml").write_text(_s2s("recipe", "show", "good.yaml", "training.updates=500"))
     assert read(folder / "shown.yaml") == read(folder / "good.yaml", ["training.updates=500"])
     assert "label_smoothing: 0.1" in (folder / "shown.yaml").read_text()
@@ -206,7 +206,7 @@ def test_nothing_is_written_for_files_that_do_not_fit(folder):
     assert not (folder / "mine.yaml").exists()
 
 
-def test_a_table_of_texts_or_pairs_becomes_a_recipe_and_its_choices_are_told(folder):
+def test_new_writes_a_recipe_for_a_table_and_reports_its_choices(folder):
     rows = "".join(f"{('no', 'yes')[n % 2]}\tthe text of {n}\n" for n in range(60))
     (folder / "rows.tsv").write_text("label\ttext\n" + rows)
     told = _s2s("new", "classify", "--data", "rows.tsv", "--text", "text", "--label", "label", "--output", "c.yaml")

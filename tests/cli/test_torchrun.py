@@ -50,7 +50,7 @@ def told(tmp_path, monkeypatch):
     return tmp_path / "none_x" / "attempt_0"
 
 
-def test_who_is_not_started_by_torchrun_is_alone():
+def test_process_without_torchrun_is_single():
     assert detect_torchrun() is None
     with init_distributed(None) as distributed:
         assert (distributed.rank, distributed.world_size, distributed.is_main_process) == (0, 1, True)
@@ -58,7 +58,7 @@ def test_who_is_not_started_by_torchrun_is_alone():
         assert distributed.broadcast_object("word") == "word"
 
 
-def test_of_several_processes_one_speaks_each_time_they_are_started(told):
+def test_torchrun_prints_once_per_start(told):
     first, second = (TorchrunProcess(rank, 2, rank, 2, told) for rank in (0, 1))
     assert [second.claim_error_report(), first.claim_error_report(), second.claim_error_report()] == [True, False, True]
     (told.parent / "attempt_1").mkdir()

@@ -65,7 +65,7 @@ def test_an_even_image_stays_even_when_cut_and_nothing_is_done_by_default(pixels
     assert augment(pixels, ROWS, AugmentationSettings(), seed=1) is pixels
 
 
-def test_what_happens_to_an_image_depends_on_seed_and_row_alone(pixels):
+def test_augmentation_depends_on_seed_and_row_only(pixels):
     settings = AugmentationSettings(shift=2, crop=0.6, flip=True)
     whole = augment(pixels, ROWS, settings, seed=5)
     chosen = np.array([31, 2, 17])

@@ -121,7 +121,7 @@ def test_updates_join_a_constant_number_of_batches_in_order(sides, tokens):
         assert abs(micro_batches * mean - tokens) <= 0.5 * mean + 1e-6
 
 
-def test_an_update_smaller_than_a_batch_says_what_to_set():
+def test_update_smaller_than_a_batch_is_refused_with_a_remedy():
     batches = [np.array([0, 1]), np.array([2, 3])]
     with pytest.raises(UserError) as caught:
         count_accumulation_steps(batches, np.array([10, 10, 10, 10]), 8)

@@ -240,7 +240,7 @@ def test_a_folder_that_is_not_there_is_named(folder):
         read(folder, "captions.csv", images="nowhere")
 
 
-def test_what_spoils_a_corpus_is_told(folder):
+def test_caption_inspection_reports_faults_of_a_corpus(folder):
     Image.fromarray(np.zeros((6, 6, 3), dtype=np.uint8)).save(folder / "photos/c.png")
     (folder / "captions.csv").write_text("image,caption\na.png,a dog\na.png,a  dog\nb.png,a dog\u2028\nc.png,a dog\n")
     (folder / "dev.csv").write_text("image,caption\nb.png,a dog\n")

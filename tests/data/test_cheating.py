@@ -45,7 +45,7 @@ ANSWERS = {"copy": _copy, "associative": _associative}
         ("associative", 4),
     ],
 )
-def test_what_is_computed_is_what_a_cheat_scores(name, distance):
+def test_expected_cheat_score_is_the_measured_one(name, distance):
     examples = BY_NAME[name].examples(distance, COUNT, seed=1)
     right = sum(ANSWERS[name](s) == t for s, t in zip(examples.sources, examples.targets, strict=True)) / COUNT
     wanted = CHEATS[name].accuracy(distance)

@@ -149,7 +149,7 @@ def test_a_table_in_a_folder_may_have_any_of_the_usual_names(tmp_path, name, kin
     assert _pairs(load_split(settings, "validation")) == PAIRS
 
 
-def test_a_missing_split_says_what_was_looked_for_and_what_is_there(tmp_path):
+def test_missing_split_error_lists_expected_and_existing_files(tmp_path):
     _write(tmp_path, "train.en", "train.de", "val.en")
     message = (
         r"data.root: .*: no files for the split 'validation': looked for validation.en and validation.de, or "

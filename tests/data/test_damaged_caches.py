@@ -70,7 +70,7 @@ def test_each_file_of_a_cached_corpus_that_was_damaged_is_made_again(cache, sett
         assert "damaged" not in capfd.readouterr().err
 
 
-def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(cache, settings):
+def test_cache_removes_files_of_killed_processes_only(cache, settings):
     left, written = cache / "s2s" / "0" / "generator.incomplete", cache / "s2s" / "1" / "generator.incomplete"
     (left.mkdir(parents=True), written.mkdir(parents=True))
     with caching.file_lock(caching._lock_of(written.parent)):

@@ -83,7 +83,7 @@ def test_rows_are_found_in_whatever_chunks_they_lie(sizes, data):
     assert encoded.source_lengths.tolist() == [n + 1 for n in range(total)]
 
 
-def test_what_is_hashed_does_not_depend_on_the_chunks():
+def test_digest_does_not_depend_on_chunks():
     def joined(sizes: list[int]) -> bytes:
         return b"".join(array.tobytes() for array in in_chunks(sizes).arrays())
 

@@ -154,7 +154,7 @@ def test_parts_are_joined_with_their_rivals():
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3])
-def test_the_agreeing_verb_stands_at_its_distance_and_has_the_number_of_the_subject(depth):
+def test_agreement_verb_has_its_distance_and_the_subjects_number(depth):
     plural = {noun.english[1] for noun in nouns("being")}
     for phrase in phrases("test", 60, depth=depth):
         place, form, other = agreeing_verb(phrase)

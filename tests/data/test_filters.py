@@ -61,7 +61,7 @@ def test_a_corpus_without_faults_is_left_as_it_is():
     assert str(ledger) == "2 training pairs, none dropped by the filters"
 
 
-def test_copies_are_the_rows_whose_pair_stands_in_an_earlier_row():
+def test_copies_are_rows_whose_pair_occurs_earlier():
     rows = [(str(i % 7), str(i % 3)) for i in range(25_000)]
     earlier: set[tuple[str, str]] = set()
     expected = [i for i, pair in enumerate(rows) if pair in earlier or earlier.add(pair)]

@@ -183,7 +183,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_what_cannot_be_fitted_is_one_clear_message(tmp_path, case):
+def test_fitting_reports_unusable_data(tmp_path, case):
     _lines(tmp_path / "a.csv", ["id,en,de", *(f"{n},one {n},zwei {n}" for n in range(30))])
     _lines(tmp_path / "b.tsv", ["One.\tEins.", "Two.\tZwei.", "Three.\tDrei."])
     for name in ("a.doc", "a.txt"):

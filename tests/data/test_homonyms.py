@@ -47,7 +47,7 @@ def test_german_articles_are_those_of_the_case():
         assert wrong not in targets
 
 
-def test_what_is_not_there_is_told(monkeypatch):
+def test_homonyms_missing_from_the_corpus_are_reported(monkeypatch):
     monkeypatch.setattr("s2s.data.phrasebook._PATIENCE", 20)
     with pytest.raises(UserError, match="no split 'dev'"):
         homonyms("dev", 5)

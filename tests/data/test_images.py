@@ -59,7 +59,7 @@ def settings(**changes) -> ImageDataSettings:
     return ImageDataSettings(size=6, validation=2, **changes)
 
 
-def test_what_is_written_as_idx_is_read_again(tmp_path, pixels, labels):
+def test_idx_images_round_trip(tmp_path, pixels, labels):
     for name, content in (("plain", idx(pixels)), ("packed.gz", gzip.compress(idx(pixels)))):
         (tmp_path / name).write_bytes(content)
         assert (read_idx(tmp_path / name, "images") == pixels).all()
@@ -365,7 +365,7 @@ def test_mnist_is_whole(real_data):
     assert list(found.test.counts().values()) == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
 
 
-def test_of_a_file_that_unpacks_to_more_than_its_head_says_no_more_is_read(tmp_path):
+def test_idx_reader_stops_at_the_size_of_its_header(tmp_path):
     head = struct.pack(">BBBB3I", 0, 0, 8, 3, 4, 8, 8)
     path = tmp_path / "bomb.idx"
     path.write_bytes(gzip.compress(head + bytes(40_000_000)))

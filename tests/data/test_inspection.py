@@ -31,7 +31,7 @@ def _inspect(train, **settings):
     return inspect(Corpus(_dataset(train), _dataset([("x", "y")]), _dataset(TEST)), DataSettings(**settings))
 
 
-def test_a_normalization_that_changes_targets_is_told_for_each_split():
+def test_inspection_reports_normalization_of_targets_per_split():
     phones = _dataset([("k", "kʰ a"), ("cafe", "cafe\u0301 "), ("plain", " plain ")])
     corpus = Corpus(phones, _dataset([("x", "y")]), _dataset([("a  b", "a  b")]))
     advice = [words for words in inspect(corpus, DataSettings(), "nfkc").advice if "normalization" in words]
@@ -138,7 +138,7 @@ def test_a_sound_corpus_gets_no_advice():
     assert render(found).endswith("nothing suspicious found")
 
 
-def test_what_is_shown_holds_no_control_characters(found):
+def test_inspection_shows_no_control_characters(found):
     shown = render(found)
     assert "line\\u2028end" in shown
     assert "Zeile\\x1b[31m" in shown

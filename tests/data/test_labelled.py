@@ -250,7 +250,7 @@ def test_counts_are_of_every_class_also_of_one_that_does_not_occur():
     assert count_classes(np.array([2, 0, 2]), CLASSES) == {"World": 1, "Sports": 0, "Business": 2}
 
 
-def test_a_column_that_stands_there_twice_is_refused(tmp_path):
+def test_labelled_table_with_a_duplicate_column_is_refused(tmp_path):
     rows = "".join(f"{'ab'[i % 2]},text {i},{'ba'[i % 2]}\n" for i in range(10))
     (tmp_path / "t.csv").write_text(f"label,text,label\n{rows}")
     with pytest.raises(UserError, match=r"t\.csv:1: the header names 'label' 2 times"):

@@ -30,7 +30,7 @@ def test_sound_texts_are_counted_and_nothing_is_said_of_them():
     assert "nothing suspicious found" in str(found)
 
 
-def test_what_spoils_texts_is_named_with_its_rows():
+def test_labelled_inspection_names_rows_of_faulty_texts():
     rows = [(f"text {number}", 0) for number in range(30)]
     rows += [("text 3", 1), ("text 4", 0), ("  ", 0), ("bad \ufffd", 1)]
     test = _part([("text 7", 1), ("new", 0), ("text 8", 0)])
@@ -67,7 +67,7 @@ def test_sound_images_are_counted_and_nothing_is_said_of_them():
     assert "nothing suspicious found" in str(found)
 
 
-def test_what_spoils_images_is_named_with_its_rows():
+def test_labelled_inspection_names_rows_of_faulty_images():
     train = _images(*((seed, 0) for seed in range(30)), (3, 1), (4, 0), (40, 1))
     train.pixels[32] = 7
     source = ImageSource(ImageDataSettings(size=4, mean=(127.5,), deviation=(70.0,)))

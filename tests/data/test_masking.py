@@ -64,7 +64,7 @@ def test_every_place_is_chosen_equally_often():
     assert ((low <= counts) & (counts <= high)).all()
 
 
-def test_what_was_not_chosen_is_read_as_it_is():
+def test_masking_leaves_other_positions_unchanged():
     pieces = np.arange(4, 54)
     read, chosen = mask(pieces, SIZE, SETTINGS, 1, 0)
     others = np.setdiff1d(np.arange(50), chosen)

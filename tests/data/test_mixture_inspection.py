@@ -58,7 +58,7 @@ def _said(recipe: Path, *overrides: str) -> str:
     return done.output
 
 
-def test_each_corpus_is_told_as_it_is_alone(recipe):
+def test_mixture_inspection_reports_each_corpus_as_alone(recipe):
     settings = cast(Any, read(recipe)).data.corpora["up"]
     alone, whole = inspect(load(settings), settings, "nfkc"), _said(recipe)
     for block in blocks(alone):
@@ -68,7 +68,7 @@ def test_each_corpus_is_told_as_it_is_alone(recipe):
     assert "up: 1 pair of train with an empty side (row 61)" in whole
 
 
-def test_what_stands_between_corpora_is_told(recipe):
+def test_mixture_inspection_reports_overlap_between_corpora(recipe):
     whole = _said(recipe)
     # each learns from a text that `up` is tested on
     assert "sign: 1 of its examples are held out by another corpus: left out" in whole
@@ -78,7 +78,7 @@ def test_what_stands_between_corpora_is_told(recipe):
     assert "up, sign have the same prefix 'up: '" in _said(recipe, 'data.corpora.sign.prefix="up: "')
 
 
-def test_what_one_corpus_holds_out_no_other_one_learns_from():
+def test_mixture_removes_held_out_examples_from_all_corpora():
     def rows(*found: tuple[str, str]) -> datasets.Dataset:
         return datasets.Dataset.from_list([{"source": source, "target": target} for source, target in found])
 
@@ -114,7 +114,7 @@ def test_the_examples_that_another_corpus_holds_out_are_not_prepared(recipe):
     assert any("sign" in line and "1 of its examples are held out by another corpus" in line for line in said)
 
 
-def test_answers_are_counted_and_rare_ones_told(recipe):
+def test_mixture_inspection_counts_answers_and_reports_rare_ones(recipe):
     whole = _said(recipe)
     rows = {line[:28].strip(): line[28:].split() for line in whole.split("\n")}
     assert (rows["plus"], rows["minus"]) == (["19", "19"], ["1", "1"])
@@ -144,7 +144,7 @@ def test_sizes_are_those_of_training_where_texts_are_cut_into_windows(recipe):
     assert "  - 1 examples of train are longer than batches.max_length (50): left out" in whole
 
 
-def test_broken_rows_are_told_with_their_line(recipe):
+def test_mixture_inspection_reports_broken_rows_by_line(recipe):
     (recipe.parent / "up.tsv").write_text("low\thigh\na\tb\nonly one\n")
     with pytest.raises(UserError, match=r"up\.tsv:3"):
         inspected(read(recipe))

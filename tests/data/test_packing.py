@@ -68,7 +68,7 @@ def test_a_row_holds_documents_one_after_the_other(texts):
             assert batch.read[number][~real].eq(PAD).all()
 
 
-def test_where_documents_are_cut_changes_from_epoch_to_epoch_and_is_known_again(texts):
+def test_packing_offsets_change_every_epoch_and_are_reproducible(texts):
     packed = PackedTexts(texts, PackingSettings(length=8, tokens=24))
     plans = [[rows.tolist() for rows in packed.make_batches(7, epoch)] for epoch in (0, 1, 2, 3, 0)]
     assert plans[0] == plans[4]

@@ -106,7 +106,7 @@ def test_the_recogniser_knows_what_hands_have_judged():
     assert [acceptable(sentence) for sentence in wrong.split("|")] == [False] * 5
 
 
-def test_what_is_broken_is_outside_of_the_grammar_and_what_is_not_is_inside():
+def test_acceptability_breaks_the_grammar_exactly_in_wrong_sentences():
     found = judgements("train", 800, seed=7)
     wrong = [one for one in found if acceptable(one.sentence) != (one.judgement == ACCEPTABILITY[0])]
     assert wrong == []

@@ -105,7 +105,7 @@ def _seen(image: np.ndarray) -> list[tuple[str, str, str, np.ndarray]]:
     return found
 
 
-def test_what_a_caption_says_is_what_the_pixels_show():
+def test_scene_captions_describe_the_pixels():
     found = drawn("train", 100, seed=3)
     for scene, image in zip(found, pictures(found, 192, 3, (3,)).astype(float), strict=True):
         seen = _seen(image)

@@ -137,7 +137,7 @@ def test_bytes_are_utf_8_above_the_special_ids_and_broken_ones_show(made):
 
 
 @pytest.mark.parametrize("character", "▁▅\0\n\r\t⁇é")
-def test_every_character_of_the_training_text_is_learnt_wherever_it_stands(character):
+def test_tokenizer_learns_every_character_of_the_training_text(character):
     lines = [f"x{character}", f"{character}y", *LINES]
     tokenizer = trained("char", lines=lines, normalization="identity")
     text = f"{character}xy{character}{character}"
@@ -154,7 +154,7 @@ def test_no_training_line_is_left_out_for_its_length(kind, between, size):
     assert "<0xE6>" not in tokenizer.tokens(tokenizer.encode("日本"))
 
 
-def test_of_many_lines_an_even_share_is_learnt_from(monkeypatch):
+def test_tokenizer_learns_from_an_even_sample_of_many_lines(monkeypatch):
     monkeypatch.setattr(tokenizers, "_MOST_LINES", 10)
     kept = tokenizers._thinned(str(n) for n in range(100))
     assert kept == [str(n) for n in range(0, 100, 16)]
@@ -317,7 +317,7 @@ def test_settings_that_no_recipe_can_have_are_no_tokenizers(made, tmp_path, chan
         Tokenizer.load(tmp_path, "shared")
 
 
-def test_where_no_thread_can_be_started_pieces_are_not_learned_and_the_process_lives(monkeypatch):
+def test_tokenizer_training_without_threads_is_an_error(monkeypatch):
     def start(self):
         raise RuntimeError("can't start new thread")
 

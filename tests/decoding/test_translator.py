@@ -136,7 +136,7 @@ def test_more_best_than_the_beam_holds_is_an_error(parts):
         _translator(parts, nbest=4)
 
 
-def test_a_collapsed_model_is_told_apart_from_a_working_one():
+def test_collapse_is_distinguished_from_a_working_model():
     sources = [f"sentence {i}" for i in range(50)]
     references = [f"Satz {i}" for i in range(50)]
     assert describe_collapse(sources, references, references) is None

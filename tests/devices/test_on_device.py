@@ -162,7 +162,7 @@ def test_a_model_learns_and_its_average_is_used_without_a_warning(kind, pairs, d
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_failed_update_is_told_at_the_latest_by_the_next(kind, pairs, device):
+def test_nonfinite_step_is_raised_by_the_next_step(kind, pairs, device):
     trainer = _trainer(kind, pairs, device)
     list(trainer.updates(2))
     with torch.no_grad():

@@ -103,7 +103,7 @@ def test_an_update_that_fails_moves_nothing_and_the_next_one_tells(pairs, preten
 
 
 @pytest.mark.parametrize("ask", [lambda t: t.state(), lambda t: list(t.updates(1))])
-def test_a_failed_update_is_told_before_anything_is_saved_and_at_the_end(pairs, pretend, ask):
+def test_nonfinite_step_is_raised_before_saving_and_at_the_end(pairs, pretend, ask):
     trainer = _trainer(pairs, pretend)
     trainer.model.encoder.layers[0].attention.query.weight.register_hook(lambda gradient: gradient * float("inf"))
     next(trainer.updates(1))
@@ -170,7 +170,7 @@ def test_the_next_batches_are_made_by_a_thread_and_are_the_same(pairs, pretend, 
     assert sorted(batch[1:] for batch in seen[0]) == sorted(batch[1:] for batch in seen[1])
 
 
-def test_what_fails_in_the_thread_is_told(pairs, pretend, monkeypatch):
+def test_error_in_the_prefetch_thread_is_raised(pairs, pretend, monkeypatch):
     trainer = _trainer(pairs, pretend)
     fetching = dataset.Prefetcher(trainer.examples, pretend.device)
     first, second = trainer.groups[:2]

@@ -17,7 +17,7 @@ def test_without_censoring_it_is_the_line_of_least_squares():
     assert line.at(2.0) == pytest.approx(line.a + 2 * line.b)
 
 
-def test_what_lies_beyond_a_limit_does_not_bend_the_line():
+def test_censored_fit_is_not_biased_by_values_beyond_the_limit():
     cut = np.clip(Y, 1.2, 2.0)
     beyond = np.sign(Y - cut).astype(int)
     assert {-1, 0, 1} == set(beyond.tolist())

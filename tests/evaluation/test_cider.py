@@ -61,7 +61,7 @@ def _by_the_formula(caption: str, own: list[str], references: list[list[str]]) -
     return 10 * total
 
 
-def test_it_is_the_formula():
+def test_cider_is_the_published_formula():
     naive = [_by_the_formula(c, own, REFERENCES) for c, own in zip(CAPTIONS, REFERENCES, strict=True)]
     assert _cider(CAPTIONS, REFERENCES) == pytest.approx(naive)
 

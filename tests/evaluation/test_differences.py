@@ -91,14 +91,14 @@ def _detectable(seeds, paired=True):
     return Difference(0.3, error, freedom).detectable()
 
 
-def test_what_can_be_detected_is_what_a_referee_computed():
+def test_detectable_difference_equals_an_independent_computation():
     assert [round(_detectable(n), 2) for n in (3, 5, 10)] == [3.26, 1.68, 1.0]
     # systems whose seeds have nothing to do with each other, in standard deviations of one of them (Cohen's d)
     assert [round(_detectable(n, paired=False), 2) for n in (3, 5, 10)] == [3.07, 2.02, 1.32]
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
-def test_what_can_be_detected_is_detected_in_eight_of_ten_cases(seeds):
+def test_detectable_difference_is_detected_with_power_80_percent(seeds):
     generator = np.random.default_rng(seeds)
     size = (20_000, seeds)
     differences = generator.normal(_detectable(seeds), 1, size)

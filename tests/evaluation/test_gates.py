@@ -140,7 +140,7 @@ def test_a_machine_that_changed_is_not_timed():
     assert all(machine_steady({place: own}).passed for place, own in two.items())
 
 
-def test_what_drifts_while_the_machine_is_steady_closes_the_gate():
+def test_drift_gate_closes_on_drift_of_a_steady_machine():
     steady = {i: [1.35e-3, 1.48e-3] for i in range(1, 9)}
     level = {i: 2.0 + 0.1 * (i % 3) for i in steady}
     drift = {i: 2.0 * 1.05**i for i in steady}
@@ -162,14 +162,14 @@ def test_a_clock_that_is_slower_in_whole_rounds_is_steady_within_them_and_anothe
     assert speed_changed([1.2, 1.3], 1.0) == pytest.approx(1.3 / 1.25 - 1)
 
 
-def test_what_a_cheat_could_say_is_no_skill():
+def test_skill_gate_closes_for_scores_of_a_trivial_rule():
     assert not above_chance(Estimate(16.8, 14.0, 19.6), 15.9).passed
     assert above_chance(Estimate(25.0, 22.0, 28.0), 15.9).passed
     # without an interval nothing is excluded
     assert not above_chance(Estimate(99.0, None, None), 15.9).passed
 
 
-def test_a_comparison_says_what_it_could_have_seen():
+def test_comparison_reports_its_detectable_difference():
     sharp, blunt = Difference(0.2, 0.2, 8), Difference(4.8, 3.0, 4)
     assert powerful(sharp).passed
     assert not powerful(blunt).passed
@@ -228,7 +228,7 @@ def test_behind_a_closed_gate_there_is_no_verdict():
     assert failed([learning, Gate("power", True, "")]) == [learning]
 
 
-def test_pairs_are_corrected_together_and_told_from_both_sides():
+def test_pairs_share_one_correction_and_are_reported_for_both_models():
     values = {"a": [1.0, 1.1, 0.9], "b": [2.0, 2.1, 1.8], "c": [1.0, 1.2, 1.1], "alone": [5.0]}
     pairs = Pairwise.of(values, lambda one, other: welch(values[one], values[other]))
     # of a single seed nothing is tested, and nothing is corrected for
@@ -241,7 +241,7 @@ def test_pairs_are_corrected_together_and_told_from_both_sides():
     assert pairs.beside("a", "alone") == (None, None)
 
 
-def test_power_is_told_for_as_many_pairs_as_were_tested():
+def test_power_uses_the_number_of_tested_pairs():
     pairs = Pairwise({("gru", "lstm"): Difference(0.2, 1.5, 8)})
     gates = {"gru": [], "lstm": [], "alone": []}
     found = beside("lstm", "gru", pairs, gates)
@@ -261,7 +261,7 @@ def test_a_device_that_waits_for_its_next_operation_is_not_measured():
     assert device_busy(1.0, 1.0, 7).passed
 
 
-def test_who_is_no_measure_is_not_compared_with_unless_nobody_else_is_there():
+def test_reference_model_must_pass_its_gates_unless_none_does():
     values = {"gru": 1.0, "lstm": 3.0, "rnn": 2.0}
     shut = [Gate("converged", False, "")]
     assert best_other("gru", values, {"gru": [], "lstm": [], "rnn": []}) == "lstm"

@@ -82,7 +82,7 @@ def test_equal_scores_of_different_translations_are_no_difference():
         assert found["b", metric].p_value == found["same", metric].p_value == 1.0
 
 
-def test_it_does_not_matter_which_system_is_the_first():
+def test_paired_test_is_symmetric_in_the_systems():
     first, second = _systems(np.random.default_rng(4), 0.03)
     assert paired_p(first, second, _rate) == paired_p(second, first, _rate)
     # one sentence cannot tell two systems apart

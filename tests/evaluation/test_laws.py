@@ -27,7 +27,7 @@ def test_a_planted_law_is_found(floor, exponent):
 
 
 @pytest.mark.parametrize(("floor", "seed"), [(0.4, 1), (0.4, 2), (0.0, 3), (0.0, 4)])
-def test_it_is_the_law_that_scipy_finds(floor, seed):
+def test_power_law_fit_is_that_of_scipy(floor, seed):
     sizes = np.repeat(FIVE, 2)
     losses = _losses(sizes, floor, 0.6, 0.01, seed)
     fitted = saturating(sizes, losses, 50)
@@ -63,7 +63,7 @@ def test_a_floor_never_lies_below_nothing_and_what_rises_is_no_law():
     assert rising.explained <= 0
 
 
-def test_sizes_off_the_law_are_told_from_seeds_that_scatter():
+def test_lack_of_fit_is_distinguished_from_seed_variance():
     sizes = np.repeat(FIVE, 3)
     losses = _losses(sizes, 0.3, 0.5, 0.001)
     assert saturating(sizes, losses, 50).misfit > 0.05

@@ -306,7 +306,7 @@ def test_a_text_that_cannot_be_filled_is_refused(kind, text, words):
         find_blank(text, _tokenizer(kind))
 
 
-def test_whole_words_fill_a_blank_between_spaces():
+def test_fill_uses_whole_words_for_a_blank_between_spaces():
     tokenizer = _tokenizer("word")
     blank = find_blank("The ___ saw his", tokenizer)
     assert (blank.left, blank.right) == (tokenizer.encode("The"), tokenizer.encode("saw his"))

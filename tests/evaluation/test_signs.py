@@ -43,7 +43,7 @@ def test_each_fault_of_texts_is_named_alone(name, output):
     assert _found(text_signs(SOURCES, outputs, REFERENCES, 0)) == {name}
 
 
-def test_what_the_limit_ended_is_named():
+def test_signs_name_outputs_cut_by_the_length_limit():
     assert _found(text_signs(SOURCES, REFERENCES, REFERENCES, 20)) == {"cut off"}
 
 
@@ -58,7 +58,7 @@ def test_few_answers_are_no_fault_where_few_are_right():
     assert collapsed(SOURCES, ["good"] * len(SOURCES), [f"{n} good" for n in range(len(SOURCES))]).found
 
 
-def test_what_the_reference_does_too_is_no_fault():
+def test_signs_ignore_repetition_that_references_have_too():
     names = [f"Anna {n} Weber" for n in range(50)]
     again = ["ja ja ja"] * 50
     assert _found(text_signs(names, names, names, 0)) == set()
@@ -95,7 +95,7 @@ NAMES = ["a", "b", "c"]
     ("right", "sure", "found"),
     [(0.9, 0.9, set()), (0.7, 0.95, {"too sure"}), (0.95, 0.6, {"not sure enough"})],
 )
-def test_how_sure_a_classifier_is(right, sure, found):
+def test_signs_report_classifier_confidence(right, sure, found):
     assert _found(class_signs(*_answers(right, sure), NAMES)) == found
 
 
@@ -141,7 +141,7 @@ def test_each_fault_of_a_training_is_named_alone(name):
     assert _found(learning_signs(LOGS[name], 5.5)) == {name}
 
 
-def test_what_was_learned_by_heart_is_over_fitted_and_not_nothing():
+def test_signs_tell_memorization_from_no_learning():
     log = _log(_learns, lambda n: 5.4 + 0.01 * n)
     assert _found(learning_signs(log, 5.5)) == {"over-fitted"}
 
@@ -156,13 +156,13 @@ def test_a_good_training_shows_no_sign():
     assert _found(learning_signs(_log(_learns), 5.5)) == set()
 
 
-def test_a_loss_that_comes_down_too_slowly_is_told_from_one_that_stays():
+def test_signs_tell_a_slow_loss_from_a_flat_one():
     slow = _log(lambda n: 9 - n / 400)
     assert "rate too low" in _found(learning_signs(slow, 5.5))
     assert "learned nothing" not in _found(learning_signs(slow, 5.5))
 
 
-def test_of_too_few_updates_nobody_says_that_the_loss_does_not_fall():
+def test_signs_do_not_judge_the_loss_of_few_updates():
     brief = Learning([6.0 - 0.1 * n for n in range(4)], [100] * 4, [(2, {"loss": 5.9}), (4, {"loss": 5.8})])
     assert not {"learned nothing", "rate too low"} & _found(learning_signs(brief, 5.5))
 

@@ -22,7 +22,7 @@ def test_the_curve_is_the_textbooks():
     assert kaplan_meier(PLACEBO).median().value == 8
 
 
-def test_its_interval_is_greenwoods_on_a_log_log_scale():
+def test_kaplan_meier_interval_is_greenwoods_on_a_log_log_scale():
     for times in (TREATED, PLACEBO):
         share, variance = 1.0, 0.0
         curve = kaplan_meier(times)
@@ -39,7 +39,7 @@ def test_its_interval_is_greenwoods_on_a_log_log_scale():
             assert (found.low, found.high) == pytest.approx((share ** math.exp(half), share ** math.exp(-half)))
 
 
-def test_what_has_not_happened_in_half_of_the_runs_has_no_median():
+def test_median_is_none_if_half_of_the_runs_are_censored():
     assert kaplan_meier(Times([5.0], [10.0, 10.0])).median().value == math.inf
     solved = kaplan_meier(Times([100.0, 200.0, 300.0]))
     assert solved.median().value == 200.0
@@ -80,7 +80,7 @@ def test_few_runs_are_tested_exactly():
     assert log_rank_p(first, second) == pytest.approx(np.mean(as_far))
 
 
-def test_where_nothing_was_solved_nothing_differs():
+def test_logrank_without_events_finds_no_difference():
     assert log_rank_p(Times([], [10, 10, 10]), Times([], [10, 10, 10])) == 1.0
     # three solved at once against three never: one of twenty ways, and its reverse
     assert log_rank_p(Times([1, 1, 1]), Times([], [10, 10, 10])) == pytest.approx(0.1)

@@ -48,7 +48,7 @@ def test_chinese_is_scored_as_sacrebleu_scores_it_with_its_tokenizer():
     assert score(WRONG, CHINESE) == pytest.approx({name: found[name].value for name in score(WRONG, CHINESE)})
 
 
-def test_the_character_error_rate_is_told_and_tested_once():
+def test_character_error_rate_is_reported_and_tested_once():
     found = scores(WRONG, CHINESE)
     assert str(FileScores("hyp", "ref", 3, False, found)).count("CER") == 1
     tested = compare({"one": WRONG, "other": CHINESE}, CHINESE)

@@ -73,7 +73,7 @@ def test_other_commands_take_it_too(small, hub, lines):
     assert lines.with_name("page.html").exists()
 
 
-def test_the_card_says_what_the_run_scored_and_where_it_ends(small, folder):
+def test_hub_card_has_scores_and_limits(small, folder):
     _, head, text = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     found = YAML(typ="safe").load(head)
     assert (found["library_name"], found["pipeline_tag"]) == ("s2s", "translation")
@@ -185,14 +185,14 @@ def test_the_card_names_all_that_was_learned_from_and_no_folder(small, monkeypat
     assert (head["language"], head["datasets"]) == (["en", "de", "fr"], ["someone/news"])
 
 
-def test_what_is_not_on_the_hub_is_one_message(hub, lines):
+def test_hub_reports_a_missing_repository(hub, lines):
     for name, says in (("hf:nobody/nothing", "cannot be fetched"), ("hf:a/b/c", "is no name of the hub")):
         with pytest.raises(UserError, match=says):
             _s2s("translate", name, "--input", lines)
 
 
 @pytest.mark.parametrize("place", [".", "..", "new", "tokenizer/new"])
-def test_what_is_exported_is_neither_replaced_nor_added_to(folder, tmp_path, place):
+def test_export_refuses_an_existing_folder(folder, tmp_path, place):
     # an export in an export: both may be replaced, as far as their own kind tells
     run = tmp_path / "outer" / "run"
     shutil.copytree(folder, run)

@@ -27,7 +27,7 @@ def world(tmp_path_factory):
     return make_world(tmp_path_factory.mktemp("good") / "world")
 
 
-def test_there_are_three_hundred_and_each_says_what_must_be_told():
+def test_bad_inputs_are_three_hundred_with_distinct_names():
     assert len(CASES) >= 300
     assert all(case.tells and all(case.tells) for case in CASES.values())
 
@@ -56,7 +56,7 @@ def test_so_it_is_from_a_shell(world, tmp_path, name):
     assert Answer(done.returncode, done.stderr, 0, []).wrong(case) == ""
 
 
-def test_what_is_no_good_answer_is_seen(world, tmp_path):
+def test_bad_answer_is_recognized(world, tmp_path):
     case = CASES["words: a command"]
     fine = ask(Case("fine", ("recipe", "validate", "{world}/t.yaml"), ("x",)), world, tmp_path / "fine")
     assert "status 0" in fine.wrong(case)

@@ -183,7 +183,7 @@ def test_integrated_gradients_are_those_of_captum(batch):
     torch.testing.assert_close(integrated_gradients(score, vectors, baseline)[0], found[0].sum(1), rtol=0.01, atol=1e-3)
 
 
-def test_of_a_linear_score_integrated_gradients_are_gradient_times_what_changed():
+def test_integrated_gradients_of_a_linear_score_are_gradient_times_input_change():
     weight, vectors, baseline = (torch.randn(1, 5, 6, dtype=torch.float64) for _ in range(3))
     shares, difference = integrated_gradients(lambda read: (read * weight).sum((1, 2)), vectors, baseline)
     torch.testing.assert_close(shares, (weight * (vectors - baseline)).sum(2)[0])

@@ -91,7 +91,7 @@ def test_heads_that_share_keys_and_values_are_walked_with_them():
         assert compute_walk(grouped, (0, head), Word("w", (2,)), ["a", "b", "c"]).difference < 1e-5
 
 
-def test_what_was_noted_changes_nothing_and_leaves_nothing():
+def test_recording_changes_no_output_and_removes_its_hooks():
     model, source = _model(), _source(5, 9, 7)
     before = model.encoder(source.read, source.valid).states
     with pytest.raises(RuntimeError, match="in the middle"):
@@ -101,7 +101,7 @@ def test_what_was_noted_changes_nothing_and_leaves_nothing():
     assert torch.equal(model.encoder(source.read, source.valid).states, before)
 
 
-def test_a_head_or_layer_that_is_not_there_is_told():
+def test_walk_refuses_an_unknown_head_or_layer():
     model, source = _model(), _source(5, 9)
     with pytest.raises(UserError, match=r"--layer: there is no layer 3(.|\n)*0 to 2"):
         source.walk(model.encoder, InspectionRequest(layer=3), 0)
@@ -125,7 +125,7 @@ def test_one_word_in_two_sentences_begins_alike_and_is_taken_apart_by_its_neighb
     assert same.cosines == pytest.approx([1.0] * 5)
 
 
-def test_of_two_sentences_the_word_that_differs_most_is_looked_into():
+def test_walk_of_two_sentences_shows_the_word_that_differs_most():
     model = _model(encoder_positions="none")
     first, second = _source(5, 9, 7, 4), _source(8, 4, 9, 6)
     chosen = chosen_words(model.encoder, [first, second], None)
@@ -142,7 +142,7 @@ def test_of_two_sentences_the_word_that_differs_most_is_looked_into():
 
 
 @pytest.mark.parametrize("positions", ["alibi", "relative", "rope", "none"])
-def test_whatever_tells_positions_the_walk_and_the_weights_are_the_models(positions):
+def test_walk_equals_the_model_for_every_kind_of_positions(positions):
     model = _model(encoder_positions=positions, decoder_positions=positions, key_value_heads=2, attention="fused")
     source, target = _source(5, 9, 7, 5), torch.tensor([[1, 8, 6, 11]])
     memory = model.encoder(source.read, source.valid)

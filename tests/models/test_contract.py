@@ -41,7 +41,7 @@ def test_a_batch_is_its_rows_alone(model, batch):
         torch.testing.assert_close(together[i : i + 1], alone)
 
 
-def test_what_lies_in_the_padding_changes_nothing(model, batch):
+def test_model_ignores_padding(model, batch):
     source, valid, target = batch
     memory = model.encoder(source, valid)
     other = torch.where(valid, source, 4 + (source + 3) % (model.projection.out_features - 4))
@@ -58,7 +58,7 @@ def test_selected_state_goes_on_as_the_selected_rows_would(model, batch):
     torch.testing.assert_close(states, model(source, valid, target)[rows, 2:])
 
 
-def test_what_a_search_in_bf16_says_is_nearly_what_fp32_says_of_it(fresh, batch):
+def test_bf16_search_scores_are_close_to_fp32(fresh, batch):
     model, (source, valid, target) = fresh(0), batch
     limits = np.full(len(source), target.shape[1])
     found = search(model, source, valid, limits, Beam(size=3, nbest=3, precision=torch.bfloat16))

@@ -121,7 +121,7 @@ def test_resuming_a_classifier_is_the_same_as_never_stopping(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_classifier_learns_what_can_be_told_apart(kind):
+def test_classifier_learns_separable_classes(kind):
     pooling = POOLINGS[KINDS.index(kind) % len(POOLINGS)] if kind in ("transformer", "conv") else "max"
     trainer = _trainer(_build(kind, pooling, dropout=0.0), updates=400, rate=0.01)
     texts = trainer.examples

@@ -75,7 +75,7 @@ def test_piece_by_piece_in_two_parts_and_at_once_are_the_same(model, tokens, apa
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_what_comes_later_changes_nothing(model, tokens, apart):
+def test_language_model_is_causal(model, tokens, apart):
     whole = model(tokens, apart)
     for place in range(1, 9):
         other = tokens.clone()

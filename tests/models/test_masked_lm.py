@@ -71,7 +71,7 @@ def test_states_that_were_not_chosen_have_no_gradient(kind, batch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_lies_in_the_padding_changes_no_loss(kind, batch):
+def test_masked_lm_loss_ignores_padding(kind, batch):
     model = _model(kind)
     other = torch.where(batch.source_valid, batch.source, 9)
     changed = MaskedBatch(batch.indices, batch.count, 0, 1.0, other, batch.source_valid, batch.chosen, batch.targets)

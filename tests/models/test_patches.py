@@ -51,7 +51,7 @@ def test_patches_and_one_linear_map_are_a_strided_convolution(images):
     torch.testing.assert_close(table(images), convolved.flatten(2).transpose(1, 2), atol=1e-5, rtol=0)
 
 
-def test_the_first_vector_stands_before_the_patches_and_is_the_same_for_all(images):
+def test_class_vector_precedes_the_patches_and_is_shared(images):
     table = PatchTable(SHAPE, 4, 10, first=True)
     vectors = table(images)
     assert vectors.shape == (5, table.length, 10) == (5, 10, 10)

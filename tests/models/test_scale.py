@@ -36,7 +36,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("tie", TIES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_read_has_the_size_of_a_state(kind, tie, batch):
+def test_encoder_output_has_the_scale_of_decoder_states(kind, tie, batch):
     model = _built(kind, tie)
     source, _, target = batch
     assert 0.9 < _rms(model.encoder.embedding(source)) < 1.3
@@ -67,7 +67,7 @@ def test_states_and_scores_start_neither_dead_nor_sure(kind, tie, batch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_meets_the_source_first_learns_from_the_start(kind, batch):
+def test_cross_attention_has_gradients_at_initialization(kind, batch):
     model = _built(kind, "none")
     source, valid, target = batch
     loss, _ = cross_entropy(model(source, valid, target), model.projection.weight, target.roll(-1, 1), valid)

@@ -71,7 +71,7 @@ def _shake(model: nn.Module) -> None:
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # torch's, about its own fast path
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_it_is_torch_nn_transformer_with_copied_weights(norm, activation):
+def test_transformer_equals_torch_nn_transformer_with_copied_weights(norm, activation):
     torch.manual_seed(0)
     settings = _settings(norm=norm, activation=activation)
     model = build(settings, 30, 30)

@@ -123,7 +123,7 @@ def _attentions(model: torch.nn.Module) -> int:
     return sum(isinstance(module, Attention) for module in model.modules())
 
 
-def test_what_each_variant_costs_in_parameters():
+def test_variants_have_their_number_of_parameters():
     k, h, inner, layers = 16, 4, 24, 4
 
     def added(**changes) -> int:
@@ -153,7 +153,7 @@ def test_what_each_variant_costs_in_parameters():
         ({"width": 15, "heads": 4}, r"heads \(4\) must divide width \(15\)"),
     ],
 )
-def test_what_does_not_go_together_is_told(changes, message):
+def test_settings_that_exclude_each_other_are_refused(changes, message):
     with pytest.raises(ValidationError, match=message):
         _settings(**changes)
     # a wide head is as large as it likes

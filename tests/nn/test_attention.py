@@ -112,7 +112,7 @@ def _grouped(groups: int | None, size: int | None = None) -> Attention:
     return Attention(12, 4, 0.0, "auto", size, groups).double()
 
 
-def test_as_many_heads_of_keys_as_of_queries_is_plain_attention_to_the_bit(case):
+def test_grouped_query_attention_with_all_heads_is_plain_attention(case):
     targets, sources, mask = case
     plain, grouped = _grouped(None), _grouped(4)
     assert torch.equal(

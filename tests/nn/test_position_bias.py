@@ -128,7 +128,7 @@ def test_the_bias_of_the_newest_targets_is_the_end_of_the_whole_bias(make):
     assert torch.equal(bias(1, 7), whole[:, 6:])
 
 
-def test_a_biased_mask_is_minus_infinity_where_nobody_may_look_and_the_bias_elsewhere():
+def test_biased_mask_is_minus_infinity_at_masked_positions_and_the_bias_elsewhere():
     bias = Alibi(2, "encoder")(4, 4)
     padded = torch.tensor([[True] * 4, [True] * 2 + [False] * 2])[:, None, None, :]
     masked = add_bias_to_mask(padded, bias)

@@ -16,7 +16,7 @@ def test_a_residual_is_its_formula(before):
     torch.testing.assert_close(residual.branch_input(x), norm(x) if before else x)
 
 
-def test_what_is_dropped_is_the_change_alone():
+def test_residual_dropout_drops_the_update_only():
     residual = Residual(nn.Identity(), nn.Dropout(1.0), before=True)
     x = torch.randn(2, 3, 4)
     assert torch.equal(residual(x, torch.exp), x)

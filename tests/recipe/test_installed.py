@@ -100,7 +100,7 @@ def test_an_entry_point_may_name_an_object_that_has_the_names_of_a_module(instal
     assert module_of("stranger").__class__.__name__ == "Model"
 
 
-def test_mistakes_in_a_strangers_section_are_told_as_in_ours(install, tmp_path):
+def test_plugin_settings_are_validated_like_built_in_ones(install, tmp_path):
     install("stranger-models", MODULE)
     with pytest.raises(UserError) as caught:
         read(_recipe(tmp_path, "{kind: stranger}"), ["model.inner.dept=7"])

@@ -40,7 +40,7 @@ def test_every_number_has_an_upper_bound_and_a_lower_one():
     assert [place for place, part in numbers if not {"minimum", "exclusiveMinimum"} & part.keys()] == []
 
 
-def test_what_looks_like_a_date_or_a_number_and_is_none_is_the_text_that_was_written():
+def test_yaml_text_like_a_date_or_number_stays_text():
     for text in ("2026-13-01", "2026-02-30", "2026-11-22T25:00:00", "=._", "2026-11-22", "0x" + "f" * 1000):
         assert read_value(text) == text
     assert [read_value(text) for text in ("1e-3", "-5", "0x10", "yes", "null")] == [0.001, -5, 16, "yes", None]
@@ -77,7 +77,7 @@ def test_a_message_is_bounded_and_can_be_seen():
     assert many[-1] == "… and 471 more lines"
 
 
-def test_what_is_there_and_no_file_is_told_and_what_is_missing_is_left_to_others(tmp_path):
+def test_path_that_is_no_file_is_refused_and_a_missing_one_is_not(tmp_path):
     check_regular(tmp_path / "missing")
     check_regular(Path(__file__))
     for path, what in ((tmp_path, "is a folder"), (Path("/dev/null"), "not a regular file")):

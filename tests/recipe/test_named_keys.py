@@ -70,7 +70,7 @@ def test_signs_and_what_tasks_share_name_keys_of_one_at_least():
         assert not _named(path, sections) - known, path
 
 
-def test_what_is_told_of_a_corpus_of_a_mixture_names_its_own_keys():
+def test_errors_of_a_mixture_name_the_keys_of_its_corpus():
     told = "data.filters.duplicates=drop keeps one; metadata.json of data.corpora.a"
     wanted = "data.corpora.a.filters.duplicates=drop keeps one; metadata.json of data.corpora.a"
     assert own_keys(told, "a") == wanted

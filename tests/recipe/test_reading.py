@@ -40,7 +40,7 @@ def _mistakes(path: Path, *overrides: str) -> list[str]:
     return str(caught.value).split("\n")
 
 
-def test_what_is_not_written_has_its_default_and_1e_3_is_a_number(good):
+def test_read_fills_in_defaults_and_parses_1e_3_as_a_number(good):
     recipe = read(good)
     assert recipe.training.learning_rate == 0.001
     assert recipe.training.clip == 1.0
@@ -150,7 +150,7 @@ def test_any_recipe_that_can_be_held_can_be_written_and_read(good, text, rate, s
     assert read(good.with_name("any.yaml")) == recipe
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_the_page(tmp_path):
+def test_read_reports_all_mistakes_in_page_order(tmp_path):
     text = (
         "name: bad\ntrainig: {}\ndata:\n  corpus: built-in\n  tain: 5\n  seed: 1\n  seed: 2\n"
         "training:\n  clip: yes\nmodel:\n  kind: transformer\n  heads: 0\nname: worse\n"
@@ -357,7 +357,7 @@ def test_a_warm_up_may_be_a_share_and_stays_what_it_made(tmp_path, good):
     assert read(tmp_path / "resolved.yaml", ["training.updates=500"]).training.warmup == 5
 
 
-def test_paths_start_at_the_recipe_or_where_one_stands_or_at_the_root(tmp_path, monkeypatch):
+def test_paths_are_relative_to_recipe_working_directory_or_data_root(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     path = _with(tmp_path, FROM_FILES)
     monkeypatch.chdir(tmp_path / "here")

@@ -56,7 +56,7 @@ ROOTS = (*(schema.recipe for schema in schemas().values()), *(module_of(kind).Se
 EVERY_KEY = [key for root in ROOTS for key in _fields(root)]
 
 
-def test_every_key_says_what_it_means():
+def test_every_recipe_key_has_a_description():
     assert len(EVERY_KEY) > 70
     assert [f"{s.__name__}.{name}" for s, name in EVERY_KEY if not s.model_fields[name].description] == []
 

@@ -130,7 +130,7 @@ def test_a_language_model_that_knows_nothing_but_its_ends_shows_it(runs):
     assert {worst.output for worst in found.worst} == {"(the end)"}
 
 
-def test_a_captioner_that_cannot_see_is_told_to_ignore_images(runs, tmp_path):
+def test_diagnose_reports_ignored_images(runs, tmp_path):
     run = runs / "captioning"
     found = _signs(run, tmp_path)
     exact = evaluate(run, keep=False).headline_metrics()

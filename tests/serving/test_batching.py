@@ -44,7 +44,7 @@ def _busy(model, slow):
     return first
 
 
-def test_what_waits_is_computed_together_where_it_is_alike_and_fits(model, slow):
+def test_batching_joins_compatible_requests_up_to_the_limit(model, slow):
     jobs = [_busy(model, slow)]
     for asked, lines in (("a", ["1", "2"]), ("b", ["3"]), ("a", ["4", "5"]), ("a", ["6"]), ("b", ["7"])):
         jobs.append(model.submit(asked, lines, 1))
@@ -62,7 +62,7 @@ def test_one_job_may_have_more_lines_than_a_batch_of_several(model, slow):
 
 
 @pytest.mark.parametrize("error", [UserError("one is bad"), MemoryError("one is bad")])
-def test_a_bad_request_harms_nobody_else(model, slow, error):
+def test_batching_isolates_a_failing_request(model, slow, error):
     slow.error = error
     _busy(model, slow)
     good, bad, other = (model.submit("a", [text], 1) for text in ("1", "bad", "2"))
@@ -136,7 +136,7 @@ def endless_model(endless):
     thread.stop()
 
 
-def test_a_batch_that_nobody_waits_for_ends_at_the_next_step(endless, endless_model):
+def test_batch_without_waiting_clients_is_cancelled(endless, endless_model):
     job = endless_model.submit("x", ["first"], 1)
     assert endless.steps.acquire(timeout=10)
     assert job.cancel()

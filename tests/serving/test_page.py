@@ -103,13 +103,13 @@ def test_a_class_is_shown_with_its_shares(page, loaded):
     _kept(page, "classes.png")
 
 
-def test_nobodys_text_becomes_markup(page):
+def test_page_escapes_user_text(page):
     _sent(page, HOSTILE)
     assert page.locator(".column img").count() == 0
     assert page.locator(".source").first.inner_text().replace("\xa0", " ").startswith("<img src=x")
 
 
-def test_what_is_refused_is_said(page):
+def test_page_shows_refusals(page):
     page.fill("#text", "a" * 2001)
     page.click("#send")
     page.wait_for_selector(".wrong")

@@ -127,7 +127,7 @@ def test_requests_that_come_together_are_computed_together(loaded):
         ("/nothing", {"text": "a"}, 404, "Not Found"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_words(server, path, body, status, told):
+def test_server_refuses_invalid_requests(server, path, body, status, told):
     found, answer = server.post(path, body)
     assert found == status, answer
     assert told in answer["detail"]
@@ -165,7 +165,7 @@ class Held:
         return self._run.candidates(*asked)
 
 
-def test_what_takes_too_long_or_waits_with_too_many_is_refused(loaded):
+def test_server_refuses_on_timeout_and_full_queue(loaded):
     slow, entered = threading.Event(), threading.Event()
 
     with (
@@ -280,7 +280,7 @@ def _told(*words) -> str:
     return str(error.value)
 
 
-def test_what_cannot_be_served_is_said_before_anything_is_loaded(small_runs, monkeypatch):
+def test_serve_refuses_unusable_runs_before_loading(small_runs, monkeypatch):
     assert "not a run" in _told(small_runs / "x")
     assert "the same run is named twice" in _told(small_runs / "t", small_runs / "t")
     with bind_socket("127.0.0.1", 0) as taken:
@@ -311,7 +311,7 @@ def test_a_request_that_fails_by_our_fault_is_counted(loaded):
         assert 's2s_requests_total{path="/translate",status="500"} 1.0' in server.get("/metrics")[1]
 
 
-def test_runs_of_one_name_are_told_apart_by_their_paths():
+def test_runs_of_one_name_are_distinguished_by_path():
     assert names_of([Path("a/x"), Path("b/y")]) == ["x", "y"]
     assert names_of([Path("a/x"), Path("b/x"), Path("c/y")]) == ["a/x", "b/x", "y"]
 
@@ -364,7 +364,7 @@ def test_an_answer_for_a_client_that_has_gone_is_not_computed_to_its_end(loaded)
             time.sleep(0.02)
 
 
-def test_what_needs_no_model_is_refused_while_it_computes(loaded):
+def test_server_refuses_bad_requests_while_computing(loaded):
     may, entered = threading.Event(), threading.Event()
     with (
         served({"t": Held(loaded["t"], may, entered), "c": loaded["c"]}, Limits(seconds=15, tokens=12)) as server,

@@ -89,7 +89,7 @@ def test_unvalidated_checkpoints_do_not_count_as_best(tmp_path):
     assert checkpoints.best().name == "0000002"
 
 
-def test_what_a_crash_leaves_half_written_is_no_checkpoint(tmp_path, monkeypatch):
+def test_checkpoint_half_written_by_a_crash_is_ignored(tmp_path, monkeypatch):
     checkpoints = Checkpoints(_run(tmp_path))
     _save(checkpoints, 1, 1.0)
 

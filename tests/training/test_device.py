@@ -68,7 +68,7 @@ print(int((tiny * 1.0 != 0).sum()), torch.get_num_threads(), numpy.finfo(numpy.f
 """
 
 
-def test_what_is_too_small_to_be_normal_is_nothing_in_threads_that_exist_already():
+def test_setup_process_flushes_denormals_in_existing_threads():
     # in a process of its own, in which nothing was prepared
     done = subprocess.run([sys.executable, "-c", FLUSHED], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [str(1 << 22), "0 2 True"]

@@ -115,7 +115,7 @@ def test_shared_work_is_done_once_and_all_have_all_of_it_in_order():
         assert sorted(item for items in asked for item in items) == sorted([0, 1, 2, 3] * 2)
 
 
-def test_gradients_and_losses_are_summed_and_what_nobody_learns_has_none(processes):
+def test_all_reduce_sums_gradients_and_losses_and_keeps_none_gradients(processes):
     for both, first, nobody, loss in processes[1]["added"]:
         assert both == [1, 3, 5, 7, 9, 11]
         assert first == [1] * 6
@@ -159,7 +159,7 @@ def test_a_checkpoint_of_two_processes_goes_on_in_one_and_in_three_with_the_same
         assert len(straight) == 12
 
 
-def test_what_one_process_is_told_all_do_and_the_first_saves_and_tells(processes):
+def test_signal_to_one_rank_stops_all_and_rank_0_saves(processes):
     folder, found = processes
     (_, told), (_, other) = found["stopped"]
     assert "stopped after update 8 of 12; saved" in told
@@ -179,7 +179,7 @@ def test_a_lost_process_ends_all_with_one_message_and_a_checkpoint_of_all_that_w
 
 
 @pytest.mark.slow
-def test_what_goes_on_in_as_many_processes_ends_in_the_same_bits(tmp_path):
+def test_resume_with_the_same_world_size_is_bit_identical(tmp_path):
     names = ["two", "stopped", "lost", "stopped, on two", "lost, on two"]
     _processes(tmp_path, stories=names)
     for name in names[3:]:

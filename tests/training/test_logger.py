@@ -37,7 +37,7 @@ UPDATE = StepResult(
         (0.01, 10_000, None),
     ],
 )
-def test_how_long_it_takes_is_told_by_the_first_updates(tmp_path, seconds, total, said):
+def test_logger_estimates_the_remaining_time_from_the_first_updates(tmp_path, seconds, total, said):
     console = Console(file=io.StringIO(), width=200)
     with RunLog(tmp_path, 0, total, console) as log:
         for number in range(1, 30):
@@ -103,7 +103,7 @@ def test_control_characters_of_a_corpus_are_spelt(tmp_path):
     assert console.file.getvalue() == "    a\\x1b]0;titleb  →  c\\x9bd e\n"
 
 
-def test_a_board_that_cannot_be_written_is_told_once(tmp_path, monkeypatch):
+def test_logger_reports_an_unwritable_tensorboard_once(tmp_path, monkeypatch):
     def full(_writer: object, _data: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

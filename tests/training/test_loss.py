@@ -35,7 +35,7 @@ def test_the_chunked_loss_and_its_gradients_are_the_plain_ones(case, smoothing, 
     torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
 
 
-def test_what_lies_in_the_padding_changes_no_loss(case):
+def test_loss_ignores_padding(case):
     states, weight, targets, valid = case
     other = torch.where(valid, targets, (targets + 1) % 11)
     assert not torch.equal(other, targets)

@@ -152,7 +152,7 @@ def test_a_scaled_rate_is_that_of_an_optimiser_with_the_smaller_rate():
         assert not torch.equal(a, b)
 
 
-def test_what_is_frozen_stays_and_needs_no_moments():
+def test_optimizer_keeps_no_moments_of_frozen_parameters():
     model = _model()
     model[0].weight.requires_grad_(False)
     before = [p.detach().clone() for p in model.parameters()]

@@ -77,7 +77,7 @@ def test_momentum_by_hand():
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_the_penalty_is_one_that_stands_in_the_loss_and_spares_biases_norms_and_embeddings(optimizer):
+def test_l1_penalty_equals_a_loss_term_and_skips_biases_norms_and_embeddings(optimizer):
     ours, other = _model(), _model()
     with_key = OptimizerWrapper(ours, _settings(optimizer=optimizer, l1=0.3))
     in_loss = OptimizerWrapper(other, _settings(optimizer=optimizer))
@@ -151,7 +151,7 @@ def test_a_saved_state_of_sgd_goes_on_like_the_original(momentum):
         assert torch.equal(a, b)
 
 
-def test_what_an_optimiser_does_not_know_is_refused():
+def test_optimizer_settings_unknown_to_the_class_are_refused():
     with pytest.raises(ValidationError, match="adam does not read momentum; leave momentum out, or set optimizer: sgd"):
         _settings(momentum=0.9)
     with pytest.raises(ValidationError, match="nesterov is a form of momentum, which is 0"):
@@ -260,7 +260,7 @@ def test_muon_moves_hidden_matrices_and_adamw_the_rest():
     assert not optimization.skips_on_device
 
 
-def test_no_optimizer_imports_a_compiler():
+def test_optimizers_do_not_import_torch_dynamo():
     code = (
         "import sys, torch\nfrom s2s.recipe.schema import OptimizationSettings as S\n"
         "from s2s.training.optimization import OptimizerWrapper\n"

@@ -71,7 +71,7 @@ def test_the_gradients_of_the_first_batches_are_measured_in_both_precisions(monk
     assert measured.faster == torch.bfloat16
 
 
-def test_what_is_slow_is_measured_thrice_and_no_more(monkeypatch):
+def test_precision_benchmark_measures_slow_steps_three_times(monkeypatch):
     trainer = _trainer()
     seen = _seen(trainer)
     monkeypatch.setattr(precision, "_PATIENCE", 0.0)

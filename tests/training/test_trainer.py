@@ -116,7 +116,7 @@ def test_every_way_to_learn_resumes_to_the_same_bits(pairs, changes):
     assert all(torch.equal(a, b) for a, b in zip(_weights(again), _weights(whole), strict=True))
 
 
-def test_what_is_frozen_does_not_move_and_has_no_state(pairs):
+def test_frozen_parameters_do_not_move_and_have_no_optimizer_state(pairs):
     trainer = _trainer(pairs, freeze=("decoder.layers.0.feedforward", "encoder.layers"), weight_decay=0.1, ema=0.5)
     before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
     list(trainer.updates(5))
@@ -208,7 +208,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_step_and_names_update_module
         assert torch.equal(a.nan_to_num(), b.nan_to_num())
 
 
-def test_what_is_not_finite_by_chance_is_found_by_the_very_same_chance(pairs):
+def test_nonfinite_diagnosis_replays_the_same_dropout(pairs):
     trainer = _trainer(pairs)
     drawn = []
 
