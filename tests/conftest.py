@@ -30,7 +30,8 @@ if os.environ.get("S2S_NO_SHAPE_CHECKS") != "1":
 # Here commands and comparisons train whole models, and checks would take half of the time; the rooms of tensors have
 # tests of their own, where shapes are checked: those of every model in models/test_contract.py.
 WHOLE_TRAININGS = ("cli", "devices", "experiments", "export", "faults", "models/test_contract_training", "run")
-WHOLE_TRAININGS += ("docs",)
+WHOLE_TRAININGS += ("api", "docs", "decoding/test_translator", "data/test_source_use", "training/test_precision")
+WHOLE_TRAININGS += ("training/test_trainer",)
 
 
 def _whole(path: Path) -> bool:

@@ -56,7 +56,7 @@ def test_values_without_keys_are_worth_what_a_referee_computed():
     assert CHEATS["associative"].accuracy(16) == pytest.approx(0.159, abs=5e-4)
 
 
-@pytest.mark.parametrize("depth", [0, 1, 2, 4])
+@pytest.mark.parametrize("depth", [1, 4])
 def test_a_verb_that_agrees_with_the_one_before_it_is_right_as_often_as_is_counted(depth):
     alike = []
     for phrase in phrases("validation", 400, depth=depth):

@@ -169,6 +169,7 @@ def test_agreement_verb_has_its_distance_and_the_subjects_number(depth):
         assert (other.endswith("n") or other == "sind") != many
 
 
+@pytest.mark.slow
 def test_agreement_knows_every_word_of_deeper_sentences(agreement):
     found = agreement.examples(16, 100, 2, "test")
     rows = [*found.sources, *found.targets]

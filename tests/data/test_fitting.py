@@ -73,6 +73,7 @@ def test_texts_without_labels_become_a_recipe_of_lines_paragraphs_or_rows(tmp_pa
         generate_language_model_recipe("mine", Splits(_lines(tmp_path / "few.txt", sentences[:9])))
 
 
+@pytest.mark.slow
 def test_commands_in_scans_own_form_lose_no_pair_and_have_room_for_every_answer(tmp_path):
     pairs = RULES["commands"]()
     assert len(pairs) == 20_910
@@ -113,12 +114,12 @@ def test_words_and_phones_are_spelt_and_no_target_is_normalised(tmp_path):
     assert UNK not in [piece for text in corpus.train["source"] for piece in source.encode(text)]
 
 
-@pytest.mark.parametrize("pairs", [30, 400, 1_000])
+@pytest.mark.parametrize("pairs", [30, 1_000])
 def test_natural_text_gets_as_many_pieces_as_it_fills(tmp_path, pairs):
     files = _lines(tmp_path / "a.en", _sentences(pairs)), _lines(tmp_path / "a.de", _sentences(pairs, seed=2))
     recipe = _read(tmp_path, generate_translation_recipe("mine", Splits(files)))
     assert recipe.tokenizer.kind == "unigram"
-    assert recipe.tokenizer.size == {30: 300, 400: 300, 1_000: 400}[pairs]
+    assert recipe.tokenizer.size == {30: 300, 1_000: 400}[pairs]
     assert (recipe.data.source, recipe.data.target) == ("en", "de")
     corpus = load(recipe.data)
     assert len(corpus.train) + len(corpus.validation) + len(corpus.test) == pairs

@@ -78,6 +78,7 @@ def test_all_phrases_are_distinct():
     assert len({phrase.source for phrase in sample()}) == len(sample())
 
 
+@pytest.mark.slow
 def test_a_source_determines_its_target():
     targets: dict[str, str] = {}
     streams = (phrases("train", 12_000, 2), phrases("test", 200, 3), phrases("train", 1000, 1, depth=1))
@@ -199,6 +200,7 @@ def test_every_relative_clause_agrees_with_the_noun_before_it():
     assert min(checked.values()) > 400
 
 
+@pytest.mark.slow
 def test_every_depth_has_enough_sentences_to_measure():
     assert len(phrases("test", 300, depth=0)) == 300
     assert len(phrases("test", 100, depth=12)) == 100

@@ -130,7 +130,7 @@ def test_plurals_change_the_subject_and_the_verb_alone():
 
 @pytest.mark.parametrize("make", [numbered, judgements])
 def test_splits_are_apart_and_larger_sizes_begin_with_smaller_ones(make):
-    train, test = make("train", 400), make("test", 100)
+    train, test = make("train", 150), make("test", 50)
     first = [next(iter(vars(one).values())) for one in train]
     assert make("train", 50) == train[:50]
     assert not set(first) & {next(iter(vars(one).values())) for one in test}

@@ -59,6 +59,7 @@ def _trained(blind):
     return model
 
 
+@pytest.mark.slow
 def test_a_trained_translator_uses_its_source_and_a_blind_one_does_not():
     held_out = _pairs(60, seed=2)
     reads, blind = (source_use(_trained(blind), held_out, BATCHES, COMPUTER) for blind in (False, True))

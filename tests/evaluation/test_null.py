@@ -13,6 +13,9 @@ from s2s.evaluation.inference import draws, trend_p
 from s2s.evaluation.significance import mcnemar
 from s2s.evaluation.survival import Times, log_rank_p
 
+# calibrations by simulation
+pytestmark = pytest.mark.slow
+
 LEVEL = 0.05
 
 

@@ -172,6 +172,7 @@ def test_integrated_gradients_add_up_to_what_the_score_differs_from_the_baseline
     assert difference == pytest.approx(abs(float(shares.sum()) - due), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_integrated_gradients_are_those_of_captum(batch):
     captum = pytest.importorskip("captum.attr")
     source, valid = batch[0][:1], batch[1][:1]

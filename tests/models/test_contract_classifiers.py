@@ -120,6 +120,7 @@ def test_resuming_a_classifier_is_the_same_as_never_stopping(kind):
         assert torch.equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_classifier_learns_separable_classes(kind):
     pooling = POOLINGS[KINDS.index(kind) % len(POOLINGS)] if kind in ("transformer", "conv") else "max"

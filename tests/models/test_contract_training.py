@@ -58,6 +58,7 @@ def test_a_young_model_learns_and_resuming_is_the_same_as_never_stopping(fresh, 
     assert sum(losses[-5:]) < sum(losses[:5])
 
 
+@pytest.mark.slow
 def test_resuming_in_bf16_is_the_same_as_never_stopping(fresh, pairs):
     whole, again = _trainer(fresh(0), pairs, "bf16"), _trainer(fresh(9), pairs, "bf16")
     list(whole.updates(2))

@@ -44,6 +44,7 @@ def _counts(tmp_path, **environment):
     return [int(word) for word in done.stdout.split()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not hold threads on cores")
 def test_held_here_and_free_in_workers(tmp_path):
     here = len(os.sched_getaffinity(0))

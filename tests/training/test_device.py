@@ -44,6 +44,7 @@ for _ in range(20):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
 def test_memory_that_was_freed_is_not_asked_of_the_kernel_again():
     # in a process of its own: once an allocation has failed, as some tests want it to, glibc serves this thread from

@@ -80,14 +80,20 @@ STOPPED = ["one", "stopped", "stopped, on one", "stopped, on three", "lost"]
 
 
 @pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """Results of each task with one and two processes."""
+    return _processes(tmp_path_factory.mktemp("learned"), updates=3, sizes=[1, 2])
+
+
+@pytest.fixture(scope="module")
 def processes(tmp_path_factory):
-    """A folder of runs, and what processes found."""
+    """A folder of runs that were stopped, and results of their processes."""
     folder = tmp_path_factory.mktemp("processes")
-    return folder, _processes(folder, updates=3, sizes=[1, 2], stories=STOPPED)
+    return folder, _processes(folder, stories=STOPPED)
 
 
-def test_two_processes_learn_what_one_learns_in_every_task(processes):
-    _check_learned(processes[1], 1e-6)
+def test_two_processes_learn_what_one_learns_in_every_task(learned):
+    _check_learned(learned, 1e-6)
 
 
 @pytest.mark.slow
@@ -115,8 +121,8 @@ def test_shared_work_is_done_once_and_all_have_all_of_it_in_order():
         assert sorted(item for items in asked for item in items) == sorted([0, 1, 2, 3] * 2)
 
 
-def test_all_reduce_sums_gradients_and_losses_and_keeps_none_gradients(processes):
-    for both, first, nobody, loss in processes[1]["added"]:
+def test_all_reduce_sums_gradients_and_losses_and_keeps_none_gradients(learned):
+    for both, first, nobody, loss in learned["added"]:
         assert both == [1, 3, 5, 7, 9, 11]
         assert first == [1] * 6
         assert nobody is None
@@ -148,6 +154,7 @@ def _order(processes: list) -> list[list[int]]:
     return [sorted(row for rows in update for row in rows) for update in zip(*orders, strict=True)]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_two_processes_goes_on_in_one_and_in_three_with_the_same_data(processes):
     folder, found = processes
     assert _order(found["stopped"]) == _order(found["one"])[:8]
@@ -159,6 +166,7 @@ def test_a_checkpoint_of_two_processes_goes_on_in_one_and_in_three_with_the_same
         assert len(straight) == 12
 
 
+@pytest.mark.slow
 def test_signal_to_one_rank_stops_all_and_rank_0_saves(processes):
     folder, found = processes
     (_, told), (_, other) = found["stopped"]
@@ -168,6 +176,7 @@ def test_signal_to_one_rank_stops_all_and_rank_0_saves(processes):
     assert {path.name for path in (folder / "stopped" / "checkpoints").iterdir()} == {"0000006", "0000008"}
 
 
+@pytest.mark.slow
 def test_a_lost_process_ends_all_with_one_message_and_a_checkpoint_of_all_that_was_done(processes):
     folder, found = processes
     (_, told), other = found["lost"]

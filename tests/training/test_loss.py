@@ -76,6 +76,7 @@ def test_in_bf16_a_token_known_by_heart_is_learned_in_the_right_direction(smooth
         assert functional.cosine_similarity(low.flatten(), full.flatten(), dim=0) > 0.99
 
 
+@pytest.mark.slow
 def test_in_bf16_learning_by_heart_ends_where_fp32_ends():
     ends = {}
     for bf16 in (False, True):

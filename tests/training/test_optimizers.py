@@ -260,6 +260,7 @@ def test_muon_moves_hidden_matrices_and_adamw_the_rest():
     assert not optimization.skips_on_device
 
 
+@pytest.mark.slow
 def test_optimizers_do_not_import_torch_dynamo():
     code = (
         "import sys, torch\nfrom s2s.recipe.schema import OptimizationSettings as S\n"
