@@ -27,11 +27,12 @@ if os.environ.get("S2S_NO_SHAPE_CHECKS") != "1":
     install_import_hook(["s2s.nn", "s2s.models", "s2s.decoding", "s2s.training", "baselines"], "beartype.beartype")
 
 
-# Here commands and comparisons train whole models, and checks would take half of the time; the rooms of tensors have
-# tests of their own, where shapes are checked: those of every model in models/test_contract.py.
-WHOLE_TRAININGS = ("cli", "devices", "experiments", "export", "faults", "models/test_contract_training", "run")
-WHOLE_TRAININGS += ("api", "docs", "decoding/test_translator", "data/test_source_use", "training/test_precision")
+# Tests that train whole models: shapes are not checked and pictures not drawn.
+WHOLE_TRAININGS = ("api", "cli", "compare", "data/test_source_use", "decoding/test_translator", "devices", "docs")
+WHOLE_TRAININGS += ("experiments", "export", "faults", "models/test_contract_training", "run", "training/test_precision")
 WHOLE_TRAININGS += ("training/test_trainer",)
+# Shape checks take half of the time: they are on where every model, layer and loss has its tests.
+SHAPES_CHECKED = ("baselines", "decoding/test_answers", "models", "nn", "training")
 
 
 def _whole(path: Path) -> bool:
@@ -41,7 +42,8 @@ def _whole(path: Path) -> bool:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item):
     # around the fixtures, too, that train what several tests look at
-    config.update("jaxtyping_disable", _whole(item.path))
+    checked = item.path.relative_to(ROOT / "tests").as_posix().startswith(SHAPES_CHECKED) and not _whole(item.path)
+    config.update("jaxtyping_disable", not checked)
     try:
         return (yield)
     finally:
