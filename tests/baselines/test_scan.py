@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from baselines.cells import MinGRU, MinLSTM
-from baselines.scan import _at_once, scan
+from baselines.scan import scan
 
 
 def _sequence(steps: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -36,19 +36,21 @@ def test_the_gradients_of_the_scan_are_slopes():
 
 
 @pytest.mark.parametrize("gain", [1, 5])
-def test_the_form_of_graphs_is_the_scan_over_a_thousand_steps_with_large_gates(gain):
+def test_scan_in_an_exported_graph_is_the_scan(gain, monkeypatch):
     torch.manual_seed(gain)
     decay, update = torch.sigmoid(gain * torch.randn(1, 1024, 4)), torch.randn(1, 1024, 4)
     # a stretch that forgets all, after which little may be forgotten
     decay[:, 100:110] = 0.0
     decay[:, 600:] = decay[:, 600:].clamp_min(0.999)
     start = torch.randn(1, 4)
-    states = _at_once(decay, update, start)
+    recursive = scan(decay, update, start)
+    monkeypatch.setattr("torch.compiler.is_exporting", lambda: True)
+    states = scan(decay, update, start)
     assert states.dtype == torch.float32
-    torch.testing.assert_close(states, scan(decay, update, start), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(states, recursive, rtol=1e-5, atol=1e-4)
     exact = _loop(decay.double(), update.double(), start.double())
     torch.testing.assert_close(states, exact.float(), rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(_at_once(*_sequence(9)), _loop(*_sequence(9)))
+    torch.testing.assert_close(scan(*_sequence(9)), _loop(*_sequence(9)))
 
 
 def test_a_thousand_steps_neither_overflow_nor_forget_too_much():

@@ -73,7 +73,7 @@ def test_each_file_of_a_cached_corpus_that_was_damaged_is_made_again(cache, sett
 def test_cache_removes_files_of_killed_processes_only(cache, settings):
     left, written = cache / "s2s" / "0" / "generator.incomplete", cache / "s2s" / "1" / "generator.incomplete"
     (left.mkdir(parents=True), written.mkdir(parents=True))
-    with caching.file_lock(caching._lock_of(written.parent)):
+    with caching.file_lock(written.parent.with_name("1.lock")):
         assert _rows(settings) == ROWS
     assert (left.parent.exists(), written.exists()) == (False, True)
     shutil.rmtree(written.parent)

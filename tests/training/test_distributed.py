@@ -4,19 +4,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file
 
 from s2s.data.dataset import shard_batches
 from s2s.errors import UserError
-from s2s.recipe.schema import SeedSettings
-from s2s.training.device import derive_seed
 from s2s.training.distributed import Distributed, check_world_size
-from s2s.training.trainer import Trainer
 from tests.training.processes import RECIPES, lay_out
 
 ROOT = Path(__file__).parents[2]
@@ -127,20 +122,6 @@ def test_all_reduce_sums_gradients_and_losses_and_keeps_none_gradients(learned):
         assert first == [1] * 6
         assert nobody is None
         assert loss == [3]
-
-
-def test_each_process_drops_by_a_seed_of_its_own_and_the_first_by_that_of_one_alone():
-    device_context = SimpleNamespace(device=torch.device("cpu"))
-
-    def seed(distributed: Distributed) -> int:
-        Trainer._seed_dropout(
-            SimpleNamespace(seeds=SeedSettings(dropout=3), distributed=distributed, device_context=device_context), 5
-        )  # type: ignore[arg-type]
-        return torch.initial_seed()
-
-    seeds = [seed(Distributed(rank, 3)) for rank in range(3)]
-    assert seeds[0] == seed(Distributed()) == derive_seed(3, 5)
-    assert len(set(seeds)) == 3
 
 
 def _losses(run: Path) -> dict[int, float]:

@@ -14,6 +14,7 @@ from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import mean_loss, translation_trainer
 from s2s.training.device import select_device
+from s2s.training.distributed import Distributed
 from s2s.training.noise import estimate_noise
 from s2s.training.trainer import Trainer
 
@@ -141,11 +142,12 @@ def test_measuring_noise_changes_no_bit_and_is_what_the_micro_batches_give_apart
         assert same.noise is None
         assert (update.loss, update.gradient_norm) == (same.loss, same.gradient_norm)
     assert all(torch.equal(a, b) for a, b in zip(_weights(noisy), _weights(plain), strict=True))
-    alone, batches = _trainer(pairs, tokens_per_update=80), noisy._batches()
+    alone = _trainer(pairs, tokens_per_update=80)
+    batches = [noisy.examples.collate(rows, 0) for rows in noisy.groups[2]]
     alone.model.load_state_dict(noisy.model.state_dict())
     squares = []
     for batch in batches:
-        alone._add_gradient(alone._compute, batch.count, batch)
+        (alone.loss(alone.model, batch)[0] / batch.count).backward()
         squares.append(sum(float(p.grad.square().sum()) for p in alone.model.parameters() if p.grad is not None))
         alone.optimization.zero_grad()
     update = noisy.train_step()
@@ -165,6 +167,26 @@ def test_dropout_differs_between_updates_and_seeds(pairs):
     trainer = _trainer(pairs, dropout=0.5, tokens=60 * 9, **frozen)
     first, second = (u.loss for u in trainer.updates(2))
     assert first != second
+
+
+def test_each_rank_has_its_own_dropout_seed_and_rank_0_that_of_one_process(pairs, monkeypatch):
+    class Seeded(Exception):
+        pass
+
+    def seeded(seed, _device):
+        raise Seeded(seed)
+
+    monkeypatch.setattr("s2s.training.trainer.seed_generators", seeded)
+    seeds = []
+    for rank, size in ((0, 1), (0, 3), (1, 3), (2, 3)):
+        trainer = _trainer(pairs, dropout=0.3)
+        trainer.distributed = Distributed(rank, size)
+        trainer.distributed.all_reduce_sum = lambda *numbers: list(numbers)
+        with pytest.raises(Seeded) as found:
+            trainer.train_step()
+        seeds.append(found.value.args[0])
+    assert seeds[0] == seeds[1]
+    assert len(set(seeds)) == 3
 
 
 def test_each_epoch_sees_every_pair_once_in_another_order(pairs):
