@@ -1,4 +1,4 @@
-"""Shapes are checked in the fast tests; caches are temporary; real data is found through S2S_DATA."""
+"""Fixtures of all tests: shape checks, temporary caches, real data in S2S_DATA."""
 
 import os
 import signal

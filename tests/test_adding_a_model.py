@@ -1,4 +1,4 @@
-"""docs/adding-a-model.md: build the package from the page, install it, test it and train it."""
+"""docs/adding-a-model.md: build, install, test and train the package of the page."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The scan against the loop it replaces."""
+"""The parallel scan compared with a loop."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def _loop(decay: torch.Tensor, update: torch.Tensor, start: torch.Tensor) -> tor
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 8, 9, 100])
-def test_the_scan_and_its_gradients_are_the_loops(steps):
+def test_scan_and_its_gradients_are_the_loops(steps):
     inputs = [x.requires_grad_() for x in _sequence(steps)]
     weights = torch.randn(2, steps, 3, dtype=torch.float64)
     torch.testing.assert_close(scan(*inputs), _loop(*inputs))
@@ -31,7 +31,7 @@ def test_the_scan_and_its_gradients_are_the_loops(steps):
     torch.testing.assert_close(ours, theirs)
 
 
-def test_the_gradients_of_the_scan_are_slopes():
+def test_gradients_of_the_scan_are_slopes():
     assert torch.autograd.gradcheck(scan, [x.requires_grad_() for x in _sequence(5)])
 
 
@@ -53,7 +53,7 @@ def test_scan_in_an_exported_graph_is_the_scan(gain, monkeypatch):
     torch.testing.assert_close(scan(*_sequence(9)), _loop(*_sequence(9)))
 
 
-def test_a_thousand_steps_neither_overflow_nor_forget_too_much():
+def test_scan_thousand_steps_neither_overflow_nor_forget_too_much():
     decay = torch.full((1, 1000, 1), -1e-3).exp()
     states = scan(decay, torch.zeros(1, 1000, 1), torch.ones(1, 1))
     torch.testing.assert_close(states[0, -1, 0], torch.tensor(-1.0).exp(), rtol=1e-4, atol=0)
@@ -63,7 +63,7 @@ def test_a_thousand_steps_neither_overflow_nor_forget_too_much():
     assert scan(torch.full((1, 1000, 1), 1e-20), updates, torch.ones(1, 1)).isfinite().all()
 
 
-def test_min_gru_is_its_equation_step_by_step():
+def test_scan_min_gru_is_its_equation_step_by_step():
     torch.manual_seed(0)
     cell, x, hidden = MinGRU(4, 3), torch.randn(2, 6, 4), torch.randn(2, 3)
     states, _ = cell(x, (hidden,))
@@ -74,7 +74,7 @@ def test_min_gru_is_its_equation_step_by_step():
         torch.testing.assert_close(states[:, t], hidden)
 
 
-def test_min_lstm_is_its_equation_step_by_step():
+def test_scan_min_lstm_is_its_equation_step_by_step():
     torch.manual_seed(0)
     cell, x, hidden = MinLSTM(4, 3), torch.randn(2, 6, 4), torch.randn(2, 3)
     states, _ = cell(x, (hidden,))

@@ -1,4 +1,4 @@
-"""The help of every command: its voice, its options, and its examples, which are executed."""
+"""Help of every command: options, wording, and examples, which are executed."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""What was made of data is found again only while the data, and what made it, are the same."""
+"""Caches of data are used only while the data and the code that made them are unchanged."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def _pairs(dataset) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("kind", ["lines", "table", "folder"])
-def test_changed_text_of_the_same_size_and_date_is_read_anew(tmp_path, kind):
+def test_cache_changed_text_of_the_same_size_and_date_is_read_anew(tmp_path, kind):
     def written(word: str) -> None:
         for name, text in (
             ("a.en", f"a {word}\n"),

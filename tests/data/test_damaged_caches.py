@@ -1,4 +1,4 @@
-"""A cached corpus that was damaged is made again, and said; what a killed process left is removed."""
+"""A damaged cache is rebuilt and reported; leftovers of killed processes are removed."""
 
 import os
 import shutil
@@ -55,7 +55,7 @@ def _flipped(path: Path) -> None:
         lambda path: (path.unlink(), os.mkfifo(path)),
     ],
 )
-def test_each_file_of_a_cached_corpus_that_was_damaged_is_made_again(cache, settings, damage, capfd):
+def test_cache_each_file_of_a_cached_corpus_that_was_damaged_is_made_again(cache, settings, damage, capfd):
     assert _rows(settings) == ROWS
     capfd.readouterr()
     files = sorted(p for p in cache.rglob("*") if p.suffix in (".arrow", ".json") and p.name != "digests.json")

@@ -1,4 +1,4 @@
-"""What spoils labelled texts and images is found, and sound ones are left in peace."""
+"""Checks of labelled texts and images by `s2s data check`."""
 
 import datasets
 import numpy as np
@@ -18,7 +18,7 @@ def _part(rows: list[tuple[str, int]]) -> Labelled:
     return Labelled(texts, np.array([label for _, label in rows]), ("a", "b"))
 
 
-def test_sound_texts_are_counted_and_nothing_is_said_of_them():
+def test_labelled_inspection_sound_texts_are_counted_and_nothing_is_said_of_them():
     train = _part([(f"text {number} here", number % 2) for number in range(20)])
     found = inspect_labelled(Corpus(train, _part([("another one", 0), ("a third", 1)]), None), 1)
     rows = found.splits["train"].rows
@@ -59,7 +59,7 @@ def _images(*pictures: tuple[int, int]) -> Images:
     return Images(np.stack(pixels), np.array([label for _, label in pictures]), ("a", "b"))
 
 
-def test_sound_images_are_counted_and_nothing_is_said_of_them():
+def test_labelled_inspection_sound_images_are_counted_and_nothing_is_said_of_them():
     train = _images(*((seed, seed % 2) for seed in range(20)))
     found = inspect_images(Corpus(train, _images((30, 0), (31, 1)), None), ImageSource(ImageDataSettings(size=4)))
     assert [found.splits["train"].rows[name] for name in ("a", "b")] == [10, 10]

@@ -1,4 +1,4 @@
-"""What spoils a mixture is found, in each corpus as alone and between them; and how a tokenizer cuts texts."""
+"""Checks of mixtures by `s2s data check`, in each corpus and between corpora."""
 
 import re
 from pathlib import Path
@@ -106,7 +106,7 @@ def test_mixture_removes_held_out_examples_from_all_corpora():
     assert "2 of its examples are held out by another corpus: left out" in str(found["back"])
 
 
-def test_the_examples_that_another_corpus_holds_out_are_not_prepared(recipe):
+def test_mixture_inspection_examples_that_another_corpus_holds_out_are_not_prepared(recipe):
     asked, said = read(recipe), []
     data = task_of(asked).prepare(asked, (), said.append)
     assert len(data.train["sign"].source_lengths) == 19
@@ -121,13 +121,13 @@ def test_mixture_inspection_counts_answers_and_reports_rare_ones(recipe):
     assert "sign: minus is 1 times the answer, another one 19 times" in whole
 
 
-def test_shares_are_those_of_the_formula_after_the_filters(recipe):
+def test_mixture_inspection_shares_are_those_of_the_formula_after_the_filters(recipe):
     whole, sizes = _said(recipe), [60, 19, 58]
     for name, size, share in zip(("up", "sign", "gaps"), sizes, rates(sizes, 2.0), strict=True):
         assert f"  {name}: {size} examples, drawn {share:.1%} of the time" in whole
 
 
-def test_sizes_are_those_of_training_where_texts_are_cut_into_windows(recipe):
+def test_mixture_inspection_sizes_are_those_of_training_where_texts_are_cut_into_windows(recipe):
     words = [
         "batches.max_length=50",
         "data.corpora.up.filters.max_words=null",
@@ -150,7 +150,7 @@ def test_mixture_inspection_reports_broken_rows_by_line(recipe):
         inspected(read(recipe))
 
 
-def test_a_target_that_is_no_answer_is_refused_with_its_line_when_it_is_read(recipe):
+def test_mixture_inspection_target_that_is_no_answer_is_refused_with_its_line_when_it_is_read(recipe):
     asked = cast(Any, read(recipe))
     (recipe.parent / "sign.tsv").write_text("text\tsign\none\tplus\nnothing\t\ntwo\tmaybe\nthree\tno\n")
     with pytest.raises(UserError, match=r"sign\.tsv:4: (.|\n)*'maybe'.*plus, minus, and 1 more .*data.corpora.sign"):
@@ -167,14 +167,14 @@ def test_a_target_that_is_no_answer_is_refused_with_its_line_when_it_is_read(rec
         TaskSource(sign).part("train")
 
 
-def test_a_prefix_that_a_taken_over_tokenizer_does_not_know_is_refused(recipe):
+def test_mixture_inspection_prefix_that_a_taken_over_tokenizer_does_not_know_is_refused(recipe):
     asked = read(recipe)
     known = train(["up: low"], PieceSettings(kind="word", size=100), "text")
     with pytest.raises(UserError, match=r"data.corpora.sign.prefix: (.|\n)*does not know: 'sign: '"):
         task_of(asked).prepare(asked, (known,), print)
 
 
-def test_pieces_are_counted_as_the_tokenizer_cuts():
+def test_mixture_inspection_pieces_are_counted_as_the_tokenizer_cuts():
     splits = {"train": ["a b c", "a b", "a"], "test": ["a x", "b y y", "a b c d e f"]}
     settings = PieceSettings(kind="word", size=100)
     found = cutting(splits, lambda: train(splits["train"], settings, "text"), 3)
@@ -189,7 +189,7 @@ def test_pieces_are_counted_as_the_tokenizer_cuts():
     assert (spelt.splits["test"].unknown, spelt.splits["test"].new) == (0, 6)
 
 
-def test_a_tokenizer_that_cannot_be_made_is_advice_and_no_end():
+def test_mixture_inspection_tokenizer_that_cannot_be_made_is_advice_and_no_end():
     few = ["a b", "b a"]
     found = cutting({"train": few}, lambda: train(few, PieceSettings(size=8000), "text"), 10)
     (words,) = found.advice()

@@ -1,4 +1,4 @@
-"""Plain texts: the same ones that labelled texts have, without their labels."""
+"""Plain texts equal labelled texts without labels."""
 
 import gzip
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The device itself: a test that it cannot fail would prove nothing."""
+"""The pretend device fails where a GPU would."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A line through censored values, against least squares and against the truth that values were drawn from."""
+"""Regression of censored values, compared with least squares and with known truth."""
 
 import numpy as np
 import pytest
@@ -27,6 +27,6 @@ def test_censored_fit_is_not_biased_by_values_beyond_the_limit():
     assert censored_line(X, cut, [0] * 200).b < 0.4
 
 
-def test_a_line_needs_three_values_at_two_places():
+def test_censoring_line_needs_three_values_at_two_places():
     assert censored_line([1, 2], [1, 2], [0, 0]) is None
     assert censored_line([1, 1, 1], [1, 2, 3], [0, 0, 0]) is None

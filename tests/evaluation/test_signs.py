@@ -1,4 +1,4 @@
-"""Each sign is named where answers or a log are made to show it, and none is where they are as they should be."""
+"""Each sign of a bad run is found where it was planted, and not elsewhere."""
 
 import math
 import random
@@ -38,7 +38,7 @@ def test_good_texts_show_no_sign():
         ("too long", lambda source, reference: f"{reference} und dann weiter"),
     ],
 )
-def test_each_fault_of_texts_is_named_alone(name, output):
+def test_signs_each_fault_of_texts_is_named_alone(name, output):
     outputs = [output(*pair) for pair in zip(SOURCES, REFERENCES, strict=True)]
     assert _found(text_signs(SOURCES, outputs, REFERENCES, 0)) == {name}
 
@@ -47,12 +47,12 @@ def test_signs_name_outputs_cut_by_the_length_limit():
     assert _found(text_signs(SOURCES, REFERENCES, REFERENCES, 20)) == {"cut off"}
 
 
-def test_the_same_answer_to_all_is_named():
+def test_signs_same_answer_to_all_is_named():
     assert collapsed(SOURCES, ["ein Mann"] * len(SOURCES), REFERENCES).found
     assert collapsed(SOURCES, [""] * len(SOURCES), REFERENCES).found
 
 
-def test_few_answers_are_no_fault_where_few_are_right():
+def test_signs_few_answers_are_no_fault_where_few_are_right():
     judgements = [("good", "bad")[n % 2] for n in range(len(SOURCES))]
     assert not collapsed(SOURCES, judgements, judgements).found
     assert collapsed(SOURCES, ["good"] * len(SOURCES), [f"{n} good" for n in range(len(SOURCES))]).found
@@ -66,12 +66,12 @@ def test_signs_ignore_repetition_that_references_have_too():
 
 
 @pytest.mark.parametrize("said", ["a a a", "x a b a b a b", "a b c d a b c d a b c d"])
-def test_three_times_in_a_row_is_again(said):
+def test_signs_three_times_in_a_row_is_again(said):
     assert says_again(said.split())
     assert not says_again(said.split()[:-1])
 
 
-def test_a_few_examples_are_no_sign():
+def test_few_examples_are_no_sign():
     few, many = (share_sign("n", n // 10, n, "are", 5, "", "") for n in (10, 1000))
     assert few.value == many.value == 10
     assert (few.found, many.found) == (False, True)
@@ -99,7 +99,7 @@ def test_signs_report_classifier_confidence(right, sure, found):
     assert _found(class_signs(*_answers(right, sure), NAMES)) == found
 
 
-def test_a_class_that_is_never_named_and_a_confused_pair():
+def test_signs_class_that_is_never_named_and_a_confused_pair():
     truth, probabilities = _answers(0.95, 0.95)
     probabilities[truth == 2] = [0.025, 0.95, 0.025]
     probabilities[:, 2] = np.minimum(probabilities[:, 2], 0.025)
@@ -110,7 +110,7 @@ def test_a_class_that_is_never_named_and_a_confused_pair():
     assert "examples of c are taken for b" in said["classes confused"]
 
 
-def test_one_class_for_all_is_named():
+def test_signs_one_class_for_all_is_named():
     truth = np.repeat([0, 1, 2], [300, 50, 50])
     probabilities = np.tile([0.75, 0.125, 0.125], (400, 1))
     assert {"majority class only", "classes never predicted"} <= _found(class_signs(truth, probabilities, NAMES))
@@ -137,7 +137,7 @@ LOGS = {
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_each_fault_of_a_training_is_named_alone(name):
+def test_signs_each_fault_of_a_training_is_named_alone(name):
     assert _found(learning_signs(LOGS[name], 5.5)) == {name}
 
 
@@ -146,13 +146,13 @@ def test_signs_tell_memorization_from_no_learning():
     assert _found(learning_signs(log, 5.5)) == {"over-fitted"}
 
 
-def test_hard_batches_are_no_rate_too_high():
+def test_signs_hard_batches_are_no_rate_too_high():
     # as they come where batches hold pairs of one length: one of twenty is far above the others
     log = _log(lambda n: _learns(n) + 2 * (n % 20 == 7))
     assert "rate too high" not in _found(learning_signs(log, 5.5))
 
 
-def test_a_good_training_shows_no_sign():
+def test_good_training_shows_no_sign():
     assert _found(learning_signs(_log(_learns), 5.5)) == set()
 
 
@@ -167,21 +167,21 @@ def test_signs_do_not_judge_the_loss_of_few_updates():
     assert not {"learned nothing", "rate too low"} & _found(learning_signs(brief, 5.5))
 
 
-def test_a_loss_that_ends_far_above_its_lowest_is_a_rate_too_high():
+def test_signs_loss_that_ends_far_above_its_lowest_is_a_rate_too_high():
     assert "rate too high" in _found(learning_signs(_log(lambda n: _learns(n) + 2 * (n > 300)), None))
 
 
-def test_without_looks_the_training_loss_tells_whether_it_still_learns():
+def test_signs_without_looks_the_training_loss_tells_whether_it_still_learns():
     still, over = (_log(each, every=300) for each in (lambda n: 9 - math.log2(n), _learns))
     assert "not trained to the end" in _found(learning_signs(still, None))
     assert "not trained to the end" not in _found(learning_signs(over, None))
 
 
-def test_an_empty_log_says_nothing():
+def test_signs_empty_log_says_nothing():
     assert _found(learning_signs(Learning([], [], []), 5.0)) == set()
 
 
-def test_unknown_pieces_and_those_that_training_never_had():
+def test_signs_unknown_pieces_and_those_that_training_never_had():
     pieces = np.array([3] * 5 + [7] * 5 + [8] * 90)
     assert unknown(pieces, 3, None).value == 5
     assert unknown(pieces, 3, [8]).value == 10
@@ -189,7 +189,7 @@ def test_unknown_pieces_and_those_that_training_never_had():
     assert unknown(np.tile(pieces, 10), 3, [8]).found
 
 
-def test_the_entropy_of_what_is_drawn_evenly_is_the_logarithm_of_its_kinds():
+def test_signs_entropy_of_what_is_drawn_evenly_is_the_logarithm_of_its_kinds():
     drawn = np.random.default_rng(1).integers(0, 50, 400)
     assert entropy(drawn) == pytest.approx(math.log(50), abs=0.02)
     assert entropy(np.full(9, 4)) == 0

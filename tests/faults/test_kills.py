@@ -1,4 +1,4 @@
-"""kill -9, again and again, at random moments of the real command."""
+"""Runs killed at random moments resume to the same bits."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.slow)])
-def test_killed_runs_are_resumed_to_the_same_bits(kills):
+def test_kills_killed_runs_are_resumed_to_the_same_bits(kills):
     command = [sys.executable, str(KILLS), "--kills", str(kills), "--seed", "7"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
     assert done.returncode == 0, done.stderr
@@ -22,7 +22,7 @@ def test_killed_runs_are_resumed_to_the_same_bits(kills):
 
 
 @pytest.mark.slow
-def test_a_comparison_that_signals_stop_within_its_cells_is_resumed_to_the_same_bits():
+def test_kills_comparison_that_signals_stop_within_its_cells_is_resumed_to_the_same_bits():
     command = [sys.executable, "-m", "tests.faults.compared"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT)
     assert done.returncode == 0, done.stderr
@@ -32,7 +32,7 @@ def test_a_comparison_that_signals_stop_within_its_cells_is_resumed_to_the_same_
     assert (found["same"], found["differ"]) == (10, [])
 
 
-def test_the_page_tells_what_was_kept():
+def test_kills_page_tells_what_was_kept():
     found = json.loads((ROOT / "docs/results/faults.json").read_text())["kills"]
     assert found["same"] == found["kills"]
     page = " ".join((ROOT / "docs/resuming.md").read_text().split())

@@ -1,4 +1,4 @@
-"""Position vectors: those that an embedding really adds, whichever kind."""
+"""Position vectors are those that an embedding adds."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from s2s.nn.embeddings import Embedding
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
-def test_the_vectors_are_what_the_embedding_adds(kind):
+def test_positions_vectors_are_what_the_embedding_adds(kind):
     embedding = Embedding(nn.Embedding(9, 8), kind, 100)
     tokens = torch.randint(9, (1, 70))
     added = embedding(tokens)[0] - embedding.tokens(tokens)[0] * embedding.scale

@@ -1,4 +1,4 @@
-"""Data with rules is learned through `s2s new` and `s2s train`, with no recipe touched by hand."""
+"""Recipes of `s2s new` learn data with rules."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The residual connection, before and after whose normalisation a function stands."""
+"""Residual connections with pre- and post-norm."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from s2s.nn.layers import Residual
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_a_residual_is_its_formula(before):
+def test_residual_is_its_formula(before):
     torch.manual_seed(0)
     norm, change, x = nn.LayerNorm(4), nn.Linear(4, 4), torch.randn(2, 3, 4)
     residual = Residual(norm, nn.Identity(), before)

@@ -1,4 +1,4 @@
-"""What messages and remedies name as a key of a recipe is one."""
+"""Messages and remedies name existing keys."""
 
 import ast
 import functools
@@ -56,7 +56,7 @@ def _named(path: Path, sections: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("task", sorted(schemas()))
-def test_a_task_names_keys_of_its_own_recipe(task):
+def test_task_names_keys_of_its_own_recipe(task):
     known = _all_keys(task)
     sections = {key.split(".")[0] for key in known}
     for path in sorted(FOLDERS[task].rglob("*.py")):

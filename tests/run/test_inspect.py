@@ -141,6 +141,7 @@ def test_inspect_page_escapes_user_text(world):
         inspection_picture(found, InspectionRequest()).draw_without_rendering()
 
 
+@pytest.mark.slow
 def test_letters_that_the_font_lacks_are_boxes_and_no_warnings(world, tmp_path):
     for name in ("o.svg", "o.png"):
         # the suite makes errors of warnings

@@ -185,6 +185,7 @@ def test_resuming_is_the_same_as_never_stopping(kind):
         assert torch.equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["transformer", "lstm"])
 def test_a_model_learns_what_its_neighbours_say_of_a_piece(kind):
     trainer = _trainer(kind, 0, updates=150, dropout=0.0, tokens=640)

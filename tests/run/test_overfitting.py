@@ -47,6 +47,7 @@ def test_overfit_advises_a_lower_learning_rate(tmp_path, monkeypatch):
         overfit(recipe, lambda line: None)
 
 
+@pytest.mark.slow
 def test_overfit_advises_a_higher_learning_rate(tmp_path, monkeypatch):
     monkeypatch.setattr(task, "_UPDATES", 20)
     recipe = _recipe(tmp_path, "transformer", "training.learning_rate=1e-7")

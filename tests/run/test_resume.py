@@ -151,6 +151,7 @@ def test_a_run_is_neither_overwritten_nor_resumed_by_accident(tmp_path, monkeypa
     assert len(_losses(tmp_path / "runs/tiny")) == 8
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
@@ -173,6 +174,7 @@ def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
     assert "until now this run computed in bf16, from here on it does in fp32" in " ".join(told.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saved", [True, False])
 def test_a_start_that_saved_nothing_changes_no_precision(tmp_path, monkeypatch, saved):
     monkeypatch.chdir(tmp_path)

@@ -126,6 +126,7 @@ def test_a_prefix_that_a_taken_over_tokenizer_does_not_know_is_refused(folder):
     _s2s("train", _recipe(folder, "next", "one.tsv", more.replace("<2xx> ", "w1 ")), "init_from=runs/first")
 
 
+@pytest.mark.slow
 def test_prefix_is_added_to_every_line(folder):
     recipe = _recipe(folder, "many", "one.tsv", 'prefix: "<2de> ", more: {two: {train: two.tsv, prefix: "<2xx> "}}')
     _s2s("train", recipe)
@@ -172,6 +173,7 @@ def test_pairs_that_were_held_out_are_scored_with_another_prefix_too(folder):
         _s2s("evaluate", "runs/held", "data.prefix='<2xx> '", "data.seed=7")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("prefix", "before"), [("<2de> ", 1), ("<2de>", 0), ("to <2de>", 1)])
 def test_alignment_links_do_not_count_the_prefix(folder, prefix, before):
     _s2s("train", _recipe(folder, "chars", "one.tsv", 'prefix: "<2de> "'), "tokenizer.kind=char")

@@ -24,6 +24,8 @@ from s2s.tasks.language_model.diagnosis import Expected, ends
 from s2s.tasks.text_to_text.data import Mixture, in_pieces
 from s2s.training.progress import no_progress_bar
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["training.updates=4", "training.warmup=2", "validation.every=2", "model.width=16", "model.heads=2",
          "model.feedforward=16", "device.precision=fp32", "device.threads=1"]  # fmt: skip
 TASKS = ("en-de", "de-en", "plural", "cases", "acceptable")

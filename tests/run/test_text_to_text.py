@@ -76,6 +76,7 @@ def test_each_task_has_its_lines_and_the_mean_is_theirs(run):
     assert set(kept["tasks"][4]["written"]) <= {"acceptable", "unacceptable"}
 
 
+@pytest.mark.slow
 def test_going_on_gives_the_same_bits_beyond_an_epoch(run, tmp_path):
     s2s("train", RECIPE, *SMALL, "training.updates=2", f"run.dir={tmp_path / 'b'}")
     s2s("train", tmp_path / "b", "--resume", "training.updates=4")
@@ -153,6 +154,7 @@ def test_only_as_many_answers_are_given_as_there_are_and_none_by_a_beam(run):
             model.candidates(["Der Mann schläft."], task="acceptable", **asked)
 
 
+@pytest.mark.slow
 def test_scores_and_curves_prefix_and_count_as_the_command_and_the_whole_evaluation_do(run, tmp_path, monkeypatch):
     computed, cut, beginning = [], [], []
     begin, encode, scores = TextToTextTask.on_train_start, Tokenizer.encode_batch, evaluation.scores
@@ -190,6 +192,7 @@ def test_scores_and_curves_prefix_and_count_as_the_command_and_the_whole_evaluat
     assert found.written[1] == ""
 
 
+@pytest.mark.slow
 def test_fine_tuning_takes_the_decoder_where_asked(run, tmp_path):
     alone = [word for word in SMALL if ".words=" not in word]
     s2s("train", RECIPE, *alone, f"init_from={run}", "init.parts=all", f"run.dir={tmp_path / 'fine'}")
@@ -297,6 +300,7 @@ def test_ties_between_answers_give_the_first():
     assert best_first([-2.0, -1.0, -1.0], ("a", "b", "c")) == [(-1.0, "b"), (-1.0, "c"), (-2.0, "a")]
 
 
+@pytest.mark.slow
 def test_lowercase_model_is_scored_case_insensitively(tmp_path):
     corpora = "data.corpora={copy: {source: en, target: en, train: 40, validation: 4, test: 4, metric: exact}}"
     overrides = [each for each in SMALL if not each.startswith("data.corpora")]

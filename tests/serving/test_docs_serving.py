@@ -1,4 +1,4 @@
-"""What the page on the server shows: its commands, its request, its limits, and the table that a benchmark wrote."""
+"""docs/serving.md: command, request and limits."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Several processes train as one: the same losses, the same order of the data, and one that decides for all."""
+"""Data-parallel training equals training in one process."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ def _processes(folder: Path, **asked: object) -> dict:
     return json.loads(done.stdout)
 
 
-def test_together_they_take_each_row_once_and_as_evenly_as_rows_allow():
+def test_distributed_together_they_take_each_row_once_and_as_evenly_as_rows_allow():
     for many in range(8):
         batches = [np.arange(100 * n, 100 * n + 5 + n) for n in range(many)]
         for size in (1, 2, 3, 5):
@@ -36,7 +36,7 @@ def test_together_they_take_each_row_once_and_as_evenly_as_rows_allow():
             assert all(len(batch) for part in parts for batch in part)
 
 
-def test_batches_of_one_row_go_to_different_processes():
+def test_distributed_batches_of_one_row_go_to_different_processes():
     batches = [np.array([7]), np.array([8]), np.array([9])]
     assert [[rows.tolist() for rows in shard_batches(batches, rank, 4)] for rank in range(4)] == [
         [[7]],
@@ -87,19 +87,19 @@ def processes(tmp_path_factory):
     return folder, _processes(folder, stories=STOPPED)
 
 
-def test_two_processes_learn_what_one_learns_in_every_task(learned):
+def test_distributed_two_processes_learn_what_one_learns_in_every_task(learned):
     _check_learned(learned, 1e-6)
 
 
 @pytest.mark.slow
-def test_two_and_three_processes_learn_what_one_learns_in_every_task_for_50_updates(tmp_path):
+def test_distributed_two_and_three_processes_learn_what_one_learns_in_every_task_for_50_updates(tmp_path):
     found = _processes(tmp_path, updates=50, sizes=[1, 2, 3])
     _check_learned(found, 1e-5)
     # in the last update of an epoch, one has nothing at all
     assert min(min(process["images"]["had"]) for process in found["3"]) == 0
 
 
-def test_shared_work_is_done_once_and_all_have_all_of_it_in_order():
+def test_distributed_shared_work_is_done_once_and_all_have_all_of_it_in_order():
     for size in (1, 2, 3, 5):
         asked: list[list[int]] = [[] for _ in range(size)]
 
@@ -136,7 +136,7 @@ def _order(processes: list) -> list[list[int]]:
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_two_processes_goes_on_in_one_and_in_three_with_the_same_data(processes):
+def test_distributed_checkpoint_of_two_processes_goes_on_in_one_and_in_three_with_the_same_data(processes):
     folder, found = processes
     assert _order(found["stopped"]) == _order(found["one"])[:8]
     assert len(_order(found["one"])) == 12
@@ -158,7 +158,7 @@ def test_signal_to_one_rank_stops_all_and_rank_0_saves(processes):
 
 
 @pytest.mark.slow
-def test_a_lost_process_ends_all_with_one_message_and_a_checkpoint_of_all_that_was_done(processes):
+def test_distributed_lost_process_ends_all_with_one_message_and_a_checkpoint_of_all_that_was_done(processes):
     folder, found = processes
     (_, told), other = found["lost"]
     assert other is None
@@ -179,7 +179,7 @@ def test_resume_with_the_same_world_size_is_bit_identical(tmp_path):
             assert all(one[key].equal(two[key]) for key in one | two)
 
 
-def test_more_processes_than_examples_are_refused_with_the_key():
+def test_distributed_more_processes_than_examples_are_refused_with_the_key():
     check_world_size(Distributed(0, 3), [1, 3, 3, 4], noise_scale=False)
     check_world_size(Distributed(0, 1), [], noise_scale=True)
     with pytest.raises(UserError, match="4 processes share an update, but it usually has 3 examples"):

@@ -1,4 +1,4 @@
-"""The trainer's equalities: micro-batches, padding, resuming, and what it says when numbers blow up."""
+"""Equalities of the trainer: micro-batches, padding, resuming, non-finite steps."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -51,7 +51,7 @@ def _weights(trainer: Trainer) -> list[torch.Tensor]:
     return [p.detach().clone() for p in trainer.model.parameters()]
 
 
-def test_unequal_micro_batches_are_one_big_batch(pairs):
+def test_trainer_unequal_micro_batches_are_one_big_batch(pairs):
     whole = _trainer(pairs, tokens=60 * 9, clip=None)
     parts = _trainer(pairs, tokens=50, tokens_per_update=10_000, clip=None)
     assert len(whole.groups[0]) == 1
@@ -63,14 +63,14 @@ def test_unequal_micro_batches_are_one_big_batch(pairs):
     assert many.gradient_norm == pytest.approx(one.gradient_norm, rel=1e-4)
 
 
-def test_the_reported_loss_is_the_mean_over_tokens_before_the_step(pairs):
+def test_trainer_reported_loss_is_the_mean_over_tokens_before_the_step(pairs):
     trainer = _trainer(pairs, tokens=60 * 9)
     expected = mean_loss(trainer.model, pairs, BatchSettings(), trainer.device_context)
     assert next(trainer.updates(1)).loss == pytest.approx(expected, rel=1e-5)
     assert mean_loss(trainer.model, pairs, BatchSettings(), trainer.device_context) < expected
 
 
-def test_the_mean_loss_depends_neither_on_the_batches_nor_on_dropout(pairs):
+def test_trainer_mean_loss_depends_neither_on_the_batches_nor_on_dropout(pairs):
     trainer = _trainer(pairs, dropout=0.5)
     trainer.model.train()
     losses = [mean_loss(trainer.model, pairs, BatchSettings(tokens=n), trainer.device_context) for n in (9, 40, 5000)]
@@ -78,7 +78,7 @@ def test_the_mean_loss_depends_neither_on_the_batches_nor_on_dropout(pairs):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_resuming_mid_epoch_is_the_same_as_never_stopping(pairs, precision):
+def test_trainer_resuming_mid_epoch_is_the_same_as_never_stopping(pairs, precision):
     straight = _trainer(pairs, dropout=0.3, precision=precision, ema=0.9)
     stopped = _trainer(pairs, dropout=0.3, precision=precision, ema=0.9)
     losses = [u.loss for u in straight.updates(len(straight.groups) + 7)]
@@ -104,7 +104,7 @@ def test_resuming_mid_epoch_is_the_same_as_never_stopping(pairs, precision):
     ],
     ids=str,
 )
-def test_every_way_to_learn_resumes_to_the_same_bits(pairs, changes):
+def test_trainer_every_way_to_learn_resumes_to_the_same_bits(pairs, changes):
     whole = _trainer(pairs, dropout=0.3, **changes)
     losses = [update.loss for update in whole.updates(9)]
     stopped = _trainer(pairs, dropout=0.3, **changes)
@@ -127,7 +127,7 @@ def test_frozen_parameters_do_not_move_and_have_no_optimizer_state(pairs):
     assert not [name for name in kept if any(name.endswith(f".{frozen}") for frozen in same)]
 
 
-def test_the_state_of_one_optimiser_is_not_taken_for_that_of_another(pairs):
+def test_trainer_state_of_one_optimiser_is_not_taken_for_that_of_another(pairs):
     adam, sgd = _trainer(pairs), _trainer(pairs, optimizer="sgd", momentum=0.5)
     for trainer, other in ((adam, sgd), (sgd, adam)):
         list(trainer.updates(1))
@@ -135,7 +135,7 @@ def test_the_state_of_one_optimiser_is_not_taken_for_that_of_another(pairs):
             other.load_state(*trainer.state())
 
 
-def test_measuring_noise_changes_no_bit_and_is_what_the_micro_batches_give_apart(pairs):
+def test_trainer_measuring_noise_changes_no_bit_and_is_what_the_micro_batches_give_apart(pairs):
     plain = _trainer(pairs, tokens_per_update=80)
     noisy = _trainer(pairs, tokens_per_update=80, noise_scale=True)
     for update, same in zip(noisy.updates(2), plain.updates(2), strict=True):
@@ -157,19 +157,19 @@ def test_measuring_noise_changes_no_bit_and_is_what_the_micro_batches_give_apart
     assert update.noise.square == pytest.approx(expected.square, rel=1e-3)
 
 
-def test_noise_between_batches_needs_more_than_one(pairs):
+def test_trainer_noise_between_batches_needs_more_than_one(pairs):
     with pytest.raises(UserError, match=r"training.noise_scale: an update has one batch only(.|\n)*tokens_per_update"):
         _trainer(pairs, tokens=60 * 9, noise_scale=True)
 
 
-def test_dropout_differs_between_updates_and_seeds(pairs):
+def test_trainer_dropout_differs_between_updates_and_seeds(pairs):
     frozen = {"learning_rate": 1e-30, "clip": None}
     trainer = _trainer(pairs, dropout=0.5, tokens=60 * 9, **frozen)
     first, second = (u.loss for u in trainer.updates(2))
     assert first != second
 
 
-def test_each_rank_has_its_own_dropout_seed_and_rank_0_that_of_one_process(pairs, monkeypatch):
+def test_trainer_each_rank_has_its_own_dropout_seed_and_rank_0_that_of_one_process(pairs, monkeypatch):
     class Seeded(Exception):
         pass
 
@@ -189,7 +189,7 @@ def test_each_rank_has_its_own_dropout_seed_and_rank_0_that_of_one_process(pairs
     assert len(set(seeds)) == 3
 
 
-def test_each_epoch_sees_every_pair_once_in_another_order(pairs):
+def test_trainer_each_epoch_sees_every_pair_once_in_another_order(pairs):
     trainer = _trainer(pairs)
     seen = []
     for _ in range(2):
@@ -201,7 +201,7 @@ def test_each_epoch_sees_every_pair_once_in_another_order(pairs):
     assert seen[0] != seen[1]
 
 
-def test_pairs_that_are_too_long_are_counted_and_left_out(pairs):
+def test_trainer_pairs_that_are_too_long_are_counted_and_left_out(pairs):
     too_long = set(np.flatnonzero(np.maximum(pairs.source_lengths, pairs.target_lengths) > 8).tolist())
     assert 0 < len(too_long) < len(pairs)
     one = _trainer(pairs)
@@ -212,7 +212,7 @@ def test_pairs_that_are_too_long_are_counted_and_left_out(pairs):
     assert sorted(trained) == sorted(set(range(len(pairs))) - too_long)
 
 
-def test_a_loss_that_is_not_finite_stops_before_the_step_and_names_update_module_and_batch(pairs):
+def test_trainer_loss_that_is_not_finite_stops_before_the_step_and_names_update_module_and_batch(pairs):
     trainer = _trainer(pairs)
     list(trainer.updates(2))
     with torch.no_grad():
@@ -245,7 +245,7 @@ def test_nonfinite_diagnosis_replays_the_same_dropout(pairs):
     assert drawn.count(drawn[0]) == 2
 
 
-def test_a_gradient_that_is_not_finite_is_named(pairs):
+def test_trainer_gradient_that_is_not_finite_is_named(pairs):
     trainer = _trainer(pairs)
     parameter = trainer.model.encoder.layers[0].attention.query.weight
     parameter.register_hook(lambda gradient: gradient * float("inf"))
@@ -253,7 +253,7 @@ def test_a_gradient_that_is_not_finite_is_named(pairs):
         next(trainer.updates(1))
 
 
-def test_every_update_drops_other_numbers():
+def test_trainer_every_update_drops_other_numbers():
     # weights that hardly move, and pairs that are all alike: losses differ by dropout alone
     alike = _encoded([[[4, 5, 6]] * 20, [[7, 8]] * 20])
     still = {"learning_rate": 1e-12, "warmup": 0}
@@ -263,7 +263,7 @@ def test_every_update_drops_other_numbers():
     assert max(without) - min(without) < 1e-5
 
 
-def test_a_place_beyond_the_epoch_and_tensors_of_another_model_are_refused(pairs):
+def test_trainer_place_beyond_the_epoch_and_tensors_of_another_model_are_refused(pairs):
     trainer = _trainer(pairs)
     list(trainer.updates(2))
     tensors, place = trainer.state()
