@@ -171,6 +171,7 @@ def _bytes(*words: str, encoding: str) -> bytes:
     return subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, env=asked, timeout=60, check=True).stdout
 
 
+@pytest.mark.slow
 def test_main_characters_that_output_lacks_are_spelt_and_end_no_training(small_world, tmp_path):
     shutil.copytree(small_world / "runs" / "t", tmp_path / "t")
     told = _bytes("-m", "s2s", "train", str(tmp_path / "t"), "--resume", encoding="latin-1").decode("latin-1")

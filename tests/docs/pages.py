@@ -154,8 +154,8 @@ COMPARE_SETTINGS = {
     r"^s2s compare (?!.*(--resume|--cost|--task|data\.root))": f"--experiment=quality --seeds=1 {COMPARED}",
     r"^s2s compare (?!.*(--resume|--cost|--task)).*data\.root": f"--experiment=quality --seeds=1 {FILES}",
     r"^s2s compare .*--task": CLASSIFIED,
-    r"data\.root=DIR(?!.*--task)": "data.root=files",
-    r"data\.root=DIR.*--task|--task.*data\.root=DIR": "data.root=labelled",
+    r"^s2s compare (?!.*--task).*data\.root=DIR": "data.root=files",
+    r"^s2s compare .*--task.*data\.root=DIR": "data.root=labelled",
 }
 # one experiment shows that the command works; each has tests of its own
 COMPARE_REPLACE = {r" --(experiment|seeds) \S+": ""}
@@ -415,12 +415,13 @@ def _lost_measurement(session: Session) -> None:
 
 def _cluster_checked(session: Session) -> None:
     first = session.output("s2s compare rnn")
-    assert ", 2 beside each other" in first
+    folder = Path("runs/compare-rnn-transformer")
+    assert any("on 2 nodes" in path.read_text() for path in folder.rglob("*.json"))
     assert "FAILED" not in first
     assert "in all 0 measurements" in session.output("s2s compare --resume")
     path, before = session.names["lost"]
     assert json.loads(path.read_text()).keys() == before.keys()
-    assert Path("runs/compare-rnn-transformer/report.html").exists()
+    assert (folder / "report.html").exists()
 
 
 _OTHER_TEST = "executed by {}, which lays out its files"

@@ -247,6 +247,7 @@ def test_hub_export_is_replaced_only_where_it_may_be_and_holds_nothing_else(fold
     assert (out / "README.md").read_text(encoding="utf-8") == card
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
 def test_hub_all_that_an_export_is_made_of_is_known_as_its(small, tmp_path, to):
     for package in ("ctranslate2", "onnxruntime", "onnxscript"):

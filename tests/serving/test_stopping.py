@@ -104,6 +104,7 @@ server_of(FastAPI(lifespan=lifespan), Limits()).run(sockets=[bind_socket("127.0.
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_second_signal_ends_a_busy_server_at_once(second):
     server = subprocess.Popen([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
