@@ -480,6 +480,8 @@ PAGES = {
     "distributed": Page(
         prepare=_shell_programs,
         replace={"recipes/translate.yaml": f"recipes/translate.yaml {TRANSLATE}"},
+        # the training above is in the way
+        before={"^for node": lambda session: shutil.rmtree("runs/translate")},
         execute={"^#!/bin/bash": _twice},
         not_executed={"node0:29500": "needs two machines; the next block is the same on one"},
         slow="",
