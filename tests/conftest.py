@@ -29,14 +29,7 @@ if os.environ.get("S2S_NO_SHAPE_CHECKS") != "1":
 
 # Tests that train whole models: shapes are not checked and pictures not drawn.
 WHOLE_TRAININGS = ("api", "cli", "compare", "data/test_source_use", "decoding/test_translator", "devices", "docs")
-WHOLE_TRAININGS += (
-    "experiments",
-    "export",
-    "faults",
-    "models/test_contract_training",
-    "run",
-    "training/test_precision",
-)
+WHOLE_TRAININGS += ("export", "faults", "models/test_contract_training", "run", "training/test_precision")
 WHOLE_TRAININGS += ("training/test_trainer",)
 # Shape checks take half of the time: they are on where every model, layer and loss has its tests.
 SHAPES_CHECKED = ("baselines", "decoding/test_answers", "models", "nn", "training")

@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks import classification, comparison, language_models, results, serving, tasks
 from benchmarks.keeping import written
+from s2s.comparison.plans import ROWS
 from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build
-from s2s.questions import ROWS
 from s2s.recipe.page import read_value
 from tests.docs.runner import ROOT, page_path
 

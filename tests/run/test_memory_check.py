@@ -102,7 +102,7 @@ def _learned(run: Path) -> list[dict[str, float]]:
     return [{key: line[key] for key in ("update", "loss")} for line in lines if "learning_rate" in line]
 
 
-@pytest.mark.parametrize(("key", "at"), zip(TASKS, (1, 4), strict=True))
+@pytest.mark.parametrize(("key", "at"), [*zip(TASKS, (1, 4), strict=True)])
 def test_out_of_memory_error_names_the_settings_to_reduce(tmp_path, monkeypatch, key, at):
     monkeypatch.chdir(tmp_path)
     Path("tiny.yaml").write_text(TASKS[key])
