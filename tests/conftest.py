@@ -1,4 +1,4 @@
-"""Shapes are checked in the fast tests; caches are temporary; real data is found through S2S_DATA."""
+"""Fixtures of all tests: shape checks, temporary caches, real data in S2S_DATA."""
 
 import os
 import signal
@@ -27,10 +27,12 @@ if os.environ.get("S2S_NO_SHAPE_CHECKS") != "1":
     install_import_hook(["s2s.nn", "s2s.models", "s2s.decoding", "s2s.training", "baselines"], "beartype.beartype")
 
 
-# Here commands and comparisons train whole models, and checks would take half of the time; the rooms of tensors have
-# tests of their own, where shapes are checked: those of every model in models/test_contract.py.
-WHOLE_TRAININGS = ("cli", "devices", "experiments", "export", "faults", "models/test_contract_training", "run")
-WHOLE_TRAININGS += ("test_docs", "test_readme")
+# Tests that train whole models: shapes are not checked and pictures not drawn.
+WHOLE_TRAININGS = ("api", "cli", "compare", "data/test_source_use", "decoding/test_translator", "devices", "docs")
+WHOLE_TRAININGS += ("export", "faults", "models/test_contract_training", "run", "training/test_precision")
+WHOLE_TRAININGS += ("training/test_trainer",)
+# Shape checks take half of the time: they are on where every model, layer and loss has its tests.
+SHAPES_CHECKED = ("baselines", "decoding/test_answers", "models", "nn", "training")
 
 
 def _whole(path: Path) -> bool:
@@ -40,7 +42,8 @@ def _whole(path: Path) -> bool:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item):
     # around the fixtures, too, that train what several tests look at
-    config.update("jaxtyping_disable", _whole(item.path))
+    checked = item.path.relative_to(ROOT / "tests").as_posix().startswith(SHAPES_CHECKED) and not _whole(item.path)
+    config.update("jaxtyping_disable", not checked)
     try:
         return (yield)
     finally:

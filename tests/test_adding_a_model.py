@@ -1,4 +1,4 @@
-"""docs/adding-a-model.md: build the package from the page, install it, test it and train it."""
+"""docs/adding-a-model.md: build, install, test and train the package of the page."""
 
 import os
 import re
@@ -62,7 +62,8 @@ def test_model_package_of_the_page_is_listed_passes_self_tests_and_trains(tmp_pa
             outputs[words[0]] = done.output
             continue
         # beside the environment of the tests, not into it
-        run = command.replace("pip install", "pip install -q --no-deps --no-build-isolation --target site")
+        run = f"{sys.executable} -m {command}"
+        run = run.replace("pip install", "pip install -q --no-deps --no-build-isolation --target site")
         run += " -q -p no:cacheprovider" * (program == "pytest")
         done = subprocess.run(
             run, shell=True, env=environment, capture_output=True, text=True, timeout=120, check=False

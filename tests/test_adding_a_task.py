@@ -64,7 +64,7 @@ def place(tmp_path, monkeypatch) -> Path:
         del sys.modules[name]
 
 
-def test_the_task_on_the_page_is_checked_trains_resumes_and_is_evaluated(place, capsys):
+def test_task_on_the_page_is_checked_trains_resumes_and_is_evaluated(place, capsys):
     (block,) = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     for command in block.strip().split("\n"):
         commands(command.split()[1:], standalone_mode=False)
@@ -81,7 +81,7 @@ def test_the_task_on_the_page_is_checked_trains_resumes_and_is_evaluated(place, 
             commands([command, "runs/stars"], standalone_mode=False)
 
 
-def test_its_keys_are_listed_and_checked(place):
+def test_added_task_has_reference_and_validated_keys(place):
     assert "## Task `regression`" in reference(schemas())
     with pytest.raises(UserError, match=r"data\.tests: unknown key; did you mean test\?"):
         read(Path("stars.yaml"), ["data.tests=stars"])

@@ -1,4 +1,4 @@
-"""The products of an update, listed for `benchmarks/ceiling.py`, are those that torch counts itself."""
+"""benchmarks/ceiling.py counts the same matrix products as torch."""
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -15,7 +15,7 @@ def _update() -> None:
     model.logits(source, valid, target).logsumexp(-1).sum().backward()
 
 
-def test_listed_products_have_the_operations_that_torch_counts():
+def test_ceiling_listed_products_have_the_operations_that_torch_counts():
     with Listed() as listed:
         _update()
     with FlopCounterMode(display=False) as counted:
@@ -23,7 +23,7 @@ def test_listed_products_have_the_operations_that_torch_counts():
     assert sum(times * flops(product) for product, times in listed.products.items()) == counted.get_total_flops()
 
 
-def test_alone_they_are_the_same_products():
+def test_ceiling_alone_they_are_the_same_products():
     with Listed() as listed:
         _update()
     with Listed() as again:
@@ -31,7 +31,7 @@ def test_alone_they_are_the_same_products():
     assert again.products == listed.products
 
 
-def test_rounds_are_timed_one_by_one():
+def test_ceiling_rounds_are_timed_one_by_one():
     whole, bare, operations = share(_update, _update, 2)
     assert len(whole) == len(bare) == 2
     assert operations > 0

@@ -1,4 +1,4 @@
-"""Runs the examples of docstrings."""
+"""Examples of docstrings are executed."""
 
 import doctest
 import importlib

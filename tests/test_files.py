@@ -1,4 +1,4 @@
-"""Whole or absent, alone, and swept."""
+"""Atomic writes, locks and cleanup."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ def _names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_is_the_old_one_until_it_is_the_new_one(tmp_path):
+def test_file_is_the_old_one_until_it_is_the_new_one(tmp_path):
     path = tmp_path / "a.txt"
     write_atomically(path, "old")
     with pytest.raises(IsADirectoryError), write_folder_atomically(path) as place:
@@ -46,7 +46,7 @@ def test_a_file_is_the_old_one_until_it_is_the_new_one(tmp_path):
     assert _names(tmp_path) == ["a.txt"]
 
 
-def test_a_link_is_followed_and_a_device_is_written_as_it_is(tmp_path):
+def test_files_link_is_followed_and_a_device_is_written_as_it_is(tmp_path):
     (tmp_path / "link").symlink_to("a.txt")
     write_atomically(tmp_path / "link", "through", follow=True)
     assert (tmp_path / "link").is_symlink()
@@ -58,7 +58,7 @@ def test_a_link_is_followed_and_a_device_is_written_as_it_is(tmp_path):
     assert str(refused.value.filename) == "/dev/full"
 
 
-def test_a_pipe_that_has_no_name_of_its_own_is_written_as_it_is():
+def test_files_pipe_that_has_no_name_of_its_own_is_written_as_it_is():
     code = (
         "from pathlib import Path; from s2s.files import write_atomically; "
         "write_atomically(Path('/dev/stdout'), 'x', follow=True)"
@@ -67,7 +67,7 @@ def test_a_pipe_that_has_no_name_of_its_own_is_written_as_it_is():
     assert (done.stdout, done.stderr) == ("x", "")
 
 
-def test_a_folder_is_replaced_whole(tmp_path):
+def test_files_folder_is_replaced_whole(tmp_path):
     for text in ("one", "two"):
         with write_folder_atomically(tmp_path / "folder") as place:
             place.mkdir()
@@ -129,7 +129,7 @@ print(*ended)
 
 
 @pytest.mark.parametrize("how", ["kill", "error"])
-def test_whenever_a_replacement_is_struck_the_old_folder_or_the_new_one_is_left_whole(tmp_path, how):
+def test_files_whenever_a_replacement_is_struck_the_old_folder_or_the_new_one_is_left_whole(tmp_path, how):
     command = [sys.executable, "-c", _REPLACED, str(tmp_path), how]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert not done.returncode, done.stderr
@@ -143,7 +143,7 @@ def test_whenever_a_replacement_is_struck_the_old_folder_or_the_new_one_is_left_
     assert len(left) - left.count("old1") > 5
 
 
-def test_what_was_half_removed_is_never_put_back(tmp_path, monkeypatch):
+def test_remove_interrupted_is_never_undone(tmp_path, monkeypatch):
     for text in ("old", "new"):
         with monkeypatch.context() as once, write_folder_atomically(tmp_path / "folder") as place:
             once.setattr("s2s.files._delete", lambda _path: None)
@@ -154,7 +154,7 @@ def test_what_was_half_removed_is_never_put_back(tmp_path, monkeypatch):
     assert _names(tmp_path) == []
 
 
-def test_what_dead_processes_left_is_swept_and_what_a_living_one_writes_is_not(tmp_path):
+def test_sweep_removes_files_of_dead_processes_only(tmp_path):
     living = f"{UNFINISHED}{os.getppid()}-a"
     for name in (living, f"{UNFINISHED}999999999-a", f"{UNFINISHED}0000006", f"{UNFINISHED}{os.getpid()}-b", "c"):
         (tmp_path / name).mkdir()
@@ -164,7 +164,7 @@ def test_what_dead_processes_left_is_swept_and_what_a_living_one_writes_is_not(t
     assert _names(tmp_path) == ["c"]
 
 
-def test_what_is_being_removed_has_a_name_of_its_own(tmp_path, monkeypatch):
+def test_remove_renames_first(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr("s2s.files.shutil.rmtree", seen.append)
     for name in ("0000010", "0000020"):
@@ -174,7 +174,7 @@ def test_what_is_being_removed_has_a_name_of_its_own(tmp_path, monkeypatch):
     assert all(path.name.startswith(f"{UNFINISHED}{os.getpid()}.{_where()}-") for path in seen)
 
 
-def test_two_that_write_the_same_lose_nothing_whatever_they_are_called(tmp_path, monkeypatch):
+def test_files_two_that_write_the_same_lose_nothing_whatever_they_are_called(tmp_path, monkeypatch):
     # as the first processes of two containers, which have one number
     monkeypatch.setattr("s2s.files._owner", lambda: "1.0123abcd")
     with write_folder_atomically(tmp_path / "cache") as one:
@@ -187,7 +187,7 @@ def test_two_that_write_the_same_lose_nothing_whatever_they_are_called(tmp_path,
     assert _names(tmp_path) == ["cache"]
 
 
-def test_what_another_machine_writes_is_swept_after_a_day_of_silence(tmp_path):
+def test_sweep_removes_files_of_other_machines_after_a_day(tmp_path):
     elsewhere = tmp_path / f"{UNFINISHED}{os.getpid()}.00000000-1a2b3c4d-cache"
     here = tmp_path / elsewhere.name.replace("00000000", _where())
     for place in (elsewhere, here):
@@ -202,21 +202,21 @@ def test_what_another_machine_writes_is_swept_after_a_day_of_silence(tmp_path):
     assert _names(tmp_path) == []
 
 
-def test_a_lock_is_held_by_one_and_counts_only_while_its_file_is_there(tmp_path):
+def test_lock_is_held_by_one_and_counts_only_while_its_file_is_there(tmp_path):
     with file_lock(tmp_path / "lock"), pytest.raises(BlockingIOError):
         file_lock(tmp_path / "lock").__enter__()
     with file_lock(tmp_path / "lock"):
         pass
 
 
-def test_a_full_disk_says_what_to_do():
+def test_full_disk_error_has_a_remedy():
     error = explain_os_error(OSError(28, "No space left on device"), "runs/a", "go on: s2s train runs/a --resume")
     assert str(error) == (
         "runs/a: cannot be written: No space left on device\n  → make room, then go on: s2s train runs/a --resume"
     )
 
 
-def test_a_link_in_a_folder_of_ours_is_never_written_through(tmp_path):
+def test_files_link_in_a_folder_of_ours_is_never_written_through(tmp_path):
     (tmp_path / "victim").write_text("kept")
     for name in ("file", "lock", "log"):
         (tmp_path / name).symlink_to("victim")
@@ -229,7 +229,7 @@ def test_a_link_in_a_folder_of_ours_is_never_written_through(tmp_path):
     assert (tmp_path / "victim").read_text() == "kept"
 
 
-def test_a_linked_folder_in_a_folder_of_ours_is_refused_or_replaced(tmp_path):
+def test_files_linked_folder_in_a_folder_of_ours_is_refused_or_replaced(tmp_path):
     (tmp_path / "victim").mkdir()
     (tmp_path / "run").mkdir()
     link = tmp_path / "run" / "figures"
@@ -251,14 +251,14 @@ def test_special_files_are_neither_waited_for_nor_read_without_an_end(tmp_path, 
             use(tmp_path / "file")
 
 
-def test_a_file_is_not_read_beyond_its_limit(tmp_path):
+def test_file_is_not_read_beyond_its_limit(tmp_path):
     (tmp_path / "file").write_bytes(b"12345")
     assert read_file(tmp_path / "file", max_bytes=5) == b"12345"
     with pytest.raises(UserError, match="more than 4 bytes"):
         read_file(tmp_path / "file", max_bytes=4)
 
 
-def test_a_full_disk_within_a_copied_folder_is_an_error_of_the_system(tmp_path, monkeypatch):
+def test_files_full_disk_within_a_copied_folder_is_an_error_of_the_system(tmp_path, monkeypatch):
     def full(_source, _target):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -275,7 +275,7 @@ def test_a_full_disk_within_a_copied_folder_is_an_error_of_the_system(tmp_path, 
     assert (failed.value.errno, failed.value.filename) == (errno.ENOSPC, tmp_path / "checkpoint")
 
 
-def test_a_table_that_the_user_names_is_written_through_a_link(tmp_path):
+def test_files_table_that_the_user_names_is_written_through_a_link(tmp_path):
     (tmp_path / "table.csv").touch()
     (tmp_path / "link.csv").symlink_to("table.csv")
     write_preferences([], tmp_path / "link.csv")

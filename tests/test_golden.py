@@ -1,4 +1,4 @@
-"""benchmarks/golden.py: a recording equals the next one, and a change is reported."""
+"""benchmarks/golden.py reports changes and nothing else."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""JSON that somebody may have damaged: a value of the type that is wanted, or one message."""
+"""Reading of JSON files: typed values or one message."""
 
 from dataclasses import dataclass
 
@@ -40,7 +40,7 @@ def test_json_is_read_as_a_value_of_a_type(tmp_path, kind):
         (b"[]", "a.json: input should be an object"),
     ],
 )
-def test_what_is_no_json_or_no_value_of_the_type_is_named(tmp_path, text, message):
+def test_json_reader_names_invalid_json_and_wrong_types(tmp_path, text, message):
     (tmp_path / "a.json").write_bytes(text)
     with pytest.raises(UserError) as refused:
         read_json(tmp_path / "a.json", Model, "mend it")
@@ -48,7 +48,7 @@ def test_what_is_no_json_or_no_value_of_the_type_is_named(tmp_path, text, messag
     assert str(refused.value).endswith("→ mend it")
 
 
-def test_a_missing_file_and_one_beyond_the_limit_are_named(tmp_path):
+def test_missing_file_and_one_beyond_the_limit_are_named(tmp_path):
     with pytest.raises(UserError, match=r"a\.json: there is no such file"):
         read_json(tmp_path / "a.json", Model)
     (tmp_path / "a.json").write_text('{"number": 3}')
@@ -56,7 +56,7 @@ def test_a_missing_file_and_one_beyond_the_limit_are_named(tmp_path):
         read_json(tmp_path / "a.json", Model, max_bytes=5)
 
 
-def test_numbers_are_read_bit_by_bit():
+def test_json_files_numbers_are_read_bit_by_bit():
     assert parse_json("[0.1, 1e-308, 2.2250738585072011e-308]", list[float], "", "") == [
         0.1,
         1e-308,

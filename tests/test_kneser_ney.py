@@ -1,4 +1,4 @@
-"""The n-gram model of the benchmarks, held against the formula piece by piece."""
+"""The benchmarks' n-gram model compared with its formula."""
 
 import itertools
 import math
@@ -59,7 +59,7 @@ def _by_hand(learned: list[np.ndarray], order: int):
 
 
 @pytest.mark.parametrize("order", [2, 3, 5])
-def test_probabilities_are_those_of_the_formula_and_sum_to_one(order):
+def test_kneser_ney_probabilities_are_those_of_the_formula_and_sum_to_one(order):
     learned, asked = _documents(1, 150), _documents(2, 12)
     model, by_hand = KneserNey(learned, PIECES, PIECES - 1, order), _by_hand(learned, order)
     expected = [

@@ -1,4 +1,4 @@
-"""The contest with other toolkits, as far as none of them has to be installed."""
+"""The benchmark against other toolkits, without these toolkits."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def _sizes(width: int, heads: int, inner: int, layers: tuple[int, int], dropout:
     return width, heads, inner, layers, dropout
 
 
-def test_every_configuration_says_the_same_sizes(given, tmp_path):
+def test_peers_every_configuration_says_the_same_sizes(given, tmp_path):
     joey, other = joeynmt.config(given, tmp_path), eole.config(given, tmp_path, "fp32")
     sides, transformer = joey["model"], other["model"]
     hugging = marian.config(len(given.pieces))
@@ -63,7 +63,7 @@ def test_every_configuration_says_the_same_sizes(given, tmp_path):
     assert joey["training"]["label_smoothing"] == other["training"]["label_smoothing"] == task.SMOOTHING
 
 
-def test_every_search_has_the_same_beam_and_batch(given, tmp_path):
+def test_peers_every_search_has_the_same_beam_and_batch(given, tmp_path):
     found = joeynmt.config(given, tmp_path)["testing"]
     own, other = ours.decoding_settings(), ctranslate2.options()
     assert {found["beam_size"], own["beam"], other["beam_size"]} == {task.BEAM}
@@ -71,7 +71,7 @@ def test_every_search_has_the_same_beam_and_batch(given, tmp_path):
     assert {found["beam_alpha"], own["length_penalty"], other["length_penalty"]} == {task.PENALTY}
 
 
-def test_a_trained_model_has_a_place_for_each_tensor_in_joeynmt():
+def test_peers_trained_model_has_a_place_for_each_tensor_in_joeynmt():
     model = build(Settings(width=8, heads=2, feedforward=8, encoder_layers=2, decoder_layers=2), 20, 20)
     names = list(model.state_dict())
     found = [joeynmt.renamed(name) for name in names]
@@ -82,7 +82,7 @@ def test_a_trained_model_has_a_place_for_each_tensor_in_joeynmt():
     assert not ours_alone & {part for name in found for part in name.split(".")}
 
 
-def test_sentences_are_named_and_counted_as_the_corpus_has_them(given):
+def test_peers_sentences_are_named_and_counted_as_the_corpus_has_them(given):
     batch = collate([source for source, _ in PAIRS], [target for _, target in PAIRS], range(3))
     pairs = turns.named_pairs(batch.source, batch.target_out, given.pieces)()
     assert pairs == given.pairs
@@ -96,14 +96,14 @@ def test_sentences_are_named_and_counted_as_the_corpus_has_them(given):
         checked(answer | {"pairs": [["▁a ▁dog", pairs[0][1]]]}, frozenset(given.pairs))
 
 
-def test_a_target_without_its_end_is_no_sentence_of_the_corpus(given):
+def test_peers_target_without_its_end_is_no_sentence_of_the_corpus(given):
     targets = torch.tensor([[7, 8, 2, 0], [7, 8, 0, 0]])
     (_, whole), (source, cut) = turns.named_pairs(targets, targets, given.pieces)()
     assert (whole, cut) == ("▁ein ▁Hund", "▁ein ▁Hund (no end)")
     assert source == "▁ein ▁Hund"
 
 
-def test_a_turn_is_over_after_as_many_updates_as_were_asked_for(monkeypatch):
+def test_peers_turn_is_over_after_as_many_updates_as_were_asked_for(monkeypatch):
     read, write = os.pipe()
     monkeypatch.setattr("sys.stdin", io.StringIO("2\n3\n"))
     monkeypatch.setattr("os._exit", lambda status: (_ for _ in ()).throw(SystemExit(status)))
@@ -123,7 +123,7 @@ def test_a_turn_is_over_after_as_many_updates_as_were_asked_for(monkeypatch):
     assert second["pairs"] == [[f"s{number}", f"t{number}"] for number in (3, 4, 5)]
 
 
-def test_what_was_decoded_is_counted_with_its_ends():
+def test_decoded_tokens_include_end_tokens():
     found = counted({"wall": 1.0, "outputs": ["▁ein ▁Hund", "", "▁ein"]}, 3, ["▁ein ▁Hund", "", "."])
     assert found == {"wall": 1.0, "sentences": 3, "tokens": 6, "same": 2}
     with pytest.raises(Failed, match="1 translations of 3"):
@@ -159,7 +159,7 @@ def _begun() -> dict:
     return {"updates": 4, "warmup": 1, "warmed": {}, "missing": {}, "rounds": []}
 
 
-def test_a_measurement_that_was_stopped_goes_on_where_it_was_saved(given):
+def test_peers_measurement_that_was_stopped_goes_on_where_it_was_saved(given):
     whole, saved, stopped = _begun(), [], _begun()
     measure(_contest(given), whole, 3, lambda: None)
 
@@ -178,7 +178,7 @@ def test_a_measurement_that_was_stopped_goes_on_where_it_was_saved(given):
     assert [next(iter(turn)) for turn in whole["rounds"]] == ["a, fp32", "b, fp32", "c, fp32"]
 
 
-def test_who_cannot_go_on_is_in_no_round_and_is_named(given):
+def test_failed_peer_is_left_out_and_named(given):
     found = _begun()
     measure(_contest(given, lives=2), found, 3, lambda: None)
     assert found["missing"] == {"b, fp32": "dead"}
@@ -187,7 +187,7 @@ def test_who_cannot_go_on_is_in_no_round_and_is_named(given):
     assert sorted(found["rounds"][3]) == ["a, fp32", "c, fp32"]
 
 
-def test_who_does_not_learn_is_named(given, monkeypatch):
+def test_peer_that_does_not_learn_is_named(given, monkeypatch):
     contest, found = _contest(given), _begun()
     player = next(iter(contest.players.values()))
     monkeypatch.setattr(player, "turn", lambda number: Pretended(99, given).turn(number))
@@ -208,7 +208,7 @@ def _measured(given: Task, names: tuple[str, ...], factors: list[float]) -> dict
     return _begun() | {"rounds": rounds}
 
 
-def test_ratios_are_of_neighbours_and_their_intervals_over_rounds(given):
+def test_peers_ratios_are_of_neighbours_and_their_intervals_over_rounds(given):
     factors = [1.0, 1.1, 1.3, 0.9]
     found = _measured(given, ("a", "b"), factors)
     ratio = telling.ratio(found, "a", "b")
@@ -221,7 +221,7 @@ def test_ratios_are_of_neighbours_and_their_intervals_over_rounds(given):
     assert (processor.value, processor.low, processor.high) == pytest.approx((4, 4, 4))
 
 
-def test_the_tables_have_a_row_for_everybody_and_name_who_is_missing(given):
+def test_peers_tables_have_a_row_for_everybody_and_name_who_is_missing(given):
     found = {"training": _measured(given, tuple(map(str, TRAINING)), [1.0, 1.0])}
     found["decoding"] = _measured(given, tuple(map(str, DECODING)), [1.0, 1.0])
     last = found["training"]["rounds"]
@@ -249,12 +249,12 @@ def test_the_tables_have_a_row_for_everybody_and_name_who_is_missing(given):
     assert "Left out: D: no." in text
 
 
-def test_everybody_has_an_environment_that_is_made():
+def test_peers_everybody_has_an_environment_that_is_made():
     used = {one.environment for one in (*TRAINING, *DECODING)} - {None}
     assert used == set(ENVIRONMENTS)
 
 
-def test_the_page_says_what_the_kept_measurement_says():
+def test_speed_page_has_the_kept_measurement():
     kept = ROOT / "docs" / "results" / "peers.json"
     page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     assert page.count(f"<!-- benchmarks/{WRITER}.py writes this -->") == 1

@@ -1,4 +1,4 @@
-"""Style rules that no linter checks: names, docstrings, quiet imports, no torch where none belongs."""
+"""Style rules that no linter checks."""
 
 import ast
 import re
@@ -29,7 +29,7 @@ def _functions() -> Iterator[tuple[str, Function]]:
                 yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node
 
 
-def test_architecture_page_lists_every_layer():
+def test_style_architecture_page_lists_every_layer():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     layers = [
         layer for contract in settings["tool"]["importlinter"]["contracts"] for layer in contract.get("layers", [])
@@ -39,11 +39,11 @@ def test_architecture_page_lists_every_layer():
     assert packages - set(re.findall(r"\w+", page)) == set()
 
 
-def test_no_signature_swallows_keywords():
+def test_style_no_signature_swallows_keywords():
     assert [name for name, node in _functions() if node.args.kwarg and not name.startswith("tests")] == []
 
 
-def test_no_file_is_named_after_nothing():
+def test_style_no_file_is_named_after_nothing():
     assert [p for p in FILES if p.stem in ("utils", "util", "helpers", "helper", "common", "misc")] == []
 
 
@@ -55,7 +55,7 @@ def _explained(classes: list[ast.ClassDef], name: str, method: str) -> bool:
     return any(ast.get_docstring(n) for n in own) or any(_explained(classes, base, method) for base in bases)
 
 
-def test_every_public_name_says_what_it_is():
+def test_every_public_name_has_a_docstring():
     trees = {p: _nodes(p)[0] for p in FILES if p.relative_to(ROOT).parts[0] in OURS}
     kinds = (*Function.__args__, ast.ClassDef)
     classes = [n for path in trees for n in _nodes(path) if isinstance(n, ast.ClassDef)]
@@ -77,14 +77,14 @@ def test_every_public_name_says_what_it_is():
 
 
 @pytest.mark.parametrize("module", ["s2s.cli.main", "s2s.run.folder", "s2s.errors", "s2s.models.transformer"])
-def test_nothing_heavy_is_imported_before_it_is_needed(module):
+def test_style_nothing_heavy_is_imported_before_it_is_needed(module):
     heavy = ["torch", "numpy", "datasets", "pyarrow", "sacrebleu", "sentencepiece", "tensorboard", "matplotlib"]
     code = f"import sys, {module}; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_the_project_never_names_the_workplace():
+def test_style_project_never_names_the_workplace():
     names = ("../shared", "/work/", ".library")
     texts = [
         p for p in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "recipes").glob("*.yaml"), *FILES)
@@ -96,7 +96,7 @@ def test_the_project_never_names_the_workplace():
     ] == []
 
 
-def test_nothing_is_written_in_place():
+def test_style_nothing_is_written_in_place():
     # these write into a folder that is put there whole, but for `launch`, whose note is in torchrun's own
     aside = {"files.py", "training/checkpoint.py", "data/tokenizers.py", "launch.py"}
     aside |= {"export/hub.py", "export/onnx.py"}

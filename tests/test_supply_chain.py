@@ -1,4 +1,4 @@
-"""Lock files, licences and SECURITY.md agree with constraints.txt and with what is installed."""
+"""Lock files, licences and SECURITY.md agree with constraints.txt and installed packages."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ def _read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_lock_files_have_the_versions_of_constraints():
+def test_supply_chain_lock_files_have_the_versions_of_constraints():
     user, development = (pins(lock) for lock in LOCKS)
     assert not set(user) & set(development)
     assert user | development == pins("constraints.txt")
@@ -26,7 +26,7 @@ def test_lock_files_have_the_versions_of_constraints():
 
 
 @pytest.mark.parametrize("lock", [*LOCKS, CUDA])
-def test_every_pin_of_a_lock_file_has_hashes(lock):
+def test_supply_chain_every_pin_of_a_lock_file_has_hashes(lock):
     text = re.sub(r"^#.*\n", "", _read(lock), flags=re.MULTILINE).replace("\\\n", "")
     for line in text.splitlines():
         pin, *hashes = shlex.split(line)
@@ -35,7 +35,7 @@ def test_every_pin_of_a_lock_file_has_hashes(lock):
         assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes), pin
 
 
-def test_every_package_has_its_licence():
+def test_supply_chain_every_package_has_its_licence():
     rows, locked = licenses.rows(), {name for lock in LOCKS for name in pins(lock)}
     assert set(rows) == locked
     assert not [name for name, (stated, _) in rows.items() if "not " in stated]
@@ -47,7 +47,7 @@ def test_every_package_has_its_licence():
         assert not same or license_of(name) == rows[name][0], f"{name}: run python -m benchmarks.licenses"
 
 
-def test_packages_with_other_terms_are_named():
+def test_supply_chain_packages_with_other_terms_are_named():
     (named,) = re.findall(r"^\| MPL-2.0 \| (.*) \| .* \|$", _read(licenses.PAGE), flags=re.MULTILINE)
     weak = {name for name, (stated, _) in licenses.rows().items() if "MPL" in stated}
     assert {"certifi", "tqdm", "hypothesis"} <= weak
@@ -56,7 +56,7 @@ def test_packages_with_other_terms_are_named():
     assert others == {"docutils"}
 
 
-def test_the_commands_of_security_name_files_that_exist():
+def test_supply_chain_commands_of_security_name_files_that_exist():
     named = re.findall(r"-r (\S+)", _read("SECURITY.md")) + re.findall(r"\]\(([\w./-]+)\)", _read("SECURITY.md"))
     assert named
     assert all((ROOT / name).is_file() for name in named)

@@ -1,4 +1,4 @@
-"""The wheel: everything that the tree has is in it, and installed elsewhere it finds its recipes and models."""
+"""The wheel contains everything and works when installed elsewhere."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def _tree() -> set[str]:
     return found
 
 
-def test_every_file_of_the_tree_is_of_a_package_that_is_installed():
+def test_wheel_every_file_of_the_tree_is_of_a_package_that_is_installed():
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     folders = {name.replace(".", "/"): name for name in tools["packages"]}
     listed = set()
@@ -59,7 +59,7 @@ def wheel(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_wheel_has_what_the_tree_has(wheel):
+def test_wheel_has_what_the_tree_has(wheel):
     with zipfile.ZipFile(wheel) as archive:
         assert {name for name in archive.namelist() if ".dist-info/" not in name} == _tree()
 
@@ -75,7 +75,7 @@ def test_those_who_check_wheels_find_nothing(wheel, words):
 
 
 @pytest.mark.slow
-def test_installed_elsewhere_it_finds_its_recipes_and_models_and_trains(wheel, tmp_path):
+def test_wheel_installed_elsewhere_it_finds_its_recipes_and_models_and_trains(wheel, tmp_path):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "new"], check=True)
     (packages,) = (tmp_path / "new").glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as archive:

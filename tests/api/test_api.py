@@ -1,4 +1,4 @@
-"""The public names: each says what its command says, or one sentence."""
+"""The public Python API agrees with the commands."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ def _of_file(folder, *words):
     return _command(*words, "--input", folder / "lines.txt")
 
 
-def test_importing_loads_nothing_and_offers_the_names():
+def test_api_importing_loads_nothing_and_offers_the_names():
     code = "import sys, s2s; before = set(sys.modules); print(dir(s2s)); assert not {'torch', 'pydantic'} & before"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert all(name in done.stdout for name in ("load", "train", "compare", "read_recipe", "score"))
@@ -41,7 +41,7 @@ def test_importing_loads_nothing_and_offers_the_names():
         s2s.lood  # noqa: B018
 
 
-def test_loading_leaves_torch_as_it_was_unless_threads_are_asked_for(small_world, tmp_path):
+def test_api_loading_leaves_torch_as_it_was_unless_threads_are_asked_for(small_world, tmp_path):
     run = tmp_path / "t"
     shutil.copytree(small_world / "runs/t", run)
     for recipe in run.rglob("recipe.yaml"):
@@ -61,7 +61,7 @@ def test_loading_leaves_torch_as_it_was_unless_threads_are_asked_for(small_world
         torch.set_num_threads(threads)
 
 
-def test_lines_are_translated_as_by_the_command(small_world, tmp_path):
+def test_api_lines_are_translated_as_by_the_command(small_world, tmp_path):
     run = s2s.load(small_world / "runs/t", overrides={"decoding.beam": 2})
     assert run.translate(LINES) == _of_file(tmp_path, "translate", small_world / "runs/t", "--beam", "2")
     best = run.candidates(LINES, nbest=2)
@@ -72,7 +72,7 @@ def test_lines_are_translated_as_by_the_command(small_world, tmp_path):
     assert run.candidates(LINES, nbest=2, beam=2) == s2s.load(small_world / "runs/t").candidates(LINES, nbest=2, beam=2)
 
 
-def test_a_score_is_the_log_probability_of_the_search(small_world):
+def test_api_score_is_the_log_probability_of_the_search(small_world):
     run = s2s.load(small_world / "runs/t", overrides={"decoding.max_ratio": 3, "decoding.beam": 2, "decoding.batch": 2})
     found = [c for row in run.candidates(LINES, nbest=2) for c in row if not c.hypothesis.cut]
     sources = [
@@ -94,7 +94,7 @@ def test_a_score_is_the_log_probability_of_the_search(small_world):
     )
 
 
-def test_attention_is_that_of_inspect_and_sums_to_one(small_world):
+def test_api_attention_is_that_of_inspect_and_sums_to_one(small_world):
     run = s2s.load(small_world / "runs/t")
     maps = run.attention("A dog.", "Hund")
     shown = CliRunner().invoke(
@@ -120,7 +120,7 @@ def test_attention_is_that_of_inspect_and_sums_to_one(small_world):
     assert s2s.load(small_world / "runs/c").attention("text number 3").kind == "encoder"
 
 
-def test_an_alignment_is_that_of_the_command(small_world, tmp_path):
+def test_api_alignment_is_that_of_the_command(small_world, tmp_path):
     run = s2s.load(small_world / "runs/t", overrides={"decoding.max_ratio": 1})
     pieces = run.loaded.tokenizers[-1].encode("Ein Hund.")
     _, _, links = run.alignment("A dog.", pieces)
@@ -132,14 +132,14 @@ def test_an_alignment_is_that_of_the_command(small_world, tmp_path):
     assert " ".join(f"{s}-{t}" for s, t in links) == line
 
 
-def test_an_alignment_has_no_words_of_the_prefix(small_world, tmp_path):
+def test_api_alignment_has_no_words_of_the_prefix(small_world, tmp_path):
     run = s2s.load(small_world / "runs/t", overrides={"data.prefix": "man to "})
     source, _, links = run.alignment("A dog.", run.loaded.tokenizers[-1].encode("Ein Hund."))
     assert source == ["A", "dog."]
     assert all(place < len(source) for place, _ in links)
 
 
-def test_classes_are_named_as_by_the_command(small_world, tmp_path):
+def test_api_classes_are_named_as_by_the_command(small_world, tmp_path):
     run = s2s.load(small_world / "runs/c")
     shown = _of_file(tmp_path, "classify", small_world / "runs/c", "--probabilities")
     assert run.classify(LINES) == [row.split("\t")[0] for row in shown]
@@ -147,7 +147,7 @@ def test_classes_are_named_as_by_the_command(small_world, tmp_path):
         assert row.split("\t")[1:] == [f"{name}={share:.4f}" for name, share in found.items()]
 
 
-def test_scores_are_those_of_the_command_and_nothing_is_written(small_world):
+def test_api_scores_are_those_of_the_command_and_nothing_is_written(small_world):
     for name, split in (("t", "test"), ("c", "validation")):
         folder = small_world / "runs" / name
         kept = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
@@ -156,7 +156,7 @@ def test_scores_are_those_of_the_command_and_nothing_is_written(small_world):
         assert str(found).splitlines() == _command("evaluate", folder, "--split", split)
 
 
-def test_several_references_are_scored_together(small_world, tmp_path):
+def test_api_several_references_are_scored_together(small_world, tmp_path):
     sources, one, other = ["A dog runs.", "A man sleeps."], ["Ein Hund.", "Ein Mann."], ["Der Hund.", "Der Mann."]
     for name, lines in {"src": sources, "one": one, "other": other}.items():
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -216,18 +216,18 @@ def test_several_references_are_scored_together(small_world, tmp_path):
         (lambda w: s2s.Comparison(w).table(), r"is no comparison"),
     ],
 )
-def test_what_does_not_fit_is_said_with_the_remedy(small_world, use, message):
+def test_api_errors_have_a_remedy(small_world, use, message):
     with pytest.raises(UserError, match=message):
         use(small_world)
 
 
-def test_a_cluster_that_is_not_there_is_refused_before_anything_is_measured(tmp_path):
+def test_api_cluster_that_is_not_there_is_refused_before_anything_is_measured(tmp_path):
     pytest.importorskip("ray")
     with pytest.raises(UserError, match=r"--cluster localhost:1: no Ray cluster"):
         s2s.Comparison(tmp_path).run(cluster="localhost:1")
 
 
-def test_values_are_those_of_the_command_line():
+def test_api_values_are_those_of_the_command_line():
     values = {"training.updates": 7, "training.clip": None, "training.warmup": 2, "training.learning_rate": 2e-3}
     recipe = s2s.read_recipe("translate", values)
     assert (recipe.training.updates, recipe.training.clip, recipe.training.learning_rate) == (7, None, 2e-3)
@@ -240,7 +240,7 @@ def _losses(folder):
     return [entry["loss"] for entry in entries if "loss" in entry]
 
 
-def test_a_run_that_was_left_goes_on_to_the_same_numbers(small_world, tmp_path, capsys):
+def test_api_run_that_was_left_goes_on_to_the_same_numbers(small_world, tmp_path, capsys):
     sizes = {"training.updates": 4, "validation.every": 2, "data.test": None}
     whole = s2s.train(small_world / "c.yaml", sizes | {"run.dir": str(tmp_path / "whole")})
     assert not whole.folder.exists()
@@ -257,7 +257,7 @@ def test_a_run_that_was_left_goes_on_to_the_same_numbers(small_world, tmp_path, 
     assert capsys.readouterr().out == ""
 
 
-def test_a_table_has_a_line_for_each_row_and_model():
+def test_api_table_has_a_line_for_each_row_and_model():
     table = s2s.Comparison(ROOT / "docs/comparison-lecture").table()
     written = (ROOT / "docs/comparison-lecture/memory/result.json").read_text()
     for found in json.loads(written)["findings"]:
@@ -278,7 +278,7 @@ def begun(monkeypatch):
     return begun
 
 
-def test_a_comparison_asks_what_the_command_asks(begun, tmp_path):
+def test_api_comparison_asks_what_the_command_asks(begun, tmp_path):
     changed = {"training.updates": 500, "lstm.bidirectional": False}
     s2s.compare(["lstm", "rnn"], None, changed, "lecture", 2, ["memory"], tmp_path / "a")
     s2s.compare(["lstm", "rnn"], "ag_news", quiet=False)
@@ -289,7 +289,7 @@ def test_a_comparison_asks_what_the_command_asks(begun, tmp_path):
     assert begun == [asked[0], (first.folder, None), asked[1], (second.folder, None)]
 
 
-def test_a_planned_comparison_begins_once_and_goes_on_where_it_is_told(begun, tmp_path, monkeypatch):
+def test_compare_starts_once_and_resumes(begun, tmp_path, monkeypatch):
     nodes = nullcontext("nodes")
     monkeypatch.setattr("s2s.cli.compare.find_spec", lambda name: name)
     monkeypatch.setattr("s2s.comparison.cluster.Cluster", {"auto": nodes}.__getitem__)
@@ -305,7 +305,7 @@ def test_a_planned_comparison_begins_once_and_goes_on_where_it_is_told(begun, tm
     assert len(begun) == 3
 
 
-def test_a_candidate_of_the_api_is_the_translators(small_world):
+def test_candidate_of_the_api_is_the_translators(small_world):
     run = s2s.load(small_world / "runs/t")
     alone = TextTranslator(run.loaded.model, run.loaded.tokenizers[0], run.loaded.tokenizers[-1], run.recipe.decoding)
     assert [found.candidates for found in alone.translate(LINES)] == run.candidates(LINES)

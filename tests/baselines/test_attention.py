@@ -1,4 +1,4 @@
-"""Attention against its equations, and one kind against another."""
+"""Recurrent attention compared with its equations."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def _scores(score, queries, states) -> torch.Tensor:
     return score(queries, score.keys(states))
 
 
-def test_concat_is_additive_in_another_spelling(sides):
+def test_attention_concat_is_additive_in_another_spelling(sides):
     queries, states, _ = sides
     additive, concat = Additive(WIDTH), Concat(WIDTH)
     with torch.no_grad():
@@ -32,7 +32,7 @@ def test_concat_is_additive_in_another_spelling(sides):
     torch.testing.assert_close(_scores(concat, queries, states), _scores(additive, queries, states))
 
 
-def test_general_with_the_identity_is_dot(sides):
+def test_attention_general_with_the_identity_is_dot(sides):
     queries, states, _ = sides
     general = General(WIDTH)
     with torch.no_grad():
@@ -41,7 +41,7 @@ def test_general_with_the_identity_is_dot(sides):
 
 
 @pytest.mark.parametrize("kind", ["additive", "dot", "general", "concat"])
-def test_each_score_is_its_formula_pair_by_pair(kind, sides):
+def test_attention_each_score_is_its_formula_pair_by_pair(kind, sides):
     queries, states, _ = sides
     score = score_of(kind, WIDTH, 9)
     named = dict(score.named_parameters())
@@ -60,7 +60,7 @@ def test_each_score_is_its_formula_pair_by_pair(kind, sides):
     torch.testing.assert_close(_scores(score, queries, states), expected)
 
 
-def test_the_context_vector_is_the_weighted_mean_of_real_states(sides):
+def test_attention_context_vector_is_the_weighted_mean_of_real_states(sides):
     queries, states, valid = sides
     attention = Attention(Dot())
     context_vectors, weights = attention(queries, states, states, valid)
@@ -80,21 +80,21 @@ def test_coverage_turns_attention_away_or_towards_what_was_looked_at(sides):
     assert (seen - unseen).abs().max() > 0.01
 
 
-def test_a_model_with_coverage_calls_its_weights_as_checkpoints_do():
+def test_attention_model_with_coverage_calls_its_weights_as_checkpoints_do():
     settings = lstm_attention.Settings(kind="lstm-attention", width=8, attention="additive", coverage=True)
     found = [name for name, _ in lstm_attention.build(settings, 9, 9).named_parameters() if "attention" in name]
     names = ("score.query", "score.key", "score.score", "coverage")
     assert found == [f"decoder.attention.{name}.weight" for name in names]
 
 
-def test_a_source_beyond_the_known_places_is_refused_with_the_remedy(sides):
+def test_attention_source_beyond_the_known_places_is_refused_with_the_remedy(sides):
     queries, states, _ = sides
     with pytest.raises(UserError, match=r"4 pieces(.|\n)*3 positions(.|\n)*model.max_positions"):
         _scores(Location(WIDTH, 3), queries, states)
 
 
 @pytest.mark.parametrize("kind", ["dot", "general", "additive", "concat", "location"])
-def test_a_score_says_whether_it_is_a_product_of_query_and_key(kind, sides):
+def test_attention_score_says_whether_it_is_a_product_of_query_and_key(kind, sides):
     queries, states, _ = sides
     score = score_of(kind, WIDTH, 4)
     keys = score.keys(states)
@@ -103,7 +103,7 @@ def test_a_score_says_whether_it_is_a_product_of_query_and_key(kind, sides):
 
 
 @pytest.mark.parametrize("kind", ["dot", "general", "additive", "concat", "location"])
-def test_the_context_vector_without_weights_is_the_one_with_them(kind, sides):
+def test_attention_context_vector_without_weights_is_the_one_with_them(kind, sides):
     queries, states, valid = sides
     attention = Attention(score_of(kind, WIDTH, 9))
     keys = attention.score.keys(states)
@@ -113,7 +113,7 @@ def test_the_context_vector_without_weights_is_the_one_with_them(kind, sides):
 
 
 @pytest.mark.parametrize("kind", ["dot", "general"])
-def test_one_kernel_reads_what_it_reads_no_slower_than_products_and_a_softmax(kind, sides, monkeypatch):
+def test_attention_one_kernel_reads_what_it_reads_no_slower_than_products_and_a_softmax(kind, sides, monkeypatch):
     queries, states, valid = sides
     attention, ways = Attention(score_of(kind, WIDTH, 9)), []
     kernel = functional.scaled_dot_product_attention

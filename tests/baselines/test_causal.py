@@ -1,4 +1,4 @@
-"""Documents grouped by length are the documents, cut out one by one."""
+"""Documents grouped by length equal single documents."""
 
 import torch
 
@@ -15,7 +15,7 @@ def _cut(begin: torch.Tensor) -> list[list[int]]:
     return documents
 
 
-def test_every_document_is_in_one_group_whole_and_beside_none_twice_as_short():
+def test_causal_every_document_is_in_one_group_whole_and_beside_none_twice_as_short():
     torch.manual_seed(0)
     begin = torch.rand(6, 40) < 0.2
     # a row whose first piece begins no document, and two documents of one piece each

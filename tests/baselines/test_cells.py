@@ -1,4 +1,4 @@
-"""The recurrent layers against their equations."""
+"""Recurrent layers compared with their equations."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def _weights(cell) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize(("kind", "equations"), [("rnn", elman_step), ("gru", gru_step), ("lstm", lstm_step)])
-def test_a_fused_layer_is_its_equations_step_by_step(kind, equations):
+def test_cells_fused_layer_is_its_equations_step_by_step(kind, equations):
     cell = _cell(kind)
     x = torch.randn(3, 7, INPUTS, dtype=torch.float64)
     state = tuple(torch.randn(3, WIDTH, dtype=torch.float64) for _ in range(cell.parts))
@@ -36,19 +36,19 @@ def test_a_fused_layer_is_its_equations_step_by_step(kind, equations):
 
 
 @pytest.mark.parametrize("kind", ["rnn", "gru", "lstm"])
-def test_each_gates_recurrent_weights_start_orthogonal(kind):
+def test_cells_each_gates_recurrent_weights_start_orthogonal(kind):
     layer = next(CELLS[kind](INPUTS, WIDTH).children())
     for gate in layer.weight_hh_l0.detach().split(WIDTH):
         torch.testing.assert_close(gate @ gate.T, torch.eye(WIDTH))
 
 
-def test_the_forget_gate_starts_open_and_all_other_biases_at_zero():
+def test_cells_forget_gate_starts_open_and_all_other_biases_at_zero():
     layer = LSTM(INPUTS, WIDTH).lstm
     bias = (layer.bias_ih_l0 + layer.bias_hh_l0).detach()
     assert bias.tolist() == [0.0] * WIDTH + [1.0] * WIDTH + [0.0] * 2 * WIDTH
 
 
-def test_residual_layers_add_what_they_read():
+def test_cells_residual_layers_add_what_they_read():
     torch.manual_seed(0)
     stack = Stack("gru", WIDTH, WIDTH, layers=2, dropout=0.0, residual=True)
     x = torch.randn(2, 5, WIDTH)
@@ -59,7 +59,7 @@ def test_residual_layers_add_what_they_read():
 
 
 @pytest.mark.parametrize("kind", ["mingru", "minlstm"])
-def test_gates_that_see_the_input_alone_start_by_keeping_nine_tenths(kind):
+def test_cells_gates_that_see_the_input_alone_start_by_keeping_nine_tenths(kind):
     torch.manual_seed(0)
     cell, ones = CELLS[kind](INPUTS, WIDTH), torch.ones(1, WIDTH)
     kept = cell(torch.zeros(1, 1, INPUTS), (ones,))[0]
@@ -67,7 +67,7 @@ def test_gates_that_see_the_input_alone_start_by_keeping_nine_tenths(kind):
 
 
 @pytest.mark.parametrize("kind", ["mingru", "minlstm"])
-def test_a_scanned_memory_is_in_full_precision_under_autocast(kind):
+def test_cells_scanned_memory_is_in_full_precision_under_autocast(kind):
     cell = CELLS[kind](INPUTS, WIDTH)
     with torch.autocast("cpu", torch.bfloat16):
         states, (last,) = cell(torch.randn(2, 7, INPUTS), (torch.zeros(2, WIDTH),))

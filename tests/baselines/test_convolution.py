@@ -1,4 +1,4 @@
-"""Gated convolutions with attention against their equations, position by position."""
+"""Gated convolutions with attention compared with their equations."""
 
 import math
 
@@ -27,7 +27,7 @@ def _gated(layer, window: list[torch.Tensor]) -> torch.Tensor:
     return a * b.sigmoid()
 
 
-def test_the_encoder_is_a_window_around_each_position():
+def test_convolution_encoder_is_a_window_around_each_position():
     model, source = _model(), torch.tensor([[3, 1, 4, 1]])
     memory = model.encoder(source, torch.ones(1, 4, dtype=torch.bool))
     x, zero = model.encoder.embedding(source)[0], torch.zeros(WIDTH, dtype=torch.float64)
@@ -37,7 +37,7 @@ def test_the_encoder_is_a_window_around_each_position():
     torch.testing.assert_close(memory.values[0], (expected + x) * HALF)
 
 
-def test_the_decoder_is_a_window_that_ends_here_and_a_look_at_the_source():
+def test_convolution_decoder_is_a_window_that_ends_here_and_a_look_at_the_source():
     model, source, target = _model(), torch.tensor([[3, 1, 4, 0]]), torch.tensor([[5, 2, 6]])
     valid = torch.tensor([[True, True, True, False]])
     memory, decoder = model.encoder(source, valid), model.decoder
@@ -52,7 +52,7 @@ def test_the_decoder_is_a_window_that_ends_here_and_a_look_at_the_source():
         torch.testing.assert_close(decoder.attention_weights(memory, target)[0, 0, 0, t, :3], weights)
 
 
-def test_what_is_read_is_the_same_whether_weights_are_held_or_not(monkeypatch):
+def test_conv_attention_is_the_same_with_and_without_weights(monkeypatch):
     model = _model()
     source, target = torch.randint(SIZE, (3, 6)), torch.randint(SIZE, (3, 5))
     valid = torch.arange(6) < torch.tensor([[6], [2], [4]])
@@ -62,7 +62,7 @@ def test_what_is_read_is_the_same_whether_weights_are_held_or_not(monkeypatch):
     torch.testing.assert_close(model(source, valid, target), fused)
 
 
-def test_attention_looks_around_before_it_has_learned():
+def test_convolution_attention_looks_around_before_it_has_learned():
     torch.manual_seed(0)
     model = build(Settings(), 100, 100).eval()
     source, target = torch.randint(100, (4, 25)), torch.randint(100, (4, 20))
@@ -70,7 +70,7 @@ def test_attention_looks_around_before_it_has_learned():
     assert weights.max(dim=-1).values.mean() < 0.3
 
 
-def test_what_comes_through_a_gate_has_the_variance_of_what_went_in():
+def test_gated_convolution_keeps_the_variance():
     # by quadrature over both halves, which are independent
     nodes, weights = np.polynomial.hermite_e.hermegauss(200)
     gates = 1 / (1 + np.exp(-math.sqrt(convolution._VARIANCE) * nodes))
@@ -78,7 +78,7 @@ def test_what_comes_through_a_gate_has_the_variance_of_what_went_in():
 
 
 @pytest.mark.parametrize("layers", [2, 8])
-def test_states_keep_their_variance_through_all_layers(layers):
+def test_convolution_states_keep_their_variance_through_all_layers(layers):
     torch.manual_seed(0)
     model = build(Settings(width=128, encoder_layers=layers, decoder_layers=layers, dropout=0.0), 500, 500)
     source, target = torch.randint(500, (32, 30)), torch.randint(500, (32, 30))

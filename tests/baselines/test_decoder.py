@@ -1,4 +1,4 @@
-"""The recurrent decoders against their equations, written out step by step."""
+"""Recurrent decoders compared with their equations, step by step."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def _first_state(model: Seq2Seq, memory: EncoderOutput) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm", "mingru", "minlstm"])
-def test_without_attention_the_summary_is_all_that_is_known(cell):
+def test_decoder_without_attention_the_summary_is_all_that_is_known(cell):
     model = _model(cell, TranslatorFields(width=WIDTH, encoder_layers=1, decoder_layers=1))
     source, valid, target = _inputs()
     memory = model.encoder(source, valid)
@@ -53,7 +53,7 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_with_attention_each_step_is_its_equations(options):
+def test_decoder_with_attention_each_step_is_its_equations(options):
     model = _model("gru", AttentionFields(width=WIDTH, encoder_layers=1, decoder_layers=1, **options))
     source, valid, target = _inputs()
     memory = model.encoder(source, valid)
@@ -82,7 +82,7 @@ def test_with_attention_each_step_is_its_equations(options):
 
 
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
-def test_the_first_states_are_laid_out_as_cudnn_wants_them(cell):
+def test_decoder_first_states_are_laid_out_as_cudnn_wants_them(cell):
     model = _model(cell, TranslatorFields(width=WIDTH, decoder_layers=3))
     source, valid, _ = _inputs()
     _, state = model.decoder.start(model.encoder(source, valid), 5)
@@ -90,7 +90,7 @@ def test_the_first_states_are_laid_out_as_cudnn_wants_them(cell):
 
 
 @pytest.mark.parametrize("settings", [TranslatorFields, AttentionFields])
-def test_dropout_is_on_what_each_layer_reads_and_on_the_output_in_training_alone(settings):
+def test_decoder_dropout_is_on_what_each_layer_reads_and_on_the_output_in_training_alone(settings):
     model = _model("lstm", settings(width=20, encoder_layers=2, decoder_layers=2, dropout=0.5)).float()
     source, valid, target = torch.randint(SIZE, (8, 4)), torch.ones(8, 4, dtype=torch.bool), torch.randint(SIZE, (8, 5))
     read: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""The recurrent encoder against torch.nn's, which packs its rows."""
+"""The recurrent encoder compared with torch.nn's packed sequences."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def _encoder(kind: str, tokens: nn.Embedding, layers=1, bidirectional=False, rev
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize(("kind", "theirs"), [("rnn", nn.RNN), ("gru", nn.GRU), ("lstm", nn.LSTM)])
-def test_layers_and_summary_are_those_of_torch_with_packed_rows(kind, theirs, bidirectional):
+def test_encoder_layers_and_summary_are_those_of_torch_with_packed_rows(kind, theirs, bidirectional):
     torch.manual_seed(0)
     ours = _encoder(kind, nn.Embedding(9, WIDTH), layers=3, bidirectional=bidirectional)
     hidden = WIDTH // (1 + bidirectional)
@@ -48,7 +48,7 @@ def test_layers_and_summary_are_those_of_torch_with_packed_rows(kind, theirs, bi
     torch.testing.assert_close(memory.summary, torch.cat(list(top), dim=1))
 
 
-def test_rows_are_turned_round_within_their_lengths():
+def test_encoder_rows_are_turned_round_within_their_lengths():
     x = torch.arange(15.0).reshape(3, 5, 1)
     turned = reverse_sequences(x, LENGTHS)
     for row, before, length in zip(turned, x, LENGTHS.tolist(), strict=True):
@@ -57,7 +57,7 @@ def test_rows_are_turned_round_within_their_lengths():
 
 
 @pytest.mark.parametrize("kind", sorted(models()))
-def test_a_classifier_gets_the_encoder_and_the_width_of_its_summary(kind):
+def test_classifier_gets_the_encoder_and_the_width_of_its_summary(kind):
     module = module_of(kind)
     torch.manual_seed(0)
     encoder, width = module.build_encoder(module.Settings(kind=kind), 11)
@@ -70,7 +70,7 @@ def test_a_classifier_gets_the_encoder_and_the_width_of_its_summary(kind):
 
 
 @pytest.mark.parametrize("kind", sorted(set(models()) - {"transformer", "conv"}))
-def test_the_first_word_reaches_the_last_state_and_the_other_way_round_only_if_it_reads_both(kind):
+def test_encoder_first_word_reaches_the_last_state_and_the_other_way_round_only_if_it_reads_both(kind):
     module = module_of(kind)
     for bidirectional in (False, True):
         torch.manual_seed(0)
@@ -84,7 +84,7 @@ def test_the_first_word_reaches_the_last_state_and_the_other_way_round_only_if_i
         assert torch.equal(encoder(last, valid).states[0, 0], states[0, 0]) != bidirectional
 
 
-def test_a_turned_encoder_reads_each_row_from_its_end():
+def test_turned_encoder_reads_each_row_from_its_end():
     torch.manual_seed(0)
     encoder = _encoder("gru", nn.Embedding(9, WIDTH), reverse=True)
     source = torch.randint(9, (3, 5))
@@ -96,7 +96,7 @@ def test_a_turned_encoder_reads_each_row_from_its_end():
         torch.testing.assert_close(memory.summary[row], last[0, 0])
 
 
-def test_residual_layers_add_what_they_read():
+def test_encoder_residual_layers_add_what_they_read():
     torch.manual_seed(0)
     plain = _encoder("gru", nn.Embedding(9, WIDTH), layers=2, bidirectional=True)
     tokens = plain.embedding.tokens

@@ -1,4 +1,4 @@
-"""The rungs' recipes: one experiment, in which nothing differs but the model, its rate and its time."""
+"""The recipes of the model ladder differ in the model, its learning rate and its time only."""
 
 import re
 import warnings
@@ -31,14 +31,14 @@ def _size(settings: Section, pieces: int) -> int:
         return count_parameters(module_of(settings.kind).build(settings, pieces, pieces))
 
 
-def test_every_baseline_that_translates_has_a_rung():
+def test_ladder_every_baseline_that_translates_has_a_rung():
     kinds = {read(shipped()[name]).model.kind for name in RUNGS}
     ours = {kind for kind, point in models().items() if point.value.startswith("baselines.")}
     assert kinds == ours - {"rnn-tagger"}
 
 
 @pytest.mark.parametrize("name", RUNGS)
-def test_a_rung_differs_from_the_transformer_in_model_rate_and_time_alone(name):
+def test_ladder_rung_differs_from_the_transformer_in_model_rate_and_time_alone(name):
     rung, top = read(shipped()[name]), read(shipped()[TOP])
     same = {"name": "", "description": "", "model": None}
     training = rung.training.model_copy(
@@ -48,11 +48,11 @@ def test_a_rung_differs_from_the_transformer_in_model_rate_and_time_alone(name):
 
 
 @pytest.mark.parametrize("name", RUNGS)
-def test_a_rung_has_the_transformers_number_of_parameters_within_five_per_cent(name):
+def test_ladder_rung_has_the_transformers_number_of_parameters_within_five_per_cent(name):
     assert _parameters(name) == pytest.approx(_parameters(TOP), rel=0.05)
 
 
-def test_the_page_tells_the_parameters_of_each_rung_at_its_default_size():
+def test_ladder_page_tells_the_parameters_of_each_rung_at_its_default_size():
     told = re.findall(r"^\| `([\w-]+)` \|.*\| ([\d,]+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     rungs = {read(shipped()[name]).model.kind for name in [*RUNGS, TOP]}
     sizes = {kind: f"{_size(module_of(kind).Settings.model_validate({'kind': kind}), 8000):,}" for kind in rungs}

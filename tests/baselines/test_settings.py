@@ -1,4 +1,4 @@
-"""A recurrent model's settings that cannot be meant are answered with file, line and remedy."""
+"""Settings of recurrent models that exclude each other are refused with file, line and remedy."""
 
 import pickle
 
@@ -31,7 +31,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("lines", "number", "words"), MISTAKES.values(), ids=MISTAKES)
-def test_a_bad_setting_is_named_with_its_line(lines, number, words, tmp_path):
+def test_bad_setting_is_named_with_its_line(lines, number, words, tmp_path):
     path = tmp_path / "bad.yaml"
     path.write_text("name: x\nmodel:\n" + "".join(f"  {line}\n" for line in lines))
     with pytest.raises(UserError) as caught:
@@ -41,6 +41,6 @@ def test_a_bad_setting_is_named_with_its_line(lines, number, words, tmp_path):
 
 
 @pytest.mark.parametrize("module", [gru, lstm_attention])
-def test_a_models_sections_travel_to_another_process(module):
+def test_settings_models_sections_travel_to_another_process(module):
     for section in (module.Settings, module.EncoderSettings):
         assert pickle.loads(pickle.dumps(section(width=8))) == section(width=8)

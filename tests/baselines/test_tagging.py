@@ -1,11 +1,11 @@
-"""The time-synced network: its outputs are its encoder's states, one for each word and one for the end."""
+"""The RNN tagger writes one output for each encoder state."""
 
 import torch
 
 from baselines.rnn_tagger import Settings, build
 
 
-def test_the_output_at_each_step_is_read_off_the_state_at_that_step_whatever_was_written():
+def test_tagging_output_at_each_step_is_read_off_the_state_at_that_step_whatever_was_written():
     torch.manual_seed(0)
     model = build(Settings(width=8), 11, 7).eval()
     source = torch.randint(11, (2, 5))
@@ -16,7 +16,7 @@ def test_the_output_at_each_step_is_read_off_the_state_at_that_step_whatever_was
         torch.testing.assert_close(model.logits(source, valid, tokens), expected)
 
 
-def test_before_a_word_is_read_it_has_no_influence_unless_both_directions_are():
+def test_tagging_before_a_word_is_read_it_has_no_influence_unless_both_directions_are():
     for bidirectional in (False, True):
         torch.manual_seed(0)
         model = build(Settings(width=8, bidirectional=bidirectional), 11, 7).eval()

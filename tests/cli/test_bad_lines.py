@@ -1,4 +1,4 @@
-"""A bad line of a batch: an empty answer, a message with its number, the others answered, exit status 1."""
+"""A bad line of a batch gives an empty answer, a message with its number, and exit status 1."""
 
 import sys
 
@@ -85,7 +85,7 @@ def test_many_bad_lines_are_counted(world, s2s):
     assert err.splitlines()[-1] == "50 lines with errors, 30 of them not shown"
 
 
-def test_a_text_with_line_ends_is_one_line():
+def test_text_with_line_ends_is_one_line():
     assert one_line("a shape\nhere\r\n!") == "a shape here !"
 
 
@@ -98,7 +98,7 @@ def test_a_text_with_line_ends_is_one_line():
         ("generate", "runs/l", LONG),
     ],
 )
-def test_texts_beyond_what_is_read_are_refused_before_anything_is_computed(s2s, words):
+def test_bad_line_texts_beyond_what_is_read_are_refused_before_anything_is_computed(s2s, words):
     status, _, err = s2s(*words)
     assert status == 2
     assert "pieces" in err

@@ -1,4 +1,4 @@
-"""The commands as a shell calls them."""
+"""The commands as run from a shell."""
 
 import codecs
 import contextlib
@@ -64,7 +64,7 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def test_a_run_holds_what_the_documentation_lists(folder):
+def test_cli_run_holds_what_the_documentation_lists(folder):
     run = folder / "runs" / "tiny"
     names = {p.name for p in run.iterdir()}
     assert {
@@ -90,7 +90,7 @@ def test_a_run_holds_what_the_documentation_lists(folder):
     assert "tok:13a" in scores["scores"]["bleu"]["signature"]
 
 
-def test_tensorboard_has_the_curves_pictures_and_texts(folder):
+def test_cli_tensorboard_has_the_curves_pictures_and_texts(folder):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     board = EventAccumulator(str(folder / "runs" / "tiny"))
@@ -104,7 +104,7 @@ def test_tensorboard_has_the_curves_pictures_and_texts(folder):
     assert len(board.Scalars("training/loss")) == 12
 
 
-def test_a_file_and_single_lines_give_the_same_translations(folder):
+def test_cli_file_and_single_lines_give_the_same_translations(folder):
     (folder / "lines.txt").write_text(SENTENCES)
     filed = _here(folder, "translate", "runs/tiny", "--input", "lines.txt", "--output", "out.txt")
     assert filed.returncode == 0, filed.stderr
@@ -126,7 +126,7 @@ def test_a_file_and_single_lines_give_the_same_translations(folder):
     assert reduced.stdout.count("\n") == 1
 
 
-def test_n_best_lines_have_number_score_and_text(folder):
+def test_cli_n_best_lines_have_number_score_and_text(folder):
     (folder / "three.txt").write_text(SENTENCES)
     best = _here(folder, "translate", "runs/tiny", "--nbest", "3", "--beam", "4", "--input", "three.txt")
     rows = [line.split("\t") for line in best.stdout.rstrip("\n").split("\n")]
@@ -135,7 +135,7 @@ def test_n_best_lines_have_number_score_and_text(folder):
     assert scores == sorted(scores, reverse=True)
 
 
-def test_a_pipe_is_answered_line_by_line_before_it_ends_and_as_a_file_is(folder):
+def test_cli_pipe_is_answered_line_by_line_before_it_ends_and_as_a_file_is(folder):
     (folder / "piped.txt").write_text(SENTENCES)
     filed = _here(folder, "translate", "runs/tiny", "--input", "piped.txt").stdout
     command = [sys.executable, "-m", "s2s.cli.main", "translate", "runs/tiny"]
@@ -152,7 +152,7 @@ def test_a_pipe_is_answered_line_by_line_before_it_ends_and_as_a_file_is(folder)
     assert answered.count("\n") == 4
 
 
-def test_runs_are_compared_with_a_paired_test(folder):
+def test_cli_runs_are_compared_with_a_paired_test(folder):
     other = _here(folder, "train", "tiny.yaml", "run.dir=runs/other", "seeds.initialization=5")
     assert other.returncode == 0, other.stderr
     done = _here(folder, "evaluate", "runs/tiny", "runs/other", "--lowercase", "--json", "scores.json")
@@ -164,7 +164,7 @@ def test_runs_are_compared_with_a_paired_test(folder):
     assert {c["system"] for c in written["comparisons"]} == {"runs/tiny", "runs/other"}
 
 
-def test_attention_is_told_drawn_and_written_in_the_shapes_of_bertviz(folder):
+def test_inspect_prints_draws_and_writes_attention_in_bertviz_shapes(folder):
     words = ["inspect", "runs/tiny", "The dog sleeps.", "--translation", "Der Hund schläft."]
     done = _here(folder, *words, "--output", "weights.json")
     assert done.returncode == 0, done.stderr
@@ -187,7 +187,7 @@ def test_attention_is_told_drawn_and_written_in_the_shapes_of_bertviz(folder):
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_alignments_are_a_line_each_and_those_of_the_weights(folder):
+def test_cli_alignments_are_a_line_each_and_those_of_the_weights(folder):
     (folder / "aligned.en").write_text("The dog sleeps.\n\nA cat.\n")
     (folder / "aligned.de").write_text("Der Hund schläft.\n\nEine Katze.\n")
     words = ["inspect", "runs/tiny", "--align", "--input", "aligned.en"]
@@ -206,7 +206,7 @@ def test_alignments_are_a_line_each_and_those_of_the_weights(folder):
         assert (done.returncode, "not as many lines" in done.stderr) == (2, True)
 
 
-def test_a_byte_order_mark_is_no_text(folder):
+def test_cli_byte_order_mark_is_no_text(folder):
     lines = b"The dog sleeps.\nA cat.\n"
     for name, before in (("plain.txt", b""), ("marked.txt", codecs.BOM_UTF8)):
         (folder / name).write_bytes(before + lines)
@@ -215,7 +215,7 @@ def test_a_byte_order_mark_is_no_text(folder):
     assert marked.returncode == plain.returncode == 0
 
 
-def test_compressed_lines_are_those_that_were_compressed(folder):
+def test_cli_compressed_lines_are_those_that_were_compressed(folder):
     packed = gzip.compress(SENTENCES.encode())
     contents = {"in.txt": SENTENCES.encode(), "in.txt.gz": packed, "in.xz": lzma.compress(SENTENCES.encode())}
     for name, content in contents.items():
@@ -228,7 +228,7 @@ def test_compressed_lines_are_those_that_were_compressed(folder):
     assert (cut.returncode, "cut.gz: is damaged" in cut.stderr, (folder / "cut.txt").exists()) == (2, True, False)
 
 
-def test_a_run_may_have_an_equals_sign_in_its_name(folder):
+def test_cli_run_may_have_an_equals_sign_in_its_name(folder):
     (folder / "runs/beam=2").symlink_to("tiny")
     named, own = (_here(folder, "evaluate", f"runs/{name}", "decoding.beam=1") for name in ("beam=2", "tiny"))
     assert named.stdout.startswith("runs/beam=2, checkpoint average, test: 12 sentences, beam 1")
@@ -281,7 +281,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("words", "message"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
-def test_a_mistake_is_one_clear_message_and_exit_status_2(folder, words, message):
+def test_cli_mistake_is_one_clear_message_and_exit_status_2(folder, words, message):
     done = _here(folder, *words)
     assert done.returncode == 2, done.stdout + done.stderr
     assert message in done.stderr
@@ -289,12 +289,12 @@ def test_a_mistake_is_one_clear_message_and_exit_status_2(folder, words, message
     assert not (folder / "x").exists()
 
 
-def test_a_mistake_in_a_shell_is_the_same():
+def test_cli_mistake_in_a_shell_is_the_same():
     shell, here = (run(Path(), "evaluate", "runs/none", "decoding.beam=2") for run in (_s2s, _here))
     assert (shell.returncode, shell.stdout, shell.stderr) == (here.returncode, here.stdout, here.stderr)
 
 
-def test_a_terminal_is_asked_for_each_line_once_the_model_is_there(folder):
+def test_cli_terminal_is_asked_for_each_line_once_the_model_is_there(folder):
     ours, theirs = os.openpty()
     command = [sys.executable, "-m", "s2s.cli.main", "translate", "runs/tiny"]
     pipes = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -318,7 +318,7 @@ def test_a_terminal_is_asked_for_each_line_once_the_model_is_there(folder):
     os.close(ours)
 
 
-def test_resuming_says_so_before_anything_heavy_is_loaded(folder):
+def test_cli_resuming_says_so_before_anything_heavy_is_loaded(folder):
     code = (
         "import sys; from s2s.cli.main import commands\n"
         "class Stop:\n"

@@ -1,4 +1,4 @@
-"""What `s2s compare` makes of its words, before anything heavy is loaded."""
+"""Arguments of `s2s compare`, before anything heavy is imported."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ def _order(*words, **options):
     return Order(words, **(options | paths))
 
 
-def test_two_models_are_enough():
+def test_compare_two_models_are_enough():
     planned = order(_order("rnn", "transformer"))
     assert planned.folder == Path("runs/compare-rnn-transformer")
     assert planned.base.name == "compare"
@@ -28,7 +28,7 @@ def test_two_models_are_enough():
     assert planned.summary.command == "s2s compare rnn transformer"
 
 
-def test_words_with_an_equals_sign_change_the_task_or_one_model():
+def test_compare_words_with_an_equals_sign_change_the_task_or_one_model():
     words = ("lstm", "rnn", "training.updates=500", "lstm.bidirectional=false", "data.train=500")
     planned = order(_order(*words, seeds=1, experiments=("memory", "parallelism")))
     assert planned.base.training.updates == 500
@@ -42,7 +42,7 @@ def test_words_with_an_equals_sign_change_the_task_or_one_model():
 ROPE = "transformer:encoder_positions=rope,decoder_positions=rope"
 
 
-def test_a_contender_carries_settings_and_those_of_its_model_hold_where_it_has_none():
+def test_compare_contender_carries_settings_and_those_of_its_model_hold_where_it_has_none():
     words = ("transformer", ROPE, "transformer:dropout=0.3", "rnn", "transformer.dropout=0.2", "data.train=500")
     planned = order(_order(*words))
     assert planned.summary.models == ["transformer", ROPE, "transformer:dropout=0.3", "rnn"]
@@ -58,7 +58,7 @@ def test_a_contender_carries_settings_and_those_of_its_model_hold_where_it_has_n
     assert len(planned.folder.name.encode()) < 255
 
 
-def test_a_contender_is_part_of_a_file_name_that_no_other_has():
+def test_compare_contender_is_part_of_a_file_name_that_no_other_has():
     names = [
         "rnn",
         ROPE,
@@ -78,7 +78,7 @@ def test_a_contender_is_part_of_a_file_name_that_no_other_has():
     ("profile", "recipe", "seeds"),
     [("quick", "compare", 3), ("lecture", "compare_lecture", 5), ("definitive", "compare_multi30k", 5)],
 )
-def test_a_profile_gives_questions_seeds_and_data_and_the_command_has_the_last_word(profile, recipe, seeds):
+def test_compare_profile_gives_questions_seeds_and_data_and_the_command_has_the_last_word(profile, recipe, seeds):
     planned = order(_order("rnn", "gru", profile=profile))
     assert planned.base.name == recipe
     assert planned.summary.seeds == list(range(1, seeds + 1))
@@ -89,7 +89,7 @@ def test_a_profile_gives_questions_seeds_and_data_and_the_command_has_the_last_w
     assert (asked.summary.seeds, asked.summary.experiments) == ([1, 2], ["quality"])
 
 
-def test_what_a_profile_leaves_out_is_known_with_its_reason():
+def test_profile_lists_what_it_leaves_out_with_reasons():
     plan = plan_of("translation", "quick")
     assert plan.beyond(["memory", "quality"]) == ["quality"]
     assert plan.why
@@ -98,7 +98,7 @@ def test_what_a_profile_leaves_out_is_known_with_its_reason():
         assert plan_of(task, profile).beyond(experiments_of(task)) == []
 
 
-def test_a_classification_task_has_a_table_and_a_folder_of_its_own():
+def test_compare_classification_task_has_a_table_and_a_folder_of_its_own():
     planned = order(_order("lstm", "transformer", "training.updates=900", "lstm.bidirectional=false", task="ag_news"))
     assert planned.folder == Path("runs/compare-lstm-transformer-ag_news")
     assert (planned.base.task, planned.base.training.updates) == ("classification", 900)
@@ -164,12 +164,12 @@ def test_a_classification_task_has_a_table_and_a_folder_of_its_own():
         (("rnn", "gru", "training.update=50"), {}, r"training.update=50.*\n?.*updates"),
     ],
 )
-def test_a_wrong_word_is_named_with_the_remedy(words, options, message):
+def test_compare_wrong_word_is_named_with_the_remedy(words, options, message):
     with pytest.raises(UserError, match=message):
         order(_order(*words, **options))
 
 
-def test_resuming_takes_nothing_but_more_models_seeds_and_experiments():
+def test_compare_resuming_takes_nothing_but_more_models_seeds_and_experiments():
     check_resumes(_order("gru", ROPE, seeds=2, experiments=("memory",)))
     for word in ("training.updates=500", "rnn.dropout=0"):
         with pytest.raises(UserError, match=rf"as it was begun, so {word} would be ignored\n.*as in transformer:norm"):
@@ -200,7 +200,7 @@ WORDS = ("rnn", "lstm", "data.train=2_000")
         ),
     ],
 )
-def test_a_comparison_that_is_asked_more_is_one_that_was_asked_so_at_once(before, more, whole):
+def test_comparison_that_is_asked_more_is_one_that_was_asked_so_at_once(before, more, whole):
     first, second = (order(_order(*WORDS, **options)).summary for options in (before, whole))
     found, wanted = extended(first, _order(**more)), second
     assert found.model_copy(update={"command": ""}) == wanted.model_copy(update={"command": ""})
@@ -208,7 +208,7 @@ def test_a_comparison_that_is_asked_more_is_one_that_was_asked_so_at_once(before
     assert sorted(shlex.split(found.command)) == sorted(shlex.split(wanted.command))
 
 
-def test_a_comparison_with_further_models_is_one_that_was_begun_with_them():
+def test_comparison_with_further_models_is_one_that_was_begun_with_them():
     first, more, settings = ("lstm", "transformer"), (ROPE, "gru"), ("transformer.dropout=0.2", "data.train=2_000")
     begun = order(_order(*first, *settings, profile="lecture", seeds=2)).summary
     found = extended(begun, _order(*more, experiments=("memory",)))
@@ -220,7 +220,7 @@ def test_a_comparison_with_further_models_is_one_that_was_begun_with_them():
     assert order(_order(*shlex.split(found.command)[2:8], profile="lecture", seeds=2)).summary.own == found.own
 
 
-def test_further_models_are_checked():
+def test_compare_further_models_are_checked():
     begun = order(_order(*WORDS)).summary
     with pytest.raises(UserError, match="rnn: compared there already"):
         extended(begun, _order("gru", "rnn"))
@@ -230,7 +230,7 @@ def test_further_models_are_checked():
         extended(order(_order(*WORDS, match="time")).summary, _order("gru"))
 
 
-def test_fewer_seeds_than_there_are_are_refused():
+def test_compare_fewer_seeds_than_there_are_are_refused():
     begun = order(_order(*WORDS, seeds=3)).summary
     assert len(extended(begun, _order(seeds=4)).seeds) == 4
     assert extended(begun, _order(seeds=3)).seeds == begun.seeds
@@ -238,12 +238,12 @@ def test_fewer_seeds_than_there_are_are_refused():
         extended(begun, _order(seeds=2))
 
 
-def test_more_of_what_does_not_exist_is_refused():
+def test_compare_more_of_what_does_not_exist_is_refused():
     with pytest.raises(UserError, match="did you mean memory"):
         extended(order(_order(*WORDS)).summary, _order(experiments=("memry",)))
 
 
-def test_every_row_of_the_table_has_an_experiment_that_fills_it():
+def test_compare_every_row_of_the_table_has_an_experiment_that_fills_it():
     from s2s.comparison.engine import EXPERIMENTS as catalogue
 
     assert sorted(catalogue) == sorted(name for task in TABLES for name in experiments_of(task))

@@ -1,3 +1,5 @@
+"""The command `s2s data check`."""
+
 import os
 import subprocess
 import sys
@@ -32,7 +34,7 @@ def recipe(tmp_path) -> Path:
     return tmp_path / "mine.yaml"
 
 
-def test_the_check_of_local_files_needs_no_network_and_says_nothing_beside_its_findings(recipe):
+def test_check_of_local_files_needs_no_network_and_says_nothing_beside_its_findings(recipe):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HF_")} | {
         "HF_HOME": str(recipe.parent / "hf")
     }
@@ -48,7 +50,7 @@ def test_the_check_of_local_files_needs_no_network_and_says_nothing_beside_its_f
     assert "nothing suspicious found" in done.stdout
 
 
-def test_the_check_follows_overrides_and_findings_are_no_failure(recipe):
+def test_check_follows_overrides_and_findings_are_no_failure(recipe):
     (recipe.parent / "a.de").write_text("\n" * 30 + "Zeile\n" * 10)
     done = CliRunner().invoke(check, [str(recipe), "data.validation=5"])
     assert done.exit_code == 0
@@ -56,7 +58,7 @@ def test_the_check_follows_overrides_and_findings_are_no_failure(recipe):
     assert "30 pairs of train with an empty side (rows 1, 2, 3, 4, 5 …)" in done.stdout
 
 
-def test_the_check_tells_of_files_that_cannot_be_read(recipe):
+def test_check_tells_of_files_that_cannot_be_read(recipe):
     (recipe.parent / "a.de").write_text("too short\n")
     done = CliRunner().invoke(check, [str(recipe)])
     assert isinstance(done.exception, UserError)

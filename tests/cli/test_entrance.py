@@ -1,4 +1,4 @@
-"""The very beginning and the very end of the command: interruptions while much is loaded, and output that is full."""
+"""Start and end of the program: interruptions during imports, closed streams and full disks."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def _s2s(*words: str, output=subprocess.PIPE, **environment: str) -> subprocess.
     )
 
 
-def test_ctrl_c_within_the_imports_is_one_line_whatever_libraries_make_of_it(tmp_path):
+def test_main_ctrl_c_within_the_imports_is_one_line_whatever_libraries_make_of_it(tmp_path):
     (tmp_path / "click.py").write_text(
         "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n"
         "except KeyboardInterrupt:\n    raise ImportError('numpy is broken')\n"
@@ -42,7 +42,7 @@ def _commands(command: click.Command) -> Iterator[click.Command]:
             yield from _commands(found)
 
 
-def test_every_command_refuses_an_option_given_twice_and_takes_a_list():
+def test_main_every_command_refuses_an_option_given_twice_and_takes_a_list():
     commands = [command for command in _commands(main.commands) if not isinstance(command, click.Group)]
     assert len(commands) > 25
     assert [command.name for command in commands if not isinstance(command, options.Command)] == []
@@ -59,7 +59,7 @@ def test_every_command_refuses_an_option_given_twice_and_takes_a_list():
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_output_that_takes_no_more_is_one_line_and_status_2():
+def test_main_output_that_takes_no_more_is_one_line_and_status_2():
     with Path("/dev/full").open("w") as full:
         done = _s2s("recipe", "list", output=full)
     assert done.returncode == 2
@@ -68,7 +68,7 @@ def test_output_that_takes_no_more_is_one_line_and_status_2():
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_an_output_that_takes_no_more_is_named():
+def test_main_output_that_takes_no_more_is_named():
     def write(path: Path) -> None:
         with lines_to(path) as write_line:
             write_line("a line")
@@ -78,11 +78,11 @@ def test_an_output_that_takes_no_more_is_named():
     assert raised.value.filename == "/dev/full"
 
 
-def test_a_line_end_in_a_name_does_not_break_a_message_in_two():
+def test_main_line_end_in_a_name_does_not_break_a_message_in_two():
     assert str(UserError("is damaged", where="a\nb", remedy="mend it")) == "a\\nb: is damaged\n  → mend it"
 
 
-def test_a_current_folder_that_was_removed_is_one_message(tmp_path, monkeypatch, capsys):
+def test_main_current_folder_that_was_removed_is_one_message(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()
     monkeypatch.setattr(sys, "argv", ["s2s", "recipe", "models"])
@@ -92,7 +92,7 @@ def test_a_current_folder_that_was_removed_is_one_message(tmp_path, monkeypatch,
     assert capsys.readouterr().err == "the current folder was removed\n  → change to one that exists, e.g. cd ~\n"
 
 
-def test_a_library_that_finds_no_memory_is_one_message(monkeypatch, capsys):
+def test_main_library_that_finds_no_memory_is_one_message(monkeypatch, capsys):
     def load(**_: object) -> None:
         raise ImportError("IMPORTANT\nlibtorch_cpu.so: failed to map segment from shared object")
 
@@ -106,7 +106,7 @@ def test_a_library_that_finds_no_memory_is_one_message(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("asked", ["torch.empty(2**60)", "bytearray(2**60)"])
-def test_what_finds_no_memory_wherever_that_is_says_so_in_two_lines(monkeypatch, capsys, asked):
+def test_out_of_memory_anywhere_is_a_two_line_error(monkeypatch, capsys, asked):
     monkeypatch.setattr(main, "commands", lambda **_: eval(asked, {"torch": torch}))
     with pytest.raises(SystemExit) as ended:
         main.main()
@@ -126,24 +126,28 @@ def test_what_finds_no_memory_wherever_that_is_says_so_in_two_lines(monkeypatch,
         ["translate", "RUN", "--prefix", "a\udcff"],
     ],
 )
-def test_text_that_is_not_utf_8_is_told_before_anything_is_loaded(words):
+def test_main_refuses_text_that_is_not_utf_8_before_loading(words):
     done = CliRunner().invoke(main.commands, words)
     assert done.exit_code == 2
     assert "'a\\\\udcff' is not UTF-8 from character 2 on" in done.output
 
 
-def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
+def test_main_error_of_ours_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr(main, "commands", lambda **_: torch.ones(2) @ torch.ones(3))
     with pytest.raises(RuntimeError, match="size"):
         main.main()
 
 
-def test_streams_that_are_closed_are_empty_and_take_everything():
+def test_main_streams_that_are_closed_are_empty_and_take_everything():
     closed = (
         "import os; [os.close(n) for n in (0, 1)]; os.execv(os.sys.executable, [os.sys.executable, *os.sys.argv[1:]])"
     )
-    there = "import sys; from s2s.cli import main as m; m._prepare_streams(); assert sys.stdin.buffer.read() == b''"
-    for words in (["-m", "s2s", "recipe", "models"], ["-c", f"{there}; print(5)"]):
+    there = (
+        "import sys; sys.argv[1:] = ['recipe', 'models']; from s2s.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "assert sys.stdin.buffer.read() == b''"
+    )
+    for words in (["-m", "s2s", "recipe", "models"], ["-c", there]):
         done = subprocess.run([sys.executable, "-c", closed, *words], stderr=subprocess.PIPE, text=True, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
 
@@ -155,7 +159,7 @@ def test_streams_that_are_closed_are_empty_and_take_everything():
         (["generate", "RUN", "a", "--input", "LINES"], "PROMPT is what is gone on with"),
     ],
 )
-def test_options_that_exclude_each_other_are_told(words, said, tmp_path):
+def test_main_refuses_options_that_exclude_each_other(words, said, tmp_path):
     (tmp_path / "LINES").write_text("a\n")
     asked = [str(tmp_path / word) if word == "LINES" else word for word in words]
     with pytest.raises(UserError, match=said):
@@ -167,7 +171,8 @@ def _bytes(*words: str, encoding: str) -> bytes:
     return subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, env=asked, timeout=60, check=True).stdout
 
 
-def test_characters_that_output_lacks_are_spelt_and_end_no_training(small_world, tmp_path):
+@pytest.mark.slow
+def test_main_characters_that_output_lacks_are_spelt_and_end_no_training(small_world, tmp_path):
     shutil.copytree(small_world / "runs" / "t", tmp_path / "t")
     told = _bytes("-m", "s2s", "train", str(tmp_path / "t"), "--resume", encoding="latin-1").decode("latin-1")
     assert f"going on with {tmp_path / 't'}: loading \\u2026\n" in told
@@ -175,7 +180,7 @@ def test_characters_that_output_lacks_are_spelt_and_end_no_training(small_world,
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-16", "utf-8"])
-def test_texts_for_others_are_utf_8_wherever_they_go(tmp_path, encoding):
+def test_main_texts_for_others_are_utf_8_wherever_they_go(tmp_path, encoding):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("name: a\ndescription: Größe …\nmodel: {kind: lstm}\n", encoding="utf-8")
     shown = _bytes("-m", "s2s", "recipe", "show", str(recipe), encoding=encoding).decode("utf-8")

@@ -1,4 +1,4 @@
-"""The help of every command: its voice, its options, and its examples, which are executed."""
+"""Help of every command: options, wording, and examples, which are executed."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ from tests.faults.world import make_world
 
 # of the comparison: their examples would measure for minutes
 WITHOUT_EXAMPLES = ("compare", "report", "reproduce", "new images", "new text")
-# tests/serving, tests/run/test_captioning.py, tests/run/test_overfitting.py, tests/test_docs_masked_lm.py
+# tests/serving, tests/run/test_captioning.py, tests/run/test_overfitting.py, tests/docs/pages.py
 ELSEWHERE = re.compile("s2s serve|s2s caption|--overfit|s2s fill")
 BRIEF = ["training.updates=2", "training.warmup=1", "validation.every=2", "data.train=300", "data.validation=8",
          "data.test=8", "tokenizer.size=450", "model.width=16", "model.heads=2", "model.feedforward=16",

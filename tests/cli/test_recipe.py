@@ -1,4 +1,4 @@
-"""`s2s recipe`, `s2s new` and the group itself, as a shell calls them."""
+"""The commands `s2s recipe` and `s2s new`."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def _shell(*words: str, code: str = "") -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_a_typo_is_answered_without_loading_anything_heavy():
+def test_recipe_typo_is_answered_without_loading_anything_heavy():
     code = (
         "import sys; from s2s.cli.main import main; sys.argv = ['s2s', 'recipe', 'validate', 'bad.yaml']\n"
         "try: main()\n"
@@ -64,7 +64,7 @@ def test_a_typo_is_answered_without_loading_anything_heavy():
     ]
 
 
-def test_help_names_every_command_and_loads_none():
+def test_recipe_help_names_every_command_and_loads_none():
     code = (
         "import sys; from s2s.cli.main import main; sys.argv = ['s2s', '--help']; main()\n"
         "print('LOADED', sorted(m for m in sys.modules if m.startswith('s2s.')), 'pydantic' in sys.modules)"
@@ -79,11 +79,11 @@ def test_help_names_every_command_and_loads_none():
 
 
 @pytest.mark.parametrize("name", [name for name in _COMMANDS if name not in ("evaluate", "translate")])
-def test_every_command_is_there_with_help_of_its_own(name):
+def test_recipe_every_command_is_there_with_help_of_its_own(name):
     assert _s2s(name, "--help").startswith(f"Usage: commands {name}")
 
 
-def test_the_version_is_the_packages():
+def test_recipe_version_is_the_packages():
     assert _s2s("--version") == f"s2s, version {s2s.__version__}\n"
 
 
@@ -97,20 +97,20 @@ def test_good_recipes_are_fine_one_line_each():
     )
 
 
-def test_what_lies_on_the_hub_is_not_looked_for_here():
+def test_validate_does_not_look_for_hub_data_locally():
     assert _s2s("recipe", "validate", "good.yaml", "init_from=hf:somebody/bert") == f"good.yaml: {FINE}\n"
     with pytest.raises(UserError, match="there is no folder nowhere"):
         _s2s("recipe", "validate", "good.yaml", "init_from=nowhere/bert")
 
 
-def test_a_recipe_may_have_an_equals_sign_in_its_name_and_an_override_be_of_any_length(folder):
+def test_recipe_may_have_an_equals_sign_in_its_name_and_an_override_be_of_any_length(folder):
     (folder / "good.yaml").rename("run.note=x.yaml")
     # longer than a file's name may be
     long = f"description={'x' * 300}"
     assert _s2s("recipe", "validate", "run.note=x.yaml", long) == f"run.note=x.yaml: {FINE}\n"
 
 
-def test_all_mistakes_of_all_files_are_told_and_the_status_is_2(capsys, monkeypatch):
+def test_validate_reports_all_mistakes_of_all_files_with_status_2(capsys, monkeypatch):
     status, output, errors = _main(
         capsys, monkeypatch, "recipe", "validate", "bad.yaml", "good.yaml", "none.yaml", "bad.yaml"
     )
@@ -120,24 +120,24 @@ def test_all_mistakes_of_all_files_are_told_and_the_status_is_2(capsys, monkeypa
     assert "Traceback" not in errors
 
 
-def test_validating_nothing_is_a_mistake():
+def test_recipe_validating_nothing_is_a_mistake():
     with pytest.raises(UserError, match=r"'training.updates=3' overrides a recipe, but there is none"):
         _s2s("recipe", "validate", "training.updates=3")
 
 
-def test_what_show_prints_is_the_recipe_itself(folder):
+def test_show_prints_the_recipe(folder):
     (folder / "shown.yaml").write_text(_s2s("recipe", "show", "good.yaml", "training.updates=500"))
     assert read(folder / "shown.yaml") == read(folder / "good.yaml", ["training.updates=500"])
     assert "label_smoothing: 0.1" in (folder / "shown.yaml").read_text()
 
 
-def test_a_run_folder_can_be_shown(folder):
+def test_recipe_run_folder_can_be_shown(folder):
     (folder / "run").mkdir()
     (folder / "good.yaml").rename(folder / "run" / "recipe.yaml")
     assert _s2s("recipe", "show", "run").startswith("name: good\n")
 
 
-def test_the_list_has_every_recipe_and_copies_are_whole_and_never_overwrite(folder):
+def test_list_has_every_recipe_and_copies_are_whole_and_never_overwrite(folder):
     listed = _s2s("recipe", "list").rstrip("\n").split("\n")
     assert [line.split()[0] for line in listed] == list(shipped())
     for name, path in shipped().items():
@@ -154,7 +154,7 @@ def test_the_list_has_every_recipe_and_copies_are_whole_and_never_overwrite(fold
         _s2s("recipe", "copy", "translate", "far/other.yaml")
 
 
-def test_the_schema_and_the_reference_are_printed_whole():
+def test_recipe_schema_and_the_reference_are_printed_whole():
     definitions = json.loads(_s2s("recipe", "schema", "--model", "transformer"))["$defs"]
     of_transformers = ["encoder_transformer", "language_transformer", "model_transformer"]
     assert sorted(name for name in definitions if "transformer" in name) == of_transformers
@@ -165,7 +165,7 @@ def test_the_schema_and_the_reference_are_printed_whole():
     assert _s2s("recipe", "reference") == reference(schemas())
 
 
-def test_models_are_listed_with_package_and_first_line():
+def test_recipe_models_are_listed_with_package_and_first_line():
     assert re.search(r"^transformer +s2s +Transformer \(Vaswani", _s2s("recipe", "models"), re.M)
 
 
@@ -175,7 +175,7 @@ def _pair(folder: Path, name: str, count: int) -> tuple[str, str]:
     return f"{name}.en", f"{name}.de"
 
 
-def test_a_new_recipe_is_written_once_and_names_the_next_commands(folder):
+def test_new_recipe_is_written_once_and_names_the_next_commands(folder):
     source, target = _pair(folder, "a", 100)
     words = ["new", "translate", "--source", source, "--target", target, "--output", "my recipe.yaml"]
     assert _s2s(*words).split("\n")[-4:-1] == [
@@ -198,7 +198,7 @@ def test_a_new_recipe_is_written_once_and_names_the_next_commands(folder):
         _s2s(*words, "--overwrite", "--validation-source", validation[0])
 
 
-def test_nothing_is_written_for_files_that_do_not_fit(folder):
+def test_recipe_nothing_is_written_for_files_that_do_not_fit(folder):
     source, _ = _pair(folder, "a", 100)
     _, target = _pair(folder, "b", 101)
     with pytest.raises(UserError, match=r"a.en has 100 lines, .*b.de has 101"):
@@ -206,7 +206,7 @@ def test_nothing_is_written_for_files_that_do_not_fit(folder):
     assert not (folder / "mine.yaml").exists()
 
 
-def test_a_table_of_texts_or_pairs_becomes_a_recipe_and_its_choices_are_told(folder):
+def test_new_writes_a_recipe_for_a_table_and_reports_its_choices(folder):
     rows = "".join(f"{('no', 'yes')[n % 2]}\tthe text of {n}\n" for n in range(60))
     (folder / "rows.tsv").write_text("label\ttext\n" + rows)
     told = _s2s("new", "classify", "--data", "rows.tsv", "--text", "text", "--label", "label", "--output", "c.yaml")
@@ -219,14 +219,14 @@ def test_a_table_of_texts_or_pairs_becomes_a_recipe_and_its_choices_are_told(fol
         _s2s("new", "classify", "--data", "nothing is read before.tsv", "--output", "t.yaml")
 
 
-def test_a_mistyped_command_or_option_is_status_2_without_a_traceback(capsys, monkeypatch):
+def test_recipe_mistyped_command_or_option_is_status_2_without_a_traceback(capsys, monkeypatch):
     for words in (["trian"], ["recipe", "shwo"], ["recipe", "show"], ["recipe", "list", "--all"]):
         status, output, errors = _main(capsys, monkeypatch, *words)
         assert (status, output) == (2, "")
         assert "Error: " in errors
 
 
-def test_a_reader_that_leaves_early_gets_no_complaint():
+def test_recipe_reader_that_leaves_early_gets_no_complaint():
     command = [sys.executable, "-m", "s2s.cli.main", "recipe", "reference"]
     # a pipe whose reading end is closed before the first byte is written
     reader, writer = os.pipe()
@@ -236,7 +236,7 @@ def test_a_reader_that_leaves_early_gets_no_complaint():
     assert done.stderr == ""
 
 
-def test_control_c_ends_with_status_130(folder):
+def test_recipe_control_c_ends_with_status_130(folder):
     fifo = folder / "slow.yaml"
     os.mkfifo(fifo)
     # a recipe that never comes: reading it waits

@@ -1,4 +1,4 @@
-"""torchrun, really: what it starts trains, ends together with one message, and goes on when it is started again."""
+"""Training started by torchrun: one log, a common end, and restarts."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def told(tmp_path, monkeypatch):
     return tmp_path / "none_x" / "attempt_0"
 
 
-def test_who_is_not_started_by_torchrun_is_alone():
+def test_process_without_torchrun_is_single():
     assert detect_torchrun() is None
     with init_distributed(None) as distributed:
         assert (distributed.rank, distributed.world_size, distributed.is_main_process) == (0, 1, True)
@@ -58,7 +58,7 @@ def test_who_is_not_started_by_torchrun_is_alone():
         assert distributed.broadcast_object("word") == "word"
 
 
-def test_of_several_processes_one_speaks_each_time_they_are_started(told):
+def test_torchrun_prints_once_per_start(told):
     first, second = (TorchrunProcess(rank, 2, rank, 2, told) for rank in (0, 1))
     assert [second.claim_error_report(), first.claim_error_report(), second.claim_error_report()] == [True, False, True]
     (told.parent / "attempt_1").mkdir()
@@ -74,7 +74,7 @@ def test_only_a_run_that_this_torchrun_has_begun_goes_on_by_itself(told):
     assert not again.recorded_run(told / "other")
 
 
-def test_commands_for_one_process_say_so(told):
+def test_torchrun_commands_for_one_process_say_so(told):
     for words in (["recipe", "models"], ["recipe", "list"], ["translate", "runs/x"]):
         with pytest.raises(UserError, match=f"`s2s {words[0]}` is one process"):
             CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False)
@@ -82,13 +82,13 @@ def test_commands_for_one_process_say_so(told):
         CliRunner().invoke(commands, ["train", "x", "--overfit"], standalone_mode=False, catch_exceptions=False)
 
 
-def test_a_variable_that_is_missing_is_named(told, monkeypatch):
+def test_torchrun_variable_that_is_missing_is_named(told, monkeypatch):
     monkeypatch.delenv("LOCAL_RANK")
     with pytest.raises(UserError, match="LOCAL_RANK"):
         detect_torchrun()
 
 
-def test_devices_that_several_processes_cannot_have_are_refused(told, monkeypatch):
+def test_torchrun_devices_that_several_processes_cannot_have_are_refused(told, monkeypatch):
     distributed = Distributed(1, 2, TorchrunProcess(1, 2, 1, 2, told))
     assert select_device(DeviceSettings(kind="cpu"), distributed).device.type == "cpu"
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
@@ -158,7 +158,7 @@ def straight(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_one_process_speaks_and_writes(straight):
+def test_torchrun_one_process_speaks_and_writes(straight):
     run, said = straight
     assert "tiny on cpu, 1 threads, 2 processes, fp32" in said
     for line in ("tiny: loading", "update 60: validation", "translate:  echo"):
@@ -184,7 +184,7 @@ def test_torchrun_stopped_stops_all_and_saves_and_what_goes_on_is_the_same(numbe
 
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 1])
-def test_a_killed_process_ends_all_with_one_message_and_a_checkpoint_that_goes_on(killed, straight, tmp_path):
+def test_torchrun_killed_process_ends_all_with_one_message_and_a_checkpoint_that_goes_on(killed, straight, tmp_path):
     process = _torchrun(tmp_path, "train", "tiny.yaml")
     run = tmp_path / "runs" / "tiny"
     _wait_for(run, 25, process)
@@ -226,14 +226,14 @@ def test_started_again_by_torchrun_the_run_goes_on_without_being_asked(straight,
         (["train", "tiny.yaml", "training.learning_rate=1e30", "training.clip=null"], "not finite"),
     ],
 )
-def test_a_mistake_is_one_message(words, message, tmp_path):
+def test_torchrun_mistake_is_one_message(words, message, tmp_path):
     code, _, errors = _done(_torchrun(tmp_path, *words, options=("--nproc-per-node", "4")))
     assert code != 0
     assert errors.count(message) == 1, errors
 
 
 @pytest.mark.slow
-def test_a_run_that_was_there_before_torchrun_is_left_alone(straight, tmp_path):
+def test_run_that_was_there_before_torchrun_is_left_alone(straight, tmp_path):
     run = straight[0]
     before = (run / "metrics.jsonl").read_bytes()
     process = _torchrun(tmp_path, "train", "tiny.yaml", f"run.dir={run}", options=("--max-restarts", "1"))

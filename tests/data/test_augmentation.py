@@ -1,4 +1,4 @@
-"""Varied images against loops over their pixels, and chance that depends on seed and row alone."""
+"""Augmented images compared with loops over pixels; randomness depends on seed and row only."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def _moved(image: np.ndarray, down: int, right: int) -> np.ndarray:
     return found
 
 
-def test_shifted_images_are_moved_by_whole_pixels_and_all_moves_occur(pixels):
+def test_augmentation_shifted_images_are_moved_by_whole_pixels_and_all_moves_occur(pixels):
     found = augment(pixels, ROWS, AugmentationSettings(shift=1), seed=3)
     moves = set()
     for image, new in zip(pixels, found, strict=True):
@@ -33,14 +33,14 @@ def test_shifted_images_are_moved_by_whole_pixels_and_all_moves_occur(pixels):
     assert len(moves) == 9
 
 
-def test_half_of_the_images_are_turned(pixels):
+def test_augmentation_half_of_the_images_are_turned(pixels):
     found = augment(pixels, ROWS, AugmentationSettings(flip=True), seed=3)
     turned = [(new == image[:, :, ::-1]).all() for image, new in zip(pixels, found, strict=True)]
     assert all(t or (new == image).all() for t, image, new in zip(turned, pixels, found, strict=True))
     assert 10 < sum(turned) < 30
 
 
-def test_a_cut_out_window_is_scaled_back_bilinearly(pixels):
+def test_augmentation_cut_out_window_is_scaled_back_bilinearly(pixels):
     found = augment(pixels, ROWS, AugmentationSettings(crop=0.5), seed=3)
     _, _, side, top, left, _ = uniform(3, ROWS, 6).T
     for i in (0, 7, 39):
@@ -59,13 +59,13 @@ def test_a_cut_out_window_is_scaled_back_bilinearly(pixels):
                 assert found[i, :, y, x] == pytest.approx((1 - dy) * upper + dy * lower, abs=0.51)
 
 
-def test_an_even_image_stays_even_when_cut_and_nothing_is_done_by_default(pixels):
+def test_augmentation_even_image_stays_even_when_cut_and_nothing_is_done_by_default(pixels):
     even = np.full_like(pixels, 200)
     assert (augment(even, ROWS, AugmentationSettings(crop=0.3, flip=True), seed=1) == 200).all()
     assert augment(pixels, ROWS, AugmentationSettings(), seed=1) is pixels
 
 
-def test_what_happens_to_an_image_depends_on_seed_and_row_alone(pixels):
+def test_augmentation_depends_on_seed_and_row_only(pixels):
     settings = AugmentationSettings(shift=2, crop=0.6, flip=True)
     whole = augment(pixels, ROWS, settings, seed=5)
     chosen = np.array([31, 2, 17])
@@ -74,7 +74,7 @@ def test_what_happens_to_an_image_depends_on_seed_and_row_alone(pixels):
     assert (augment(pixels, ROWS + 40, settings, seed=5) != whole).any(axis=(1, 2, 3)).mean() > 0.9
 
 
-def test_chance_is_even_and_no_draw_tells_of_another():
+def test_augmentation_chance_is_even_and_no_draw_tells_of_another():
     drawn = uniform(2**63 + 1, np.arange(20_000), 4)
     assert drawn.min() >= 0
     assert drawn.max() < 1

@@ -1,4 +1,4 @@
-"""Batches: never over budget, every pair once, and what is real is what is counted."""
+"""Batches hold every pair once and stay within their budget of tokens."""
 
 import gzip
 import itertools
@@ -34,13 +34,13 @@ def as_lists(batches):
 
 
 @given(sides=lengths, budget=st.integers(30, 200), seed=seeds, epoch=st.integers(0, 3))
-def test_every_pair_comes_once_and_no_batch_is_over_budget_or_empty(sides, budget, seed, epoch):
+def test_batches_every_pair_comes_once_and_no_batch_is_over_budget_or_empty(sides, budget, seed, epoch):
     batches = make_batches(*sides, budget, seed, epoch)
     assert all(len(rows) and cost(rows, *sides) <= budget for rows in batches)
     assert sorted(row for rows in batches for row in rows.tolist()) == list(range(len(sides[0])))
 
 
-def test_no_budget_is_overshot_by_one_nor_missed_by_one():
+def test_batches_no_budget_is_overshot_by_one_nor_missed_by_one():
     sides = np.random.default_rng(0).integers(1, 31, (2, 1000))
     largest = [max(cost(rows, *sides) for rows in make_batches(*sides, budget, 1, 0)) for budget in range(30, 200)]
     assert all(used <= budget for budget, used in enumerate(largest, start=30))
@@ -48,7 +48,7 @@ def test_no_budget_is_overshot_by_one_nor_missed_by_one():
 
 
 @given(sides=lengths, budget=st.integers(30, 200), seed=seeds, epoch=st.integers(0, 3))
-def test_a_batch_is_cut_off_only_where_the_next_pair_would_not_fit(sides, budget, seed, epoch):
+def test_batch_is_cut_off_only_where_the_next_pair_would_not_fit(sides, budget, seed, epoch):
     longest = np.maximum(*sides) if len(sides[0]) else np.empty(0)
     batches = make_batches(*sides, budget, seed, epoch)
     in_order = sorted(batches, key=lambda rows: (longest[rows].max(), longest[rows].min(), -len(rows)))
@@ -57,7 +57,7 @@ def test_a_batch_is_cut_off_only_where_the_next_pair_would_not_fit(sides, budget
 
 
 @given(sides=lengths, budget=st.integers(30, 200), seed=seeds, epoch=st.integers(0, 3))
-def test_the_plan_depends_on_its_arguments_alone(sides, budget, seed, epoch):
+def test_batches_plan_depends_on_its_arguments_alone(sides, budget, seed, epoch):
     first = as_lists(make_batches(*sides, budget, seed, epoch))
     np.random.seed(1)  # noqa: NPY002
     copies = [side.astype(np.int64) for side in sides]
@@ -78,7 +78,7 @@ def test_epochs_and_seeds_differ_in_batches_and_in_their_order():
 
 
 @given(sides=lengths, budget=st.integers(30, 200), seed=seeds)
-def test_the_batches_that_need_most_memory_come_first_in_the_first_epoch(sides, budget, seed):
+def test_batches_that_need_most_memory_come_first_in_the_first_epoch(sides, budget, seed):
     sources, targets = sides
     batches = make_batches(sources, targets, budget, seed, 0)
     positions = [len(rows) * (sources[rows].max() + targets[rows].max()) for rows in batches]
@@ -87,13 +87,13 @@ def test_the_batches_that_need_most_memory_come_first_in_the_first_epoch(sides, 
     assert max(pairs[:2], default=0) == max(pairs, default=0)
 
 
-def test_later_epochs_begin_anywhere():
+def test_batches_later_epochs_begin_anywhere():
     sides = np.arange(1, 101), np.arange(1, 101)
     firsts = {len(make_batches(*sides, 200, 1, epoch)[0]) for epoch in range(1, 12)}
     assert len(firsts) > 2
 
 
-def test_a_pair_over_budget_is_named():
+def test_batches_pair_over_budget_is_named():
     message = (
         r"batches\.tokens: a batch may have 8 tokens, but one example alone \(row 1\) has 9(.|\n)*batches\.tokens=9"
     )
@@ -121,7 +121,7 @@ def test_updates_join_a_constant_number_of_batches_in_order(sides, tokens):
         assert abs(micro_batches * mean - tokens) <= 0.5 * mean + 1e-6
 
 
-def test_an_update_smaller_than_a_batch_says_what_to_set():
+def test_update_smaller_than_a_batch_is_refused_with_a_remedy():
     batches = [np.array([0, 1]), np.array([2, 3])]
     with pytest.raises(UserError) as caught:
         count_accumulation_steps(batches, np.array([10, 10, 10, 10]), 8)
@@ -140,7 +140,7 @@ def naive(rows, first, last):
 
 
 @given(sources=pieces, data=st.data(), kind=st.sampled_from([list, lambda row: np.array(row, dtype=np.int32)]))
-def test_collating_is_the_naive_loop(sources, data, kind):
+def test_batches_collating_is_the_naive_loop(sources, data, kind):
     targets = data.draw(
         st.lists(st.lists(st.integers(4, 40), max_size=9), min_size=len(sources), max_size=len(sources))
     )
@@ -164,7 +164,7 @@ def test_collating_is_the_naive_loop(sources, data, kind):
     assert torch.equal(alone[1], batch.source_valid)
 
 
-def test_a_batch_moves_whole_and_keeps_its_row_numbers_here():
+def test_batch_moves_whole_and_keeps_its_row_numbers_here():
     batch = collate([[4, 5], [6]], [[7], [8, 9]], [3, 1])
     moved = batch.to("meta")
     assert isinstance(moved, ParallelBatch)
@@ -200,7 +200,7 @@ def test_multi30k_batches_are_nearly_all_real_and_nearly_full(multi30k_lengths, 
         assert np.mean([cost(rows, sources, targets) for rows in batches]) >= 0.98 * budget
 
 
-def test_two_pairs_of_a_multi30k_batch_are_mostly_apart_in_the_next_epoch(multi30k_lengths):
+def test_batches_two_pairs_of_a_multi30k_batch_are_mostly_apart_in_the_next_epoch(multi30k_lengths):
     sources, targets = multi30k_lengths
     first, second = (make_batches(sources, targets, 4096, 1, epoch) for epoch in (0, 1))
     batch_of = np.empty(len(sources), dtype=int)
@@ -210,7 +210,7 @@ def test_two_pairs_of_a_multi30k_batch_are_mostly_apart_in_the_next_epoch(multi3
     assert again / sum(len(rows) * (len(rows) - 1) for rows in first) < 0.5
 
 
-def test_widths_are_few_and_a_little_larger_than_what_they_hold():
+def test_batches_widths_are_few_and_a_little_larger_than_what_they_hold():
     lengths = np.arange(1, 1025)
     widths = widths_for(lengths, 1024)
     # the same, looked up in the list of all widths: each to 32, then 16 from each power of two to the next

@@ -1,4 +1,4 @@
-"""Captions with their images as batches: every caption once an epoch, each beside its own image."""
+"""Batches of captions hold every caption once an epoch, with its image."""
 
 import datasets
 import numpy as np
@@ -33,7 +33,7 @@ def _examples(part: Captioned, max_length: int) -> CaptionedImages:
     return CaptionedImages(part, pieces, positions=4, batch=4, max_length=max_length)
 
 
-def test_an_epoch_has_every_caption_once_in_an_order_of_its_own(examples):
+def test_captioned_batches_epoch_has_every_caption_once_in_an_order_of_its_own(examples):
     plans = [examples.make_batches(1, epoch) for epoch in range(3)]
     for plan in plans:
         assert [len(rows) for rows in plan] == [4, 2]
@@ -42,7 +42,7 @@ def test_an_epoch_has_every_caption_once_in_an_order_of_its_own(examples):
     assert np.array_equal(plans[0][0], examples.make_batches(1, 0)[0])
 
 
-def test_a_batch_holds_the_captions_of_its_rows_and_the_images_that_they_are_of(examples, part):
+def test_captioned_batches_batch_holds_the_captions_of_its_rows_and_the_images_that_they_are_of(examples, part):
     rows = np.array([5, 0, 2])
     batch = examples.collate(rows, 0)
     assert torch.equal(batch.source, torch.from_numpy(part.pixels[[OWNER[row] for row in rows]]))
@@ -58,7 +58,7 @@ def test_a_batch_holds_the_captions_of_its_rows_and_the_images_that_they_are_of(
     assert torch.equal(alone.source, batch.source[1:2])
 
 
-def test_longer_captions_are_counted_and_left_out(part):
+def test_captioned_batches_longer_captions_are_counted_and_left_out(part):
     examples = _examples(part, 4)
     # of 4 and 6 words, the end not counted
     assert examples.num_skipped == 2
@@ -68,7 +68,7 @@ def test_longer_captions_are_counted_and_left_out(part):
         _examples(part, 2)
 
 
-def test_a_part_of_a_part_keeps_images_and_captions_together(part):
+def test_captioned_batches_part_of_a_part_keeps_images_and_captions_together(part):
     chosen = part.select(np.array([2, 0]))
     assert (chosen.captions, chosen.names) == ((CAPTIONS[2], CAPTIONS[0]), ("three", "one"))
     assert (chosen.pixels == part.pixels[[2, 0]]).all()

@@ -1,4 +1,4 @@
-"""Images with captions are the same by whatever road they come, and what is wrong with them is said."""
+"""Captioned images are the same from every source, and faults are reported."""
 
 import json
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_every_form_of_a_table_gives_the_same_images_and_captions(folder, pixels
     assert (found.pixels == pixels.transpose(0, 3, 1, 2)).all()
 
 
-def test_a_list_chooses_images_in_its_order(folder, pixels):
+def test_captions_list_chooses_images_in_its_order(folder, pixels):
     (folder / "images.txt").write_text("c.png\n\na.png\n")
     found = read(folder, ("captions.csv", "images.txt"))
     assert found.names == ("c.png", "a.png")
@@ -90,7 +90,7 @@ def test_a_list_chooses_images_in_its_order(folder, pixels):
 
 
 @pytest.mark.parametrize("form", ["a list of captions", "a row each", "two columns"])
-def test_data_sets_own_files_are_read_as_from_the_hub(tmp_path, folder, pixels, form):
+def test_captions_data_sets_own_files_are_read_as_from_the_hub(tmp_path, folder, pixels, form):
     images = [Image.fromarray(image) for image in pixels]
     several = list(CAPTIONS.values())
     if form == "a list of captions":
@@ -111,7 +111,7 @@ def test_data_sets_own_files_are_read_as_from_the_hub(tmp_path, folder, pixels, 
 
 
 @pytest.mark.parametrize("cells", [[1, 2], [{"a": 1}, {"a": 2}]])
-def test_a_column_that_holds_no_images_is_named(tmp_path, cells):
+def test_captions_column_that_holds_no_images_is_named(tmp_path, cells):
     rows = {"image": cells, "caption": ["one", "two"]}
     datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "train.parquet")
     settings = CaptionDataSettings(corpus="some/set", root=str(tmp_path), size=6)
@@ -121,14 +121,14 @@ def test_a_column_that_holds_no_images_is_named(tmp_path, cells):
         CaptionSource(settings).part("train")
 
 
-def test_a_cell_without_bytes_and_path_is_named(tmp_path):
+def test_captions_cell_without_bytes_and_path_is_named(tmp_path):
     rows = {"image": [{"bytes": None, "path": None}], "caption": ["one"]}
     datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "train.parquet")
     with pytest.raises(UserError, match="has no image"):
         CaptionSource(CaptionDataSettings(corpus="some/set", root=str(tmp_path), size=6)).part("train")
 
 
-def test_no_image_is_held_out_that_equals_one_learned_from(tmp_path, pixels):
+def test_captions_no_image_is_held_out_that_equals_one_learned_from(tmp_path, pixels):
     # each of six images under three names
     images = np.random.default_rng(2).integers(0, 256, (6, 6, 6), dtype=np.uint8)
     rows = ["image,caption"]
@@ -228,19 +228,19 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("spoil", "train", "message"), MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_are_named_with_their_row(folder, spoil, train, message):
+def test_captions_mistakes_are_named_with_their_row(folder, spoil, train, message):
     spoil(folder)
     with pytest.raises(UserError, match=f"(?s){message}") as caught:
         read(folder, train)
     assert "→" in str(caught.value)
 
 
-def test_a_folder_that_is_not_there_is_named(folder):
+def test_captions_folder_that_is_not_there_is_named(folder):
     with pytest.raises(UserError, match=r"(?s)data.images: .*nowhere: there is no such folder"):
         read(folder, "captions.csv", images="nowhere")
 
 
-def test_what_spoils_a_corpus_is_told(folder):
+def test_caption_inspection_reports_faults_of_a_corpus(folder):
     Image.fromarray(np.zeros((6, 6, 3), dtype=np.uint8)).save(folder / "photos/c.png")
     (folder / "captions.csv").write_text("image,caption\na.png,a dog\na.png,a  dog\nb.png,a dog\u2028\nc.png,a dog\n")
     (folder / "dev.csv").write_text("image,caption\nb.png,a dog\n")

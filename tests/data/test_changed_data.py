@@ -1,4 +1,4 @@
-"""What was made of data is found again only while the data, and what made it, are the same."""
+"""Caches of data are used only while the data and the code that made them are unchanged."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def _pairs(dataset) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("kind", ["lines", "table", "folder"])
-def test_changed_text_of_the_same_size_and_date_is_read_anew(tmp_path, kind):
+def test_cache_changed_text_of_the_same_size_and_date_is_read_anew(tmp_path, kind):
     def written(word: str) -> None:
         for name, text in (
             ("a.en", f"a {word}\n"),
@@ -46,7 +46,7 @@ def test_changed_text_of_the_same_size_and_date_is_read_anew(tmp_path, kind):
         assert _pairs(load_split(data, "train")) == [(f"a {word}", "x")]
 
 
-def test_what_an_older_version_made_of_a_hub_data_set_is_made_again(tmp_path, monkeypatch):
+def test_hub_cache_of_an_older_version_is_rebuilt(tmp_path, monkeypatch):
     (tmp_path / "train.jsonl").write_text('{"text": "a dog", "label": "x", "en": "a dog", "de": "ein Hund"}\n' * 2)
     folder = str(tmp_path)
     cells = text_files.checked_cells
@@ -62,7 +62,7 @@ def test_what_an_older_version_made_of_a_hub_data_set_is_made_again(tmp_path, mo
             assert column(source.part("train"))[0] == "A DOG"
 
 
-def test_a_full_disk_is_told_as_such_where_a_hub_data_set_is_made(monkeypatch):
+def test_hub_cache_reports_a_full_disk(monkeypatch):
     def fill(*_words: object, **_options: object) -> None:
         raise DatasetGenerationError("An error occurred while generating the dataset") from OSError(28, "No space left")
 

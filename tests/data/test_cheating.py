@@ -1,4 +1,4 @@
-"""What cheating is worth: computed, and tried on the exercises' own examples."""
+"""Scores of shortcut solutions, computed and measured."""
 
 import itertools
 import random
@@ -43,19 +43,19 @@ ANSWERS = {"copy": _copy, "associative": _associative}
         ("associative", 4),
     ],
 )
-def test_what_is_computed_is_what_a_cheat_scores(name, distance):
+def test_expected_cheat_score_is_the_measured_one(name, distance):
     examples = BY_NAME[name].examples(distance, COUNT, seed=1)
     right = sum(ANSWERS[name](s) == t for s, t in zip(examples.sources, examples.targets, strict=True)) / COUNT
     wanted = CHEATS[name].accuracy(distance)
     assert right == pytest.approx(wanted, abs=4 * (wanted * (1 - wanted) / COUNT) ** 0.5 + 1e-12)
 
 
-def test_values_without_keys_are_worth_what_a_referee_computed():
+def test_cheat_values_without_keys_are_worth_what_a_referee_computed():
     assert CHEATS["associative"].accuracy(16) == pytest.approx(0.159, abs=5e-4)
 
 
-@pytest.mark.parametrize("depth", [0, 1, 2, 4])
-def test_a_verb_that_agrees_with_the_one_before_it_is_right_as_often_as_is_counted(depth):
+@pytest.mark.parametrize("depth", [1, 4])
+def test_cheat_verb_that_agrees_with_the_one_before_it_is_right_as_often_as_is_counted(depth):
     alike = []
     for phrase in phrases("validation", 400, depth=depth):
         verb = agreeing_verb(phrase)[1]
@@ -67,7 +67,7 @@ def test_a_verb_that_agrees_with_the_one_before_it_is_right_as_often_as_is_count
     assert (wanted == 1) == (depth < 2)
 
 
-def test_cheating_is_never_worse_than_not_reading():
+def test_cheat_cheating_is_never_worse_than_not_reading():
     assert set(CHEATS) == {*BY_NAME, "agreement"}
     for name in BY_NAME:
         cheat = CHEATS[name]

@@ -1,4 +1,4 @@
-"""Which pieces `s2s new` chooses: words only where the tokenizer finds the words that were counted."""
+"""The tokenizer that `s2s new` chooses."""
 
 import pytest
 
@@ -9,7 +9,7 @@ COLOURS = ("red", "green", "blue", "pink")
 TEXTS = [f"a {one} and a {other} box" for one in COLOURS for other in COLOURS] * 4
 
 
-def test_texts_of_few_words_are_cut_into_words():
+def test_tokenizer_choice_texts_of_few_words_are_cut_into_words():
     pieces = choose_tokenizer(TEXTS, [count_words(TEXTS, TEXTS[:5])], "identity")
     assert pieces.kind == "word"
     assert not any(UNK in text for text in pieces.tokenizer.encode_batch(TEXTS))
@@ -22,5 +22,5 @@ def test_words_that_stand_between_other_white_space_are_none_to_the_tokenizer(be
     assert not any(UNK in text for text in pieces.tokenizer.encode_batch(texts))
 
 
-def test_a_word_that_only_held_out_texts_have_is_a_new_one():
+def test_tokenizer_choice_word_that_only_held_out_texts_have_is_a_new_one():
     assert choose_tokenizer(TEXTS, [count_words(TEXTS, ["a violet box"])], "identity").kind != "word"

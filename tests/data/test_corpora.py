@@ -1,3 +1,5 @@
+"""Reading of parallel corpora from files, tables, the hub and the built-in grammar."""
+
 import csv
 import gzip
 import io
@@ -68,7 +70,7 @@ def _write(folder: Path, *names: str, text: str = "x\n") -> None:
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_table_gives_back_the_pairs_written(tmp_path, kind, ending):
+def test_corpora_every_table_gives_back_the_pairs_written(tmp_path, kind, ending):
     # a tab or a newline inside a cell only where the format can hold it
     rows = PAIRS if kind == ".tsv" else [*PAIRS, ('"quoted",\tcell', "two\nlines\r\n")]
     path = tmp_path / f"train{kind}{ending}"
@@ -78,14 +80,14 @@ def test_every_table_gives_back_the_pairs_written(tmp_path, kind, ending):
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
 @pytest.mark.parametrize("last", ["\n", ""])
-def test_line_files_give_back_the_pairs_written(tmp_path, ending, last):
+def test_corpora_line_files_give_back_the_pairs_written(tmp_path, ending, last):
     paths = tuple(str(tmp_path / f"a.{side}{ending}") for side in ("en", "de"))
     for side, path in enumerate(paths):
         Path(path).write_bytes(_packed(("\n".join(p[side] for p in PAIRS) + last).encode(), ending))
     assert _pairs(_files(paths).test) == PAIRS
 
 
-def test_a_table_without_a_header_is_read_by_position(tmp_path):
+def test_corpora_table_without_a_header_is_read_by_position(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("hello\thallo\tx\nbye\ttschüss\ty\n")
     assert _pairs(_files(str(path), source="0", target="1").train) == [("hello", "hallo"), ("bye", "tschüss")]
@@ -93,7 +95,7 @@ def test_a_table_without_a_header_is_read_by_position(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl"])
-def test_a_byte_order_mark_is_no_data(tmp_path, kind):
+def test_corpora_byte_order_mark_is_no_data(tmp_path, kind):
     path = tmp_path / f"a{kind}"
     path.write_bytes(b"\xef\xbb\xbf" + _table(kind, PAIRS))
     assert _pairs(_files(str(path)).train) == PAIRS
@@ -103,14 +105,14 @@ def test_a_byte_order_mark_is_no_data(tmp_path, kind):
         assert _pairs(_files(str(path)).train) == PAIRS
 
 
-def test_a_csv_cell_is_as_long_as_a_text_is(tmp_path):
+def test_corpora_csv_cell_is_as_long_as_a_text_is(tmp_path):
     long = "word " * 40_000
     (tmp_path / "a.csv").write_text(f'en,de\n"{long}",kurz\n')
     assert _pairs(_files(str(tmp_path / "a.csv")).train) == [(long, "kurz")]
 
 
 @pytest.mark.parametrize("kind", [".jsonl", ".parquet"])
-def test_a_translation_column_is_looked_into(tmp_path, kind):
+def test_corpora_translation_column_is_looked_into(tmp_path, kind):
     rows = [{"translation": {"en": a, "de": b}} for a, b in PAIRS]
     path = tmp_path / f"a{kind}"
     if kind == ".jsonl":
@@ -120,12 +122,12 @@ def test_a_translation_column_is_looked_into(tmp_path, kind):
     assert _pairs(_files(str(path)).train) == PAIRS
 
 
-def test_relative_files_start_from_root(tmp_path):
+def test_corpora_relative_files_start_from_root(tmp_path):
     (tmp_path / "a.tsv").write_bytes(_table(".tsv", PAIRS))
     assert _pairs(_files("a.tsv", root=str(tmp_path)).train) == PAIRS
 
 
-def test_usual_names_are_found_in_a_folder(tmp_path):
+def test_corpora_usual_names_are_found_in_a_folder(tmp_path):
     for stem, rows in (("train", 3), ("val", 2), ("test_2016_flickr", 1)):
         _write(tmp_path, f"{stem}.en.gz", f"{stem}.de.gz", text=f"{stem}\n" * rows)
     # neither half a test set nor notes are a second one
@@ -143,13 +145,13 @@ def test_usual_names_are_found_in_a_folder(tmp_path):
 
 @pytest.mark.parametrize("name", ["validation", "valid", "val", "dev"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_table_in_a_folder_may_have_any_of_the_usual_names(tmp_path, name, kind):
+def test_corpora_table_in_a_folder_may_have_any_of_the_usual_names(tmp_path, name, kind):
     (tmp_path / f"{name}{kind}.gz").write_bytes(_packed(_table(kind, PAIRS), ".gz"))
     settings = DataSettings(corpus="x/y", root=str(tmp_path))
     assert _pairs(load_split(settings, "validation")) == PAIRS
 
 
-def test_a_missing_split_says_what_was_looked_for_and_what_is_there(tmp_path):
+def test_missing_split_error_lists_expected_and_existing_files(tmp_path):
     _write(tmp_path, "train.en", "train.de", "val.en")
     message = (
         r"data.root: .*: no files for the split 'validation': looked for validation.en and validation.de, or "
@@ -160,7 +162,7 @@ def test_a_missing_split_says_what_was_looked_for_and_what_is_there(tmp_path):
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_hub_data_set_is_read_by_its_columns(tmp_path, nested):
+def test_corpora_hub_data_set_is_read_by_its_columns(tmp_path, nested):
     for split in ("train", "validation", "test"):
         rows = [{"en": f"{split} {i}", "de": f"{split} {-i}"} for i in range(4)]
         text = "".join(json.dumps({"id": 1, "translation": row} if nested else row) + "\n" for row in rows)
@@ -176,7 +178,7 @@ def test_a_hub_data_set_is_read_by_its_columns(tmp_path, nested):
         load(DataSettings(corpus=str(tmp_path), validation="dev"))
 
 
-def test_held_out_pairs_are_never_trained_on(tmp_path):
+def test_corpora_held_out_pairs_are_never_trained_on(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("en\tde\n" + "".join(f"source {i // 2}\ttarget {i}\n" for i in range(200)))
     settings = DataSettings(corpus="files", train=str(path), validation=10, test=15)
@@ -190,7 +192,7 @@ def test_held_out_pairs_are_never_trained_on(tmp_path):
     assert set(_pairs(corpus.validation) + _pairs(corpus.test)) <= set(every)
 
 
-def test_the_held_out_pairs_follow_from_the_seed(tmp_path):
+def test_corpora_held_out_pairs_follow_from_the_seed(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("en\tde\n" + "".join(f"source {i}\ttarget {i}\n" for i in range(200)))
     settings = DataSettings(corpus="files", train=str(path), validation=10, test=15)
@@ -201,14 +203,14 @@ def test_the_held_out_pairs_follow_from_the_seed(tmp_path):
 
 
 @pytest.mark.parametrize("size", [100, 150, 1000])
-def test_holding_everything_out_is_refused(tmp_path, size):
+def test_corpora_holding_everything_out_is_refused(tmp_path, size):
     path = tmp_path / "a.tsv"
     path.write_text("en\tde\n" + "".join(f"source {i // 2}\ttarget {i}\n" for i in range(200)))
     with pytest.raises(UserError, match=rf"data.validation: {size}: .* out of 200 leave nothing to train on"):
         load(DataSettings(corpus="files", train=str(path), validation=size, test=None))
 
 
-def test_the_built_in_corpus_is_the_phrasebook():
+def test_corpora_built_in_corpus_is_the_phrasebook():
     corpus = load(DataSettings(train=50, validation=5, test=7, seed=3))
     assert [len(x) for x in (corpus.train, corpus.validation, corpus.test)] == [50, 5, 7]
     for row, phrase in zip(corpus.test, phrases("test", 7, 3), strict=True):
@@ -216,7 +218,7 @@ def test_the_built_in_corpus_is_the_phrasebook():
     assert len(load_split(DataSettings(), "validation")) == 500
 
 
-def test_files_are_read_once_until_they_change(tmp_path, monkeypatch):
+def test_corpora_files_are_read_once_until_they_change(tmp_path, monkeypatch):
     path, read = tmp_path / "a.tsv", []
     path.write_text("en\tde\na\tb\n")
     real = text_files.table_cells
@@ -230,14 +232,14 @@ def test_files_are_read_once_until_they_change(tmp_path, monkeypatch):
     assert len(read) == 3
 
 
-def test_rows_lie_on_disk(tmp_path):
+def test_corpora_rows_lie_on_disk(tmp_path):
     _write(tmp_path, "a.en", "a.de", text="line\n" * 25_000)
     dataset = _files((str(tmp_path / "a.en"), str(tmp_path / "a.de"))).train
     assert dataset.cache_files
     assert sum(1 for pair in pairs(dataset) if pair == ("line", "line")) == 25_000
 
 
-def test_reading_is_lazy_and_ends_at_newlines_only(tmp_path):
+def test_corpora_reading_is_lazy_and_ends_at_newlines_only(tmp_path):
     path = tmp_path / "a"
     path.write_bytes("one\u2028\rtwo\nthree\r\n\n".encode() + b"\xff")
     assert next(line_pairs(path, path))["source"] == "one\u2028\rtwo"
@@ -295,7 +297,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_file_gives_one_clear_message(tmp_path, case, monkeypatch):
+def test_corpora_bad_file_gives_one_clear_message(tmp_path, case, monkeypatch):
     files, split, message = BAD[case]
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
@@ -325,12 +327,12 @@ def test_a_bad_file_gives_one_clear_message(tmp_path, case, monkeypatch):
         ({"corpus": "x/y", "train": ("a", "b")}, r"data.train is a pair of files(.|\n)*set data.corpus: files"),
     ],
 )
-def test_a_corpus_that_is_not_there_gives_one_clear_message(settings, message):
+def test_corpora_corpus_that_is_not_there_gives_one_clear_message(settings, message):
     with pytest.raises(UserError, match=message):
         load(DataSettings(**settings))
 
 
-def test_multi30k_is_read_whole(multi30k):
+def test_corpora_multi30k_is_read_whole(multi30k):
     corpus = load(DataSettings(corpus="bentrevett/multi30k", root=str(multi30k)))
     assert [len(x) for x in (corpus.train, corpus.validation, corpus.test)] == [29_000, 1_014, 1_000]
     for dataset, stem in ((corpus.train, "train"), (corpus.validation, "val"), (corpus.test, "test_2016_flickr")):
@@ -339,7 +341,7 @@ def test_multi30k_is_read_whole(multi30k):
                 assert "".join(f"{text}\n" for text in dataset[column]).encode() == file.read()
 
 
-def test_tatoeba_is_read_by_position(tatoeba):
+def test_corpora_tatoeba_is_read_by_position(tatoeba):
     names = {"train": "deu-eng.test", "validation": "deu-eng.dev", "test": "deu-eng.test"}
     corpus = load(DataSettings(corpus="x/y", root=str(tatoeba), source="0", target="1", **names))
     assert len(corpus.train) == len(corpus.validation) == 2_000
@@ -347,7 +349,7 @@ def test_tatoeba_is_read_by_position(tatoeba):
         assert "".join(f"{s}\t{t}\n" for s, t in pairs(corpus.validation)).encode() == file.read()
 
 
-def test_pairs_with_an_empty_side_are_neither_held_out_nor_hidden(tmp_path):
+def test_corpora_pairs_with_an_empty_side_are_neither_held_out_nor_hidden(tmp_path):
     sides = [[f"a{i}" for i in range(40)], [f"b{i}" for i in range(40)]]
     sides[0][:30] = [""] * 30
     for side, texts in zip(("en", "de"), sides, strict=True):
@@ -359,7 +361,7 @@ def test_pairs_with_an_empty_side_are_neither_held_out_nor_hidden(tmp_path):
     assert list(corpus.train["source"]).count("") == 30
 
 
-def test_the_built_in_corpus_has_three_sides_that_belong_together():
+def test_corpora_built_in_corpus_has_three_sides_that_belong_together():
     def sides(source: str, target: str) -> list[tuple[str, str]]:
         corpus = load(DataSettings(source=source, target=target, train=50, validation=5, test=5))
         return list(pairs(corpus.train))

@@ -1,4 +1,4 @@
-"""Span corruption: source and target give the text again, counts are those of the formula, all places are as likely."""
+"""Span corruption: reconstruction, counts by the formula, uniform places."""
 
 import itertools
 from collections import Counter
@@ -29,7 +29,7 @@ def together(source, target):
 
 
 @pytest.mark.parametrize(("share", "span"), [(0.15, 3.0), (0.5, 1.0), (0.9, 4.0)])
-def test_source_and_target_give_the_text_again_and_have_the_formulas_counts(share, span):
+def test_corruption_source_and_target_give_the_text_again_and_have_the_formulas_counts(share, span):
     for length in [*range(1, 60), 512]:
         text = np.random.default_rng(length).integers(4, SIZE, length)
         source, target = corrupt(text, SIZE, share, span, np.random.default_rng([1, length]))
@@ -43,7 +43,7 @@ def test_source_and_target_give_the_text_again_and_have_the_formulas_counts(shar
         assert not any(a >= SIZE and b >= SIZE for a, b in itertools.pairwise(source))
 
 
-def test_all_ways_to_place_the_spans_are_equally_likely():
+def test_corruption_all_ways_to_place_the_spans_are_equally_likely():
     text = np.arange(4, 11)
     draws = [corrupt(text, SIZE, 3 / 7, 1.5, np.random.default_rng([2, i])) for i in range(6_000)]
     found = Counter(tuple(source.tolist()) for source, _ in draws)
@@ -52,7 +52,7 @@ def test_all_ways_to_place_the_spans_are_equally_likely():
     assert sum((count - 300) ** 2 / 300 for count in found.values()) < 43.8  # chi-square, 19 degrees, p = 0.001
 
 
-def test_texts_are_drawn_by_seed_and_row_and_their_lengths_are_known_before():
+def test_corruption_texts_are_drawn_by_seed_and_row_and_their_lengths_are_known_before():
     texts = [list(range(4, 4 + n)) for n in (40, 3, 90, 17)]
     made = CorruptedText(lists(texts), np.array([500, 501]), SIZE, 0.15, 3.0, 33)
     rows = np.arange(len(made.lengths))

@@ -1,4 +1,4 @@
-"""A cached corpus that was damaged is made again, and said; what a killed process left is removed."""
+"""A damaged cache is rebuilt and reported; leftovers of killed processes are removed."""
 
 import os
 import shutil
@@ -55,7 +55,7 @@ def _flipped(path: Path) -> None:
         lambda path: (path.unlink(), os.mkfifo(path)),
     ],
 )
-def test_each_file_of_a_cached_corpus_that_was_damaged_is_made_again(cache, settings, damage, capfd):
+def test_cache_each_file_of_a_cached_corpus_that_was_damaged_is_made_again(cache, settings, damage, capfd):
     assert _rows(settings) == ROWS
     capfd.readouterr()
     files = sorted(p for p in cache.rglob("*") if p.suffix in (".arrow", ".json") and p.name != "digests.json")
@@ -70,10 +70,10 @@ def test_each_file_of_a_cached_corpus_that_was_damaged_is_made_again(cache, sett
         assert "damaged" not in capfd.readouterr().err
 
 
-def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(cache, settings):
+def test_cache_removes_files_of_killed_processes_only(cache, settings):
     left, written = cache / "s2s" / "0" / "generator.incomplete", cache / "s2s" / "1" / "generator.incomplete"
     (left.mkdir(parents=True), written.mkdir(parents=True))
-    with caching.file_lock(caching._lock_of(written.parent)):
+    with caching.file_lock(written.parent.with_name("1.lock")):
         assert _rows(settings) == ROWS
     assert (left.parent.exists(), written.exists()) == (False, True)
     shutil.rmtree(written.parent)

@@ -1,4 +1,4 @@
-"""An encoded corpus: the same pieces as text by text, found by arithmetic, cut once."""
+"""A tokenized corpus equals tokenization text by text."""
 
 import datasets
 import numpy as np
@@ -29,7 +29,7 @@ def on_disk(tmp_path) -> str:
     return str(tmp_path / "corpus")
 
 
-def test_every_row_is_what_the_tokenizers_make_of_its_texts(on_disk):
+def test_encoding_every_row_is_what_the_tokenizers_make_of_its_texts(on_disk):
     lower = tokenizer(lowercase=True)
     encoded = encode_corpus(datasets.load_from_disk(on_disk), tokenizer(), lower)
     assert len(encoded) == 300
@@ -56,7 +56,7 @@ def in_chunks(sizes: list[int]) -> TokenizedDataset:
     return TokenizedDataset(*(RaggedArray.from_column(whole.column(side)) for side in ("source", "target")))
 
 
-def test_rows_in_memory_are_those_of_a_table():
+def test_encoding_rows_in_memory_are_those_of_a_table():
     rows = ([[5, 6, 7], [], [8]], [[9], [10, 11], []])
     features = datasets.Features(dict.fromkeys(("source", "target"), datasets.List(datasets.Value("int32"))))
     table = datasets.Dataset.from_dict(dict(zip(features, rows, strict=True)), features=features).data
@@ -72,7 +72,7 @@ def test_rows_in_memory_are_those_of_a_table():
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=50)
 @given(sizes=st.lists(st.integers(0, 5), min_size=1, max_size=5), data=st.data())
-def test_rows_are_found_in_whatever_chunks_they_lie(sizes, data):
+def test_encoding_rows_are_found_in_whatever_chunks_they_lie(sizes, data):
     encoded = in_chunks(sizes)
     total = sum(sizes)
     chosen = data.draw(st.lists(st.integers(-total, total - 1), max_size=9) if total else st.just([]))
@@ -83,7 +83,7 @@ def test_rows_are_found_in_whatever_chunks_they_lie(sizes, data):
     assert encoded.source_lengths.tolist() == [n + 1 for n in range(total)]
 
 
-def test_what_is_hashed_does_not_depend_on_the_chunks():
+def test_digest_does_not_depend_on_chunks():
     def joined(sizes: list[int]) -> bytes:
         return b"".join(array.tobytes() for array in in_chunks(sizes).arrays())
 
@@ -93,7 +93,7 @@ def test_what_is_hashed_does_not_depend_on_the_chunks():
     assert all(memoryview(array).contiguous for array in in_chunks([6, 3]).arrays())
 
 
-def test_pairs_that_are_too_long_are_counted_not_forgotten(on_disk):
+def test_encoding_pairs_that_are_too_long_are_counted_not_forgotten(on_disk):
     encoded = encode_corpus(datasets.load_from_disk(on_disk), tokenizer(), tokenizer())
     kept, dropped = encoded.within(30)
     longest = [max(len(source), len(target)) + 1 for source, target in zip(SOURCES, TARGETS, strict=True)]
@@ -102,7 +102,7 @@ def test_pairs_that_are_too_long_are_counted_not_forgotten(on_disk):
     assert encoded.within(max(longest))[1] == 0
 
 
-def test_a_corpus_on_disk_is_cut_once_for_the_same_tokenizers(on_disk, monkeypatch):
+def test_encoding_corpus_on_disk_is_cut_once_for_the_same_tokenizers(on_disk, monkeypatch):
     cut = []
     encode_batch = Tokenizer.encode_batch
     monkeypatch.setattr(Tokenizer, "encode_batch", lambda self, texts: cut.append(1) or encode_batch(self, texts))
@@ -121,24 +121,24 @@ def test_a_corpus_on_disk_is_cut_once_for_the_same_tokenizers(on_disk, monkeypat
     assert times(plain, plain) == 0
 
 
-def test_a_corpus_in_memory_is_cut_as_well():
+def test_encoding_corpus_in_memory_is_cut_as_well():
     corpus = datasets.Dataset.from_dict({"source": SOURCES, "target": TARGETS})
     assert encode_corpus(corpus, tokenizer(), tokenizer()).pair(7)[0] == tokenizer().encode(SOURCES[7])
 
 
-def test_pieces_stay_in_the_file(on_disk):
+def test_encoding_pieces_stay_in_the_file(on_disk):
     encoded = encode_corpus(datasets.load_from_disk(on_disk), tokenizer(), tokenizer())
     sources, targets = encoded.rows(np.array([5, 250]))
     assert not any(row.flags.owndata or row.flags.writeable for row in sources + targets)
 
 
-def test_no_progress_bar_is_drawn_where_no_terminal_is(on_disk, capfd):
+def test_encoding_no_progress_bar_is_drawn_where_no_terminal_is(on_disk, capfd):
     encode_corpus(datasets.load_from_disk(on_disk), tokenizer(), tokenizer())
     assert capfd.readouterr() == ("", "")
     assert not datasets.are_progress_bars_disabled()
 
 
-def test_the_batches_of_an_epoch_hold_the_whole_corpus(on_disk):
+def test_encoding_batches_of_an_epoch_hold_the_whole_corpus(on_disk):
     encoded = encode_corpus(datasets.load_from_disk(on_disk), tokenizer(), tokenizer())
     batches = [
         collate(*encoded.rows(rows), rows)

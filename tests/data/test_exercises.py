@@ -1,4 +1,4 @@
-"""Every answer is found again by another way, and distances are what they say."""
+"""Synthetic exercises compared with independent solvers."""
 
 from collections import Counter
 
@@ -67,25 +67,25 @@ def exercise(request):
     return request.param
 
 
-def test_every_task_has_a_solver():
+def test_exercises_every_task_has_a_solver():
     assert [*(exercise.name for exercise in EXERCISES), "symbols"] == list(SOLVERS)
 
 
 @pytest.mark.parametrize("distance", [1, 2, 5, 16])
-def test_another_solver_finds_every_answer_and_the_distance(exercise, distance):
+def test_exercises_another_solver_finds_every_answer_and_the_distance(exercise, distance):
     found = exercise.examples(distance, 200, seed=3)
     solved = [SOLVERS[exercise.name](source) for source in found.sources]
     assert [answer for answer, _ in solved] == found.targets
     assert {apart for _, apart in solved} == {distance}
 
 
-def test_all_pieces_are_in_the_vocabulary_and_all_of_it_is_used(exercise):
+def test_exercises_all_pieces_are_in_the_vocabulary_and_all_of_it_is_used(exercise):
     found = exercise.examples(8, 3_000, seed=1)
     used = {piece for row in (*found.sources, *found.targets) for piece in row}
     assert used == set(range(FIRST, exercise.vocabulary_size))
 
 
-def test_examples_depend_on_seed_split_and_distance_alone(exercise):
+def test_exercises_examples_depend_on_seed_split_and_distance_alone(exercise):
     def sources(distance=6, seed=1, split="train"):
         return exercise.examples(distance, 50, seed, split).sources
 
@@ -96,7 +96,7 @@ def test_examples_depend_on_seed_split_and_distance_alone(exercise):
 
 
 @pytest.mark.parametrize("task", [Recall(), Associative()], ids=lambda task: task.name)
-def test_the_last_pieces_of_a_source_ask_for_one_piece_each(task):
+def test_exercises_last_pieces_of_a_source_ask_for_one_piece_each(task):
     found = task.examples(5, 50, 1)
     assert {len(target) for target in found.targets} == {task.asking}
     if task.name == "associative":
@@ -106,26 +106,26 @@ def test_the_last_pieces_of_a_source_ask_for_one_piece_each(task):
             assert _associative(turned)[0] == target[::-1]
 
 
-def test_test_examples_are_not_among_those_learned_from(exercise):
+def test_exercises_test_examples_are_not_among_those_learned_from(exercise):
     train = concatenate([exercise.examples(distance, 1_000, 1) for distance in (4, 8)])
     test = unseen(exercise.examples(8, 100, 1, "test"), train)
     assert len(test) >= 50
     assert not {tuple(row) for row in test.sources} & {tuple(row) for row in train.sources}
 
 
-def test_in_a_small_space_tests_may_have_been_seen():
+def test_exercises_in_a_small_space_tests_may_have_been_seen():
     train, test = Symbols().examples(1, 500, 1), Symbols().examples(1, 40, 1, "test")
     assert unseen(test, train) == test
 
 
-def test_seen_examples_are_left_out_one_by_one():
+def test_exercises_seen_examples_are_left_out_one_by_one():
     seen = Examples([[4], [5]], [[4], [5]])
     asked = Examples([[6], [5], [7]], [[6], [5], [7]], [(0, 4), (0, 6), (0, 5)])
     assert unseen(asked, seen) == Examples([[6], [7]], [[6], [7]], [(0, 4), (0, 5)])
 
 
 @pytest.mark.parametrize(("task", "distance"), [(Recall(), 4), (Symbols(), 1)])
-def test_the_baseline_is_what_the_most_frequent_answer_scores(task, distance):
+def test_exercises_baseline_is_what_the_most_frequent_answer_scores(task, distance):
     count = 15_000
     answers = Counter(map(tuple, task.examples(distance, count, 5).targets))
     best = answers.most_common(1)[0][1] / count
@@ -134,7 +134,7 @@ def test_the_baseline_is_what_the_most_frequent_answer_scores(task, distance):
 
 
 @pytest.mark.parametrize(("task", "distance"), [(Copy(), 3), (Associative(), 2), (Symbols(), 2)])
-def test_the_baseline_of_a_long_answer_is_that_of_independent_guesses(task, distance):
+def test_exercises_baseline_of_a_long_answer_is_that_of_independent_guesses(task, distance):
     count = 40_000
     answers = np.array(task.examples(distance, count, 5).targets)
     shares = [np.bincount(column).max() / count for column in answers.T]
@@ -143,19 +143,19 @@ def test_the_baseline_of_a_long_answer_is_that_of_independent_guesses(task, dist
     assert right == pytest.approx(task.baseline(distance), abs=0.003)
 
 
-def test_a_distance_below_one_is_refused(exercise):
+def test_exercises_distance_below_one_is_refused(exercise):
     with pytest.raises(UserError, match="no distance 0"):
         exercise.examples(0, 1, 1)
 
 
-def test_parts_are_joined_with_their_rivals():
+def test_exercises_parts_are_joined_with_their_rivals():
     part = Examples([[4]], [[5]], [(0, 6)])
     assert concatenate([part, part]) == Examples([[4], [4]], [[5], [5]], [(0, 6), (0, 6)])
     assert concatenate([Examples([[4]], [[5]])]).rivals is None
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3])
-def test_the_agreeing_verb_stands_at_its_distance_and_has_the_number_of_the_subject(depth):
+def test_agreement_verb_has_its_distance_and_the_subjects_number(depth):
     plural = {noun.english[1] for noun in nouns("being")}
     for phrase in phrases("test", 60, depth=depth):
         place, form, other = agreeing_verb(phrase)
@@ -170,7 +170,8 @@ def test_the_agreeing_verb_stands_at_its_distance_and_has_the_number_of_the_subj
         assert (other.endswith("n") or other == "sind") != many
 
 
-def test_agreement_knows_every_word_of_deeper_sentences(agreement):
+@pytest.mark.slow
+def test_exercises_agreement_knows_every_word_of_deeper_sentences(agreement):
     found = agreement.examples(16, 100, 2, "test")
     rows = [*found.sources, *found.targets]
     assert not any(UNK in row for row in rows)
@@ -179,7 +180,7 @@ def test_agreement_knows_every_word_of_deeper_sentences(agreement):
         assert rival not in (UNK, target[place])
 
 
-def test_agreements_splits_share_no_sentence(agreement):
+def test_exercises_agreements_splits_share_no_sentence(agreement):
     train = agreement.examples(4, 300, 1)
     assert train == agreement.examples(4, 300, 1)
     for split in ("held-out", "test"):
@@ -187,7 +188,7 @@ def test_agreements_splits_share_no_sentence(agreement):
         assert not {tuple(row) for row in other.sources} & {tuple(row) for row in train.sources}
 
 
-def test_agreements_baseline_is_the_share_of_the_more_frequent_number(agreement):
+def test_exercises_agreements_baseline_is_the_share_of_the_more_frequent_number(agreement):
     found = agreement.examples(4, 1_000, 1)
     forms = Counter(target[place] for (place, _), target in zip(found.rivals, found.targets, strict=True))
     rivals = Counter(rival for _, rival in found.rivals)
@@ -197,6 +198,6 @@ def test_agreements_baseline_is_the_share_of_the_more_frequent_number(agreement)
     assert agreement.baseline(4) == pytest.approx(max(share, 1 - share))
 
 
-def test_a_distance_between_clauses_is_refused(agreement):
+def test_exercises_distance_between_clauses_is_refused(agreement):
     with pytest.raises(UserError, match="multiple of 4"):
         agreement.examples(6, 1, 1)

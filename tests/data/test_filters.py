@@ -1,3 +1,5 @@
+"""Filters of pairs by length, ratio and copies."""
+
 import datasets
 
 from s2s.data.pairs import FilterReport, filter_training, later_copies
@@ -28,7 +30,7 @@ def _pairs(dataset) -> list[tuple[str, str]]:
     return list(zip(dataset["source"], dataset["target"], strict=True))
 
 
-def test_the_ledger_counts_each_pair_once_under_the_first_rule_it_breaks():
+def test_filters_ledger_counts_each_pair_once_under_the_first_rule_it_breaks():
     kept, ledger = filter_training(_dataset(ROWS), FilterSettings(max_words=20, max_ratio=9, duplicates="drop"))
     dropped = {"empty source": 4, "empty target": 1, "over max_words": 2, "over max_ratio": 1, "duplicate": 2}
     assert ledger == FilterReport(dropped, kept=3)
@@ -37,13 +39,13 @@ def test_the_ledger_counts_each_pair_once_under_the_first_rule_it_breaks():
     assert _pairs(kept) == [ROWS[0], ROWS[6], ROWS[10]]
 
 
-def test_without_rules_only_empty_sides_are_dropped():
+def test_filters_without_rules_only_empty_sides_are_dropped():
     kept, ledger = filter_training(_dataset(ROWS), FilterSettings(max_words=None, max_ratio=None))
     assert ledger == FilterReport({"empty source": 4, "empty target": 1}, kept=8)
     assert _pairs(kept) == [(s, t) for s, t in ROWS if s.strip() and t.strip()]
 
 
-def test_the_limits_themselves_are_kept():
+def test_filters_limits_themselves_are_kept():
     words = ("word " * 20, "wort " * 20)
     unequal = ("x" * 10, "y" * 90)
     short = ("x", "y" * 19)
@@ -54,21 +56,21 @@ def test_the_limits_themselves_are_kept():
     assert len(filter_training(_dataset(over), settings)[0]) == 0
 
 
-def test_a_corpus_without_faults_is_left_as_it_is():
+def test_filters_corpus_without_faults_is_left_as_it_is():
     dataset = _dataset([("a", "b"), ("c", "d")])
     kept, ledger = filter_training(dataset, FilterSettings())
     assert kept is dataset
     assert str(ledger) == "2 training pairs, none dropped by the filters"
 
 
-def test_copies_are_the_rows_whose_pair_stands_in_an_earlier_row():
+def test_copies_are_rows_whose_pair_occurs_earlier():
     rows = [(str(i % 7), str(i % 3)) for i in range(25_000)]
     earlier: set[tuple[str, str]] = set()
     expected = [i for i, pair in enumerate(rows) if pair in earlier or earlier.add(pair)]
     assert later_copies(_dataset(rows)).tolist() == expected
 
 
-def test_the_ledger_is_an_aligned_table_that_adds_up():
+def test_filters_ledger_is_an_aligned_table_that_adds_up():
     text = str(filter_training(_dataset(ROWS), FilterSettings(max_words=20))[1])
     lines = text.split("\n")
     assert len({len(line) for line in lines}) == 1

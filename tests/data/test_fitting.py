@@ -1,4 +1,4 @@
-"""What `s2s new` writes for data of many kinds: it is read, measured, and the recipe validates and fits."""
+"""Recipes that `s2s new` writes for many kinds of data."""
 
 import gzip
 import json
@@ -51,7 +51,7 @@ def _lines(path: Path, texts: list[str]) -> Path:
     return path
 
 
-def test_texts_without_labels_become_a_recipe_of_lines_paragraphs_or_rows(tmp_path):
+def test_new_texts_without_labels_become_a_recipe_of_lines_paragraphs_or_rows(tmp_path):
     sentences = _sentences(400)
     paragraphs = "\n\n".join("\n".join(sentences[i : i + 2]) for i in range(0, 400, 2))
     (tmp_path / "pages.md").write_text(paragraphs, encoding="utf-8")
@@ -72,7 +72,8 @@ def test_texts_without_labels_become_a_recipe_of_lines_paragraphs_or_rows(tmp_pa
         generate_language_model_recipe("mine", Splits(_lines(tmp_path / "few.txt", sentences[:9])))
 
 
-def test_commands_in_scans_own_form_lose_no_pair_and_have_room_for_every_answer(tmp_path):
+@pytest.mark.slow
+def test_new_commands_in_scans_own_form_lose_no_pair_and_have_room_for_every_answer(tmp_path):
     pairs = RULES["commands"]()
     assert len(pairs) == 20_910
     train, test = RULES["split"](pairs, 400)
@@ -93,7 +94,7 @@ def test_commands_in_scans_own_form_lose_no_pair_and_have_room_for_every_answer(
         assert max(len(read_), len(written)) < recipe.batches.max_length
 
 
-def test_words_and_phones_are_spelt_and_no_target_is_normalised(tmp_path):
+def test_new_words_and_phones_are_spelt_and_no_target_is_normalised(tmp_path):
     RULES["write_words"](tmp_path / "words.csv", RULES["words"](1_000, seed=1))
     text = generate_translation_recipe("g2p", Splits(tmp_path / "words.csv"))
     recipe = _read(tmp_path, text)
@@ -112,12 +113,12 @@ def test_words_and_phones_are_spelt_and_no_target_is_normalised(tmp_path):
     assert UNK not in [piece for text in corpus.train["source"] for piece in source.encode(text)]
 
 
-@pytest.mark.parametrize("pairs", [30, 400, 1_000])
-def test_natural_text_gets_as_many_pieces_as_it_fills(tmp_path, pairs):
+@pytest.mark.parametrize("pairs", [30, 1_000])
+def test_new_natural_text_gets_as_many_pieces_as_it_fills(tmp_path, pairs):
     files = _lines(tmp_path / "a.en", _sentences(pairs)), _lines(tmp_path / "a.de", _sentences(pairs, seed=2))
     recipe = _read(tmp_path, generate_translation_recipe("mine", Splits(files)))
     assert recipe.tokenizer.kind == "unigram"
-    assert recipe.tokenizer.size == {30: 300, 400: 300, 1_000: 400}[pairs]
+    assert recipe.tokenizer.size == {30: 300, 1_000: 400}[pairs]
     assert (recipe.data.source, recipe.data.target) == ("en", "de")
     corpus = load(recipe.data)
     assert len(corpus.train) + len(corpus.validation) + len(corpus.test) == pairs
@@ -126,7 +127,7 @@ def test_natural_text_gets_as_many_pieces_as_it_fills(tmp_path, pairs):
     assert 0 < recipe.training.warmup == round(0.1 * recipe.training.updates)
 
 
-def test_nineteen_words_are_pieces_however_many_pairs_there_are(tmp_path):
+def test_new_nineteen_words_are_pieces_however_many_pairs_there_are(tmp_path):
     words, draw = [f"w{number}" for number in range(19)], random.Random(1)
     rows = [" ".join(draw.choices(words, k=draw.randint(2, 6))) for _ in range(50)]
     for times in (1, 100):
@@ -137,7 +138,7 @@ def test_nineteen_words_are_pieces_however_many_pairs_there_are(tmp_path):
         assert len(load(recipe.data).validation) == 2
 
 
-def test_every_kind_of_table_is_read_and_its_columns_found(tmp_path):
+def test_new_every_kind_of_table_is_read_and_its_columns_found(tmp_path):
     texts = _sentences(30)
     rows = [{"en": text, "de": text.upper(), "id": str(number)} for number, text in enumerate(texts)]
     tsv = "".join(f"{row['en']}\t{row['de']}\n" for row in rows)
@@ -182,7 +183,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_what_cannot_be_fitted_is_one_clear_message(tmp_path, case):
+def test_fitting_reports_unusable_data(tmp_path, case):
     _lines(tmp_path / "a.csv", ["id,en,de", *(f"{n},one {n},zwei {n}" for n in range(30))])
     _lines(tmp_path / "b.tsv", ["One.\tEins.", "Two.\tZwei.", "Three.\tDrei."])
     for name in ("a.doc", "a.txt"):
@@ -194,7 +195,7 @@ def test_what_cannot_be_fitted_is_one_clear_message(tmp_path, case):
         generate_translation_recipe("mine", Splits(tmp_path / name), *columns)
 
 
-def test_labelled_texts_are_fitted_by_names_by_looks_and_by_options(tmp_path):
+def test_new_labelled_texts_are_fitted_by_names_by_looks_and_by_options(tmp_path):
     texts = _sentences(120)
     named = [f"{('neg', 'pos')[number % 2]}\t{text}" for number, text in enumerate(texts)]
     _lines(tmp_path / "named.tsv", ["label\ttext", *named])
@@ -219,7 +220,7 @@ def test_labelled_texts_are_fitted_by_names_by_looks_and_by_options(tmp_path):
         generate_classification_recipe("mine", Splits(tmp_path / "named.tsv"), (column,), column)
 
 
-def test_images_in_folders_and_in_idx_files_are_fitted(tmp_path):
+def test_new_images_in_folders_and_in_idx_files_are_fitted(tmp_path):
     draw = np.random.default_rng(1)
     for split, count in (("train", 24), ("test", 3)):
         for kind in ("cat", "dog"):
@@ -249,7 +250,7 @@ def test_images_in_folders_and_in_idx_files_are_fitted(tmp_path):
         generate_image_recipe("mine", Splits(tmp_path / "photos"))
 
 
-def test_any_file_name_is_written_so_that_it_is_read_again(tmp_path):
+def test_new_any_file_name_is_written_so_that_it_is_read_again(tmp_path):
     odd = tmp_path / "null, [x]: #1 'ü' \"q\""
     odd.mkdir()
     files = _lines(odd / "no.en", _sentences(30)), _lines(odd / "true", _sentences(30))
@@ -267,7 +268,7 @@ def _without_spaces(count: int) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("reversed_", [False, True])
-def test_sentences_without_spaces_are_natural_text(tmp_path, reversed_):
+def test_new_sentences_without_spaces_are_natural_text(tmp_path, reversed_):
     rows = [pair[::-1] if reversed_ else pair for pair in _without_spaces(400)]
     table = _lines(tmp_path / "table.tsv", ["source\ttarget", *("\t".join(pair) for pair in rows)])
     text = generate_translation_recipe("mine", Splits(table))
@@ -281,7 +282,7 @@ def test_sentences_without_spaces_are_natural_text(tmp_path, reversed_):
     assert "data with rules" not in text
 
 
-def test_a_script_of_thousands_of_characters_gets_pieces_for_them(tmp_path):
+def test_new_script_of_thousands_of_characters_gets_pieces_for_them(tmp_path):
     drawn = random.Random(1)
     chinese = ["".join(chr(0x4E00 + drawn.randrange(900)) for _ in range(drawn.randint(8, 20))) for _ in range(400)]
     table = _lines(tmp_path / "table.tsv", ["en\tzh", *map("\t".join, zip(_sentences(400), chinese, strict=True))])
@@ -290,7 +291,7 @@ def test_a_script_of_thousands_of_characters_gets_pieces_for_them(tmp_path):
     assert recipe.tokenizer.size > 900
 
 
-def test_single_words_without_spaces_are_spelt(tmp_path):
+def test_new_single_words_without_spaces_are_spelt(tmp_path):
     drawn = random.Random(1)
     words = ["".join(chr(0x0E01 + drawn.randrange(40)) for _ in range(drawn.randint(3, 8))) for _ in range(400)]
     table = _lines(tmp_path / "table.tsv", ["word\tphones", *(f"{word}\t{' '.join(word)}" for word in words)])

@@ -1,4 +1,4 @@
-"""Words of two meanings: which one a sentence has is told by one noun, and by nothing else in it."""
+"""Homonyms are disambiguated by exactly one noun."""
 
 import re
 from collections import defaultdict
@@ -11,7 +11,7 @@ from s2s.errors import UserError
 FOUND = homonyms("train", 6000)
 
 
-def test_the_noun_that_tells_the_meaning_tells_the_german_word():
+def test_homonyms_noun_that_tells_the_meaning_tells_the_german_word():
     told = signs()
     for found in FOUND[:2000]:
         # a weak masculine has one ending more
@@ -19,7 +19,7 @@ def test_the_noun_that_tells_the_meaning_tells_the_german_word():
         assert {found.word, found.sign} <= set(re.findall(r"\w+", found.source.lower()))
 
 
-def test_without_that_noun_a_sentence_has_either_meaning():
+def test_homonyms_without_that_noun_a_sentence_has_either_meaning():
     seen = defaultdict(set)
     for found in FOUND:
         # its article and its adjective go with both meanings, too
@@ -29,7 +29,7 @@ def test_without_that_noun_a_sentence_has_either_meaning():
     assert sum(len(meanings) == 2 for meanings in seen.values()) > 20
 
 
-def test_a_sentence_is_in_one_split_whatever_is_asked_for():
+def test_homonyms_sentence_is_in_one_split_whatever_is_asked_for():
     parts = [
         {found.source for found in homonyms(split, 300, seed)} for split in ("validation", "test") for seed in (1, 2)
     ]
@@ -39,7 +39,7 @@ def test_a_sentence_is_in_one_split_whatever_is_asked_for():
     assert homonyms("test", 20) == homonyms("test", 50)[:20]
 
 
-def test_german_articles_are_those_of_the_case():
+def test_homonyms_german_articles_are_those_of_the_case():
     targets = " ".join(found.target for found in FOUND)
     for right in ("vom Ufer", "von der Bank", "den Kranich", "den Buchstaben", "Der Brief ist", "vom Buchstaben"):
         assert right in targets
@@ -47,7 +47,7 @@ def test_german_articles_are_those_of_the_case():
         assert wrong not in targets
 
 
-def test_what_is_not_there_is_told(monkeypatch):
+def test_homonyms_missing_from_the_corpus_are_reported(monkeypatch):
     monkeypatch.setattr("s2s.data.phrasebook._PATIENCE", 20)
     with pytest.raises(UserError, match="no split 'dev'"):
         homonyms("dev", 5)

@@ -1,4 +1,4 @@
-"""Images are the same by whatever road they come, and what is wrong with them is said."""
+"""Images are the same from every source, and faults are reported."""
 
 import gzip
 import os
@@ -59,7 +59,7 @@ def settings(**changes) -> ImageDataSettings:
     return ImageDataSettings(size=6, validation=2, **changes)
 
 
-def test_what_is_written_as_idx_is_read_again(tmp_path, pixels, labels):
+def test_idx_images_round_trip(tmp_path, pixels, labels):
     for name, content in (("plain", idx(pixels)), ("packed.gz", gzip.compress(idx(pixels)))):
         (tmp_path / name).write_bytes(content)
         assert (read_idx(tmp_path / name, "images") == pixels).all()
@@ -81,7 +81,7 @@ def test_what_is_written_as_idx_is_read_again(tmp_path, pixels, labels):
         (lambda content: gzip.compress(content)[:10] + b"\xff" * 40, r"cannot be read: "),
     ],
 )
-def test_a_damaged_idx_file_is_refused(tmp_path, pixels, damage, message):
+def test_images_damaged_idx_file_is_refused(tmp_path, pixels, damage, message):
     path = tmp_path / "some-images-ubyte"
     path.write_bytes(damage(idx(pixels)))
     with pytest.raises(UserError, match=f"(?s){message}") as caught:
@@ -91,7 +91,7 @@ def test_a_damaged_idx_file_is_refused(tmp_path, pixels, damage, message):
         read_idx(tmp_path / "other", "images")
 
 
-def test_files_of_the_usual_names_and_pairs_of_files_are_the_same(files, pixels, labels):
+def test_images_files_of_the_usual_names_and_pairs_of_files_are_the_same(files, pixels, labels):
     usual = ImageSource(settings(corpus="ylecun/mnist", root=str(files))).load()
     pairs = {
         split: (f"{stem}-images-idx3-ubyte.gz", f"{stem}-labels-idx1-ubyte.gz")
@@ -107,7 +107,7 @@ def test_files_of_the_usual_names_and_pairs_of_files_are_the_same(files, pixels,
     assert usual.train.names == ("0", "1", "2")
 
 
-def test_warnings_of_pillow_are_not_shown(tmp_path):
+def test_images_warnings_of_pillow_are_not_shown(tmp_path):
     Image.new("RGB", (64, 64)).save(tmp_path / "a.tif", compression="tiff_lzw")
     whole = (tmp_path / "a.tif").read_bytes()
     with warnings.catch_warnings(record=True) as shown:
@@ -155,7 +155,7 @@ def test_no_image_is_held_out_that_equals_one_learned_from(tmp_path, pixels):
         ImageSource(ImageDataSettings(size=6, root=str(tmp_path), corpus="hub", validation=4, test=None)).load()
 
 
-def test_a_data_set_in_a_folder_is_read_anew_when_it_changes_with_its_dates_kept(tmp_path):
+def test_images_data_set_in_a_folder_is_read_anew_when_it_changes_with_its_dates_kept(tmp_path):
     path = tmp_path / "train-00000-of-00001.parquet"
 
     def written(value: int) -> None:
@@ -172,7 +172,7 @@ def test_a_data_set_in_a_folder_is_read_anew_when_it_changes_with_its_dates_kept
     assert found == [10, 20]
 
 
-def test_folders_of_classes_hold_what_files_hold(folders, pixels, labels):
+def test_images_folders_of_classes_hold_what_files_hold(folders, pixels, labels):
     for changes in ({"corpus": "files", "train": "train", "test": "test"}, {"corpus": "hub"}):
         found = ImageSource(settings(root=str(folders), **changes)).part("train")
         order = np.argsort(labels[:9], kind="stable")
@@ -189,7 +189,7 @@ def test_folders_of_classes_hold_what_files_hold(folders, pixels, labels):
 
 
 @pytest.mark.parametrize("kind", ["declared", "numbers", "words"])
-def test_hub_data_sets_hold_what_files_hold(tmp_path, pixels, labels, kind):
+def test_images_hub_data_sets_hold_what_files_hold(tmp_path, pixels, labels, kind):
     feature = {
         "declared": datasets.ClassLabel(names=list(CLASSES)),
         "numbers": datasets.Value("int64"),
@@ -210,14 +210,14 @@ def test_hub_data_sets_hold_what_files_hold(tmp_path, pixels, labels, kind):
         assert ImageSource(turned).part("train").labels.tolist() == (2 - labels).tolist()
 
 
-def test_grey_and_colour_and_other_sizes_are_what_pillow_makes_of_them(folders, pixels):
+def test_images_grey_and_colour_and_other_sizes_are_what_pillow_makes_of_them(folders, pixels):
     file = folders / "train" / "ant" / "00.png"
     colour = ImageSource(ImageDataSettings(size=4, channels=3, root=str(folders), corpus="hub")).part("train").pixels[0]
     expected = Image.open(file).convert("RGB").resize((4, 4), Image.Resampling.BILINEAR)
     assert (colour == np.asarray(expected).transpose(2, 0, 1)).all()
 
 
-def test_depth_turn_and_transparency_of_a_file_are_kept_or_refused(tmp_path, pixels):
+def test_images_depth_turn_and_transparency_of_a_file_are_kept_or_refused(tmp_path, pixels):
     grey = Image.fromarray(pixels[0])
     grey.save(tmp_path / "8.png")
     Image.fromarray(pixels[0].astype(np.uint16) * 257).save(tmp_path / "16.png")
@@ -241,7 +241,7 @@ def test_idx_images_are_scaled_and_coloured_like_all_others(files, pixels):
     assert (same.pixels == pixels[9:, None]).all()
 
 
-def test_mistakes_are_named_with_their_remedy(files, folders, pixels):
+def test_images_mistakes_are_named_with_their_remedy(files, folders, pixels):
     (files / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.arange(8))))
     with pytest.raises(UserError, match=r"(?s)has 9 images, .* has 8 labels.*two files of one set"):
         ImageSource(settings(corpus="x", root=str(files))).load()
@@ -276,7 +276,7 @@ NAMES = datasets.ClassLabel(names=list(CLASSES))
 @pytest.mark.parametrize(
     ("label", "said"), [(-1, "-1 is no class; the 3 classes are ant, bee, cat"), (None, "has no label")]
 )
-def test_an_image_without_a_label_is_refused_whatever_the_order_of_classes(tmp_path, label, said, classes):
+def test_image_without_a_label_is_refused_whatever_the_order_of_classes(tmp_path, label, said, classes):
     place = hub(tmp_path, [0, 1, 2, label], NAMES)
     with pytest.raises(UserError, match=f"row 4: {said}"):
         ImageSource(settings(corpus="x", root=str(place), classes=classes)).part("train")
@@ -290,7 +290,7 @@ def test_an_image_without_a_label_is_refused_whatever_the_order_of_classes(tmp_p
         ([0.0, float("nan")], "float64", "row 2: has no label"),
     ],
 )
-def test_labels_that_are_none_are_refused(tmp_path, labels, kind, words):
+def test_images_labels_that_are_none_are_refused(tmp_path, labels, kind, words):
     place = hub(tmp_path, labels, datasets.Value(kind))
     with pytest.raises(UserError, match=words):
         ImageSource(settings(corpus="x", root=str(place))).part("train")
@@ -307,7 +307,7 @@ def test_labels_that_are_none_are_refused(tmp_path, labels, kind, words):
         ),
     ],
 )
-def test_a_column_of_something_else_than_classes_is_refused(tmp_path, labels, kind, said):
+def test_images_column_of_something_else_than_classes_is_refused(tmp_path, labels, kind, said):
     place = hub(tmp_path, labels, datasets.Value(kind))
     with pytest.raises(UserError, match=rf"data.label: the label column {said}"):
         ImageSource(settings(corpus="x", root=str(place))).part("train")
@@ -316,7 +316,7 @@ def test_a_column_of_something_else_than_classes_is_refused(tmp_path, labels, ki
     assert len(ImageSource(settings(corpus="x", root=str(place))).part("train").names) == 1000
 
 
-def test_one_class_is_no_task(tmp_path, files, folders, pixels):
+def test_images_one_class_is_no_task(tmp_path, files, folders, pixels):
     (folders.parent / "above" / "images").mkdir(parents=True)
     (folders / "train").rename(folders.parent / "above" / "images" / "train")
     high = settings(corpus="files", train=str(folders.parent / "above" / "images"), test=None)
@@ -331,12 +331,12 @@ def test_one_class_is_no_task(tmp_path, files, folders, pixels):
 @pytest.mark.parametrize(
     ("labels", "kind", "names"), [([True, False], "bool", ("0", "1")), ([0.0, 1.5], "float64", ("0.0", "1.5"))]
 )
-def test_other_labels_are_numbers_or_words(tmp_path, labels, kind, names):
+def test_images_other_labels_are_numbers_or_words(tmp_path, labels, kind, names):
     place = hub(tmp_path, labels * 3, datasets.Value(kind))
     assert ImageSource(settings(corpus="x", root=str(place))).part("train").names == names
 
 
-def test_a_hub_column_that_is_not_there_is_named(tmp_path, pixels):
+def test_images_hub_column_that_is_not_there_is_named(tmp_path, pixels):
     rows = {"image": [Image.fromarray(pixels[0])], "labels": [0]}
     features = datasets.Features({"image": datasets.Image(), "labels": datasets.Value("int64")})
     datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "train.parquet")
@@ -344,7 +344,7 @@ def test_a_hub_column_that_is_not_there_is_named(tmp_path, pixels):
         ImageSource(settings(corpus="x", root=str(tmp_path))).part("train")
 
 
-def test_statistics_are_those_of_the_numbers_themselves():
+def test_images_statistics_are_those_of_the_numbers_themselves():
     pixels = np.random.default_rng(1).integers(0, 256, (5000, 3, 2, 3), dtype=np.uint8)
     pixels[:, 1] //= 3
     pixels[:, 2] = 7
@@ -355,7 +355,7 @@ def test_statistics_are_those_of_the_numbers_themselves():
     assert deviation[2] == 1
 
 
-def test_mnist_is_whole(real_data):
+def test_images_mnist_is_whole(real_data):
     root = real_data / "mnist"
     if not root.is_dir():
         pytest.skip(f"S2S_DATA has no mnist: {root}")
@@ -365,7 +365,7 @@ def test_mnist_is_whole(real_data):
     assert list(found.test.counts().values()) == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
 
 
-def test_of_a_file_that_unpacks_to_more_than_its_head_says_no_more_is_read(tmp_path):
+def test_idx_reader_stops_at_the_size_of_its_header(tmp_path):
     head = struct.pack(">BBBB3I", 0, 0, 8, 3, 4, 8, 8)
     path = tmp_path / "bomb.idx"
     path.write_bytes(gzip.compress(head + bytes(40_000_000)))

@@ -1,3 +1,5 @@
+"""Checks of parallel corpora by `s2s data check`."""
+
 import datasets
 import pytest
 
@@ -30,7 +32,7 @@ def _inspect(train, **settings):
     return inspect(Corpus(_dataset(train), _dataset([("x", "y")]), _dataset(TEST)), DataSettings(**settings))
 
 
-def test_a_normalization_that_changes_targets_is_told_for_each_split():
+def test_inspection_reports_normalization_of_targets_per_split():
     phones = _dataset([("k", "kʰ a"), ("cafe", "cafe\u0301 "), ("plain", " plain ")])
     corpus = Corpus(phones, _dataset([("x", "y")]), _dataset([("a  b", "a  b")]))
     advice = [words for words in inspect(corpus, DataSettings(), "nfkc").advice if "normalization" in words]
@@ -45,7 +47,7 @@ def found():
     return _inspect(ROWS)
 
 
-def test_counts_are_those_of_the_rows(found):
+def test_inspection_counts_are_those_of_the_rows(found):
     train = found.splits["train"]
     assert train.pairs == len(ROWS)
     for side, texts in ((train.source, [s for s, _ in ROWS]), (train.target, [t for _, t in ROWS])):
@@ -58,7 +60,7 @@ def test_counts_are_those_of_the_rows(found):
     assert train.target.histogram == [2, 5, 0, 1, 1, 0, 1, 0, 0]
 
 
-def test_faulty_rows_are_named_by_their_numbers(found):
+def test_inspection_faulty_rows_are_named_by_their_numbers(found):
     train = found.splits["train"]
     assert train.empty == [2, 3, 4, 10]
     assert train.duplicates == [5]
@@ -68,13 +70,13 @@ def test_faulty_rows_are_named_by_their_numbers(found):
     assert any("1 row of train with a line separator U+2028 (row 9)" in words for words in found.advice)
 
 
-def test_the_most_unequal_pair_heads_the_outliers(found):
+def test_inspection_most_unequal_pair_heads_the_outliers(found):
     outliers = found.splits["train"].outliers
     assert outliers[0] == (7, *ROWS[6])
     assert not {row for row, _, _ in outliers} & {2, 4, 10}
 
 
-def test_lengths_are_unequal_only_against_the_corpus_own_ratio():
+def test_inspection_lengths_are_unequal_only_against_the_corpus_own_ratio():
     usual = [
         ("一二三四五六七八" * (1 + i % 5), "one two three four five six seven eight " * (1 + i % 5)) for i in range(50)
     ]
@@ -82,20 +84,20 @@ def test_lengths_are_unequal_only_against_the_corpus_own_ratio():
     assert _inspect([*usual, *odd]).splits["train"].outliers[0] == (51, *odd[0])
 
 
-def test_overlap_of_train_and_test_is_found_and_named(found):
+def test_inspection_overlap_of_train_and_test_is_found_and_named(found):
     assert found.overlap == {"validation": (0, 0), "test": (1, 2)}
     assert any("2 test sources also occur in train, 1 with the same target" in words for words in found.advice)
     assert "scores will flatter" in render(found)
 
 
-def test_the_ledger_is_the_one_that_training_prints(found):
+def test_inspection_ledger_is_the_one_that_training_prints(found):
     assert found.ledger == filter_training(_dataset(ROWS), FilterSettings())[1]
     assert all(line in render(found) for line in str(found.ledger).split("\n"))
     strict = _inspect(ROWS, filters=FilterSettings(max_words=1))
     assert any("the filters drop 90% of train" in words for words in strict.advice)
 
 
-def test_pairs_drawn_at_random_are_shown_with_their_rows():
+def test_inspection_pairs_drawn_at_random_are_shown_with_their_rows():
     rows = [(f"source {i}", f"target {i}") for i in range(100)]
     found = _inspect(rows)
     assert len(found.spots) == len(set(found.spots)) == 10
@@ -105,7 +107,7 @@ def test_pairs_drawn_at_random_are_shown_with_their_rows():
 
 
 @pytest.mark.parametrize("shift", [0, 1])
-def test_a_corpus_out_of_step_is_noticed_by_its_lengths(shift):
+def test_inspection_corpus_out_of_step_is_noticed_by_its_lengths(shift):
     corpus = load(DataSettings(train=600, validation=5, test=5))
     sources, targets = list(corpus.train["source"]), list(corpus.train["target"])
     train = _dataset(list(zip(sources, targets[shift:] + targets[:shift], strict=True)))
@@ -115,7 +117,7 @@ def test_a_corpus_out_of_step_is_noticed_by_its_lengths(shift):
     assert list(shifted.splits) == ["train", "validation"]
 
 
-def test_windows_line_ends_are_one_advice_and_not_a_suspicion_of_every_row():
+def test_inspection_windows_line_ends_are_one_advice_and_not_a_suspicion_of_every_row():
     windows = _inspect([(f"a {i}\r", f"b {i}\r") for i in range(9)]).advice
     assert sum("carriage return" in words for words in windows) == 1
     assert any("most lines of train" in words and "dos2unix" in words for words in windows)
@@ -123,7 +125,7 @@ def test_windows_line_ends_are_one_advice_and_not_a_suspicion_of_every_row():
     assert any("1 row of train with a carriage return (row 1)" in words for words in one)
 
 
-def test_copies_and_duplicates_are_advice_only_when_there_are_many():
+def test_inspection_copies_and_duplicates_are_advice_only_when_there_are_many():
     many = _inspect([("a", "a"), ("b", "c"), ("b", "c")]).advice
     assert any("1 target of train just the source again" in words for words in many)
     assert any("1 repeated pair in train: data.filters.duplicates=drop" in words for words in many)
@@ -131,20 +133,20 @@ def test_copies_and_duplicates_are_advice_only_when_there_are_many():
     assert not any("source again" in words or "repeated" in words for words in few)
 
 
-def test_a_sound_corpus_gets_no_advice():
+def test_inspection_sound_corpus_gets_no_advice():
     found = _inspect([(f"source {i}", f"target {i}") for i in range(100)])
     assert found.advice == []
     assert render(found).endswith("nothing suspicious found")
 
 
-def test_what_is_shown_holds_no_control_characters(found):
+def test_inspection_shows_no_control_characters(found):
     shown = render(found)
     assert "line\\u2028end" in shown
     assert "Zeile\\x1b[31m" in shown
     assert all(character.isprintable() or character == "\n" for character in shown)
 
 
-def test_multi30k_has_few_faults(multi30k):
+def test_inspection_multi30k_has_few_faults(multi30k):
     settings = DataSettings(corpus="bentrevett/multi30k", root=str(multi30k))
     found = inspect(load(settings), settings)
     train = found.splits["train"]

@@ -1,4 +1,4 @@
-"""`data.join`: longer training examples of pairs that follow each other."""
+"""`data.join` makes longer training examples of consecutive pairs."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def _counts(examples) -> list[int]:
     return [len(source.split()) // 2 for source, _ in pairs(examples)]
 
 
-def test_every_pair_is_in_one_example_in_the_order_of_the_corpus():
+def test_join_every_pair_is_in_one_example_in_the_order_of_the_corpus():
     examples = join_short_pairs(PAIRS, DataSettings(join=4))
     assert " ".join(source for source, _ in pairs(examples)) == " ".join(source for source, _ in ROWS)
     assert " ".join(target for _, target in pairs(examples)) == " ".join(target for _, target in ROWS)
@@ -30,19 +30,19 @@ def test_every_pair_is_in_one_example_in_the_order_of_the_corpus():
     assert set(_counts(examples)) == {1, 2, 3, 4}
 
 
-def test_the_data_seed_decides_how_many_are_joined_and_one_joins_nothing():
+def test_data_seed_decides_how_many_are_joined_and_one_joins_nothing():
     counts = [_counts(join_short_pairs(PAIRS, DataSettings(join=3, seed=seed))) for seed in (1, 1, 2)]
     assert counts[0] == counts[1] != counts[2]
     assert join_short_pairs(PAIRS, DataSettings()) is PAIRS
 
 
-def test_no_side_becomes_longer_than_the_filter_allows():
+def test_join_no_side_becomes_longer_than_the_filter_allows():
     examples = join_short_pairs(PAIRS, DataSettings(join=9, filters=FilterSettings(max_words=7)))
     assert set(_counts(examples)) == {1, 2}  # a third pair would make nine words of the target
     assert sum(_counts(examples)) == len(ROWS)
 
 
-def test_joining_changes_what_is_learned_from_and_nothing_else():
+def test_join_joining_changes_what_is_learned_from_and_nothing_else():
     made = {}
     for join in (1, 3):
         data = {"train": 60, "validation": 5, "test": 7, "join": join}
@@ -60,7 +60,7 @@ def test_joining_changes_what_is_learned_from_and_nothing_else():
     assert hashes[0]["source_tokenizer"] == hashes[1]["source_tokenizer"]
 
 
-def test_looking_through_a_corpus_counts_what_is_joined():
+def test_join_looking_through_a_corpus_counts_what_is_joined():
     words = ["data.train=50", "data.validation=5", "data.test=5"]
     three, one = (read(RECIPE, [*words, f"data.join={join}"]) for join in (3, 1))
     kept = load(three.data).train
@@ -69,6 +69,6 @@ def test_looking_through_a_corpus_counts_what_is_joined():
 
 
 @pytest.mark.parametrize("nonsense", [0, -1, 1.5, "many", 1_001])
-def test_nonsense_is_refused_in_one_message(nonsense):
+def test_join_nonsense_is_refused_in_one_message(nonsense):
     with pytest.raises(UserError, match=r"data\.join"):
         read(RECIPE, [f"data.join={nonsense}"])

@@ -1,4 +1,4 @@
-"""Labelled texts from every kind of table and from the hub: the same texts, the same classes."""
+"""Labelled texts are the same from every kind of table and from the hub."""
 
 import csv
 import gzip
@@ -53,7 +53,7 @@ def _is(found: Corpus, texts: list[str] = WANTED) -> bool:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl", ".parquet"])
-def test_every_table_gives_the_same_texts_and_classes(tmp_path, kind, packed):
+def test_labelled_every_table_gives_the_same_texts_and_classes(tmp_path, kind, packed):
     for name, label in (
         ("names", lambda number: CLASSES[number]),
         ("from0", lambda number: number),
@@ -69,12 +69,12 @@ def test_every_table_gives_the_same_texts_and_classes(tmp_path, kind, packed):
     assert found.train.counts() == {"World": 2, "Sports": 1, "Business": 1}
 
 
-def test_a_table_without_a_header_is_read_by_position(tmp_path):
+def test_labelled_table_without_a_header_is_read_by_position(tmp_path):
     (tmp_path / "a.tsv").write_bytes(_table(".tsv", ROWS).split(b"\n", 1)[1])
     assert _is(LabelledSource(_settings(tmp_path / "a.tsv", classes=CLASSES, text=("1", "2"), label="0")).load())
 
 
-def test_classes_that_are_not_declared_are_the_sorted_labels_of_the_training_data(tmp_path):
+def test_labelled_classes_that_are_not_declared_are_the_sorted_labels_of_the_training_data(tmp_path):
     (tmp_path / "names.tsv").write_bytes(_table(".tsv", ROWS))
     found = LabelledSource(_settings(tmp_path / "names.tsv")).load()
     assert found.train.names == ("Business", "Sports", "World")
@@ -98,7 +98,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_label_outside_the_classes_is_named_with_its_file_and_line(tmp_path, kind):
+def test_label_outside_the_classes_is_named_with_its_file_and_line(tmp_path, kind):
     rows = [*ROWS[:2], ("New", "one", 3), *ROWS[2:]]
     if kind == ".csv":
         rows[0] = ("Two", "lines\nof text", 0)
@@ -122,7 +122,7 @@ def test_a_label_outside_the_classes_is_named_with_its_file_and_line(tmp_path, k
     ("label", "words"),
     [("", "has no label"), ("Sports ", "'Sports ' has a space"), ("Sports\r", r"'Sports\\r'(.|\n)*dos2unix")],
 )
-def test_a_label_that_cannot_be_seen_is_refused_with_its_line(tmp_path, kind, label, words):
+def test_label_that_cannot_be_seen_is_refused_with_its_line(tmp_path, kind, label, words):
     path = tmp_path / f"a{kind}"
     path.write_bytes(_table(kind, ROWS, lambda number: label if number == 2 else CLASSES[number]))
     with pytest.raises(UserError, match=f"{'a.parquet row 3' if kind == '.parquet' else 'a.tsv:4'}: (.|\n)*{words}"):
@@ -130,14 +130,14 @@ def test_a_label_that_cannot_be_seen_is_refused_with_its_line(tmp_path, kind, la
 
 
 @pytest.mark.parametrize(("first", "wrong"), [(0, 3), (1, 0), (1, 4)])
-def test_a_number_outside_the_classes_is_named_with_the_numbers_there_are(tmp_path, first, wrong):
+def test_labelled_number_outside_the_classes_is_named_with_the_numbers_there_are(tmp_path, first, wrong):
     rows = [*ROWS, ("New", "one", wrong - first)]
     (tmp_path / "a.jsonl").write_bytes(_table(".jsonl", rows, lambda number: number + first))
     with pytest.raises(UserError, match=rf"a.jsonl:5: label '{wrong}' .* as a number from {first} to {first + 2}"):
         LabelledSource(_settings(tmp_path / "a.jsonl", classes=CLASSES, first_label=first)).load()
 
 
-def test_labels_that_look_alike_are_two_classes_only_where_they_are_declared(tmp_path):
+def test_labelled_labels_that_look_alike_are_two_classes_only_where_they_are_declared(tmp_path):
     labels = ("caf\u00e9", "cafe\u0301")
     rows = "".join(f"text {n}\t{labels[n % 2]}\n" for n in range(4))
     (tmp_path / "a.tsv").write_text(f"title\tkind\n{rows}", encoding="utf-8")
@@ -159,7 +159,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_every_mistake_is_named(tmp_path, case, monkeypatch):
+def test_labelled_every_mistake_is_named(tmp_path, case, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = ["label\ttitle\ttext\tsame", *(f"{n}\t{title}\t{text}\tx" for title, text, n in ROWS)]
     Path("a.tsv").write_text("\n".join(rows) + "\n")
@@ -168,14 +168,14 @@ def test_every_mistake_is_named(tmp_path, case, monkeypatch):
         LabelledSource(_settings(Path("a.tsv"), **changes)).load()
 
 
-def test_a_boolean_or_a_fraction_is_no_label(tmp_path):
+def test_labelled_boolean_or_a_fraction_is_no_label(tmp_path):
     for value in ("true", "1.5", "null", "[1]"):
         (tmp_path / "a.jsonl").write_text(f'{{"title": "a", "text": "b", "label": {value}}}\n')
         with pytest.raises(UserError, match=r"a.jsonl:1: label is .*, expected text or a whole number"):
             LabelledSource(_settings(tmp_path / "a.jsonl", classes=CLASSES)).load()
 
 
-def test_texts_held_out_are_different_and_none_is_left_in_training(tmp_path):
+def test_labelled_texts_held_out_are_different_and_none_is_left_in_training(tmp_path):
     rows = [("", f"text {number % 60}", number % 3) for number in range(200)]
     (tmp_path / "a.tsv").write_bytes(_table(".tsv", rows))
     settings = _settings(tmp_path / "a.tsv", validation=10, test=5, classes=CLASSES)
@@ -194,7 +194,7 @@ def test_texts_held_out_are_different_and_none_is_left_in_training(tmp_path):
     assert list(again.validation.texts["text"]) == parts[1] != list(other.validation.texts["text"])
 
 
-def test_a_folder_holds_tables_of_the_usual_names_with_columns_of_their_own(tmp_path):
+def test_labelled_folder_holds_tables_of_the_usual_names_with_columns_of_their_own(tmp_path):
     lines = _table(".tsv", ROWS, lambda number: number + 1).split(b"\n", 1)[1]
     for name in ("train.tsv.gz", "dev.tsv.gz"):
         (tmp_path / name).write_bytes(gzip.compress(lines))
@@ -208,7 +208,7 @@ def test_a_folder_holds_tables_of_the_usual_names_with_columns_of_their_own(tmp_
         LabelledSource(settings.model_copy(update={"test": "test"})).load()
 
 
-def test_a_hub_data_set_brings_its_own_classes(tmp_path):
+def test_labelled_hub_data_set_brings_its_own_classes(tmp_path):
     folder = tmp_path / "news"
     folder.mkdir()
     features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=list(CLASSES))})
@@ -235,7 +235,7 @@ def test_a_hub_data_set_brings_its_own_classes(tmp_path):
 
 
 @pytest.mark.parametrize("names", [("1", "2", "3"), ("0", "10", "2"), ("2", "0", "1")])
-def test_a_hub_data_set_may_call_its_classes_by_numbers(tmp_path, names):
+def test_labelled_hub_data_set_may_call_its_classes_by_numbers(tmp_path, names):
     (tmp_path / "stars").mkdir()
     features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=list(names))})
     data = datasets.Dataset.from_dict({"text": WANTED, "label": [0, 1, 2, 0]}, features=features)
@@ -246,11 +246,11 @@ def test_a_hub_data_set_may_call_its_classes_by_numbers(tmp_path, names):
         assert [found.names[number] for number in found.labels] == [names[number] for number in (0, 1, 2, 0)]
 
 
-def test_counts_are_of_every_class_also_of_one_that_does_not_occur():
+def test_labelled_counts_are_of_every_class_also_of_one_that_does_not_occur():
     assert count_classes(np.array([2, 0, 2]), CLASSES) == {"World": 1, "Sports": 0, "Business": 2}
 
 
-def test_a_column_that_stands_there_twice_is_refused(tmp_path):
+def test_labelled_table_with_a_duplicate_column_is_refused(tmp_path):
     rows = "".join(f"{'ab'[i % 2]},text {i},{'ba'[i % 2]}\n" for i in range(10))
     (tmp_path / "t.csv").write_text(f"label,text,label\n{rows}")
     with pytest.raises(UserError, match=r"t\.csv:1: the header names 'label' 2 times"):

@@ -1,4 +1,4 @@
-"""Batches of texts: every text once, no limit passed, and padding as it is told."""
+"""Batches of labelled texts hold every text once and stay within their limits."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ PADDINGS = ["buckets", "batch", "max_length"]
 
 @pytest.mark.parametrize("rows", [None, 7])
 @pytest.mark.parametrize("padding", PADDINGS)
-def test_every_text_is_in_one_batch_and_no_batch_passes_its_limits(padding, rows):
+def test_labelled_batches_every_text_is_in_one_batch_and_no_batch_passes_its_limits(padding, rows):
     texts = _texts(padding=padding, rows=rows)
     for epoch in (0, 1):
         plan = texts.make_batches(1, epoch)
@@ -51,7 +51,7 @@ def test_every_text_is_in_one_batch_and_no_batch_passes_its_limits(padding, rows
     rows=st.none() | st.integers(1, 5),
 )
 @settings(deadline=None)
-def test_a_batch_ends_only_where_one_more_text_would_pass_a_limit(widths, tokens, rows):
+def test_labelled_batches_batch_ends_only_where_one_more_text_would_pass_a_limit(widths, tokens, rows):
     naive: list[list[int]] = [[]]
     for row, width in enumerate(widths):
         wide = max([width, *(widths[other] for other in naive[-1])])
@@ -62,7 +62,7 @@ def test_a_batch_ends_only_where_one_more_text_would_pass_a_limit(widths, tokens
     assert [batch.tolist() for batch in found] == naive
 
 
-def test_buckets_waste_little_and_hold_other_texts_together_in_each_epoch():
+def test_labelled_batches_buckets_waste_little_and_hold_other_texts_together_in_each_epoch():
     share = {padding: _texts(3000, tokens=4000, padding=padding).padding_share(1) for padding in PADDINGS}
     assert share["buckets"] < 0.08 < share["batch"] <= share["max_length"]
     texts = _texts(3000, tokens=4000)
@@ -75,7 +75,7 @@ def test_buckets_waste_little_and_hold_other_texts_together_in_each_epoch():
 
 
 @pytest.mark.parametrize("padding", PADDINGS)
-def test_the_share_of_padding_is_that_of_the_batches(padding):
+def test_share_of_padding_is_that_of_the_batches(padding):
     texts = _texts(padding=padding, begin=True)
     batches = [texts.collate(rows, 0) for rows in texts.make_batches(3, 0)]
     real = sum(int(batch.source_valid.sum()) for batch in batches)
@@ -96,7 +96,7 @@ def test_batches_of_long_texts_have_few_shapes():
     assert len([shape for shape in shapes if shape[1] in wide]) < 3 * len(wide)
 
 
-def test_the_first_batch_of_all_is_the_worst():
+def test_labelled_batches_first_batch_of_all_is_the_worst():
     texts = _texts(padding="buckets")
     sizes = [texts.collate(rows, 0).source.numel() for rows in texts.make_batches(1, 0)]
     assert sizes[0] == max(sizes)
@@ -104,7 +104,7 @@ def test_the_first_batch_of_all_is_the_worst():
 
 @pytest.mark.parametrize("begin", [False, True])
 @pytest.mark.parametrize("width", [None, 9])
-def test_collating_is_the_naive_loop(begin, width):
+def test_labelled_batches_collating_is_the_naive_loop(begin, width):
     rows = [[5, 6, 7], [], [8]]
     source, valid = collate_sources(rows, begin, width)
     wanted = [[BOS] * begin + row + [EOS] for row in rows]
@@ -113,7 +113,7 @@ def test_collating_is_the_naive_loop(begin, width):
     assert valid.tolist() == [[True] * len(row) + [False] * (wide - len(row)) for row in wanted]
 
 
-def test_a_long_text_loses_its_end_and_is_counted():
+def test_labelled_batches_long_text_loses_its_end_and_is_counted():
     lists = _lists([[4, 5, 6, 7, 8], [4, 5, 6], [4]])
     for begin, cut in ((False, 1), (True, 2)):
         texts = LabelledTexts(lists, np.array([0, 1, 0]), TextBatchSettings(max_length=4), begin)
@@ -124,7 +124,7 @@ def test_a_long_text_loses_its_end_and_is_counted():
         assert (batch.labels.tolist(), batch.indices.tolist(), batch.count) == ([0, 0], [0, 2], 2)
 
 
-def test_updates_have_about_as_many_texts_as_wanted():
+def test_labelled_batches_updates_have_about_as_many_texts_as_wanted():
     texts = _texts(examples_per_update=60)
     batches = texts.make_batches(1, 0)
     together = texts.accumulation_steps(batches)
@@ -138,7 +138,7 @@ def test_updates_have_about_as_many_texts_as_wanted():
         _texts(tokens=2000, examples_per_update=3).accumulation_steps(_texts(tokens=2000).make_batches(1, 0))
 
 
-def test_some_texts_of_a_corpus_are_those_texts():
+def test_labelled_batches_some_texts_of_a_corpus_are_those_texts():
     texts = _texts(50)
     rows = np.array([40, 3, 17])
     some = texts.subset(rows)
@@ -149,7 +149,7 @@ def test_some_texts_of_a_corpus_are_those_texts():
 
 
 @pytest.mark.parametrize("padding", PADDINGS)
-def test_word_dropout_leaves_out_a_share_of_each_text_by_seed_and_row(padding):
+def test_labelled_batches_word_dropout_leaves_out_a_share_of_each_text_by_seed_and_row(padding):
     whole, thin = (_texts(padding=padding, word_dropout=share) for share in (0.0, 0.3))
     kept = 0
     for rows in thin.make_batches(1, 1):

@@ -1,3 +1,5 @@
+"""Batches of labelled images."""
+
 import numpy as np
 import pytest
 import torch
@@ -17,7 +19,7 @@ def images() -> Images:
     )
 
 
-def test_an_epoch_has_every_image_once_in_an_order_of_its_own(images):
+def test_epoch_has_every_image_once_in_an_order_of_its_own(images):
     examples = LabelledImages(images, positions=5, batch=10)
     plans = [examples.make_batches(1, epoch) for epoch in (0, 1)]
     for plan in plans:
@@ -37,7 +39,7 @@ def test_batches_hold_the_images_of_their_rows(images):
     assert (batch.source_valid.shape, batch.count, batch.tokens) == ((3, 5), 3, 15)
 
 
-def test_varied_batches_are_those_of_augmentation_and_differ_by_epoch_alone(images):
+def test_labelled_images_varied_batches_are_those_of_augmentation_and_differ_by_epoch_alone(images):
     settings = AugmentationSettings(shift=1, flip=True)
     examples = LabelledImages(images, 5, 10, settings)
     rows = np.array([22, 3, 7])

@@ -1,4 +1,4 @@
-"""What spoils labelled texts and images is found, and sound ones are left in peace."""
+"""Checks of labelled texts and images by `s2s data check`."""
 
 import datasets
 import numpy as np
@@ -18,7 +18,7 @@ def _part(rows: list[tuple[str, int]]) -> Labelled:
     return Labelled(texts, np.array([label for _, label in rows]), ("a", "b"))
 
 
-def test_sound_texts_are_counted_and_nothing_is_said_of_them():
+def test_labelled_inspection_sound_texts_are_counted_and_nothing_is_said_of_them():
     train = _part([(f"text {number} here", number % 2) for number in range(20)])
     found = inspect_labelled(Corpus(train, _part([("another one", 0), ("a third", 1)]), None), 1)
     rows = found.splits["train"].rows
@@ -30,7 +30,7 @@ def test_sound_texts_are_counted_and_nothing_is_said_of_them():
     assert "nothing suspicious found" in str(found)
 
 
-def test_what_spoils_texts_is_named_with_its_rows():
+def test_labelled_inspection_names_rows_of_faulty_texts():
     rows = [(f"text {number}", 0) for number in range(30)]
     rows += [("text 3", 1), ("text 4", 0), ("  ", 0), ("bad \ufffd", 1)]
     test = _part([("text 7", 1), ("new", 0), ("text 8", 0)])
@@ -59,7 +59,7 @@ def _images(*pictures: tuple[int, int]) -> Images:
     return Images(np.stack(pixels), np.array([label for _, label in pictures]), ("a", "b"))
 
 
-def test_sound_images_are_counted_and_nothing_is_said_of_them():
+def test_labelled_inspection_sound_images_are_counted_and_nothing_is_said_of_them():
     train = _images(*((seed, seed % 2) for seed in range(20)))
     found = inspect_images(Corpus(train, _images((30, 0), (31, 1)), None), ImageSource(ImageDataSettings(size=4)))
     assert [found.splits["train"].rows[name] for name in ("a", "b")] == [10, 10]
@@ -67,7 +67,7 @@ def test_sound_images_are_counted_and_nothing_is_said_of_them():
     assert "nothing suspicious found" in str(found)
 
 
-def test_what_spoils_images_is_named_with_its_rows():
+def test_labelled_inspection_names_rows_of_faulty_images():
     train = _images(*((seed, 0) for seed in range(30)), (3, 1), (4, 0), (40, 1))
     train.pixels[32] = 7
     source = ImageSource(ImageDataSettings(size=4, mean=(127.5,), deviation=(70.0,)))

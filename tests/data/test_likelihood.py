@@ -1,4 +1,4 @@
-"""How probable the built-in grammar's sentences are."""
+"""Probabilities of sentences under the built-in grammar."""
 
 import math
 import random
@@ -12,7 +12,7 @@ from s2s.data.phrasebook.likelihood import LikelihoodChooser, grammar_nats
 from s2s.data.phrasebook.scenes import Chooser
 
 
-def test_a_witness_draws_what_a_chooser_draws():
+def test_likelihood_witness_draws_what_a_chooser_draws():
     assert list(draw_phrases(LikelihoodChooser(random.Random(5)), "train", 150)) == phrases("train", 150, 5)
 
 
@@ -30,7 +30,7 @@ def _toy(choose: Chooser) -> tuple:
     return word, noun, int(4 * choose.random())
 
 
-def test_the_choices_of_a_sentence_are_as_probable_as_they_are_frequent():
+def test_likelihood_choices_of_a_sentence_are_as_probable_as_they_are_frequent():
     witness, nats, counts = LikelihoodChooser(random.Random(3)), {}, Counter()
     for _ in range(20_000):
         witness.begin()
@@ -45,7 +45,7 @@ def test_the_choices_of_a_sentence_are_as_probable_as_they_are_frequent():
     assert chisquare(list(counts.values()), expected).pvalue > 0.001
 
 
-def test_sentences_are_at_least_as_frequent_as_the_bound_says():
+def test_likelihood_sentences_are_at_least_as_frequent_as_the_bound_says():
     """Of an open draw the most frequent sentences are counted; none is rarer than its probability, beyond chance."""
     witness, counts, least = LikelihoodChooser(random.Random(1)), Counter(), {}
     choose = witness
@@ -59,7 +59,7 @@ def test_sentences_are_at_least_as_frequent_as_the_bound_says():
         assert counts[clock] > expected - 5 * math.sqrt(expected)
 
 
-def test_the_numbers_are_those_of_the_phrases():
+def test_likelihood_numbers_are_those_of_the_phrases():
     nats = grammar_nats("test", 6, seed=2)
     witness, expected = LikelihoodChooser(random.Random(2)), []
     for _ in draw_phrases(witness, "test", 6):

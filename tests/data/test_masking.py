@@ -1,4 +1,4 @@
-"""Masked pieces: shares as published, drawn by seed and row alone, and only chosen pieces are answers."""
+"""Masked-language modelling: published shares, randomness by seed and row, targets at masked positions only."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def _examples(lengths: list[int], tokens: int = 64, **masking) -> MaskedText:
     return MaskedText(Texts(lengths), SIZE, MaskingSettings(**masking), batches)
 
 
-def test_masks_random_pieces_and_kept_ones_have_the_published_shares():
+def test_masking_masks_random_pieces_and_kept_ones_have_the_published_shares():
     # piece 50 alone, so that a random piece differs from it unless it is drawn, one time in a hundred
     pieces = np.full(400, 50)
     fates = [mask(pieces, SIZE, SETTINGS, 3, row) for row in range(300)]
@@ -50,13 +50,13 @@ def test_masks_random_pieces_and_kept_ones_have_the_published_shares():
         assert low <= count <= high
 
 
-def test_every_piece_but_the_special_ones_is_drawn_at_random():
+def test_masking_every_piece_but_the_special_ones_is_drawn_at_random():
     settings = MaskingSettings(masked=0.0, random=1.0, share=0.9)
     drawn = np.concatenate([mask(np.full(100, 4), 12, settings, 0, row)[0] for row in range(20)])
     assert set(drawn) == set(range(4, 12))
 
 
-def test_every_place_is_chosen_equally_often():
+def test_masking_every_place_is_chosen_equally_often():
     pieces, counts = np.arange(4, 24), np.zeros(20)
     for row in range(4000):
         counts[mask(pieces, SIZE, SETTINGS, 1, row)[1]] += 1
@@ -64,7 +64,7 @@ def test_every_place_is_chosen_equally_often():
     assert ((low <= counts) & (counts <= high)).all()
 
 
-def test_what_was_not_chosen_is_read_as_it_is():
+def test_masking_leaves_other_positions_unchanged():
     pieces = np.arange(4, 54)
     read, chosen = mask(pieces, SIZE, SETTINGS, 1, 0)
     others = np.setdiff1d(np.arange(50), chosen)
@@ -73,7 +73,7 @@ def test_what_was_not_chosen_is_read_as_it_is():
     assert (pieces == np.arange(4, 54)).all()
 
 
-def test_the_number_of_chosen_pieces_is_the_share_rounded_and_at_least_one():
+def test_masking_number_of_chosen_pieces_is_the_share_rounded_and_at_least_one():
     counts = chosen_counts(np.array([0, 1, 2, 6, 10, 17, 100]), 0.15)
     assert counts.tolist() == [0, 1, 1, 1, 2, 3, 15]
     for length in (1, 2, 6, 10, 17, 100):
@@ -81,7 +81,7 @@ def test_the_number_of_chosen_pieces_is_the_share_rounded_and_at_least_one():
         assert len(chosen) == chosen_counts(np.array([length]), 0.15)[0]
 
 
-def test_masks_are_drawn_from_seed_and_row_alone():
+def test_masking_masks_are_drawn_from_seed_and_row_alone():
     pieces = np.arange(4, 104)
     first = mask(pieces, SIZE, SETTINGS, 7, 3)
     assert all((a == b).all() for a, b in zip(first, mask(pieces, SIZE, SETTINGS, 7, 3), strict=True))
@@ -89,7 +89,7 @@ def test_masks_are_drawn_from_seed_and_row_alone():
         assert (first[1] != mask(pieces, SIZE, SETTINGS, seed, row)[1]).any()
 
 
-def test_a_text_is_masked_alike_in_any_batch():
+def test_masking_text_is_masked_alike_in_any_batch():
     examples = _examples([12, 19, 5, 8])
     together = examples.collate(np.array([3, 1, 0]), 11)
     for place, row in enumerate((3, 1, 0)):
@@ -99,7 +99,7 @@ def test_a_text_is_masked_alike_in_any_batch():
         assert (together.source[place, length:] == PAD).all()
 
 
-def test_a_trainer_masks_by_seed_epoch_and_row():
+def test_masking_trainer_masks_by_seed_epoch_and_row():
     examples, drawn = _examples([12, 19, 5, 8, 30, 7]), []
     collate = examples.collate
     examples.collate = lambda rows, seed: drawn.append((rows, seed)) or collate(rows, seed)
@@ -116,7 +116,7 @@ def test_a_trainer_masks_by_seed_epoch_and_row():
 
 
 @pytest.mark.parametrize("begin", [False, True])
-def test_targets_are_the_pieces_that_stood_at_the_chosen_places(begin):
+def test_masking_targets_are_the_pieces_that_stood_at_the_chosen_places(begin):
     examples = _examples([12, 18, 5, 8], begin=begin)
     rows = np.array([0, 2, 3])
     batch = examples.collate(rows, 4)
@@ -134,7 +134,7 @@ def test_targets_are_the_pieces_that_stood_at_the_chosen_places(begin):
     assert batch.real_share == batch.tokens / batch.source.numel()
 
 
-def test_windows_hold_every_piece_once_and_none_is_too_long():
+def test_masking_windows_hold_every_piece_once_and_none_is_too_long():
     lengths = np.array([0, 1, 19, 20, 38, 39, 500])
     texts, first, counts = windows(lengths, 19)
     assert counts.max() <= 19
@@ -147,7 +147,7 @@ def test_windows_hold_every_piece_once_and_none_is_too_long():
         assert length == 0 or counts[mine].max() - counts[mine].min() <= 1
 
 
-def test_an_epoch_reads_every_window_once_under_the_budget():
+def test_masking_epoch_reads_every_window_once_under_the_budget():
     examples = _examples([3, 45, 20, 7, 19, 61])
     plan = examples.make_batches(1, 0)
     assert examples.accumulation_steps(plan) == 1
@@ -157,6 +157,6 @@ def test_an_epoch_reads_every_window_once_under_the_budget():
     assert len(pieces) == 3 + 45 + 20 + 7 + 19 + 61
 
 
-def test_no_text_gives_an_empty_batch():
+def test_masking_no_text_gives_an_empty_batch():
     batch = collate_masked([], [], [], [], False)
     assert batch.count == batch.tokens == len(batch.chosen) == 0

@@ -1,4 +1,4 @@
-"""Labels and texts that look like missing values are named with their counts, unless they are meant."""
+"""Labels and texts that look like missing values are reported with counts."""
 
 import numpy as np
 import pandas

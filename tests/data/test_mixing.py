@@ -1,4 +1,4 @@
-"""Rates of a mixture, and what an epoch of it draws, against the formula and against each corpus alone."""
+"""Sampling rates of a mixture, compared with the formula."""
 
 import itertools
 from collections import Counter
@@ -33,7 +33,7 @@ def mixture(mixing):
 
 
 @pytest.mark.parametrize("mixing", ["size", "equal", 1.0, 2.0, 5.0])
-def test_an_epoch_draws_at_the_rates_of_the_formula(mixing):
+def test_mixing_epoch_draws_at_the_rates_of_the_formula(mixing):
     sizes = np.array(list(SIZES.values()))
     power = {"size": 1, "equal": 0}.get(mixing, 1 / mixing if isinstance(mixing, float) else 0)
     wanted = sizes**power / (sizes**power).sum()
@@ -47,11 +47,11 @@ def test_an_epoch_draws_at_the_rates_of_the_formula(mixing):
     assert np.bincount(of).tolist() == found.tolist()
 
 
-def test_by_size_every_example_comes_once_an_epoch():
+def test_mixing_by_size_every_example_comes_once_an_epoch():
     assert sorted(np.concatenate(mixture("size").make_batches(3, 4)).tolist()) == list(range(1000))
 
 
-def test_none_comes_again_before_all_others_have_come():
+def test_mixing_none_comes_again_before_all_others_have_come():
     examples = mixture("equal")
     seen = Counter()
     for epoch in range(5):
@@ -61,7 +61,7 @@ def test_none_comes_again_before_all_others_have_come():
             assert max(times) - min(times) <= 1
 
 
-def test_a_stream_is_the_same_however_it_is_cut():
+def test_mixing_stream_is_the_same_however_it_is_cut():
     whole = stream(7, 0, 40, 2, 1)
     parts = [stream(7, a, b, 2, 1) for a, b in itertools.pairwise((0, 3, 3, 7, 20, 40))]
     assert whole.tolist() == np.concatenate(parts).tolist()
@@ -69,7 +69,7 @@ def test_a_stream_is_the_same_however_it_is_cut():
     assert whole.tolist() != stream(7, 0, 40, 2, 0).tolist()
 
 
-def test_a_plan_is_a_function_of_seed_and_epoch_alone_and_batches_hold_what_it_says():
+def test_mixing_plan_is_a_function_of_seed_and_epoch_alone_and_batches_hold_what_it_says():
     one, other = mixture(2.0), mixture(2.0)
     other.make_batches(9, 9)
     assert [b.tolist() for b in one.make_batches(5, 2)] == [b.tolist() for b in other.make_batches(5, 2)]

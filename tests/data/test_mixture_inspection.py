@@ -1,4 +1,4 @@
-"""What spoils a mixture is found, in each corpus as alone and between them; and how a tokenizer cuts texts."""
+"""Checks of mixtures by `s2s data check`, in each corpus and between corpora."""
 
 import re
 from pathlib import Path
@@ -58,7 +58,7 @@ def _said(recipe: Path, *overrides: str) -> str:
     return done.output
 
 
-def test_each_corpus_is_told_as_it_is_alone(recipe):
+def test_mixture_inspection_reports_each_corpus_as_alone(recipe):
     settings = cast(Any, read(recipe)).data.corpora["up"]
     alone, whole = inspect(load(settings), settings, "nfkc"), _said(recipe)
     for block in blocks(alone):
@@ -68,7 +68,7 @@ def test_each_corpus_is_told_as_it_is_alone(recipe):
     assert "up: 1 pair of train with an empty side (row 61)" in whole
 
 
-def test_what_stands_between_corpora_is_told(recipe):
+def test_mixture_inspection_reports_overlap_between_corpora(recipe):
     whole = _said(recipe)
     # each learns from a text that `up` is tested on
     assert "sign: 1 of its examples are held out by another corpus: left out" in whole
@@ -78,7 +78,7 @@ def test_what_stands_between_corpora_is_told(recipe):
     assert "up, sign have the same prefix 'up: '" in _said(recipe, 'data.corpora.sign.prefix="up: "')
 
 
-def test_what_one_corpus_holds_out_no_other_one_learns_from():
+def test_mixture_removes_held_out_examples_from_all_corpora():
     def rows(*found: tuple[str, str]) -> datasets.Dataset:
         return datasets.Dataset.from_list([{"source": source, "target": target} for source, target in found])
 
@@ -106,7 +106,7 @@ def test_what_one_corpus_holds_out_no_other_one_learns_from():
     assert "2 of its examples are held out by another corpus: left out" in str(found["back"])
 
 
-def test_the_examples_that_another_corpus_holds_out_are_not_prepared(recipe):
+def test_mixture_inspection_examples_that_another_corpus_holds_out_are_not_prepared(recipe):
     asked, said = read(recipe), []
     data = task_of(asked).prepare(asked, (), said.append)
     assert len(data.train["sign"].source_lengths) == 19
@@ -114,20 +114,20 @@ def test_the_examples_that_another_corpus_holds_out_are_not_prepared(recipe):
     assert any("sign" in line and "1 of its examples are held out by another corpus" in line for line in said)
 
 
-def test_answers_are_counted_and_rare_ones_told(recipe):
+def test_mixture_inspection_counts_answers_and_reports_rare_ones(recipe):
     whole = _said(recipe)
     rows = {line[:28].strip(): line[28:].split() for line in whole.split("\n")}
     assert (rows["plus"], rows["minus"]) == (["19", "19"], ["1", "1"])
     assert "sign: minus is 1 times the answer, another one 19 times" in whole
 
 
-def test_shares_are_those_of_the_formula_after_the_filters(recipe):
+def test_mixture_inspection_shares_are_those_of_the_formula_after_the_filters(recipe):
     whole, sizes = _said(recipe), [60, 19, 58]
     for name, size, share in zip(("up", "sign", "gaps"), sizes, rates(sizes, 2.0), strict=True):
         assert f"  {name}: {size} examples, drawn {share:.1%} of the time" in whole
 
 
-def test_sizes_are_those_of_training_where_texts_are_cut_into_windows(recipe):
+def test_mixture_inspection_sizes_are_those_of_training_where_texts_are_cut_into_windows(recipe):
     words = [
         "batches.max_length=50",
         "data.corpora.up.filters.max_words=null",
@@ -144,13 +144,13 @@ def test_sizes_are_those_of_training_where_texts_are_cut_into_windows(recipe):
     assert "  - 1 examples of train are longer than batches.max_length (50): left out" in whole
 
 
-def test_broken_rows_are_told_with_their_line(recipe):
+def test_mixture_inspection_reports_broken_rows_by_line(recipe):
     (recipe.parent / "up.tsv").write_text("low\thigh\na\tb\nonly one\n")
     with pytest.raises(UserError, match=r"up\.tsv:3"):
         inspected(read(recipe))
 
 
-def test_a_target_that_is_no_answer_is_refused_with_its_line_when_it_is_read(recipe):
+def test_mixture_inspection_target_that_is_no_answer_is_refused_with_its_line_when_it_is_read(recipe):
     asked = cast(Any, read(recipe))
     (recipe.parent / "sign.tsv").write_text("text\tsign\none\tplus\nnothing\t\ntwo\tmaybe\nthree\tno\n")
     with pytest.raises(UserError, match=r"sign\.tsv:4: (.|\n)*'maybe'.*plus, minus, and 1 more .*data.corpora.sign"):
@@ -167,14 +167,14 @@ def test_a_target_that_is_no_answer_is_refused_with_its_line_when_it_is_read(rec
         TaskSource(sign).part("train")
 
 
-def test_a_prefix_that_a_taken_over_tokenizer_does_not_know_is_refused(recipe):
+def test_mixture_inspection_prefix_that_a_taken_over_tokenizer_does_not_know_is_refused(recipe):
     asked = read(recipe)
     known = train(["up: low"], PieceSettings(kind="word", size=100), "text")
     with pytest.raises(UserError, match=r"data.corpora.sign.prefix: (.|\n)*does not know: 'sign: '"):
         task_of(asked).prepare(asked, (known,), print)
 
 
-def test_pieces_are_counted_as_the_tokenizer_cuts():
+def test_mixture_inspection_pieces_are_counted_as_the_tokenizer_cuts():
     splits = {"train": ["a b c", "a b", "a"], "test": ["a x", "b y y", "a b c d e f"]}
     settings = PieceSettings(kind="word", size=100)
     found = cutting(splits, lambda: train(splits["train"], settings, "text"), 3)
@@ -189,7 +189,7 @@ def test_pieces_are_counted_as_the_tokenizer_cuts():
     assert (spelt.splits["test"].unknown, spelt.splits["test"].new) == (0, 6)
 
 
-def test_a_tokenizer_that_cannot_be_made_is_advice_and_no_end():
+def test_mixture_inspection_tokenizer_that_cannot_be_made_is_advice_and_no_end():
     few = ["a b", "b a"]
     found = cutting({"train": few}, lambda: train(few, PieceSettings(size=8000), "text"), 10)
     (words,) = found.advice()

@@ -44,7 +44,7 @@ def _expected(texts: _Texts) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 2])
-def test_an_epoch_learns_each_place_of_each_document_once(texts, epoch):
+def test_packing_epoch_learns_each_place_of_each_document_once(texts, epoch):
     packed = PackedTexts(texts, PackingSettings(length=8, tokens=24))
     batches = [packed.collate(rows, 5) for rows in packed.make_batches(3, epoch)]
     found = sorted(pair for batch in batches for pair in _said(batch))
@@ -54,7 +54,7 @@ def test_an_epoch_learns_each_place_of_each_document_once(texts, epoch):
     assert all(len(batch.read) <= 3 for batch in batches)
 
 
-def test_a_row_holds_documents_one_after_the_other(texts):
+def test_packing_row_holds_documents_one_after_the_other(texts):
     packed = PackedTexts(texts, PackingSettings(length=8, tokens=24))
     stream = [piece for row in packed.order for piece in (BOS, *texts.texts[row].tolist())]
     ends = [piece for row in packed.order for piece in (*texts.texts[row].tolist(), EOS)]
@@ -68,7 +68,7 @@ def test_a_row_holds_documents_one_after_the_other(texts):
             assert batch.read[number][~real].eq(PAD).all()
 
 
-def test_where_documents_are_cut_changes_from_epoch_to_epoch_and_is_known_again(texts):
+def test_packing_offsets_change_every_epoch_and_are_reproducible(texts):
     packed = PackedTexts(texts, PackingSettings(length=8, tokens=24))
     plans = [[rows.tolist() for rows in packed.make_batches(7, epoch)] for epoch in (0, 1, 2, 3, 0)]
     assert plans[0] == plans[4]
@@ -76,7 +76,7 @@ def test_where_documents_are_cut_changes_from_epoch_to_epoch_and_is_known_again(
 
 
 @pytest.mark.parametrize(("context", "stride"), [(8, 3), (8, 8), (8, 1), (64, 32), (2, 1)])
-def test_windows_score_each_place_once_with_as_much_before_it_as_fits(texts, context, stride):
+def test_packing_windows_score_each_place_once_with_as_much_before_it_as_fits(texts, context, stride):
     windows = Windows(texts, context, stride, 64)
     found, before = [], []
     for rows in windows.make_batches(0, 0):
@@ -101,13 +101,13 @@ FILE = "\ufeffOne line.\r\nand more\n\n \nTwo.\n\n\nThree\nlines\nhere"
         ("file", [FILE.removeprefix("\ufeff")]),
     ],
 )
-def test_plain_text_is_cut_into_documents(tmp_path, unit, expected):
+def test_packing_plain_text_is_cut_into_documents(tmp_path, unit, expected):
     (tmp_path / "a.md").write_text(FILE, encoding="utf-8", newline="")
     settings = DocumentSettings(train=str(tmp_path / "a.md"), document=unit)
     assert DocumentSource(settings).part("train")["text"][:] == expected
 
 
-def test_a_folder_is_its_text_files_in_order(tmp_path):
+def test_packing_folder_is_its_text_files_in_order(tmp_path):
     (tmp_path / "b.txt").write_text("second\n", encoding="utf-8")
     (tmp_path / "a.txt.xz").write_bytes(lzma.compress(b"first\n\nand another"))
     (tmp_path / "notes.md").write_text("not this", encoding="utf-8")
@@ -120,7 +120,7 @@ def test_a_folder_is_its_text_files_in_order(tmp_path):
         DocumentSource(DocumentSettings(train=str(tmp_path / "c.md"))).part("train")
 
 
-def test_a_txt_with_tabs_is_text_and_a_tsv_is_a_table(tmp_path):
+def test_packing_txt_with_tabs_is_text_and_a_tsv_is_a_table(tmp_path):
     for name in ("a.txt", "a.tsv"):
         (tmp_path / name).write_text("1\tone\n2\ttwo\n", encoding="utf-8")
     settings = DocumentSettings(train=str(tmp_path / "a.txt"), text="1", document="line")
@@ -129,7 +129,7 @@ def test_a_txt_with_tabs_is_text_and_a_tsv_is_a_table(tmp_path):
     assert DocumentSource(table).part("train")["text"][:] == ["one", "two"]
 
 
-def test_the_built_in_corpus_is_its_english_sentences():
+def test_packing_built_in_corpus_is_its_english_sentences():
     settings = DocumentSettings(corpus="built-in", train=5, validation=3, test=2)
     corpus = DocumentSource(settings).load()
     assert corpus.train["text"][:] == [phrase.source for phrase in phrases("train", 5)]

@@ -1,3 +1,5 @@
+"""The built-in English–German corpus: splits, agreement, numbers and cases."""
+
 import itertools
 import os
 import random
@@ -34,7 +36,7 @@ def words(text: str) -> list[str]:
 # --- splits and streams
 
 
-def test_the_splits_share_no_sentence():
+def test_phrasebook_splits_share_no_sentence():
     sources = {split: set() for split in SPLITS}
     for split, seed in itertools.product(SPLITS, (1, 2)):
         sources[split] |= {phrase.source for phrase in phrases(split, 1500 if split == "train" else 120, seed)}
@@ -42,20 +44,20 @@ def test_the_splits_share_no_sentence():
         assert not sources[one] & sources[two]
 
 
-def test_seeds_share_no_stream_but_each_split_is_a_random_part_of_it():
+def test_phrasebook_seeds_share_no_stream_but_each_split_is_a_random_part_of_it():
     one, two = ({phrase.source for phrase in phrases("train", 2000, seed)} for seed in (1, 2))
     assert len(one & two) < 100
     whole = Counter(phrase.construction for phrase in phrases("test", 300))
     assert set(whole) == set(CONSTRUCTIONS)
 
 
-def test_a_larger_size_begins_with_the_phrases_of_a_smaller_one():
+def test_phrasebook_larger_size_begins_with_the_phrases_of_a_smaller_one():
     for split in SPLITS:
         assert phrases(split, 120, 3)[:50] == phrases(split, 50, 3)
     assert phrases("test", 40, depth=3)[:11] == phrases("test", 11, depth=3)
 
 
-def test_phrases_are_the_same_in_every_process():
+def test_phrasebook_phrases_are_the_same_in_every_process():
     program = (
         "from s2s.data.phrasebook import phrases; print(phrases('validation', 60, 5), phrases('test', 20, depth=2))"
     )
@@ -74,11 +76,12 @@ def test_phrases_are_the_same_in_every_process():
         assert done.stdout.strip() == expected
 
 
-def test_all_phrases_are_distinct():
+def test_phrasebook_all_phrases_are_distinct():
     assert len({phrase.source for phrase in sample()}) == len(sample())
 
 
-def test_a_source_determines_its_target():
+@pytest.mark.slow
+def test_phrasebook_source_determines_its_target():
     targets: dict[str, str] = {}
     streams = (phrases("train", 12_000, 2), phrases("test", 200, 3), phrases("train", 1000, 1, depth=1))
     for phrase in itertools.chain(sample(), *streams):
@@ -86,14 +89,14 @@ def test_a_source_determines_its_target():
     assert len(targets) > 20_000
 
 
-def test_importing_and_asking_for_nothing_makes_nothing():
+def test_phrasebook_importing_and_asking_for_nothing_makes_nothing():
     assert phrases("train", 0) == []
 
 
 # --- what the corpus is like
 
 
-def test_there_are_over_a_thousand_words_a_side_and_most_are_no_numbers():
+def test_phrasebook_there_are_over_a_thousand_words_a_side_and_most_are_no_numbers():
     number = re.compile("hundert|tausend|zig|ßig|zehn$")
     for side in ("source", "target"):
         types = {word.lower() for phrase in sample() for word in words(getattr(phrase, side))}
@@ -101,7 +104,7 @@ def test_there_are_over_a_thousand_words_a_side_and_most_are_no_numbers():
         assert len([word for word in types if not number.search(word)]) > 900
 
 
-def test_sentences_are_of_ordinary_length():
+def test_phrasebook_sentences_are_of_ordinary_length():
     for side in ("source", "target"):
         lengths = [len(getattr(phrase, side).split()) for phrase in sample()]
         assert 9 < sum(lengths) / len(lengths) < 12
@@ -109,7 +112,7 @@ def test_sentences_are_of_ordinary_length():
         assert max(lengths) <= 40
 
 
-def test_every_construction_occurs_and_numbers_are_a_moderate_share():
+def test_phrasebook_every_construction_occurs_and_numbers_are_a_moderate_share():
     counts = Counter(phrase.construction for phrase in sample())
     assert set(counts) == set(CONSTRUCTIONS) == set(PATTERNS)
     assert min(counts.values()) > 0.01 * len(sample())
@@ -117,7 +120,7 @@ def test_every_construction_occurs_and_numbers_are_a_moderate_share():
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_sentences_are_well_formed(side):
+def test_phrasebook_sentences_are_well_formed(side):
     for phrase in sample():
         text = getattr(phrase, side)
         assert text[0].isupper()
@@ -126,17 +129,17 @@ def test_sentences_are_well_formed(side):
         assert len(re.findall("[.!?]", text)) == 1
 
 
-def test_both_sides_end_alike_and_have_as_many_questions():
+def test_phrasebook_both_sides_end_alike_and_have_as_many_questions():
     assert all(phrase.source[-1] == phrase.target[-1] for phrase in sample())
 
 
-def test_distances_are_within_the_sentence():
+def test_phrasebook_distances_are_within_the_sentence():
     for phrase in sample():
         assert 0 <= phrase.distance <= len(phrase.target.split()) - 2
     assert max(phrase.distance for phrase in sample()) >= 12
 
 
-def test_articles_melt_into_prepositions_everywhere():
+def test_phrasebook_articles_melt_into_prepositions_everywhere():
     unmelted = re.compile(r"\b(in dem|in das|an dem|an das|von dem|bei dem|zu dem|zu der) \w+( \w+)?[.!?]$")
     for phrase in sample():
         assert not unmelted.search(phrase.target), phrase.target
@@ -154,7 +157,7 @@ def subject_to_verb(phrase: Phrase) -> int:
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 5, 9])
-def test_depth_sets_the_distance_between_subject_and_verb(depth):
+def test_phrasebook_depth_sets_the_distance_between_subject_and_verb(depth):
     for phrase in phrases("train", 200, depth=depth):
         assert phrase.construction == "agreement"
         assert phrase.distance == subject_to_verb(phrase) == 4 * depth
@@ -162,7 +165,7 @@ def test_depth_sets_the_distance_between_subject_and_verb(depth):
         assert len(re.findall(r"\b(?:who|that)\b", phrase.source)) == depth
 
 
-def test_the_verb_agrees_with_the_far_subject_and_not_with_the_near_noun():
+def test_phrasebook_verb_agrees_with_the_far_subject_and_not_with_the_near_noun():
     finite = {"ist": 0, "war": 0, "hat": 0, "wird": 0, "sind": 1, "waren": 1, "haben": 1, "werden": 1}
     seen = Counter()
     for phrase in phrases("train", 800, depth=2):
@@ -176,7 +179,7 @@ def test_the_verb_agrees_with_the_far_subject_and_not_with_the_near_noun():
     assert min(seen.values()) > 100
 
 
-def test_every_relative_clause_agrees_with_the_noun_before_it():
+def test_phrasebook_every_relative_clause_agrees_with_the_noun_before_it():
     beings = [noun for kind in ("person", "animal") for noun in nouns(kind)]
     plurals = {form for noun in beings for form in noun.german[4:7]} - {
         form for noun in beings for form in noun.german[:3]
@@ -199,7 +202,8 @@ def test_every_relative_clause_agrees_with_the_noun_before_it():
     assert min(checked.values()) > 400
 
 
-def test_every_depth_has_enough_sentences_to_measure():
+@pytest.mark.slow
+def test_phrasebook_every_depth_has_enough_sentences_to_measure():
     assert len(phrases("test", 300, depth=0)) == 300
     assert len(phrases("test", 100, depth=12)) == 100
 
@@ -217,7 +221,7 @@ def test_every_depth_has_enough_sentences_to_measure():
         ({"split": "test", "size": 100_000, "depth": 0}, "100,000"),
     ],
 )
-def test_an_impossible_wish_is_a_user_error_that_names_it(arguments, expected, monkeypatch):
+def test_phrasebook_impossible_wish_is_a_user_error_that_names_it(arguments, expected, monkeypatch):
     monkeypatch.setattr(phrasebook, "_PATIENCE", 200)
     with pytest.raises(UserError, match=expected) as caught:
         phrases(**arguments)
@@ -265,7 +269,7 @@ def read_german(text: str) -> int:
     return GERMAN_UNITS[ones] + GERMAN_UNITS[tens]
 
 
-def test_number_words_read_back_as_the_number():
+def test_phrasebook_number_words_read_back_as_the_number():
     generator = random.Random(7)
     chosen = [*range(1300), *(generator.randint(0, 1_000_000) for _ in range(3000)), 999_999, 1_000_000]
     for number in chosen:
@@ -273,7 +277,7 @@ def test_number_words_read_back_as_the_number():
         assert read_german(number_word(number)) == number
 
 
-def test_number_words_are_spelled_as_in_the_dictionary():
+def test_phrasebook_number_words_are_spelled_as_in_the_dictionary():
     assert number_word(325_000) == "dreihundertfünfundzwanzigtausend"
     assert (number_word(16), number_word(17), number_word(66), number_word(70)) == (
         "sechzehn", "siebzehn", "sechsundsechzig", "siebzig")  # fmt: skip
@@ -282,7 +286,7 @@ def test_number_words_are_spelled_as_in_the_dictionary():
     assert number_words(40_005) == "forty thousand and five"
 
 
-def test_number_sentences_say_the_same_number_on_both_sides():
+def test_phrasebook_number_sentences_say_the_same_number_on_both_sides():
     checked = 0
     for phrase in sample():
         if phrase.construction == "number" and (found := re.search(r"costs? (.*) euros", phrase.source)):
@@ -293,7 +297,7 @@ def test_number_sentences_say_the_same_number_on_both_sides():
     assert checked > 100
 
 
-def test_ordinals():
+def test_phrasebook_ordinals():
     assert [ordinal(day) for day in (1, 2, 3, 7, 8, 16, 19, 20, 31)] == [
         "erst", "zweit", "dritt", "siebt", "acht", "sechzehnt", "neunzehnt", "zwanzigst", "einunddreißigst",
     ]  # fmt: skip
@@ -302,7 +306,7 @@ def test_ordinals():
     ]  # fmt: skip
 
 
-def test_clock_times_count_towards_the_next_hour():
+def test_phrasebook_clock_times_count_towards_the_next_hour():
     spoken = {
         "one o'clock": "ein Uhr", "two o'clock": "zwei Uhr", "half past twelve": "halb eins",
         "half past seven": "halb acht", "quarter to eight": "Viertel vor acht", "five to one": "fünf vor eins",
@@ -314,7 +318,7 @@ def test_clock_times_count_towards_the_next_hour():
         assert drawn[f"at {english}"] == f"um {german}"
 
 
-def test_each_german_word_has_its_case():
+def test_phrasebook_each_german_word_has_its_case():
     cases = {p.target: p.cases for p in phrases("train", 3000)}
     assert all(len(target.split()) == len(found.split()) for target, found in cases.items())
     seen: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""The grammar under the built-in corpus, against paradigms and sentences written out by hand."""
+"""The German and English grammar compared with hand-written paradigms and sentences."""
 
 from collections import Counter
 
@@ -75,7 +75,7 @@ def test_endings_are_those_of_the_school_grammar(key):
     assert "|".join(bare(noun_phrase(noun(word), determiner, adjective("old"), plural).german)) == PARADIGMS[key]
 
 
-def test_irregular_adjective_stems_and_degrees():
+def test_grammar_irregular_adjective_stems_and_degrees():
     assert bare(noun_phrase(noun("cellar"), "a", adjective("dark")).german[0]) == "ein dunkler Keller"
     assert bare(noun_phrase(noun("car"), "a", adjective("expensive")).german[0]) == "ein teures Auto"
     assert bare(noun_phrase(noun("car"), "the", adjective("good"), degree=2).german[2]) == "dem besten Auto"
@@ -106,12 +106,12 @@ def all_verbs() -> list[Verb]:
 
 
 @pytest.mark.parametrize("english", PRESENT)
-def test_present_forms(english):
+def test_grammar_present_forms(english):
     found = next(one for one in all_verbs() if one.english[0] == english)
     assert " ".join(found.present) == PRESENT[english]
 
 
-def test_participles_put_ge_where_it_belongs():
+def test_grammar_participles_put_ge_where_it_belongs():
     expected = {
         "turn on": "eingeschaltet", "visit": "besucht", "repair": "repariert", "see": "gesehen", "sell": "verkauft",
         "call": "angerufen", "understand": "verstanden", "bring along": "mitgebracht", "throw away": "weggeworfen",
@@ -122,7 +122,7 @@ def test_participles_put_ge_where_it_belongs():
         assert verb(english, "transitive").participle == participle
 
 
-def test_imperatives_change_e_to_i_but_not_a_to_umlaut():
+def test_grammar_imperatives_change_e_to_i_but_not_a_to_umlaut():
     assert imperative("lesen", "liest") == "lies"
     assert imperative("fahren", "fährt") == "fahr"
     assert imperative("öffnen") == "öffne"
@@ -200,11 +200,11 @@ GOLD = [
 
 
 @pytest.mark.parametrize(("what", "sides"), GOLD, ids=[sides for _, sides in GOLD])
-def test_a_clause_reads_as_written_by_hand(what, sides):
+def test_grammar_clause_reads_as_written_by_hand(what, sides):
     assert f"{english_clause(what)} | {bare(german_clause(what)[0])}" == sides
 
 
-def test_orders_of_words():
+def test_grammar_orders_of_words():
     past = clause(ANNA, "turn on", tense="past", accusative=the("lamp"))
     assert bare(german_clause(past, "inverted", front="heute")) == ("heute hat Anna die Lampe eingeschaltet", 3)
     assert bare(german_clause(past, "final", front="weil")) == ("weil Anna die Lampe eingeschaltet hat", 3)
@@ -216,18 +216,18 @@ def test_orders_of_words():
     assert bare(infinitive_clause(now)) == ("to turn on the lamp", "die Lampe einzuschalten")
 
 
-def test_a_reflexive_pronoun_precedes_a_noun_and_follows_a_pronoun():
+def test_grammar_reflexive_pronoun_precedes_a_noun_and_follows_a_pronoun():
     assert bare(german_clause(clause(ANNA, "rest", "intransitive"), "inverted")[0]) == "ruht sich Anna aus"
     assert bare(german_clause(clause(pronoun("we"), "rest", "intransitive"), "inverted")[0]) == "ruhen wir uns aus"
 
 
-def test_relative_pronouns_by_case_and_gender():
+def test_grammar_relative_pronouns_by_case_and_gender():
     by_case = ["der das die die", "den das die die", "dem dem der denen", "dessen dessen deren deren"]
     for case, row in enumerate(by_case):
         assert [bare(relative_pronoun(case, gender)) for gender in range(4)] == row.split()
 
 
-def test_commands():
+def test_grammar_commands():
     you = pronoun("you")
     door = the("door")
     assert bare(command(clause(you, "close", accusative=door), False)[:2]) == ("close the door!", "schließ die Tür!")
@@ -239,7 +239,7 @@ def test_commands():
     assert bare(command(negative, False)) == ("do not turn on the lamp!", "schalte die Lampe nicht ein!", 3)
 
 
-def test_owners_stand_in_the_genitive():
+def test_grammar_owners_stand_in_the_genitive():
     assert bare(owned(the("dog"), the("neighbour", determiner="my")).german[1]) == "den Hund meines Nachbarn"
     assert bare(possessed(ANNA, noun("dog"), True).german) == (
         "Annas Hunde",
@@ -249,13 +249,13 @@ def test_owners_stand_in_the_genitive():
     )
 
 
-def test_an_article_stays_apart_when_a_clause_follows():
+def test_grammar_article_stays_apart_when_a_clause_follows():
     house = the("house")
     assert bare(house.after("in", 2)) == "im Haus"
     assert bare(house.with_tail("that is old", ", das alt ist,").after("in", 2)) == "in dem Haus, das alt ist,"
 
 
-def test_every_noun_is_complete_and_no_english_noun_has_two_translations():
+def test_grammar_every_noun_is_complete_and_no_english_noun_has_two_translations():
     every = list(all_nouns())
     english = Counter(one.english[0] for one in every)
     assert max(english.values()) == 1

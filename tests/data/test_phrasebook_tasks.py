@@ -1,4 +1,4 @@
-"""The built-in sentences about one and several, and the judged ones, against recognisers that know no generator."""
+"""Built-in plural and acceptability tasks, compared with an independent recognizer."""
 
 import itertools
 from functools import cache
@@ -95,7 +95,7 @@ def _fits(parts, known) -> bool:
     return False
 
 
-def test_the_recogniser_knows_what_hands_have_judged():
+def test_phrasebook_recogniser_knows_what_hands_have_judged():
     right = (
         "Der Mann schläft.|Heute sieht die Frau den alten Hund.|Den Hund sieht der Mann.|Die Kinder danken dem Vater."
     )
@@ -106,7 +106,7 @@ def test_the_recogniser_knows_what_hands_have_judged():
     assert [acceptable(sentence) for sentence in wrong.split("|")] == [False] * 5
 
 
-def test_what_is_broken_is_outside_of_the_grammar_and_what_is_not_is_inside():
+def test_acceptability_breaks_the_grammar_exactly_in_wrong_sentences():
     found = judgements("train", 800, seed=7)
     wrong = [one for one in found if acceptable(one.sentence) != (one.judgement == ACCEPTABILITY[0])]
     assert wrong == []
@@ -114,7 +114,7 @@ def test_what_is_broken_is_outside_of_the_grammar_and_what_is_not_is_inside():
     assert 0.44 < sum(one.rule == "" for one in found) / len(found) < 0.56
 
 
-def test_plurals_change_the_subject_and_the_verb_alone():
+def test_phrasebook_plurals_change_the_subject_and_the_verb_alone():
     found = numbered("train", 1_000)
     answers = {}
     for one in found:
@@ -129,8 +129,8 @@ def test_plurals_change_the_subject_and_the_verb_alone():
 
 
 @pytest.mark.parametrize("make", [numbered, judgements])
-def test_splits_are_apart_and_larger_sizes_begin_with_smaller_ones(make):
-    train, test = make("train", 400), make("test", 100)
+def test_phrasebook_splits_are_apart_and_larger_sizes_begin_with_smaller_ones(make):
+    train, test = make("train", 150), make("test", 50)
     first = [next(iter(vars(one).values())) for one in train]
     assert make("train", 50) == train[:50]
     assert not set(first) & {next(iter(vars(one).values())) for one in test}

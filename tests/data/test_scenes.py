@@ -1,4 +1,4 @@
-"""The built-in scenes: captions say what is there, all of it and nothing else, and pictures show it."""
+"""Built-in captioned scenes: captions describe the pixels completely."""
 
 import itertools
 
@@ -32,7 +32,7 @@ def drawn(split: str, count: int, seed: int = 1) -> list[Scene]:
     return list(itertools.islice(scenes(split, seed), count))
 
 
-def test_a_caption_read_back_is_the_scene_that_it_was_written_of():
+def test_caption_read_back_is_the_scene_that_it_was_written_of():
     found = drawn("train", 500)
     assert {len(scene.groups) for scene in found} == {1, 2}
     assert {scene.position for scene in found} == {*PLACES, *TURNED}
@@ -50,7 +50,7 @@ def test_a_caption_read_back_is_the_scene_that_it_was_written_of():
         assert described(nonsense) is None
 
 
-def test_no_description_is_in_two_splits():
+def test_scenes_no_description_is_in_two_splits():
     told = {split: {c for scene in drawn(split, 3000) for c in scene.captions()} for split in SPLITS}
     assert not told["train"] & told["test"]
     assert not told["train"] & told["validation"]
@@ -59,7 +59,7 @@ def test_no_description_is_in_two_splits():
     assert drawn("train", 20) == drawn("train", 20) != drawn("train", 20, seed=2)
 
 
-def test_facts_are_counted_for_the_group_that_they_are_of():
+def test_scenes_facts_are_counted_for_the_group_that_they_are_of():
     scene = described("two small red circles above a big blue square")
     for caption, wrong in (
         ("two small red circles above a big blue square", {}),
@@ -105,7 +105,7 @@ def _seen(image: np.ndarray) -> list[tuple[str, str, str, np.ndarray]]:
     return found
 
 
-def test_what_a_caption_says_is_what_the_pixels_show():
+def test_scene_captions_describe_the_pixels():
     found = drawn("train", 100, seed=3)
     for scene, image in zip(found, pictures(found, 192, 3, (3,)).astype(float), strict=True):
         seen = _seen(image)
@@ -127,7 +127,7 @@ def test_what_a_caption_says_is_what_the_pixels_show():
         assert ways[scene.position] == max(abs(right), abs(down))
 
 
-def test_a_shape_covers_what_a_finer_grid_says_that_it_covers():
+def test_scenes_shape_covers_what_a_finer_grid_says_that_it_covers():
     shape = arranged(described("a big red circle in the middle"), np.random.default_rng(1))[0]
     rows, columns, cover = covered(shape, 32)
     fine = (np.arange(320) + 0.5) / 320
@@ -140,7 +140,7 @@ def test_a_shape_covers_what_a_finer_grid_says_that_it_covers():
 
 
 @pytest.mark.parametrize("scene", ALL_KINDS, ids=str)
-def test_shapes_stand_within_the_picture_and_apart(scene):
+def test_scenes_shapes_stand_within_the_picture_and_apart(scene):
     chance = np.random.default_rng(1)
     for group in (Group(3, "big", "red", "square"), Group(1, "small", "blue", "circle")):
         groups = (group, *scene.groups[1:])
@@ -156,7 +156,7 @@ def test_shapes_stand_within_the_picture_and_apart(scene):
                 assert max(abs(one.x - other.x), abs(one.y - other.y)) > room
 
 
-def test_pictures_are_the_same_for_the_same_seed_and_grey_ones_are_theirs():
+def test_scenes_pictures_are_the_same_for_the_same_seed_and_grey_ones_are_theirs():
     found = drawn("train", 5)
     one = pictures(found, 32, 3, (1, 0))
     assert (one == pictures(found, 32, 3, (1, 0))).all()

@@ -1,4 +1,4 @@
-"""Scripts without spaces between words: how they are detected, and all that measures texts in words."""
+"""Scripts without spaces: detection, and statistics in characters instead of words."""
 
 import datasets
 import pytest
@@ -40,7 +40,7 @@ def test_unspaced_script_is_that_of_most_letters(text, script):
     assert is_unspaced(text) == (script is not None)
 
 
-def test_segmented_text_has_spaces_between_words():
+def test_script_segmented_text_has_spaces_between_words():
     assert unspaced_script("我 今天 去 商店 买 了 苹果") == "Chinese"
     assert not is_unspaced("我 今天 去 商店 买 了 苹果")
     assert not is_unspaced("ฉัน อยาก ไป เที่ยว ทะเล")
@@ -48,7 +48,7 @@ def test_segmented_text_has_spaces_between_words():
     assert is_unspaced("ฉันอยากไปเที่ยวทะเล แต่วันนี้ฝนตกหนักมาก")
 
 
-def test_split_words_gives_characters_where_spaces_separate_none():
+def test_script_split_words_gives_characters_where_spaces_separate_none():
     assert split_words("我爱你们， 大家好。") == list("我爱你们，大家好。")
     assert split_words(" a  bc\td ") == ["a", "bc", "d"]
     assert split_words("东京", unspaced=False) == ["东京"]
@@ -66,7 +66,7 @@ def _pairs(target: str, count: int = 40) -> datasets.Dataset:
     return datasets.Dataset.from_dict({"source": ["a dog sleeps here"] * count, "target": [target] * count})
 
 
-def test_joined_sentences_have_no_space_in_chinese_and_japanese_and_count_characters():
+def test_script_joined_sentences_have_no_space_in_chinese_and_japanese_and_count_characters():
     assert sentence_separator([JAPANESE]) == sentence_separator([CHINESE]) == ""
     assert sentence_separator([THAI]) == sentence_separator(["a dog"]) == " "
     examples = join_short_pairs(
@@ -79,7 +79,7 @@ def test_joined_sentences_have_no_space_in_chinese_and_japanese_and_count_charac
     assert f"their sources have {len(CHINESE):.1f} characters" in dataset_summary(read, 1)
 
 
-def test_data_check_counts_characters_where_spaces_separate_no_words():
+def test_script_data_check_counts_characters_where_spaces_separate_no_words():
     found = inspect(Corpus(_pairs(THAI), _pairs(THAI, 2), None), PairSettings())
     assert found.splits["train"].target.words == 40 * len(THAI)
     text = render(found)

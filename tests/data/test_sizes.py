@@ -1,4 +1,4 @@
-"""What is too large or damaged in a file is refused before it fills the memory."""
+"""Oversized or damaged files are refused before they fill the memory."""
 
 import gzip
 import lzma
@@ -12,7 +12,7 @@ from s2s.data.text_files import Columns, lines, raw_rows, table_cells
 from s2s.errors import UserError
 
 
-def test_xz_streams_are_read_to_the_end_and_what_follows_them_is_checked(tmp_path):
+def test_size_limits_xz_streams_are_read_to_the_end_and_what_follows_them_is_checked(tmp_path):
     path, one, two = tmp_path / "a.xz", lzma.compress(b"x\ny\n"), lzma.compress(b"z\n")
     for padded in (one + two, one + bytes(4) + two + bytes(8)):
         path.write_bytes(padded)
@@ -48,7 +48,7 @@ def test_lines_rows_and_cells_longer_than_the_limit_are_refused(tmp_path, monkey
             list(table_cells(tmp_path / "a.parquet", Columns(("en", "de"), "data.source")))
 
 
-def test_a_file_that_is_read_whole_is_limited(tmp_path, monkeypatch):
+def test_size_limits_file_that_is_read_whole_is_limited(tmp_path, monkeypatch):
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(b"{}\n" + bytes([0xC3, 0xA4])))
     assert text_files.text(tmp_path / "a.json.gz") == "{}\nä"
     (tmp_path / "b.json").write_bytes(b"{}\n\xff")

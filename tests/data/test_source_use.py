@@ -1,4 +1,4 @@
-"""Whether a translator reads: one that learned to copy does, one whose decoder sees nothing of the source does not."""
+"""Source use of translators, measured on one that copies and one that cannot see its source."""
 
 from dataclasses import replace
 
@@ -59,7 +59,8 @@ def _trained(blind):
     return model
 
 
-def test_a_trained_translator_uses_its_source_and_a_blind_one_does_not():
+@pytest.mark.slow
+def test_trained_translator_uses_its_source_and_a_blind_one_does_not():
     held_out = _pairs(60, seed=2)
     reads, blind = (source_use(_trained(blind), held_out, BATCHES, COMPUTER) for blind in (False, True))
     assert uses_its_source(reads.right, reads.exchanged).passed
@@ -83,7 +84,7 @@ def test_every_source_goes_to_another_sentence_of_its_length(count):
         assert not np.array_equal(rows, exchanged_rows(lengths, seed=2))
 
 
-def test_a_source_exchanged_for_the_same_text_does_not_count():
+def test_source_exchanged_for_the_same_text_does_not_count():
     same = TokenizedDataset.from_rows([[5, 6]] * 4, [[5]] * 4)
     model = _model(blind=True)
     assert source_use(model, same, BATCHES, COMPUTER) is None

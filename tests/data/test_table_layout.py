@@ -1,4 +1,4 @@
-"""Header lines, row indices and quoted cells of tables: found, recorded in a recipe, and never read as examples."""
+"""Header lines, row indices and quoted cells of tables are detected and recorded."""
 
 import csv
 
@@ -34,7 +34,7 @@ def _texts(corpus, column) -> list[str]:
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv"])
-def test_row_index_of_pandas_is_no_column_of_labelled_texts_or_pairs(tmp_path, ending):
+def test_table_layout_row_index_of_pandas_is_no_column_of_labelled_texts_or_pairs(tmp_path, ending):
     separator = {"csv": ",", "tsv": "\t"}[ending]
     FRAME.to_csv(tmp_path / f"a.{ending}", sep=separator)
     recipe = _recipe(tmp_path, generate_classification_recipe("a", Splits(tmp_path / f"a.{ending}")))
@@ -48,7 +48,7 @@ def test_row_index_of_pandas_is_no_column_of_labelled_texts_or_pairs(tmp_path, e
     assert _texts(load(recipe.data), lambda part: part["source"]) == sorted(TEXTS)
 
 
-def test_row_index_of_pandas_is_no_column_of_documents(tmp_path):
+def test_table_layout_row_index_of_pandas_is_no_column_of_documents(tmp_path):
     FRAME.rename(columns={"text": "utterance"})[["utterance"]].to_csv(tmp_path / "a.csv")
     text = generate_language_model_recipe("a", Splits(tmp_path / "a.csv"))
     assert "its first line names the columns" in text
@@ -69,11 +69,11 @@ def test_row_index_of_pandas_is_no_column_of_documents(tmp_path):
         (["0", "a text"], ["1", "a text"], False),
     ],
 )
-def test_is_header(first, second, expected):
+def test_table_layout_is_header(first, second, expected):
     assert is_header(first, second) is expected
 
 
-def test_header_line_is_refused_where_columns_are_given_by_position(tmp_path):
+def test_table_layout_header_line_is_refused_where_columns_are_given_by_position(tmp_path):
     FRAME.to_csv(tmp_path / "a.csv")
     with pytest.raises(UserError, match=r"a.csv:1: the first line names the columns: 'text', 'label'"):
         generate_classification_recipe("a", Splits(tmp_path / "a.csv"), ("1",), "2")
@@ -93,7 +93,7 @@ def test_header_line_is_refused_where_columns_are_given_by_position(tmp_path):
         generate_translation_recipe("p", Splits(tmp_path / "p.csv"), "1", "2")
 
 
-def test_check_no_header_lets_examples_pass():
+def test_table_layout_check_no_header_lets_examples_pass():
     check_no_header(["hi", "hola"], [0, 1], "t.tsv:1")
     check_no_header(["A text.", "label"], [0, 1], "t.tsv:1")
 
@@ -108,7 +108,7 @@ def _excel(rows: list[list[str]]) -> list[str]:
     return ["\t".join(row) + "\r" for row in cells]
 
 
-def test_is_quoted_finds_what_pandas_and_excel_write():
+def test_table_layout_is_quoted_finds_what_pandas_and_excel_write():
     plain = FRAME.assign(text=[f"Number, {n}" for n in range(60)])
     assert is_quoted(_written(FRAME))
     assert is_quoted(_written(plain, quoting=csv.QUOTE_ALL))
@@ -134,7 +134,7 @@ def test_is_quoted_finds_what_pandas_and_excel_write():
         ['"Yes."\tJa.'],
     ],
 )
-def test_texts_that_merely_contain_quotes_keep_them(tmp_path, lines):
+def test_table_layout_texts_that_merely_contain_quotes_keep_them(tmp_path, lines):
     assert not is_quoted(lines)
     (tmp_path / "a.tsv").write_text("".join(f"{line}\n" for line in lines))
     rows = [cells for _, cells in table_cells(tmp_path / "a.tsv", Columns(("0", "1"), "columns"))]
@@ -143,7 +143,7 @@ def test_texts_that_merely_contain_quotes_keep_them(tmp_path, lines):
 
 @pytest.mark.parametrize("quoting_style", [csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
 @pytest.mark.parametrize("name", ["a.tsv", "a.txt"])
-def test_quoted_tsv_is_unquoted_by_a_recipe_that_says_so(tmp_path, quoting_style, name):
+def test_table_layout_quoted_tsv_is_unquoted_by_a_recipe_that_says_so(tmp_path, quoting_style, name):
     path = tmp_path / name
     FRAME.to_csv(path, sep="\t", index=False, quoting=quoting_style)
     text = generate_classification_recipe("a", Splits(path))
@@ -158,14 +158,14 @@ def test_quoted_tsv_is_unquoted_by_a_recipe_that_says_so(tmp_path, quoting_style
     assert _texts(load(recipe.data), lambda part: part["source"]) == sorted(TEXTS)
 
 
-def test_quoted_tsv_of_documents_is_unquoted(tmp_path):
+def test_table_layout_quoted_tsv_of_documents_is_unquoted(tmp_path):
     FRAME.to_csv(tmp_path / "a.tsv", sep="\t", index=False)
     recipe = _recipe(tmp_path, generate_language_model_recipe("a", Splits(tmp_path / "a.tsv")))
     assert recipe.data.quoting == "csv"
     assert _texts(DocumentSource(recipe.data).load(), lambda part: part["text"]) == sorted(TEXTS)
 
 
-def test_quoted_tsv_is_refused_until_a_recipe_decides(tmp_path):
+def test_table_layout_quoted_tsv_is_refused_until_a_recipe_decides(tmp_path):
     FRAME.to_csv(tmp_path / "a.tsv", sep="\t", index=False)
     settings = LabelledSettings(train=str(tmp_path / "a.tsv"), validation=2, test=None)
     for _ in range(2):
@@ -178,7 +178,7 @@ def test_quoted_tsv_is_refused_until_a_recipe_decides(tmp_path):
     assert _texts(unquoted, lambda part: part.texts["text"]) == sorted(TEXTS)
 
 
-def test_quoted_tsv_of_captions_is_read_as_its_recipe_says(tmp_path):
+def test_table_layout_quoted_tsv_of_captions_is_read_as_its_recipe_says(tmp_path):
     frame = pandas.DataFrame({"image": [f"{n}.png" for n in range(60)], "caption": TEXTS})
     frame.to_csv(tmp_path / "a.tsv", sep="\t")
     with pytest.raises(UserError, match="cells are quoted as in a CSV"):

@@ -1,4 +1,4 @@
-"""Plain texts: the same ones that labelled texts have, without their labels."""
+"""Plain texts equal labelled texts without labels."""
 
 import gzip
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_texts_held_out_are_different_and_none_is_left_to_train_on(folder):
         ({"validation": 41}, "41 texts to hold out"),
     ],
 )
-def test_what_is_missing_is_named(folder, changes, words):
+def test_texts_name_a_missing_column(folder, changes, words):
     settings = {"corpus": "x/y", "root": str(folder), "validation": 4, "local": LocalText(text="2")} | changes
     with pytest.raises(UserError, match=words):
         TextSource(PlainTextSettings(**settings)).load()

@@ -1,4 +1,4 @@
-"""Tokenizers: nothing is lost on the way to pieces and back, and the same text gives the same pieces everywhere."""
+"""Tokenizers are lossless, deterministic, and verified when loaded."""
 
 import hashlib
 import io
@@ -52,7 +52,7 @@ def made() -> dict[tuple[str, str, bool], Tokenizer]:
 @pytest.mark.parametrize("kind", COMPLETE)
 @settings(max_examples=200, deadline=None)
 @given(text=any_text)
-def test_identity_brings_back_every_character_of_any_text(made, kind, text):
+def test_tokenizers_identity_brings_back_every_character_of_any_text(made, kind, text):
     tokenizer = made[kind, "identity", False]
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
@@ -72,7 +72,7 @@ def test_decoding_gives_the_normalised_text_which_is_its_own_normal_form(made, k
 
 @settings(max_examples=200, deadline=None)
 @given(text=any_text)
-def test_normalisation_is_what_the_recipe_calls_it(made, text):
+def test_tokenizers_normalisation_is_what_the_recipe_calls_it(made, text):
     assert made["bpe", "identity", False].normalize(text) == text
     assert made["bpe", "identity", True].normalize(text) == text.lower()
     folded = made["bpe", "nfkc", False].normalize(text)
@@ -82,14 +82,14 @@ def test_normalisation_is_what_the_recipe_calls_it(made, text):
     assert "  " not in folded
 
 
-def test_lower_case_letters_that_compose_are_composed(made):
+def test_tokenizers_lower_case_letters_that_compose_are_composed(made):
     assert made["unigram", "nfkc", True].normalize("H\u0331") == "\u1e96"
 
 
 @pytest.mark.parametrize("kind", ["char", "word"])
 @settings(max_examples=100, deadline=None)
 @given(words=st.lists(st.sampled_from(["The", "saw", "the", "dog", "7", "frogs", "zebra", "Zürich"]), max_size=9))
-def test_only_what_is_unknown_changes_and_it_shows(made, kind, words):
+def test_tokenizers_only_what_is_unknown_changes_and_it_shows(made, kind, words):
     tokenizer = made[kind, "nfkc", False]
     known = {c for line in LINES for c in line} if kind == "char" else {w for line in LINES for w in line.split()}
     text = " ".join(words)
@@ -101,14 +101,14 @@ def test_only_what_is_unknown_changes_and_it_shows(made, kind, words):
     assert tokenizer.decode(pieces) == (re.sub("⁇+", "⁇", marked) if kind == "char" else marked)
 
 
-def test_without_byte_fallback_unknown_characters_show():
+def test_tokenizers_without_byte_fallback_unknown_characters_show():
     tokenizer = trained("unigram", size=50, byte_fallback=False)
     assert tokenizer.decode(tokenizer.encode("The dog saw 日本.")) == "The dog saw ⁇."
     assert UNK in tokenizer.encode("日")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_batch_is_its_texts_one_by_one_and_special_ids_are_passed_over(made, kind):
+def test_tokenizers_batch_is_its_texts_one_by_one_and_special_ids_are_passed_over(made, kind):
     tokenizer = made[kind, "nfkc", False]
     texts = [*LINES[:50], "", "zebra 日本"]
     ids = tokenizer.encode_batch(texts)
@@ -118,7 +118,7 @@ def test_a_batch_is_its_texts_one_by_one_and_special_ids_are_passed_over(made, k
     assert tokenizer.decode([BOS, *ids[0], EOS, PAD, PAD]) == LINES[0]
 
 
-def test_pieces_are_shown_as_they_stand_in_the_text(made):
+def test_tokenizers_pieces_are_shown_as_they_stand_in_the_text(made):
     for kind in ("unigram", "bpe", "char", "word"):
         tokenizer = made[kind, "identity", False]
         shown = tokenizer.tokens([BOS, *tokenizer.encode("The dog saw 7 frogs"), EOS, PAD])
@@ -129,7 +129,7 @@ def test_pieces_are_shown_as_they_stand_in_the_text(made):
     assert tokenizer.tokens([UNK, *tokenizer.encode("a é\n")]) == ["<unk>", "a", "▁", "<0xC3>", "<0xA9>", "<0x0A>"]
 
 
-def test_bytes_are_utf_8_above_the_special_ids_and_broken_ones_show(made):
+def test_tokenizers_bytes_are_utf_8_above_the_special_ids_and_broken_ones_show(made):
     tokenizer = made["bytes", "identity", False]
     assert tokenizer.size == 260
     assert tokenizer.encode("aé") == [0x61 + 4, 0xC3 + 4, 0xA9 + 4]
@@ -137,7 +137,7 @@ def test_bytes_are_utf_8_above_the_special_ids_and_broken_ones_show(made):
 
 
 @pytest.mark.parametrize("character", "▁▅\0\n\r\t⁇é")
-def test_every_character_of_the_training_text_is_learnt_wherever_it_stands(character):
+def test_tokenizer_learns_every_character_of_the_training_text(character):
     lines = [f"x{character}", f"{character}y", *LINES]
     tokenizer = trained("char", lines=lines, normalization="identity")
     text = f"{character}xy{character}{character}"
@@ -148,20 +148,20 @@ def test_every_character_of_the_training_text_is_learnt_wherever_it_stands(chara
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 @pytest.mark.parametrize(("between", "size"), [("", 263), ("ab ", 265), ("日本 ", 263)], ids=["word", "words", "bytes"])
-def test_no_training_line_is_left_out_for_its_length(kind, between, size):
+def test_tokenizers_no_training_line_is_left_out_for_its_length(kind, between, size):
     line = between.join(["日本"] * 100_000)
     tokenizer = trained(kind, size, [line])
     assert "<0xE6>" not in tokenizer.tokens(tokenizer.encode("日本"))
 
 
-def test_of_many_lines_an_even_share_is_learnt_from(monkeypatch):
+def test_tokenizer_learns_from_an_even_sample_of_many_lines(monkeypatch):
     monkeypatch.setattr(tokenizers, "_MOST_LINES", 10)
     kept = tokenizers._thinned(str(n) for n in range(100))
     assert kept == [str(n) for n in range(0, 100, 16)]
     assert tokenizers._thinned(str(n) for n in range(10)) == [str(n) for n in range(10)]
 
 
-def test_sentencepiece_is_silent(capfd):
+def test_tokenizers_sentencepiece_is_silent(capfd):
     trained("unigram")
     with pytest.raises(UserError):
         trained("unigram", size=5000)
@@ -171,7 +171,7 @@ def test_sentencepiece_is_silent(capfd):
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 @pytest.mark.parametrize("lines", [LINES[:7], LINES], ids=["little", "more"])
 @pytest.mark.parametrize("fallback", [True, False])
-def test_the_sizes_named_as_largest_and_smallest_are_exactly_these(kind, lines, fallback):
+def test_tokenizers_sizes_named_as_largest_and_smallest_are_exactly_these(kind, lines, fallback):
     def limit(size: int) -> int:
         with pytest.raises(
             UserError, match=rf"tokenizer\.source\.size: {size} pieces are(.|\n)*→ set tokenizer\.source\.size="
@@ -187,7 +187,7 @@ def test_the_sizes_named_as_largest_and_smallest_are_exactly_these(kind, lines, 
     assert limit(4) == smallest
 
 
-def test_the_size_of_char_and_word_is_a_limit():
+def test_tokenizers_size_of_char_and_word_is_a_limit():
     assert trained("char", 100_000).size == 4 + len(set("".join(LINES)))
     assert trained("word", 100_000).size == 4 + len({word for line in LINES for word in line.split()})
     for kind in ("char", "word"):
@@ -198,12 +198,12 @@ def test_the_size_of_char_and_word_is_a_limit():
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word"])
-def test_nothing_to_learn_from_is_said_so(kind):
+def test_tokenizers_nothing_to_learn_from_is_said_so(kind):
     with pytest.raises(UserError, match=r"data\.train: there is no text to learn pieces from \(target\)"):
         train(["", " \t "], TokenizerSettings(kind=kind), "target")
 
 
-def test_training_again_in_another_process_gives_the_same_bytes():
+def test_tokenizers_training_again_in_another_process_gives_the_same_bytes():
     code = (
         "import sys, json; from s2s.data.tokenizers import train; from s2s.recipe.schema import TokenizerSettings\n"
         "lines = json.load(sys.stdin)\n"
@@ -216,7 +216,7 @@ def test_training_again_in_another_process_gives_the_same_bytes():
     assert done.stdout.split() == [trained(kind).digest for kind in ("unigram", "bpe", "char", "word")]
 
 
-def test_a_shared_vocabulary_is_one_object_that_knows_both_sides():
+def test_tokenizers_shared_vocabulary_is_one_object_that_knows_both_sides():
     german = [line.replace("The", "Das").replace("saw", "sah") for line in LINES]
     source, target = train_pair(LINES, german, TokenizerSettings(kind="word", size=900))
     assert source is target
@@ -228,7 +228,7 @@ def test_a_shared_vocabulary_is_one_object_that_knows_both_sides():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_loaded_tokenizer_is_the_saved_one(made, kind, tmp_path):
+def test_loaded_tokenizer_is_the_saved_one(made, kind, tmp_path):
     tokenizer = made[kind, "nfkc", True]
     tokenizer.save(tmp_path, "source")
     loaded = Tokenizer.load(tmp_path, "source")
@@ -255,7 +255,7 @@ def test_tokenizers_that_cut_differently_have_different_digests(made):
         ("source.model", None, None, r"source\.model: there is no such file"),
     ],
 )
-def test_a_changed_or_missing_file_is_refused(made, tmp_path, file, old, new, message):
+def test_tokenizers_changed_or_missing_file_is_refused(made, tmp_path, file, old, new, message):
     made["bpe", "nfkc", False].save(tmp_path, "source")
     path = tmp_path / file
     if old is None:
@@ -271,7 +271,7 @@ def test_a_changed_or_missing_file_is_refused(made, tmp_path, file, old, new, me
 @pytest.mark.parametrize("kind", COMPLETE)
 @settings(max_examples=100, deadline=None)
 @given(first=any_text, second=any_text)
-def test_a_continuation_adds_no_space_of_its_own(made, kind, first, second):
+def test_tokenizers_continuation_adds_no_space_of_its_own(made, kind, first, second):
     tokenizer = made[kind, "identity", False]
     assert (
         tokenizer.decode([*tokenizer.encode(first or "a"), *tokenizer.encode_continuation(second)])
@@ -280,14 +280,14 @@ def test_a_continuation_adds_no_space_of_its_own(made, kind, first, second):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_mask_piece_is_no_piece_of_any_text(made, kind):
+def test_tokenizers_mask_piece_is_no_piece_of_any_text(made, kind):
     tokenizer = made[kind, "identity", False]
     assert tokenizer.mask == tokenizer.size
     assert max(max(tokenizer.encode(line)) for line in LINES) < tokenizer.mask
 
 
 @pytest.mark.parametrize("model", [b"", b"nonsense", "specials"])
-def test_a_forged_model_is_refused_though_its_digest_is_right(made, tmp_path, model):
+def test_tokenizers_forged_model_is_refused_though_its_digest_is_right(made, tmp_path, model):
     tokenizer = made["unigram", "nfkc", True]
     if model == "specials":
         written = io.BytesIO()
@@ -300,9 +300,13 @@ def test_a_forged_model_is_refused_though_its_digest_is_right(made, tmp_path, mo
     described = json.loads((tmp_path / "shared.json").read_text())
     settings = {key: described[key] for key in ("kind", "normalization", "lowercase")}
     (tmp_path / "shared.model").write_bytes(model)
-    (tmp_path / "shared.json").write_text(json.dumps(described | {"digest": tokenizers._digest(model, settings)}))
+    (tmp_path / "shared.json").write_text(json.dumps(described | {"digest": _digest(model, settings)}))
     with pytest.raises(UserError, match=r"shared.model and shared.json are no tokenizer: (.|\n)*copy"):
         Tokenizer.load(tmp_path, "shared")
+
+
+def _digest(model: bytes, settings: dict) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode() + b"\n" + model).hexdigest()
 
 
 @pytest.mark.parametrize("changes", [{"kind": "foo"}, {"normalization": 5}, {"lowercase": "yes"}])
@@ -311,13 +315,13 @@ def test_settings_that_no_recipe_can_have_are_no_tokenizers(made, tmp_path, chan
     tokenizer.save(tmp_path, "shared")
     described = json.loads((tmp_path / "shared.json").read_text()) | changes
     settings = {key: described[key] for key in ("kind", "normalization", "lowercase")}
-    digest = tokenizers._digest((tmp_path / "shared.model").read_bytes(), settings)
+    digest = _digest((tmp_path / "shared.model").read_bytes(), settings)
     (tmp_path / "shared.json").write_text(json.dumps(described | {"digest": digest}))
     with pytest.raises(UserError, match=r"are no tokenizer|shared\.json: (normalization|lowercase): input should be"):
         Tokenizer.load(tmp_path, "shared")
 
 
-def test_where_no_thread_can_be_started_pieces_are_not_learned_and_the_process_lives(monkeypatch):
+def test_tokenizer_training_without_threads_is_an_error(monkeypatch):
     def start(self):
         raise RuntimeError("can't start new thread")
 
@@ -327,7 +331,7 @@ def test_where_no_thread_can_be_started_pieces_are_not_learned_and_the_process_l
 
 
 @pytest.mark.parametrize("digest", [5, None, ["x"]])
-def test_a_digest_that_is_no_text_is_no_digest(made, tmp_path, digest):
+def test_tokenizers_digest_that_is_no_text_is_no_digest(made, tmp_path, digest):
     made["bytes", "nfkc", False].save(tmp_path, "shared")
     described = json.loads((tmp_path / "shared.json").read_text())
     (tmp_path / "shared.json").write_text(json.dumps(described | {"digest": digest}))

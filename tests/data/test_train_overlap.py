@@ -1,4 +1,4 @@
-"""Counts of test examples that the training data contain, by the source of each task."""
+"""Overlap of test and training examples, for each task."""
 
 from pathlib import Path
 

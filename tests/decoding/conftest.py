@@ -1,4 +1,4 @@
-"""A second model, nothing like the Transformer: the search must not know which it has."""
+"""Models and sources for the tests of decoding."""
 
 from dataclasses import dataclass
 

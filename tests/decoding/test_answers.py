@@ -1,4 +1,4 @@
-"""Answers to choose from, where nothing is searched."""
+"""Scoring of given answers, without a search."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from s2s.recipe.schema import TokenizerSettings
 from s2s.tasks.text_to_text.answers import log_probabilities
 
 
-def test_a_line_beyond_the_learned_positions_is_one_message():
+def test_answers_line_beyond_the_learned_positions_is_one_message():
     cut = train_pair(["a dog runs"] * 5, ["a cat"] * 5, TokenizerSettings(kind="char", size=30))[0]
     sizes = {"width": 8, "heads": 2, "feedforward": 8, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 9}
     settings = Settings.model_validate(

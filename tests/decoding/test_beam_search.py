@@ -1,4 +1,4 @@
-"""The search beside slow searches that cannot be wrong."""
+"""Beam search compared with exhaustive search, greedy search and rescoring."""
 
 import itertools
 import math
@@ -42,7 +42,7 @@ def _search(model, sources, limits, beam: Beam, pieces: int | None = None):
 
 
 @pytest.mark.parametrize(("penalty", "pieces"), [(0.0, None), (0.6, None), (1.5, None), (0.6, SIZE - 2)])
-def test_a_beam_as_wide_as_the_space_is_exhaustive_search(model, sources, penalty, pieces):
+def test_beam_as_wide_as_the_space_is_exhaustive_search(model, sources, penalty, pieces):
     limits = [3, 2, 3, 1, 0]
     beam = Beam(size=200, nbest=12, length_penalty=penalty)
     found = _search(model, sources, limits, beam, pieces)
@@ -61,7 +61,7 @@ def test_a_beam_as_wide_as_the_space_is_exhaustive_search(model, sources, penalt
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_the_reported_score_is_the_rescoring_of_that_very_sequence(model, sources, size):
+def test_beam_search_reported_score_is_the_rescoring_of_that_very_sequence(model, sources, size):
     beam = Beam(size=size, nbest=size, length_penalty=0.7)
     found = _search(model, sources, [6, 9, 4, 7, 5], beam)
     assert any(len(hypotheses) > 1 for hypotheses in found) or size == 1
@@ -86,7 +86,7 @@ def test_beam_one_is_greedy_search(model, sources):
 
 
 @pytest.mark.parametrize("size", [1, 4])
-def test_a_batch_is_its_sentences_alone(model, sources, size):
+def test_beam_search_batch_is_its_sentences_alone(model, sources, size):
     limits, beam = [6, 3, 5, 9, 2], Beam(size=size, nbest=size)
     together = _search(model, sources, limits, beam)
     for i, limit in enumerate(limits):
@@ -96,7 +96,7 @@ def test_a_batch_is_its_sentences_alone(model, sources, size):
         assert [h.score for h in together[i]] == pytest.approx([h.score for h in alone], abs=1e-5)
 
 
-def test_no_hypothesis_is_longer_than_its_limit_or_holds_special_pieces(model, sources):
+def test_beam_search_no_hypothesis_is_longer_than_its_limit_or_holds_special_pieces(model, sources):
     limits = [1, 5, 0, 8, 3]
     for hypotheses, limit in zip(_search(model, sources, limits, Beam(size=4, nbest=4)), limits, strict=True):
         assert hypotheses
@@ -115,7 +115,7 @@ def _decided(model, seed: int):
 
 @pytest.mark.parametrize("pieces", [None, SIZE - 2])
 @pytest.mark.parametrize("size", [1, 4])
-def test_only_what_would_have_gone_on_is_cut(model, sources, size, pieces):
+def test_beam_search_only_what_would_have_gone_on_is_cut(model, sources, size, pieces):
     seen, limits = set(), [1, 5, 0, 2, 3]
     for seed in range(5):
         found = _search(_decided(model, seed), sources, limits, Beam(size=size, nbest=size), pieces)
@@ -129,7 +129,7 @@ def test_only_what_would_have_gone_on_is_cut(model, sources, size, pieces):
     assert seen == {(True, True), (False, True), (False, False)}
 
 
-def test_a_limit_that_the_output_reaches_by_itself_cuts_nothing(model, sources):
+def test_beam_search_limit_that_the_output_reaches_by_itself_cuts_nothing(model, sources):
     ended = 0
     for seed in range(5):
         free = [one[0] for one in _search(_decided(model, seed), sources, [7] * 5, Beam(size=1))]
@@ -144,7 +144,7 @@ def test_a_limit_that_the_output_reaches_by_itself_cuts_nothing(model, sources):
     assert ended or isinstance(model.decoder, TransformerDecoder)
 
 
-def test_hypotheses_are_different_and_the_best_come_first(model, sources):
+def test_beam_search_hypotheses_are_different_and_the_best_come_first(model, sources):
     for hypotheses in _search(model, sources, [6] * 5, Beam(size=5, nbest=5)):
         assert len({h.tokens for h in hypotheses}) == len(hypotheses)
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
@@ -152,7 +152,7 @@ def test_hypotheses_are_different_and_the_best_come_first(model, sources):
 
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
 @pytest.mark.parametrize("std", [1, 3, 8])
-def test_a_wider_beam_never_returns_a_lower_score(model, sources, std, penalty):
+def test_wider_beam_never_returns_a_lower_score(model, sources, std, penalty):
     widths = [1, 2, 3, 5, 9]
     for seed in range(3):
         torch.manual_seed(seed)
@@ -166,7 +166,7 @@ def test_a_wider_beam_never_returns_a_lower_score(model, sources, std, penalty):
 
 
 @pytest.mark.parametrize("size", [2, 5])
-def test_the_first_of_nbest_is_the_best_of_one(model, sources, size):
+def test_beam_search_first_of_nbest_is_the_best_of_one(model, sources, size):
     for seed in range(3):
         _decided(model, seed)
         one, many = (_search(model, sources, [6, 9, 4, 7, 5], Beam(size, nbest)) for nbest in (1, size))
@@ -212,14 +212,14 @@ def test_unlikely_hypotheses_that_finish_early_do_not_end_the_search(model, sour
 
 @pytest.mark.parametrize("size", [1, 4])
 @pytest.mark.parametrize("weight", [float("nan"), float("inf")])
-def test_a_search_with_weights_that_are_not_finite_ends(model, sources, size, weight):
+def test_search_with_weights_that_are_not_finite_ends(model, sources, size, weight):
     torch.nn.init.constant_(model.projection.weight, weight)
     found = search(model, *sources, np.array([4] * 5), Beam(size), None, _at_most(6))
     assert [len(hypotheses) for hypotheses in found] == [0] * 5
 
 
 @pytest.mark.parametrize("size", [1, 4])
-def test_a_search_that_can_never_end_a_text_ends(model, sources, size):
+def test_search_that_can_never_end_a_text_ends(model, sources, size):
     model.projection.bias = torch.nn.Parameter(torch.zeros(SIZE, dtype=torch.double))
     torch.nn.init.constant_(model.projection.bias[EOS], float("-inf"))
     found = search(model, *sources, np.array([4] * 5), Beam(size), None, _at_most(6))
@@ -236,7 +236,7 @@ def _at_most(steps: int) -> Callable[[], None]:
     return before_step
 
 
-def test_an_exception_before_a_step_ends_the_search(model, sources):
+def test_exception_before_a_step_ends_the_search(model, sources):
     steps = []
 
     def stop_after_two() -> None:
@@ -249,7 +249,7 @@ def test_an_exception_before_a_step_ends_the_search(model, sources):
     assert len(steps) == 3
 
 
-def test_sentences_that_are_done_leave_the_batch(model, sources, monkeypatch):
+def test_beam_search_sentences_that_are_done_leave_the_batch(model, sources, monkeypatch):
     rows = []
     decode = type(model.decoder).forward
 
@@ -263,7 +263,7 @@ def test_sentences_that_are_done_leave_the_batch(model, sources, monkeypatch):
     assert all(n <= 2 for n in rows[3:])
 
 
-def test_the_benchmarks_decoder_without_a_cache_translates_the_same(model, sources):
+def test_beam_search_benchmarks_decoder_without_a_cache_translates_the_same(model, sources):
     benchmark = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "decoding.py"))
     slow = Seq2Seq(model.encoder, benchmark["Uncached"](model.decoder), model.projection)
     assert (slow.decoder.max_positions, slow.decoder.is_one_to_one) == (

@@ -1,4 +1,4 @@
-"""Warnings about outputs that the length limit ends, references beyond it, and lines longer than training texts."""
+"""Warnings about outputs and inputs beyond the length limits."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,7 +22,7 @@ def _model(longest: int | None = None, one_to_one: bool = False) -> Any:
     return SimpleNamespace(decoder=SimpleNamespace(max_positions=longest, is_one_to_one=one_to_one))
 
 
-def test_unreachable_references_names_the_setting_that_allows_all():
+def test_length_limits_unreachable_references_names_the_setting_that_allows_all():
     settings = DecodingSettings(max_ratio=1.5, max_extra=2)
     lengths = _lengths((3, 7), (3, 8), (4, 9))
     found = unreachable_references("test", lengths, _model(), settings)
@@ -40,7 +40,7 @@ def test_unreachable_references_names_the_setting_that_allows_all():
     assert unreachable_references("test", lengths, _model(one_to_one=True), settings) is None
 
 
-def test_longest_source_ignores_pairs_left_out_of_training():
+def test_length_limits_longest_source_ignores_pairs_left_out_of_training():
     assert longest_source(_lengths((3, 2), (5, 30), (40, 2), (4, 4)), max_length=20) == 4
 
 
@@ -61,7 +61,7 @@ def _told(tokens: list[int], longest: int | None, at_once: bool = False) -> list
     return told
 
 
-def test_too_long_reports_the_count_and_the_first_line():
+def test_length_limits_too_long_reports_the_count_and_the_first_line():
     assert _told([5, 57, 412], 57) == ["line 3: 412 tokens, the longest training text has 57; split it into sentences"]
     assert _told([58, 0, 60], 57) == [
         "2 of 3 lines are longer than any training text (first line 1: 58 tokens, the longest training text has 57); "
@@ -82,11 +82,11 @@ def test_too_long_reports_the_count_and_the_first_line():
         ("", 0),
     ],
 )
-def test_count_sentences(text, count):
+def test_length_limits_count_sentences(text, count):
     assert count_sentences(text) == count
 
 
-def test_too_long_reports_several_sentences_in_a_line():
+def test_length_limits_too_long_reports_several_sentences_in_a_line():
     told: list[str] = []
     lines = TooLong(57, cast(Any, told.append), at_once=False, sentences=1)
     lines.add(15, 3)

@@ -1,4 +1,4 @@
-"""Selection of continuations, compared with slower ways to compute it."""
+"""Selection of continuations compared with slower implementations."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from s2s.decoding.topk import top_tokens, topk_continuations
 
 @pytest.mark.parametrize("tokens", [1280, 1281, 1400, 8003])
 @pytest.mark.parametrize("count", [1, 6, 10])
-def test_top_tokens_of_groups_are_the_top_tokens_of_all(tokens, count):
+def test_topk_top_tokens_of_groups_are_the_top_tokens_of_all(tokens, count):
     scores = torch.randn(12, tokens, generator=torch.Generator().manual_seed(tokens))
     # a row with one possible token, in the rest that fills no group, and one with few
     scores[1] = float("-inf")
@@ -23,7 +23,7 @@ def test_top_tokens_of_groups_are_the_top_tokens_of_all(tokens, count):
 
 
 @pytest.mark.parametrize(("tokens", "count"), [(639, 10), (7, 10), (2, 10), (1500, 10)])
-def test_top_tokens_do_not_depend_on_groups(tokens, count, monkeypatch):
+def test_topk_top_tokens_do_not_depend_on_groups(tokens, count, monkeypatch):
     scores = torch.randn(6, tokens, generator=torch.Generator().manual_seed(1))
     found = top_tokens(scores, count)
     monkeypatch.setattr(topk, "_GROUP", 10**9)
@@ -43,7 +43,7 @@ def _select_by_sorting(log_probability: np.ndarray, size: int) -> list[tuple[int
 
 
 @pytest.mark.parametrize("rows", [1, 4])
-def test_select_nested_follows_its_definition(rows):
+def test_topk_select_nested_follows_its_definition(rows):
     random = np.random.default_rng(rows)
     scores = -np.sort(random.exponential(size=(5, rows, 4)).astype(np.float32), axis=2)
     row, rank, picked = topk_continuations(scores, 4)
@@ -56,7 +56,7 @@ def test_select_nested_follows_its_definition(rows):
         assert np.array_equal(some, every[:, :2])
 
 
-def test_select_nested_leaves_slots_empty_where_there_are_too_few_continuations():
+def test_topk_select_nested_leaves_slots_empty_where_there_are_too_few_continuations():
     scores = np.array([[[-1.0, -2.0]], [[-1.0, -np.inf]]], dtype=np.float32)
     row, rank, picked = topk_continuations(scores, 4)
     assert picked.tolist() == [[-1.0, -2.0, -np.inf, -np.inf], [-1.0, -np.inf, -np.inf, -np.inf]]

@@ -1,3 +1,5 @@
+"""Translation of lines: order, batches, empty lines, streams."""
+
 import threading
 
 import pytest
@@ -38,7 +40,7 @@ def _translator(parts, nbest: int = 1, **settings) -> TextTranslator:
     )
 
 
-def test_a_file_is_its_lines_alone_in_the_same_order(parts):
+def test_translator_file_is_its_lines_alone_in_the_same_order(parts):
     together = list(_translator(parts, batch=3).translate(LINES))
     alone = [next(iter(_translator(parts).translate([line]))) for line in LINES]
     assert [t.text for t in together] == [t.text for t in alone]
@@ -48,7 +50,7 @@ def test_a_file_is_its_lines_alone_in_the_same_order(parts):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_batches_beside_each_other_are_those_one_after_another(parts, precision, monkeypatch):
+def test_translator_batches_beside_each_other_are_those_one_after_another(parts, precision, monkeypatch):
     """Each by a thread that computes alone; those of the process are as many afterwards, and errors are raised."""
     translator = _translator(parts, batch=1, precision=precision)
     threads = torch.get_num_threads()
@@ -81,7 +83,7 @@ def test_batches_beside_each_other_are_those_one_after_another(parts, precision,
     assert threading.current_thread().name not in {name for name, _, _ in second}
 
 
-def test_products_are_of_the_precision_that_is_asked_for(parts):
+def test_translator_products_are_of_the_precision_that_is_asked_for(parts):
     said = []
     hook = parts[0].projection.register_forward_hook(lambda module, given, out: said.append(out.dtype))
     exact, reduced = (list(_translator(parts, precision=name).translate(LINES)) for name in ("fp32", "bf16"))
@@ -93,7 +95,7 @@ def test_products_are_of_the_precision_that_is_asked_for(parts):
     assert [one.score for one, _ in pairs] != [other.score for _, other in pairs]
 
 
-def test_sentinels_are_not_written(parts):
+def test_translator_sentinels_are_not_written(parts):
     """As no text has one, they would vanish without a word, and the search's best with them."""
     tokenizer, sentinels = parts[1], 5
     torch.manual_seed(0)
@@ -106,20 +108,20 @@ def test_sentinels_are_not_written(parts):
             assert max(candidate.hypothesis.tokens, default=0) < tokenizer.size
 
 
-def test_empty_lines_give_empty_lines(parts):
+def test_translator_empty_lines_give_empty_lines(parts):
     found = list(_translator(parts).translate(LINES))
     assert [i for i, t in enumerate(found) if not t.candidates] == [1, 4]
     assert found[1].text == found[4].text == ""
     assert list(_translator(parts).translate([])) == []
 
 
-def test_the_first_of_the_n_best_is_the_translation(parts):
+def test_translator_first_of_the_n_best_is_the_translation(parts):
     many = list(_translator(parts, nbest=3).translate(LINES))
     assert [t.text for t in many] == [t.text for t in _translator(parts).translate(LINES)]
     assert all(len(t.candidates) == 3 for t in many if t.candidates)
 
 
-def test_lines_are_read_as_they_are_needed(parts):
+def test_translator_lines_are_read_as_they_are_needed(parts):
     read = []
 
     def lines():
@@ -131,12 +133,12 @@ def test_lines_are_read_as_they_are_needed(parts):
     assert len(read) == 100
 
 
-def test_more_best_than_the_beam_holds_is_an_error(parts):
+def test_translator_more_best_than_the_beam_holds_is_an_error(parts):
     with pytest.raises(UserError, match=r"4 best .* beam holds 3(.|\n)*--beam 4"):
         _translator(parts, nbest=4)
 
 
-def test_a_collapsed_model_is_told_apart_from_a_working_one():
+def test_collapse_is_distinguished_from_a_working_model():
     sources = [f"sentence {i}" for i in range(50)]
     references = [f"Satz {i}" for i in range(50)]
     assert describe_collapse(sources, references, references) is None
@@ -150,7 +152,7 @@ def test_a_collapsed_model_is_told_apart_from_a_working_one():
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_before_step_ends_a_search_at_the_next_step(parts, threads, monkeypatch):
+def test_translator_before_step_ends_a_search_at_the_next_step(parts, threads, monkeypatch):
     """In one thread and in several: what it raises is raised, after at most a step of each thread."""
     model, tokenizer = parts
     settings = DecodingSettings(beam=3, max_ratio=1.0, batch=1)

@@ -1,4 +1,4 @@
-"""Every kind of model writes captions by the one search: alone as in a batch, and with the score of teacher forcing."""
+"""Every kind of model writes captions by the same beam search."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ def recipe_of(kind: str, stem: str = "convolution") -> CaptionRecipe:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_captions_of_a_batch_are_those_of_single_images_and_score_as_when_forced(kind, tokenizer, pixels):
+def test_captioner_captions_of_a_batch_are_those_of_single_images_and_score_as_when_forced(kind, tokenizer, pixels):
     recipe = recipe_of(kind)
     if kind == "rnn-tagger":
         with pytest.raises(UserError, match="one piece for each that it reads"):
@@ -73,7 +73,7 @@ def test_captions_of_a_batch_are_those_of_single_images_and_score_as_when_forced
 
 @pytest.mark.parametrize("stem", ["patches", "convolution"])
 @pytest.mark.parametrize("kind", ["transformer", "lstm-attention", "gru"])
-def test_an_image_is_what_decides_and_learning_reaches_the_stem(kind, stem, tokenizer, pixels):
+def test_captioner_image_is_what_decides_and_learning_reaches_the_stem(kind, stem, tokenizer, pixels):
     recipe = recipe_of(kind, stem)
     model = build_model(recipe, tokenizer.size)
     batch = collate([[]] * 3, tokenizer.encode_batch(TEXTS), [0, 1, 2])
@@ -92,7 +92,7 @@ def test_an_image_is_what_decides_and_learning_reaches_the_stem(kind, stem, toke
 
 
 @pytest.mark.parametrize("kind", ["transformer", "lstm-attention", "conv"])
-def test_looks_are_shares_by_word_of_what_single_images_had(kind, tokenizer, pixels):
+def test_captioner_looks_are_shares_by_word_of_what_single_images_had(kind, tokenizer, pixels):
     recipe = recipe_of(kind)
     model = build_model(recipe, tokenizer.size)
     written = write(recipe, Generator(model, tokenizer, recipe.decoding), pixels)
@@ -111,7 +111,7 @@ def test_looks_are_shares_by_word_of_what_single_images_had(kind, tokenizer, pix
         assert (np.array(look.pixels) == image).all()
 
 
-def test_a_word_looks_where_its_pieces_look_on_average(tokenizer, pixels, monkeypatch):
+def test_captioner_word_looks_where_its_pieces_look_on_average(tokenizer, pixels, monkeypatch):
     recipe = recipe_of("transformer")
     model = build_model(recipe, tokenizer.size)
     tokens = tokenizer.encode("two red")
@@ -126,7 +126,7 @@ def test_a_word_looks_where_its_pieces_look_on_average(tokenizer, pixels, monkey
     np.testing.assert_allclose(np.array(look.maps[1]).ravel(), given[0, 4:8].mean(axis=0), atol=1e-6)
 
 
-def test_a_model_without_attention_has_no_looks(tokenizer, pixels):
+def test_captioner_model_without_attention_has_no_looks(tokenizer, pixels):
     recipe = recipe_of("gru")
     model = build_model(recipe, tokenizer.size)
     written = write(recipe, Generator(model, tokenizer, recipe.decoding), pixels)

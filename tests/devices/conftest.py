@@ -1,4 +1,4 @@
-"""A device that is none: it computes on the processor, but is as strict as a GPU, and counts who makes it wait.
+"""A pretend device on the CPU that is as strict as a GPU and counts synchronizations.
 
 Its tensors say that they are on `pretend`. As Apple's GPUs, it knows no float64; as all GPUs, it refuses to compute
 with tensors that are elsewhere. What leaves it is counted, since a real GPU would stand still meanwhile.

@@ -1,4 +1,4 @@
-"""Decoding on a device: the same translations, and one question a token."""
+"""Decoding on a device: same translations, one synchronization a token."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def _model(kind: str) -> Seq2Seq:
     ("kind", "size"),
     [("transformer", 1), ("transformer", 4), pytest.param("mingru", 4, marks=pytest.mark.slow)],
 )
-def test_a_token_costs_one_question_and_the_hypotheses_are_those_of_a_processor(kind, size, pretend, counts):
+def test_decoding_token_costs_one_question_and_the_hypotheses_are_those_of_a_processor(kind, size, pretend, counts):
     valid = torch.ones(5, 6, dtype=torch.bool)
     valid[1, 2:] = valid[3, 1:] = False
     source, limits = torch.randint(4, SIZE, (5, 6)), np.array([9, 4, 7, 3, 12])

@@ -1,4 +1,4 @@
-"""Apple's GPUs know no float64: what may be on a device is moved to the processor before it is made so wide."""
+"""No float64 is created on devices without it."""
 
 import ast
 from collections.abc import Iterator
@@ -57,5 +57,5 @@ def test_no_tensor_is_made_float64_before_it_is_on_the_processor():
         ("x.astype(np.float64)", 0),
     ],
 )
-def test_the_rule_knows_what_it_forbids(line, count):
+def test_float64_rule_knows_what_it_forbids(line, count):
     assert len(list(_widened(ast.parse(line)))) == count

@@ -1,4 +1,4 @@
-"""What shall work the first time when a GPU is there is run here, in small, on a processor."""
+"""The GPU benchmark, run in small on the CPU."""
 
 import argparse
 import json
@@ -33,14 +33,14 @@ def _fake(tmp_path: Path, body: str) -> str:
     return str(path)
 
 
-def test_every_part_has_a_limit_and_all_of_them_fit_into_30_minutes(gpu):
+def test_gpu_benchmark_every_part_has_a_limit_and_all_of_them_fit_into_30_minutes(gpu):
     assert list(gpu.LIMITS) == list(gpu.gpu_parts.PARTS)
     assert sum(gpu.LIMITS.values()) <= 30 * 60
     # what ends a single command after ten minutes ends no part
     assert max(gpu.LIMITS.values()) < 9 * 60
 
 
-def test_a_part_that_fails_is_noted_and_the_others_go_on_and_are_not_repeated(gpu, options, tmp_path, monkeypatch):
+def test_part_that_fails_is_noted_and_the_others_go_on_and_are_not_repeated(gpu, options, tmp_path, monkeypatch):
     body = """
 (out / "ran").open("a").write(name + "\\n")
 if name == "scan" and (out / "ran").read_text().count("scan") == 1:
@@ -62,7 +62,7 @@ if name == "memory":
     assert (tmp_path / "ran").read_text().split() == ["machine", "scan", "memory", "scan", "memory"]
 
 
-def test_nothing_is_begun_when_the_minutes_are_over(gpu, options, tmp_path, monkeypatch, capsys):
+def test_gpu_benchmark_nothing_is_begun_when_the_minutes_are_over(gpu, options, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu, "__file__", _fake(tmp_path, "raise SystemExit(1)"))
     options.minutes = 0.1
     assert gpu.run_all(options, ["--out", str(tmp_path)]) == {}
@@ -70,7 +70,7 @@ def test_nothing_is_begun_when_the_minutes_are_over(gpu, options, tmp_path, monk
 
 
 @pytest.mark.parametrize("part", ["machine", "scan"])
-def test_a_part_of_one_process_in_small(gpu, options, part):
+def test_gpu_benchmark_part_of_one_process_in_small(gpu, options, part):
     found = json.loads(json.dumps(gpu.gpu_parts.PARTS[part](options)))
     if part == "machine":
         assert found["bf16_tflops"] > 0
@@ -78,7 +78,7 @@ def test_a_part_of_one_process_in_small(gpu, options, part):
         assert all(its["error"] < 1e-5 and its["scan_ms"] > 0 for its in found.values())
 
 
-def test_the_operations_of_a_token_are_those_of_the_layers(gpu):
+def test_gpu_benchmark_operations_of_a_token_are_those_of_the_layers(gpu):
     width, inner, layers, pieces, length = 16, 32, 1, 50, 8
     from gpu_training import TINY_MODEL, Settings, flops_a_token
 
@@ -89,13 +89,13 @@ def test_the_operations_of_a_token_are_those_of_the_layers(gpu):
     assert flops_a_token(settings, pieces, length) == pytest.approx(6 * (layers * products + scores))
 
 
-def test_without_its_data_a_part_says_so(gpu, options):
+def test_gpu_benchmark_without_its_data_a_part_says_so(gpu, options):
     options.tiny = False
     assert "no folder multi30k" in gpu.gpu_parts.multi30k(options)["skipped"]
 
 
 @pytest.mark.slow
-def test_the_whole_command_in_small(gpu, options, tmp_path):
+def test_gpu_benchmark_whole_command_in_small(gpu, options, tmp_path):
     found = gpu.run_all(options, ["--out", str(tmp_path), "--device", "cpu", "--tiny"])
     assert list(found) == list(gpu.LIMITS)
     assert {name: its["error"] for name, its in found.items() if "error" in its} == {}

@@ -23,7 +23,7 @@ LEVELS = {
 
 @pytest.mark.isa
 @pytest.mark.parametrize("level", LEVELS)
-def test_models_recipes_and_comparisons_run_at_each_level(level, tmp_path):
+def test_isa_models_recipes_and_comparisons_run_at_each_level(level, tmp_path):
     onednn, aten, flag = LEVELS[level]
     cpuinfo = Path("/proc/cpuinfo")
     if flag and cpuinfo.exists() and flag not in cpuinfo.read_text(encoding="utf-8"):

@@ -59,7 +59,7 @@ def pairs() -> TokenizedDataset:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_token_by_token_is_teacher_forcing_and_a_batch_its_rows(kind, batch, device):
+def test_device_token_by_token_is_teacher_forcing_and_a_batch_its_rows(kind, batch, device):
     model = _model(kind, device).to(_wide(device))
     source, valid, target = batch
     whole = model(source, valid, target)
@@ -75,7 +75,7 @@ def test_token_by_token_is_teacher_forcing_and_a_batch_its_rows(kind, batch, dev
 
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_fast_attention_is_explicit_attention(precision, batch, device):
+def test_device_fast_attention_is_explicit_attention(precision, batch, device):
     fused, explicit = (_model("transformer", device, attention=kind, dropout=0.0) for kind in ("fused", "explicit"))
     found, weights = [], torch.randn(4, 5, 32).to(device)
     for model in (fused, explicit):
@@ -88,7 +88,7 @@ def test_fast_attention_is_explicit_attention(precision, batch, device):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_fused_loss_is_the_plain_loss(smoothing, device):
+def test_device_fused_loss_is_the_plain_loss(smoothing, device):
     torch.manual_seed(0)
     wide = _wide(device)
     states = torch.randn(3, 5, 8).to(device, wide).requires_grad_()
@@ -105,7 +105,7 @@ def test_the_fused_loss_is_the_plain_loss(smoothing, device):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_beam_as_wide_as_the_space_is_exhaustive_search(kind, batch, device):
+def test_device_beam_as_wide_as_the_space_is_exhaustive_search(kind, batch, device):
     model, beam = _model(kind, device).to(_wide(device)), Beam(size=90, nbest=4, length_penalty=0.6)
     source, valid, limit = batch[0][:2], batch[1][:2], 2
     if model.decoder.is_one_to_one:
@@ -134,7 +134,7 @@ def _trainer(kind: str, pairs: TokenizedDataset, device: torch.device, seed: int
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_resuming_goes_on_as_if_it_had_never_stopped(kind, pairs, device):
+def test_device_resuming_goes_on_as_if_it_had_never_stopped(kind, pairs, device):
     straight, stopped, fresh = (_trainer(kind, pairs, device, seed) for seed in (0, 0, 9))
     losses = [update.loss for update in straight.updates(8)]
     list(stopped.updates(5))
@@ -145,7 +145,7 @@ def test_resuming_goes_on_as_if_it_had_never_stopped(kind, pairs, device):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_learns_and_its_average_is_used_without_a_warning(kind, pairs, device):
+def test_device_model_learns_and_its_average_is_used_without_a_warning(kind, pairs, device):
     trainer = _trainer(kind, pairs, device)
     losses = [update.loss for update in trainer.updates(12)]
     assert sum(losses[-4:]) < sum(losses[:4])
@@ -162,7 +162,7 @@ def test_a_model_learns_and_its_average_is_used_without_a_warning(kind, pairs, d
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_failed_update_is_told_at_the_latest_by_the_next(kind, pairs, device):
+def test_nonfinite_step_is_raised_by_the_next_step(kind, pairs, device):
     trainer = _trainer(kind, pairs, device)
     list(trainer.updates(2))
     with torch.no_grad():
@@ -175,7 +175,7 @@ def test_a_failed_update_is_told_at_the_latest_by_the_next(kind, pairs, device):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_to_measure_the_precision_changes_nothing(kind, pairs, device):
+def test_device_to_measure_the_precision_changes_nothing(kind, pairs, device):
     plain, measured = (_trainer(kind, pairs, device) for _ in range(2))
     torch.manual_seed(3)
     expected = torch.rand(3, device=device)
@@ -189,7 +189,7 @@ def test_to_measure_the_precision_changes_nothing(kind, pairs, device):
 
 
 @pytest.mark.parametrize("why", ["more than its share", "more than there is"])
-def test_bf16_is_taken_where_fp32_takes_too_much_memory(why, pairs, device, monkeypatch):
+def test_device_bf16_is_taken_where_fp32_takes_too_much_memory(why, pairs, device, monkeypatch):
     if device.type != "cuda":
         pytest.skip("a processor's memory is not asked")
     trainer = _trainer("transformer", pairs, device)

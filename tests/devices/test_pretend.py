@@ -1,10 +1,10 @@
-"""The device itself: a test that it cannot fail would prove nothing."""
+"""The pretend device fails where a GPU would."""
 
 import pytest
 import torch
 
 
-def test_it_computes_what_a_processor_computes_and_stays_where_it_is(pretend):
+def test_pretend_device_computes_like_the_cpu(pretend):
     torch.manual_seed(0)
     here = torch.nn.Linear(3, 2)
     there = torch.nn.Linear(3, 2).to(pretend.device)
@@ -17,7 +17,7 @@ def test_it_computes_what_a_processor_computes_and_stays_where_it_is(pretend):
     assert torch.equal(there.weight.cpu(), here.weight)
 
 
-def test_it_refuses_float64_and_what_is_elsewhere(pretend):
+def test_pretend_device_refuses_float64_and_other_devices(pretend):
     x = torch.ones(3, device=pretend.device)
     with pytest.raises(TypeError, match="no float64"):
         x.double()
@@ -30,7 +30,7 @@ def test_it_refuses_float64_and_what_is_elsewhere(pretend):
     assert x.cpu().double().dtype == torch.float64
 
 
-def test_it_counts_whoever_makes_it_wait(pretend, counts):
+def test_pretend_device_counts_synchronizations(pretend, counts):
     x = torch.ones(3).to(pretend.device)
     (x * 2).sum()
     assert (counts["sent"], counts["asked"]) == (1, 0)

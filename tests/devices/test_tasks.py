@@ -49,7 +49,7 @@ def texts(tmp_path) -> Path:
 
 
 @pytest.mark.slow
-def test_translation(tmp_path, chosen):
+def test_task_translation(tmp_path, chosen):
     recipe = f"""
 data: {{train: 100, validation: 4, test: 4}}
 tokenizer: {{kind: char, size: 100}}
@@ -66,7 +66,7 @@ decoding: {{beam: 2, max_ratio: 0.2}}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["attention", "max"])
-def test_classification_with_attention_and_without(tmp_path, texts, chosen, pooling):
+def test_task_classification_with_attention_and_without(tmp_path, texts, chosen, pooling):
     kind = MODEL if pooling == "attention" else "kind: mingru, width: 8, encoder_layers: 1"
     recipe = f"""
 task: classification
@@ -80,7 +80,7 @@ head: {{pooling: {pooling}}}
     assert evaluate(run, "validation", keep=False).probabilities
 
 
-def test_masked_lm(tmp_path, texts, chosen):
+def test_task_masked_lm(tmp_path, texts, chosen):
     recipe = f"""
 task: masked-lm
 data: {{train: {texts}, text: "1", validation: 10, test: 10}}
@@ -95,7 +95,7 @@ model: {{{MODEL}}}
 
 
 @pytest.mark.parametrize("kind", ["transformer, heads: 2, feedforward: 8", "mingru"])
-def test_language_model(tmp_path, texts, chosen, kind):
+def test_task_language_model(tmp_path, texts, chosen, kind):
     recipe = f"""
 task: language-model
 data: {{train: {texts}, text: "1", validation: 10, test: 10}}
@@ -110,7 +110,7 @@ model: {{kind: {kind}, width: 8, decoder_layers: 1, dropout: 0.1}}
 
 
 @pytest.mark.slow
-def test_images(tmp_path, chosen):
+def test_task_images(tmp_path, chosen):
     generator = np.random.default_rng(1)
     for stem, count in (("train", 60), ("t10k", 20)):
         for name, array in (("images", generator.integers(0, 256, (count, 8, 8))), ("labels", np.arange(count) % 2)):
@@ -130,7 +130,7 @@ model: {{{MODEL}, encoder_positions: learned, max_positions: 5}}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "stem"), [("transformer", "convolution"), ("mingru", "patches")])
-def test_captioning(tmp_path, chosen, kind, stem):
+def test_task_captioning(tmp_path, chosen, kind, stem):
     model = MODEL if kind == "transformer" else "kind: mingru, width: 8, encoder_layers: 1"
     recipe = f"""
 task: captioning
@@ -146,7 +146,7 @@ decoding: {{beam: 2, max_length: 8}}
 
 
 @pytest.mark.slow
-def test_text_to_text(tmp_path, chosen):
+def test_task_text_to_text(tmp_path, chosen):
     recipe = f"""
 task: text-to-text
 data:

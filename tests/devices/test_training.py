@@ -1,4 +1,4 @@
-"""Training on a device: what a processor learns, without waiting for the device."""
+"""Training on a device equals training on the CPU, without synchronization."""
 
 import math
 import threading
@@ -47,7 +47,7 @@ def _trainer(pairs: TokenizedDataset, device_context: DeviceContext, kind: str =
 
 
 @pytest.mark.parametrize("kind", ["transformer", pytest.param("mingru", marks=pytest.mark.slow)])
-def test_a_device_learns_what_a_processor_learns(pairs, pretend, kind):
+def test_training_device_learns_what_a_processor_learns(pairs, pretend, kind):
     options = {"tokens_per_update": 45, "ema": 0.9, "clip": 0.05, "kind": kind}
     here, there = (_trainer(pairs, device_context, **options) for device_context in (PROCESSOR, pretend))
     updates = len(here.groups) + 1
@@ -64,7 +64,7 @@ def test_a_device_learns_what_a_processor_learns(pairs, pretend, kind):
     assert theirs == pytest.approx(ours, rel=1e-4) != raw
 
 
-def test_an_update_asks_the_device_for_nothing_but_the_places_of_real_tokens(pairs, pretend, counts):
+def test_training_update_asks_the_device_for_nothing_but_the_places_of_real_tokens(pairs, pretend, counts):
     trainer = _trainer(pairs, pretend, tokens_per_update=30, ema=0.9)
     updates, batches = trainer.updates(6), sum(len(group) for group in trainer.groups[1:4])
     assert len(trainer.groups) >= 4
@@ -82,7 +82,7 @@ def test_an_update_asks_the_device_for_nothing_but_the_places_of_real_tokens(pai
     assert counts["asked"] == asked
 
 
-def test_an_update_that_fails_moves_nothing_and_the_next_one_tells(pairs, pretend):
+def test_training_update_that_fails_moves_nothing_and_the_next_one_tells(pairs, pretend):
     trainer = _trainer(pairs, pretend, tokens_per_update=45)
     list(trainer.updates(2))
     with torch.no_grad():
@@ -103,7 +103,7 @@ def test_an_update_that_fails_moves_nothing_and_the_next_one_tells(pairs, preten
 
 
 @pytest.mark.parametrize("ask", [lambda t: t.state(), lambda t: list(t.updates(1))])
-def test_a_failed_update_is_told_before_anything_is_saved_and_at_the_end(pairs, pretend, ask):
+def test_nonfinite_step_is_raised_before_saving_and_at_the_end(pairs, pretend, ask):
     trainer = _trainer(pairs, pretend)
     trainer.model.encoder.layers[0].attention.query.weight.register_hook(lambda gradient: gradient * float("inf"))
     next(trainer.updates(1))
@@ -111,7 +111,7 @@ def test_a_failed_update_is_told_before_anything_is_saved_and_at_the_end(pairs, 
         ask(trainer)
 
 
-def test_a_failure_across_the_end_of_an_epoch_names_its_own_batch(pairs, pretend):
+def test_training_failure_across_the_end_of_an_epoch_names_its_own_batch(pairs, pretend):
     trainer = _trainer(pairs, pretend)
     last, groups = len(trainer.groups), trainer.groups
     list(trainer.updates(last - 1))
@@ -124,7 +124,7 @@ def test_a_failure_across_the_end_of_an_epoch_names_its_own_batch(pairs, pretend
 
 
 @pytest.mark.parametrize("where", ["processor", "pretend"])
-def test_weights_that_a_step_made_infinite_are_not_saved(pairs, where, request):
+def test_training_weights_that_a_step_made_infinite_are_not_saved(pairs, where, request):
     device_context = PROCESSOR if where == "processor" else request.getfixturevalue("pretend")
     trainer = _trainer(pairs, device_context)
     next(trainer.updates(1))
@@ -136,7 +136,7 @@ def test_weights_that_a_step_made_infinite_are_not_saved(pairs, where, request):
 
 
 @pytest.mark.slow
-def test_resuming_on_a_device_is_the_same_as_never_stopping(pairs, pretend):
+def test_training_resuming_on_a_device_is_the_same_as_never_stopping(pairs, pretend):
     straight, stopped, fresh = (_trainer(pairs, pretend, ema=0.9) for _ in range(3))
     until = len(straight.groups) + 1
     losses = [u.loss for u in straight.updates(until)]
@@ -148,7 +148,7 @@ def test_resuming_on_a_device_is_the_same_as_never_stopping(pairs, pretend):
         assert torch.equal(a.cpu(), b.cpu())
 
 
-def test_the_next_batches_are_made_by_a_thread_and_are_the_same(pairs, pretend, monkeypatch):
+def test_training_next_batches_are_made_by_a_thread_and_are_the_same(pairs, pretend, monkeypatch):
     made = []
     collate = type(_trainer(pairs, PROCESSOR).examples).collate
 
@@ -170,7 +170,7 @@ def test_the_next_batches_are_made_by_a_thread_and_are_the_same(pairs, pretend, 
     assert sorted(batch[1:] for batch in seen[0]) == sorted(batch[1:] for batch in seen[1])
 
 
-def test_what_fails_in_the_thread_is_told(pairs, pretend, monkeypatch):
+def test_error_in_the_prefetch_thread_is_raised(pairs, pretend, monkeypatch):
     trainer = _trainer(pairs, pretend)
     fetching = dataset.Prefetcher(trainer.examples, pretend.device)
     first, second = trainer.groups[:2]
@@ -181,7 +181,7 @@ def test_what_fails_in_the_thread_is_told(pairs, pretend, monkeypatch):
         fetching.batches(wrong, 0)
 
 
-def test_averaged_weights_of_recurrent_layers_are_brought_into_one_piece(monkeypatch):
+def test_training_averaged_weights_of_recurrent_layers_are_brought_into_one_piece(monkeypatch):
     model = nn.Sequential(nn.Embedding(5, 4), nn.LSTM(4, 3), nn.GRU(3, 3))
     optimization = OptimizerWrapper(model, TrainingSettings(updates=9, ema=0.5))
     for a in optimization.average:

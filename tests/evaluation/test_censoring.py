@@ -1,4 +1,4 @@
-"""A line through censored values, against least squares and against the truth that values were drawn from."""
+"""Regression of censored values, compared with least squares and with known truth."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def test_without_censoring_it_is_the_line_of_least_squares():
     assert line.at(2.0) == pytest.approx(line.a + 2 * line.b)
 
 
-def test_what_lies_beyond_a_limit_does_not_bend_the_line():
+def test_censored_fit_is_not_biased_by_values_beyond_the_limit():
     cut = np.clip(Y, 1.2, 2.0)
     beyond = np.sign(Y - cut).astype(int)
     assert {-1, 0, 1} == set(beyond.tolist())
@@ -27,6 +27,6 @@ def test_what_lies_beyond_a_limit_does_not_bend_the_line():
     assert censored_line(X, cut, [0] * 200).b < 0.4
 
 
-def test_a_line_needs_three_values_at_two_places():
+def test_censoring_line_needs_three_values_at_two_places():
     assert censored_line([1, 2], [1, 2], [0, 0]) is None
     assert censored_line([1, 1, 1], [1, 2, 3], [0, 0, 0]) is None

@@ -1,4 +1,4 @@
-"""CIDEr-D is that of its authors' program, and of its formula written out."""
+"""CIDEr-D compared with its formula and its authors' program."""
 
 import math
 
@@ -33,7 +33,7 @@ def _cider(captions, references) -> list[float]:
     return [found for found, _ in metric._extract_corpus_statistics(captions, by_place(references))]
 
 
-def test_the_authors_program_gives_the_same_numbers():
+def test_cider_authors_program_gives_the_same_numbers():
     assert _cider(CAPTIONS, REFERENCES) == pytest.approx(PUBLISHED)
     assert score(CAPTIONS, REFERENCES, names=("cider",))["cider"] == pytest.approx(100 * np.mean(PUBLISHED))
 
@@ -61,12 +61,12 @@ def _by_the_formula(caption: str, own: list[str], references: list[list[str]]) -
     return 10 * total
 
 
-def test_it_is_the_formula():
+def test_cider_is_the_published_formula():
     naive = [_by_the_formula(c, own, REFERENCES) for c, own in zip(CAPTIONS, REFERENCES, strict=True)]
     assert _cider(CAPTIONS, REFERENCES) == pytest.approx(naive)
 
 
-def test_equal_sentences_have_a_thousand_and_case_and_punctuation_do_not_count():
+def test_cider_equal_sentences_have_a_thousand_and_case_and_punctuation_do_not_count():
     sentences = ["one dog runs quickly home", "two cats sleep all day", "three birds sing at night"]
     assert score(sentences, sentences, names=("cider",))["cider"] == pytest.approx(1000)
     loud = [f"{sentence.capitalize()} !" for sentence in sentences]
@@ -75,7 +75,7 @@ def test_equal_sentences_have_a_thousand_and_case_and_punctuation_do_not_count()
     assert score(["a photo"] * 3, [["a photo"]] * 3, names=("cider",))["cider"] == 0
 
 
-def test_several_references_are_all_looked_at_and_one_is_as_before():
+def test_cider_several_references_are_all_looked_at_and_one_is_as_before():
     names = ("bleu", "chrf", "cider", "exact", "wer")
     found = {name: one.value for name, one in scores(CAPTIONS, REFERENCES, names=names).items()}
     assert found == pytest.approx(score(CAPTIONS, REFERENCES, names=names))
@@ -87,7 +87,7 @@ def test_several_references_are_all_looked_at_and_one_is_as_before():
     assert score(CAPTIONS, single, names=names) == score(CAPTIONS, [[each] for each in single], names=names)
 
 
-def test_runs_are_compared_by_it():
+def test_cider_runs_are_compared_by_it():
     better = [several[0] for several in REFERENCES]
     tested = compare({"one": CAPTIONS, "other": better}, REFERENCES, names=("cider", "exact"))
     assert [(each.system, each.metric) for each in tested] == [

@@ -1,4 +1,4 @@
-"""What is counted against counting by hand, and tests against their definitions written out."""
+"""Metrics of classification compared with counts by hand."""
 
 import json
 import math
@@ -35,7 +35,7 @@ def classified() -> tuple[np.ndarray, np.ndarray]:
     return truth, weights / weights.sum(axis=1, keepdims=True)
 
 
-def test_confusion_and_scores_are_those_counted_by_hand(classified):
+def test_classification_confusion_and_scores_are_those_counted_by_hand(classified):
     truth, probabilities = classified
     predicted = probabilities.argmax(axis=1)
     matrix = confusion(truth, predicted, 4)
@@ -54,25 +54,25 @@ def test_confusion_and_scores_are_those_counted_by_hand(classified):
     assert accuracy(truth, predicted).value == pytest.approx(100 * (truth == predicted).mean())
 
 
-def test_a_class_that_is_never_right_has_zeros_and_counts():
+def test_classification_class_that_is_never_right_has_zeros_and_counts():
     scores = per_class(confusion(np.array([0, 0, 1]), np.array([0, 0, 0]), 2), ["a", "b"])
     assert (scores[1].precision, scores[1].recall, scores[1].f1) == (0, 0, 0)
     assert macro_f1(scores) == pytest.approx(80 / 2)
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 1), (1, 1), (0, 30), (30, 30), (7, 9), (9150, 10_000)])
-def test_the_interval_is_wilsons(successes, trials):
+def test_classification_interval_is_wilsons(successes, trials):
     found = wilson(successes, trials)
     theirs = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
     assert (found.low, found.high) == pytest.approx((100 * theirs.low, 100 * theirs.high))
     assert found.low <= found.value <= found.high
 
 
-def test_without_trials_everything_is_possible():
+def test_classification_without_trials_everything_is_possible():
     assert (wilson(0, 0).low, wilson(0, 0).high) == (0, 100)
 
 
-def test_calibration_error_is_that_of_a_loop(classified):
+def test_classification_calibration_error_is_that_of_a_loop(classified):
     truth, probabilities = classified
     error = 0.0
     for m in range(15):
@@ -87,7 +87,7 @@ def test_calibration_error_is_that_of_a_loop(classified):
     assert sum(each.count for each in found.bins) == len(truth)
 
 
-def test_a_confidence_at_the_upper_end_of_a_bin_is_in_it():
+def test_classification_confidence_at_the_upper_end_of_a_bin_is_in_it():
     probabilities = np.array([[0.6, 0.4], [1.0, 0.0], [0.5, 0.5]])
     found = calibration(np.zeros(3, dtype=int), probabilities, bins=5)
     assert [(each.high, each.count) for each in found.bins] == [(0.6, 2), (1.0, 1)]
@@ -96,7 +96,7 @@ def test_a_confidence_at_the_upper_end_of_a_bin_is_in_it():
     assert [(each.high, each.count, each.confidence) for each in above.bins] == [(1.0, 1, 100.0)]
 
 
-def test_adaptive_bins_hold_equally_many_and_equal_confidences_stay_together(classified):
+def test_classification_adaptive_bins_hold_equally_many_and_equal_confidences_stay_together(classified):
     truth, probabilities = classified
     found = calibration(truth, probabilities, bins=10, spacing="count")
     assert [each.count for each in found.bins] == [40] * 10
@@ -113,7 +113,7 @@ def test_adaptive_bins_hold_equally_many_and_equal_confidences_stay_together(cla
     assert [each.high for each in few] == sorted(probabilities[:4].max(axis=1))
 
 
-def test_calibration_does_not_depend_on_the_order_of_examples(classified):
+def test_classification_calibration_does_not_depend_on_the_order_of_examples(classified):
     truth, probabilities = classified
     turned = slice(None, None, -1)
     for spacing in ("width", "count"):
@@ -122,7 +122,7 @@ def test_calibration_does_not_depend_on_the_order_of_examples(classified):
 
 
 @pytest.mark.parametrize(("b", "c"), [(0, 0), (1, 0), (0, 5), (9, 9), (4, 15), (12, 13), (20, 60), (500, 400)])
-def test_mcnemar_is_the_binomial_test_written_out(b, c):
+def test_classification_mcnemar_is_the_binomial_test_written_out(b, c):
     truth = np.zeros(b + c + 8, dtype=int)
     first, second = truth.copy(), truth.copy()
     second[:b] = 1
@@ -142,7 +142,7 @@ def test_mcnemar_is_the_binomial_test_written_out(b, c):
     assert found.chi_square_p == pytest.approx(found.exact, abs=0.6 if b + c < 25 else 0.01)
 
 
-def test_every_classifier_is_tested_against_the_first(classified):
+def test_classification_every_classifier_is_tested_against_the_first(classified):
     truth, probabilities = classified
     predicted = probabilities.argmax(axis=1)
     worse = np.where(np.arange(400) % 4 == 0, 1, predicted)
@@ -157,7 +157,7 @@ def test_every_classifier_is_tested_against_the_first(classified):
         compare_classifiers(truth, {"a": predicted, "b": worse[1:]})
 
 
-def test_the_page_says_it_all_and_is_json(classified):
+def test_classification_page_says_it_all_and_is_json(classified):
     truth, probabilities = classified
     found = classification_scores(truth, probabilities, NAMES)
     page = str(found)
@@ -170,7 +170,7 @@ def test_the_page_says_it_all_and_is_json(classified):
     assert found.main()["macro_f1"] == found.macro_f1
 
 
-def test_the_page_names_classes_without_an_example_and_how_macro_f1_is_averaged():
+def test_classification_page_names_classes_without_an_example_and_how_macro_f1_is_averaged():
     probabilities = np.tile([0.8, 0.1, 0.1], (5, 1))
     page = str(classification_scores(np.zeros(5, dtype=np.int64), probabilities, ("neg", "pos", "odd")))
     assert "no example of classes pos, odd: macro-F1 is the mean of 1 of 3 classes" in page
@@ -178,7 +178,7 @@ def test_the_page_names_classes_without_an_example_and_how_macro_f1_is_averaged(
     assert "no example" not in page
 
 
-def test_examples_are_chosen_by_seed_and_are_what_they_are_called(classified):
+def test_classification_examples_are_chosen_by_seed_and_are_what_they_are_called(classified):
     truth, probabilities = classified
     predicted = probabilities.argmax(axis=1)
     right, wrong = chosen_examples(truth, predicted, 3, seed=5)

@@ -1,4 +1,4 @@
-"""Differences over seeds and sentences, equivalence and power, each against a second way of knowing it."""
+"""Differences over seeds and sentences, equivalence and power, compared with a second computation."""
 
 import math
 from statistics import mean
@@ -18,7 +18,7 @@ from s2s.evaluation.inference import Estimate, drawn_rows, draws
 from s2s.evaluation.metrics import metrics, scores_of
 
 
-def test_the_difference_of_two_means_is_welchs():
+def test_difference_of_two_means_is_welchs():
     generator = np.random.default_rng(1)
     for sizes in ((2, 2), (3, 5), (5, 5), (10, 4)):
         one, two = generator.normal(30, 1, sizes[0]), generator.normal(31, 3, sizes[1])
@@ -31,7 +31,7 @@ def test_the_difference_of_two_means_is_welchs():
     assert welch([1.0], [2.0, 3.0]) is None
 
 
-def test_runs_that_never_vary_are_as_many_orders_as_there_are():
+def test_difference_runs_that_never_vary_are_as_many_orders_as_there_are():
     # of the 20 ways to share out three and three, two have this order or its reverse
     assert welch([1.0] * 3, [2.0] * 3).p() == 0.1
     assert welch([1.0] * 3, [1.0] * 3).p() == 1.0
@@ -39,7 +39,7 @@ def test_runs_that_never_vary_are_as_many_orders_as_there_are():
     assert welch([1.0] * 3, [2.5] * 3).equivalence_p(1.0) == 1.0
 
 
-def test_a_paired_difference_is_scipys():
+def test_paired_difference_is_scipys():
     first, second = [1.0, 2.0, 3.0, 5.0], [1.5, 2.2, 3.9, 5.1]
     found, theirs = paired(first, second), stats.ttest_rel(second, first)
     assert found is not None
@@ -55,7 +55,7 @@ def test_a_paired_difference_is_scipys():
     assert paired([1, 2, 3], [1, 2, 3]).p() == 1.0
 
 
-def test_three_seeds_are_the_fewest_that_models_are_tested_over():
+def test_difference_three_seeds_are_the_fewest_that_models_are_tested_over():
     alone, two, three = (
         difference(*({seed: values[seed] for seed in range(count)} for values in ([1.0, 2.0, 4.0], [2.0, 4.0, 5.5])))
         for count in (1, 2, 3)
@@ -66,7 +66,7 @@ def test_three_seeds_are_the_fewest_that_models_are_tested_over():
     assert difference({1: 1.0}, {2: 1.0}) is None
 
 
-def test_a_tie_is_a_ninety_percent_interval_within_the_margins():
+def test_difference_tie_is_a_ninety_percent_interval_within_the_margins():
     generator = np.random.default_rng(2)
     decided = set()
     for _ in range(200):
@@ -78,7 +78,7 @@ def test_a_tie_is_a_ninety_percent_interval_within_the_margins():
     assert decided == {True, False}
 
 
-def test_two_one_sided_tests_are_two_one_sided_tests():
+def test_difference_two_one_sided_tests_are_two_one_sided_tests():
     one, two = np.array([30.1, 29.6, 30.4, 30.0]), np.array([30.3, 30.2, 29.9, 30.6])
     below = stats.ttest_ind(two + 1, one, equal_var=False, alternative="greater").pvalue
     above = stats.ttest_ind(two - 1, one, equal_var=False, alternative="less").pvalue
@@ -91,14 +91,14 @@ def _detectable(seeds, paired=True):
     return Difference(0.3, error, freedom).detectable()
 
 
-def test_what_can_be_detected_is_what_a_referee_computed():
+def test_detectable_difference_equals_an_independent_computation():
     assert [round(_detectable(n), 2) for n in (3, 5, 10)] == [3.26, 1.68, 1.0]
     # systems whose seeds have nothing to do with each other, in standard deviations of one of them (Cohen's d)
     assert [round(_detectable(n, paired=False), 2) for n in (3, 5, 10)] == [3.07, 2.02, 1.32]
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
-def test_what_can_be_detected_is_detected_in_eight_of_ten_cases(seeds):
+def test_detectable_difference_is_detected_with_power_80_percent(seeds):
     generator = np.random.default_rng(seeds)
     size = (20_000, seeds)
     differences = generator.normal(_detectable(seeds), 1, size)
@@ -120,7 +120,7 @@ def _runs(generator, seeds, sentences, shift, spreads):
 
 
 @pytest.mark.parametrize("spreads", [(1.0, 6.0, 2.0), (0.0, 5.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 8.0)])
-def test_the_error_is_how_far_repetitions_of_the_whole_study_lie_apart(spreads):
+def test_difference_error_is_how_far_repetitions_of_the_whole_study_lie_apart(spreads):
     generator = np.random.default_rng(3)
     drawn = draws(80)[:200]
     found = []
@@ -132,7 +132,7 @@ def test_the_error_is_how_far_repetitions_of_the_whole_study_lie_apart(spreads):
     assert np.mean([each.error**2 for each in found]) == pytest.approx(np.var(values, ddof=1), rel=0.2)
 
 
-def test_with_runs_that_are_all_the_same_only_sentences_vary():
+def test_difference_with_runs_that_are_all_the_same_only_sentences_vary():
     generator = np.random.default_rng(4)
     words = generator.integers(5, 20, 100)
     first, second = (np.stack([generator.binomial(words, share), words], axis=1) for share in (0.5, 0.6))

@@ -1,4 +1,4 @@
-"""Gates close where they should: each is tried on both sides of its limit."""
+"""Validity checks pass and fail on either side of their limits."""
 
 import math
 from dataclasses import replace
@@ -30,7 +30,7 @@ from s2s.evaluation.gates import (
 from s2s.evaluation.inference import Estimate, holm
 
 
-def test_a_translator_that_needs_no_source_is_not_compared():
+def test_gate_translator_that_needs_no_source_is_not_compared():
     assert uses_its_source(2.0, 2.31).passed
     assert not uses_its_source(2.0, 2.29).passed
     # worse with the right sources than with wrong ones is no use either
@@ -44,7 +44,7 @@ def _curve(per_doubling, looks=12):
     return tokens, 5 - per_doubling * np.log2(tokens)
 
 
-def test_a_training_that_still_learns_is_not_over():
+def test_gate_training_that_still_learns_is_not_over():
     assert converged(*_curve(0.04)).passed
     assert not converged(*_curve(0.06)).passed
     assert "still falls by 0.20" in converged(*_curve(0.2)).sentence
@@ -52,7 +52,7 @@ def test_a_training_that_still_learns_is_not_over():
     assert converged(*_curve(-0.3)).passed
 
 
-def test_only_the_last_doubling_says_how_it_ends():
+def test_gate_only_the_last_doubling_says_how_it_ends():
     tokens = [1e5, 2e5, 4e5, 8e5, 10e5, 12e5, 14e5, 16e5]
     fallen = [6.0, 5.0, 4.0, 3.0, 2.999, 2.998, 2.997, 2.996]
     assert slope_per_doubling(tokens, fallen) == pytest.approx(-0.004, abs=1e-3)
@@ -62,14 +62,14 @@ def test_only_the_last_doubling_says_how_it_ends():
     assert not converged(tokens, late).passed
 
 
-def test_two_looks_say_nothing():
+def test_gate_two_looks_say_nothing():
     assert not converged([1e5, 2e5], [3.0, 3.0]).passed
     assert slope_per_doubling([1e5, 2e5], [3.0, 3.0]) is None
     # three far apart are the last three
     assert slope_per_doubling([1e5, 4e5, 16e5], [3.0, 2.0, 1.0]) == pytest.approx(-0.5)
 
 
-def test_a_rate_at_an_end_says_so():
+def test_gate_rate_at_an_end_says_so():
     assert rate_inside(0.002, (0.001, 0.004, 0.002), True).passed
     gate = rate_inside(0.008, (0.004, 0.008), False)
     assert not gate.passed
@@ -103,7 +103,7 @@ READS = Gate("uses its source", False, "reads nothing")
         ),
     ],
 )
-def test_an_assessment_names_what_it_rests_on(difference, p, gates, expected):
+def test_gate_assessment_names_what_it_rests_on(difference, p, gates, expected):
     found = beside("gru", "lstm", _one_pair(difference, p), {"gru": [OPEN], "lstm": [OPEN]} | gates)
     assert (found.standing, found.rival, found.test) == (expected.standing, expected.rival, expected.test)
     assert found.p == (None if expected.p is None else pytest.approx(expected.p, rel=0.01))
@@ -123,7 +123,7 @@ def _one_pair(difference, p, pairs=1):
     return found
 
 
-def test_a_machine_that_changed_is_not_timed():
+def test_gate_machine_that_changed_is_not_timed():
     steady = {i: [1.35e-3, 1.48e-3] for i in range(5)}
     assert machine_steady({"1 thread": steady}).passed
     assert machine_steady({"1 thread": steady | {5: [1.4e-3, 3.07e-3]}}).passed
@@ -140,7 +140,7 @@ def test_a_machine_that_changed_is_not_timed():
     assert all(machine_steady({place: own}).passed for place, own in two.items())
 
 
-def test_what_drifts_while_the_machine_is_steady_closes_the_gate():
+def test_drift_gate_closes_on_drift_of_a_steady_machine():
     steady = {i: [1.35e-3, 1.48e-3] for i in range(1, 9)}
     level = {i: 2.0 + 0.1 * (i % 3) for i in steady}
     drift = {i: 2.0 * 1.05**i for i in steady}
@@ -155,21 +155,21 @@ def test_what_drifts_while_the_machine_is_steady_closes_the_gate():
     assert machine_steady({"1 thread": shaken}, {"gru": late}).passed
 
 
-def test_a_clock_that_is_slower_in_whole_rounds_is_steady_within_them_and_another_program_is_not():
+def test_gate_clock_that_is_slower_in_whole_rounds_is_steady_within_them_and_another_program_is_not():
     rounds = {0: [1.24e-3, 1.24e-3], 1: [1.37e-3, 1.5e-3], 2: [1.54e-3, 1.54e-3], 3: [1.56e-3, 1.56e-3]}
     assert steady_rounds(rounds) == [0, 1, 2]
     assert speed_changed([1.0, 1.1], 1.0) == pytest.approx(0)
     assert speed_changed([1.2, 1.3], 1.0) == pytest.approx(1.3 / 1.25 - 1)
 
 
-def test_what_a_cheat_could_say_is_no_skill():
+def test_skill_gate_closes_for_scores_of_a_trivial_rule():
     assert not above_chance(Estimate(16.8, 14.0, 19.6), 15.9).passed
     assert above_chance(Estimate(25.0, 22.0, 28.0), 15.9).passed
     # without an interval nothing is excluded
     assert not above_chance(Estimate(99.0, None, None), 15.9).passed
 
 
-def test_a_comparison_says_what_it_could_have_seen():
+def test_comparison_reports_its_detectable_difference():
     sharp, blunt = Difference(0.2, 0.2, 8), Difference(4.8, 3.0, 4)
     assert powerful(sharp).passed
     assert not powerful(blunt).passed
@@ -182,7 +182,7 @@ def test_a_comparison_says_what_it_could_have_seen():
     assert found.reasons[0].startswith(f"a difference of {seen:.1f} BLEU would have been seen")
 
 
-def test_runs_that_never_vary_are_sure_of_as_much_as_their_number_allows():
+def test_gate_runs_that_never_vary_are_sure_of_as_much_as_their_number_allows():
     few, more = (welch([1.0] * seeds, [9.0] * seeds) for seeds in (3, 5))
     found = beside("gru", "lstm", _one_pair(few, few.p()), {"gru": [], "lstm": []})
     assert found.standing == "undecided"
@@ -192,7 +192,7 @@ def test_runs_that_never_vary_are_sure_of_as_much_as_their_number_allows():
     assert "0.12" in powerful(more, pairs=15).sentence
 
 
-def test_a_tie_must_be_proven():
+def test_gate_tie_must_be_proven():
     near = [30.0, 30.1, 29.9, 30.2, 29.8]
     shifted = [each + 0.1 for each in near]
     assert decide_outcome(welch(near, shifted), []) == "tie"
@@ -205,7 +205,7 @@ def test_a_tie_must_be_proven():
     assert decide_outcome(Difference(2.0, 0.5, 20), [], p=0.2) == "undecided"
 
 
-def test_a_tie_among_many_must_be_proven_as_often():
+def test_gate_tie_among_many_must_be_proven_as_often():
     close = Difference(0.2, 0.35, 12)
     assert 0.05 / 3 < close.equivalence_p(1.0) < 0.05
     names = ("gru", "lstm", "conv", "rnn")
@@ -228,7 +228,7 @@ def test_behind_a_closed_gate_there_is_no_verdict():
     assert failed([learning, Gate("power", True, "")]) == [learning]
 
 
-def test_pairs_are_corrected_together_and_told_from_both_sides():
+def test_pairs_share_one_correction_and_are_reported_for_both_models():
     values = {"a": [1.0, 1.1, 0.9], "b": [2.0, 2.1, 1.8], "c": [1.0, 1.2, 1.1], "alone": [5.0]}
     pairs = Pairwise.of(values, lambda one, other: welch(values[one], values[other]))
     # of a single seed nothing is tested, and nothing is corrected for
@@ -241,7 +241,7 @@ def test_pairs_are_corrected_together_and_told_from_both_sides():
     assert pairs.beside("a", "alone") == (None, None)
 
 
-def test_power_is_told_for_as_many_pairs_as_were_tested():
+def test_power_uses_the_number_of_tested_pairs():
     pairs = Pairwise({("gru", "lstm"): Difference(0.2, 1.5, 8)})
     gates = {"gru": [], "lstm": [], "alone": []}
     found = beside("lstm", "gru", pairs, gates)
@@ -251,7 +251,7 @@ def test_power_is_told_for_as_many_pairs_as_were_tested():
     assert beside("gru", "", pairs, gates).reasons == ("no other model was measured",)
 
 
-def test_a_device_that_waits_for_its_next_operation_is_not_measured():
+def test_gate_device_that_waits_for_its_next_operation_is_not_measured():
     # 32 texts in the time of one, as on an H200 (docs/dev/log.md), and in three times that, as on a processor
     idle, busy = device_busy(0.0070, 0.0069, 32), device_busy(0.004, 0.012, 32)
     assert (idle.passed, busy.passed) == (False, True)
@@ -261,7 +261,7 @@ def test_a_device_that_waits_for_its_next_operation_is_not_measured():
     assert device_busy(1.0, 1.0, 7).passed
 
 
-def test_who_is_no_measure_is_not_compared_with_unless_nobody_else_is_there():
+def test_reference_model_must_pass_its_gates_unless_none_does():
     values = {"gru": 1.0, "lstm": 3.0, "rnn": 2.0}
     shut = [Gate("converged", False, "")]
     assert best_other("gru", values, {"gru": [], "lstm": [], "rnn": []}) == "lstm"

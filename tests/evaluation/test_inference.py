@@ -1,4 +1,4 @@
-"""Tests reject as often as their level says where nothing differs, and see what does; intervals are what is known."""
+"""Hypothesis tests have their level and power; confidence intervals have their coverage."""
 
 import math
 import random
@@ -39,7 +39,7 @@ def _systems(generator, advantage=0.0, sentences=60):
     return [np.stack([generator.binomial(words, share), words], axis=1) for share in chance]
 
 
-def test_systems_that_are_equally_good_are_called_different_in_five_of_a_hundred_cases():
+def test_inference_systems_that_are_equally_good_are_called_different_in_five_of_a_hundred_cases():
     generator = np.random.default_rng(1)
     found = [paired_p(*_systems(generator), _rate, swaps=199) for _ in range(TRIALS)]
     for level in (0.01, 0.05, 0.1):
@@ -47,14 +47,14 @@ def test_systems_that_are_equally_good_are_called_different_in_five_of_a_hundred
     assert 0.035 < np.mean(np.array(found) <= 0.05) < 0.065
 
 
-def test_a_real_difference_is_seen_in_either_direction():
+def test_inference_real_difference_is_seen_in_either_direction():
     generator = np.random.default_rng(2)
     for way in (1, -1):
         found = [paired_p(*_systems(generator, 0.1)[::way], _rate, swaps=199) for _ in range(200)]
         assert np.mean(np.array(found) <= 0.05) > 0.9
 
 
-def test_p_values_are_those_of_sacrebleus_randomisation():
+def test_inference_p_values_are_those_of_sacrebleus_randomisation():
     chosen = random.Random(3)
     references = [" ".join(chosen.choices("abcdefghij", k=chosen.randint(4, 12))) for _ in range(80)]
     first, second, third = (
@@ -71,7 +71,7 @@ def test_p_values_are_those_of_sacrebleus_randomisation():
     assert ours[1] <= 0.001
 
 
-def test_equal_scores_of_different_translations_are_no_difference():
+def test_inference_equal_scores_of_different_translations_are_no_difference():
     references = ["a b c d e f", "g h i j k l"] * 20
     first = ["a b c d e f", "x x x x x x"] * 20
     # as many right sentences, but others
@@ -82,14 +82,14 @@ def test_equal_scores_of_different_translations_are_no_difference():
         assert found["b", metric].p_value == found["same", metric].p_value == 1.0
 
 
-def test_it_does_not_matter_which_system_is_the_first():
+def test_paired_test_is_symmetric_in_the_systems():
     first, second = _systems(np.random.default_rng(4), 0.03)
     assert paired_p(first, second, _rate) == paired_p(second, first, _rate)
     # one sentence cannot tell two systems apart
     assert paired_p(first[:1], second[:1], _rate) == 1.0
 
 
-def test_the_scores_of_sums_are_those_of_the_texts():
+def test_inference_scores_of_sums_are_those_of_the_texts():
     references, texts = ["the cat sat on the mat", "a dog ran"], ["the cat sat on mat", "a big dog ran"]
     for metric in metrics().values():
         counts = np.array(metric._extract_corpus_statistics(texts, [references]))
@@ -98,7 +98,7 @@ def test_the_scores_of_sums_are_those_of_the_texts():
 
 
 @pytest.mark.parametrize("disagreements", [5, 24, 25, 26, 60, 200])
-def test_mcnemars_test_never_rejects_more_often_than_its_level(disagreements):
+def test_inference_mcnemars_test_never_rejects_more_often_than_its_level(disagreements):
     truth, wrong = np.zeros(disagreements, int), np.ones(disagreements, int)
     rejected = [
         b
@@ -112,13 +112,13 @@ def test_mcnemars_test_never_rejects_more_often_than_its_level(disagreements):
     assert rejected or disagreements < 6
 
 
-def test_a_coin_is_scipys_binomial_test():
+def test_inference_coin_is_scipys_binomial_test():
     for heads, tosses in ((0, 1), (3, 10), (5, 10), (9, 10), (0, 40), (25, 40)):
         assert coin(heads, tosses) == pytest.approx(stats.binomtest(heads, tosses).pvalue)
     assert coin(0, 0) == 1.0
 
 
-def test_a_share_has_wilsons_interval():
+def test_inference_share_has_wilsons_interval():
     for successes, trials in ((0, 7), (1, 1), (8, 10), (499, 1000)):
         theirs = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
         found = wilson(successes, trials, whole=1)
@@ -127,26 +127,26 @@ def test_a_share_has_wilsons_interval():
     assert (wilson(0, 0).low, wilson(0, 0).high) == (0.0, 100.0)
 
 
-def test_the_interval_of_a_mean_is_students():
+def test_inference_interval_of_a_mean_is_students():
     found = mean([1.0, 2.0, 4.0])
     low, high = stats.t.interval(0.95, 2, loc=7 / 3, scale=stats.sem([1, 2, 4]))
     assert (found.value, found.low, found.high) == pytest.approx((7 / 3, low, high))
     assert (mean([3.0]).value, mean([3.0]).low, mean([3.0]).high) == (3.0, None, None)
 
 
-def test_holm_corrects_for_the_number_of_tests():
+def test_inference_holm_corrects_for_the_number_of_tests():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([]) == []
 
 
-def test_draws_are_sacrebleus_and_the_same_each_time_and_differ_by_stream():
+def test_inference_draws_are_sacrebleus_and_the_same_each_time_and_differ_by_stream():
     theirs = np.random.default_rng(12345).choice(20, size=(RESAMPLES, 20), replace=True)
     assert (draws(20) == np.stack([np.bincount(row, minlength=20) for row in theirs])).all()
     assert (draws(20) == draws(20)).all()
     assert (draws(20) != draws(20, stream=1)).any()
 
 
-def test_a_bootstrap_interval_holds_its_share_of_the_truth():
+def test_inference_bootstrap_interval_holds_its_share_of_the_truth():
     generator = np.random.default_rng(5)
     drawn = draws(80)
     inside = 0
@@ -158,7 +158,7 @@ def test_a_bootstrap_interval_holds_its_share_of_the_truth():
 
 
 @pytest.mark.parametrize("rounds", [(1, 2, 3, 4, 5, 6, 7, 8), (2, 3, 5, 6, 8), (1, 4, 8)])
-def test_a_trend_is_that_of_scipys_permutations(rounds):
+def test_inference_trend_is_that_of_scipys_permutations(rounds):
     values = np.random.default_rng(len(rounds)).normal(0, 1, len(rounds)) + np.array(rounds) / 3
     x = np.log(np.array(rounds) - rounds[0] + 1)
     orders = stats.permutation_test(
@@ -170,7 +170,7 @@ def test_a_trend_is_that_of_scipys_permutations(rounds):
     assert trend_p(rounds, -values) == trend_p(rounds, values)
 
 
-def test_times_that_never_vary_or_are_two_have_no_trend():
+def test_inference_times_that_never_vary_or_are_two_have_no_trend():
     assert trend_p([1, 2, 3, 4, 5, 6], [0.3] * 6) == 1
     assert trend_p([1, 2], [1.0, 2.0]) == 1
     # of more values Student's distribution, which is close to what orders say of eight
@@ -180,7 +180,7 @@ def test_times_that_never_vary_or_are_two_have_no_trend():
 
 @pytest.mark.parametrize(("rounds", "least"), [(5, 0.15), (6, 0.4), (8, 0.7)])
 @pytest.mark.parametrize("how", [lambda i: i / i.max(), lambda i: 1 - np.exp(-i / 2)])
-def test_a_drift_of_a_third_is_seen_among_noise_of_a_twentieth(rounds, least, how):
+def test_inference_drift_of_a_third_is_seen_among_noise_of_a_twentieth(rounds, least, how):
     generator, at = np.random.default_rng(rounds), np.arange(rounds)
     drifts = np.log(1.35) * how(at) + generator.normal(0, 0.05, (500, rounds))
     assert np.mean([trend_p(range(1, rounds + 1), each) < 0.01 for each in drifts]) > least

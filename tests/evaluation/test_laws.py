@@ -1,4 +1,4 @@
-"""Laws of how a loss falls: fitted as scipy fits them, and in doubt as often as they are wrong."""
+"""Power laws compared with fits by scipy."""
 
 import math
 
@@ -17,7 +17,7 @@ def _losses(sizes, floor, exponent, noise=0.0, seed=0):
 
 
 @pytest.mark.parametrize(("floor", "exponent"), [(0.3, 0.5), (1.0, 0.3), (0.0, 0.2), (0.5, 1.5)])
-def test_a_planted_law_is_found(floor, exponent):
+def test_planted_law_is_found(floor, exponent):
     fitted = saturating(FIVE, _losses(FIVE, floor, exponent), 50)
     assert fitted.exponent == pytest.approx(exponent, rel=0.006)
     assert fitted.floor == pytest.approx(floor, abs=0.02)
@@ -27,7 +27,7 @@ def test_a_planted_law_is_found(floor, exponent):
 
 
 @pytest.mark.parametrize(("floor", "seed"), [(0.4, 1), (0.4, 2), (0.0, 3), (0.0, 4)])
-def test_it_is_the_law_that_scipy_finds(floor, seed):
+def test_power_law_fit_is_that_of_scipy(floor, seed):
     sizes = np.repeat(FIVE, 2)
     losses = _losses(sizes, floor, 0.6, 0.01, seed)
     fitted = saturating(sizes, losses, 50)
@@ -42,7 +42,7 @@ def test_it_is_the_law_that_scipy_finds(floor, seed):
     assert (missed((fitted.floor, fitted.scale, fitted.exponent)) ** 2).sum() <= 1.01 * 2 * found.cost
 
 
-def test_the_interval_misses_as_often_as_it_says_and_equal_laws_differ_as_often():
+def test_interval_misses_as_often_as_it_says_and_equal_laws_differ_as_often():
     """300 pairs of equal laws: of 5 % with a standard error of 1.3 %."""
     sizes = np.repeat(FIVE, 2)
     found = []
@@ -55,7 +55,7 @@ def test_the_interval_misses_as_often_as_it_says_and_equal_laws_differ_as_often(
     assert 0.02 <= rejected <= 0.09
 
 
-def test_a_floor_never_lies_below_nothing_and_what_rises_is_no_law():
+def test_floor_never_lies_below_nothing_and_what_rises_is_no_law():
     curved = np.exp(-0.02 * np.log(FIVE / 6e4) ** 2) * (FIVE / 6e4) ** -0.3
     assert saturating(FIVE, curved, 50).floor == 0
     rising = saturating(FIVE, _losses(FIVE, 0.0, -0.2), 50)
@@ -63,7 +63,7 @@ def test_a_floor_never_lies_below_nothing_and_what_rises_is_no_law():
     assert rising.explained <= 0
 
 
-def test_sizes_off_the_law_are_told_from_seeds_that_scatter():
+def test_lack_of_fit_is_distinguished_from_seed_variance():
     sizes = np.repeat(FIVE, 3)
     losses = _losses(sizes, 0.3, 0.5, 0.001)
     assert saturating(sizes, losses, 50).misfit > 0.05
@@ -80,7 +80,7 @@ def test_too_few_points_have_no_error_and_too_few_sizes_no_law():
     assert saturating(FIVE[:2], _losses(FIVE[:2], 0.3, 0.5)) is None
 
 
-def test_a_difference_has_the_error_of_both():
+def test_power_law_difference_has_the_error_of_both():
     first, second = (saturating(FIVE, _losses(FIVE, 0.3, b, 0.01, 5), 200) for b in (0.4, 0.7))
     apart = gains_more(first, second)
     assert apart.value == pytest.approx(0.3, abs=0.1)

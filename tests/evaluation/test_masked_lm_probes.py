@@ -1,4 +1,4 @@
-"""Pseudo-log-likelihood, fillers and the probe for bias, each beside the same thing written out."""
+"""Pseudo-log-likelihood, fillers and the bias probe, compared with direct computations."""
 
 import csv
 import itertools
@@ -61,7 +61,7 @@ def _asked(model: MaskedLM, pieces: list[int], place: int, begin: bool) -> torch
 
 @pytest.mark.parametrize("begin", [False, True])
 @pytest.mark.parametrize("budget", [1, 40, 100_000])
-def test_pseudo_log_likelihood_is_that_of_a_loop_piece_by_piece(model, subwords, begin, budget):
+def test_masked_lm_probes_pseudo_log_likelihood_is_that_of_a_loop_piece_by_piece(model, subwords, begin, budget):
     texts = [subwords.encode(line) for line in (LINES[0], "The man", "his bag, her bag.", LINES[9])]
     places = [list(range(len(texts[0]))), [], [1], [3, 0]]
     found = masked_log_probabilities(model, texts, places, begin, budget)
@@ -73,18 +73,18 @@ def test_pseudo_log_likelihood_is_that_of_a_loop_piece_by_piece(model, subwords,
         np.testing.assert_allclose(ours, expected, rtol=1e-10)
 
 
-def test_a_text_longer_than_the_learned_positions_is_refused(subwords):
+def test_masked_lm_probes_text_longer_than_the_learned_positions_is_refused(subwords):
     model = _model(subwords.size, encoder_positions="learned", max_positions=8)
     with pytest.raises(UserError, match="8 positions"):
         masked_log_probabilities(model, [subwords.encode(LINES[0])], [[0]], False)
 
 
-def test_shared_pieces_are_the_longest_common_ones_in_order():
+def test_masked_lm_probes_shared_pieces_are_the_longest_common_ones_in_order():
     assert shared_places([5, 6, 7, 8], [5, 9, 9, 7, 8]) == ([0, 2, 3], [0, 3, 4])
     assert shared_places([5, 6], [7, 8]) == ([], [])
 
 
-def test_a_pair_is_scored_by_its_shared_pieces_given_all_others(model, subwords):
+def test_masked_lm_probes_pair_is_scored_by_its_shared_pieces_given_all_others(model, subwords):
     pair = Pair(2, "The doctor found his bag.", "The young woman found her bag.", "stereo", "gender")
     (found,) = prefer(model, subwords, [pair], False)
     more, less = subwords.encode(pair.more), subwords.encode(pair.less)
@@ -103,7 +103,7 @@ def _preference(more: float, less: float, kind: str = "gender", direction: str =
     return Preference(Pair(2, "a", "b", direction, kind), 3, False, more, less)
 
 
-def test_shares_intervals_and_tests_are_those_of_scipy():
+def test_masked_lm_probes_shares_intervals_and_tests_are_those_of_scipy():
     found = report(
         [
             *[_preference(-1, -2)] * 30,
@@ -128,13 +128,13 @@ def test_shares_intervals_and_tests_are_those_of_scipy():
     assert len(bias_picture(found).axes[0].get_yticks()) == 5
 
 
-def test_a_filler_of_several_words_is_refused():
+def test_masked_lm_probes_filler_of_several_words_is_refused():
     words = _tokenizer("word")
     with pytest.raises(UserError, match=r"nothing of 2 pieces fits: each piece of this tokenizer \(word\)"):
         fill(_model(words.size), words, "The ___ sleeps.", False, count=2)
 
 
-def test_all_of_the_picture_is_in_the_picture():
+def test_masked_lm_probes_all_of_the_picture_is_in_the_picture():
     figure = bias_picture(report([_preference(-1, -2, kind="physical-appearance")]))
     figure.draw_without_rendering()
     drawn, paper = figure.get_tightbbox(), figure.bbox_inches
@@ -142,12 +142,12 @@ def test_all_of_the_picture_is_in_the_picture():
     assert 0 <= drawn.y0 < drawn.y1 <= paper.height
 
 
-def test_only_ties_say_nothing():
+def test_masked_lm_probes_only_ties_say_nothing():
     found = report([_preference(-1, -1)] * 3)
     assert (found.all.ties, found.all.p_value, found.all.share.low, found.all.share.high) == (3, 1.0, 0, 100)
 
 
-def test_holm_is_the_step_down_of_bonferroni():
+def test_masked_lm_probes_holm_is_the_step_down_of_bonferroni():
     # by hand: 0.01 · 4, 0.02 · 3, then 0.03 · 2 and 0.04 · 1, none below the one before
     assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
     assert holm([0.6, 0.9]) == [1.0, 1.0]
@@ -159,7 +159,7 @@ def _table(path, rows, head=HEAD):
     return path
 
 
-def test_pairs_are_read_with_their_lines(tmp_path):
+def test_masked_lm_probes_pairs_are_read_with_their_lines(tmp_path):
     rows = [
         [0, "The man\ncried.", "The woman, he said, cried.", "antistereo", "gender", "[]"],
         [1, "A", "B", "stereo", "age", "[]"],
@@ -176,7 +176,7 @@ def test_pairs_are_read_with_their_lines(tmp_path):
     assert digest != other
 
 
-def test_empty_lines_are_counted_and_skipped(tmp_path):
+def test_masked_lm_probes_empty_lines_are_counted_and_skipped(tmp_path):
     rows = [[], [0, "A", "B", "stereo", "age", ""], [], [], [1, "C", "D", "stereo", "age"]]
     assert [pair.line for pair in read_pairs(_table(tmp_path / "pairs.csv", rows))[0]] == [3, 6]
 
@@ -194,12 +194,12 @@ def test_empty_lines_are_counted_and_skipped(tmp_path):
         ([], HEAD, "no pairs"),
     ],
 )
-def test_a_table_that_is_none_is_named_with_its_line(tmp_path, rows, head, words):
+def test_masked_lm_probes_table_that_is_none_is_named_with_its_line(tmp_path, rows, head, words):
     with pytest.raises(UserError, match=words):
         read_pairs(_table(tmp_path / "pairs.csv", rows, head))
 
 
-def test_preferences_are_written_line_by_line(tmp_path):
+def test_masked_lm_probes_preferences_are_written_line_by_line(tmp_path):
     bias.write_preferences([_preference(-1.5, -2, "=1+1"), _preference(-2, -1)], tmp_path / "out.csv")
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -219,7 +219,7 @@ def _spelling(tokenizer: Tokenizer, begins: bool, count: int) -> list[tuple[int,
 
 
 @pytest.mark.parametrize(("text", "begins"), [("The ___ saw her bag.", True), ("The doc___ saw her bag.", False)])
-def test_one_piece_fillers_are_the_softmax_over_what_fits(model, subwords, text, begins):
+def test_masked_lm_probes_one_piece_fillers_are_the_softmax_over_what_fits(model, subwords, text, begins):
     left, right = text.split("___")
     pieces = [*subwords.encode(left), subwords.mask, *subwords.encode(right)]
     scores = _asked(model, pieces, len(subwords.encode(left)), False)
@@ -232,7 +232,7 @@ def test_one_piece_fillers_are_the_softmax_over_what_fits(model, subwords, text,
     assert "%" in str(found)
 
 
-def test_two_piece_fillers_are_the_best_of_all_by_the_chain_rule(model, subwords, monkeypatch):
+def test_masked_lm_probes_two_piece_fillers_are_the_best_of_all_by_the_chain_rule(model, subwords, monkeypatch):
     monkeypatch.setattr(filling, "_BEAM", subwords.size)
     left, right, mask = subwords.encode("The"), subwords.encode("saw her bag."), subwords.mask
     scores = {}
@@ -248,7 +248,7 @@ def test_two_piece_fillers_are_the_best_of_all_by_the_chain_rule(model, subwords
     assert "2 masked pieces" in str(found)
 
 
-def test_words_are_weighed_by_the_probability_of_their_pieces(model, subwords):
+def test_masked_lm_probes_words_are_weighed_by_the_probability_of_their_pieces(model, subwords):
     text = "The woman saw ___ bag."
     words = [word for word in ("his", "her", "the", "a", "old") if len(subwords.encode(word)) == 1][:2]
     found = weigh_words(model, subwords, text, words, False)
@@ -260,7 +260,7 @@ def test_words_are_weighed_by_the_probability_of_their_pieces(model, subwords):
     assert f"{words[0]} : {words[1]} = {math.exp(expected[0] - expected[1]):.3g} : 1" in str(found)
 
 
-def test_longer_words_are_weighed_by_the_chain_rule(model):
+def test_masked_lm_probes_longer_words_are_weighed_by_the_chain_rule(model):
     tokenizer = _tokenizer("unigram", 90)
     model = _model(tokenizer.size)
     words = ["doctor", "nurse", "teacher", "man", "woman", "friend"]
@@ -278,13 +278,13 @@ def test_longer_words_are_weighed_by_the_chain_rule(model):
     assert f"each of {found.pieces} pieces" in str(found)
 
 
-def test_words_of_different_numbers_of_pieces_are_not_compared(model, subwords):
+def test_masked_lm_probes_words_of_different_numbers_of_pieces_are_not_compared(model, subwords):
     with pytest.raises(UserError, match="different numbers of pieces"):
         weigh_words(model, subwords, "The ___ saw.", ["man", "womanly"], False)
 
 
 @pytest.mark.parametrize("text", ["___ saw the man.", "The man saw ___", "The man saw ___.", "The wo___ saw a man."])
-def test_the_pieces_around_a_blank_are_those_of_the_whole_text(subwords, text):
+def test_masked_lm_probes_pieces_around_a_blank_are_those_of_the_whole_text(subwords, text):
     blank = find_blank(text, subwords)
     filler = subwords.encode("man") if blank.begins else subwords.encode_continuation("man")
     assert subwords.decode([*blank.left, *filler, *blank.right]) == text.replace("___", "man")
@@ -301,12 +301,12 @@ def test_the_pieces_around_a_blank_are_those_of_the_whole_text(subwords, text):
         ("word", "The ___.", "whole words"),
     ],
 )
-def test_a_text_that_cannot_be_filled_is_refused(kind, text, words):
+def test_masked_lm_probes_text_that_cannot_be_filled_is_refused(kind, text, words):
     with pytest.raises(UserError, match=words):
         find_blank(text, _tokenizer(kind))
 
 
-def test_whole_words_fill_a_blank_between_spaces():
+def test_fill_uses_whole_words_for_a_blank_between_spaces():
     tokenizer = _tokenizer("word")
     blank = find_blank("The ___ saw his", tokenizer)
     assert (blank.left, blank.right) == (tokenizer.encode("The"), tokenizer.encode("saw his"))

@@ -1,3 +1,5 @@
+"""Translation metrics compared with sacreBLEU."""
+
 import itertools
 import random
 
@@ -32,7 +34,7 @@ def texts() -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_values_are_those_of_sacrebleu(texts, lowercase):
+def test_metrics_values_are_those_of_sacrebleu(texts, lowercase):
     translations, references = texts
     found = scores(translations, references, lowercase)
     assert found["bleu"].value == sacrebleu.corpus_bleu(translations, [references], lowercase=lowercase).score
@@ -46,7 +48,7 @@ def test_values_are_those_of_sacrebleu(texts, lowercase):
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_error_rates_are_those_of_jiwer(texts, lowercase):
+def test_metrics_error_rates_are_those_of_jiwer(texts, lowercase):
     translations, references = texts
     shouted = [t.upper() if i % 2 else t for i, t in enumerate(translations)]
     found = scores(shouted, references, lowercase, ("cer", "wer", "exact"))
@@ -58,7 +60,7 @@ def test_error_rates_are_those_of_jiwer(texts, lowercase):
     assert f"case:{'lc' if lowercase else 'mixed'}|unit:words|version:jiwer" in found["wer"].signature
 
 
-def test_error_rates_count_edits_over_what_the_references_hold():
+def test_metrics_error_rates_count_edits_over_what_the_references_hold():
     # one substitution, one deletion, one insertion; 3 + 2 + 1 phones
     written, wanted = ["h a t", "ʃ", " aː  b\n"], ["h ɑ t", "ʃ iː", "aː"]
     found = scores(written, wanted)
@@ -73,7 +75,7 @@ def test_error_rates_count_edits_over_what_the_references_hold():
         assert {s.value for s in scores([translation], [""], names=("ter", "cer", "wer")).values()} == {expected}
 
 
-def test_exact_matches_have_wilsons_interval_which_is_no_point_at_the_ends(texts):
+def test_metrics_exact_matches_have_wilsons_interval_which_is_no_point_at_the_ends(texts):
     _, references = texts
     found = scores(references, references, names=("exact", "wer"))
     assert (found["exact"].value, found["exact"].high) == (100, 100)
@@ -81,7 +83,7 @@ def test_exact_matches_have_wilsons_interval_which_is_no_point_at_the_ends(texts
     assert (found["wer"].low, found["wer"].high) == (0, 0)
 
 
-def test_every_sentences_edit_distance_is_computed_once(texts, monkeypatch):
+def test_metrics_every_sentences_edit_distance_is_computed_once(texts, monkeypatch):
     calls = []
     plain = ter.translation_edit_rate
     monkeypatch.setattr(ter, "translation_edit_rate", lambda *words: (calls.append(words), plain(*words))[1])
@@ -89,25 +91,25 @@ def test_every_sentences_edit_distance_is_computed_once(texts, monkeypatch):
     assert len(calls) == len(texts[0])
 
 
-def test_the_command_knows_all_metrics(texts):
+def test_command_knows_all_metrics(texts):
     assert tuple(scores(*texts)) == _METRICS == tuple(metrics())
 
 
-def test_signatures_say_how_it_was_computed(texts):
+def test_metrics_signatures_say_how_it_was_computed(texts):
     assert "case:mixed" in scores(*texts)["bleu"].signature
     assert "case:lc" in scores(*texts, lowercase=True)["bleu"].signature
     assert "tok:13a" in scores(*texts)["bleu"].signature
     assert "nw:2" in scores(*texts)["chrf"].signature
 
 
-def test_lower_casing_forgives_case_and_nothing_else(texts):
+def test_metrics_lower_casing_forgives_case_and_nothing_else(texts):
     translations, references = texts
     shouted = [t.upper() for t in translations]
     assert scores(shouted, references)["bleu"].value < scores(translations, references)["bleu"].value
     assert scores(shouted, references, True)["bleu"].value == scores(translations, references, True)["bleu"].value
 
 
-def test_the_interval_is_that_of_sacrebleus_own_bootstrap(texts):
+def test_metrics_interval_is_that_of_sacrebleus_own_bootstrap(texts):
     translations, references = texts
     metric = metrics()["bleu"]
     counts = np.array(metric._extract_corpus_statistics(translations, [references]))
@@ -121,7 +123,7 @@ def test_the_interval_is_that_of_sacrebleus_own_bootstrap(texts):
     assert (high - low) / 2 == pytest.approx(result._ci, rel=0.1)
 
 
-def test_the_perfect_translation_is_perfect(texts):
+def test_metrics_perfect_translation_is_perfect(texts):
     _, references = texts
     found = scores(references, references)
     assert found["bleu"].value == pytest.approx(100)
@@ -131,7 +133,7 @@ def test_the_perfect_translation_is_perfect(texts):
     assert exact_share(["x", *references[1:60], *["x"] * 60], references) == pytest.approx(100 * 59 / 120)
 
 
-def test_length_buckets_share_no_length_and_together_hold_everything(texts):
+def test_metrics_length_buckets_share_no_length_and_together_hold_everything(texts):
     translations, references = texts
     buckets = by_source_length(references, translations, references)
     assert sum(b.sentences for b in buckets) == 120
@@ -144,7 +146,7 @@ def test_length_buckets_share_no_length_and_together_hold_everything(texts):
     assert buckets[0].bleu == alone.score
 
 
-def test_length_buckets_of_single_words_are_counted_in_letters():
+def test_metrics_length_buckets_of_single_words_are_counted_in_letters():
     words = ["at", "to", "hut", "word", "house", "window", "curtain", "elephant"]
     found = by_source_length(words, words, words)
     assert [(b.shortest, b.longest, b.sentences) for b in found] == [(2, 2, 2), (3, 4, 2), (5, 6, 2), (7, 8, 2)]
@@ -155,7 +157,7 @@ def test_length_buckets_of_single_words_are_counted_in_letters():
     assert [str(b).split(":")[0] for b in mixed] == ["1 words", "2 words"]
 
 
-def test_a_real_difference_is_significant_and_none_is_not(texts):
+def test_metrics_real_difference_is_significant_and_none_is_not(texts):
     translations, references = texts
     worse = [" ".join(t.split()[:-2]) for t in translations]
     found = {
@@ -167,13 +169,13 @@ def test_a_real_difference_is_significant_and_none_is_not(texts):
     assert found["b", "chrf"].value == sacrebleu.CHRF(word_order=2).corpus_score(worse, [references]).score
 
 
-def test_systems_must_have_translated_the_same_sentences(texts):
+def test_metrics_systems_must_have_translated_the_same_sentences(texts):
     translations, references = texts
     with pytest.raises(UserError, match=r"'b': 119"):
         compare({"a": translations, "b": translations[1:]}, references)
 
 
-def test_words_are_counted_in_place_where_each_source_word_is_answered_by_one():
+def test_metrics_words_are_counted_in_place_where_each_source_word_is_answered_by_one():
     sources, references = ["Der Hund sieht ihn", "Ja"], ["nom nom - acc", "-"]
     assert word_accuracy(sources, references, references) == 100
     # one wrong, two missing, one too many

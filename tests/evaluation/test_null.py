@@ -13,6 +13,9 @@ from s2s.evaluation.inference import draws, trend_p
 from s2s.evaluation.significance import mcnemar
 from s2s.evaluation.survival import Times, log_rank_p
 
+# calibrations by simulation
+pytestmark = pytest.mark.slow
+
 LEVEL = 0.05
 
 
@@ -25,7 +28,7 @@ def _check(p_values):
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
-def test_the_tests_over_seeds(seeds):
+def test_calibration_tests_over_seeds(seeds):
     pairs = np.random.default_rng(seeds).normal(30, 1, (3_000, 2, seeds))
     _check([paired(one, two).p() for one, two in pairs])
     if seeds > 3:
@@ -33,7 +36,7 @@ def test_the_tests_over_seeds(seeds):
         _check([welch(one, two).p() for one, two in pairs])
 
 
-def test_welchs_test_with_three_seeds_errs_on_the_side_of_caution():
+def test_calibration_welchs_test_with_three_seeds_errs_on_the_side_of_caution():
     pairs = np.random.default_rng(4).normal(30, 1, (3_000, 2, 3))
     assert 2.5 < _rejections([welch(one, two).p() for one, two in pairs]) < 6.5
 
@@ -45,7 +48,7 @@ def _score(sums):
 @pytest.mark.parametrize(
     "spreads", [(1.0, 4.0, 4.0), (1.0, 0.0, 4.0), (0.2, 8.0, 2.0)], ids=["both", "seeds", "sentences"]
 )
-def test_the_hierarchical_bootstrap(spreads):
+def test_calibration_hierarchical_bootstrap(spreads):
     by_seed, by_sentence, noise = spreads
     generator = np.random.default_rng(6)
     seeds, sentences, drawn = 5, 60, draws(60)[:150]
@@ -61,7 +64,7 @@ def test_the_hierarchical_bootstrap(spreads):
     _check(found)
 
 
-def test_equivalence_at_its_boundary():
+def test_calibration_equivalence_at_its_boundary():
     generator = np.random.default_rng(7)
     found = [
         welch(generator.normal(0, 0.5, 6), generator.normal(way, 0.5, 6)).equivalence_p(1.0)
@@ -74,17 +77,17 @@ def _censored(times, budget):
     return Times([t for t in times if t <= budget], [budget for t in times if t > budget])
 
 
-def test_the_log_rank_test_of_few_runs():
+def test_calibration_log_rank_test_of_few_runs():
     pairs = np.random.default_rng(9).exponential(1, (800, 2, 5))
     _check([log_rank_p(_censored(one, 2.5), _censored(two, 2.5)) for one, two in pairs])
 
 
-def test_the_log_rank_test_of_many_runs():
+def test_calibration_log_rank_test_of_many_runs():
     pairs = np.random.default_rng(10).exponential(1, (1_000, 2, 30))
     _check([log_rank_p(_censored(one, 1.5), _censored(two, 1.5)) for one, two in pairs])
 
 
-def test_mcnemars_test():
+def test_calibration_mcnemars_test():
     generator = np.random.default_rng(11)
     truth, found = np.zeros(2_000, int), []
     for _ in range(2_000):
@@ -93,7 +96,7 @@ def test_mcnemars_test():
     _check(found)
 
 
-def test_the_simulations_would_see_a_test_that_is_too_sure():
+def test_calibration_simulations_would_see_a_test_that_is_too_sure():
     pairs = np.random.default_rng(13).normal(30, 1, (2_000, 2, 5))
     normal = [2 * stats.norm.sf(abs(found.value / found.error)) for one, two in pairs if (found := welch(one, two))]
     assert _rejections(normal) > 6.5
@@ -101,7 +104,7 @@ def test_the_simulations_would_see_a_test_that_is_too_sure():
 
 @pytest.mark.parametrize(("rounds", "most"), [(5, 0.0084), (6, 0.01), (7, 0.01), (8, 0.01)])
 @pytest.mark.parametrize("noise", ["normal", "standard_cauchy"])
-def test_rounds_that_are_steady_are_said_to_drift_in_one_of_a_hundred_cases(rounds, most, noise):
+def test_calibration_rounds_that_are_steady_are_said_to_drift_in_one_of_a_hundred_cases(rounds, most, noise):
     values = getattr(np.random.default_rng(rounds), noise)(size=(3_000, rounds))
     rejected = np.mean([trend_p(range(1, rounds + 1), each) < DRIFT for each in values])
     # three standard errors; of five rounds there are 120 orders, so that one alone is rejected

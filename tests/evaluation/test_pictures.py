@@ -1,4 +1,4 @@
-"""Pictures show what was measured, whatever the names spell."""
+"""Figures of evaluations show the measured values."""
 
 import io
 
@@ -26,7 +26,7 @@ def _drawn(figure) -> bytes:
     return file.getvalue()
 
 
-def test_confusion_colours_are_shares_of_the_true_class():
+def test_figure_confusion_colours_are_shares_of_the_true_class():
     matrix = np.array([[8, 2, 0], [0, 0, 0], [10, 10, 20]])
     figure = confusion_picture(matrix, ODD)
     panel = figure.axes[0]
@@ -36,7 +36,7 @@ def test_confusion_colours_are_shares_of_the_true_class():
 
 
 @pytest.mark.parametrize("spacing", ["width", "count"])
-def test_reliability_shows_the_bins(spacing):
+def test_figure_reliability_shows_the_bins(spacing):
     probabilities = np.array([[0.9, 0.1], [0.6, 0.4], [0.55, 0.45], [1.0, 0.0]])
     found = calibration(np.array([0, 1, 0, 0]), probabilities, bins=4, spacing=spacing)
     figure = reliability_picture(found)
@@ -47,7 +47,7 @@ def test_reliability_shows_the_bins(spacing):
     assert _drawn(figure)
 
 
-def test_curves_have_a_panel_for_accuracy_where_it_was_measured():
+def test_figure_curves_have_a_panel_for_accuracy_where_it_was_measured():
     training = Curve("training", [1, 2], [3.0, 2.0])
     both = curves_picture([training, Curve("test", [2], [2.5], [60.0])])
     assert [len(panel.lines) for panel in both.axes] == [2, 1]
@@ -55,7 +55,7 @@ def test_curves_have_a_panel_for_accuracy_where_it_was_measured():
     assert _drawn(both)
 
 
-def test_every_length_is_in_the_histogram_and_what_is_cut_is_counted():
+def test_figure_every_length_is_in_the_histogram_and_what_is_cut_is_counted():
     lengths = np.array([1, 1, 129, 130, 900])
     figure = lengths_picture(lengths, max_length=129)
     assert sum(patch.get_height() for patch in figure.axes[0].patches) == 5
@@ -63,15 +63,15 @@ def test_every_length_is_in_the_histogram_and_what_is_cut_is_counted():
     assert _drawn(lengths_picture(np.array([], dtype=int)))
 
 
-def test_class_counts_and_images_are_drawn():
+def test_figure_class_counts_and_images_are_drawn():
     assert _drawn(class_counts_picture(dict(zip(ODD, (1, 2, 3), strict=True))))
     grey = np.zeros((3, 1, 4, 4), dtype=np.uint8)
     assert len(images_picture(grey, ODD, across=2).axes) == 4
     assert _drawn(images_picture(np.repeat(grey, 3, axis=1), ODD))
 
 
-@pytest.mark.parametrize(("classes", "every"), [(3, 1), (100, 1), (101, 2), (3000, 30)])
-def test_thousands_of_classes_have_a_picture_that_fits_into_memory(classes, every):
+@pytest.mark.parametrize(("classes", "every"), [(100, 1), (101, 2), (3000, 30)])
+def test_figure_thousands_of_classes_have_a_picture_that_fits_into_memory(classes, every):
     names = [f"c{n}" for n in range(classes)]
     confusion = confusion_picture(np.zeros((classes, classes), dtype=np.int64), names)
     counts = class_counts_picture(dict.fromkeys(names, 1))

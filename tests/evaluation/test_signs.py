@@ -1,4 +1,4 @@
-"""Each sign is named where answers or a log are made to show it, and none is where they are as they should be."""
+"""Each sign of a bad run is found where it was planted, and not elsewhere."""
 
 import math
 import random
@@ -35,27 +35,27 @@ def test_good_texts_show_no_sign():
         ("too long", lambda source, reference: f"{reference} und dann weiter"),
     ],
 )
-def test_each_fault_of_texts_is_named_alone(name, output):
+def test_signs_each_fault_of_texts_is_named_alone(name, output):
     outputs = [output(*pair) for pair in zip(SOURCES, REFERENCES, strict=True)]
     assert _found(text_signs(SOURCES, outputs, REFERENCES, 0)) == {name}
 
 
-def test_what_the_limit_ended_is_named():
+def test_signs_name_outputs_cut_by_the_length_limit():
     assert _found(text_signs(SOURCES, REFERENCES, REFERENCES, 20)) == {"cut off"}
 
 
-def test_the_same_answer_to_all_is_named():
+def test_signs_same_answer_to_all_is_named():
     assert collapsed(SOURCES, ["ein Mann"] * len(SOURCES), REFERENCES).found
     assert collapsed(SOURCES, [""] * len(SOURCES), REFERENCES).found
 
 
-def test_few_answers_are_no_fault_where_few_are_right():
+def test_signs_few_answers_are_no_fault_where_few_are_right():
     judgements = [("good", "bad")[n % 2] for n in range(len(SOURCES))]
     assert not collapsed(SOURCES, judgements, judgements).found
     assert collapsed(SOURCES, ["good"] * len(SOURCES), [f"{n} good" for n in range(len(SOURCES))]).found
 
 
-def test_what_the_reference_does_too_is_no_fault():
+def test_signs_ignore_repetition_that_references_have_too():
     names = [f"Anna {n} Weber" for n in range(50)]
     again = ["ja ja ja"] * 50
     assert _found(text_signs(names, names, names, 0)) == set()
@@ -63,12 +63,12 @@ def test_what_the_reference_does_too_is_no_fault():
 
 
 @pytest.mark.parametrize("said", ["a a a", "x a b a b a b", "a b c d a b c d a b c d"])
-def test_three_times_in_a_row_is_again(said):
+def test_signs_three_times_in_a_row_is_again(said):
     assert says_again(said.split())
     assert not says_again(said.split()[:-1])
 
 
-def test_a_few_examples_are_no_sign():
+def test_few_examples_are_no_sign():
     few, many = (share_sign("n", n // 10, n, "are", 5, "", "") for n in (10, 1000))
     assert few.value == many.value == 10
     assert (few.found, many.found) == (False, True)
@@ -92,11 +92,11 @@ NAMES = ["a", "b", "c"]
     ("right", "sure", "found"),
     [(0.9, 0.9, set()), (0.7, 0.95, {"too sure"}), (0.95, 0.6, {"not sure enough"})],
 )
-def test_how_sure_a_classifier_is(right, sure, found):
+def test_signs_report_classifier_confidence(right, sure, found):
     assert _found(class_signs(*_answers(right, sure), NAMES)) == found
 
 
-def test_a_class_that_is_never_named_and_a_confused_pair():
+def test_signs_class_that_is_never_named_and_a_confused_pair():
     truth, probabilities = _answers(0.95, 0.95)
     probabilities[truth == 2] = [0.025, 0.95, 0.025]
     probabilities[:, 2] = np.minimum(probabilities[:, 2], 0.025)
@@ -107,7 +107,7 @@ def test_a_class_that_is_never_named_and_a_confused_pair():
     assert "examples of c are taken for b" in said["classes confused"]
 
 
-def test_one_class_for_all_is_named():
+def test_signs_one_class_for_all_is_named():
     truth = np.repeat([0, 1, 2], [300, 50, 50])
     probabilities = np.tile([0.75, 0.125, 0.125], (400, 1))
     assert {"majority class only", "classes never predicted"} <= _found(class_signs(truth, probabilities, NAMES))
@@ -134,51 +134,51 @@ LOGS = {
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_each_fault_of_a_training_is_named_alone(name):
+def test_signs_each_fault_of_a_training_is_named_alone(name):
     assert _found(learning_signs(LOGS[name], 5.5)) == {name}
 
 
-def test_what_was_learned_by_heart_is_over_fitted_and_not_nothing():
+def test_signs_tell_memorization_from_no_learning():
     log = _log(_learns, lambda n: 5.4 + 0.01 * n)
     assert _found(learning_signs(log, 5.5)) == {"over-fitted"}
 
 
-def test_hard_batches_are_no_rate_too_high():
+def test_signs_hard_batches_are_no_rate_too_high():
     # as they come where batches hold pairs of one length: one of twenty is far above the others
     log = _log(lambda n: _learns(n) + 2 * (n % 20 == 7))
     assert "rate too high" not in _found(learning_signs(log, 5.5))
 
 
-def test_a_good_training_shows_no_sign():
+def test_good_training_shows_no_sign():
     assert _found(learning_signs(_log(_learns), 5.5)) == set()
 
 
-def test_a_loss_that_comes_down_too_slowly_is_told_from_one_that_stays():
+def test_signs_tell_a_slow_loss_from_a_flat_one():
     slow = _log(lambda n: 9 - n / 400)
     assert "rate too low" in _found(learning_signs(slow, 5.5))
     assert "learned nothing" not in _found(learning_signs(slow, 5.5))
 
 
-def test_of_too_few_updates_nobody_says_that_the_loss_does_not_fall():
+def test_signs_do_not_judge_the_loss_of_few_updates():
     brief = Learning([6.0 - 0.1 * n for n in range(4)], [100] * 4, [(2, {"loss": 5.9}), (4, {"loss": 5.8})])
     assert not {"learned nothing", "rate too low"} & _found(learning_signs(brief, 5.5))
 
 
-def test_a_loss_that_ends_far_above_its_lowest_is_a_rate_too_high():
+def test_signs_loss_that_ends_far_above_its_lowest_is_a_rate_too_high():
     assert "rate too high" in _found(learning_signs(_log(lambda n: _learns(n) + 2 * (n > 300)), None))
 
 
-def test_without_looks_the_training_loss_tells_whether_it_still_learns():
+def test_signs_without_looks_the_training_loss_tells_whether_it_still_learns():
     still, over = (_log(each, every=300) for each in (lambda n: 9 - math.log2(n), _learns))
     assert "not trained to the end" in _found(learning_signs(still, None))
     assert "not trained to the end" not in _found(learning_signs(over, None))
 
 
-def test_an_empty_log_says_nothing():
+def test_signs_empty_log_says_nothing():
     assert _found(learning_signs(Learning([], [], []), 5.0)) == set()
 
 
-def test_unknown_pieces_and_those_that_training_never_had():
+def test_signs_unknown_pieces_and_those_that_training_never_had():
     pieces = np.array([3] * 5 + [7] * 5 + [8] * 90)
     assert unknown(pieces, 3, None).value == 5
     assert unknown(pieces, 3, [8]).value == 10
@@ -186,7 +186,7 @@ def test_unknown_pieces_and_those_that_training_never_had():
     assert unknown(np.tile(pieces, 10), 3, [8]).found
 
 
-def test_the_entropy_of_what_is_drawn_evenly_is_the_logarithm_of_its_kinds():
+def test_signs_entropy_of_what_is_drawn_evenly_is_the_logarithm_of_its_kinds():
     drawn = np.random.default_rng(1).integers(0, 50, 400)
     assert entropy(drawn) == pytest.approx(math.log(50), abs=0.02)
     assert entropy(np.full(9, 4)) == 0

@@ -1,4 +1,4 @@
-"""Times that were not all waited for: against tables of textbooks, brute force and what is known without censoring."""
+"""Survival analysis compared with textbook tables and brute force."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ TREATED = Times([6, 6, 6, 7, 10, 13, 16, 22, 23], [6, 9, 10, 11, 17, 19, 20, 25,
 PLACEBO = Times([1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23])
 
 
-def test_the_curve_is_the_textbooks():
+def test_survival_curve_is_the_textbooks():
     curve = kaplan_meier(TREATED)
     assert curve.times == [6, 7, 10, 13, 16, 22, 23]
     assert [round(share.value, 4) for share in curve.left] == [0.8571, 0.8067, 0.7529, 0.6902, 0.6275, 0.5378, 0.4482]
@@ -22,7 +22,7 @@ def test_the_curve_is_the_textbooks():
     assert kaplan_meier(PLACEBO).median().value == 8
 
 
-def test_its_interval_is_greenwoods_on_a_log_log_scale():
+def test_kaplan_meier_interval_is_greenwoods_on_a_log_log_scale():
     for times in (TREATED, PLACEBO):
         share, variance = 1.0, 0.0
         curve = kaplan_meier(times)
@@ -39,20 +39,20 @@ def test_its_interval_is_greenwoods_on_a_log_log_scale():
             assert (found.low, found.high) == pytest.approx((share ** math.exp(half), share ** math.exp(-half)))
 
 
-def test_what_has_not_happened_in_half_of_the_runs_has_no_median():
+def test_median_is_none_if_half_of_the_runs_are_censored():
     assert kaplan_meier(Times([5.0], [10.0, 10.0])).median().value == math.inf
     solved = kaplan_meier(Times([100.0, 200.0, 300.0]))
     assert solved.median().value == 200.0
     assert solved.median().low <= 200.0 <= solved.median().high
 
 
-def test_censored_runs_are_not_taken_for_solved_ones():
+def test_survival_censored_runs_are_not_taken_for_solved_ones():
     # in a budget of 10, half are solved; to leave the others out would say that 3 are enough
     median = kaplan_meier(Times([1, 2, 3, 4], [10, 10, 10, 10, 10])).median().value
     assert median == math.inf
 
 
-def test_many_runs_are_tested_as_in_the_textbook():
+def test_survival_many_runs_are_tested_as_in_the_textbook():
     assert log_rank_p(TREATED, PLACEBO) == pytest.approx(4.17e-5, rel=0.01)
     assert log_rank_p(PLACEBO, TREATED) == pytest.approx(log_rank_p(TREATED, PLACEBO))
 
@@ -67,7 +67,7 @@ def _observed_less_expected(first, second):
     return total
 
 
-def test_few_runs_are_tested_exactly():
+def test_survival_few_runs_are_tested_exactly():
     first, second = Times([2, 3, 5], [6]), Times([3, 8, 9], [12, 12])
     runs = [(t, 1) for t in first.ended] + [(t, 0) for t in first.waited]
     runs += [(t, 1) for t in second.ended] + [(t, 0) for t in second.waited]
@@ -80,7 +80,7 @@ def test_few_runs_are_tested_exactly():
     assert log_rank_p(first, second) == pytest.approx(np.mean(as_far))
 
 
-def test_where_nothing_was_solved_nothing_differs():
+def test_logrank_without_events_finds_no_difference():
     assert log_rank_p(Times([], [10, 10, 10]), Times([], [10, 10, 10])) == 1.0
     # three solved at once against three never: one of twenty ways, and its reverse
     assert log_rank_p(Times([1, 1, 1]), Times([], [10, 10, 10])) == pytest.approx(0.1)

@@ -1,4 +1,4 @@
-"""Metrics of scripts without spaces, sacreBLEU's tokenizers, and several references of a sentence."""
+"""Metrics of scripts without spaces, sacreBLEU's tokenizers, and several references."""
 
 import contextlib
 import sys
@@ -34,7 +34,7 @@ THAI = ["ฉันอยากไปเที่ยวทะเลกับเ�
 JAPANESE = ["彼は黒い車を家で買います。", "明日の朝八時に駅で会いましょう。"]
 
 
-def test_chinese_is_scored_as_sacrebleu_scores_it_with_its_tokenizer():
+def test_tokenization_chinese_is_scored_as_sacrebleu_scores_it_with_its_tokenizer():
     found = scores(WRONG, CHINESE)
     assert found["bleu"].value == pytest.approx(sacrebleu.corpus_bleu(WRONG, [CHINESE], tokenize="zh").score)
     assert found["bleu"].value > 50
@@ -48,7 +48,7 @@ def test_chinese_is_scored_as_sacrebleu_scores_it_with_its_tokenizer():
     assert score(WRONG, CHINESE) == pytest.approx({name: found[name].value for name in score(WRONG, CHINESE)})
 
 
-def test_the_character_error_rate_is_told_and_tested_once():
+def test_character_error_rate_is_reported_and_tested_once():
     found = scores(WRONG, CHINESE)
     assert str(FileScores("hyp", "ref", 3, False, found)).count("CER") == 1
     tested = compare({"one": WRONG, "other": CHINESE}, CHINESE)
@@ -68,11 +68,11 @@ def test_the_character_error_rate_is_told_and_tested_once():
         ([""], SPACED),
     ],
 )
-def test_the_script_of_the_references_chooses_the_tokenizer(references, chosen):
+def test_tokenization_script_of_the_references_chooses_the_tokenizer(references, chosen):
     assert choose_tokenization(references) == chosen
 
 
-def test_japanese_takes_mecab_where_it_is_installed(monkeypatch):
+def test_tokenization_japanese_takes_mecab_where_it_is_installed(monkeypatch):
     monkeypatch.setattr(tokenization, "find_spec", lambda name: None)
     assert choose_tokenization(JAPANESE) == Tokenization("char", True)
     assert "sacrebleu[ja]" in describe_tokenizer("char", JAPANESE)
@@ -81,7 +81,7 @@ def test_japanese_takes_mecab_where_it_is_installed(monkeypatch):
 
 
 @pytest.mark.skipif(not (find_spec("MeCab") and find_spec("ipadic")), reason="sacrebleu[ja] is not installed")
-def test_mecab_scores_are_sacrebleus():
+def test_tokenization_mecab_scores_are_sacrebleus():
     found = scores(JAPANESE, JAPANESE[::-1])
     assert "tok:ja-mecab" in found["bleu"].signature
     assert "tok:ja-mecab" in found["ter"].signature
@@ -90,7 +90,7 @@ def test_mecab_scores_are_sacrebleus():
 
 
 @pytest.mark.parametrize(("tokenizer", "module"), [("ja-mecab", "ja"), ("ko-mecab", "ko")])
-def test_a_missing_package_is_named(tokenizer, module, monkeypatch):
+def test_tokenization_missing_package_is_named(tokenizer, module, monkeypatch):
     def missing(name: str) -> object:
         raise RuntimeError("requires extra dependencies")
 
@@ -100,7 +100,7 @@ def test_a_missing_package_is_named(tokenizer, module, monkeypatch):
 
 
 @pytest.mark.parametrize("recipe", ["translate", "captioning"])
-def test_a_recipe_with_a_missing_tokenizer_is_refused_before_training(recipe, monkeypatch):
+def test_tokenization_recipe_with_a_missing_tokenizer_is_refused_before_training(recipe, monkeypatch):
     def missing(name: str) -> object:
         raise RuntimeError("requires extra dependencies")
 
@@ -112,7 +112,7 @@ def test_a_recipe_with_a_missing_tokenizer_is_refused_before_training(recipe, mo
     task_of(fine).check(fine)
 
 
-def test_a_missing_model_of_flores_is_named(monkeypatch):
+def test_tokenization_missing_model_of_flores_is_named(monkeypatch):
     def offline(name: str) -> object:
         raise OSError("no route to host")
 
@@ -121,11 +121,11 @@ def test_a_missing_model_of_flores_is_named(monkeypatch):
         choose_tokenization(["a dog"], "flores200")
 
 
-def test_all_tokenizers_are_sacrebleus():
+def test_tokenization_all_tokenizers_are_sacrebleus():
     assert set(TOKENIZERS) - {"auto"} <= set(BLEU.TOKENIZERS)
 
 
-def test_the_choice_is_described_unless_it_is_the_usual_one():
+def test_tokenization_choice_is_described_unless_it_is_the_usual_one():
     assert describe_tokenizer("13a", ["a dog"]) == ""
     assert "zh (Chinese references); WER counts characters" in describe_tokenizer("zh", CHINESE)
     # who asks for 13a is told what it does there
@@ -133,7 +133,7 @@ def test_the_choice_is_described_unless_it_is_the_usual_one():
     assert describe_tokenizer("char", ["a dog"]) == "tokenizer of BLEU and TER: char"
 
 
-def test_a_tokenizer_that_is_asked_for_is_used():
+def test_tokenization_tokenizer_that_is_asked_for_is_used():
     chosen = choose_tokenization(["a dog runs"], "char")
     found = scores(["a dog rums"], ["a dog runs"], tokenization=chosen)
     assert "tok:char" in found["bleu"].signature
@@ -141,7 +141,7 @@ def test_a_tokenizer_that_is_asked_for_is_used():
     assert found["wer"].name == "WER"
 
 
-def test_text_with_spaces_is_scored_as_ever():
+def test_tokenization_text_with_spaces_is_scored_as_ever():
     texts, wanted = ["The cat sat .", "a Dog"], ["the cat sat down.", "a dog"]
     found = scores(texts, wanted)
     for name, metric in (("bleu", sacrebleu.BLEU()), ("ter", sacrebleu.TER(case_sensitive=True))):
@@ -149,7 +149,7 @@ def test_text_with_spaces_is_scored_as_ever():
         assert found[name].signature == str(metric.get_signature())
 
 
-def test_lengths_and_signs_are_of_characters():
+def test_tokenization_lengths_and_signs_are_of_characters():
     buckets = by_source_length(CHINESE, WRONG, CHINESE)
     assert {bucket.unit for bucket in buckets} == {"characters"}
     assert [bucket.longest for bucket in buckets] == sorted({len(text) for text in CHINESE})
@@ -158,7 +158,7 @@ def test_lengths_and_signs_are_of_characters():
     assert unit_of([f"{text} {text}" for text in THAI])("ไป มา") == ["ไ", "ป", " ", "ม", "า"]
 
 
-def test_cider_of_chinese_captions_is_of_characters():
+def test_tokenization_cider_of_chinese_captions_is_of_characters():
     several = [[text, other] for text, other in zip(CHINESE, WRONG, strict=True)]
     found = scores(WRONG, several, names=("cider", "bleu"))
     assert found["cider"].value > 100
@@ -166,7 +166,7 @@ def test_cider_of_chinese_captions_is_of_characters():
     assert "unit" not in scores(["a dog"], [["a dog"]], names=("cider",))["cider"].signature
 
 
-def test_several_references_are_scored_together():
+def test_tokenization_several_references_are_scored_together():
     written = ["A cat was sitting on the mat.", "A dog runs in the park today."]
     one = ["The cat sat on the mat.", "A dog runs in the park today."]
     other = ["A cat was sitting on the mat.", "Today a dog is running in the park."]
@@ -184,7 +184,7 @@ def _files(folder, **lines):
     return [folder / name for name in lines]
 
 
-def test_files_of_several_references_and_systems(tmp_path):
+def test_tokenization_files_of_several_references_and_systems(tmp_path):
     hyp, other, one, two = _files(tmp_path, hyp=["a b c d"], other=["a b x d"], one=["a b c e"], two=["a b c d"])
     (found,), tested = score_files([hyp], [one, two], False, ["bleu", "wer"])
     assert (found.scores["bleu"].value, found.scores["wer"].value, tested) == (pytest.approx(100), 0, [])
@@ -196,7 +196,7 @@ def test_files_of_several_references_and_systems(tmp_path):
     assert both[0].reference == str(one)
 
 
-def test_the_tokenizer_is_said_unless_it_is_the_usual_one(tmp_path):
+def test_tokenization_tokenizer_is_said_unless_it_is_the_usual_one(tmp_path):
     hyp, ref, said = *_files(tmp_path, hyp=WRONG, ref=CHINESE), list[str]()
     (found,), _ = score_files([hyp], [ref], False, ["bleu"], print_fn=said.append)
     assert found.scores["bleu"].value > 50
@@ -219,7 +219,7 @@ def _score(folder, hypotheses: str, *words: str) -> tuple[int, str, str]:
         return status, out.getvalue().decode(), err.getvalue().decode()
 
 
-def test_the_command_scores_several_references_and_says_the_tokenizer(tmp_path):
+def test_tokenization_command_scores_several_references_and_says_the_tokenizer(tmp_path):
     _files(tmp_path, hyp=["a b c d"], one=["a b c e"], two=["a b c d"], short=["x", "y"], zh=CHINESE, wrong=WRONG)
     status, shown, said = _score(tmp_path, "hyp", "one", "two", "--metric", "bleu")
     assert (status, said) == (0, "")

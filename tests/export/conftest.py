@@ -1,4 +1,4 @@
-"""A small run that has learned a little, for all that is exported."""
+"""A small trained run to export."""
 
 from collections.abc import Callable
 from pathlib import Path

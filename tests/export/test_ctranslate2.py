@@ -1,4 +1,4 @@
-"""What CTranslate2 computes of an export is what the model computes."""
+"""CTranslate2 computes the same as the exported model."""
 
 from typing import Any, cast
 
@@ -55,7 +55,7 @@ def _model(tokenizer: Tokenizer, **options):
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
-def test_every_variant_gives_each_piece_the_same_probability(options, tokenizer, tmp_path):
+def test_ctranslate2_every_variant_gives_each_piece_the_same_probability(options, tokenizer, tmp_path):
     import ctranslate2
 
     settings, model = _model(tokenizer, **options)
@@ -75,7 +75,7 @@ def test_every_variant_gives_each_piece_the_same_probability(options, tokenizer,
         torch.testing.assert_close(torch.tensor(found.log_probs), wanted, atol=1e-4, rtol=1e-5)
 
 
-def test_each_variant_that_is_called_exportable_is_in_this_test():
+def test_ctranslate2_each_variant_that_is_called_exportable_is_in_this_test():
     """And those that are not are refused by name."""
     kinds = ("sinusoidal", "learned", "rope", "alibi", "relative", "none")
     tested = {"sinusoidal", *INSIDE}
@@ -126,7 +126,7 @@ def test_ctranslate2_greedy_translations_equal_those_of_the_model(decoding, lear
     assert len(translations) > 4
 
 
-def test_pieces_that_are_shown_alike_have_names_of_their_own():
+def test_ctranslate2_pieces_that_are_shown_alike_have_names_of_their_own():
     class Alike:
         size = 6
 

@@ -1,4 +1,4 @@
-"""A folder for the hub, put where the hub's own client keeps what it has fetched, is the run that it came from."""
+"""A run exported for the hub is read back as the same run."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def lines(tmp_path) -> Path:
     return tmp_path / "lines.txt"
 
 
-def test_a_run_on_the_hub_translates_as_the_run_itself(small, folder, hub, lines):
+def test_run_on_the_hub_translates_as_the_run_itself(small, folder, hub, lines):
     here, many = (_s2s("translate", small, "--input", lines, "--nbest", n) for n in (1, 2))
     assert len(here.split("\n")) == 4
     assert _s2s("translate", folder, "--input", lines) == here
@@ -59,21 +59,21 @@ def test_a_run_on_the_hub_translates_as_the_run_itself(small, folder, hub, lines
     assert _s2s("translate", "hf:somebody/small@main", "--input", lines, "--nbest", 2) == many
 
 
-def test_scores_are_the_same_and_nothing_is_written_into_what_was_fetched(small, hub):
+def test_hub_scores_are_the_same_and_nothing_is_written_into_what_was_fetched(small, hub):
     before = sorted(hub.rglob("*"))
     fetched, here = (_s2s("evaluate", run).split("\n", 1)[1] for run in ("hf:somebody/small", small))
     assert fetched == here
     assert sorted(hub.rglob("*")) == before
 
 
-def test_other_commands_take_it_too(small, hub, lines):
+def test_hub_other_commands_take_it_too(small, hub, lines):
     words = ("--align", "--input", lines)
     assert _s2s("inspect", "hf:somebody/small", *words) == _s2s("inspect", small, *words)
     _s2s("inspect", "hf:somebody/small", "The dog sleeps.", "--output", lines.with_name("page.html"))
     assert lines.with_name("page.html").exists()
 
 
-def test_the_card_says_what_the_run_scored_and_where_it_ends(small, folder):
+def test_hub_card_has_scores_and_limits(small, folder):
     _, head, text = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     found = YAML(typ="safe").load(head)
     assert (found["library_name"], found["pipeline_tag"]) == ("s2s", "translation")
@@ -87,7 +87,7 @@ def test_the_card_says_what_the_run_scored_and_where_it_ends(small, folder):
     assert "width: 32" in text
 
 
-def test_the_card_tells_of_every_evaluation_of_its_checkpoint_and_refuses_a_damaged_one(small, tmp_path):
+def test_hub_card_tells_of_every_evaluation_of_its_checkpoint_and_refuses_a_damaged_one(small, tmp_path):
     run = tmp_path / "small"
     shutil.copytree(small, run)
     evaluate(run).save()
@@ -111,7 +111,7 @@ def test_the_card_tells_of_every_evaluation_of_its_checkpoint_and_refuses_a_dama
     assert [one.removeprefix(str(run)) in card(load(run), []) for one in told] == [True, False]
 
 
-def test_a_checkpoint_has_the_history_and_the_scores_of_its_run_by_whatever_path(small, tmp_path, monkeypatch):
+def test_hub_checkpoint_has_the_history_and_the_scores_of_its_run_by_whatever_path(small, tmp_path, monkeypatch):
     _s2s("export", small, "--to", "hub", "--output", tmp_path / "whole")
     (tmp_path / "link").symlink_to(small / "checkpoints/0000060")
     for place, path in ((tmp_path, "link"), (small / "checkpoints", "0000060"), (small / "checkpoints/0000060", ".")):
@@ -122,7 +122,7 @@ def test_a_checkpoint_has_the_history_and_the_scores_of_its_run_by_whatever_path
             assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_the_card_tells_of_no_weights_that_only_had_the_name_of_these(small, tmp_path):
+def test_hub_card_tells_of_no_weights_that_only_had_the_name_of_these(small, tmp_path):
     run = tmp_path / "small"
     shutil.copytree(small, run)
     shutil.copytree(run / "checkpoints/0000060", run / "checkpoints/average")
@@ -140,7 +140,7 @@ def test_the_card_tells_of_no_weights_that_only_had_the_name_of_these(small, tmp
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "recipe.yaml", "tokenizer/shared.json", "export.json"])
-def test_an_export_whose_files_have_changed_is_refused(folder, tmp_path, file):
+def test_hub_export_whose_files_have_changed_is_refused(folder, tmp_path, file):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     load(copy)
@@ -155,7 +155,7 @@ def test_an_export_whose_files_have_changed_is_refused(folder, tmp_path, file):
             load(copy)
 
 
-def test_an_export_without_digests_is_refused(folder, tmp_path):
+def test_hub_export_without_digests_is_refused(folder, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     described = json.loads((copy / "export.json").read_text())
@@ -168,7 +168,7 @@ def test_an_export_without_digests_is_refused(folder, tmp_path):
         load(copy)
 
 
-def test_the_card_names_all_that_was_learned_from_and_no_folder(small, monkeypatch):
+def test_hub_card_names_all_that_was_learned_from_and_no_folder(small, monkeypatch):
     monkeypatch.chdir(small)
     # a path of one character stands everywhere in the text
     told = _s2s("evaluate", ".").strip()
@@ -185,14 +185,14 @@ def test_the_card_names_all_that_was_learned_from_and_no_folder(small, monkeypat
     assert (head["language"], head["datasets"]) == (["en", "de", "fr"], ["someone/news"])
 
 
-def test_what_is_not_on_the_hub_is_one_message(hub, lines):
+def test_hub_reports_a_missing_repository(hub, lines):
     for name, says in (("hf:nobody/nothing", "cannot be fetched"), ("hf:a/b/c", "is no name of the hub")):
         with pytest.raises(UserError, match=says):
             _s2s("translate", name, "--input", lines)
 
 
 @pytest.mark.parametrize("place", [".", "..", "new", "tokenizer/new"])
-def test_what_is_exported_is_neither_replaced_nor_added_to(folder, tmp_path, place):
+def test_export_refuses_an_existing_folder(folder, tmp_path, place):
     # an export in an export: both may be replaced, as far as their own kind tells
     run = tmp_path / "outer" / "run"
     shutil.copytree(folder, run)
@@ -203,7 +203,7 @@ def test_what_is_exported_is_neither_replaced_nor_added_to(folder, tmp_path, pla
     assert {path: path.is_file() and path.read_bytes() for path in run.parent.rglob("*")} == before
 
 
-def test_the_run_of_a_checkpoint_is_not_replaced_either(small, tmp_path):
+def test_hub_run_of_a_checkpoint_is_not_replaced_either(small, tmp_path):
     run = tmp_path / "runs" / "small"
     shutil.copytree(small, run)
     before = sorted(run.rglob("*"))
@@ -216,7 +216,7 @@ def test_the_run_of_a_checkpoint_is_not_replaced_either(small, tmp_path):
     _s2s("export", tmp_path / "a/b/alone", "--to", "hub", "--output", tmp_path / "a/out")
 
 
-def test_a_folder_that_is_no_export_is_not_replaced(small, tmp_path):
+def test_hub_folder_that_is_no_export_is_not_replaced(small, tmp_path):
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(UserError, match="exists and is no export"):
         _s2s("export", small, "--to", "hub", "--output", tmp_path)
@@ -225,7 +225,7 @@ def test_a_folder_that_is_no_export_is_not_replaced(small, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
 
 
-def test_an_export_is_replaced_only_where_it_may_be_and_holds_nothing_else(folder, small, tmp_path):
+def test_hub_export_is_replaced_only_where_it_may_be_and_holds_nothing_else(folder, small, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(folder, out)
     card = (out / "README.md").read_text(encoding="utf-8")
@@ -247,8 +247,9 @@ def test_an_export_is_replaced_only_where_it_may_be_and_holds_nothing_else(folde
     assert (out / "README.md").read_text(encoding="utf-8") == card
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
-def test_all_that_an_export_is_made_of_is_known_as_its(small, tmp_path, to):
+def test_hub_all_that_an_export_is_made_of_is_known_as_its(small, tmp_path, to):
     for package in ("ctranslate2", "onnxruntime", "onnxscript"):
         pytest.importorskip(package)
     for words in ((), ("--overwrite",)):
@@ -256,7 +257,7 @@ def test_all_that_an_export_is_made_of_is_known_as_its(small, tmp_path, to):
     assert (tmp_path / "out/export.json").exists()
 
 
-def test_an_export_of_a_model_that_answers_at_once_is_known_as_one(small_world, tmp_path):
+def test_hub_export_of_a_model_that_answers_at_once_is_known_as_one(small_world, tmp_path):
     pytest.importorskip("onnxscript")
     for words in ((), ("--overwrite",)):
         _s2s("export", small_world / "runs" / "c", "--to", "onnx", "--output", tmp_path / "out", *words)

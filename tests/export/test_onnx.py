@@ -62,7 +62,7 @@ def _marked(cases):
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.environ.get("S2S_NO_SHAPE_CHECKS") == "1", reason="it is being run")
-def test_all_models_and_tasks_pass_where_no_shapes_are_checked():
+def test_onnx_all_models_and_tasks_pass_where_no_shapes_are_checked():
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "slow", __file__],
         env=os.environ | {"S2S_NO_SHAPE_CHECKS": "1"},
@@ -95,7 +95,7 @@ def _log_probabilities(folder: Path, source: torch.Tensor, valid: torch.Tensor, 
 
 
 @pytest.mark.parametrize(("kind", "options"), _marked(CASES))
-def test_exported_graphs_give_the_log_probabilities_of_the_model(kind, options, tmp_path):
+def test_onnx_exported_graphs_give_the_log_probabilities_of_the_model(kind, options, tmp_path):
     torch.manual_seed(1)
     model = module_of(kind).build(_settings(kind, options), SIZE, SIZE).eval()
     save(model, (SIZE, SIZE), tmp_path)
@@ -110,7 +110,7 @@ def test_exported_graphs_give_the_log_probabilities_of_the_model(kind, options, 
 
 @pytest.mark.slow
 @CHECKED
-def test_gates_that_forget_all_are_the_same_in_a_graph_after_hundreds_of_steps(tmp_path, monkeypatch):
+def test_onnx_gates_that_forget_all_are_the_same_in_a_graph_after_hundreds_of_steps(tmp_path, monkeypatch):
     torch.manual_seed(1)
     model = module_of("rnn-tagger").build(_settings("rnn-tagger", {"cell": "mingru"}), SIZE, SIZE).eval()
     with torch.no_grad():
@@ -164,7 +164,7 @@ OF_TASKS = [
     ("name", "kind"),
     [pytest.param(*c, marks=() if c == ("classifier", "transformer") else SLOW) for c in OF_TASKS],
 )
-def test_every_task_has_graphs_that_give_its_models_numbers(name, kind, tmp_path):
+def test_onnx_every_task_has_graphs_that_give_its_models_numbers(name, kind, tmp_path):
     torch.manual_seed(1)
     save(TASKS[name](kind), (SIZE, SIZE), tmp_path)
     graphs = json.loads((tmp_path / "onnx.json").read_text())["graphs"]
@@ -172,7 +172,7 @@ def test_every_task_has_graphs_that_give_its_models_numbers(name, kind, tmp_path
     assert set(graphs) == writes.get(name, {"model"})
 
 
-def test_other_numbers_and_what_no_graph_can_do_are_refused(tmp_path, monkeypatch):
+def test_onnx_other_numbers_and_what_no_graph_can_do_are_refused(tmp_path, monkeypatch):
     class Counting(nn.Module):
         """Looks at its numbers to decide what to do."""
 

@@ -1,4 +1,4 @@
-"""Bad command lines: commands, options and paths that are none, runs of the wrong task, damaged comparisons."""
+"""Bad command lines, runs of the wrong task, and damaged comparisons."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Bad files: corpora, tables, images and sentence pairs that are damaged, endless, empty or something else."""
+"""Bad files: damaged, endless, empty or of another kind."""
 
 import gzip
 import io

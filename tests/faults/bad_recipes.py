@@ -1,4 +1,4 @@
-"""Bad recipes: values that a key cannot hold, words that are no overrides, and pages that are no recipes."""
+"""Bad recipes: invalid values, malformed overrides, and files that are no recipes."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Every bad input is answered: one clear message, status 2, nothing left behind."""
+"""Every bad input gives one message and status 2, and leaves nothing behind."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def world(tmp_path_factory):
     return make_world(tmp_path_factory.mktemp("good") / "world")
 
 
-def test_there_are_three_hundred_and_each_says_what_must_be_told():
+def test_bad_inputs_are_three_hundred_with_distinct_names():
     assert len(CASES) >= 300
     assert all(case.tells and all(case.tells) for case in CASES.values())
 
@@ -40,7 +40,7 @@ def test_every_bad_input_is_answered_in_a_line_and_leaves_nothing(world, tmp_pat
 @pytest.mark.parametrize(
     "name", [pytest.param(REAL[0]), *(pytest.param(name, marks=pytest.mark.slow) for name in REAL[1:])]
 )
-def test_so_it_is_from_a_shell(world, tmp_path, name):
+def test_bad_inputs_so_it_is_from_a_shell(world, tmp_path, name):
     case = CASES[name]
     case.lay_out(tmp_path / "here")
     words = [word.replace("{world}", str(world)) for word in case.command]
@@ -56,7 +56,7 @@ def test_so_it_is_from_a_shell(world, tmp_path, name):
     assert Answer(done.returncode, done.stderr, 0, []).wrong(case) == ""
 
 
-def test_what_is_no_good_answer_is_seen(world, tmp_path):
+def test_bad_answer_is_recognized(world, tmp_path):
     case = CASES["words: a command"]
     fine = ask(Case("fine", ("recipe", "validate", "{world}/t.yaml"), ("x",)), world, tmp_path / "fine")
     assert "status 0" in fine.wrong(case)
@@ -74,7 +74,7 @@ def test_what_is_no_good_answer_is_seen(world, tmp_path):
     assert "no remedy" in Answer(2, "x", 0, []).wrong(Case("x", (), ("x",)))
 
 
-def test_commands_that_are_printed_can_be_copied_into_a_shell(world, tmp_path, monkeypatch, capsys):
+def test_bad_inputs_commands_that_are_printed_can_be_copied_into_a_shell(world, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     folder = "ein Läuf $(x)/run"
     monkeypatch.setattr(sys, "argv", ["s2s", "train", str(world / "t.yaml"), f"run.dir={folder}"])

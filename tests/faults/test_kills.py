@@ -1,4 +1,4 @@
-"""kill -9, again and again, at random moments of the real command."""
+"""Runs killed at random moments resume to the same bits."""
 
 import json
 import subprocess
@@ -11,7 +11,9 @@ KILLS = Path(__file__).with_name("kills.py")
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kills", [pytest.param(10, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.release)]
+)
 def test_killed_runs_are_resumed_to_the_same_bits(kills):
     command = [sys.executable, str(KILLS), "--kills", str(kills), "--seed", "7"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
@@ -22,7 +24,7 @@ def test_killed_runs_are_resumed_to_the_same_bits(kills):
 
 
 @pytest.mark.slow
-def test_a_comparison_that_signals_stop_within_its_cells_is_resumed_to_the_same_bits():
+def test_comparison_stopped_by_signals_is_resumed_to_the_same_bits():
     command = [sys.executable, "-m", "tests.faults.compared"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT)
     assert done.returncode == 0, done.stderr
@@ -32,7 +34,7 @@ def test_a_comparison_that_signals_stop_within_its_cells_is_resumed_to_the_same_
     assert (found["same"], found["differ"]) == (10, [])
 
 
-def test_the_page_tells_what_was_kept():
+def test_resuming_page_has_the_kept_kills():
     found = json.loads((ROOT / "docs/results/faults.json").read_text())["kills"]
     assert found["same"] == found["kills"]
     page = " ".join((ROOT / "docs/resuming.md").read_text().split())

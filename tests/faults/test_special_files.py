@@ -1,4 +1,4 @@
-"""Files of a run that are something else, links or damaged JSON: one message, no waiting, nothing written elsewhere."""
+"""Special, linked or damaged files of a run give one message."""
 
 import contextlib
 import shutil
@@ -80,7 +80,7 @@ def _matrix() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("command", "file", "make"), list(_matrix()))
-def test_a_special_file_is_refused_by_its_kind_or_not_needed(
+def test_special_file_is_refused_by_its_kind_or_not_needed(
     here: Path, command: str, file: str, make: Callable[[Path], None]
 ):
     assert (here / "run" / file).exists()
@@ -97,7 +97,7 @@ def test_a_special_file_is_refused_by_its_kind_or_not_needed(
         *(("metrics.jsonl", "resume"), ("figures", "evaluate"), ("checkpoints", "resume"), ("recipe.yaml", "resume")),
     ],
 )
-def test_links_in_a_foreign_run_are_not_written_through(here, link, command):
+def test_special_file_links_in_a_foreign_run_are_not_written_through(here, link, command):
     place, victim = here / "run" / link, here / "victim"
     if place.exists():
         place.rename(victim)
@@ -126,7 +126,7 @@ DAMAGED = (
 )
 
 
-def test_a_damaged_log_is_named_by_its_line(here):
+def test_special_file_damaged_log_is_named_by_its_line(here):
     log = here / "run/metrics.jsonl"
     first = log.read_bytes().splitlines(keepends=True)[0]
     for line in DAMAGED:
@@ -138,7 +138,7 @@ def test_a_damaged_log_is_named_by_its_line(here):
     assert "run/metrics.jsonl:1: " in _answered(*COMMANDS["resume"])
 
 
-def test_a_damaged_evaluation_or_manifest_is_named_where_a_run_is_exported(here):
+def test_special_file_damaged_evaluation_or_manifest_is_named_where_a_run_is_exported(here):
     for name in ("evaluation-test.json", "manifest.json"):
         kept = (here / "run" / name).read_text()
         changed = [kept.replace('"told": "', '"told": 5, "x": "'), kept.replace('"train": 40', '"train": "x"')]

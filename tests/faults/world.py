@@ -1,4 +1,4 @@
-"""What bad inputs are given to: good recipes, corpora and runs of every task, made once."""
+"""Good recipes, corpora and runs of every task, for tests with bad inputs."""
 
 import contextlib
 import gzip

@@ -1,4 +1,4 @@
-"""Fonts of figures: installed ones that have the glyphs, or a word on what is missing."""
+"""Fonts of figures: installed ones with the glyphs, or a warning."""
 
 import warnings
 
@@ -38,7 +38,7 @@ def test_text_that_the_usual_font_has_keeps_it(caplog):
 
 
 @needs_cjk
-def test_an_installed_font_draws_chinese(caplog):
+def test_installed_font_draws_chinese(caplog):
     figure = _picture()
     use_installed_fonts(figure)
     with warnings.catch_warnings():
@@ -56,14 +56,14 @@ def test_an_installed_font_draws_chinese(caplog):
 
 @needs_cjk
 @pytest.mark.parametrize("form", ["svg", "pdf", "png"])
-def test_all_forms_draw_the_glyphs(form):
+def test_fonts_all_forms_draw_the_glyphs(form):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         assert figures.render_figure(_picture(), form)
     assert not [each for each in said if "Glyph" in str(each.message)]
 
 
-def test_a_missing_font_is_said_once_with_a_package(monkeypatch, caplog):
+def test_missing_font_is_said_once_with_a_package(monkeypatch, caplog):
     monkeypatch.setattr(fonts, "_chosen", lambda characters, but: ((), characters))
     monkeypatch.setattr(fonts, "_add_new_fonts", lambda: False)
     assert figures.render_png(_picture())

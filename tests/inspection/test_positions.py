@@ -1,4 +1,4 @@
-"""Position vectors: those that an embedding really adds, whichever kind."""
+"""Position vectors are those that an embedding adds."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from s2s.nn.embeddings import Embedding
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
-def test_the_vectors_are_what_the_embedding_adds(kind):
+def test_positions_vectors_are_what_the_embedding_adds(kind):
     embedding = Embedding(nn.Embedding(9, 8), kind, 100)
     tokens = torch.randint(9, (1, 70))
     added = embedding(tokens)[0] - embedding.tokens(tokens)[0] * embedding.scale
@@ -20,7 +20,7 @@ def test_the_vectors_are_what_the_embedding_adds(kind):
     assert (found.name, found.kind) == ("encoder", kind)
 
 
-def test_as_many_as_are_wanted_and_learned():
+def test_position_figure_has_the_learned_positions_up_to_a_limit():
     embedding = Embedding(nn.Embedding(9, 8), "learned", 12)
     assert [len(positions_of("e", embedding, *n)[0].vectors) for n in ((5,), (20,), (5, 0))] == [12, 12, 5]
 

@@ -1,4 +1,4 @@
-"""What words weigh: against slopes, a linear model's own terms, and attention multiplied out by hand."""
+"""Saliency compared with slopes, linear models and attention by hand."""
 
 import io
 
@@ -52,7 +52,7 @@ def _classifier(kind: str, pooling: str) -> Classifier:
     return Classifier(encoder, width, 4, pooling, dropout=0.5).double().eval()
 
 
-def test_words_of_a_linear_model_add_up_to_its_score(batch):
+def test_saliency_words_of_a_linear_model_add_up_to_its_score(batch):
     source, valid = batch
     torch.manual_seed(0)
     classifier = Classifier(Bag(), 6, 4, "mean").double().eval()
@@ -67,7 +67,7 @@ def test_words_of_a_linear_model_add_up_to_its_score(batch):
 
 
 @pytest.mark.parametrize(("kind", "pooling"), [("transformer", "first"), ("lstm", "summary"), ("conv", "attention")])
-def test_gradient_times_input_is_the_slope_of_the_score_as_a_word_fades(kind, pooling, batch):
+def test_saliency_gradient_times_input_is_the_slope_of_the_score_as_a_word_fades(kind, pooling, batch):
     source, valid = batch
     classifier, label = _classifier(kind, pooling), torch.tensor([2, 0, 3])
     found = gradient_times_input(classifier, source, valid, label)
@@ -88,7 +88,7 @@ def test_gradient_times_input_is_the_slope_of_the_score_as_a_word_fades(kind, po
     assert found[~valid].abs().sum() == 0
 
 
-def test_attention_is_rolled_out_as_multiplied_by_hand():
+def test_saliency_attention_is_rolled_out_as_multiplied_by_hand():
     torch.manual_seed(0)
     weights = torch.rand(2, 3, 4, 5, 5, dtype=torch.float64).softmax(-1)
     found = rollout(weights)
@@ -101,7 +101,7 @@ def test_attention_is_rolled_out_as_multiplied_by_hand():
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean", "attention"])
-def test_attention_on_words_is_what_reached_the_pooled_states(pooling, batch):
+def test_saliency_attention_on_words_is_what_reached_the_pooled_states(pooling, batch):
     source, valid = batch
     classifier = _classifier("transformer", pooling)
     found = attention_on_words(classifier, source, valid)
@@ -114,12 +114,12 @@ def test_attention_on_words_is_what_reached_the_pooled_states(pooling, batch):
         torch.testing.assert_close(found[1], reached[1, :3].mean(0))
 
 
-def test_a_recurrent_model_has_no_attention_to_show(batch):
+def test_saliency_recurrent_model_has_no_attention_to_show(batch):
     assert attention_on_words(_classifier("gru", "mean"), *batch) is None
 
 
 @pytest.mark.parametrize("kind", ["unigram", "word", "char", "bytes"])
-def test_words_are_the_texts_and_have_the_weight_of_their_pieces(kind):
+def test_saliency_words_are_the_texts_and_have_the_weight_of_their_pieces(kind):
     lines = ["The cats were sleeping, weren't they?", "The café was closed."] * 3
     tokenizer = train(
         lines, PieceSettings(kind=kind, size=30 if kind == "unigram" else 100, byte_fallback=False), "shared"
@@ -134,14 +134,14 @@ def test_words_are_the_texts_and_have_the_weight_of_their_pieces(kind):
     assert sums[1] == pytest.approx(sum(weights[1:first]))
 
 
-def test_an_unknown_word_is_a_word():
+def test_saliency_unknown_word_is_a_word():
     tokenizer = train(["the cat sleeps"] * 3, PieceSettings(kind="word", size=10), "shared")
     ids = tokenizer.encode("the dog barks loudly")
     words, sums = merge_to_words(tokenizer, ids, [1.0, 2.0, 3.0, 4.0])
     assert (len(words), sums) == (4, [1.0, 2.0, 3.0, 4.0])
 
 
-def test_a_picture_of_words_has_each_word_once_on_a_ground_as_dark_as_its_weight():
+def test_saliency_picture_of_words_has_each_word_once_on_a_ground_as_dark_as_its_weight():
     words = [f"word{i}" for i in range(40)] + ["$x^", "日本", "_a", "z" * 300]
     weights = [float(i) for i in range(-20, 24)]
     figure = words_picture(
@@ -159,7 +159,7 @@ def test_a_picture_of_words_has_each_word_once_on_a_ground_as_dark_as_its_weight
 
 
 @pytest.mark.parametrize(("kind", "pooling"), [("transformer", "first"), ("lstm", "summary"), ("conv", "attention")])
-def test_integrated_gradients_add_up_to_what_the_score_differs_from_the_baselines(kind, pooling, batch):
+def test_saliency_integrated_gradients_add_up_to_what_the_score_differs_from_the_baselines(kind, pooling, batch):
     source, valid = batch[0][:1], batch[1][:1]
     classifier = _classifier(kind, pooling)
     vectors = classifier.encoder.embedding(source).detach()
@@ -172,7 +172,8 @@ def test_integrated_gradients_add_up_to_what_the_score_differs_from_the_baseline
     assert difference == pytest.approx(abs(float(shares.sum()) - due), abs=1e-9)
 
 
-def test_integrated_gradients_are_those_of_captum(batch):
+@pytest.mark.slow
+def test_saliency_integrated_gradients_are_those_of_captum(batch):
     captum = pytest.importorskip("captum.attr")
     source, valid = batch[0][:1], batch[1][:1]
     classifier = _classifier("transformer", "mean")
@@ -183,14 +184,14 @@ def test_integrated_gradients_are_those_of_captum(batch):
     torch.testing.assert_close(integrated_gradients(score, vectors, baseline)[0], found[0].sum(1), rtol=0.01, atol=1e-3)
 
 
-def test_of_a_linear_score_integrated_gradients_are_gradient_times_what_changed():
+def test_integrated_gradients_of_a_linear_score_are_gradient_times_input_change():
     weight, vectors, baseline = (torch.randn(1, 5, 6, dtype=torch.float64) for _ in range(3))
     shares, difference = integrated_gradients(lambda read: (read * weight).sum((1, 2)), vectors, baseline)
     torch.testing.assert_close(shares, (weight * (vectors - baseline)).sum(2)[0])
     assert difference < 1e-9
 
 
-def test_the_baseline_knows_places_and_no_words(batch):
+def test_saliency_baseline_knows_places_and_no_words(batch):
     for positions in ("sinusoidal", "learned"):
         settings = encoder_settings("transformer")(width=8, heads=2, encoder_positions=positions)
         encoder, _ = module_of("transformer").build_encoder(settings, SIZE)
@@ -202,7 +203,7 @@ def test_the_baseline_knows_places_and_no_words(batch):
     assert without_words(bag.embedding, bag.embedding(batch[0])).abs().sum() == 0
 
 
-def test_words_have_the_sums_of_their_pieces_for_each_answer():
+def test_saliency_words_have_the_sums_of_their_pieces_for_each_answer():
     words = [Word("a", (0, 2)), Word("b", (1,))]
     found = on_words("m", ["x", "y"], words, torch.tensor([[1.0, 2.0, 4.0], [8.0, 16.0, 32.0]]))
     assert found.weights.tolist() == [[5.0, 2.0], [40.0, 16.0]]

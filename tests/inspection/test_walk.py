@@ -1,4 +1,4 @@
-"""The walk through queries, keys and values: its numbers are the model's, by the fused kernel and by hand."""
+"""Inspection of queries, keys and values equals the model's own computation."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def _source(*ids: int) -> Source:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_the_walk_ends_at_what_the_fused_kernel_read(norm):
+def test_walk_ends_at_what_the_fused_kernel_read(norm):
     model, source = _model(norm=norm, attention="fused"), _source(5, 9, 7, 5, 22)
     weights = model.encoder.attention_weights(source.read, source.valid)
     for layer in range(3):
@@ -49,7 +49,7 @@ def test_the_walk_ends_at_what_the_fused_kernel_read(norm):
             np.testing.assert_allclose(walk.weights, weights[0, layer, head, 2].detach(), atol=1e-5)
 
 
-def test_the_vectors_of_the_walk_are_the_layers_own_projections():
+def test_vectors_of_the_walk_are_the_layers_own_projections():
     model, source = _model(), _source(5, 9, 7)
     layer = model.encoder.layers[0]
     read = layer.attention_block.branch_input(model.encoder.embedding(source.read))
@@ -59,14 +59,14 @@ def test_the_vectors_of_the_walk_are_the_layers_own_projections():
     np.testing.assert_allclose(walk.query, layer.attention.query(read)[0, 1, 12:].detach(), atol=1e-5)
 
 
-def test_a_walk_that_read_something_else_says_so():
+def test_walk_that_read_something_else_says_so():
     model, source = _model(), _source(5, 9, 7)
     found = lookups(model.encoder, lambda: model.encoder(source.read, source.valid))
     wrong = type(found[0])(found[0].query, found[0].key, found[0].value, None, found[1].read)
     assert compute_walk(wrong, (0, 0), source.words[0], source.pieces).difference > 1e-3
 
 
-def test_a_decoders_walk_looks_only_back():
+def test_decoders_walk_looks_only_back():
     model, source = _model(attention="fused"), _source(5, 9, 7)
     target = torch.tensor([[1, 8, 6, 11]])
     found = lookups(model.decoder, lambda: model(source.read, source.valid, target))
@@ -80,7 +80,7 @@ def test_a_decoders_walk_looks_only_back():
         assert len(across.weights) == 3
 
 
-def test_heads_that_share_keys_and_values_are_walked_with_them():
+def test_attention_walk_heads_that_share_keys_and_values_are_walked_with_them():
     attention = Attention(8, 4, 0.0, "explicit")
     query, key, value = torch.randn(1, 4, 3, 2), torch.randn(1, 2, 3, 2), torch.randn(1, 2, 3, 2)
     shared = [each.repeat_interleave(2, dim=1) for each in (key, value)]
@@ -91,7 +91,7 @@ def test_heads_that_share_keys_and_values_are_walked_with_them():
         assert compute_walk(grouped, (0, head), Word("w", (2,)), ["a", "b", "c"]).difference < 1e-5
 
 
-def test_what_was_noted_changes_nothing_and_leaves_nothing():
+def test_recording_changes_no_output_and_removes_its_hooks():
     model, source = _model(), _source(5, 9, 7)
     before = model.encoder(source.read, source.valid).states
     with pytest.raises(RuntimeError, match="in the middle"):
@@ -101,7 +101,7 @@ def test_what_was_noted_changes_nothing_and_leaves_nothing():
     assert torch.equal(model.encoder(source.read, source.valid).states, before)
 
 
-def test_a_head_or_layer_that_is_not_there_is_told():
+def test_walk_refuses_an_unknown_head_or_layer():
     model, source = _model(), _source(5, 9)
     with pytest.raises(UserError, match=r"--layer: there is no layer 3(.|\n)*0 to 2"):
         source.walk(model.encoder, InspectionRequest(layer=3), 0)
@@ -109,7 +109,7 @@ def test_a_head_or_layer_that_is_not_there_is_told():
         source.walk(model.encoder, InspectionRequest(head=4), 0)
 
 
-def test_one_word_in_two_sentences_begins_alike_and_is_taken_apart_by_its_neighbours():
+def test_attention_walk_one_word_in_two_sentences_begins_alike_and_is_taken_apart_by_its_neighbours():
     model = _model(encoder_positions="none")
     first, second = _source(5, 9, 7), _source(8, 9, 6)
     found = same_word(model.encoder, [first, second], [1, 1])
@@ -125,7 +125,7 @@ def test_one_word_in_two_sentences_begins_alike_and_is_taken_apart_by_its_neighb
     assert same.cosines == pytest.approx([1.0] * 5)
 
 
-def test_of_two_sentences_the_word_that_differs_most_is_looked_into():
+def test_walk_of_two_sentences_shows_the_word_that_differs_most():
     model = _model(encoder_positions="none")
     first, second = _source(5, 9, 7, 4), _source(8, 4, 9, 6)
     chosen = chosen_words(model.encoder, [first, second], None)
@@ -142,7 +142,7 @@ def test_of_two_sentences_the_word_that_differs_most_is_looked_into():
 
 
 @pytest.mark.parametrize("positions", ["alibi", "relative", "rope", "none"])
-def test_whatever_tells_positions_the_walk_and_the_weights_are_the_models(positions):
+def test_walk_equals_the_model_for_every_kind_of_positions(positions):
     model = _model(encoder_positions=positions, decoder_positions=positions, key_value_heads=2, attention="fused")
     source, target = _source(5, 9, 7, 5), torch.tensor([[1, 8, 6, 11]])
     memory = model.encoder(source.read, source.valid)

@@ -1,4 +1,4 @@
-"""Every installed model learns to copy and to reverse, through the real command."""
+"""Every installed model learns to copy and to reverse."""
 
 import json
 import os

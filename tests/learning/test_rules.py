@@ -1,4 +1,4 @@
-"""Data with rules is learned through `s2s new` and `s2s train`, with no recipe touched by hand."""
+"""Recipes of `s2s new` learn data with rules."""
 
 import json
 import os
@@ -13,7 +13,7 @@ RULES = Path(__file__).parents[2] / "benchmarks" / "rules.py"
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "ending"), [("words", "csv"), ("tasks", "txt")])
-def test_what_new_writes_for_data_with_rules_learns_them(name, ending, tmp_path):
+def test_recipe_of_new_learns_data_with_rules(name, ending, tmp_path):
     subprocess.run([sys.executable, str(RULES), str(tmp_path)], check=True)
     data = ["--data", f"{name}_train.{ending}", "--test", f"{name}_test.{ending}"]
     for words in (["new", "translate", *data, "--output", f"{name}.yaml"], ["train", f"{name}.yaml"]):

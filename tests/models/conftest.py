@@ -1,4 +1,4 @@
-"""Every installed model, with its defaults and with other settings: read from the entry points, so a stranger's too."""
+"""Every installed model, with its defaults and with other settings."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""In bf16 on a processor no model attends by torch's kernel, which is slow there, whatever its queries come as."""
+"""In bf16 on a CPU no model uses torch's slow attention kernel."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from s2s.nn.precision import autocast_matmul
 
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
-def test_short_sources_are_read_by_products_and_a_softmax(precision, fresh, batch, monkeypatch):
+def test_bf16_attention_short_sources_are_read_by_products_and_a_softmax(precision, fresh, batch, monkeypatch):
     model = fresh(0)
     kernel, called = functional.scaled_dot_product_attention, []
 

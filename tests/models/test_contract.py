@@ -1,4 +1,4 @@
-"""What every installed model must keep: run over the entry points, so a stranger's model is tested too."""
+"""Contract of every installed model: padding, batching, causality, saving."""
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ def test_there_are_models():
     assert "transformer" in models()
 
 
-def test_token_by_token_is_teacher_forcing(model, batch):
+def test_model_token_by_token_is_teacher_forcing(model, batch):
     source, valid, target = batch
     whole = model(source, valid, target)
     context, state = model.decoder.start(model.encoder(source, valid), target.shape[1])
@@ -24,7 +24,7 @@ def test_token_by_token_is_teacher_forcing(model, batch):
     torch.testing.assert_close(torch.cat(steps, dim=1), whole)
 
 
-def test_feeding_in_two_parts_is_feeding_at_once(model, batch):
+def test_model_feeding_in_two_parts_is_feeding_at_once(model, batch):
     source, valid, target = batch
     context, state = model.decoder.start(model.encoder(source, valid), target.shape[1])
     first, state = model.decoder(context, state, target[:, :2])
@@ -32,7 +32,7 @@ def test_feeding_in_two_parts_is_feeding_at_once(model, batch):
     torch.testing.assert_close(torch.cat((first, second), dim=1), model(source, valid, target))
 
 
-def test_a_batch_is_its_rows_alone(model, batch):
+def test_model_batch_is_its_rows_alone(model, batch):
     source, valid, target = batch
     together = model(source, valid, target)
     for i in range(len(source)):
@@ -41,7 +41,7 @@ def test_a_batch_is_its_rows_alone(model, batch):
         torch.testing.assert_close(together[i : i + 1], alone)
 
 
-def test_what_lies_in_the_padding_changes_nothing(model, batch):
+def test_model_ignores_padding(model, batch):
     source, valid, target = batch
     memory = model.encoder(source, valid)
     other = torch.where(valid, source, 4 + (source + 3) % (model.projection.out_features - 4))
@@ -49,7 +49,7 @@ def test_what_lies_in_the_padding_changes_nothing(model, batch):
     torch.testing.assert_close(model.encoder(other, valid).summary, memory.summary)
 
 
-def test_selected_state_goes_on_as_the_selected_rows_would(model, batch):
+def test_model_selected_state_goes_on_as_the_selected_rows_would(model, batch):
     source, valid, target = batch
     rows = torch.tensor([2, 0, 0, 3, 1])
     context, state = model.decoder.start(model.encoder(source, valid), target.shape[1])
@@ -58,7 +58,7 @@ def test_selected_state_goes_on_as_the_selected_rows_would(model, batch):
     torch.testing.assert_close(states, model(source, valid, target)[rows, 2:])
 
 
-def test_what_a_search_in_bf16_says_is_nearly_what_fp32_says_of_it(fresh, batch):
+def test_bf16_search_scores_are_close_to_fp32(fresh, batch):
     model, (source, valid, target) = fresh(0), batch
     limits = np.full(len(source), target.shape[1])
     found = search(model, source, valid, limits, Beam(size=3, nbest=3, precision=torch.bfloat16))
@@ -68,7 +68,7 @@ def test_what_a_search_in_bf16_says_is_nearly_what_fp32_says_of_it(fresh, batch)
     assert not torch.equal(again.reported, again.again)
 
 
-def test_feeding_does_not_change_the_state_it_was_given(model, batch):
+def test_model_feeding_does_not_change_the_state_it_was_given(model, batch):
     source, valid, target = batch
     context, state = model.decoder.start(model.encoder(source, valid), target.shape[1])
     _, state = model.decoder(context, state, target[:, :1])
@@ -78,7 +78,7 @@ def test_feeding_does_not_change_the_state_it_was_given(model, batch):
     torch.testing.assert_close(once, again)
 
 
-def test_attention_rows_sum_to_one_over_real_tokens(model, batch):
+def test_model_attention_rows_sum_to_one_over_real_tokens(model, batch):
     source, valid, target = batch
     weights = model.decoder.attention_weights(model.encoder(source, valid), target)
     assert weights.shape[0] == 4
@@ -87,7 +87,7 @@ def test_attention_rows_sum_to_one_over_real_tokens(model, batch):
     assert weights.masked_select(~valid[:, None, None, None, :]).abs().sum() == 0
 
 
-def test_self_attention_rows_of_decoders_sum_to_one_and_look_only_back(model, batch):
+def test_model_self_attention_rows_of_decoders_sum_to_one_and_look_only_back(model, batch):
     source, valid, target = batch
     weights = model.decoder.self_attention_weights(model.encoder(source, valid), target)
     assert weights.shape[0] == 4
@@ -96,7 +96,7 @@ def test_self_attention_rows_of_decoders_sum_to_one_and_look_only_back(model, ba
     assert weights.triu(1).abs().sum() == 0
 
 
-def test_gradients_reach_every_parameter(model, batch):
+def test_model_gradients_reach_every_parameter(model, batch):
     source, valid, target = batch
     model.train()
     model.logits(source, valid, target).log_softmax(-1)[..., 5].sum().backward()
@@ -105,7 +105,7 @@ def test_gradients_reach_every_parameter(model, batch):
     assert [n for n in unreached if not n.endswith("key.bias")] == []
 
 
-def test_the_gradient_is_the_slope_of_the_loss(model, batch):
+def test_model_gradient_is_the_slope_of_the_loss(model, batch):
     source, valid, target = batch
     parameters = list(model.parameters())
 
@@ -128,12 +128,12 @@ def test_the_gradient_is_the_slope_of_the_loss(model, batch):
     torch.testing.assert_close((around[0] - around[1]) / (2 * step), slope, rtol=1e-5, atol=1e-6)
 
 
-def test_the_same_seed_builds_the_same_model(fresh):
+def test_same_seed_builds_the_same_model(fresh):
     for a, b in zip(fresh(3).parameters(), fresh(3).parameters(), strict=True):
         assert torch.equal(a, b)
 
 
-def test_weights_that_were_saved_are_those_that_are_loaded(fresh, batch, tmp_path):
+def test_model_weights_that_were_saved_are_those_that_are_loaded(fresh, batch, tmp_path):
     first, second = fresh(0), fresh(5)
     assert not torch.equal(first.logits(*batch), second.logits(*batch))
     save_weights(first, tmp_path / "model.safetensors")
@@ -141,13 +141,13 @@ def test_weights_that_were_saved_are_those_that_are_loaded(fresh, batch, tmp_pat
     assert torch.equal(first.logits(*batch), second.logits(*batch))
 
 
-def test_an_encoder_reads_what_its_embedding_makes(model, batch):
+def test_model_encoder_reads_what_its_embedding_makes(model, batch):
     source, valid, _ = batch
     memory = model.encoder(source, valid)
     torch.testing.assert_close(model.encoder.read(model.encoder.embedding(source), valid).states, memory.states)
 
 
-def test_attention_of_encoders_sums_to_one_over_real_positions(model, batch):
+def test_model_attention_of_encoders_sums_to_one_over_real_positions(model, batch):
     source, valid, _ = batch
     weights = model.encoder.attention_weights(source, valid)
     assert weights.shape[0] == 4
@@ -156,7 +156,7 @@ def test_attention_of_encoders_sums_to_one_over_real_positions(model, batch):
     assert weights.masked_select(~valid[:, None, None, None, :]).abs().sum() == 0
 
 
-def test_the_first_of_all_layers_is_the_embedding_and_the_last_the_memory(model, batch):
+def test_model_first_of_all_layers_is_the_embedding_and_the_last_the_memory(model, batch):
     source, valid, _ = batch
     vectors = model.encoder.embedding(source)
     layers = model.encoder.states_by_layer(vectors, valid)

@@ -1,4 +1,4 @@
-"""What every installed model must keep as a classifier, whatever the pooling of its encoder's states."""
+"""Contract of every installed encoder as a classifier, with each pooling."""
 
 from typing import get_args
 
@@ -67,7 +67,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_batch_is_its_rows_alone_and_padding_changes_no_prediction(kind, batch):
+def test_classifier_batch_is_its_rows_alone_and_padding_changes_no_prediction(kind, batch):
     source, valid = batch
     for pooling in POOLINGS:
         model = _build(kind, pooling).double()
@@ -83,7 +83,7 @@ def test_a_batch_is_its_rows_alone_and_padding_changes_no_prediction(kind, batch
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_reach_the_head_the_pooling_and_the_encoder(kind, batch):
+def test_classifier_gradients_reach_the_head_the_pooling_and_the_encoder(kind, batch):
     # of the first or last state, one direction of a recurrent network has read nothing before
     for pooling in set(POOLINGS) - {"first", "last", "pooler"}:
         model = _build(kind, pooling).double().train()
@@ -94,7 +94,7 @@ def test_gradients_reach_the_head_the_pooling_and_the_encoder(kind, batch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_classifier_that_was_saved_is_the_one_that_is_loaded(kind, batch, tmp_path):
+def test_classifier_that_was_saved_is_the_one_that_is_loaded(kind, batch, tmp_path):
     first, second = _build(kind, "attention"), _build(kind, "attention", seed=5)
     assert not torch.equal(first(*batch), second(*batch))
     save_weights(first, tmp_path / "model.safetensors")
@@ -120,8 +120,9 @@ def test_resuming_a_classifier_is_the_same_as_never_stopping(kind):
         assert torch.equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_classifier_learns_what_can_be_told_apart(kind):
+def test_classifier_learns_separable_classes(kind):
     pooling = POOLINGS[KINDS.index(kind) % len(POOLINGS)] if kind in ("transformer", "conv") else "max"
     trainer = _trainer(_build(kind, pooling, dropout=0.0), updates=400, rate=0.01)
     texts = trainer.examples
@@ -133,7 +134,7 @@ def test_a_classifier_learns_what_can_be_told_apart(kind):
     assert right == 1
 
 
-def test_the_loss_is_the_mean_of_minus_the_logarithm_of_the_probability():
+def test_classifier_loss_is_the_mean_of_minus_the_logarithm_of_the_probability():
     model, texts = _build("transformer"), _separable()
     chosen = class_probabilities(model, texts)[np.arange(len(texts)), texts.labels]
     assert mean_loss(model, texts, classification_loss(0.0), COMPUTER) == pytest.approx(
@@ -148,7 +149,7 @@ def test_the_loss_is_the_mean_of_minus_the_logarithm_of_the_probability():
     torch.testing.assert_close(plain, -logs[torch.arange(10), batch.labels].sum())
 
 
-def test_unequal_micro_batches_are_one_big_batch():
+def test_classifier_unequal_micro_batches_are_one_big_batch():
     texts = [_separable() for _ in range(2)]
     texts[0].settings = TextBatchSettings(tokens=60 * 12, max_length=12)
     texts[1].examples_per_step = 1000
@@ -167,7 +168,7 @@ def test_unequal_micro_batches_are_one_big_batch():
 
 
 @pytest.mark.parametrize("wanted", [2, 6])
-def test_an_update_has_as_many_batches_in_each_epoch_also_after_resuming(wanted):
+def test_classifier_update_has_as_many_batches_in_each_epoch_also_after_resuming(wanted):
     generator = np.random.default_rng(0)
     rows = [generator.integers(4, SIZE, int(n)) for n in np.minimum(generator.lognormal(2, 0.8, 60), 40)]
     # in any order, texts of such lengths make 15, 13 and 12 batches

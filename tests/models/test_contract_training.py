@@ -1,4 +1,4 @@
-"""What every installed model must keep in training and in search."""
+"""Contract of every installed model in training and search."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def _same(one: Trainer, other: Trainer) -> bool:
     return all(torch.equal(a, b) for a, b in pairs)
 
 
-def test_a_young_model_learns_and_resuming_is_the_same_as_never_stopping(fresh, pairs):
+def test_young_model_learns_and_resuming_is_the_same_as_never_stopping(fresh, pairs):
     whole, again = _trainer(fresh(0), pairs, rate=0.003), _trainer(fresh(9), pairs, rate=0.003)
     losses = [update.loss for update in whole.updates(8)]
     further, resumed = _resumed(whole, again, 10)
@@ -58,7 +58,8 @@ def test_a_young_model_learns_and_resuming_is_the_same_as_never_stopping(fresh, 
     assert sum(losses[-5:]) < sum(losses[:5])
 
 
-def test_resuming_in_bf16_is_the_same_as_never_stopping(fresh, pairs):
+@pytest.mark.slow
+def test_model_training_resuming_in_bf16_is_the_same_as_never_stopping(fresh, pairs):
     whole, again = _trainer(fresh(0), pairs, "bf16"), _trainer(fresh(9), pairs, "bf16")
     list(whole.updates(2))
     further, resumed = _resumed(whole, again, 4)
@@ -67,7 +68,7 @@ def test_resuming_in_bf16_is_the_same_as_never_stopping(fresh, pairs):
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_the_reported_score_is_the_rescoring_of_that_very_sequence(model, batch, size):
+def test_model_training_reported_score_is_the_rescoring_of_that_very_sequence(model, batch, size):
     source, valid, _ = batch
     found = search(model, source, valid, np.array([6, 3, 5, 4]), Beam(size=size, nbest=size, length_penalty=0.7))
     for i, hypotheses in enumerate(found):

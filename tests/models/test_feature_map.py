@@ -1,4 +1,4 @@
-"""Feature maps of images: cells in their order, each of which sees its neighbourhood, in the place of a table."""
+"""Feature maps of images in place of an embedding table."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def _table(size: int, width: int = 16) -> FeatureMap:
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
-def test_cells_are_a_grid_of_vectors_of_mean_0_and_variance_1(images, size):
+def test_feature_map_cells_are_a_grid_of_vectors_of_mean_0_and_variance_1(images, size):
     table = _table(size)
     vectors = table(images)
     assert vectors.shape == (4, table.length, 16) == (4, (32 // size) ** 2, 16)
@@ -32,7 +32,7 @@ def test_cells_are_a_grid_of_vectors_of_mean_0_and_variance_1(images, size):
 
 
 @pytest.mark.parametrize("size", [4, 8])
-def test_a_cell_sees_itself_and_less_than_two_cells_beyond_its_borders(images, size):
+def test_feature_map_cell_sees_itself_and_less_than_two_cells_beyond_its_borders(images, size):
     table, across = _table(size).double(), 32 // size
     before = table(images[:1])
     down, right = across // 2, across // 2 - 1
@@ -45,7 +45,7 @@ def test_a_cell_sees_itself_and_less_than_two_cells_beyond_its_borders(images, s
     assert moved.sum() > 1
 
 
-def test_a_picture_that_moves_by_a_cell_moves_its_vectors_by_a_cell(images):
+def test_feature_map_picture_that_moves_by_a_cell_moves_its_vectors_by_a_cell(images):
     table = _table(4).double()
     # a single bright spot on an even ground, away from the borders
     picture = torch.full((2, 3, 32, 32), 90, dtype=torch.uint8)
@@ -56,12 +56,12 @@ def test_a_picture_that_moves_by_a_cell_moves_its_vectors_by_a_cell(images):
     assert (one[3, 3] - other[3, 3]).abs().max() > 1e-3
 
 
-def test_a_batch_is_its_rows(images):
+def test_feature_map_batch_is_its_rows(images):
     table = _table(8).double()
     torch.testing.assert_close(table(images), torch.cat([table(image[None]) for image in images]))
 
 
-def test_sizes_that_do_not_fit_are_refused():
+def test_feature_map_sizes_that_do_not_fit_are_refused():
     with pytest.raises(UserError, match=r"(?s)cells of 5 pixels do not divide.*one of 1, 2, 4, 8, 16, 32"):
         FeatureMap(SHAPE, 5, 16)
     encoder = (

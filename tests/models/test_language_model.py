@@ -1,4 +1,4 @@
-"""What every installed model that can be a language model must keep: over the entry points, so a stranger's too."""
+"""Contract of every installed model that can be a language model."""
 
 import itertools
 
@@ -56,7 +56,7 @@ def tokens() -> Tensor:
     return rows
 
 
-def test_the_kinds_that_can_write_without_a_source_are_these():
+def test_language_model_kinds_that_can_write_without_a_source_are_these():
     assert {"transformer", "rnn", "gru", "lstm", "mingru", "minlstm"} <= set(KINDS)
     for kind in ("conv", "rnn-tagger", "lstm-attention"):
         with pytest.raises(UserError, match=r"no language model(.|\n)*transformer"):
@@ -64,7 +64,7 @@ def test_the_kinds_that_can_write_without_a_source_are_these():
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_piece_by_piece_in_two_parts_and_at_once_are_the_same(model, tokens, apart):
+def test_language_model_piece_by_piece_in_two_parts_and_at_once_are_the_same(model, tokens, apart):
     whole = model(tokens, apart)
     for cuts in (list(range(10)), [0, 4, 9], [0, 6, 9]):
         state, steps = model.decoder.start(len(tokens), apart), []
@@ -75,7 +75,7 @@ def test_piece_by_piece_in_two_parts_and_at_once_are_the_same(model, tokens, apa
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_what_comes_later_changes_nothing(model, tokens, apart):
+def test_language_model_is_causal(model, tokens, apart):
     whole = model(tokens, apart)
     for place in range(1, 9):
         other = tokens.clone()
@@ -83,7 +83,7 @@ def test_what_comes_later_changes_nothing(model, tokens, apart):
         torch.testing.assert_close(model(other, apart)[:, :place], whole[:, :place])
 
 
-def test_a_document_among_others_is_the_document_alone(model):
+def test_language_model_document_among_others_is_the_document_alone(model):
     torch.manual_seed(2)
     lengths = [1, 4, 2, 5, 3]
     documents = [torch.cat((torch.tensor([BOS]), torch.randint(4, SIZE, (n - 1,)))) for n in lengths]
@@ -96,7 +96,7 @@ def test_a_document_among_others_is_the_document_alone(model):
     torch.testing.assert_close(together[1, 8:], alone[:4])
 
 
-def test_documents_that_are_not_kept_apart_see_each_other(model, tokens):
+def test_language_model_documents_that_are_not_kept_apart_see_each_other(model, tokens):
     assert not torch.allclose(
         model(tokens, separate_documents=False)[1, 3:], model(tokens, separate_documents=True)[1, 3:]
     )
@@ -106,7 +106,7 @@ def test_documents_that_are_not_kept_apart_see_each_other(model, tokens):
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_a_selected_state_goes_on_as_the_selected_rows_would(model, tokens, apart):
+def test_language_model_selected_state_goes_on_as_the_selected_rows_would(model, tokens, apart):
     rows = torch.tensor([2, 0, 0, 3, 1])
     _, state = model.decoder(model.decoder.start(4, apart), tokens[:, :4])
     states, _ = model.decoder(state.select(rows), tokens[rows, 4:])
@@ -115,7 +115,7 @@ def test_a_selected_state_goes_on_as_the_selected_rows_would(model, tokens, apar
     torch.testing.assert_close(again, model(tokens, apart)[:, 4:])
 
 
-def test_a_batch_is_its_rows_and_padding_behind_them_changes_nothing(model, tokens):
+def test_language_model_batch_is_its_rows_and_padding_behind_them_changes_nothing(model, tokens):
     together = model(tokens)
     for row, length in zip(range(4), (9, 7, 5, 2), strict=True):
         padded = tokens.clone()
@@ -124,20 +124,20 @@ def test_a_batch_is_its_rows_and_padding_behind_them_changes_nothing(model, toke
         torch.testing.assert_close(model(padded)[row, :length], together[row, :length])
 
 
-def test_gradients_reach_every_parameter(model, tokens):
+def test_language_model_gradients_reach_every_parameter(model, tokens):
     model.train()
     model.logits(tokens).log_softmax(-1)[..., 5].sum().backward()
     unreached = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert [n for n in unreached if not n.endswith(("key.bias", "positions.weight"))] == []
 
 
-def test_tied_or_not_as_the_recipe_says():
+def test_language_model_tied_or_not_as_the_recipe_says():
     for tie in (True, False):
         model = _build("transformer", {"tie": tie})
         assert (model.projection.weight is model.decoder.embedding.tokens.weight) is tie
 
 
-def test_places_count_from_the_document_s_beginning():
+def test_language_model_places_count_from_the_document_s_beginning():
     begin = torch.tensor([[1, 0, 0, 1, 0], [0, 0, 1, 1, 0]], dtype=torch.bool)
     places = document_positions(begin, torch.tensor([7, 2]))
     assert places.tolist() == [[0, 1, 2, 0, 1], [2, 3, 0, 0, 1]]

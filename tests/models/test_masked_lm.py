@@ -1,4 +1,4 @@
-"""The masked-language model over every installed encoder."""
+"""The masked-language model with every installed encoder."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def batch() -> MaskedBatch:
 
 @pytest.mark.parametrize("tie", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_loss_is_the_cross_entropy_of_the_chosen_pieces_alone(kind, tie, batch):
+def test_masked_lm_loss_is_the_cross_entropy_of_the_chosen_pieces_alone(kind, tie, batch):
     model = _model(kind, tie)
     states = model.encoder(batch.source, batch.source_valid).states
     scores = model.transform(states) @ model.projection.weight[:SIZE].T
@@ -53,7 +53,7 @@ def test_the_loss_is_the_cross_entropy_of_the_chosen_pieces_alone(kind, tie, bat
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_states_that_were_not_chosen_have_no_gradient(kind, batch):
+def test_masked_lm_states_that_were_not_chosen_have_no_gradient(kind, batch):
     model = _model(kind)
     seen = []
     forward = model.encoder.forward
@@ -71,7 +71,7 @@ def test_states_that_were_not_chosen_have_no_gradient(kind, batch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_lies_in_the_padding_changes_no_loss(kind, batch):
+def test_masked_lm_loss_ignores_padding(kind, batch):
     model = _model(kind)
     other = torch.where(batch.source_valid, batch.source, 9)
     changed = MaskedBatch(batch.indices, batch.count, 0, 1.0, other, batch.source_valid, batch.chosen, batch.targets)
@@ -79,14 +79,14 @@ def test_what_lies_in_the_padding_changes_no_loss(kind, batch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_probabilities_are_of_real_pieces_and_sum_to_one(kind, batch):
+def test_masked_lm_probabilities_are_of_real_pieces_and_sum_to_one(kind, batch):
     found = _model(kind).log_probabilities(batch.source, batch.source_valid, batch.chosen)
     assert found.shape == (6, SIZE)
     torch.testing.assert_close(found.exp().sum(-1), torch.ones(6, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tied_or_not_gradients_reach_every_parameter(kind, batch):
+def test_masked_lm_tied_or_not_gradients_reach_every_parameter(kind, batch):
     for tie in (True, False):
         model = _model(kind, tie).train()
         masked_loss(model, batch)[0].backward()
@@ -94,13 +94,13 @@ def test_tied_or_not_gradients_reach_every_parameter(kind, batch):
         assert [n for n in unreached if not n.endswith("key.bias")] == []
 
 
-def test_tied_the_projection_is_the_encoders_table():
+def test_masked_lm_tied_the_projection_is_the_encoders_table():
     model = _model("transformer")
     assert model.projection.weight is model.encoder.embedding.tokens.weight
     assert "projection.weight" not in dict(model.named_parameters())
 
 
-def test_an_encoder_with_two_tables_of_that_size_cannot_be_tied():
+def test_masked_lm_encoder_with_two_tables_of_that_size_cannot_be_tied():
     encoder, width = _encoder("transformer", encoder_positions="learned", max_positions=SIZE + 1)
     with pytest.raises(UserError, match="2 tables"):
         MaskedLM(encoder, width, SIZE)
@@ -118,7 +118,7 @@ def test_an_encoder_with_two_tables_of_that_size_cannot_be_tied():
         ("gru", {"bidirectional": False, "reverse_source": True}, "after"),
     ],
 )
-def test_an_encoder_is_asked_what_it_can_see(kind, options, direction):
+def test_masked_lm_encoder_is_asked_what_it_can_see(kind, options, direction):
     encoder, _ = _encoder(kind, **options)
     encoder.train()
     assert reading_direction(encoder) == direction

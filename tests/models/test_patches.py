@@ -1,4 +1,4 @@
-"""Images through every encoder: patches are a convolution, and positions are the encoder's own."""
+"""Images in every encoder: patches equal a convolution."""
 
 import pytest
 import torch
@@ -51,7 +51,7 @@ def test_patches_and_one_linear_map_are_a_strided_convolution(images):
     torch.testing.assert_close(table(images), convolved.flatten(2).transpose(1, 2), atol=1e-5, rtol=0)
 
 
-def test_the_first_vector_stands_before_the_patches_and_is_the_same_for_all(images):
+def test_class_vector_precedes_the_patches_and_is_shared(images):
     table = PatchTable(SHAPE, 4, 10, first=True)
     vectors = table(images)
     assert vectors.shape == (5, table.length, 10) == (5, 10, 10)
@@ -60,7 +60,7 @@ def test_the_first_vector_stands_before_the_patches_and_is_the_same_for_all(imag
     assert torch.equal(vectors[:, 1:], table(images))
 
 
-def test_vectors_have_the_size_of_those_of_tokens():
+def test_patches_vectors_have_the_size_of_those_of_tokens():
     torch.manual_seed(0)
     # as white noise of the training images' mean and deviation would be
     noise = torch.randint(0, 256, (200, 3, 12, 12), dtype=torch.uint8)
@@ -70,7 +70,7 @@ def test_vectors_have_the_size_of_those_of_tokens():
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_every_encoder_reads_images(kind, images):
+def test_patches_every_encoder_reads_images(kind, images):
     classifier, length = _classifier(kind)
     valid = torch.ones(5, length, dtype=torch.bool)
     together = classifier(images, valid)
@@ -83,7 +83,7 @@ def test_every_encoder_reads_images(kind, images):
 
 
 @pytest.mark.parametrize("kind", OURS)
-def test_the_order_of_patches_tells(kind, images):
+def test_order_of_patches_tells(kind, images):
     classifier, length = _classifier(kind, first=False)
     valid = torch.ones(5, length, dtype=torch.bool)
     turned = images.unflatten(3, (3, 4)).flip(3).flatten(3)
@@ -91,7 +91,7 @@ def test_the_order_of_patches_tells(kind, images):
     assert not torch.allclose(classifier(turned, valid), classifier(images, valid), atol=1e-4)
 
 
-def test_a_transformer_keeps_its_positions_and_does_not_scale_patches(images):
+def test_transformer_keeps_its_positions_and_does_not_scale_patches(images):
     settings = encoder_settings("transformer")
     made = {}
     for positions in ("none", "learned"):
@@ -106,7 +106,7 @@ def test_a_transformer_keeps_its_positions_and_does_not_scale_patches(images):
     torch.testing.assert_close(made["learned"](images), vectors + made["learned"].positions.weight[:10])
 
 
-def test_mistakes_are_named(images):
+def test_patches_mistakes_are_named(images):
     with pytest.raises(UserError, match=r"(?s)patches of 5 pixels do not divide images of 12.*1, 2, 3, 4, 6, 12"):
         PatchTable(SHAPE, 5, 8, first=False)
     settings = encoder_settings("transformer")(

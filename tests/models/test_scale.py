@@ -1,4 +1,4 @@
-"""How large numbers are in a model that has learned nothing yet: inputs, states and gradients, of every model."""
+"""Variance of inputs, states and gradients at initialization."""
 
 import math
 
@@ -36,7 +36,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("tie", TIES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_read_has_the_size_of_a_state(kind, tie, batch):
+def test_encoder_output_has_the_scale_of_decoder_states(kind, tie, batch):
     model = _built(kind, tie)
     source, _, target = batch
     assert 0.9 < _rms(model.encoder.embedding(source)) < 1.3
@@ -45,7 +45,7 @@ def test_what_is_read_has_the_size_of_a_state(kind, tie, batch):
 
 
 @pytest.mark.parametrize("kind", ["lstm", "lstm-attention"])
-def test_a_recipe_may_read_what_is_in_the_table(kind, batch):
+def test_initialization_recipe_may_read_what_is_in_the_table(kind, batch):
     model = _built(kind, "all", scale_embeddings=False)
     for part, tokens in ((model.encoder, batch[0]), (model.decoder, batch[2])):
         torch.testing.assert_close(part.embedding(tokens), model.projection.weight[tokens])
@@ -53,7 +53,7 @@ def test_a_recipe_may_read_what_is_in_the_table(kind, batch):
 
 @pytest.mark.parametrize("tie", TIES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_states_and_scores_start_neither_dead_nor_sure(kind, tie, batch):
+def test_initialization_states_and_scores_start_neither_dead_nor_sure(kind, tie, batch):
     model = _built(kind, tie)
     source, valid, target = batch
     memory = model.encoder(source, valid)
@@ -67,7 +67,7 @@ def test_states_and_scores_start_neither_dead_nor_sure(kind, tie, batch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_meets_the_source_first_learns_from_the_start(kind, batch):
+def test_cross_attention_has_gradients_at_initialization(kind, batch):
     model = _built(kind, "none")
     source, valid, target = batch
     loss, _ = cross_entropy(model(source, valid, target), model.projection.weight, target.roll(-1, 1), valid)

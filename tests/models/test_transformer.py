@@ -1,4 +1,4 @@
-"""The Transformer beside torch.nn.Transformer, and its own ways of computing one thing beside each other."""
+"""The Transformer compared with torch.nn.Transformer."""
 
 import pytest
 import torch
@@ -71,7 +71,7 @@ def _shake(model: nn.Module) -> None:
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # torch's, about its own fast path
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_it_is_torch_nn_transformer_with_copied_weights(norm, activation):
+def test_transformer_equals_torch_nn_transformer_with_copied_weights(norm, activation):
     torch.manual_seed(0)
     settings = _settings(norm=norm, activation=activation)
     model = build(settings, 30, 30)
@@ -91,7 +91,7 @@ def test_it_is_torch_nn_transformer_with_copied_weights(norm, activation):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_fused_and_explicit_attention_give_the_same_model(norm):
+def test_transformer_fused_and_explicit_attention_give_the_same_model(norm):
     source, target, valid = torch.randint(4, 30, (3, 7)), torch.randint(4, 30, (3, 5)), torch.ones(3, 7).bool()
     valid[2, 3:] = False
     states = []
@@ -102,20 +102,20 @@ def test_fused_and_explicit_attention_give_the_same_model(norm):
 
 
 @pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("target", 2), ("none", 3)])
-def test_tying_leaves_one_two_or_three_tables(tie, tables):
+def test_transformer_tying_leaves_one_two_or_three_tables(tie, tables):
     model = build(_settings(tie=tie), 30, 30)
     rest = count_parameters(build(_settings(tie="all"), 30, 30)) - 30 * 16
     assert count_parameters(model) == rest + tables * 30 * 16
 
 
-def test_tying_all_needs_one_vocabulary():
+def test_transformer_tying_all_needs_one_vocabulary():
     with pytest.raises(UserError, match=r"30 pieces and the target 31(.|\n)*tokenizer.shared: true"):
         build(_settings(tie="all"), 30, 31)
     assert build(_settings(tie="target"), 30, 31).projection.out_features == 31
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_encoder_and_decoder_positions_are_separate_choices(positions):
+def test_transformer_encoder_and_decoder_positions_are_separate_choices(positions):
     torch.manual_seed(0)
     model = build(_settings(encoder_positions="none", decoder_positions=positions), 30, 30).eval()
     source, valid, target = torch.tensor([[5, 6, 7]]), torch.ones(1, 3).bool(), torch.tensor([[1, 8, 9]])
@@ -124,7 +124,7 @@ def test_encoder_and_decoder_positions_are_separate_choices(positions):
     assert not torch.allclose(other(source, valid, target), other(source.flip(1), valid, target))
 
 
-def test_later_targets_never_reach_earlier_states():
+def test_transformer_later_targets_never_reach_earlier_states():
     torch.manual_seed(0)
     model = build(_settings(), 30, 30).eval()
     source, valid, target = torch.randint(4, 30, (2, 6)), torch.ones(2, 6).bool(), torch.randint(4, 30, (2, 5))
@@ -135,7 +135,7 @@ def test_later_targets_never_reach_earlier_states():
     assert not torch.allclose(before[:, 3:], after[:, 3:])
 
 
-def test_initial_weights_have_the_published_spread():
+def test_transformer_initial_weights_have_the_published_spread():
     torch.manual_seed(0)
     model = build(_settings(width=128, feedforward=512), 2000, 2000)
     query = model.encoder.layers[0].attention.query.weight
@@ -144,7 +144,7 @@ def test_initial_weights_have_the_published_spread():
     assert model.encoder.embedding.tokens.weight.std().item() == pytest.approx(128**-0.5, rel=0.01)
 
 
-def test_the_encoder_shows_the_attention_it_computes_with(monkeypatch):
+def test_transformer_encoder_shows_the_attention_it_computes_with(monkeypatch):
     from s2s.nn import attention
 
     used, softmax = [], attention.attention_weights
@@ -158,7 +158,7 @@ def test_the_encoder_shows_the_attention_it_computes_with(monkeypatch):
     torch.testing.assert_close(encoder.attention_weights(source, valid), torch.stack(computed, dim=1))
 
 
-def test_the_decoder_shows_the_attention_it_computes_with(monkeypatch):
+def test_transformer_decoder_shows_the_attention_it_computes_with(monkeypatch):
     from s2s.nn import attention
 
     used, softmax = [], attention.attention_weights
@@ -194,7 +194,7 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(("attention", "quadratic"), [("fused", False), ("explicit", True)])
-def test_in_training_fused_attention_holds_no_matrix_of_all_pairs_of_positions(attention, quadratic):
+def test_transformer_in_training_fused_attention_holds_no_matrix_of_all_pairs_of_positions(attention, quadratic):
     model, length = build(_settings(attention=attention), 11, 11), 600
     tokens = torch.randint(4, 11, (1, length))
     with Largest() as largest:

@@ -1,4 +1,4 @@
-"""The Transformer's variants: what they cost, what they may be, and that nothing they are not asked for changes."""
+"""Variants of the Transformer: sizes, valid combinations, independence."""
 
 import pytest
 import torch
@@ -53,7 +53,7 @@ def _batch() -> tuple[Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_fused_and_explicit_attention_give_the_same_model(variant):
+def test_variants_fused_and_explicit_attention_give_the_same_model(variant):
     states = []
     for attention in ("fused", "explicit"):
         torch.manual_seed(0)
@@ -62,7 +62,7 @@ def test_fused_and_explicit_attention_give_the_same_model(variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_each_switch_changes_what_comes_out(variant):
+def test_variants_each_switch_changes_what_comes_out(variant):
     outputs = []
     for changes in ({}, variant):
         torch.manual_seed(0)
@@ -71,7 +71,7 @@ def test_each_switch_changes_what_comes_out(variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_an_encoder_alone_reads_each_row_as_in_a_batch(variant):
+def test_variants_encoder_alone_reads_each_row_as_in_a_batch(variant):
     torch.manual_seed(0)
     encoder, width = build_encoder(_settings(EncoderSettings, **variant), SIZE)
     model, (source, valid, _) = _shaken(Classifier(encoder, width, 3, "mean")), _batch()
@@ -82,7 +82,7 @@ def test_an_encoder_alone_reads_each_row_as_in_a_batch(variant):
 
 
 @pytest.mark.parametrize("kind", ["rope", "alibi", "relative"])
-def test_positions_in_the_attention_tell_the_order_on_their_own_side(kind):
+def test_variants_positions_in_the_attention_tell_the_order_on_their_own_side(kind):
     source, valid, target = torch.tensor([[5, 6, 7]]), torch.ones(1, 3).bool(), torch.tensor([[1, 8, 9]])
     torch.manual_seed(0)
     reading = _shaken(build(_settings(encoder_positions=kind), SIZE, SIZE))
@@ -96,7 +96,7 @@ def test_positions_in_the_attention_tell_the_order_on_their_own_side(kind):
 
 
 @pytest.mark.parametrize("kind", ["rope", "alibi", "relative"])
-def test_long_sources_and_long_decoding_have_no_end(kind):
+def test_variants_long_sources_and_long_decoding_have_no_end(kind):
     torch.manual_seed(0)
     model = _shaken(build(_settings(encoder_positions=kind, decoder_positions=kind), SIZE, SIZE))
     assert model.encoder.max_positions is model.decoder.max_positions is None
@@ -109,7 +109,7 @@ def test_long_sources_and_long_decoding_have_no_end(kind):
     torch.testing.assert_close(last, model(source, valid, target)[:, 260:])
 
 
-def test_a_cache_of_grouped_heads_is_smaller():
+def test_variants_cache_of_grouped_heads_is_smaller():
     sizes = {}
     for groups in (None, 2, 1):
         model, (source, valid, target) = build(_settings(key_value_heads=groups), SIZE, SIZE), _batch()
@@ -123,7 +123,7 @@ def _attentions(model: torch.nn.Module) -> int:
     return sum(isinstance(module, Attention) for module in model.modules())
 
 
-def test_what_each_variant_costs_in_parameters():
+def test_variants_have_their_number_of_parameters():
     k, h, inner, layers = 16, 4, 24, 4
 
     def added(**changes) -> int:
@@ -153,7 +153,7 @@ def test_what_each_variant_costs_in_parameters():
         ({"width": 15, "heads": 4}, r"heads \(4\) must divide width \(15\)"),
     ],
 )
-def test_what_does_not_go_together_is_told(changes, message):
+def test_settings_that_exclude_each_other_are_refused(changes, message):
     with pytest.raises(ValidationError, match=message):
         _settings(**changes)
     # a wide head is as large as it likes

@@ -1,3 +1,5 @@
+"""Attention: fused and explicit computations, masks, grouped heads."""
+
 import pytest
 import torch
 from torch import nn
@@ -51,7 +53,7 @@ def test_our_attention_with_copied_weights_is_that_of_torch(case):
     ("precision", "sources", "fused"),
     [(torch.bfloat16, 1024, False), (torch.bfloat16, 1025, True), (torch.float32, 4, True)],
 )
-def test_auto_takes_what_was_measured_to_be_faster(monkeypatch, precision, sources, fused):
+def test_attention_auto_takes_what_was_measured_to_be_faster(monkeypatch, precision, sources, fused):
     query, key = torch.randn(1, 2, 3, 2, dtype=precision), torch.randn(1, 2, sources, 2, dtype=precision)
     expected = Attention(4, 2, 0.0, "fused" if fused else "explicit").attend(query, key, key, None)
     # the other way is shut
@@ -61,7 +63,7 @@ def test_auto_takes_what_was_measured_to_be_faster(monkeypatch, precision, sourc
 
 
 @pytest.mark.parametrize("implementation", ["fused", "explicit"])
-def test_a_causal_mask_that_is_not_written_out_is_the_one_that_is(case, implementation):
+def test_attention_causal_mask_that_is_not_written_out_is_the_one_that_is(case, implementation):
     _, states, _ = case
     attention = _attention(implementation)
     offers = attention.project_keys_values(states)
@@ -72,7 +74,7 @@ def test_a_causal_mask_that_is_not_written_out_is_the_one_that_is(case, implemen
     assert torch.equal(attention.weights(states, offers[0], "causal"), attention.weights(states, offers[0], matrix))
 
 
-def test_weights_sum_to_one_over_real_sources_and_padding_gets_none(case):
+def test_attention_weights_sum_to_one_over_real_sources_and_padding_gets_none(case):
     targets, sources, mask = case
     attention = _attention("auto")
     weights = attention.weights(targets, attention.project_keys_values(sources)[0], mask)
@@ -80,7 +82,7 @@ def test_weights_sum_to_one_over_real_sources_and_padding_gets_none(case):
     assert weights[1, ..., 4:].abs().max() == 0
 
 
-def test_weights_are_the_softmax_written_out_in_loops():
+def test_attention_weights_are_the_softmax_written_out_in_loops():
     torch.manual_seed(1)
     query, key = torch.randn(1, 1, 2, 3).double(), torch.randn(1, 1, 4, 3).double()
     weights = attention_weights(query, key, None)
@@ -91,7 +93,7 @@ def test_weights_are_the_softmax_written_out_in_loops():
             assert weights[0, 0, i, j].item() == pytest.approx((torch.exp(scores[j]) / total).item())
 
 
-def test_the_causal_mask_of_later_steps_is_the_end_of_the_whole_mask():
+def test_attention_causal_mask_of_later_steps_is_the_end_of_the_whole_mask():
     whole = causal_mask(6, 6, torch.device("cpu"))
     assert torch.equal(causal_mask(2, 6, torch.device("cpu")), whole[4:])
     assert whole.tolist() == [[j <= i for j in range(6)] for i in range(6)]
@@ -112,7 +114,7 @@ def _grouped(groups: int | None, size: int | None = None) -> Attention:
     return Attention(12, 4, 0.0, "auto", size, groups).double()
 
 
-def test_as_many_heads_of_keys_as_of_queries_is_plain_attention_to_the_bit(case):
+def test_grouped_query_attention_with_all_heads_is_plain_attention(case):
     targets, sources, mask = case
     plain, grouped = _grouped(None), _grouped(4)
     assert torch.equal(
@@ -145,7 +147,7 @@ def test_grouped_queries_are_plain_attention_whose_keys_and_values_are_tied(case
     )
 
 
-def test_wide_heads_are_the_sum_of_single_heads_of_the_whole_width(case):
+def test_attention_wide_heads_are_the_sum_of_single_heads_of_the_whole_width(case):
     """As in the lecture: each head is attention of its own over all of the width, and one matrix joins them."""
     targets, sources, mask = case
     wide = Attention(12, 3, 0.0, "auto", 12).double()

@@ -1,4 +1,4 @@
-"""The gated block and the norm without a mean, by hand."""
+"""Gated feed-forward block and RMS norm compared with computations by hand."""
 
 import math
 
@@ -8,7 +8,7 @@ import torch
 from s2s.nn.layers import FeedForward, build_norm
 
 
-def test_swiglu_is_the_published_formula_in_loops():
+def test_feedforward_swiglu_is_the_published_formula_in_loops():
     torch.manual_seed(0)
     block, x = FeedForward(3, 5, "swiglu", 0.0).double(), torch.randn(1, 1, 3).double()
     with torch.no_grad():
@@ -29,7 +29,7 @@ def test_swiglu_is_the_published_formula_in_loops():
         assert found[k] == pytest.approx(expected)
 
 
-def test_a_gate_adds_a_third_matrix_and_the_others_begin_as_without_it():
+def test_feedforward_gate_adds_a_third_matrix_and_the_others_begin_as_without_it():
     blocks = []
     for activation in ("gelu", "swiglu"):
         torch.manual_seed(0)
@@ -39,7 +39,7 @@ def test_a_gate_adds_a_third_matrix_and_the_others_begin_as_without_it():
     torch.testing.assert_close(blocks[0].expand.weight.std(), blocks[1].expand.weight.std(), atol=0.1, rtol=0)
 
 
-def test_the_norm_of_the_mean_square_is_its_formula():
+def test_feedforward_norm_of_the_mean_square_is_its_formula():
     torch.manual_seed(0)
     norm, x = build_norm("rms", 4), torch.randn(2, 3, 4) + 5
     norm.requires_grad_(False)
@@ -51,7 +51,7 @@ def test_the_norm_of_the_mean_square_is_its_formula():
     assert [name for name, _ in norm.named_parameters()] == ["weight"]
 
 
-def test_the_norm_of_the_mean_square_keeps_a_mean_that_the_other_takes_away():
+def test_feedforward_norm_of_the_mean_square_keeps_a_mean_that_the_other_takes_away():
     x = torch.tensor([[3.0, 3.0, 3.0, 3.0]])
     assert build_norm("layer", 4)(x).abs().max() == 0
     torch.testing.assert_close(build_norm("rms", 4)(x), torch.ones(1, 4), atol=1e-5, rtol=0)

@@ -1,4 +1,4 @@
-"""Each way of pooling against its definition, row by row."""
+"""Each pooling compared with its definition."""
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def test_pooling_is_its_definition_over_the_real_states(rows, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_are_shares_of_real_states_and_make_the_vector(rows, kind):
+def test_pooling_weights_are_shares_of_real_states_and_make_the_vector(rows, kind):
     states, valid, summary = rows
     pooling = _pooling(kind)
     weights = pooling.weights(states, valid)
@@ -57,12 +57,12 @@ def test_weights_are_shares_of_real_states_and_make_the_vector(rows, kind):
         torch.testing.assert_close((weights.unsqueeze(2) * states).sum(dim=1), pooling(states, valid, summary))
 
 
-def test_the_weights_of_max_count_the_numbers_that_a_state_gives():
+def test_pooling_weights_of_max_count_the_numbers_that_a_state_gives():
     states = torch.tensor([[[3.0, 0.0, 1.0, 9.0], [1.0, 2.0, 0.0, 9.5], [9.0, 9.0, 9.0, 9.9]]])
     weights = Pooling("max", 4).weights(states, torch.tensor([[True, True, False]]))
     assert weights.tolist() == [[0.5, 0.5, 0.0]]
 
 
-def test_the_mean_of_the_real_states_is_the_pooling_of_that_name(rows):
+def test_mean_of_the_real_states_is_the_pooling_of_that_name(rows):
     states, valid, summary = rows
     torch.testing.assert_close(mean_over_valid(states, valid), _pooling("mean")(states, valid, summary))

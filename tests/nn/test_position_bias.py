@@ -1,4 +1,4 @@
-"""Rotations and biases beside what the papers say, written out."""
+"""Rotary embeddings and position biases compared with the papers' formulas."""
 
 import math
 
@@ -13,7 +13,7 @@ def _rotary(size: int) -> Rotary:
     return Rotary(size).double()
 
 
-def test_a_rotation_turns_each_pair_by_its_angle():
+def test_position_bias_rotation_turns_each_pair_by_its_angle():
     x = torch.randn(1, 1, 20, 6).double()
     turned = _rotary(6)(x, 0)
     for m in (0, 1, 19):
@@ -28,7 +28,7 @@ def test_a_rotation_turns_each_pair_by_its_angle():
             assert turned[0, 0, m, 2 * i : 2 * i + 2].tolist() == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_rotated_dot_product_depends_on_the_distance_alone():
+def test_position_bias_rotated_dot_product_depends_on_the_distance_alone():
     torch.manual_seed(0)
     rotary, query, key = _rotary(8), torch.randn(1, 1, 1, 8).double(), torch.randn(1, 1, 1, 8).double()
 
@@ -43,14 +43,14 @@ def test_a_rotated_dot_product_depends_on_the_distance_alone():
     assert abs(score(7, 0) - score(0, 7)) > 0.05
 
 
-def test_a_rotation_leaves_lengths_and_the_first_position_as_they_are():
+def test_rotation_leaves_lengths_and_the_first_position_as_they_are():
     x = torch.randn(2, 3, 400, 4).double()
     turned = _rotary(4)(x, 0)
     torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1), atol=1e-6, rtol=0)
     assert torch.equal(turned[:, :, 0], x[:, :, 0])
 
 
-def test_a_rotation_that_grew_while_decoding_may_be_trained_with():
+def test_position_bias_rotation_that_grew_while_decoding_may_be_trained_with():
     rotary, x = Rotary(4), torch.randn(1, 1, 1, 4, requires_grad=True)
     with torch.inference_mode():
         rotary(x, 299)
@@ -58,7 +58,7 @@ def test_a_rotation_that_grew_while_decoding_may_be_trained_with():
     torch.testing.assert_close(rotary(x, 299), Rotary(4)(torch.cat([x] * 300, dim=2), 0)[:, :, 299:])
 
 
-def test_slopes_are_those_of_the_paper():
+def test_position_bias_slopes_are_those_of_the_paper():
     assert alibi_slopes(8) == [1 / 2**n for n in range(1, 9)]
     # "for 16 heads, we interpolate … 2^-0.5, 2^-1, 2^-1.5 …"
     assert alibi_slopes(16) == pytest.approx([2 ** (-n / 2) for n in range(1, 17)])
@@ -68,14 +68,14 @@ def test_slopes_are_those_of_the_paper():
     assert alibi_slopes(3) == pytest.approx([2**-4, 2**-8, 2**-2])
 
 
-def test_alibi_is_minus_the_slope_times_the_distance():
+def test_position_bias_alibi_is_minus_the_slope_times_the_distance():
     bias = Alibi(3, "decoder")(5, 5)
     for head, slope in enumerate(alibi_slopes(3)):
         for i in range(5):
             assert bias[head, i].tolist() == pytest.approx([-slope * abs(i - j) for j in range(5)])
 
 
-def test_in_an_encoder_the_heads_have_the_slopes_in_reverse_order_ahead():
+def test_position_bias_in_an_encoder_the_heads_have_the_slopes_in_reverse_order_ahead():
     behind, whole = Alibi(4, "decoder")(6, 6), Alibi(4, "encoder")(6, 6)
     assert torch.equal(whole.tril(), behind.tril())
     assert torch.equal(whole.triu(), behind.flip(0).triu())
@@ -101,14 +101,14 @@ def _bucket(distance: int, bidirectional: bool, count: int = 32, farthest: int =
 
 
 @pytest.mark.parametrize("both", [True, False])
-def test_buckets_are_those_of_the_published_formula(both):
+def test_position_bias_buckets_are_those_of_the_published_formula(both):
     distances = torch.arange(-300, 301)
     found = distance_buckets(distances, both)
     assert found.tolist() == [_bucket(distance, both) for distance in distances.tolist()]
     assert set(found.tolist()) == set(range(32)) - ({16} if both else set())
 
 
-def test_a_learned_bias_is_looked_up_by_distance_for_each_head():
+def test_learned_bias_is_looked_up_by_distance_for_each_head():
     for side in ("encoder", "decoder"):
         relative = RelativeBuckets(2, 16, side)
         bias = relative(6, 6)
@@ -121,14 +121,14 @@ def test_a_learned_bias_is_looked_up_by_distance_for_each_head():
 @pytest.mark.parametrize(
     "make", [lambda: Alibi(2, "encoder"), lambda: RelativeBuckets(2, 8, "decoder")], ids=["alibi", "t5"]
 )
-def test_the_bias_of_the_newest_targets_is_the_end_of_the_whole_bias(make):
+def test_bias_of_the_newest_targets_is_the_end_of_the_whole_bias(make):
     bias = make()
     whole = bias(7, 7)
     assert torch.equal(bias(2, 7), whole[:, 5:])
     assert torch.equal(bias(1, 7), whole[:, 6:])
 
 
-def test_a_biased_mask_is_minus_infinity_where_nobody_may_look_and_the_bias_elsewhere():
+def test_biased_mask_is_minus_infinity_at_masked_positions_and_the_bias_elsewhere():
     bias = Alibi(2, "encoder")(4, 4)
     padded = torch.tensor([[True] * 4, [True] * 2 + [False] * 2])[:, None, None, :]
     masked = add_bias_to_mask(padded, bias)

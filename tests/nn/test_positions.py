@@ -1,3 +1,5 @@
+"""Sinusoidal and learned positions."""
+
 import math
 
 import pytest
@@ -9,7 +11,7 @@ from s2s.nn.embeddings import Embedding, sinusoids
 from s2s.nn.positions import Rotary, extend_positions
 
 
-def test_sinusoids_are_the_published_formula():
+def test_positions_sinusoids_are_the_published_formula():
     table = sinusoids(40, 6)
     for position in (0, 1, 17, 39):
         for i in range(3):
@@ -19,7 +21,7 @@ def test_sinusoids_are_the_published_formula():
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned", "none"])
-def test_embedding_a_sequence_in_two_parts_is_embedding_it_at_once(kind):
+def test_positions_embedding_a_sequence_in_two_parts_is_embedding_it_at_once(kind):
     embedding = Embedding(nn.Embedding(11, 8), kind, 600)
     tokens = torch.randint(0, 11, (2, 300))
     parts = torch.cat((embedding(tokens[:, :9]), embedding(tokens[:, 9:], 9)), dim=1)
@@ -52,7 +54,7 @@ def test_positions_that_grew_while_decoding_may_be_trained_with():
     assert torch.equal(embedding.table, sinusoids(800, 8))
 
 
-def test_lengthened_tables_are_those_that_texts_would_make_grow():
+def test_positions_lengthened_tables_are_those_that_texts_would_make_grow():
     parts = nn.ModuleList([Embedding(nn.Embedding(11, 8), kind, 10) for kind in ("sinusoidal", "learned", "none")])
     parts.append(Rotary(4))
     tokens, asked = torch.tensor([[3, 4, 5]]), torch.randn(1, 2, 3, 4)

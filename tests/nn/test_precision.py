@@ -1,4 +1,4 @@
-"""Products in bf16 cast a weight once, whatever is around them; in fp32 they are computed by who is fast."""
+"""Products in bf16 cast each weight once."""
 
 import contextlib
 from pathlib import Path
@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize("around", [contextlib.nullcontext, torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
-def test_a_weight_is_cast_once(around, precision):
+def test_precision_weight_is_cast_once(around, precision):
     torch.manual_seed(1)
     layer, x = torch.nn.Linear(8, 16, bias=False), torch.randn(3, 8)
     with around(), autocast_matmul(precision, CPU), profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen:
@@ -32,7 +32,7 @@ def test_a_weight_is_cast_once(around, precision):
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
 @pytest.mark.parametrize("bias", [True, False])
-def test_onednn_and_torch_agree_on_linear_layers(bias):
+def test_precision_onednn_and_torch_agree_on_linear_layers(bias):
     torch.manual_seed(1)
     layer = torch.nn.Linear(24, 40, bias=bias)
     for shape in ((7, 24), (3, 5, 24), (0, 24), (2, 1, 24)):
@@ -50,7 +50,7 @@ def test_onednn_and_torch_agree_on_linear_layers(bias):
 
 
 @pytest.mark.parametrize("slow", [True, False])
-def test_products_are_onednns_where_torchs_are_slow_and_nothing_is_learned(slow, monkeypatch):
+def test_precision_products_are_onednns_where_torchs_are_slow_and_nothing_is_learned(slow, monkeypatch):
     monkeypatch.setattr(precision_room, "slow_in_fp32", lambda: slow)
     layer, x, used = torch.nn.Linear(8, 16), torch.randn(3, 8), []
     for around in (contextlib.nullcontext, torch.no_grad, torch.inference_mode):
@@ -64,7 +64,7 @@ def test_products_are_onednns_where_torchs_are_slow_and_nothing_is_learned(slow,
     assert used == [False, False, slow]
 
 
-def test_an_intel_processor_has_torchs_own_products(monkeypatch):
+def test_precision_intel_processor_has_torchs_own_products(monkeypatch):
     for maker, capability, slow in (
         ("AuthenticAMD", "AVX512", True),
         ("AuthenticAMD", "AVX2", False),

@@ -1,4 +1,4 @@
-"""Models that installed packages offer: strangers are found as ours are, and their mistakes are named as theirs."""
+"""Models of installed packages are found and validated like built-in ones."""
 
 import importlib
 import json
@@ -74,12 +74,12 @@ def _recipe(folder: Path, model: str) -> Path:
     return folder / "a.yaml"
 
 
-def test_the_transformer_is_installed_as_any_other_model_is():
+def test_plugin_transformer_is_installed_as_any_other_model_is():
     assert models()["transformer"].value == "s2s.models.transformer"
     assert module_of("transformer").Settings().kind == "transformer"
 
 
-def test_a_strangers_model_brings_its_keys_its_checks_and_its_page(install, tmp_path):
+def test_plugin_strangers_model_brings_its_keys_its_checks_and_its_page(install, tmp_path):
     install("stranger-models", MODULE)
     assert list(models()) == sorted(models())
     recipe = read(_recipe(tmp_path, "{kind: stranger, width: 3}"), ["model.inner.depth=7"])
@@ -93,14 +93,14 @@ def test_a_strangers_model_brings_its_keys_its_checks_and_its_page(install, tmp_
     assert "depth" in definitions["stranger.Inner"]["properties"]
 
 
-def test_an_entry_point_may_name_an_object_that_has_the_names_of_a_module(install, tmp_path):
+def test_plugin_entry_point_may_name_an_object_that_has_the_names_of_a_module(install, tmp_path):
     text = MODULE + "\n\nclass Model:\n    Settings = Settings\n    build = staticmethod(build)\n\n\nmodel = Model()\n"
     install("stranger-models", text, attribute="model")
     assert read(_recipe(tmp_path, "{kind: stranger, width: 3}")).model.width == 3
     assert module_of("stranger").__class__.__name__ == "Model"
 
 
-def test_mistakes_in_a_strangers_section_are_told_as_in_ours(install, tmp_path):
+def test_plugin_settings_are_validated_like_built_in_ones(install, tmp_path):
     install("stranger-models", MODULE)
     with pytest.raises(UserError) as caught:
         read(_recipe(tmp_path, "{kind: stranger}"), ["model.inner.dept=7"])
@@ -110,7 +110,7 @@ def test_mistakes_in_a_strangers_section_are_told_as_in_ours(install, tmp_path):
     ]
 
 
-def test_two_packages_with_one_name_are_both_named(install, tmp_path):
+def test_plugin_two_packages_with_one_name_are_both_named(install, tmp_path):
     install("first-models", MODULE)
     install("second-models", MODULE)
     with pytest.raises(
@@ -119,7 +119,7 @@ def test_two_packages_with_one_name_are_both_named(install, tmp_path):
         read(_recipe(tmp_path, "{kind: stranger}"))
 
 
-def test_one_package_listed_twice_is_no_mistake(install):
+def test_plugin_one_package_listed_twice_is_no_mistake(install):
     install("stranger-models", MODULE)
     install("stranger-models-again", MODULE, module="stranger_models")
     assert "stranger" in models()
@@ -145,7 +145,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_model_is_named_with_its_module_and_hides_no_other_mistake(install, tmp_path, case):
+def test_plugin_broken_model_is_named_with_its_module_and_hides_no_other_mistake(install, tmp_path, case):
     text, expected = BROKEN[case]
     install("broken-models", text, kind="broken")
     with pytest.raises(UserError) as caught:
@@ -156,7 +156,7 @@ def test_a_broken_model_is_named_with_its_module_and_hides_no_other_mistake(inst
     assert "training.updates: is 0" in second
 
 
-def test_an_empty_group_says_how_to_install(monkeypatch, tmp_path):
+def test_plugin_empty_group_says_how_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr("s2s.recipe.installed.entry_points", lambda group: ())
     models.cache_clear()
     with pytest.raises(UserError, match=r"model.kind: no models are installed; entry points .*pip install -e \."):
@@ -165,7 +165,7 @@ def test_an_empty_group_says_how_to_install(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("other", ["baselines.py", "baselines/__init__.py"])
-def test_another_package_of_the_same_name_is_named_with_its_place(other, tmp_path):
+def test_plugin_another_package_of_the_same_name_is_named_with_its_place(other, tmp_path):
     file = tmp_path / other
     file.parent.mkdir(exist_ok=True)
     file.write_text("")

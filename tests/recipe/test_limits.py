@@ -1,4 +1,4 @@
-"""No number of a recipe is without an upper bound; what is told is bounded, too."""
+"""Every number of a recipe has an upper bound, and messages have a bounded length."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ def _parts(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
 ROOTS = (*(schema.recipe for schema in schemas().values()), *(module_of(kind).Settings for kind in models()))
 
 
-def test_every_number_has_an_upper_bound_and_a_lower_one():
+def test_recipe_limit_every_number_has_an_upper_bound_and_a_lower_one():
     numbers = [
         (place, part)
         for root in ROOTS
@@ -40,14 +40,14 @@ def test_every_number_has_an_upper_bound_and_a_lower_one():
     assert [place for place, part in numbers if not {"minimum", "exclusiveMinimum"} & part.keys()] == []
 
 
-def test_what_looks_like_a_date_or_a_number_and_is_none_is_the_text_that_was_written():
+def test_yaml_text_like_a_date_or_number_stays_text():
     for text in ("2026-13-01", "2026-02-30", "2026-11-22T25:00:00", "=._", "2026-11-22", "0x" + "f" * 1000):
         assert read_value(text) == text
     assert [read_value(text) for text in ("1e-3", "-5", "0x10", "yes", "null")] == [0.001, -5, 16, "yes", None]
     assert read_value('!!int ""') == ""
 
 
-def test_aliases_nesting_and_quotes_mean_what_they_do_while_there_are_few(tmp_path):
+def test_recipe_limit_aliases_nesting_and_quotes_mean_what_they_do_while_there_are_few(tmp_path):
     page = tmp_path / "a.yaml"
     page.write_text('a: &a [1, 2]\nb: [*a, *a]\nc: "\\u00e9\\U0001f600"\nd: ' + "[" * 40 + "]" * 40)
     values = read_page(page).values
@@ -58,13 +58,13 @@ def test_aliases_nesting_and_quotes_mean_what_they_do_while_there_are_few(tmp_pa
             read_value(text)
 
 
-def test_only_near_names_are_suggested_whatever_they_end_in():
+def test_recipe_limit_only_near_names_are_suggested_whatever_they_end_in():
     assert near_files("nothere.yaml", ["err.yaml", "data.yaml"]) == []
     assert near_files("tranlate", ["translate", "multi30k"]) == ["translate"]
     assert near_files("trian.en", ["train.en", "train.de", "val.en"], most=2) == ["train.en", "train.de"]
 
 
-def test_a_message_is_bounded_and_can_be_seen():
+def test_recipe_limit_message_is_bounded_and_can_be_seen():
     assert format_message("a: b\n  → c") == "a: b\n  → c"
     assert format_message("\x1b[31mred\x00") == "\\x1b[31mred\\x00"
     long = format_message("is " + "x" * 100_000 + ", expected y")
@@ -77,7 +77,7 @@ def test_a_message_is_bounded_and_can_be_seen():
     assert many[-1] == "… and 471 more lines"
 
 
-def test_what_is_there_and_no_file_is_told_and_what_is_missing_is_left_to_others(tmp_path):
+def test_path_that_is_no_file_is_refused_and_a_missing_one_is_not(tmp_path):
     check_regular(tmp_path / "missing")
     check_regular(Path(__file__))
     for path, what in ((tmp_path, "is a folder"), (Path("/dev/null"), "not a regular file")):

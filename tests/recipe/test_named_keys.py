@@ -1,4 +1,4 @@
-"""What messages and remedies name as a key of a recipe is one."""
+"""Messages and remedies name existing keys."""
 
 import ast
 import functools
@@ -56,7 +56,7 @@ def _named(path: Path, sections: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("task", sorted(schemas()))
-def test_a_task_names_keys_of_its_own_recipe(task):
+def test_task_names_keys_of_its_own_recipe(task):
     known = _all_keys(task)
     sections = {key.split(".")[0] for key in known}
     for path in sorted(FOLDERS[task].rglob("*.py")):
@@ -70,7 +70,7 @@ def test_signs_and_what_tasks_share_name_keys_of_one_at_least():
         assert not _named(path, sections) - known, path
 
 
-def test_what_is_told_of_a_corpus_of_a_mixture_names_its_own_keys():
+def test_errors_of_a_mixture_name_the_keys_of_its_corpus():
     told = "data.filters.duplicates=drop keeps one; metadata.json of data.corpora.a"
     wanted = "data.corpora.a.filters.duplicates=drop keeps one; metadata.json of data.corpora.a"
     assert own_keys(told, "a") == wanted

@@ -1,3 +1,5 @@
+"""Reading of recipes: defaults, overrides, paths and error messages."""
+
 from pathlib import Path
 
 import pytest
@@ -40,19 +42,19 @@ def _mistakes(path: Path, *overrides: str) -> list[str]:
     return str(caught.value).split("\n")
 
 
-def test_what_is_not_written_has_its_default_and_1e_3_is_a_number(good):
+def test_read_fills_in_defaults_and_parses_1e_3_as_a_number(good):
     recipe = read(good)
     assert recipe.training.learning_rate == 0.001
     assert recipe.training.clip == 1.0
     assert recipe.model.heads == 4
 
 
-def test_words_that_other_yamls_take_for_something_else_are_text(good):
+def test_recipe_words_that_other_yamls_take_for_something_else_are_text(good):
     for word in ("no", "yes", "on", "off", "y", "12:30", "2024-01-31", "0x1g"):
         assert read(good, [f"description={word}"]).description == word
 
 
-def test_overrides_win_over_the_file_and_the_last_one_over_the_others(good):
+def test_recipe_overrides_win_over_the_file_and_the_last_one_over_the_others(good):
     recipe = read(good, ["training.updates=7", "training.updates=99", "model.norm=post", "data.filters.max_words=null"])
     assert recipe.training.updates == 99
     assert recipe.model.norm == "post"
@@ -60,12 +62,12 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(good):
     assert read(good, ["training={updates: 3, schedule: constant}"]).training.updates == 3
 
 
-def test_an_override_is_the_same_as_a_line_in_the_file(good, tmp_path):
+def test_recipe_override_is_the_same_as_a_line_in_the_file(good, tmp_path):
     text = GOOD.replace("updates: 10", "updates: 500").replace("model:\n  kind", "model:\n  width: 64\n  kind")
     assert read(_with(tmp_path, text)) == read(good, ["training.updates=500", "model.width=64"])
 
 
-def test_another_model_keeps_the_keys_that_it_has_and_only_those(good, tmp_path):
+def test_recipe_another_model_keeps_the_keys_that_it_has_and_only_those(good, tmp_path):
     text = GOOD.replace("kind: transformer", "kind: transformer\n  width: 64\n  heads: 2\n  norm: post")
     path = _with(tmp_path, text)
     model = read(path, ["model.kind=lstm", "model.residual=true"]).model
@@ -88,7 +90,7 @@ model:
 """
 
 
-def test_a_task_picks_the_keys_that_there_are(tmp_path, good):
+def test_recipe_task_picks_the_keys_that_there_are(tmp_path, good):
     path = _with(tmp_path, TASKED)
     recipe = read(path, ["head.pooling=first", "model.width=64"])
     assert (recipe.task, recipe.head.pooling, recipe.model.width) == ("classification", "first", 64)
@@ -113,7 +115,7 @@ def test_a_task_picks_the_keys_that_there_are(tmp_path, good):
     assert "head: unknown key; it belongs to recipes of task classification" in _mistakes(good, "head.pooling=max")[0]
 
 
-def test_the_resolved_recipe_reads_back_as_itself(good, tmp_path):
+def test_resolved_recipe_reads_back_as_itself(good, tmp_path):
     recipe = read(
         good, ["training.clip=null", "data.validation=7", "training.betas=[0.5, 0.25]", "training.epsilon=1e-30"]
     )
@@ -122,7 +124,7 @@ def test_the_resolved_recipe_reads_back_as_itself(good, tmp_path):
     assert dump(read(tmp_path / "resolved.yaml")) == dump(recipe)
 
 
-def test_names_in_a_list_read_back_as_themselves(tmp_path):
+def test_recipe_names_in_a_list_read_back_as_themselves(tmp_path):
     recipe = read(shipped()["ag_news"], ["data.classes=[a, b]"])
     classes = ("\x85x", "\u2028", " a ", "yes", "1", "/a  folder" * 30, "tab\t" * 60)
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"classes": classes})})
@@ -150,7 +152,7 @@ def test_any_recipe_that_can_be_held_can_be_written_and_read(good, text, rate, s
     assert read(good.with_name("any.yaml")) == recipe
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_the_page(tmp_path):
+def test_read_reports_all_mistakes_in_page_order(tmp_path):
     text = (
         "name: bad\ntrainig: {}\ndata:\n  corpus: built-in\n  tain: 5\n  seed: 1\n  seed: 2\n"
         "training:\n  clip: yes\nmodel:\n  kind: transformer\n  heads: 0\nname: worse\n"
@@ -169,7 +171,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_page(tmp_path):
     ]
 
 
-def test_an_unknown_model_hides_no_other_mistake(tmp_path):
+def test_recipe_unknown_model_hides_no_other_mistake(tmp_path):
     text = "name: bad\nmodel:\n  kind: transfomer\n  widht: 3\ntraining:\n  updates: 0\n"
     kind, width, updates = _mistakes(_with(tmp_path, text))
     assert kind.endswith("bad.yaml:3: model.kind: 'transfomer' is not an installed model; did you mean transformer?")
@@ -182,56 +184,26 @@ def test_an_unknown_model_hides_no_other_mistake(tmp_path):
 # overrides of the good recipe; then what the message names: the key, the value as it was written, and the remedy
 MISTAKES = {
     "unknown key": (["training.updats=5"], "training.updats: unknown key; did you mean updates?"),
-    "unknown section": (["trainin.updates=5"], "trainin.updates=5: trainin: unknown key; did you mean training?"),
     "key without its section": (["updates=5"], "updates: unknown key; did you mean training.updates?"),
-    "key of another section": (["model.clip=5"], "model.clip: unknown key; did you mean training.clip?"),
     "unlike any key": (["seeds.xyzzy=5"], "seeds.xyzzy: unknown key; expected one of initialization, data, dropout"),
-    "unknown model key": (["model.head=4"], "model.head: unknown key; did you mean heads?"),
     "deep unknown key": (["data.filters.max_word=4"], "data.filters.max_word: unknown key; did you mean max_words?"),
     "unknown model": (["model.kind=transfomer"], "'transfomer' is not an installed model; did you mean transformer?"),
-    "model of no kind": (["model={width: 8}"], "model.kind: is missing; expected one of conv, "),
-    "kind not a word": (["model.kind=3"], "model.kind: is 3; expected one of conv, "),
-    "zero": (["training.updates=0"], "training.updates: is 0, expected a whole number above 0"),
-    "negative": (["training.updates=-5"], "training.updates: is -5, expected a whole number above 0"),
-    "fraction": (["training.updates=1.5"], "training.updates: is 1.5, expected a whole number above 0"),
     "1.0 for 1": (["training.updates=1.0"], "training.updates: is 1.0, expected a whole number above 0"),
-    "word for number": (["training.updates=many"], "training.updates: is 'many', expected a whole number above 0"),
     "quoted number": (["training.updates='5'"], "training.updates: is '5', expected a whole number above 0"),
     "true for 1": (["training.updates=true"], "training.updates: is true, expected a whole number above 0"),
-    "true for 1.0": (
-        ["training.clip=true"],
-        "training.clip: is true, expected a number above 0 and at most 1e+38 or null",
-    ),
-    "1 for true": (["device.compile=1"], "device.compile: is 1, expected true or false"),
     "no for false": (["device.compile=no"], "device.compile: is 'no', expected true or false"),
-    "number for text": (["description=5"], "description: is 5, expected text"),
     "choice": (
         ["training.schedule=cosin"],
         "'cosin', expected one of inverse-sqrt, cosine, linear, constant; did you mean cosine?",
-    ),
-    "unlike any choice": (["device.kind=xyz"], "device.kind: is 'xyz', expected one of auto, cpu, cuda, mps"),
-    "limit": (
-        ["training.label_smoothing=1"],
-        "training.label_smoothing: is 1, expected a number at least 0 and below 1",
     ),
     "infinite": (
         ["training.clip=.inf"],
         "training.clip: is .inf, expected a finite number above 0 and at most 1e+38 or null",
     ),
-    "infinite without a limit": (["training.weight_decay=.inf"], "is .inf, expected a finite number at least 0"),
-    "not a number": (
-        ["training.clip=.nan"],
-        "training.clip: is .nan, expected a finite number above 0 and at most 1e+38 or null",
-    ),
     "null": (["training.updates="], "training.updates: is null, expected a whole number above 0"),
     "section for value": (
         ["training.updates.x=1"],
         "training.updates is a value, not a section; write training.updates=VALUE",
-    ),
-    "value for section": (["data=5"], "data: is 5, expected a section: key: value lines, indented"),
-    "list too short": (
-        ["training.betas=[0.9]"],
-        "training.betas: is [0.9], expected [a number at least 0 and below 1, a number",
     ),
     "list item": (
         ["training.betas=[0.9, 2]"],
@@ -242,7 +214,6 @@ MISTAKES = {
         "data.test: is 0, expected a whole number above 0 and at most 10,000,000 or text or [text, text] or null",
     ),
     "name": (["name='a b'"], "name: is 'a b', expected letters, digits, ., _ and -, the first a letter or digit"),
-    "together in the model": (["model.heads=3"], "model.heads=3: model: heads (3) must divide width (256)"),
     "set twice": (
         ["training.updates=-1", "training.updates=0"],
         "command line: training.updates=0: training.updates: is 0",
@@ -253,14 +224,12 @@ MISTAKES = {
         "warmup (10) must be below updates (10) with schedule linear; try training.warmup=0.1, a share",
     ),
     "no value": (["training.updates"], "'training.updates' is not an override; write section.key=value"),
-    "no key": (["=3"], "'=3' is not an override; write section.key=value"),
-    "half a key": (["training.=3"], "'training.=3' is not an override; write section.key=value"),
     "not yaml": (["training.updates=[1"], "training.updates=[1: '[1' is not a YAML value; quote it"),
 }
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_every_mistake_is_one_line_that_names_key_value_and_remedy(good, case):
+def test_recipe_every_mistake_is_one_line_that_names_key_value_and_remedy(good, case):
     overrides, expected = MISTAKES[case]
     message = "\n".join(_mistakes(good, *overrides))
     assert expected in message
@@ -271,23 +240,13 @@ def test_every_mistake_is_one_line_that_names_key_value_and_remedy(good, case):
 FILES = {
     "duplicate": (GOOD + "name: again\n", ":10: name: is written twice, first in line 1; remove one of the two"),
     "deep duplicate": (GOOD + "  kind: rnn\n", ":10: model.kind: is written twice, first in line 9; remove one"),
-    "tab": ("name: x\n\tdata: 1\n", ":2: not YAML: found character '\\t'"),
-    "syntax": ("name: x\nrun: [x\n", ":3: not YAML: expected ',' or ']'"),
     "two pages": ("name: x\n---\nname: y\n", ":2: not YAML: but found another document\n  → one recipe a file"),
     "control character": (
         "name: x\nrun:\n  dir: a\x07b\n",
         ":3: not YAML: character U+0007 is not allowed\n  → remove it",
     ),
-    "snake": ("name: &a {x: *a}\n", ":1: not YAML: an alias that contains itself"),
-    "python": ("name: !!python/name:os.system\n", ":1: not YAML: could not determine a constructor"),
-    "key": ("[a, b]: 1\n", ":1: not YAML: a key that is not a word"),
-    "merge": (GOOD + "<<: {seeds: {data: 3}}\n", ":10: <<: unknown key"),
     "list": ("- name\n", ": is a list, expected a mapping of sections\n  → start from `s2s recipe copy translate`"),
-    "word": ("name\n", ": is a single value, expected a mapping of sections"),
-    "empty": ("# nothing\n", ": is empty, expected a mapping of sections"),
     "empty section": (GOOD + "device:\n", ":10: device: is null, expected a section: key: value lines, indented"),
-    "no model": ("name: x\n", ":1: model.kind: is missing; expected one of conv, "),
-    "no name": ("model: {kind: transformer}\n", ":1: name: is missing, expected letters"),
     "no kind": ("name: x\nmodel:\n  width: 8\n", ":2: model.kind: is missing"),
     "windows": (
         "name: x\r\nmodel:\r\n  kind: transformer\r\n  width: no\r\n",
@@ -297,14 +256,14 @@ FILES = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_a_file_that_is_no_recipe_gives_one_clear_message(tmp_path, case):
+def test_file_that_is_no_recipe_gives_one_clear_message(tmp_path, case):
     text, expected = FILES[case]
     (tmp_path / "bad.yaml").write_bytes(text.encode())
     message = "\n".join(_mistakes(tmp_path / "bad.yaml"))
     assert message.startswith(f"{tmp_path}/bad.yaml{expected}")
 
 
-def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path):
+def test_recipe_file_that_cannot_be_read_is_named_with_the_reason(tmp_path):
     assert "is a folder" in _mistakes(tmp_path)[0]
     assert "cannot be read: No such file" in _mistakes(tmp_path / "nowhere.yaml")[0]
     (tmp_path / "latin.yaml").write_bytes("name: x\ndescription: Übung\n".encode("latin-1"))
@@ -314,12 +273,12 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path):
     ]
 
 
-def test_a_byte_order_mark_is_no_mistake(tmp_path, good):
+def test_recipe_byte_order_mark_is_no_mistake(tmp_path, good):
     (tmp_path / "bom.yaml").write_text(GOOD, encoding="utf-8-sig")
     assert read(tmp_path / "bom.yaml") == read(good)
 
 
-def test_a_recipe_is_named_by_its_file_a_run_folder_or_the_name_it_ships_under(good, monkeypatch):
+def test_recipe_is_named_by_its_file_a_run_folder_or_the_name_it_ships_under(good, monkeypatch):
     assert recipe_path(good) == good
     good.rename(good.with_name("recipe.yaml"))
     assert recipe_path(good.parent) == good.with_name("recipe.yaml")
@@ -327,7 +286,7 @@ def test_a_recipe_is_named_by_its_file_a_run_folder_or_the_name_it_ships_under(g
     assert recipe_path(Path("translate")) == shipped()["translate"]
 
 
-def test_a_name_that_is_no_recipe_is_answered_with_the_nearest_one(tmp_path, good):
+def test_name_that_is_no_recipe_is_answered_with_the_nearest_one(tmp_path, good):
     with pytest.raises(UserError, match=r"goood.yaml: no such recipe\n.*did you mean .*/good.yaml\?.*s2s recipe list"):
         recipe_path(good.with_name("goood.yaml"))
     with pytest.raises(UserError, match=r"tranlate: no such recipe\n.*did you mean translate\?"):
@@ -341,14 +300,14 @@ FROM_FILES = GOOD.replace("built-in", "files\n  train: [a.en, a.de]\n  validatio
 
 
 @pytest.mark.parametrize("path", ["recipes/translate.yaml", "translate.yml", "far/translate"])
-def test_a_path_of_the_repository_is_answered_with_the_name_that_works_anywhere(tmp_path, monkeypatch, path):
+def test_recipe_path_of_the_repository_is_answered_with_the_name_that_works_anywhere(tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"comes with s2s: write translate, as in `s2s train translate`"):
         recipe_path(Path(path))
     assert recipe_path(Path("translate")).is_file()
 
 
-def test_a_warm_up_may_be_a_share_and_stays_what_it_made(tmp_path, good):
+def test_recipe_warm_up_may_be_a_share_and_stays_what_it_made(tmp_path, good):
     recipe = read(good, ["training.updates=50", "training.warmup=0.1", "training.schedule=cosine"])
     assert recipe.training.warmup == 5
     write(recipe, tmp_path / "resolved.yaml")
@@ -357,7 +316,7 @@ def test_a_warm_up_may_be_a_share_and_stays_what_it_made(tmp_path, good):
     assert read(tmp_path / "resolved.yaml", ["training.updates=500"]).training.warmup == 5
 
 
-def test_paths_start_at_the_recipe_or_where_one_stands_or_at_the_root(tmp_path, monkeypatch):
+def test_paths_are_relative_to_recipe_working_directory_or_data_root(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     path = _with(tmp_path, FROM_FILES)
     monkeypatch.chdir(tmp_path / "here")
@@ -371,7 +330,7 @@ def test_paths_start_at_the_recipe_or_where_one_stands_or_at_the_root(tmp_path, 
     assert (rooted.train[0], rooted.test) == (str(tmp_path / "here/sub/a.en"), str(tmp_path / "here/sub/w.tsv"))
 
 
-def test_only_paths_are_made_absolute(tmp_path, good, monkeypatch):
+def test_recipe_only_paths_are_made_absolute(tmp_path, good, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     hub = read(good, ["data.corpus=someone/something", "data.root=~/texts", "run.dir=there"])
     assert (hub.data.train, hub.data.root, hub.run.dir) == ("train", "/home/me/texts", "there")
@@ -384,12 +343,12 @@ def test_only_paths_are_made_absolute(tmp_path, good, monkeypatch):
 
 
 @pytest.mark.parametrize("corpus", ["built-in", "homonyms"])
-def test_a_corpus_that_is_made_lies_in_no_folder(good, corpus):
+def test_recipe_corpus_that_is_made_lies_in_no_folder(good, corpus):
     with pytest.raises(UserError, match=rf"data: root is '.*there', but the corpus is {corpus}.*corpus: files reads"):
         read(good, [f"data.corpus={corpus}", "data.root=there"])
 
 
-def test_a_resolved_recipe_means_the_same_from_anywhere(tmp_path, monkeypatch):
+def test_resolved_recipe_means_the_same_from_anywhere(tmp_path, monkeypatch):
     recipe = read(_with(tmp_path, FROM_FILES), ["data.test=w.tsv"])
     (tmp_path / "far" / "away").mkdir(parents=True)
     write(recipe, tmp_path / "far" / "away" / "recipe.yaml")
@@ -398,6 +357,6 @@ def test_a_resolved_recipe_means_the_same_from_anywhere(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("key", REMOVED)
-def test_removed_keys_are_refused_with_what_to_do_instead(good, key):
+def test_recipe_removed_keys_are_refused_with_what_to_do_instead(good, key):
     name = ".".join(key)
     assert _mistakes(good, f"{name}=x") == [f"command line: {name}=x: {name}: {REMOVED[key]}"]

@@ -1,4 +1,4 @@
-"""The recipes that come with s2s, the page of keys and the schema for editors: all say the same."""
+"""Shipped recipes, the reference page and the JSON schema agree."""
 
 import json
 import operator
@@ -31,7 +31,7 @@ def test_every_shipped_recipe_is_valid_and_described():
         assert recipe.description
 
 
-def test_a_wheel_holds_every_package_and_the_recipes():
+def test_wheel_holds_every_package_and_the_recipes():
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     there = {
         ".".join(p.parent.relative_to(ROOT).parts) for room in ("s2s", "baselines") for p in (ROOT / room).rglob("*.py")
@@ -41,7 +41,7 @@ def test_a_wheel_holds_every_package_and_the_recipes():
     assert setuptools["package-data"]["s2s.recipes"] == ["*.yaml"]
 
 
-def test_the_page_of_keys_is_made_from_the_schema():
+def test_shipped_recipe_page_of_keys_is_made_from_the_schema():
     assert (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8") == reference(schemas())
 
 
@@ -56,12 +56,12 @@ ROOTS = (*(schema.recipe for schema in schemas().values()), *(module_of(kind).Se
 EVERY_KEY = [key for root in ROOTS for key in _fields(root)]
 
 
-def test_every_key_says_what_it_means():
+def test_every_recipe_key_has_a_description():
     assert len(EVERY_KEY) > 70
     assert [f"{s.__name__}.{name}" for s, name in EVERY_KEY if not s.model_fields[name].description] == []
 
 
-def test_the_page_shows_every_default_that_the_recipe_takes():
+def test_page_shows_every_default_that_the_recipe_takes():
     page = reference(schemas())
     for section, name in EVERY_KEY:
         field = section.model_fields[name]
@@ -124,7 +124,7 @@ def _holds(word: str, limit: Any, value: Any, schema: dict[str, Any], root: dict
     return _HOLDS[word](value, limit)
 
 
-def test_the_schema_for_editors_takes_every_shipped_recipe_as_written_and_resolved():
+def test_schema_for_editors_takes_every_shipped_recipe_as_written_and_resolved():
     schema = json.loads(json_schema(schemas()))
     for path in shipped().values():
         assert _fits(read_page(path).values, schema, schema)
@@ -151,7 +151,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("override", WRONG)
-def test_the_schema_for_editors_refuses_what_reading_refuses(override):
+def test_shipped_recipe_schema_for_editors_refuses_what_reading_refuses(override):
     path = shipped()["translate"]
     with pytest.raises(UserError):
         read(path, [override])
@@ -163,7 +163,7 @@ def test_the_schema_for_editors_refuses_what_reading_refuses(override):
     assert not _fits(tree, schema, schema)
 
 
-def test_the_schema_of_one_model_knows_no_other():
+def test_shipped_recipe_schema_of_one_model_knows_no_other():
     schema = json.loads(json_schema(schemas(), ["transformer"]))
     wholes = [schema["$defs"][part["$ref"].removeprefix("#/$defs/")] for part in schema["oneOf"]]
     assert len(wholes) == len(schemas())
@@ -176,7 +176,7 @@ def test_the_schema_of_one_model_knows_no_other():
         json_schema(schemas(), ["transfomer"])
 
 
-def test_a_copied_recipe_is_never_overwritten_by_accident(tmp_path):
+def test_copied_recipe_is_never_overwritten_by_accident(tmp_path):
     path = copy_shipped("translate", tmp_path)
     assert path.read_text() == shipped()["translate"].read_text()
     with pytest.raises(UserError, match=r"translate.yaml: is there already(.|\n)*--overwrite"):

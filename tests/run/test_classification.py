@@ -220,7 +220,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(folder, monkeypatch):
         _s2s("train", "cut", "--resume")
 
 
-def test_what_training_has_seen_is_not_taken_for_a_test_set(folder, monkeypatch):
+def test_evaluate_refuses_training_data_as_test_set(folder, monkeypatch):
     _s2s("train", "tiny.yaml", "data.test=20", "run.dir=held", "training.updates=4", "validation.every=4")
     before = (folder / "held/evaluation-test.json").read_bytes()
     _s2s("evaluate", "held")

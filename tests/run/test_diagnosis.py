@@ -318,13 +318,13 @@ def _signs(run: Path, tmp_path: Path, *overrides: str) -> dict[str, dict]:
     return {sign["name"]: sign for sign in found["signs"]["signs"] if sign["found"]}
 
 
-def test_a_model_that_cannot_see_its_source_is_told_to_ignore_it(run, tmp_path, broken):
+def test_diagnose_reports_an_ignored_source(run, tmp_path, broken):
     broken(_on_memory(lambda memory: replace(memory, states=0 * memory.states, summary=0 * memory.summary)))
     found = _signs(run, tmp_path)
     assert {"ignores the source", "says always the same"} <= found.keys()
 
 
-def test_words_that_training_never_had_are_told(run, tmp_path):
+def test_diagnose_reports_unknown_words(run, tmp_path):
     lines = (Path("test.tsv")).read_text().splitlines()
     (tmp_path / "new.tsv").write_text("\n".join([lines[0], *(f"x{i} {line}" for i, line in enumerate(lines[1:]))]))
     found = _signs(run, tmp_path, f"data.test={tmp_path / 'new.tsv'}")
@@ -332,7 +332,7 @@ def test_words_that_training_never_had_are_told(run, tmp_path):
     assert "tokenizer.kind" in found["unknown pieces"]["remedy"]
 
 
-def test_a_search_that_keeps_too_little_is_told(run, tmp_path, monkeypatch):
+def test_diagnose_reports_search_errors(run, tmp_path, monkeypatch):
     # as if the search had found something worse than the reference for each wrong sentence
     from s2s.decoding import generate
 

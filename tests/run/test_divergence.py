@@ -68,7 +68,7 @@ def test_a_training_that_is_no_worse_than_its_beginning_is_sound(tmp_path, losse
     _check(tmp_path, losses)
 
 
-def test_two_classes_that_cannot_be_told_apart_are_no_divergence(tmp_path):
+def test_divergence_is_not_reported_for_inseparable_classes(tmp_path):
     _check(tmp_path, [0.7, 0.75, 0.9, 0.8], choices=2)
 
 

@@ -121,7 +121,7 @@ def test_a_damaged_manifest_is_named(folder):
         _s2s("train", "runs/tiny", "--resume")
 
 
-def test_what_another_search_scores_is_not_the_runs_result(folder):
+def test_evaluation_with_other_decoding_is_not_saved_in_the_run(folder):
     path = folder / "runs/tiny/evaluation-test.json"
     before = path.read_text()
     for words in (["--beam", "1"], ["data.test=3"]):
@@ -158,7 +158,7 @@ def test_a_run_from_a_machine_with_another_device_translates_here(folder):
         ),
     ],
 )
-def test_what_cannot_be_trained_leaves_no_folder(folder, overrides, message):
+def test_training_that_fails_early_leaves_no_folder(folder, overrides, message):
     with pytest.raises(UserError, match=message):
         _s2s("train", "tiny.yaml", "run.dir=new", *overrides)
     assert not (folder / "new").exists()
@@ -187,7 +187,7 @@ def test_learned_positions_end_a_translation_in_time(folder, capfd):
         ([], ["data.more={back: {train: [runs/tiny/a.en, a.de]}}"], "data.more.back.train: "),
     ],
 )
-def test_what_is_not_a_runs_or_what_the_new_one_learns_from_is_not_removed(folder, there, words, message):
+def test_overwrite_keeps_foreign_files_and_init_from(folder, there, words, message):
     for name in there:
         (folder / "runs/tiny" / name).parent.mkdir(exist_ok=True)
         (folder / "runs/tiny" / name).touch()

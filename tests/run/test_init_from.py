@@ -104,7 +104,7 @@ def test_the_tokenizer_of_that_run_is_taken_over_and_said(folder, name):
     assert "taken over: 150 pieces (word)" in log
 
 
-def test_of_two_vocabularies_the_sources_is_taken_over(folder):
+def test_init_from_takes_the_source_vocabulary_of_two(folder):
     options = ("tokenizer.shared=false", "tokenizer.kind=word", "tokenizer.size=120", "model.tie=target")
     path, _, found = _first_weights(folder, "translated", "two", *options)
     source, target = (Tokenizer.load(path / TOKENIZER, side) for side in ("source", "target"))
@@ -149,7 +149,7 @@ def test_one_table_of_two_vocabularies_is_refused_when_they_are_taken_over(folde
         _began(folder, "translated", f"init_from={two}", "init.parts=all", "model.tie=all")
 
 
-def test_settings_of_the_decoder_that_differ_are_told_where_it_is_taken(folder, two):
+def test_init_from_reports_differing_decoder_settings(folder, two):
     said: list[str] = []
     _began(folder, "translated", f"init_from={two}", "init.parts=all", "model.decoder_positions=rope")[1].log_summary(
         said.append
@@ -166,7 +166,7 @@ def test_a_vocabulary_is_not_taken_for_another_one(folder, two):
 
 
 @pytest.mark.parametrize(("freeze", "frozen"), [("all", "encoder."), ("embeddings", TABLE)])
-def test_what_is_frozen_stays_and_the_rest_learns(folder, freeze, frozen):
+def test_init_from_freezes_and_trains_the_rest(folder, freeze, frozen):
     _, _, first = _first_weights(folder, "classes", f"first_{freeze}")
     path, log = _train(folder, "classes", *_begin(folder, f"init.freeze={freeze}"), run=f"frozen_{freeze}")
     found = read_tensors(find_checkpoint(path, "last") / "model.safetensors")
@@ -226,7 +226,7 @@ def test_a_run_goes_on_without_the_run_that_it_began_with(folder, tmp_path):
         (["model.kind=lstm", "model={kind: lstm, width: 32}"], "no tensor|shape"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_is_made(folder, overrides, words):
+def test_init_from_refuses_a_mismatch_before_writing(folder, overrides, words):
     with pytest.raises(UserError, match=words):
         _train(folder, "classes", *_begin(folder), *overrides, run="refused")
     assert not (folder / "refused").exists()

@@ -126,7 +126,7 @@ def test_an_example_of_the_runs_own_is_shown_with_all_that_its_model_has(world, 
     assert inspection_picture(found, InspectionRequest()).axes
 
 
-def test_what_users_write_is_text_on_the_page_and_no_markup(world):
+def test_inspect_page_escapes_user_text(world):
     for run, output in (("t", "</script>"), ("c", None)):
         found = _found(world, run, HOSTILE, word="text", output=output)
         text = page(found)
@@ -141,6 +141,7 @@ def test_what_users_write_is_text_on_the_page_and_no_markup(world):
         inspection_picture(found, InspectionRequest()).draw_without_rendering()
 
 
+@pytest.mark.slow
 def test_letters_that_the_font_lacks_are_boxes_and_no_warnings(world, tmp_path):
     for name in ("o.svg", "o.png"):
         # the suite makes errors of warnings
@@ -221,7 +222,7 @@ def test_gradients_of_a_translation_add_up_to_what_each_piece_has_from_the_sourc
     assert integrated.difference < 0.01 * np.abs(integrated.weights.sum(axis=1)).max() + 1e-4
 
 
-def test_of_a_long_text_the_page_shows_the_beginning_and_the_json_all(world, monkeypatch):
+def test_inspect_page_truncates_a_long_text_and_json_does_not(world, monkeypatch):
     monkeypatch.setattr("s2s.inspection.page._MOST", 200)
     found = _found(world, "c", "a text that is longer than that")
     data = json.loads(Page(page(found)).data)["examples"][0]
@@ -231,7 +232,7 @@ def test_of_a_long_text_the_page_shows_the_beginning_and_the_json_all(world, mon
 
 
 @pytest.mark.parametrize(("kind", "kinds"), [("gru", []), ("lstm-attention", ["cross"]), ("conv", ["cross"])])
-def test_what_a_model_has_not_is_left_out(world, kind, kinds):
+def test_inspect_leaves_out_what_the_model_lacks(world, kind, kinds):
     run = load(world / "runs/t")
     module = module_of(kind)
     recipe = run.recipe.model_copy(update={"model": module.Settings(kind=kind, width=8)})
@@ -318,7 +319,7 @@ def test_a_text_to_text_model_is_looked_into_while_it_does_the_task_that_is_name
         commands.main(["inspect", str(world / "runs/t"), "--task", "good"], standalone_mode=False)
 
 
-def test_of_an_image_with_a_caption_each_piece_looks_at_patches(world, tmp_path):
+def test_inspect_shows_attention_of_caption_pieces_to_patches(world, tmp_path):
     found = _found(world, "p")
     (example,) = found.examples
     assert example.image.shape == (3, 16, 16)

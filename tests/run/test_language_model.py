@@ -67,7 +67,7 @@ def _log_probabilities(model: LanguageModel, pieces: list[int]) -> torch.Tensor:
         return model.logits(torch.tensor([[BOS, *pieces]]))[0].log_softmax(-1)
 
 
-def test_what_is_scored_is_minus_the_log_of_the_product_over_each_document(run, loaded):
+def test_score_is_negative_log_probability_per_document(run, loaded):
     # no sentence is longer than what is read at once
     found, other = (
         evaluate(run, split, overrides=["scoring.context=128"], keep=False) for split in ("test", "validation")

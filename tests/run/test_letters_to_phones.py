@@ -199,7 +199,7 @@ def test_several_files_are_tested_against_the_first(folder):
         ),
     ],
 )
-def test_what_cannot_be_scored_is_told_in_one_message(folder, words, message):
+def test_evaluate_reports_unscorable_input(folder, words, message):
     (folder / "ref").write_text("a\nb\n")
     for name in ("empty", "empty2"):
         (folder / name).write_text("")
@@ -207,7 +207,7 @@ def test_what_cannot_be_scored_is_told_in_one_message(folder, words, message):
     assert (status, message in err, "Traceback" in err) == (2, True, False), err
 
 
-def test_lines_far_from_the_training_text_are_told_once_for_a_file(folder):
+def test_unseen_characters_are_reported_once_per_file(folder):
     lines = ["abend", "", "straße", "ñññ", "gros"]
     (folder / "mixed.txt").write_text("".join(f"{line}\n" for line in lines))
     status, out, err = _s2s(folder, "translate", "runs/phones", "--input", "mixed.txt")
@@ -251,7 +251,7 @@ def test_a_word_outside_a_closed_language_is_named(folder):
     )
 
 
-def test_what_was_seen_is_no_tokenizer_of_a_run_with_one_vocabulary(folder):
+def test_seen_characters_are_no_tokenizer(folder):
     one = ("tokenizer.source=null", "tokenizer.target=null", "tokenizer.shared=true", "tokenizer.kind=char")
     done = _s2s(folder, "train", "phones.yaml", *one, "run.dir=one", "training.updates=2", "training.warmup=1")
     assert done[0] == 0, done[2]
@@ -263,7 +263,7 @@ def test_what_was_seen_is_no_tokenizer_of_a_run_with_one_vocabulary(folder):
 
 
 @pytest.mark.parametrize("text", ["[]", "5", '{"pieces": 5}', "[" * 100_000])
-def test_what_was_seen_is_named_where_it_is_damaged(tmp_path, text):
+def test_seen_characters_file_that_is_damaged_is_named(tmp_path, text):
     (tmp_path / FILE).write_text(text)
     with pytest.raises(UserError, match=r"seen.json(:1)?: (.|\n)*only warnings need it"):
         VocabularyCoverage.load(tmp_path)

@@ -1,5 +1,6 @@
 """Nothing is lost: who is stopped, who finds the disk full, and who wants to go on longer."""
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -8,6 +9,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from s2s.run import manifest
 from s2s.run.folder import create_run_dir
 from s2s.run.tasks import read
 from s2s.tasks import base
-from s2s.training.checkpoint import _described, digest_of_weights, read_progress
+from s2s.training.checkpoint import read_progress
 from s2s.training.distributed import PeerLostError
 from s2s.training.logger import RunLog
 from s2s.training.shutdown import GracefulShutdown
@@ -81,7 +83,7 @@ def _signalled(monkeypatch, at: int, *numbers: int) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_is_asked_to_stop_saves_says_how_to_go_on_and_ends_in_the_same_bits(folder, monkeypatch, number):
+def test_graceful_stop_saves_prints_the_resume_command_and_is_bit_identical(folder, monkeypatch, number):
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with monkeypatch.context() as once:
         _signalled(once, 3, number)
@@ -119,7 +121,7 @@ def test_ignored_signals_stay_ignored_and_others_are_noted_but_not_by_a_comparis
         assert signal.getsignal(signal.SIGTERM) == own
 
 
-def test_how_often_it_is_saved_changes_no_bit(folder, monkeypatch):
+def test_checkpoint_interval_changes_no_result(folder, monkeypatch):
     there = []
     save = "s2s.training.checkpoint.Checkpoints.save"
     from s2s.training.checkpoint import Checkpoints
@@ -251,7 +253,7 @@ def test_scores_that_cannot_be_kept_are_shown_all_the_same(folder, monkeypatch, 
     assert "not kept: run/evaluation-test.json: Permission denied" in shown.err
 
 
-def test_of_two_starts_of_one_run_one_wins_and_the_other_says_so(folder):
+def test_second_start_of_a_run_is_refused(folder):
     recipe = read(Path("tiny.yaml"), ["run.dir=new"])
     with create_run_dir(recipe, {}, overwrite=False):
         for overwrite in (False, True):
@@ -260,7 +262,7 @@ def test_of_two_starts_of_one_run_one_wins_and_the_other_says_so(folder):
         assert (folder / "new/recipe.yaml").exists()
 
 
-def test_what_an_interrupted_start_left_is_taken_and_what_is_somebodys_is_not(folder, monkeypatch):
+def test_start_reuses_an_interrupted_start_only(folder, monkeypatch):
     def interrupt(*_words: object) -> None:
         raise KeyboardInterrupt
 
@@ -353,7 +355,7 @@ def test_a_run_whose_weights_were_cut_is_not_trained_to_an_end_that_needs_them(f
         _s2s("train", "run", "--resume")
 
 
-def test_what_cannot_go_on_is_not_made_longer(folder):
+def test_extending_a_run_that_cannot_resume_is_refused(folder):
     _s2s("train", "run", "--resume")
     weights = folder / "run/checkpoints/0000004/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
@@ -368,7 +370,7 @@ def test_what_cannot_go_on_is_not_made_longer(folder):
 
 def test_foreign_tensors_are_not_trained_on(folder):
     path = folder / "run" / LAST / "training.safetensors"
-    progress, weights = read_progress(path.parent), digest_of_weights(path.parent)
+    progress, state = read_progress(path.parent), json.loads((path.parent / "state.json").read_text())
     whole = load_file(path)
     first = next(iter(whole))
     for tensors in (
@@ -380,7 +382,8 @@ def test_foreign_tensors_are_not_trained_on(folder):
     ):
         save_file(tensors, path)
         # whoever changed the tensors changed the digest, too
-        (path.parent / "state.json").write_text(_described(progress, path, weights))
+        digest = hashlib.blake2b(json.dumps(asdict(progress)).encode() + path.read_bytes(), digest_size=16).hexdigest()
+        (path.parent / "state.json").write_text(json.dumps(state | {"digest": digest}))
         with pytest.raises(UserError, match=r"tensors do not fit the model"):
             _s2s("train", "run", "--resume")
     # of the right shape, but not what was saved

@@ -19,7 +19,7 @@ def _named(text: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return processor_name()
 
 
-def test_processors_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifest_distinguishes_processors_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [_named(text, monkeypatch) for text in (_MILAN, _TURIN)]
     assert found == ["AMD EPYC (family 25, model 1)", "AMD EPYC (family 26, model 2)"]
 

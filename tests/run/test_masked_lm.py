@@ -60,7 +60,7 @@ def run(tmp_path_factory) -> Path:
     return folder / "run"
 
 
-def test_a_run_says_what_it_read_and_how_well_it_names_pieces(run):
+def test_masked_lm_run_reports_data_and_scores(run):
     log = (run.parent / "log.txt").read_text()
     assert "180 texts of" in log
     found = json.loads((run / "evaluation-test.json").read_text())
@@ -136,7 +136,7 @@ def test_preferences_that_cannot_be_kept_are_shown_all_the_same(run, monkeypatch
     assert f"shown, but not kept: {run}/probe-bias.json: Permission denied" in told
 
 
-def test_what_was_fetched_is_asked_and_nothing_is_written_into_it(run, tmp_path, monkeypatch):
+def test_fill_does_not_write_into_a_downloaded_run(run, tmp_path, monkeypatch):
     shutil.copytree(run, tmp_path / "fetched", ignore=shutil.ignore_patterns("probe-*"))
     before = sorted((tmp_path / "fetched").rglob("*"))
     monkeypatch.setattr("s2s.run.folder.resolve_run_path", lambda path: tmp_path / "fetched")
@@ -185,6 +185,7 @@ def test_resuming_is_the_same_as_never_stopping(kind):
         assert torch.equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["transformer", "lstm"])
 def test_a_model_learns_what_its_neighbours_say_of_a_piece(kind):
     trainer = _trainer(kind, 0, updates=150, dropout=0.0, tokens=640)

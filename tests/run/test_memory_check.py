@@ -59,7 +59,7 @@ def test_a_vocabulary_that_does_not_fit_is_refused_while_the_model_is_built(monk
         build_model(_recipe(), 10_000, 10_000)
 
 
-def test_a_single_tensor_that_no_memory_holds_is_told_like_many(monkeypatch):
+def test_memory_check_refuses_one_tensor_that_does_not_fit(monkeypatch):
     with pytest.raises(UserError, match="GiB"), check_memory(TASK, _recipe()):
         torch.empty(2**60)
     with pytest.raises(RuntimeError, match="another"), check_memory(TASK, _recipe()):
@@ -102,9 +102,8 @@ def _learned(run: Path) -> list[dict[str, float]]:
     return [{key: line[key] for key in ("update", "loss")} for line in lines if "learning_rate" in line]
 
 
-@pytest.mark.parametrize("at", [1, 4])
-@pytest.mark.parametrize("key", list(TASKS))
-def test_an_update_that_finds_no_memory_says_what_takes_half_of_it(tmp_path, monkeypatch, key, at):
+@pytest.mark.parametrize(("key", "at"), [*zip(TASKS, (1, 4), strict=True)])
+def test_out_of_memory_error_names_the_settings_to_reduce(tmp_path, monkeypatch, key, at):
     monkeypatch.chdir(tmp_path)
     Path("tiny.yaml").write_text(TASKS[key])
     Path("table.tsv").write_text("label\ttext\n" + "".join(f"{i % 2 + 1}\tx{i} {'yz'[i % 2]}\n" for i in range(58)))

@@ -40,14 +40,15 @@ def test_a_model_learns_sixteen_pairs_by_heart(kind, rate, tmp_path, monkeypatch
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_rate_that_is_far_too_high_is_told_to_be_lowered(tmp_path, monkeypatch):
+def test_overfit_advises_a_lower_learning_rate(tmp_path, monkeypatch):
     monkeypatch.setattr(task, "_UPDATES", 16)
     recipe = _recipe(tmp_path, "gru", "training.learning_rate=1e30", "training.warmup=0")
     with pytest.raises(UserError, match=r"the training diverged: a weight of (.|\n)*lower training.learning_rate"):
         overfit(recipe, lambda line: None)
 
 
-def test_a_rate_at_which_nothing_is_learned_is_told_with_the_remedy(tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_overfit_advises_a_higher_learning_rate(tmp_path, monkeypatch):
     monkeypatch.setattr(task, "_UPDATES", 20)
     recipe = _recipe(tmp_path, "transformer", "training.learning_rate=1e-7")
     with pytest.raises(UserError, match=r"16 pairs are not known by heart(.|\n)*training.learning_rate"):

@@ -130,7 +130,7 @@ def test_a_model_of_another_kind_is_refused():
 @pytest.mark.parametrize(
     ("which", "learning"), [("nothing", None), ("embeddings", "encoder.embedding"), ("all", "encoder.")]
 )
-def test_what_is_frozen_does_not_learn(which, learning):
+def test_pretrained_frozen_parameters_do_not_learn(which, learning):
     model = _classifier("transformer")
     found = load_encoder_weights(model, _tensors(_masked("transformer")), "there")
     frozen = freeze_loaded(model, found.names(), which)
@@ -141,7 +141,7 @@ def test_what_is_frozen_does_not_learn(which, learning):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"source": "x"}', "[" * 100_000, "lists"])
-def test_what_was_loaded_is_named_where_it_is_damaged(tmp_path, text):
+def test_pretrained_source_that_is_damaged_is_named(tmp_path, text):
     path = tmp_path / "init_from.json"
     kept = {"source": "x", "loaded": 5, "partly": {}, "left_out": [], "new": []}
     path.write_text(json.dumps(kept) if text == "lists" else text)

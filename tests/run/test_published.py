@@ -21,7 +21,7 @@ from s2s.run.inference import load
 from s2s.run.tasks import read
 from s2s.run.training import train
 from s2s.tasks.seq2seq import build_translator
-from tests.export.showing import run_page
+from tests.docs.runner import execute_section
 
 transformers = pytest.importorskip("transformers")
 pytestmark = [
@@ -150,7 +150,7 @@ def _s2s(*words: object) -> str:
     return done.stdout
 
 
-def test_it_is_a_run_like_any_other(marian, tmp_path):
+def test_marian_is_used_like_a_run(marian, tmp_path):
     for side, texts in zip("st", zip(*PHRASES[:8], strict=True), strict=True):
         (tmp_path / side).write_text("\n".join(texts) + "\n", encoding="utf-8")
     assert len(_s2s("translate", marian, "--input", tmp_path / "s", "--beam", 2).splitlines()) == 8
@@ -191,16 +191,16 @@ def test_all_of_it_can_be_the_beginning_of_a_training(marian, tmp_path):
 
 
 @pytest.mark.slow
-def test_every_command_of_the_page_on_published_weights_works(marian, tmp_path, monkeypatch):
+def test_commands_of_pretrained_weights_page_work_on_marian(marian, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(marian, tmp_path / "opus-mt")
     (tmp_path / "tuned.yaml").write_text(FINE_TUNED, encoding="utf-8")
     (tmp_path / "lines.txt").write_text("The small dog sees a cat.\nMy sister sleeps.\n", encoding="utf-8")
-    assert run_page("pretrained-weights", "Marian's translators") == 5
+    assert execute_section("pretrained-weights", "Marian's translators") == 5
     assert (tmp_path / "runs" / "tuned" / "init_from.json").exists()
 
 
-def test_what_is_not_known_is_one_message(marian, tmp_path):
+def test_published_model_of_unknown_type_is_refused(marian, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bloom"}))
     with pytest.raises(UserError, match="model of type 'bloom'"):
         open_run(tmp_path)

@@ -23,7 +23,7 @@ from s2s.run.published.description import write_recipe
 from s2s.run.tasks import read, task_of
 from s2s.run.training import resume, run_training, train
 from s2s.training.tensor_files import read_tensors
-from tests.export.showing import run_page
+from tests.docs.runner import execute_section
 
 transformers = pytest.importorskip("transformers")
 pytestmark = [
@@ -346,7 +346,7 @@ def test_a_masked_language_model_goes_on_from_it(bert, tmp_path):
         (None, "has no piece \\[MASK\\]"),
     ],
 )
-def test_what_is_not_bert_is_one_message(bert, tmp_path, monkeypatch, change, message):
+def test_bert_variants_are_refused(bert, tmp_path, monkeypatch, change, message):
     folder = Path(shutil.copytree(bert, tmp_path / "copy"))
     if change is None:
         (folder / "vocab.txt").write_text("\n".join(VOCABULARY).replace("[MASK]", "mask"), encoding="utf-8")
@@ -360,7 +360,7 @@ def test_what_is_not_bert_is_one_message(bert, tmp_path, monkeypatch, change, me
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-def test_an_encoder_without_a_head_says_what_it_is_for(alone):
+def test_bert_without_a_head_is_refused_with_a_remedy(alone):
     with pytest.raises(UserError) as found:
         load(alone)
     assert "init_from" in str(found.value.remedy)
@@ -377,11 +377,11 @@ def test_the_recipe_of_the_page_has_the_model_of_bert_base(tmp_path):
 
 
 @pytest.mark.slow
-def test_every_command_of_the_page_on_bert_works(bert, recipe, tmp_path, monkeypatch):
+def test_commands_of_pretrained_weights_page_work_on_bert(bert, recipe, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(bert, tmp_path / "bert")
     recipe(Path("bert"))
     (tmp_path / "texts.tsv").write_text("\n".join(["text", *TEXTS]) + "\n", encoding="utf-8")
     (tmp_path / "lines.txt").write_text("A small dog.\n", encoding="utf-8")
-    assert run_page("pretrained-weights", "BERT's encoders") == 6
+    assert execute_section("pretrained-weights", "BERT's encoders") == 6
     assert (tmp_path / "runs" / "classifier" / "init_from.json").exists()

@@ -89,7 +89,7 @@ def test_a_run_killed_in_bf16_and_resumed_by_another_process_ends_in_the_same_bi
         assert all(one[name].equal(two[name]) for name in one)
 
 
-def test_who_is_killed_before_what_the_last_save_makes_needless_is_removed_leaves_none_of_it(tmp_path, monkeypatch):
+def test_kill_before_pruning_leaves_no_old_checkpoint(tmp_path, monkeypatch):
     def killed(checkpoints: Checkpoints) -> None:
         if (checkpoints.folder / "0000003").exists():
             raise RuntimeError("killed")
@@ -107,7 +107,7 @@ def test_who_is_killed_before_what_the_last_save_makes_needless_is_removed_leave
     assert [p.name for p in Checkpoints(tmp_path / "killed").all()] == straight == ["0000002", "0000003"]
 
 
-def test_text_changed_under_the_same_size_and_date_is_told(tmp_path, monkeypatch):
+def test_resume_detects_changed_text_of_equal_size_and_date(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recipe = RECIPE.replace(
         "{train: 160, validation: 8, test: 4}", "{corpus: files, train: [a.en, a.de], validation: 4, test: null}"
@@ -151,6 +151,7 @@ def test_a_run_is_neither_overwritten_nor_resumed_by_accident(tmp_path, monkeypa
     assert len(_losses(tmp_path / "runs/tiny")) == 8
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
@@ -173,6 +174,7 @@ def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
     assert "until now this run computed in bf16, from here on it does in fp32" in " ".join(told.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saved", [True, False])
 def test_a_start_that_saved_nothing_changes_no_precision(tmp_path, monkeypatch, saved):
     monkeypatch.chdir(tmp_path)

@@ -126,7 +126,8 @@ def test_a_prefix_that_a_taken_over_tokenizer_does_not_know_is_refused(folder):
     _s2s("train", _recipe(folder, "next", "one.tsv", more.replace("<2xx> ", "w1 ")), "init_from=runs/first")
 
 
-def test_a_prefix_stands_before_each_line_wherever_it_comes_from(folder):
+@pytest.mark.slow
+def test_prefix_is_added_to_every_line(folder):
     recipe = _recipe(folder, "many", "one.tsv", 'prefix: "<2de> ", more: {two: {train: two.tsv, prefix: "<2xx> "}}')
     _s2s("train", recipe)
     run = "runs/many"
@@ -172,8 +173,9 @@ def test_pairs_that_were_held_out_are_scored_with_another_prefix_too(folder):
         _s2s("evaluate", "runs/held", "data.prefix='<2xx> '", "data.seed=7")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("prefix", "before"), [("<2de> ", 1), ("<2de>", 0), ("to <2de>", 1)])
-def test_links_count_the_words_of_the_line_whatever_stands_before_it(folder, prefix, before):
+def test_alignment_links_do_not_count_the_prefix(folder, prefix, before):
     _s2s("train", _recipe(folder, "chars", "one.tsv", 'prefix: "<2de> "'), "tokenizer.kind=char")
     run, line = load(Path("runs/chars"), overrides=[f'data.prefix="{prefix}"']), "w1 w2 w3"
     (found,) = align_lines(run, [[line]], print, ["v1 v2"])
@@ -185,7 +187,7 @@ def test_links_count_the_words_of_the_line_whatever_stands_before_it(folder, pre
     assert found == pharaoh(links(looked, words[before:], words_of(cut, pieces)))
 
 
-def test_what_is_scored_is_not_learned_from_elsewhere(folder):
+def test_test_sentences_are_removed_from_all_corpora(folder):
     rows, few = (folder / "two.tsv").read_text(), (folder / "few.tsv").read_text().splitlines()[1:]
     source, target = few[0].split("\t")
     (folder / "two.tsv").write_text(f"{rows}{source}\tother\nother\t{target}\nw1\tv1\n")
@@ -203,7 +205,7 @@ def test_the_check_tells_of_each_corpus_and_of_shares(folder):
     assert "  two: 50 examples, drawn" in told
 
 
-def test_paths_start_from_the_recipe_and_what_is_missing_is_told(folder, monkeypatch):
+def test_corpus_paths_are_relative_to_the_recipe(folder, monkeypatch):
     recipe = _recipe(folder, "both", "whole.tsv", "more: {two: {train: [gone.en, gone.de]}}")
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()

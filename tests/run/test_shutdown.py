@@ -45,7 +45,7 @@ def test_a_signal_whose_exception_python_drops_is_found_when_asked_for(handlers)
         check()
 
 
-def test_what_is_ignored_stays_ignored(handlers):
+def test_shutdown_keeps_ignored_signals_ignored(handlers):
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with interrupt_immediately():
         os.kill(os.getpid(), signal.SIGHUP)
@@ -63,7 +63,7 @@ def test_a_wish_within_is_noted_and_the_second_stops(handlers):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_who_waits_for_others_sees_what_ctrl_c_raises(handlers):
+def test_shutdown_raises_while_waiting_for_other_ranks(handlers):
     with interrupt_immediately(), pytest.raises(KeyboardInterrupt) as seen:
         os.kill(os.getpid(), signal.SIGTERM)
     assert seen.type is KeyboardInterrupt

@@ -24,6 +24,8 @@ from s2s.tasks.language_model.diagnosis import Expected, ends
 from s2s.tasks.text_to_text.data import Mixture, in_pieces
 from s2s.training.progress import no_progress_bar
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["training.updates=4", "training.warmup=2", "validation.every=2", "model.width=16", "model.heads=2",
          "model.feedforward=16", "device.precision=fp32", "device.threads=1"]  # fmt: skip
 TASKS = ("en-de", "de-en", "plural", "cases", "acceptable")
@@ -130,7 +132,7 @@ def test_a_language_model_that_knows_nothing_but_its_ends_shows_it(runs):
     assert {worst.output for worst in found.worst} == {"(the end)"}
 
 
-def test_a_captioner_that_cannot_see_is_told_to_ignore_images(runs, tmp_path):
+def test_diagnose_reports_ignored_images(runs, tmp_path):
     run = runs / "captioning"
     found = _signs(run, tmp_path)
     exact = evaluate(run, keep=False).headline_metrics()

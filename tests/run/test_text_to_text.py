@@ -76,6 +76,7 @@ def test_each_task_has_its_lines_and_the_mean_is_theirs(run):
     assert set(kept["tasks"][4]["written"]) <= {"acceptable", "unacceptable"}
 
 
+@pytest.mark.slow
 def test_going_on_gives_the_same_bits_beyond_an_epoch(run, tmp_path):
     s2s("train", RECIPE, *SMALL, "training.updates=2", f"run.dir={tmp_path / 'b'}")
     s2s("train", tmp_path / "b", "--resume", "training.updates=4")
@@ -153,6 +154,7 @@ def test_only_as_many_answers_are_given_as_there_are_and_none_by_a_beam(run):
             model.candidates(["Der Mann schläft."], task="acceptable", **asked)
 
 
+@pytest.mark.slow
 def test_scores_and_curves_prefix_and_count_as_the_command_and_the_whole_evaluation_do(run, tmp_path, monkeypatch):
     computed, cut, beginning = [], [], []
     begin, encode, scores = TextToTextTask.on_train_start, Tokenizer.encode_batch, evaluation.scores
@@ -190,6 +192,7 @@ def test_scores_and_curves_prefix_and_count_as_the_command_and_the_whole_evaluat
     assert found.written[1] == ""
 
 
+@pytest.mark.slow
 def test_fine_tuning_takes_the_decoder_where_asked(run, tmp_path):
     alone = [word for word in SMALL if ".words=" not in word]
     s2s("train", RECIPE, *alone, f"init_from={run}", "init.parts=all", f"run.dir={tmp_path / 'fine'}")
@@ -233,7 +236,7 @@ def test_each_corpus_answers_for_what_it_holds_out_itself(tmp_path, monkeypatch)
             s2s("evaluate", "runs/files", override)
 
 
-def test_what_checkpoints_are_compared_by_stays(tmp_path, monkeypatch):
+def test_validation_metric_cannot_change_on_resume(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, count in (("one", 40), ("two", 30), ("few", 3)):
         rows = [f"{name} {n}\tw{n % 7}" for n in range(count)]
@@ -246,7 +249,7 @@ def test_what_checkpoints_are_compared_by_stays(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("corpus", MADE)
-def test_of_a_corpus_that_is_made_to_measure_nothing_is_held_out(corpus):
+def test_generated_corpus_has_no_held_out_split(corpus):
     made = CorpusSettings(corpus=corpus, train=30, validation=4, test=5)
     settings = MixtureSettings(corpora={"made": made})
     assert (settings.validation, settings.test) == ("validation", "test")
@@ -268,7 +271,7 @@ def test_of_a_corpus_that_is_made_to_measure_nothing_is_held_out(corpus):
         ("data.corpora.acceptable.answers=[yes, no]", "none of the answers"),
     ],
 )
-def test_mistakes_are_told(override, said, tmp_path):
+def test_text_to_text_recipe_mistakes_are_reported(override, said, tmp_path):
     with pytest.raises(UserError, match=said):
         s2s("train", RECIPE, *SMALL, override, f"run.dir={tmp_path / 'run'}")
     assert not (tmp_path / "run").exists()
@@ -293,11 +296,12 @@ def test_answers_that_are_cut_alike_are_refused(tmp_path):
         check_apart(("yes", "nope"), words, "answers")
 
 
-def test_of_equal_answers_the_first_is_given_as_it_is_scored():
+def test_ties_between_answers_give_the_first():
     assert best_first([-2.0, -1.0, -1.0], ("a", "b", "c")) == [(-1.0, "b"), (-1.0, "c"), (-2.0, "a")]
 
 
-def test_what_writes_small_letters_alone_is_scored_without_regard_to_case(tmp_path):
+@pytest.mark.slow
+def test_lowercase_model_is_scored_case_insensitively(tmp_path):
     corpora = "data.corpora={copy: {source: en, target: en, train: 40, validation: 4, test: 4, metric: exact}}"
     overrides = [each for each in SMALL if not each.startswith("data.corpora")]
     small, both = (tmp_path / name for name in ("small", "both"))

@@ -1,4 +1,4 @@
-"""A server in a thread of this process, over small runs."""
+"""A server in a thread of the test process."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Requests that a run cannot answer are refused by the fields of the request, without the model."""
+"""Invalid requests are refused without the model."""
 
 from types import SimpleNamespace
 
@@ -46,14 +46,14 @@ def answering():
         ("one", r"run 'one': is a run of task text-to-text, which cannot classify\n  → ask /translate"),
     ],
 )
-def test_a_request_that_does_not_fit_its_run_is_refused_by_its_fields(answering, asked, told):
+def test_server_request_that_does_not_fit_its_run_is_refused_by_its_fields(answering, asked, told):
     with pytest.raises(UserError, match=told) as error:
         answering.check(asked, ["a"])
     assert "--" not in str(error.value)
     assert "`" not in str(error.value)
 
 
-def test_the_width_of_a_request_is_that_of_its_longest_text_and_its_beam(answering):
+def test_server_width_of_a_request_is_that_of_its_longest_text_and_its_beam(answering):
     assert answering.check(GenerationRequest("several", task="free"), ["abc", "a"]) == 3 * 4
     assert answering.check(GenerationRequest("several", task="free", beam=2, nbest=2), ["abc", "a"]) == 3 * 2
     # no search: one row for each text
@@ -67,6 +67,6 @@ def test_the_width_of_a_request_is_that_of_its_longest_text_and_its_beam(answeri
         (["a", "a" * 21], "text 2 has 21 tokens; the model has positions for 20"),
     ],
 )
-def test_texts_of_too_many_tokens_are_refused(answering, lines, told):
+def test_server_texts_of_too_many_tokens_are_refused(answering, lines, told):
     with pytest.raises(UserError, match=told):
         answering.check(GenerationRequest("one"), lines)

@@ -1,4 +1,4 @@
-"""The model thread: what it puts together, in which order, and that nothing that was taken is left."""
+"""Dynamic batching of requests: order, compatibility, cancellation."""
 
 import threading
 from concurrent.futures import wait
@@ -44,7 +44,7 @@ def _busy(model, slow):
     return first
 
 
-def test_what_waits_is_computed_together_where_it_is_alike_and_fits(model, slow):
+def test_batching_joins_compatible_requests_up_to_the_limit(model, slow):
     jobs = [_busy(model, slow)]
     for asked, lines in (("a", ["1", "2"]), ("b", ["3"]), ("a", ["4", "5"]), ("a", ["6"]), ("b", ["7"])):
         jobs.append(model.submit(asked, lines, 1))
@@ -55,14 +55,14 @@ def test_what_waits_is_computed_together_where_it_is_alike_and_fits(model, slow)
     assert answers == [["x first"], ["a 1", "a 2"], ["b 3"], ["a 4", "a 5"], ["a 6"], ["b 7"]]
 
 
-def test_one_job_may_have_more_lines_than_a_batch_of_several(model, slow):
+def test_batching_one_job_may_have_more_lines_than_a_batch_of_several(model, slow):
     slow.gate.set()
     lines = [str(n) for n in range(9)]
     assert model.submit("a", lines, 1).result(10) == [f"a {line}" for line in lines]
 
 
 @pytest.mark.parametrize("error", [UserError("one is bad"), MemoryError("one is bad")])
-def test_a_bad_request_harms_nobody_else(model, slow, error):
+def test_batching_isolates_a_failing_request(model, slow, error):
     slow.error = error
     _busy(model, slow)
     good, bad, other = (model.submit("a", [text], 1) for text in ("1", "bad", "2"))
@@ -72,7 +72,7 @@ def test_a_bad_request_harms_nobody_else(model, slow, error):
         bad.result(10)
 
 
-def test_too_many_are_refused_and_who_has_gone_is_left_out(model, slow):
+def test_batching_too_many_are_refused_and_who_has_gone_is_left_out(model, slow):
     _busy(model, slow)
     waiting = [model.submit("a", [str(n)], 1) for n in range(6)]
     with pytest.raises(QueueFull):
@@ -84,7 +84,7 @@ def test_too_many_are_refused_and_who_has_gone_is_left_out(model, slow):
     assert "0" not in [line for _, lines in slow.batches for line in lines]
 
 
-def test_stopping_answers_what_was_taken_and_takes_no_more(model, slow):
+def test_batching_stopping_answers_what_was_taken_and_takes_no_more(model, slow):
     jobs = [_busy(model, slow), *(model.submit("a", [str(n)], 1) for n in range(5))]
     stopping = threading.Thread(target=model.stop)
     stopping.start()
@@ -96,7 +96,7 @@ def test_stopping_answers_what_was_taken_and_takes_no_more(model, slow):
         model.submit("a", ["late"], 1)
 
 
-def test_a_batch_holds_so_many_positions_and_no_more(model, slow):
+def test_batching_batch_holds_so_many_positions_and_no_more(model, slow):
     jobs = [_busy(model, slow)]
     for text, width in (("1", 5), ("2", 20), ("3", 21), ("4", 5)):
         jobs.append(model.submit("a", [text], width))
@@ -136,7 +136,7 @@ def endless_model(endless):
     thread.stop()
 
 
-def test_a_batch_that_nobody_waits_for_ends_at_the_next_step(endless, endless_model):
+def test_batch_without_waiting_clients_is_cancelled(endless, endless_model):
     job = endless_model.submit("x", ["first"], 1)
     assert endless.steps.acquire(timeout=10)
     assert job.cancel()
@@ -145,7 +145,7 @@ def test_a_batch_that_nobody_waits_for_ends_at_the_next_step(endless, endless_mo
     assert endless_model.submit("x", ["second"], 1).result(10) == ["second"]
 
 
-def test_a_batch_goes_on_while_one_of_its_clients_waits(endless, endless_model):
+def test_batching_batch_goes_on_while_one_of_its_clients_waits(endless, endless_model):
     first = endless_model.submit("x", ["first"], 1)
     assert endless.steps.acquire(timeout=10)
     gone, waits = (endless_model.submit("a", [text], 1) for text in "12")

@@ -1,4 +1,4 @@
-"""What never reaches a run: requests for other hosts or from other sites, late headers, too many connections."""
+"""Requests of other hosts and sites, late headers and too many connections are refused."""
 
 import resource
 import socket
@@ -44,16 +44,16 @@ BODY = 'Content-Type: application/json\nContent-Length: 13\n\n{"text": "a"}'
         ("Host: 127.0.0.1\nTransfer-Encoding: chunked", 400),
     ],
 )
-def test_host_and_origin_are_checked(server, head, status):
+def test_server_host_and_origin_are_checked(server, head, status):
     found = _raw(server, f"POST /translate HTTP/1.1\n{head}\n{BODY}")
     assert found.startswith(f"HTTP/1.1 {status}".encode()), found
 
 
-def test_a_path_with_a_slash_is_not_redirected(server):
+def test_server_path_with_a_slash_is_not_redirected(server):
     assert _raw(server, f"POST /translate/ HTTP/1.1\nHost: localhost\n{BODY}").startswith(b"HTTP/1.1 404")
 
 
-def test_hosts_can_be_allowed():
+def test_server_hosts_can_be_allowed():
     hosts = Hosts("192.0.2.1", ["Models.example"])
     assert hosts.accepts("models.example:443")
     assert hosts.accepts("192.0.2.1:8080")
@@ -66,7 +66,7 @@ def test_hosts_can_be_allowed():
     assert not everywhere.accepts("evil.example")
 
 
-def test_headers_must_come_in_time(loaded):
+def test_server_headers_must_come_in_time(loaded):
     with served(loaded, Limits(headers=0.3)) as server:
         begun = "GET /health HTTP/1.1\nHost: localhost\n"
         assert _raw(server, begun).startswith(b"HTTP/1.1 408")
@@ -87,7 +87,7 @@ def test_headers_must_come_in_time(loaded):
         assert server.post("/translate", {"text": "a"})[0] == 200
 
 
-def test_connections_are_limited(loaded):
+def test_server_connections_are_limited(loaded):
     with served(loaded, Limits(connections=3)) as server:
         host, port = server.address.removeprefix("http://").split(":")
         half = [socket.create_connection((host, int(port)), timeout=20) for _ in range(3)]
@@ -103,7 +103,7 @@ def test_connections_are_limited(loaded):
         assert server.get("/health")[0] == 200
 
 
-def test_connections_are_fewer_than_the_files_that_may_be_open(monkeypatch):
+def test_server_connections_are_fewer_than_the_files_that_may_be_open(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, 4096))
     assert allowed_connections(1000) == 96
     assert allowed_connections(50) == 50

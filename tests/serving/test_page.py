@@ -1,4 +1,4 @@
-"""The page in a browser: what it shows is what the server answers, and it asks nobody else."""
+"""The server's page in a browser."""
 
 import os
 import re
@@ -54,7 +54,7 @@ def _kept(page, name: str) -> None:
         page.screenshot(path=str(Path(folder) / name))
 
 
-def test_a_text_is_translated_and_pointing_at_a_piece_shows_where_the_model_looked(page, loaded):
+def test_page_text_is_translated_and_pointing_at_a_piece_shows_where_the_model_looked(page, loaded):
     _sent(page, "A dog.\n\nThe man.")
     shown = [each.replace("⏎", "").strip() for each in page.locator(".target").all_inner_texts()]
     assert len(shown) == 2
@@ -73,7 +73,7 @@ def test_a_text_is_translated_and_pointing_at_a_piece_shows_where_the_model_look
     assert row.locator(".source .piece").nth(1).get_attribute("title") is None
 
 
-def test_two_runs_and_two_beams_stand_side_by_side(page, loaded):
+def test_page_two_runs_and_two_beams_stand_side_by_side(page, loaded):
     page.fill("#nbest", "2")
     page.check("#compare")
     columns = page.locator(".column")
@@ -94,7 +94,7 @@ def test_two_runs_and_two_beams_stand_side_by_side(page, loaded):
     assert columns.count() == 1
 
 
-def test_a_class_is_shown_with_its_shares(page, loaded):
+def test_page_class_is_shown_with_its_shares(page, loaded):
     page.locator("select").first.select_option("c")
     _sent(page, "text number 3")
     assert page.locator(".target").inner_text() == loaded["c"].classify(["text number 3"])[0]
@@ -103,13 +103,13 @@ def test_a_class_is_shown_with_its_shares(page, loaded):
     _kept(page, "classes.png")
 
 
-def test_nobodys_text_becomes_markup(page):
+def test_page_escapes_user_text(page):
     _sent(page, HOSTILE)
     assert page.locator(".column img").count() == 0
     assert page.locator(".source").first.inner_text().replace("\xa0", " ").startswith("<img src=x")
 
 
-def test_what_is_refused_is_said(page):
+def test_page_shows_refusals(page):
     page.fill("#text", "a" * 2001)
     page.click("#send")
     page.wait_for_selector(".wrong")

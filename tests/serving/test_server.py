@@ -1,4 +1,4 @@
-"""The server: answers are those of the run, limits are told with their status, and a stop leaves nobody."""
+"""The HTTP server: answers, limits, statuses and shutdown."""
 
 import json
 import socket
@@ -29,7 +29,7 @@ def server(loaded):
         yield running
 
 
-def test_answers_are_those_of_the_run(server, loaded):
+def test_server_answers_are_those_of_the_run(server, loaded):
     status, found = server.post("/translate", {"text": LINES, "nbest": 2, "beam": 3})
     assert status == 200
     expected = loaded["t"].candidates(LINES, nbest=2, beam=3)
@@ -44,14 +44,14 @@ def test_answers_are_those_of_the_run(server, loaded):
     assert classes["classes"][0]["probabilities"] == pytest.approx(loaded["c"].probabilities(LINES)[0], abs=1e-6)
 
 
-def test_classify_says_which_texts_were_truncated(loaded):
+def test_server_classify_says_which_texts_were_truncated(loaded):
     limit = loaded["c"].recipe.batches.max_length
     with served(loaded, Limits(characters=10 * limit, tokens=4 * limit, positions=100 * limit)) as server:
         _, found = server.post("/classify", {"text": ["The dog.", "", "dog " * limit]})
     assert [each["truncated"] for each in found["classes"]] == [False, False, True]
 
 
-def test_a_request_that_names_no_beam_is_searched_with_the_largest_there_may_be(loaded):
+def test_server_request_that_names_no_beam_is_searched_with_the_largest_there_may_be(loaded):
     with served(loaded, Limits(beam=1)) as server:
         _, found = server.post("/translate", {"text": LINES[0]})
         shown = [(c["text"], c["score"]) for c in found["translations"][0]["candidates"]]
@@ -62,7 +62,7 @@ def test_a_request_that_names_no_beam_is_searched_with_the_largest_there_may_be(
     assert loaded["t"].recipe.decoding.beam == 2
 
 
-def test_attention_and_alignments_are_those_of_the_run(server, loaded):
+def test_server_attention_and_alignments_are_those_of_the_run(server, loaded):
     asked = {"text": LINES[0], "attention": True, "alignment": True, "nbest": 2}
     found = server.post("/translate", asked)[1]["translations"][0]["candidates"]
     for shown, own in zip(found, loaded["t"].candidates(LINES[:1], nbest=2)[0], strict=True):
@@ -73,7 +73,7 @@ def test_attention_and_alignments_are_those_of_the_run(server, loaded):
         assert shown["alignment"] == {"source": source, "target": target, "links": [list(link) for link in links]}
 
 
-def test_requests_that_come_together_are_computed_together(loaded):
+def test_server_requests_that_come_together_are_computed_together(loaded):
     def batches(server) -> dict[str, float]:
         rows = (row.split(" ") for row in server.get("/metrics")[1].splitlines() if row.startswith("s2s_batch_lines_"))
         return {name: float(value) for name, value in rows if "{" not in name}
@@ -127,14 +127,14 @@ def test_requests_that_come_together_are_computed_together(loaded):
         ("/nothing", {"text": "a"}, 404, "Not Found"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_words(server, path, body, status, told):
+def test_server_refuses_invalid_requests(server, path, body, status, told):
     found, answer = server.post(path, body)
     assert found == status, answer
     assert told in answer["detail"]
     assert server.post("/translate", {"text": "a"})[0] == 200
 
 
-def test_a_body_of_unknown_length_is_limited_too(server):
+def test_server_body_of_unknown_length_is_limited_too(server):
     host, port = server.address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as place:
         head = "POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
@@ -165,7 +165,7 @@ class Held:
         return self._run.candidates(*asked)
 
 
-def test_what_takes_too_long_or_waits_with_too_many_is_refused(loaded):
+def test_server_refuses_on_timeout_and_full_queue(loaded):
     slow, entered = threading.Event(), threading.Event()
 
     with (
@@ -187,7 +187,7 @@ def test_what_takes_too_long_or_waits_with_too_many_is_refused(loaded):
         assert server.post("/translate", {"text": "a"})[0] == 200
 
 
-def test_the_seconds_of_a_request_begin_with_its_first_byte(loaded):
+def test_server_seconds_of_a_request_begin_with_its_first_byte(loaded):
     may, entered = threading.Event(), threading.Event()
     with served({"t": Held(loaded["t"], may, entered)}, Limits(seconds=2)) as server:
         host, port = server.address.removeprefix("http://").split(":")
@@ -211,7 +211,7 @@ def _computing() -> int:
     return sum(thread.name == "model" for thread in threading.enumerate())
 
 
-def test_a_stop_answers_what_was_accepted(loaded):
+def test_server_stop_answers_what_was_accepted(loaded):
     before = _computing()
     slow, entered, ended = threading.Event(), threading.Event(), []
 
@@ -228,7 +228,7 @@ def test_a_stop_answers_what_was_accepted(loaded):
     assert _computing() == before
 
 
-def test_a_client_that_takes_no_answer_does_not_keep_a_server_from_its_end(loaded, monkeypatch, capfd):
+def test_client_that_takes_no_answer_does_not_keep_a_server_from_its_end(loaded, monkeypatch, capfd):
     monkeypatch.setattr("s2s.serving.listening._TAKING", 0)
     ended = []
     with served(loaded, Limits(seconds=1), ended.append) as server:
@@ -255,12 +255,12 @@ def test_a_client_that_takes_no_answer_does_not_keep_a_server_from_its_end(loade
 
 
 @pytest.mark.parametrize("host", ["127.0.0..1", "a" * 70, "nowhere.invalid"])
-def test_a_host_that_is_none_is_one_message(host):
+def test_server_host_that_is_none_is_one_message(host):
     with pytest.raises(UserError, match=rf"{host}:0: cannot be had: .*\n.*--host"):
         bind_socket(host, 0)
 
 
-def test_health_and_openapi_say_what_there_is(server):
+def test_server_health_and_openapi_say_what_there_is(server):
     status, found = server.get("/health")
     assert (status, found["status"]) == (200, "ok")
     assert [(run["name"], run["answers"]) for run in found["runs"]] == [("t", "/translate"), ("c", "/classify")]
@@ -280,7 +280,7 @@ def _told(*words) -> str:
     return str(error.value)
 
 
-def test_what_cannot_be_served_is_said_before_anything_is_loaded(small_runs, monkeypatch):
+def test_serve_refuses_unusable_runs_before_loading(small_runs, monkeypatch):
     assert "not a run" in _told(small_runs / "x")
     assert "the same run is named twice" in _told(small_runs / "t", small_runs / "t")
     with bind_socket("127.0.0.1", 0) as taken:
@@ -292,7 +292,7 @@ def test_what_cannot_be_served_is_said_before_anything_is_loaded(small_runs, mon
     assert _told(small_runs / "t").splitlines() == ["the server needs fastapi", remedy]
 
 
-def test_a_run_that_lies_in_a_cache_is_served_by_the_name_that_it_was_asked_for(small_runs, tmp_path, monkeypatch):
+def test_run_that_lies_in_a_cache_is_served_by_the_name_that_it_was_asked_for(small_runs, tmp_path, monkeypatch):
     (tmp_path / "opus").mkdir()
     monkeypatch.setattr("s2s.run.folder.resolve_run_path", lambda path: small_runs / "t")
     given = []
@@ -301,7 +301,7 @@ def test_a_run_that_lies_in_a_cache_is_served_by_the_name_that_it_was_asked_for(
     assert {name: run.path for name, run in given[0][0].items()} == {"opus": small_runs / "t"}
 
 
-def test_a_request_that_fails_by_our_fault_is_counted(loaded):
+def test_server_request_that_fails_by_our_fault_is_counted(loaded):
     class Broken(Held):
         def candidates(self, *asked):
             raise ZeroDivisionError
@@ -311,12 +311,12 @@ def test_a_request_that_fails_by_our_fault_is_counted(loaded):
         assert 's2s_requests_total{path="/translate",status="500"} 1.0' in server.get("/metrics")[1]
 
 
-def test_runs_of_one_name_are_told_apart_by_their_paths():
+def test_runs_of_one_name_are_distinguished_by_path():
     assert names_of([Path("a/x"), Path("b/y")]) == ["x", "y"]
     assert names_of([Path("a/x"), Path("b/x"), Path("c/y")]) == ["a/x", "b/x", "y"]
 
 
-def test_the_schema_of_a_request_is_closed(server):
+def test_server_schema_of_a_request_is_closed(server):
     source = json.dumps(server.get("/openapi.json")[1]["components"]["schemas"]["Source"])
     assert '"additionalProperties": false' in source
 
@@ -341,14 +341,14 @@ class Endless(Held):
         raise AssertionError("nobody ended it")
 
 
-def test_a_late_answer_is_not_computed_to_its_end(loaded):
+def test_server_late_answer_is_not_computed_to_its_end(loaded):
     run = Endless(loaded["t"])
     with served({"t": run}, Limits(seconds=0.5)) as server:
         assert server.post("/translate", {"text": "a"})[0] == 408
         assert run.abandoned.wait(5)
 
 
-def test_an_answer_for_a_client_that_has_gone_is_not_computed_to_its_end(loaded):
+def test_server_answer_for_a_client_that_has_gone_is_not_computed_to_its_end(loaded):
     run = Endless(loaded["t"])
     with served({"t": run}, Limits(seconds=15)) as server:
         host, port = server.address.removeprefix("http://").split(":")
@@ -364,7 +364,7 @@ def test_an_answer_for_a_client_that_has_gone_is_not_computed_to_its_end(loaded)
             time.sleep(0.02)
 
 
-def test_what_needs_no_model_is_refused_while_it_computes(loaded):
+def test_server_refuses_bad_requests_while_computing(loaded):
     may, entered = threading.Event(), threading.Event()
     with (
         served({"t": Held(loaded["t"], may, entered), "c": loaded["c"]}, Limits(seconds=15, tokens=12)) as server,

@@ -1,4 +1,4 @@
-"""`s2s serve` is stopped or killed while clients ask, and begins again: each request is answered, or seen to fail."""
+"""The server stopped or killed under load answers or fails each request."""
 
 import http.client
 import json
@@ -25,7 +25,7 @@ def _begun(run, port: int):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wish", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_stop_and_a_new_begin_lose_nothing_silently(small_runs, wish):
+def test_server_stop_and_a_new_begin_lose_nothing_silently(small_runs, wish):
     with bind_socket("127.0.0.1", 0) as place:
         port = place.getsockname()[1]
     asked, answered, failed, over = [], [], [], threading.Event()
@@ -104,8 +104,9 @@ server_of(FastAPI(lifespan=lifespan), Limits()).run(sockets=[bind_socket("127.0.
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_a_busy_server_at_once(second):
+def test_second_signal_ends_a_busy_server_at_once(second):
     server = subprocess.Popen([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert server.stdout.readline() == "computing\n"

@@ -1,3 +1,5 @@
+"""Checkpoints are atomic, verified and complete."""
+
 import json
 import math
 import os
@@ -39,7 +41,7 @@ def _save(checkpoints: Checkpoints, update: int, score: float | None, loss: floa
     return checkpoints.save(_model(update), {"x": torch.ones(2)}, progress, "cpu, fp32")
 
 
-def test_a_checkpoint_gives_back_what_was_saved(tmp_path):
+def test_checkpoint_gives_back_what_was_saved(tmp_path):
     path = _save(Checkpoints(_run(tmp_path)), 7, 1.5)
     model = _model(0.0)
     load_weights(model, path / "model.safetensors")
@@ -49,7 +51,7 @@ def test_a_checkpoint_gives_back_what_was_saved(tmp_path):
     assert (path / "tokenizer" / "shared.model").read_bytes() == b"pieces"
 
 
-def test_the_best_and_the_last_are_kept(tmp_path):
+def test_checkpoint_best_and_the_last_are_kept(tmp_path):
     checkpoints = Checkpoints(_run(tmp_path), keep_best=2, keep_last=1)
     for update, score in enumerate([3.0, 9.0, 1.0, 8.0, 2.0, 0.5], start=1):
         _save(checkpoints, update, score)
@@ -75,7 +77,7 @@ def test_best_checkpoint_of_equal_scores_has_the_lowest_loss(tmp_path, losses, b
     assert {path.name for path in checkpoints.all()} == {best, "0000004"}
 
 
-def test_the_newest_is_that_of_the_largest_number_however_many_digits_it_has(tmp_path):
+def test_checkpoint_newest_is_that_of_the_largest_number_however_many_digits_it_has(tmp_path):
     checkpoints = Checkpoints(_run(tmp_path))
     for update in (9_999_999, 10_000_000):
         _save(checkpoints, update, None)
@@ -89,7 +91,7 @@ def test_unvalidated_checkpoints_do_not_count_as_best(tmp_path):
     assert checkpoints.best().name == "0000002"
 
 
-def test_what_a_crash_leaves_half_written_is_no_checkpoint(tmp_path, monkeypatch):
+def test_checkpoint_half_written_by_a_crash_is_ignored(tmp_path, monkeypatch):
     checkpoints = Checkpoints(_run(tmp_path))
     _save(checkpoints, 1, 1.0)
 
@@ -107,7 +109,7 @@ def test_what_a_crash_leaves_half_written_is_no_checkpoint(tmp_path, monkeypatch
     assert checkpoints.last().name == "0000002"
 
 
-def test_the_average_of_checkpoints_is_the_mean_of_their_weights(tmp_path):
+def test_average_of_checkpoints_is_the_mean_of_their_weights(tmp_path):
     checkpoints = Checkpoints(_run(tmp_path), keep_last=3)
     paths = [_save(checkpoints, update, 0.5) for update in (1, 2, 6)]
     model = _model(0.0)
@@ -115,7 +117,7 @@ def test_the_average_of_checkpoints_is_the_mean_of_their_weights(tmp_path):
     assert torch.equal(model.weight, _model(3.0).weight)
 
 
-def test_a_damaged_file_is_named(tmp_path):
+def test_checkpoint_damaged_file_is_named(tmp_path):
     path = _save(Checkpoints(_run(tmp_path)), 1, None)
     (path / "model.safetensors").write_bytes(b"nonsense")
     with pytest.raises(UserError, match=r"model.safetensors: cannot be read"):
@@ -125,7 +127,7 @@ def test_a_damaged_file_is_named(tmp_path):
         read_progress(path)
 
 
-def test_weights_of_another_model_are_refused_and_change_nothing(tmp_path):
+def test_checkpoint_weights_of_another_model_are_refused_and_change_nothing(tmp_path):
     save_weights(nn.Linear(3, 2), tmp_path / "other.safetensors")
     model = _model(4.0)
     with pytest.raises(UserError, match=r"do not fit the model, first weight"):
@@ -133,7 +135,7 @@ def test_weights_of_another_model_are_refused_and_change_nothing(tmp_path):
     assert torch.equal(model.weight, _model(4.0).weight)
 
 
-def test_weights_that_are_not_finite_are_refused_by_the_tensors_name(tmp_path):
+def test_checkpoint_weights_that_are_not_finite_are_refused_by_the_tensors_name(tmp_path):
     model = _model(1.0)
     for value in (math.nan, math.inf):
         broken = _model(2.0)
@@ -146,7 +148,7 @@ def test_weights_that_are_not_finite_are_refused_by_the_tensors_name(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["digest", "weights"])
-def test_a_checkpoint_without_digests_is_refused(tmp_path, key):
+def test_checkpoint_without_digests_is_refused(tmp_path, key):
     path = _save(Checkpoints(_run(tmp_path)), 1, None)
     state = json.loads((path / "state.json").read_text())
     (path / "state.json").write_text(json.dumps({name: state[name] for name in state if name != key}))
@@ -167,7 +169,7 @@ def test_a_checkpoint_without_digests_is_refused(tmp_path, key):
         ("device.txt", lambda path: Checkpoints(path.parents[1]).device()),
     ],
 )
-def test_a_special_file_is_refused_and_never_waited_for(tmp_path, name, read, make):
+def test_checkpoint_special_file_is_refused_and_never_waited_for(tmp_path, name, read, make):
     path = _save(Checkpoints(_run(tmp_path)), 1, None)
     (path / name).unlink(missing_ok=True)
     make(path / name)
@@ -192,7 +194,7 @@ def test_checkpoints_are_not_written_through_a_link(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["update", "loss", "scores", "seconds"])
-def test_a_checkpoint_that_lacks_a_field_is_refused(tmp_path, key):
+def test_checkpoint_that_lacks_a_field_is_refused(tmp_path, key):
     path = _save(Checkpoints(_run(tmp_path)), 1, None)
     state = json.loads((path / "state.json").read_text())
     del state[key]

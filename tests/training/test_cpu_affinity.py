@@ -1,4 +1,4 @@
-"""Threads are held for measurements, and let go in the processes that compute beside each other."""
+"""Thread affinity during measurements and in worker processes."""
 
 import os
 import subprocess
@@ -44,8 +44,9 @@ def _counts(tmp_path, **environment):
     return [int(word) for word in done.stdout.split()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not hold threads on cores")
-def test_held_here_and_free_in_workers(tmp_path):
+def test_cpu_affinity_held_here_and_free_in_workers(tmp_path):
     here = len(os.sched_getaffinity(0))
     if here == 1:
         pytest.skip("one core is all there is")
@@ -55,7 +56,7 @@ def test_held_here_and_free_in_workers(tmp_path):
 
 
 @pytest.mark.parametrize("decided", ["by the user", "by torch"])
-def test_left_alone_where_it_is_decided(decided, monkeypatch):
+def test_cpu_affinity_left_alone_where_it_is_decided(decided, monkeypatch):
     for name in ("OMP_PROC_BIND", "OMP_PLACES", "S2S_PROCESSORS"):
         monkeypatch.delenv(name, raising=False)
     if decided == "by the user":

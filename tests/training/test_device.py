@@ -1,3 +1,5 @@
+"""Device selection, precision, threads and seeds."""
+
 import os
 import platform
 import resource
@@ -13,20 +15,20 @@ from s2s.recipe.schema import DeviceSettings
 from s2s.training.device import derive_seed, seed_generators, select_device, setup_process
 
 
-def test_auto_takes_what_is_here():
+def test_device_auto_takes_what_is_here():
     device_context = select_device(DeviceSettings())
     expected = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     assert device_context.device.type == expected
 
 
-def test_an_absent_device_is_an_error_with_a_remedy(monkeypatch):
+def test_absent_device_is_an_error_with_a_remedy(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError, match=r"device.kind is cuda(.|\n)*device.kind: auto"):
         select_device(DeviceSettings(kind="cuda"))
 
 
 @pytest.mark.parametrize(("precision", "product"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
-def test_products_run_in_the_precision_asked_for(precision, product):
+def test_device_products_run_in_the_precision_asked_for(precision, product):
     with select_device(DeviceSettings(kind="cpu", precision=precision)).mixed_precision():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == product
 
@@ -44,8 +46,9 @@ for _ in range(20):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
-def test_memory_that_was_freed_is_not_asked_of_the_kernel_again():
+def test_device_memory_that_was_freed_is_not_asked_of_the_kernel_again():
     # in a process of its own: once an allocation has failed, as some tests want it to, glibc serves this thread from
     # another arena, which keeps no blocks as large as these
     done = subprocess.run([sys.executable, "-c", NEW_PAGES], capture_output=True, text=True, check=True)
@@ -68,7 +71,7 @@ print(int((tiny * 1.0 != 0).sum()), torch.get_num_threads(), numpy.finfo(numpy.f
 """
 
 
-def test_what_is_too_small_to_be_normal_is_nothing_in_threads_that_exist_already():
+def test_setup_process_flushes_denormals_in_existing_threads():
     # in a process of its own, in which nothing was prepared
     done = subprocess.run([sys.executable, "-c", FLUSHED], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [str(1 << 22), "0 2 True"]
@@ -84,7 +87,7 @@ def process_as_before():
 
 
 @pytest.mark.usefixtures("process_as_before")
-def test_a_process_is_prepared_once_and_choosing_changes_nothing(monkeypatch):
+def test_device_process_is_prepared_once_and_choosing_changes_nothing(monkeypatch):
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     setup_process(DeviceSettings(threads=1))
     select_device(DeviceSettings(kind="cpu", threads=2, deterministic=True))
@@ -97,14 +100,14 @@ def test_a_process_is_prepared_once_and_choosing_changes_nothing(monkeypatch):
     assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == (2, False)
 
 
-def test_seeds_of_different_places_differ_and_of_the_same_place_agree():
+def test_device_seeds_of_different_places_differ_and_of_the_same_place_agree():
     seeds = [derive_seed(seed, update) for seed in range(5) for update in range(200)]
     assert len(set(seeds)) == 1000
     assert seeds == [derive_seed(seed, update) for seed in range(5) for update in range(200)]
     assert all(0 <= s < 2**63 for s in seeds)
 
 
-def test_attention_is_not_planned_anew_for_every_shape():
+def test_device_attention_is_not_planned_anew_for_every_shape():
     torch.backends.cuda.enable_cudnn_sdp(True)
     setup_process(DeviceSettings())
     assert not torch.backends.cuda.cudnn_sdp_enabled()

@@ -1,22 +1,17 @@
-"""Several processes train as one: the same losses, the same order of the data, and one that decides for all."""
+"""Data-parallel training equals training in one process."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file
 
 from s2s.data.dataset import shard_batches
 from s2s.errors import UserError
-from s2s.recipe.schema import SeedSettings
-from s2s.training.device import derive_seed
 from s2s.training.distributed import Distributed, check_world_size
-from s2s.training.trainer import Trainer
 from tests.training.processes import RECIPES, lay_out
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +25,7 @@ def _processes(folder: Path, **asked: object) -> dict:
     return json.loads(done.stdout)
 
 
-def test_together_they_take_each_row_once_and_as_evenly_as_rows_allow():
+def test_distributed_together_they_take_each_row_once_and_as_evenly_as_rows_allow():
     for many in range(8):
         batches = [np.arange(100 * n, 100 * n + 5 + n) for n in range(many)]
         for size in (1, 2, 3, 5):
@@ -41,7 +36,7 @@ def test_together_they_take_each_row_once_and_as_evenly_as_rows_allow():
             assert all(len(batch) for part in parts for batch in part)
 
 
-def test_batches_of_one_row_go_to_different_processes():
+def test_distributed_batches_of_one_row_go_to_different_processes():
     batches = [np.array([7]), np.array([8]), np.array([9])]
     assert [[rows.tolist() for rows in shard_batches(batches, rank, 4)] for rank in range(4)] == [
         [[7]],
@@ -80,25 +75,31 @@ STOPPED = ["one", "stopped", "stopped, on one", "stopped, on three", "lost"]
 
 
 @pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """Results of each task with one and two processes."""
+    return _processes(tmp_path_factory.mktemp("learned"), updates=3, sizes=[1, 2])
+
+
+@pytest.fixture(scope="module")
 def processes(tmp_path_factory):
-    """A folder of runs, and what processes found."""
+    """A folder of runs that were stopped, and results of their processes."""
     folder = tmp_path_factory.mktemp("processes")
-    return folder, _processes(folder, updates=3, sizes=[1, 2], stories=STOPPED)
+    return folder, _processes(folder, stories=STOPPED)
 
 
-def test_two_processes_learn_what_one_learns_in_every_task(processes):
-    _check_learned(processes[1], 1e-6)
+def test_distributed_two_processes_learn_what_one_learns_in_every_task(learned):
+    _check_learned(learned, 1e-6)
 
 
 @pytest.mark.slow
-def test_two_and_three_processes_learn_what_one_learns_in_every_task_for_50_updates(tmp_path):
+def test_distributed_two_and_three_processes_learn_what_one_learns_in_every_task_for_50_updates(tmp_path):
     found = _processes(tmp_path, updates=50, sizes=[1, 2, 3])
     _check_learned(found, 1e-5)
     # in the last update of an epoch, one has nothing at all
     assert min(min(process["images"]["had"]) for process in found["3"]) == 0
 
 
-def test_shared_work_is_done_once_and_all_have_all_of_it_in_order():
+def test_distributed_shared_work_is_done_once_and_all_have_all_of_it_in_order():
     for size in (1, 2, 3, 5):
         asked: list[list[int]] = [[] for _ in range(size)]
 
@@ -115,26 +116,12 @@ def test_shared_work_is_done_once_and_all_have_all_of_it_in_order():
         assert sorted(item for items in asked for item in items) == sorted([0, 1, 2, 3] * 2)
 
 
-def test_gradients_and_losses_are_summed_and_what_nobody_learns_has_none(processes):
-    for both, first, nobody, loss in processes[1]["added"]:
+def test_all_reduce_sums_gradients_and_losses_and_keeps_none_gradients(learned):
+    for both, first, nobody, loss in learned["added"]:
         assert both == [1, 3, 5, 7, 9, 11]
         assert first == [1] * 6
         assert nobody is None
         assert loss == [3]
-
-
-def test_each_process_drops_by_a_seed_of_its_own_and_the_first_by_that_of_one_alone():
-    device_context = SimpleNamespace(device=torch.device("cpu"))
-
-    def seed(distributed: Distributed) -> int:
-        Trainer._seed_dropout(
-            SimpleNamespace(seeds=SeedSettings(dropout=3), distributed=distributed, device_context=device_context), 5
-        )  # type: ignore[arg-type]
-        return torch.initial_seed()
-
-    seeds = [seed(Distributed(rank, 3)) for rank in range(3)]
-    assert seeds[0] == seed(Distributed()) == derive_seed(3, 5)
-    assert len(set(seeds)) == 3
 
 
 def _losses(run: Path) -> dict[int, float]:
@@ -148,7 +135,8 @@ def _order(processes: list) -> list[list[int]]:
     return [sorted(row for rows in update for row in rows) for update in zip(*orders, strict=True)]
 
 
-def test_a_checkpoint_of_two_processes_goes_on_in_one_and_in_three_with_the_same_data(processes):
+@pytest.mark.slow
+def test_distributed_checkpoint_of_two_processes_goes_on_in_one_and_in_three_with_the_same_data(processes):
     folder, found = processes
     assert _order(found["stopped"]) == _order(found["one"])[:8]
     assert len(_order(found["one"])) == 12
@@ -159,7 +147,8 @@ def test_a_checkpoint_of_two_processes_goes_on_in_one_and_in_three_with_the_same
         assert len(straight) == 12
 
 
-def test_what_one_process_is_told_all_do_and_the_first_saves_and_tells(processes):
+@pytest.mark.slow
+def test_signal_to_one_rank_stops_all_and_rank_0_saves(processes):
     folder, found = processes
     (_, told), (_, other) = found["stopped"]
     assert "stopped after update 8 of 12; saved" in told
@@ -168,7 +157,8 @@ def test_what_one_process_is_told_all_do_and_the_first_saves_and_tells(processes
     assert {path.name for path in (folder / "stopped" / "checkpoints").iterdir()} == {"0000006", "0000008"}
 
 
-def test_a_lost_process_ends_all_with_one_message_and_a_checkpoint_of_all_that_was_done(processes):
+@pytest.mark.slow
+def test_distributed_lost_process_ends_all_with_one_message_and_a_checkpoint_of_all_that_was_done(processes):
     folder, found = processes
     (_, told), other = found["lost"]
     assert other is None
@@ -179,7 +169,7 @@ def test_a_lost_process_ends_all_with_one_message_and_a_checkpoint_of_all_that_w
 
 
 @pytest.mark.slow
-def test_what_goes_on_in_as_many_processes_ends_in_the_same_bits(tmp_path):
+def test_resume_with_the_same_world_size_is_bit_identical(tmp_path):
     names = ["two", "stopped", "lost", "stopped, on two", "lost, on two"]
     _processes(tmp_path, stories=names)
     for name in names[3:]:
@@ -189,7 +179,7 @@ def test_what_goes_on_in_as_many_processes_ends_in_the_same_bits(tmp_path):
             assert all(one[key].equal(two[key]) for key in one | two)
 
 
-def test_more_processes_than_examples_are_refused_with_the_key():
+def test_distributed_more_processes_than_examples_are_refused_with_the_key():
     check_world_size(Distributed(0, 3), [1, 3, 3, 4], noise_scale=False)
     check_world_size(Distributed(0, 1), [], noise_scale=True)
     with pytest.raises(UserError, match="4 processes share an update, but it usually has 3 examples"):

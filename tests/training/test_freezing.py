@@ -1,4 +1,4 @@
-"""What `training.freeze` names stays as it is, to the bit, and is in no optimiser's state."""
+"""Frozen parameters do not change and have no optimizer state."""
 
 import pytest
 import torch
@@ -30,13 +30,13 @@ def _frozen(model: nn.Module) -> set[str]:
         ("*.self_attention", lambda name: ".self_attention." in name),
     ],
 )
-def test_a_pattern_names_a_parameter_or_a_module_with_all_that_is_in_it(pattern, expected):
+def test_freezing_pattern_names_a_parameter_or_a_module_with_all_that_is_in_it(pattern, expected):
     model = _model(tie="none")
     freeze(model, [pattern])
     assert _frozen(model) == {name for name, _ in model.named_parameters() if expected(name)} != set()
 
 
-def test_a_tied_tensor_is_frozen_by_any_of_its_names():
+def test_freezing_tied_tensor_is_frozen_by_any_of_its_names():
     for pattern in ("projection", "decoder.embedding", "encoder.embedding"):
         model = _model()
         freeze(model, [pattern])
@@ -44,7 +44,7 @@ def test_a_tied_tensor_is_frozen_by_any_of_its_names():
         assert count_parameters(model) == sum(p.numel() for p in model.parameters()) - 20 * 8
 
 
-def test_a_pattern_that_names_nothing_and_one_that_leaves_nothing_are_refused():
+def test_freezing_pattern_that_names_nothing_and_one_that_leaves_nothing_are_refused():
     with pytest.raises(
         UserError, match=r"'encoder.layer.0' names no part of the model\n.*did you mean encoder.layers.0"
     ):

@@ -1,4 +1,4 @@
-"""What a run says while it trains."""
+"""The log of a run."""
 
 import errno
 import io
@@ -37,7 +37,7 @@ UPDATE = StepResult(
         (0.01, 10_000, None),
     ],
 )
-def test_how_long_it_takes_is_told_by_the_first_updates(tmp_path, seconds, total, said):
+def test_logger_estimates_the_remaining_time_from_the_first_updates(tmp_path, seconds, total, said):
     console = Console(file=io.StringIO(), width=200)
     with RunLog(tmp_path, 0, total, console) as log:
         for number in range(1, 30):
@@ -57,7 +57,7 @@ def test_how_long_it_takes_is_told_by_the_first_updates(tmp_path, seconds, total
         *('{"update":1,"validation":5}', '{"update":1,"validation":{"loss":"x"}}'),
     ],
 )
-def test_a_line_that_is_none_of_a_run_is_named_and_kept(tmp_path, text):
+def test_logger_line_that_is_none_of_a_run_is_named_and_kept(tmp_path, text):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"update": 1, "validation": {"loss": NaN}}\n' + text + "\n")
     with pytest.raises(UserError, match=r"metrics.jsonl:2: (.|\n)*take the line out"):
@@ -65,7 +65,7 @@ def test_a_line_that_is_none_of_a_run_is_named_and_kept(tmp_path, text):
     assert path.read_text().endswith(text + "\n")
 
 
-def test_lines_that_a_crash_cut_or_filled_are_left_out(tmp_path):
+def test_logger_lines_that_a_crash_cut_or_filled_are_left_out(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(
         b'{"update": 1, "validation": {}}\n{"update": 7, "validation": {}}\n{"upd\n\0\0\xff\n' + b"[" * 100_000
@@ -74,7 +74,7 @@ def test_lines_that_a_crash_cut_or_filled_are_left_out(tmp_path):
     assert path.read_text() == '{"update": 1, "validation": {}}\n'
 
 
-def test_the_noise_scale_of_a_run_that_goes_on_is_that_of_one_that_never_stopped(tmp_path):
+def test_logger_noise_scale_of_a_run_that_goes_on_is_that_of_one_that_never_stopped(tmp_path):
     updates = []
     for n in range(1, 9):
         norms = {"all": torch.tensor(1.0)}, [torch.tensor(0.7 + n / 10), torch.tensor(0.8)]
@@ -96,14 +96,14 @@ def test_the_noise_scale_of_a_run_that_goes_on_is_that_of_one_that_never_stopped
     assert "by the last 8 updates" in whole
 
 
-def test_control_characters_of_a_corpus_are_spelt(tmp_path):
+def test_logger_control_characters_of_a_corpus_are_spelt(tmp_path):
     console = Console(file=io.StringIO(), width=200)
     with RunLog(tmp_path, 0, 8, console) as log:
         log.info_pair("a\x1b]0;title\x07b", "c\x9bd\u3000e")
     assert console.file.getvalue() == "    a\\x1b]0;titleb  →  c\\x9bd e\n"
 
 
-def test_a_board_that_cannot_be_written_is_told_once(tmp_path, monkeypatch):
+def test_logger_reports_an_unwritable_tensorboard_once(tmp_path, monkeypatch):
     def full(_writer: object, _data: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -1,3 +1,5 @@
+"""Loss functions compared with their definitions."""
+
 import pytest
 import torch
 from torch.nn import functional
@@ -23,7 +25,7 @@ def _plain(states, weight, targets, valid, smoothing):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("rows_at_once", [1, 4, 1000])
-def test_the_chunked_loss_and_its_gradients_are_the_plain_ones(case, smoothing, rows_at_once, monkeypatch):
+def test_chunked_loss_and_its_gradients_are_the_plain_ones(case, smoothing, rows_at_once, monkeypatch):
     states, weight, targets, valid = case
     monkeypatch.setitem(loss_module._CHUNK, "cpu", rows_at_once * 11)
     smoothed, plain = cross_entropy(states, weight, targets, valid, smoothing)
@@ -35,7 +37,7 @@ def test_the_chunked_loss_and_its_gradients_are_the_plain_ones(case, smoothing, 
     torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
 
 
-def test_what_lies_in_the_padding_changes_no_loss(case):
+def test_loss_ignores_padding(case):
     states, weight, targets, valid = case
     other = torch.where(valid, targets, (targets + 1) % 11)
     assert not torch.equal(other, targets)
@@ -57,7 +59,7 @@ def test_in_bf16_the_loss_is_that_of_autocast_products(case):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_in_bf16_a_token_known_by_heart_is_learned_in_the_right_direction(smoothing):
+def test_loss_in_bf16_a_token_known_by_heart_is_learned_in_the_right_direction(smoothing):
     torch.manual_seed(0)
     weight, targets = torch.randn(300, 64) / 8, torch.arange(256)[None]
     # as large as p of the target is 0.999, in scores that differ from one wrong class to another
@@ -76,7 +78,8 @@ def test_in_bf16_a_token_known_by_heart_is_learned_in_the_right_direction(smooth
         assert functional.cosine_similarity(low.flatten(), full.flatten(), dim=0) > 0.99
 
 
-def test_in_bf16_learning_by_heart_ends_where_fp32_ends():
+@pytest.mark.slow
+def test_loss_in_bf16_learning_by_heart_ends_where_fp32_ends():
     ends = {}
     for bf16 in (False, True):
         torch.manual_seed(0)
@@ -93,7 +96,7 @@ def test_in_bf16_learning_by_heart_ends_where_fp32_ends():
     assert ends[True] == pytest.approx(ends[False], rel=0.2)
 
 
-def test_in_mixed_precision_the_errors_of_a_token_still_sum_to_zero():
+def test_loss_in_mixed_precision_the_errors_of_a_token_still_sum_to_zero():
     torch.manual_seed(0)
     weight = (torch.randn(2000, 64) * 64**-0.5).requires_grad_()
     # states have something in common, as those of a network do: what is lost at each token adds up

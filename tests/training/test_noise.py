@@ -1,4 +1,4 @@
-"""The noise scale of a loss whose noise is known: half the squared distance to a point drawn from a few."""
+"""The gradient noise scale of a loss with known noise."""
 
 from itertools import product
 
@@ -22,7 +22,7 @@ def _estimate(drawn: np.ndarray, counts: tuple[int, ...]) -> Noise:
 
 
 @pytest.mark.parametrize("counts", [(1, 1), (1, 3), (2, 2), (1, 1, 3), (1, 2, 2)])
-def test_over_all_that_could_be_drawn_both_estimates_are_right_in_the_mean(counts):
+def test_noise_over_all_that_could_be_drawn_both_estimates_are_right_in_the_mean(counts):
     every = [_estimate(GRADIENTS[list(rows)], counts) for rows in product(range(3), repeat=sum(counts))]
     assert np.mean([noise.spread for noise in every]) == pytest.approx(SPREAD)
     assert np.mean([noise.square for noise in every]) == pytest.approx(SQUARE)
@@ -35,7 +35,7 @@ def test_without_noise_there_is_none():
     assert noise.square == pytest.approx(float(gradients[0] @ gradients[0]))
 
 
-def test_the_scale_of_many_updates_is_the_ratio_of_the_means():
+def test_noise_scale_of_many_updates_is_the_ratio_of_the_means():
     generator = np.random.default_rng(0)
     noises = [_estimate(GRADIENTS[generator.integers(0, 3, 8)], (4, 4)) for _ in range(1500)]
     assert noise_scale(noises) == pytest.approx(SPREAD / SQUARE, rel=0.1)

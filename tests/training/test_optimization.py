@@ -1,3 +1,5 @@
+"""Learning-rate schedules, clipping, EMA and optimizer state."""
+
 import math
 
 import pytest
@@ -12,7 +14,7 @@ def _settings(**changes) -> TrainingSettings:
     return TrainingSettings(**({"updates": 100, "warmup": 10, "learning_rate": 0.5} | changes))
 
 
-def test_a_warm_up_as_a_share_is_the_number_of_updates_that_it_makes():
+def test_optimization_warm_up_as_a_share_is_the_number_of_updates_that_it_makes():
     for updates, share, expected in ((1900, 0.1, 190), (50, 0.1, 5), (3, 0.1, 1), (1, 0.9, 0), (10, 0.99, 9)):
         shared = _settings(updates=updates, warmup=share, schedule="cosine")
         assert shared == _settings(updates=updates, warmup=expected, schedule="cosine")
@@ -23,7 +25,7 @@ def test_a_warm_up_as_a_share_is_the_number_of_updates_that_it_makes():
 
 
 @pytest.mark.parametrize("schedule", ["inverse-sqrt", "cosine", "linear", "constant"])
-def test_the_rate_rises_linearly_to_its_peak_and_never_above(schedule):
+def test_optimization_rate_rises_linearly_to_its_peak_and_never_above(schedule):
     settings = _settings(schedule=schedule)
     rates = [learning_rate(u, settings) for u in range(1, 101)]
     assert rates[:10] == pytest.approx([0.05 * u for u in range(1, 11)])
@@ -31,7 +33,7 @@ def test_the_rate_rises_linearly_to_its_peak_and_never_above(schedule):
     assert sorted(rates[9:], reverse=True) == rates[9:]
 
 
-def test_each_schedule_is_its_formula():
+def test_optimization_each_schedule_is_its_formula():
     assert learning_rate(40, _settings(schedule="inverse-sqrt")) == pytest.approx(0.5 * math.sqrt(10 / 40))
     cosine, linear = _settings(schedule="cosine"), _settings(schedule="linear")
     for done in (9, 45, 90):
@@ -53,7 +55,7 @@ def _gradient(model: nn.Module, seed: int) -> None:
         p.grad = torch.randn_like(p)
 
 
-def test_clipping_is_that_of_torch():
+def test_optimization_clipping_is_that_of_torch():
     ours, theirs = _model(), _model()
     optimization = OptimizerWrapper(ours, _settings(clip=0.7, schedule="constant", warmup=0))
     adam = torch.optim.Adam(theirs.parameters(), lr=0.5, betas=(0.9, 0.98), eps=1e-9)
@@ -69,7 +71,7 @@ def test_clipping_is_that_of_torch():
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
 
-def test_short_gradients_are_not_clipped():
+def test_optimization_short_gradients_are_not_clipped():
     ours, free = _model(), _model()
     for model, clip in ((ours, 1e6), (free, None)):
         optimization = OptimizerWrapper(model, _settings(clip=clip))
@@ -79,7 +81,7 @@ def test_short_gradients_are_not_clipped():
         assert torch.equal(a, b)
 
 
-def test_weight_decay_spares_biases_and_embeddings():
+def test_optimization_weight_decay_spares_biases_and_embeddings():
     model = _model()
     optimization = OptimizerWrapper(
         model, _settings(optimizer="adamw", weight_decay=0.5, schedule="constant", warmup=0)
@@ -94,7 +96,7 @@ def test_weight_decay_spares_biases_and_embeddings():
     assert torch.equal(bias, before[2])
 
 
-def test_the_average_is_the_written_out_recursion_and_training_goes_on_from_the_raw_weights():
+def test_optimization_average_is_the_written_out_recursion_and_training_goes_on_from_the_raw_weights():
     model = _model()
     optimization = OptimizerWrapper(model, _settings(ema=0.8))
     expected = [p.detach().clone() for p in model.parameters()]
@@ -111,7 +113,7 @@ def test_the_average_is_the_written_out_recursion_and_training_goes_on_from_the_
         assert torch.equal(p, r)
 
 
-def test_a_saved_state_goes_on_like_the_original():
+def test_optimization_saved_state_goes_on_like_the_original():
     first, second = _model(), _model()
     settings = _settings(ema=0.9)
     one, two = OptimizerWrapper(first, settings), OptimizerWrapper(second, settings)
@@ -128,13 +130,13 @@ def test_a_saved_state_goes_on_like_the_original():
         assert torch.equal(a, b)
 
 
-def test_parameters_are_grouped_by_layer():
+def test_optimization_parameters_are_grouped_by_layer():
     assert layer_name("encoder.layers.0.attention.query.weight") == "encoder.layers.0"
     assert layer_name("decoder.embedding.tokens.weight") == "decoder.embedding"
     assert layer_name("projection.weight") == "projection.weight"
 
 
-def test_a_scaled_rate_is_that_of_an_optimiser_with_the_smaller_rate():
+def test_optimization_scaled_rate_is_that_of_an_optimiser_with_the_smaller_rate():
     ours, slow, fast = _model(), _model(), _model()
     scales = {"0.weight": 0.25}
     options = {"schedule": "constant", "warmup": 0, "optimizer": "adamw", "weight_decay": 0.1, "clip": None}
@@ -152,7 +154,7 @@ def test_a_scaled_rate_is_that_of_an_optimiser_with_the_smaller_rate():
         assert not torch.equal(a, b)
 
 
-def test_what_is_frozen_stays_and_needs_no_moments():
+def test_optimizer_keeps_no_moments_of_frozen_parameters():
     model = _model()
     model[0].weight.requires_grad_(False)
     before = [p.detach().clone() for p in model.parameters()]
@@ -163,7 +165,7 @@ def test_what_is_frozen_stays_and_needs_no_moments():
     assert not [name for name in optimization.state() if name.endswith(".0.weight")]
 
 
-def test_a_parameter_that_never_had_a_gradient_is_saved_and_goes_on():
+def test_optimization_parameter_that_never_had_a_gradient_is_saved_and_goes_on():
     """It begins its moments when it gets one, as in a training that was never stopped."""
 
     def learn(model: nn.Module, optimization: OptimizerWrapper, update: int) -> None:
@@ -191,7 +193,7 @@ def test_a_parameter_that_never_had_a_gradient_is_saved_and_goes_on():
         assert torch.equal(a, b)
 
 
-def test_moments_that_are_there_in_part_are_not_taken_for_none():
+def test_optimization_moments_that_are_there_in_part_are_not_taken_for_none():
     model = _model()
     optimization = OptimizerWrapper(model, _settings())
     _gradient(model, 1)
@@ -201,7 +203,7 @@ def test_moments_that_are_there_in_part_are_not_taken_for_none():
     assert "adam.step.0.weight" not in optimization.expected(state)[1]
 
 
-def test_a_state_stays_what_it_was_while_the_averaged_weights_are_in_use():
+def test_optimization_state_stays_what_it_was_while_the_averaged_weights_are_in_use():
     layer = nn.Linear(2, 2)
     optimization = OptimizerWrapper(layer, TrainingSettings(ema=0.5))
     layer(torch.ones(1, 2)).sum().backward()

@@ -1,4 +1,4 @@
-"""SGD and the penalty beside torch's own optimisers and beside a penalty that is in the loss."""
+"""Optimizers and the L1 penalty compared with torch."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ SGD = {"optimizer": "sgd"}
     ],
     ids=str,
 )
-def test_sgd_is_that_of_torch(changes, theirs):
+def test_optimizers_sgd_is_that_of_torch(changes, theirs):
     ours, other = _model(), _model()
     optimization = OptimizerWrapper(ours, _settings(**SGD, weight_decay=0.1, **changes))
     matrix, rest = [other[1].weight], [p for p in other.parameters() if p is not other[1].weight]
@@ -62,7 +62,7 @@ def test_sgd_is_that_of_torch(changes, theirs):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)
 
 
-def test_momentum_by_hand():
+def test_optimizers_momentum_by_hand():
     model = nn.Linear(1, 1, bias=False)
     nn.init.constant_(model.weight, 1.0)
     optimization = OptimizerWrapper(model, _settings(**SGD, momentum=0.5))
@@ -77,7 +77,7 @@ def test_momentum_by_hand():
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_the_penalty_is_one_that_stands_in_the_loss_and_spares_biases_norms_and_embeddings(optimizer):
+def test_l1_penalty_equals_a_loss_term_and_skips_biases_norms_and_embeddings(optimizer):
     ours, other = _model(), _model()
     with_key = OptimizerWrapper(ours, _settings(optimizer=optimizer, l1=0.3))
     in_loss = OptimizerWrapper(other, _settings(optimizer=optimizer))
@@ -90,7 +90,7 @@ def test_the_penalty_is_one_that_stands_in_the_loss_and_spares_biases_norms_and_
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
 
 
-def test_with_adamw_the_penalty_comes_after_the_step_and_leaves_numbers_at_zero():
+def test_optimizers_with_adamw_the_penalty_comes_after_the_step_and_leaves_numbers_at_zero():
     ours, other = _model(), _model()
     with torch.no_grad():
         for model in (ours, other):
@@ -116,7 +116,7 @@ def test_with_adamw_the_penalty_comes_after_the_step_and_leaves_numbers_at_zero(
     [SGD, SGD | {"momentum": 0.9}, {"optimizer": "adamw", "l1": 0.5}, {"optimizer": "adam", "l1": 0.5}],
     ids=str,
 )
-def test_a_broken_gradient_moves_nothing(changes):
+def test_optimizers_broken_gradient_moves_nothing(changes):
     model = _model()
     optimization = OptimizerWrapper(model, _settings(**changes))
     _learn(model, 1)
@@ -131,7 +131,7 @@ def test_a_broken_gradient_moves_nothing(changes):
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_a_saved_state_of_sgd_goes_on_like_the_original(momentum):
+def test_optimizers_saved_state_of_sgd_goes_on_like_the_original(momentum):
     first, second = _model(), _model()
     settings = _settings(**SGD, momentum=momentum)
     one, two = OptimizerWrapper(first, settings), OptimizerWrapper(second, settings)
@@ -151,7 +151,7 @@ def test_a_saved_state_of_sgd_goes_on_like_the_original(momentum):
         assert torch.equal(a, b)
 
 
-def test_what_an_optimiser_does_not_know_is_refused():
+def test_optimizer_settings_unknown_to_the_class_are_refused():
     with pytest.raises(ValidationError, match="adam does not read momentum; leave momentum out, or set optimizer: sgd"):
         _settings(momentum=0.9)
     with pytest.raises(ValidationError, match="nesterov is a form of momentum, which is 0"):
@@ -250,7 +250,7 @@ def test_fused_optimizers_agree_with_float64_and_with_the_single_tensor_ones(nam
         torch.testing.assert_close(c, a, atol=2e-6, rtol=1e-6)
 
 
-def test_muon_moves_hidden_matrices_and_adamw_the_rest():
+def test_optimizers_muon_moves_hidden_matrices_and_adamw_the_rest():
     model = _model()
     optimization = OptimizerWrapper(model, _settings(optimizer="muon"))
     _learn(model, 1)
@@ -260,7 +260,8 @@ def test_muon_moves_hidden_matrices_and_adamw_the_rest():
     assert not optimization.skips_on_device
 
 
-def test_no_optimizer_imports_a_compiler():
+@pytest.mark.slow
+def test_optimizers_do_not_import_torch_dynamo():
     code = (
         "import sys, torch\nfrom s2s.recipe.schema import OptimizationSettings as S\n"
         "from s2s.training.optimization import OptimizerWrapper\n"

@@ -1,4 +1,4 @@
-"""`precision: auto` goes by what was measured, and a run keeps what it began with."""
+"""`precision: auto` follows its benchmark, and a run keeps its precision."""
 
 from types import SimpleNamespace
 
@@ -51,7 +51,7 @@ def _seen(trainer):
     return seen
 
 
-def test_the_gradients_of_the_first_batches_are_measured_in_both_precisions(monkeypatch):
+def test_gradients_of_the_first_batches_are_measured_in_both_precisions(monkeypatch):
     trainer = _trainer()
     count = len(trainer.groups)
     first = [trainer.examples.collate(batches[0], 0).source for batches in trainer.groups]
@@ -71,7 +71,7 @@ def test_the_gradients_of_the_first_batches_are_measured_in_both_precisions(monk
     assert measured.faster == torch.bfloat16
 
 
-def test_what_is_slow_is_measured_thrice_and_no_more(monkeypatch):
+def test_precision_benchmark_measures_slow_steps_three_times(monkeypatch):
     trainer = _trainer()
     seen = _seen(trainer)
     monkeypatch.setattr(precision, "_PATIENCE", 0.0)
@@ -79,7 +79,7 @@ def test_what_is_slow_is_measured_thrice_and_no_more(monkeypatch):
     assert [dtype for _, dtype in seen] == 3 * [FP32, torch.bfloat16]
 
 
-def test_a_training_is_the_same_whether_it_was_measured_or_not():
+def test_precision_training_is_the_same_whether_it_was_measured_or_not():
     plain, measured = _trainer(), _trainer()
     torch.manual_seed(3)
     benchmark_precision(measured)
@@ -93,14 +93,14 @@ def test_a_training_is_the_same_whether_it_was_measured_or_not():
 
 
 @pytest.mark.parametrize(("fp32", "bf16", "faster"), [(1.0, 2.0, torch.float32), (2.0, 1.0, torch.bfloat16)])
-def test_the_faster_one_is_taken_and_said(fp32, bf16, faster):
+def test_precision_faster_one_is_taken_and_said(fp32, bf16, faster):
     measured = PrecisionBenchmark(fp32, bf16, threads=1)
     assert measured.faster == faster
     name, other = ("bf16", "fp32") if faster == torch.bfloat16 else ("fp32", "bf16")
     assert str(measured) == f"{name}: a gradient takes 0.50 of {other}'s time here"
 
 
-def test_bf16_is_taken_where_fp32_does_not_fit():
+def test_precision_bf16_is_taken_where_fp32_does_not_fit():
     measured = PrecisionBenchmark(None, 2.0, threads=1)
     assert measured.faster == torch.bfloat16
     assert str(measured) == "bf16: in fp32 a gradient takes more than half of the device's memory, or more than is free"
@@ -110,7 +110,7 @@ def test_bf16_is_taken_where_fp32_does_not_fit():
     ("given", "undecided"),
     [({}, True), ({"compile": True}, False), ({"precision": "bf16"}, False), ({"precision": "fp32"}, False)],
 )
-def test_a_gpu_with_bf16_is_measured_but_for_a_compiled_model(given, undecided, monkeypatch):
+def test_precision_gpu_with_bf16_is_measured_but_for_a_compiled_model(given, undecided, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
     device_context = select_device(DeviceSettings(kind="cuda", **given))
@@ -118,14 +118,14 @@ def test_a_gpu_with_bf16_is_measured_but_for_a_compiled_model(given, undecided, 
     assert device_context.precision == (torch.float32 if given.get("precision") == "fp32" else torch.bfloat16)
 
 
-def test_a_gpu_without_bf16_computes_in_fp32(monkeypatch):
+def test_precision_gpu_without_bf16_computes_in_fp32(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
     device_context = select_device(DeviceSettings(kind="cuda"))
     assert (device_context.autoselect_precision, device_context.precision) == (False, torch.float32)
 
 
-def test_a_written_computer_tells_its_precision():
+def test_written_computer_tells_its_precision():
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
         assert parse_precision(str(select_device(DeviceSettings(kind="cpu", precision=name)))) == dtype
     undecided = select_device(DeviceSettings(kind="cpu"))
@@ -149,7 +149,7 @@ def _without_bf16(trainer: Trainer) -> Trainer:
     return trainer
 
 
-def test_auto_takes_fp32_where_bf16_raises_and_says_why():
+def test_precision_auto_takes_fp32_where_bf16_raises_and_says_why():
     measured = benchmark_precision(_without_bf16(_trainer()))
     assert (measured.faster, measured.bf16) == (torch.float32, None)
     assert str(measured).startswith(
@@ -157,7 +157,7 @@ def test_auto_takes_fp32_where_bf16_raises_and_says_why():
     )
 
 
-def test_bf16_that_raises_is_refused_before_training():
+def test_precision_bf16_that_raises_is_refused_before_training():
     trainer = _without_bf16(_trainer())
     trainer.device_context = select_device(DeviceSettings(kind="cpu", precision="bf16"))
     with pytest.raises(
@@ -170,7 +170,7 @@ def test_bf16_that_raises_is_refused_before_training():
         check_precision(trainer, torch.bfloat16)
 
 
-def test_a_search_in_bf16_that_raises_is_a_clear_error():
+def test_precision_search_in_bf16_that_raises_is_a_clear_error():
     model = _without_bf16(_trainer()).model.eval()
     source = torch.tensor([[5, 6, EOS]])
     with pytest.raises(UserError, match="cannot be computed in bf16"):
@@ -179,7 +179,7 @@ def test_a_search_in_bf16_that_raises_is_a_clear_error():
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_lstm_layers_run_in_fp32_where_there_is_no_bf16_kernel(bidirectional, monkeypatch):
+def test_precision_lstm_layers_run_in_fp32_where_there_is_no_bf16_kernel(bidirectional, monkeypatch):
     torch.manual_seed(0)
     lstm = torch.nn.LSTM(8, 8, batch_first=True, bidirectional=bidirectional)
     x = torch.randn(2, 3, 8)
@@ -199,7 +199,7 @@ def test_lstm_layers_run_in_fp32_where_there_is_no_bf16_kernel(bidirectional, mo
     assert all(p.grad is not None for p in lstm.parameters())
 
 
-def test_has_bf16_lstm_tells_what_an_lstm_does():
+def test_precision_has_bf16_lstm_tells_what_an_lstm_does():
     lstm, x = torch.nn.LSTM(8, 8, batch_first=True), torch.randn(2, 3, 8)
     try:
         with torch.autocast("cpu", torch.bfloat16):
@@ -210,14 +210,14 @@ def test_has_bf16_lstm_tells_what_an_lstm_does():
     assert nn_precision.has_bf16_lstm() == works
 
 
-def test_more_threads_than_a_machine_can_use_are_refused():
+def test_precision_more_threads_than_a_machine_can_use_are_refused():
     before = torch.get_num_threads()
     with pytest.raises(UserError, match=r"device.threads: is 2,048, but this machine has \d+ processor cores"):
         setup_process(DeviceSettings(threads=2048))
     assert torch.get_num_threads() == before
 
 
-def test_a_cpu_without_a_compiler_compiles_nothing(monkeypatch):
+def test_precision_cpu_without_a_compiler_compiles_nothing(monkeypatch):
     monkeypatch.setenv("CXX", "/nonexistent/g++")
     with pytest.raises(UserError, match=r"device.compile: is true, but no C\+\+ compiler"):
         select_device(DeviceSettings(kind="cpu", compile=True))

@@ -1,4 +1,4 @@
-"""What a run shows while it lasts."""
+"""The progress bar and lines of a run."""
 
 import io
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def log(tmp_path) -> Iterator[tuple[RunLog, Console]]:
         yield log, console
 
 
-def test_the_bar_of_training_shows_no_loss_before_there_is_one_then_the_chosen_score_and_the_time(log):
+def test_progress_bar_of_training_shows_no_loss_before_there_is_one_then_the_chosen_score_and_the_time(log):
     run, console = log
     run._bar.refresh()
     assert "nan" not in console.file.getvalue()
@@ -45,7 +45,7 @@ def test_the_bar_of_training_shows_no_loss_before_there_is_one_then_the_chosen_s
     assert "update 1: validation loss 2.000 · wer 33.30 · bleu 9.00" in text
 
 
-def test_a_sample_takes_one_row_however_long_it_is(log):
+def test_progress_sample_takes_one_row_however_long_it_is(log):
     run, console = log
     run.log_validation(1, {"loss": 2.0}, [Sample("word " * 100, "x", "Wort\n" * 100)])
     rows = [line for line in console.file.getvalue().splitlines() if "→" in line]
@@ -58,7 +58,7 @@ def test_a_sample_takes_one_row_however_long_it_is(log):
     ("source", "written"),
     [("a" * 500, "b"), ("a", "b" * 500), ("a" * 500, "b" * 500), ("漢" * 200, "字" * 200), ("a", "b")],
 )
-def test_a_row_fits_the_terminal_and_uses_it(source, written):
+def test_progress_row_fits_the_terminal_and_uses_it(source, written):
     row = fit_to_row(_console(80), source, written)
     long = cell_len(source) + cell_len(written) > 70
     assert cell_len(row) in ((78, 79, 80) if long else (cell_len(f"    {source}  →  {written}"),))
@@ -66,7 +66,7 @@ def test_a_row_fits_the_terminal_and_uses_it(source, written):
     assert cell_len(fit_to_row(_console(80, terminal=False), source, written)) <= 120
 
 
-def test_scoring_has_a_bar_that_goes_away(log):
+def test_progress_scoring_has_a_bar_that_goes_away(log):
     run, console = log
     with run.progress_bar("translating", 30) as advance:
         advance(10)
@@ -76,7 +76,7 @@ def test_scoring_has_a_bar_that_goes_away(log):
     assert "30/30" in text
 
 
-def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
+def test_progress_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
     console, now = _console(terminal=False), iter([0.0, 4.0, 11.0, 11.0, 12.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     with progress_bar(console)("translating", 3000) as advance:

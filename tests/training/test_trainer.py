@@ -1,4 +1,4 @@
-"""The trainer's equalities: micro-batches, padding, resuming, and what it says when numbers blow up."""
+"""Equalities of the trainer: micro-batches, padding, resuming, non-finite steps."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,6 +14,7 @@ from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import mean_loss, translation_trainer
 from s2s.training.device import select_device
+from s2s.training.distributed import Distributed
 from s2s.training.noise import estimate_noise
 from s2s.training.trainer import Trainer
 
@@ -50,7 +51,7 @@ def _weights(trainer: Trainer) -> list[torch.Tensor]:
     return [p.detach().clone() for p in trainer.model.parameters()]
 
 
-def test_unequal_micro_batches_are_one_big_batch(pairs):
+def test_trainer_unequal_micro_batches_are_one_big_batch(pairs):
     whole = _trainer(pairs, tokens=60 * 9, clip=None)
     parts = _trainer(pairs, tokens=50, tokens_per_update=10_000, clip=None)
     assert len(whole.groups[0]) == 1
@@ -62,14 +63,14 @@ def test_unequal_micro_batches_are_one_big_batch(pairs):
     assert many.gradient_norm == pytest.approx(one.gradient_norm, rel=1e-4)
 
 
-def test_the_reported_loss_is_the_mean_over_tokens_before_the_step(pairs):
+def test_trainer_reported_loss_is_the_mean_over_tokens_before_the_step(pairs):
     trainer = _trainer(pairs, tokens=60 * 9)
     expected = mean_loss(trainer.model, pairs, BatchSettings(), trainer.device_context)
     assert next(trainer.updates(1)).loss == pytest.approx(expected, rel=1e-5)
     assert mean_loss(trainer.model, pairs, BatchSettings(), trainer.device_context) < expected
 
 
-def test_the_mean_loss_depends_neither_on_the_batches_nor_on_dropout(pairs):
+def test_trainer_mean_loss_depends_neither_on_the_batches_nor_on_dropout(pairs):
     trainer = _trainer(pairs, dropout=0.5)
     trainer.model.train()
     losses = [mean_loss(trainer.model, pairs, BatchSettings(tokens=n), trainer.device_context) for n in (9, 40, 5000)]
@@ -77,7 +78,7 @@ def test_the_mean_loss_depends_neither_on_the_batches_nor_on_dropout(pairs):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_resuming_mid_epoch_is_the_same_as_never_stopping(pairs, precision):
+def test_trainer_resuming_mid_epoch_is_the_same_as_never_stopping(pairs, precision):
     straight = _trainer(pairs, dropout=0.3, precision=precision, ema=0.9)
     stopped = _trainer(pairs, dropout=0.3, precision=precision, ema=0.9)
     losses = [u.loss for u in straight.updates(len(straight.groups) + 7)]
@@ -103,7 +104,7 @@ def test_resuming_mid_epoch_is_the_same_as_never_stopping(pairs, precision):
     ],
     ids=str,
 )
-def test_every_way_to_learn_resumes_to_the_same_bits(pairs, changes):
+def test_trainer_every_way_to_learn_resumes_to_the_same_bits(pairs, changes):
     whole = _trainer(pairs, dropout=0.3, **changes)
     losses = [update.loss for update in whole.updates(9)]
     stopped = _trainer(pairs, dropout=0.3, **changes)
@@ -116,7 +117,7 @@ def test_every_way_to_learn_resumes_to_the_same_bits(pairs, changes):
     assert all(torch.equal(a, b) for a, b in zip(_weights(again), _weights(whole), strict=True))
 
 
-def test_what_is_frozen_does_not_move_and_has_no_state(pairs):
+def test_frozen_parameters_do_not_move_and_have_no_optimizer_state(pairs):
     trainer = _trainer(pairs, freeze=("decoder.layers.0.feedforward", "encoder.layers"), weight_decay=0.1, ema=0.5)
     before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
     list(trainer.updates(5))
@@ -126,7 +127,7 @@ def test_what_is_frozen_does_not_move_and_has_no_state(pairs):
     assert not [name for name in kept if any(name.endswith(f".{frozen}") for frozen in same)]
 
 
-def test_the_state_of_one_optimiser_is_not_taken_for_that_of_another(pairs):
+def test_trainer_state_of_one_optimiser_is_not_taken_for_that_of_another(pairs):
     adam, sgd = _trainer(pairs), _trainer(pairs, optimizer="sgd", momentum=0.5)
     for trainer, other in ((adam, sgd), (sgd, adam)):
         list(trainer.updates(1))
@@ -134,18 +135,19 @@ def test_the_state_of_one_optimiser_is_not_taken_for_that_of_another(pairs):
             other.load_state(*trainer.state())
 
 
-def test_measuring_noise_changes_no_bit_and_is_what_the_micro_batches_give_apart(pairs):
+def test_trainer_measuring_noise_changes_no_bit_and_is_what_the_micro_batches_give_apart(pairs):
     plain = _trainer(pairs, tokens_per_update=80)
     noisy = _trainer(pairs, tokens_per_update=80, noise_scale=True)
     for update, same in zip(noisy.updates(2), plain.updates(2), strict=True):
         assert same.noise is None
         assert (update.loss, update.gradient_norm) == (same.loss, same.gradient_norm)
     assert all(torch.equal(a, b) for a, b in zip(_weights(noisy), _weights(plain), strict=True))
-    alone, batches = _trainer(pairs, tokens_per_update=80), noisy._batches()
+    alone = _trainer(pairs, tokens_per_update=80)
+    batches = [noisy.examples.collate(rows, 0) for rows in noisy.groups[2]]
     alone.model.load_state_dict(noisy.model.state_dict())
     squares = []
     for batch in batches:
-        alone._add_gradient(alone._compute, batch.count, batch)
+        (alone.loss(alone.model, batch)[0] / batch.count).backward()
         squares.append(sum(float(p.grad.square().sum()) for p in alone.model.parameters() if p.grad is not None))
         alone.optimization.zero_grad()
     update = noisy.train_step()
@@ -155,19 +157,39 @@ def test_measuring_noise_changes_no_bit_and_is_what_the_micro_batches_give_apart
     assert update.noise.square == pytest.approx(expected.square, rel=1e-3)
 
 
-def test_noise_between_batches_needs_more_than_one(pairs):
+def test_trainer_noise_between_batches_needs_more_than_one(pairs):
     with pytest.raises(UserError, match=r"training.noise_scale: an update has one batch only(.|\n)*tokens_per_update"):
         _trainer(pairs, tokens=60 * 9, noise_scale=True)
 
 
-def test_dropout_differs_between_updates_and_seeds(pairs):
+def test_trainer_dropout_differs_between_updates_and_seeds(pairs):
     frozen = {"learning_rate": 1e-30, "clip": None}
     trainer = _trainer(pairs, dropout=0.5, tokens=60 * 9, **frozen)
     first, second = (u.loss for u in trainer.updates(2))
     assert first != second
 
 
-def test_each_epoch_sees_every_pair_once_in_another_order(pairs):
+def test_trainer_each_rank_has_its_own_dropout_seed_and_rank_0_that_of_one_process(pairs, monkeypatch):
+    class Seeded(Exception):
+        pass
+
+    def seeded(seed, _device):
+        raise Seeded(seed)
+
+    monkeypatch.setattr("s2s.training.trainer.seed_generators", seeded)
+    seeds = []
+    for rank, size in ((0, 1), (0, 3), (1, 3), (2, 3)):
+        trainer = _trainer(pairs, dropout=0.3)
+        trainer.distributed = Distributed(rank, size)
+        trainer.distributed.all_reduce_sum = lambda *numbers: list(numbers)
+        with pytest.raises(Seeded) as found:
+            trainer.train_step()
+        seeds.append(found.value.args[0])
+    assert seeds[0] == seeds[1]
+    assert len(set(seeds)) == 3
+
+
+def test_trainer_each_epoch_sees_every_pair_once_in_another_order(pairs):
     trainer = _trainer(pairs)
     seen = []
     for _ in range(2):
@@ -179,7 +201,7 @@ def test_each_epoch_sees_every_pair_once_in_another_order(pairs):
     assert seen[0] != seen[1]
 
 
-def test_pairs_that_are_too_long_are_counted_and_left_out(pairs):
+def test_trainer_pairs_that_are_too_long_are_counted_and_left_out(pairs):
     too_long = set(np.flatnonzero(np.maximum(pairs.source_lengths, pairs.target_lengths) > 8).tolist())
     assert 0 < len(too_long) < len(pairs)
     one = _trainer(pairs)
@@ -190,7 +212,7 @@ def test_pairs_that_are_too_long_are_counted_and_left_out(pairs):
     assert sorted(trained) == sorted(set(range(len(pairs))) - too_long)
 
 
-def test_a_loss_that_is_not_finite_stops_before_the_step_and_names_update_module_and_batch(pairs):
+def test_trainer_loss_that_is_not_finite_stops_before_the_step_and_names_update_module_and_batch(pairs):
     trainer = _trainer(pairs)
     list(trainer.updates(2))
     with torch.no_grad():
@@ -208,7 +230,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_step_and_names_update_module
         assert torch.equal(a.nan_to_num(), b.nan_to_num())
 
 
-def test_what_is_not_finite_by_chance_is_found_by_the_very_same_chance(pairs):
+def test_nonfinite_diagnosis_replays_the_same_dropout(pairs):
     trainer = _trainer(pairs)
     drawn = []
 
@@ -223,7 +245,7 @@ def test_what_is_not_finite_by_chance_is_found_by_the_very_same_chance(pairs):
     assert drawn.count(drawn[0]) == 2
 
 
-def test_a_gradient_that_is_not_finite_is_named(pairs):
+def test_trainer_gradient_that_is_not_finite_is_named(pairs):
     trainer = _trainer(pairs)
     parameter = trainer.model.encoder.layers[0].attention.query.weight
     parameter.register_hook(lambda gradient: gradient * float("inf"))
@@ -231,7 +253,7 @@ def test_a_gradient_that_is_not_finite_is_named(pairs):
         next(trainer.updates(1))
 
 
-def test_every_update_drops_other_numbers():
+def test_trainer_every_update_drops_other_numbers():
     # weights that hardly move, and pairs that are all alike: losses differ by dropout alone
     alike = _encoded([[[4, 5, 6]] * 20, [[7, 8]] * 20])
     still = {"learning_rate": 1e-12, "warmup": 0}
@@ -241,7 +263,7 @@ def test_every_update_drops_other_numbers():
     assert max(without) - min(without) < 1e-5
 
 
-def test_a_place_beyond_the_epoch_and_tensors_of_another_model_are_refused(pairs):
+def test_trainer_place_beyond_the_epoch_and_tensors_of_another_model_are_refused(pairs):
     trainer = _trainer(pairs)
     list(trainer.updates(2))
     tensors, place = trainer.state()

@@ -1,4 +1,4 @@
-"""Ranking of validations: best checkpoint, early stopping, metrics that stay at 0."""
+"""Best checkpoint, early stopping, and metrics that stay at 0."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def _validations(*scores_and_losses: tuple[float, float]) -> list[Validation]:
         ([(5.0, 3.0), (4.0, 1.0)], 1),
     ],
 )
-def test_count_without_improvement(rows, count):
+def test_validation_count_without_improvement(rows, count):
     assert count_without_improvement(_validations(*rows)) == count
 
 
@@ -37,5 +37,5 @@ def test_count_without_improvement(rows, count):
         ([(-0.5, 3.0), (-0.5, 2.0)], False),
     ],
 )
-def test_is_stuck_at_zero(rows, stuck):
+def test_validation_is_stuck_at_zero(rows, stuck):
     assert is_stuck_at_zero(_validations(*rows)) == stuck

@@ -1,0 +1,53 @@
+"""The tables that benchmarks write into README and docs agree with the kept results."""
+
+import json
+import re
+
+import pytest
+
+from benchmarks import classification, comparison, language_models, results, serving, tasks
+from benchmarks.keeping import written
+from s2s.comparison.plans import ROWS
+from s2s.models.base import count_parameters
+from s2s.models.transformer import Settings, build
+from s2s.recipe.page import read_value
+from tests.docs.runner import ROOT, page_path
+
+TABLES = [
+    ("README", "results", results.table, 3),
+    ("ladder", "results", results.ladder, 1),
+    ("README", "classification", classification.table, 2),
+    ("classification", "classification", classification.table, 2),
+    ("README", "tasks", tasks.table, 4),
+    ("README", "comparison", comparison.table, len(ROWS)),
+    ("comparison", "comparison", comparison.verdicts, 0),
+    ("language-models", "language_models", language_models.table, 1),
+    ("serving", "serving", lambda: serving.table(json.loads((ROOT / "docs/results/serve.json").read_text())), 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "marker", "table", "rows"), TABLES, ids=[f"{page}-{marker}" for page, marker, *_ in TABLES]
+)
+def test_table_of_page_is_that_of_kept_results(page, marker, table, rows):
+    text = page_path(page).read_text(encoding="utf-8")
+    assert written(text, table(), marker) == text
+    assert table().count("\n|") >= rows
+
+
+def test_comparison_tables_have_every_row():
+    assert all(row in text for text in (comparison.table().lower(), comparison.verdicts().lower()) for row in ROWS)
+
+
+def test_table_of_variants_has_their_parameters():
+    plain = Settings(width=128, heads=4, feedforward=512, encoder_layers=2, decoder_layers=2)
+    page = page_path("variants").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \|.*\| (none|[+−][\d,]+) \|$", page, flags=re.MULTILINE)
+    assert len(rows) == 12
+    before = count_parameters(build(plain, 3000, 3000))
+    assert f"{before:,} parameters" in page
+    for lines, cost in rows:
+        changes = dict(line.split(": ") for line in re.findall(r"`([^`]*)`", lines))
+        settings = Settings.model_validate(plain.model_dump() | {key: read_value(v) for key, v in changes.items()})
+        found = count_parameters(build(settings, 3000, 3000)) - before
+        assert (f"{found:+,}".replace("-", "−") if found else "none") == cost, lines
