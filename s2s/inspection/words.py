@@ -18,7 +18,6 @@ class Word:
 
     Attributes:
         text: The word as the model sees it.
-        places: Positions of its tokens.
     """
 
     text: str

@@ -64,7 +64,7 @@ def load(run: RunConfig | Path, checkpoint: str | None = None, overrides: Sequen
         kept, recipe = read(folder / RECIPE), read(folder / RECIPE, run.overrides)
     task = task_of(recipe)
     recipe.check_overrides(kept)
-    device_context = inference_device(recipe.device, run.overrides)
+    device_context = _inference_device(recipe.device, run.overrides)
     tokenizers = load_tokenizers(folder, recipe)
     # Initialization must not change the random state of the calling process.
     with torch.random.fork_rng(devices=[]):
@@ -125,19 +125,8 @@ def load_tokenizers(folder: Path, recipe: TrainRecipe) -> tuple[Tokenizer, ...]:
     return tuple(Tokenizer.load(folder / TOKENIZER, name) for name in recipe.tokenizer_names)
 
 
-def inference_device(settings: DeviceSettings, overrides: Sequence[str]) -> DeviceContext:
-    """Select the device for inference.
-
-    Args:
-        settings: Device section of the recipe.
-        overrides: Overrides of the command line.
-
-    Returns:
-        The device of the recipe. If this machine lacks it, any available one, unless an override asked for it.
-
-    Raises:
-        UserError: The device that an override asked for is not available.
-    """
+def _inference_device(settings: DeviceSettings, overrides: Sequence[str]) -> DeviceContext:
+    """Select the device for inference."""
     try:
         return select_device(settings)
     except UserError:

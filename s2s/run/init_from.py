@@ -32,7 +32,6 @@ class LoadReport:
     """Report of the tensors that were loaded from another run.
 
     Attributes:
-        source: The other run.
         loaded: Names of tensors loaded in full.
         partly: Tensors of which only the first rows were loaded, with a note such as `8,000 of 8,001 rows`.
         left_out: Tensors of the other run that the new model does not have.
@@ -80,8 +79,6 @@ class PretrainedRun:
     """A run that initializes a new model.
 
     Attributes:
-        checkpoint: Folder of the checkpoint.
-        recipe: Its recipe.
         tokenizers: Tokenizer of the encoder's input; with `init.parts: all` and two vocabularies, also the
             target's.
     """

@@ -48,7 +48,6 @@ class Splits(Generic[F]):
     """The user's data: tables, folders, lists of images, or pairs of text files.
 
     Attributes:
-        train: Training data.
         validation: Validation data; None holds out a part of `train`.
         test: Test data; None holds out a part of `train`.
     """
@@ -111,7 +110,6 @@ class TokenizerChoice:
     Attributes:
         tokenizer: Tokenizer trained on a sample of the texts.
         size: Vocabulary size for all texts.
-        why: Reason for the choice.
     """
 
     tokenizer: Tokenizer
@@ -361,7 +359,6 @@ class Head:
     """First rows of a table.
 
     Attributes:
-        path: Path of the table.
         columns: Names of the columns, without the row index that pandas writes; positions from 0 if there is no header.
         rows: Cells as text, by column.
         header: True if the first line is a header; None for formats in which columns always have names.
@@ -498,11 +495,7 @@ def text_column(head: Head, given: str | None) -> str:
 
 
 def _has_header(rows: Sequence[Sequence[str]], wanted: Sequence[str], path: Path) -> bool:
-    """Return True if the first line is a header: the user's or usual column names.
-
-    Raises:
-        UserError: The user gives columns by position although the first line names them.
-    """
+    """Return True if the first line is a header: the user's or usual column names."""
     if not wanted:
         return is_header(*rows[:2])
     if not all(name.isdecimal() for name in wanted):

@@ -119,11 +119,7 @@ def described(config: Config) -> dict[str, Any]:
 
 
 def _vocabulary(folder: Path) -> tuple[list[str], tuple[bool, bool, bool]]:
-    """Return the tokens by id, and how words are split.
-
-    Returns:
-        The tokens, and three flags: lower-case, strip accents, split Chinese characters.
-    """
+    """Return the tokens by id, and how words are split."""
     if (path := folder / "tokenizer.json").exists():
         found = read_json(path, _TokenizerFile, AGAIN, LARGE_BYTES)
         model, words = found.model, found.normalizer

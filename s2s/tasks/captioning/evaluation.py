@@ -33,18 +33,14 @@ class CaptionEvaluation(Evaluation):
     """Scores and captions of a run on a split.
 
     Attributes:
-        beam: Beam size.
         length_penalty: Length penalty of the beam search.
         lowercase: True if scored without regard to case.
         own_case: True if `lowercase` is the default of the run; a model that writes only lower case is scored without
             regard to case.
         scores: Scores by name of the metric; a caption is exact if it equals one of its image's references.
         facts: Share of correct facts by kind, for the built-in corpus; None for other data.
-        names: Names of the images.
-        references: References of each image.
         captions: Generated caption of each image.
         looks: Attention maps of some captions; empty if the model has no attention.
-        tokenizer: sacreBLEU tokenizer.
         length_limited: Number of captions that the length limit ended; None if there are none.
     """
 

@@ -169,7 +169,6 @@ class PackedTexts(Examples[TextBatch]):
     is shorter than the others.
 
     Args:
-        texts: Tokenized documents.
         settings: Length of a row and size of a batch, in tokens.
         wanted: Approximate number of tokens for an optimizer step; None uses one batch.
     """
@@ -231,7 +230,6 @@ class Windows(Examples[TextBatch]):
     document is scored once, with as much context as the windows allow.
 
     Args:
-        texts: Tokenized documents.
         context: Length of a window, in tokens.
         stride: Distance of windows, in tokens.
         tokens: Size of a batch, in tokens.

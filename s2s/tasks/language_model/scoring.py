@@ -181,7 +181,6 @@ class Span:
         first: First position, from 0.
         last: Last position, inclusive.
         loss: Mean loss in nats per token.
-        pieces: Number of tokens.
     """
 
     first: int
@@ -231,7 +230,6 @@ class LanguageComparison:
     """Bits per byte of a run, and the test against the first run.
 
     Attributes:
-        run: Path of the run.
         bits_per_byte: Estimate with a confidence interval.
         p_value: P-value of paired approximate randomization over documents (see `paired_p`); None for the first run.
     """
@@ -250,13 +248,11 @@ class LanguageScores(Evaluation):
     """Scores of a language model on the documents of a split.
 
     Attributes:
-        documents: Number of documents.
         pieces: Number of tokens, `EOS` included.
         bytes: Number of bytes, with one for each document's end.
         lossy: Number of documents that their tokens do not represent exactly; their bits per byte are too low.
         nats: Negative log-probability of each document.
         sizes: Number of bytes of each document.
-        digest: Hash of the documents.
         context: Context length in tokens.
         stride: Stride of the context window, in tokens.
         spans: Loss by position in a document.

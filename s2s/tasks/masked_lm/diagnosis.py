@@ -211,21 +211,14 @@ def symptoms(
     return Diagnostics(
         summary=f"{len(part):,} texts, {len(targets):,} masked pieces: loss {loss.mean():.3f} nats, "
         f"{100 * (targets == answers).mean():.2f} % right",
-        signs=[one_piece(targets, answers, run.tokenizers[0].tokens), unknown(tokens, UNK, None)],
+        signs=[_one_piece(targets, answers, run.tokenizers[0].tokens), unknown(tokens, UNK, None)],
         worst=_worst(run, examples, (targets, answers, loss, window)),
         chance_loss=entropy(targets),
     )
 
 
-def one_piece(targets: np.ndarray, answers: np.ndarray, shown: Callable[[list[int]], list[str]]) -> Finding:
-    """Return the sign for a model that predicts one token too often.
-
-    Args:
-        shown: Returns the names of token ids.
-
-    Returns:
-        The finding, with the share of wrong predictions of the most frequent one.
-    """
+def _one_piece(targets: np.ndarray, answers: np.ndarray, shown: Callable[[list[int]], list[str]]) -> Finding:
+    """Return the sign for a model that predicts one token too often."""
     kinds, counts = np.unique(answers, return_counts=True)
     usual = kinds[counts.argmax()]
     wrong = int(((answers == usual) & (targets != usual)).sum())

@@ -28,7 +28,6 @@ class TranslationEvaluation(Evaluation):
     """Scores and translations of a run on a split.
 
     Attributes:
-        beam: Beam size.
         length_penalty: Length penalty of the beam search.
         lowercase: True if scored without regard to case.
         own_case: True if `lowercase` is the default of the run. A model that writes only lower case is scored without
@@ -167,9 +166,7 @@ class FileScores:
     """Scores of a file of translations against one or more reference files.
 
     Attributes:
-        file: Path of the translations.
         reference: Path of the references, or several paths.
-        lines: Number of lines.
         lowercase: True if scored without regard to case.
         scores: Scores by name of the metric.
     """

@@ -117,26 +117,19 @@ def _of(corpus: str) -> Iterator[None]:
         raise UserError(f"{error.what} (data.more.{corpus})", error.where, error.remedy) from None
 
 
-def combine_corpora(own: "datasets.Dataset", others: Mapping[str, ExtraCorpus]) -> "datasets.Dataset":
-    """Concatenate the training pairs of all corpora.
-
-    Args:
-        own: Pairs of the main corpus.
-
-    Returns:
-        All pairs, corpus after corpus, with the columns `source` and `target` only.
-    """
+def _combine_corpora(own: "datasets.Dataset", others: Mapping[str, ExtraCorpus]) -> "datasets.Dataset":
+    """Concatenate the training pairs of all corpora."""
     from datasets import concatenate_datasets
 
     parts = [own, *(each.kept for each in others.values())]
     return concatenate_datasets([part.select_columns(["source", "target"]) for part in parts])
 
 
-def prefix_tokens(data: DataSettings) -> list[str]:
+def _prefix_tokens(data: DataSettings) -> list[str]:
     """Return the words of prefixes that are a single token, such as `<2de>`.
 
     Example:
-        >>> prefix_tokens(DataSettings(prefix="<2de> "))
+        >>> _prefix_tokens(DataSettings(prefix="<2de> "))
         ['<2de>']
     """
     words = " ".join(each.prefix for each in (data, *data.more.values())).split()
@@ -152,7 +145,6 @@ class PreparedTranslation:
 
     Attributes:
         corpus: Splits as text.
-        source_tokenizer: Tokenizer of the sources.
         target_tokenizer: Tokenizer of the targets; the same object if the vocabulary is shared.
         train: Tokenized training pairs, corpus after corpus.
         validation: Tokenized validation pairs.
@@ -210,10 +202,10 @@ def prepare(
     for name, each in others.items():
         print_fn(f"data.more.{name}: {each}")
     sizes = {OWN: len(kept), **{name: len(each.kept) for name, each in others.items()}}
-    kept = combine_corpora(kept, others) if others else kept
+    kept = _combine_corpora(kept, others) if others else kept
     for line in missing_text_lines(pairs(kept), "training pairs"):
         print_fn(line)
-    source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer, prefix_tokens(data))
+    source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer, _prefix_tokens(data))
     check_prefixes({"data": data.prefix} | {f"data.more.{n}": each.prefix for n, each in data.more.items()}, source)
     target = target or train_tokenizer(kept["target"], recipe.tokenizer.of("target"), "target")
     examples = join_short_pairs(kept, data)
