@@ -17,8 +17,6 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.generate import TextTranslator
 from s2s.errors import UserError, quote_path
 from s2s.files import explain_os_error, is_number, read_file
-from s2s.inspection.inspection import MOST_INSPECTED, Inspection, InspectionRequest, check_chosen
-from s2s.inspection.words import check_length
 from s2s.models.base import Seq2Seq
 from s2s.recipe.pairs import PairRecipe
 from s2s.recipe.schema import DeviceSettings, TrainRecipe
@@ -37,6 +35,8 @@ from s2s.training.tensor_files import load_weights
 
 if TYPE_CHECKING:
     import datasets
+
+    from s2s.inspection.inspection import Inspection, InspectionRequest
 
 _WEIGHTS = "model.safetensors"
 _SPLITS = ("train", "validation", "test")
@@ -181,7 +181,7 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
     return found
 
 
-def inspect_input(run: RunConfig, focus: InspectionRequest, checkpoint: str | None = None) -> Inspection:
+def inspect_input(run: RunConfig, focus: "InspectionRequest", checkpoint: str | None = None) -> "Inspection":
     """Compute the inspection that `s2s inspect` shows.
 
     Args:
@@ -192,6 +192,9 @@ def inspect_input(run: RunConfig, focus: InspectionRequest, checkpoint: str | No
         UserError: The input does not fit the model, or the example, layer or head does not exist.
     """
     loaded = load_for_inference(run, checkpoint)
+    from s2s.inspection.inspection import MOST_INSPECTED, check_chosen
+    from s2s.inspection.words import check_length
+
     task = task_of(loaded.recipe)
     if not isinstance(task, Inspectable):
         raise UserError(

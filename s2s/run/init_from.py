@@ -17,7 +17,7 @@ from s2s.recipe.schema import FineTunedRecipe, InitSettings, TokenizerSettings, 
 from s2s.run.folder import RECIPE, TOKENIZER, check_is_run
 from s2s.run.hub import is_on_hub, resolve_run_path
 from s2s.run.inference import check_saved, find_checkpoint
-from s2s.run.published.bert import POOLER
+from s2s.run.published.description import POOLER
 from s2s.run.tasks import read
 from s2s.training.checkpoint import Checkpoints
 from s2s.training.optimization import layer_name

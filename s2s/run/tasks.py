@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from s2s.recipe import reading
-from s2s.recipe.installed import task_module, tasks
+from s2s.recipe.installed import task_module, task_schema, tasks
 from s2s.recipe.labelled import LabelledRecipe
 from s2s.recipe.schema import TaskSchema, TrainRecipe
 
@@ -20,7 +20,7 @@ class _Schemas(Mapping[str, TaskSchema]):
     def __getitem__(self, task: str) -> TaskSchema:
         if task not in tasks():
             raise KeyError(task)
-        return task_module(task, "recipe").SCHEMA
+        return task_schema(task)
 
     def __iter__(self) -> Iterator[str]:
         return iter(tasks())

@@ -404,7 +404,12 @@ def read_head(path: Path, wanted: Sequence[str]) -> Head:
         header = _has_header(found, wanted, path)
         names = found[0] if header else [str(position) for position in range(len(found[0]))]
         found = [dict(zip(names, row, strict=False)) for row in found[header:]]
-    rows = [{name: _text(cell) for name, cell in _unnested(row).items()} for row in found]
+    # Hub data sets of translations have one column with a cell for each language.
+    flat = [nested if isinstance(nested := row.get("translation"), dict) else row for row in found]
+    rows = [
+        {n: c if isinstance(c, str) else json.dumps(c, ensure_ascii=False, default=str) for n, c in row.items()}
+        for row in flat
+    ]
     names = dict.fromkeys(name for row in rows for name in row)
     columns = tuple(name for name in names if name in wanted or not is_index(name))
     return Head(path, columns, rows, header, quoting)
@@ -468,7 +473,8 @@ def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[
         UserError: A column is missing, or the choice is ambiguous.
     """
     options = "--text COLUMN --label COLUMN (--text several times: joined by a space)"
-    few = [name for name in head.columns if name not in texts and 2 <= len(_different(head, name)) <= _FEW]
+    different = {name: len({row[name] for row in head.rows if name in row}) for name in head.columns}
+    few = [name for name in head.columns if name not in texts and 2 <= different[name] <= _FEW]
     label = label or _usual(head, LABELS, but=None) or (few[0] if len(few) == 1 and len(head.rows) > 2 * _FEW else None)
     if label is None and len(head.columns) == 2 and len(texts) == 1 and texts[0] in head.columns:
         label = head.columns[1 - head.columns.index(texts[0])]
@@ -505,22 +511,9 @@ def _has_header(rows: Sequence[Sequence[str]], wanted: Sequence[str], path: Path
     return False
 
 
-def _unnested(row: dict[str, object]) -> dict[str, object]:
-    nested = row.get("translation")
-    return nested if isinstance(nested, dict) else row
-
-
-def _text(cell: object) -> str:
-    return cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False, default=str)
-
-
 def _usual(head: Head, names: Sequence[str], but: str | None) -> str | None:
     there = {name.lower(): name for name in head.columns if name != but}
     return next((there[name] for name in names if name in there), None)
-
-
-def _different(head: Head, column: str) -> set[str]:
-    return {row[column] for row in head.rows if column in row}
 
 
 def _there(head: Head, chosen: Sequence[str | None], options: str) -> list[str]:

@@ -18,11 +18,9 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, read_file
 from s2s.json_files import read_json
-from s2s.run.published.description import AGAIN, CONFIG, check_values, keys_of, write_recipe
+from s2s.run.published.description import AGAIN, CONFIG, POOLER, check_values, keys_of, write_recipe
 from s2s.run.published.weights import Weights
 
-POOLER = "pooler.safetensors"
-"""File of the pooler's weights, which a classifier may load, in the folder of a run."""
 # In the order of our token ids; the mask token is last.
 _SPECIALS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
 _MASK = "[MASK]"

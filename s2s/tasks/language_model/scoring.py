@@ -328,17 +328,17 @@ class LanguageScores(Evaluation):
         check_comparable(evaluations, lambda each: (each.digest, each.documents))
         for other in evaluations:
             counts = [np.column_stack((each.nats, each.sizes)) for each in (first, other)]
-            chance = None if other is first else paired_p(counts[0], counts[1], _rate)
+            chance = (
+                None
+                if other is first
+                else paired_p(counts[0], counts[1], lambda sums: sums[..., 0] / sums[..., 1] / math.log(2))
+            )
             found.append(LanguageComparison(other.run, interval_of(other.nats, other.sizes), chance))
         return found
 
 
 def _with_interval(found: Estimate) -> str:
     return f"{found.value:.4f} ({found.low:.4f}–{found.high:.4f})"
-
-
-def _rate(sums: Float[np.ndarray, "systems 2"]) -> Float[np.ndarray, " systems"]:
-    return sums[..., 0] / sums[..., 1] / math.log(2)
 
 
 def _named(span: Span) -> str:

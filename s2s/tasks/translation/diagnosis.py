@@ -46,7 +46,11 @@ def inspected(recipe: Recipe) -> str:
     held = (part and without_prefix(part, data.prefix) for part in (corpus.validation, corpus.test))
     plain: Corpus["datasets.Dataset"] = Corpus(without_prefix(corpus.train, data.prefix), *held)  # type: ignore[arg-type]
     found = inspect(plain, data, normalization)
-    more = [["what data.join does", f"  {_joining(recipe, corpus)}"]] if data.join > 1 else []
+    more = []
+    if data.join > 1:
+        kept, _ = filtered(data, corpus.train)
+        joined = dataset_summary(join_short_pairs(kept, data), len(kept)) if len(kept) else "nothing is left to join"
+        more.append(["what data.join does", f"  {joined}"])
     others = read_extra_corpora(data, corpus)
     sizes = [found.ledger.kept, *(len(each.kept) for each in others.values())]
     for name, each in others.items():
@@ -59,11 +63,6 @@ def inspected(recipe: Recipe) -> str:
     if others:
         more.append(["── together", *told_shares([OWN, *others], sizes, data.mixing, data.weights)])
     return render(found, more)
-
-
-def _joining(recipe: Recipe, corpus: Corpus["datasets.Dataset"]) -> str:
-    kept, _ = filtered(recipe.data, corpus.train)
-    return dataset_summary(join_short_pairs(kept, recipe.data), len(kept)) if len(kept) else "nothing is left to join"
 
 
 def attention_between(run: LoadedModel[TrainRecipe, Seq2Seq], source: list[int], target: list[int]) -> AttentionMaps:

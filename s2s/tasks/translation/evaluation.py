@@ -4,14 +4,13 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from s2s.data.pairs import with_prefix
 from s2s.data.text_files import line_rows
 from s2s.decoding.generate import LengthLimited, length_limited
 from s2s.errors import UserError
 from s2s.evaluation.metrics import Bucket, References, Score, by_source_length, score_lines, scores, word_accuracy
-from s2s.evaluation.significance import Comparison, compare
 from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
@@ -19,6 +18,9 @@ from s2s.tasks.base import Evaluation, EvaluationOptions, LoadedModel, check_cas
 from s2s.tasks.seq2seq import build_translator
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training.progress import ProgressBar
+
+if TYPE_CHECKING:
+    from s2s.evaluation.significance import Comparison
 
 _SAMPLES = 3
 
@@ -96,7 +98,7 @@ class TranslationEvaluation(Evaluation):
         return json.dumps(found, indent=1, ensure_ascii=False)
 
     @classmethod
-    def compare(cls, evaluations: Sequence[Self]) -> list[Comparison]:
+    def compare(cls, evaluations: Sequence[Self]) -> "list[Comparison]":
         """Compare translations by paired approximate randomization.
 
         Args:
@@ -108,6 +110,8 @@ class TranslationEvaluation(Evaluation):
         Raises:
             UserError: The evaluations differ in sources, references, case or tokenizer.
         """
+        from s2s.evaluation.significance import compare
+
         first = evaluations[0]
         check_comparable(evaluations, lambda each: (each.sources, each.references))
         check_case([each.lowercase for each in evaluations])
@@ -192,7 +196,7 @@ def score_files(
     names: Sequence[str],
     tokenizer: BleuTokenizer = "auto",
     print_fn: Callable[[str], object] = lambda _: None,
-) -> tuple[list[FileScores], list[Comparison]]:
+) -> "tuple[list[FileScores], list[Comparison]]":
     """Score files of translations, and test each file against the first.
 
     Args:
@@ -209,6 +213,8 @@ def score_files(
     Raises:
         UserError: A file cannot be read, has no lines or a different number of lines; or a tokenizer is not installed.
     """
+    from s2s.evaluation.significance import compare
+
     systems: dict[str, list[str]] = {}
     wanted: list[list[str]] = []
     for file in files:

@@ -1,8 +1,7 @@
 """Data of translation: corpora, filters, joining and tokenization."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,8 +89,10 @@ def read_extra_corpora(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -
     held = {text.removeprefix(data.prefix) for part in scored for pair in pairs(part) for text in pair}
     found = {}
     for name, settings in data.more.items():
-        with _of(name):
+        try:
             found[name] = _further(settings, held)
+        except UserError as error:
+            raise UserError(f"{error.what} (data.more.{name})", error.where, error.remedy) from None
     return found
 
 
@@ -106,23 +107,6 @@ def _further(settings: FurtherPairs, held: set[str]) -> ExtraCorpus:
     held_out = len(kept) - len(rows)
     kept = kept.select(rows) if held_out else kept
     return ExtraCorpus(read, prefixed(kept, settings.prefix), ledger, held_out)
-
-
-@contextmanager
-def _of(corpus: str) -> Iterator[None]:
-    """Add the name of the corpus to a `UserError` of the block."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{error.what} (data.more.{corpus})", error.where, error.remedy) from None
-
-
-def _combine_corpora(own: "datasets.Dataset", others: Mapping[str, ExtraCorpus]) -> "datasets.Dataset":
-    """Concatenate the training pairs of all corpora."""
-    from datasets import concatenate_datasets
-
-    parts = [own, *(each.kept for each in others.values())]
-    return concatenate_datasets([part.select_columns(["source", "target"]) for part in parts])
 
 
 def _prefix_tokens(data: DataSettings) -> list[str]:
@@ -202,7 +186,11 @@ def prepare(
     for name, each in others.items():
         print_fn(f"data.more.{name}: {each}")
     sizes = {OWN: len(kept), **{name: len(each.kept) for name, each in others.items()}}
-    kept = _combine_corpora(kept, others) if others else kept
+    if others:
+        from datasets import concatenate_datasets
+
+        parts = [kept, *(each.kept for each in others.values())]
+        kept = concatenate_datasets([part.select_columns(["source", "target"]) for part in parts])
     for line in missing_text_lines(pairs(kept), "training pairs"):
         print_fn(line)
     source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer, _prefix_tokens(data))
