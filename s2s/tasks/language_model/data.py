@@ -21,12 +21,12 @@ from s2s.data.caching import cache_rows
 from s2s.data.compression import COMPRESSIONS, LARGEST_WHOLE
 from s2s.data.dataset import BaseBatch, Examples, Plan, batches_per_step
 from s2s.data.phrasebook import phrases
+from s2s.data.sources import TEXT, TextSource
 from s2s.data.text_files import check_there, lines, table_kind
 from s2s.data.tokenized import TokenizedTexts
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
 from s2s.tasks.language_model.recipe import DocumentSettings, LanguageRecipe, PackingSettings
-from s2s.tasks.texts import TEXT, TextSource
 
 if TYPE_CHECKING:
     import datasets

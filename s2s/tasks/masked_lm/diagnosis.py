@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from s2s.data.dataset import iterate_batches
+from s2s.data.sources import TextSource
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError
 from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, share_sign
@@ -24,7 +25,6 @@ from s2s.tasks.data_check import inspect_texts
 from s2s.tasks.masked_lm.data import MaskedText, collate_masked
 from s2s.tasks.masked_lm.filling import find_blank
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
-from s2s.tasks.texts import TextSource
 from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:

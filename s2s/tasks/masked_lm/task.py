@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from s2s.data.dataset import iterate_batches
+from s2s.data.sources import TextSource
 from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
@@ -31,7 +32,6 @@ from s2s.tasks.base import (
 from s2s.tasks.figures import lengths_picture
 from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
-from s2s.tasks.texts import TextSource
 from s2s.training import figures
 from s2s.training.device import DeviceContext
 from s2s.training.logger import RunLog

@@ -12,9 +12,8 @@ from s2s.data.sources import Corpus
 from s2s.data.tokenizers import EOS, Tokenizer
 from s2s.decoding.generate import MAX_SOURCE_LENGTH
 from s2s.errors import Refuse, UserError
-from s2s.inspection.alignment import links, pharaoh
 from s2s.inspection.inspection import AttentionMaps
-from s2s.inspection.words import Word, words_of
+from s2s.inspection.words import Word, links, pharaoh, words_of
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import TrainRecipe
 from s2s.tasks.base import LoadedModel
