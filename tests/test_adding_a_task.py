@@ -103,3 +103,10 @@ def test_two_packages_with_one_task_are_refused(place):
     tasks.cache_clear()
     with pytest.raises(UserError, match=r"'broken' does not load: other\.broken: ModuleNotFoundError"):
         read(Path("stars.yaml"), ["task=broken"])
+
+
+def test_a_task_whose_recipe_lacks_a_key_is_refused(place):
+    page = (place / "regression" / "recipe.py").read_text()
+    (place / "regression" / "recipe.py").write_text(re.sub(r"    (batches|training): .*\n", "", page))
+    with pytest.raises(UserError, match=r"'regression' is not complete: .* has no batches, training"):
+        read(Path("stars.yaml"))

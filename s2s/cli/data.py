@@ -22,7 +22,6 @@ def check(recipe: Path, overrides: tuple[str, ...]) -> None:
     These are empty and unequal lines, duplicates, and test pairs in the training data.
     """
     from s2s.recipe.reading import recipe_path
-    from s2s.run.data_check import inspected
-    from s2s.run.tasks import read
+    from s2s.run.tasks import inspected, read
 
     click.echo(inspected(read(recipe_path(recipe), overrides)))

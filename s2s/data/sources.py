@@ -20,9 +20,10 @@ from jaxtyping import Bool, Int
 
 from s2s.data import text_files
 from s2s.data.caching import build_once, cache_rows, convert_cached, name_of_folder
+from s2s.data.text_files import Columns
 from s2s.errors import UserError
 from s2s.files import is_disk_full
-from s2s.recipe.schema import LONGEST_WORD, SourceSettings, TextSettings
+from s2s.recipe.schema import LONGEST_WORD, PlainTextSettings, SourceSettings, TextSettings
 
 if TYPE_CHECKING:
     import datasets
@@ -476,3 +477,32 @@ def missing_text_lines(examples: Iterable[tuple[str, ...]], item_name: str) -> l
     more = " or the like" if count > 1 else ""
     meant = "which looks like a missing value: remove these rows unless it is meant"
     return [f"{count:,} {item_name} have {first!r}{more} as a text, {meant}"] if count else []
+
+
+TEXT = {"text": "string"}
+
+
+class TextSource(Source[PlainTextSettings, "datasets.Dataset"]):
+    """Plain texts in the column `text`, stored by Arrow on disk.
+
+    Training texts that are also in a held-out split are removed.
+    """
+
+    item_name: ClassVar[str] = "texts"
+
+    def read(self, name: str, split: str | tuple[str, str], train: "datasets.Dataset | None") -> "datasets.Dataset":
+        """Read a split from a table or from a data set on the hub."""
+        settings, path = self.settings, split_table(self, name, str(split))
+        local = settings.local.text if path is not None and settings.corpus != "files" else None
+        columns = Columns(text_columns(settings, local), "data.text", quoting=settings.quoting)
+        reading = RowFormat(columns, "texts", TEXT, lambda cells, number, where: {"text": join_texts(cells)})
+        found = from_hub(settings, str(split), reading)[0] if path is None else from_table(path, reading)
+        if not len(found):
+            raise UserError(f"data.{name} has no texts", remedy="look at the file, or name another")
+        return found
+
+    def keys(self, part: "datasets.Dataset") -> Iterable[Hashable]:
+        return part["text"]
+
+    def digest(self, part: "datasets.Dataset") -> str:
+        return digest_of(part["text"])

@@ -33,7 +33,6 @@ class SelfTestReport:
     """Results of all self-tests.
 
     Attributes:
-        examples: The examples that were used.
         results: One result per self-test.
     """
 
@@ -56,7 +55,6 @@ class SignReport:
     """Signs of a bad run.
 
     Attributes:
-        split: Split of the examples.
         summary: Number of examples and the quality of the answers.
         signs: All signs, found or not.
         worst: The worst answers, worst first.
@@ -93,8 +91,6 @@ class Diagnosis:
     """The report on a run.
 
     Attributes:
-        run: Folder of the run.
-        checkpoint: Name of the checkpoint.
         device: Device and precision; the device of the training, too, if it differs.
         self_tests: Results of the self-tests; None if they were not run.
         signs: Signs of a bad run; None if they were not looked for.
@@ -147,7 +143,7 @@ def diagnose(
     loaded = load_for_inference(run, checkpoint)
     split = split or default_split(loaded)
     tests = None if only == "signs" else self_test(run, loaded, split, print_fn)
-    signs = None if only == "self-tests" else find_signs(run, loaded, split, examples, progress_bar)
+    signs = None if only == "self-tests" else _find_signs(run, loaded, split, examples, progress_bar)
     here, trained = str(loaded.device_context), training_device(loaded.path).partition(",")[0]
     moved = f", trained on {trained}" if trained not in ("", here.partition(",")[0]) else ""
     return Diagnosis(str(run.path), loaded.checkpoint.name, f"{here}{moved}", tests, signs)
@@ -190,21 +186,14 @@ def held_out(run: RunConfig, loaded: AnyRun, split: str) -> Examples[BaseBatch]:
     )
 
 
-def find_signs(
+def _find_signs(
     run: RunConfig,
     loaded: AnyRun,
     split: str,
     examples: int,
     progress_bar: ProgressBar = no_progress_bar,
 ) -> SignReport:
-    """Check a model's answers on a split, and its training log, for signs.
-
-    Args:
-        examples: Maximum number of answers.
-
-    Raises:
-        UserError: The split is missing or empty.
-    """
+    """Check a model's answers on a split, and its training log, for signs."""
     part = evaluation_split(run, loaded.recipe, split)
     if not len(part):
         raise UserError(f"the {split} set is empty", where=str(run.path), remedy="name another one with --split")

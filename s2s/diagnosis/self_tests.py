@@ -54,12 +54,10 @@ class SelfTest:
     """Result of a self-test.
 
     Attributes:
-        name: The tested equality.
         status: `pass`, `fail` or `not applicable`.
         detail: Compared quantities; the reason if the self-test raised an error or is not applicable.
         value: Largest difference, number of differences, or largest weight; None if there is none or it is not finite.
         tolerance: Largest value that passes.
-        reason: Derivation of the tolerance.
     """
 
     name: str
@@ -83,9 +81,6 @@ class ModelUnderTest:
     """A trained model with held-out examples.
 
     Attributes:
-        task: Task of the model.
-        run: The loaded run.
-        examples: Held-out examples.
         rows: Row numbers of the examples to use; they form one batch.
         print_fn: Prints a line, for work that takes long.
     """

@@ -17,7 +17,7 @@ from s2s.recipe.schema import RunSettings, TrainRecipe
 from s2s.run import manifest
 from s2s.run.folder import MANIFEST, run_dir_of
 from s2s.run.hub import is_on_hub
-from s2s.run.published.bert import POOLER
+from s2s.run.published.description import POOLER
 from s2s.run.tasks import schema_of
 from s2s.tasks.base import AnyRun
 from s2s.training.checkpoint import digest_of_weights

@@ -20,7 +20,6 @@ class Read:
     """An example for a classifier.
 
     Attributes:
-        source: Input of the encoder.
         text: Text, or name of the image.
         baseline: Embeddings of an empty example, `(1, source, width)`.
     """

@@ -30,7 +30,6 @@ class InspectionRequest:
         layer: Layer of the walk and the figure, from 0; negative: the last.
         head: Head of the walk, from 0.
         word: Word of the walk; None: the longest, or for two inputs the one with the largest difference.
-        split: Name of the split.
         task: Task of a text-to-text model by name; None: its only task.
     """
 
@@ -76,8 +75,6 @@ class AttentionMaps:
     Attributes:
         kind: `encoder` self-attention, `decoder` self-attention, or `cross`-attention.
         weights: Weights; each row sums to 1.
-        rows: Query tokens.
-        columns: Key tokens.
     """
 
     kind: Kind
@@ -93,9 +90,7 @@ class Walk:
     Attributes:
         layer: Layer, from 0.
         head: Head, from 0.
-        word: The word.
         place: Position of the word's first token.
-        pieces: Tokens to attend to.
         query: Query vector of the token.
         keys: Key vector of each token.
         values: Value vector of each token.
@@ -145,7 +140,6 @@ class Positions:
     Attributes:
         name: `encoder` or `decoder`.
         kind: Kind of position embedding.
-        vectors: The embeddings.
         products: Dot products of all pairs.
     """
 
@@ -162,7 +156,6 @@ class Saliency:
     Attributes:
         method: `gradient x input`, `integrated gradients`, or `attention rollout`, which is never negative.
         answers: The class, or the generated tokens.
-        words: Words of the input.
         weights: Saliency; positive if a word supports the answer.
         difference: For integrated gradients, the largest completeness error: sum of an answer's saliency minus the
             score difference of input and baseline. None for other methods.
@@ -181,7 +174,6 @@ class InspectedExample:
 
     Attributes:
         source: The text, or the name of the image.
-        output: Output of the model.
         remark: A note on the output, such as its probability.
         attention: Attention maps of each part of the model.
         saliency: Saliency by one or several methods.
@@ -205,12 +197,7 @@ class Inspection:
     """Inspection of a run's model on one input, or on two with a common word.
 
     Attributes:
-        run: Folder of the run.
-        checkpoint: Name of the checkpoint.
-        task: Task of the run.
-        examples: The inputs.
         word: Comparison of the common word; None for one input.
-        positions: Position embeddings.
     """
 
     run: str
@@ -278,12 +265,8 @@ def _heaviest(saliency: Saliency) -> list[str]:
     return [f"  {saliency.method}: {words}"]
 
 
-def bertviz(attention: Sequence[AttentionMaps]) -> dict[str, Any]:
-    """Convert attention maps to arguments of BertViz's `head_view` and `model_view`.
-
-    Returns:
-        Arguments by name; weights as one list per layer, `(1, head, row, column)`.
-    """
+def _bertviz(attention: Sequence[AttentionMaps]) -> dict[str, Any]:
+    """Convert attention maps to arguments of BertViz's `head_view` and `model_view`."""
     found: dict[str, Any] = {}
     for maps in attention:
         found[f"{maps.kind}_attention"] = [plain(layer[None]) for layer in maps.weights]
@@ -314,7 +297,7 @@ def plain(value: Any, digits: int = _DIGITS) -> Any:
         return float(f"{value:.{digits}g}")
     if isinstance(value, list | tuple):
         if value and isinstance(value[0], AttentionMaps):
-            return bertviz(value)
+            return _bertviz(value)
         return [plain(each, digits) for each in value]
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name), digits) for field in fields(value)}

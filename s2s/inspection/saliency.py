@@ -34,8 +34,6 @@ class Reading:
         method: `attention`: weights are shares that sum to 1. `gradient`: positive if a word supports the predicted
             class; the unit is that of scores (nats).
         words: Words as the model sees them; special tokens are separate.
-        weights: Weight of each word.
-        title: The prediction.
     """
 
     method: Method
@@ -63,10 +61,10 @@ def gradient_times_input(
         classifier: Classifier in evaluation mode.
 
     Returns:
-        The saliency of each position; 0 at padding. See `times_input`.
+        The saliency of each position; 0 at padding. See `_times_input`.
     """
     vectors = classifier.encoder.embedding(source).detach()
-    return times_input(lambda read: _class_score(classifier, read, valid, label), vectors).masked_fill(~valid, 0.0)
+    return _times_input(lambda read: _class_score(classifier, read, valid, label), vectors).masked_fill(~valid, 0.0)
 
 
 def _class_score(
@@ -94,16 +92,10 @@ def score_of_class(classifier: Classifier, valid: Bool[Tensor, "1 source"], labe
     return score
 
 
-def slopes(score: Score, vectors: States) -> States:
+def _slopes(score: Score, vectors: States) -> States:
     """Compute the gradient of each row's score with respect to its embeddings.
 
     Rows must be independent of each other.
-
-    Args:
-        vectors: Embeddings, `(batch, source, width)`.
-
-    Returns:
-        The gradient, with the shape of `vectors`.
     """
     # cuDNN's recurrent layers compute gradients only in training mode.
     plain = torch.backends.cudnn.flags(enabled=False) if vectors.device.type == "cuda" else nullcontext()
@@ -114,7 +106,7 @@ def slopes(score: Score, vectors: States) -> States:
     return gradient
 
 
-def times_input(score: Score, vectors: States) -> Float[Tensor, "batch source"]:
+def _times_input(score: Score, vectors: States) -> Float[Tensor, "batch source"]:
     """Compute gradient × input (Shrikumar et al. 2016) for each position.
 
     Args:
@@ -125,10 +117,10 @@ def times_input(score: Score, vectors: States) -> Float[Tensor, "batch source"]:
 
     Example:
         >>> vectors = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
-        >>> times_input(lambda read: read.sum(dim=(1, 2)), vectors).tolist()
+        >>> _times_input(lambda read: read.sum(dim=(1, 2)), vectors).tolist()
         [[3.0, 7.0]]
     """
-    return (slopes(score, vectors) * vectors.detach()).sum(dim=2)
+    return (_slopes(score, vectors) * vectors.detach()).sum(dim=2)
 
 
 def integrated_gradients(
@@ -158,7 +150,7 @@ def integrated_gradients(
         nodes, shares = np.polynomial.legendre.leggauss(points)
         # The quadrature is defined on [-1, 1].
         along, shares = (torch.from_numpy(each).to(change) for each in ((nodes + 1) / 2, shares / 2))
-        gradients = slopes(score, baseline.detach() + along[:, None, None] * change)
+        gradients = _slopes(score, baseline.detach() + along[:, None, None] * change)
         found = ((shares[:, None, None] * gradients).sum(dim=0) * change[0]).sum(dim=1)
         difference = abs(float(found.sum()) - due)
         if difference <= _NEAR * abs(due):
@@ -184,7 +176,7 @@ def explain_classes(
         One saliency per method.
     """
     vectors, baseline = ways
-    gradients = torch.stack([times_input(score, vectors)[0] for score in scores])
+    gradients = torch.stack([_times_input(score, vectors)[0] for score in scores])
     integrated = [integrated_gradients(score, vectors, baseline) for score in scores]
     shares, difference = torch.stack([each for each, _ in integrated]), max(gap for _, gap in integrated)
     found = [

@@ -23,12 +23,10 @@ class Pair:
     """An input with its output, for inspection.
 
     Attributes:
-        source: Input of the encoder.
         written: Tokens of the output, without the end.
         texts: Text or name of the input, and text of the output.
         target: Names of the output's tokens and of its end.
         baseline: Embeddings of an empty input; None: positions without tokens.
-        remark: A note on the output.
     """
 
     source: Source

@@ -27,10 +27,6 @@ class Lookup:
     """Tensors of one `Attention` call, split into heads, between the projections.
 
     Attributes:
-        query: Queries.
-        key: Keys.
-        value: Values.
-        mask: Attention mask.
         read: Output before the output projection.
     """
 
@@ -159,7 +155,6 @@ class Source:
 
     Attributes:
         read: Token ids or pixels.
-        valid: Padding mask.
         pieces: Names of the tokens or patches.
         words: Words of a text; patches of an image, row by row, after other inputs.
         image: Pixels of an image; None for a text.

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
 from s2s.errors import UserError
-from s2s.recipe.schema import Section
+from s2s.recipe.schema import Section, TaskSchema
 from s2s.recipe.wording import shown, suggestion
 
 MODELS, TASKS = "s2s.models", "s2s.tasks"
@@ -163,6 +163,24 @@ def task_module(task: str, name: str) -> ModuleType:
     """
     point = tasks()[task]
     return _load(point, lambda: import_module(f"{point.value}.{name}"), "task")
+
+
+def task_schema(task: str) -> TaskSchema:
+    """Return the schema of a task's recipes.
+
+    Raises:
+        UserError: The task's module does not load, or its recipe lacks a key that all tasks have.
+    """
+    schema = getattr(task_module(task, "recipe"), "SCHEMA", None)
+    known = schema.recipe.model_fields if isinstance(schema, TaskSchema) else {}
+    missing = [key for key in ("task", "data", "batches", "training", "validation") if key not in known]
+    if missing or not isinstance(schema, TaskSchema):
+        raise UserError(
+            f"{task!r} is not complete: SCHEMA of {tasks()[task].value}.recipe has no {', '.join(missing)}",
+            where="task",
+            remedy="SCHEMA is a s2s.recipe.schema.TaskSchema of a TrainRecipe with these keys (docs/adding-a-task.md)",
+        )
+    return schema
 
 
 def _load(point: EntryPoint, load: Callable[[], Loaded], where: str) -> Loaded:

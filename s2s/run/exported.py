@@ -25,7 +25,6 @@ class Exported(BaseModel):
     Attributes:
         format: `hub`, `ctranslate2`, `onnx`, or `published` for converted published weights.
         checkpoint: Name of the exported checkpoint.
-        quantization: Quantization of the weights.
         files: SHA-256 of each file that the model needs, by its path in the folder.
     """
 
@@ -46,12 +45,8 @@ def seal(folder: Path, to: str, checkpoint: str, quantization: str = "float32") 
     write_atomically(folder / EXPORTED, json.dumps(described.model_dump(), indent=1) + "\n")
 
 
-def read_exported(folder: Path) -> Exported:
-    """Read `export.json`.
-
-    Raises:
-        UserError: The file is missing or damaged, or has no digests.
-    """
+def _read_exported(folder: Path) -> Exported:
+    """Read `export.json`."""
     return read_json(folder / EXPORTED, Exported, "export the run again")
 
 
@@ -61,7 +56,7 @@ def check_files(folder: Path) -> None:
     Raises:
         UserError: A file has changed, is missing, or has no digest.
     """
-    digests = read_exported(folder).files
+    digests = _read_exported(folder).files
     for path in _needed(folder):
         if path.relative_to(folder).as_posix() not in digests:
             raise UserError(f"has no digest in {EXPORTED}", str(path), "remove it, or export the run again")

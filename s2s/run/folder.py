@@ -146,9 +146,6 @@ def _check_rereadable(recipe: TrainRecipe) -> None:
     """Check that the recipe file can be read again.
 
     Names of classes that come from the data are not validated before.
-
-    Raises:
-        UserError: It cannot be read.
     """
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / RECIPE
@@ -242,7 +239,7 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
         raise UserError("is an export, which nothing goes on from", str(folder), "name the run that was exported")
     if (folder / "model.safetensors").exists():
         raise UserError("is a checkpoint", where=str(folder), remedy=f"name its run: {folder.resolve().parent.parent}")
-    check_sections(overrides, _MAY_CHANGE, "--resume continues the run by its own recipe")
+    _check_sections(overrides, _MAY_CHANGE, "--resume continues the run by its own recipe")
     # A training process removes checkpoints, so the lock must be held while they are read.
     with run_lock(folder):
         _check_same(folder, [override for override in overrides if _key(override) == _LENGTH])
@@ -288,17 +285,8 @@ def _check_learned(folder: Path, kept: TrainRecipe, now: TrainRecipe, fixed: Col
         raise UserError(f"{had} when it was trained", where=str(folder), remedy=f"leave out {', '.join(changed)}")
 
 
-def check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: str) -> None:
-    """Refuse overrides of sections that may not change.
-
-    Args:
-        overrides: `section.key=value` arguments.
-        allowed: Sections or keys that may change.
-        reason: Reason for the error message.
-
-    Raises:
-        UserError: An override changes another section.
-    """
+def _check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: str) -> None:
+    """Refuse overrides of sections that may not change."""
     for override in overrides:
         if not {_key(override), _key(override).partition(".")[0]} & set(allowed):
             raise UserError(
@@ -342,7 +330,6 @@ class RunConfig:
         path: Folder of the run or checkpoint.
         overrides: `section.key=value` arguments.
         kept: Recipe as saved with the run.
-        recipe: Recipe with the overrides.
         fetched: The run was downloaded from the hub. Its folder is a shared cache, so nothing is written into it.
     """
 
@@ -375,7 +362,7 @@ def open_run(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = (
             where=str(path),
             remedy=f"use `s2s {schema.command} {quote_path(path)}`" if other else f"name a run of task {tasks[0]}",
         )
-    check_sections(overrides, schema.changeable, "a trained model keeps its recipe")
+    _check_sections(overrides, schema.changeable, "a trained model keeps its recipe")
     recipe = read(path / RECIPE, overrides) if overrides else kept
     _check_learned(path, kept, recipe)
     return RunConfig(path, tuple(overrides), kept, recipe, fetched=is_on_hub(asked) or path != asked)

@@ -16,8 +16,6 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.generate import TextTranslator
 from s2s.errors import UserError, quote_path
 from s2s.files import explain_os_error, is_number, read_file
-from s2s.inspection.inspection import MOST_INSPECTED, Inspection, InspectionRequest, check_chosen
-from s2s.inspection.words import check_length
 from s2s.models.base import Seq2Seq
 from s2s.recipe.pairs import PairRecipe
 from s2s.recipe.schema import DeviceSettings, TrainRecipe
@@ -36,6 +34,8 @@ from s2s.training.tensor_files import load_weights
 
 if TYPE_CHECKING:
     import datasets
+
+    from s2s.inspection.inspection import Inspection, InspectionRequest
 
 _WEIGHTS = "model.safetensors"
 _SPLITS = ("train", "validation", "test")
@@ -63,7 +63,7 @@ def load(run: RunConfig | Path, checkpoint: str | None = None, overrides: Sequen
         kept, recipe = read(folder / RECIPE), read(folder / RECIPE, run.overrides)
     task = task_of(recipe)
     recipe.check_overrides(kept)
-    device_context = inference_device(recipe.device, run.overrides)
+    device_context = _inference_device(recipe.device, run.overrides)
     tokenizers = load_tokenizers(folder, recipe)
     # Initialization must not change the random state of the calling process.
     with torch.random.fork_rng(devices=[]):
@@ -124,19 +124,8 @@ def load_tokenizers(folder: Path, recipe: TrainRecipe) -> tuple[Tokenizer, ...]:
     return tuple(Tokenizer.load(folder / TOKENIZER, name) for name in recipe.tokenizer_names)
 
 
-def inference_device(settings: DeviceSettings, overrides: Sequence[str]) -> DeviceContext:
-    """Select the device for inference.
-
-    Args:
-        settings: Device section of the recipe.
-        overrides: Overrides of the command line.
-
-    Returns:
-        The device of the recipe. If this machine lacks it, any available one, unless an override asked for it.
-
-    Raises:
-        UserError: The device that an override asked for is not available.
-    """
+def _inference_device(settings: DeviceSettings, overrides: Sequence[str]) -> DeviceContext:
+    """Select the device for inference."""
     try:
         return select_device(settings)
     except UserError:
@@ -191,7 +180,7 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
     return found
 
 
-def inspect_input(run: RunConfig, focus: InspectionRequest, checkpoint: str | None = None) -> Inspection:
+def inspect_input(run: RunConfig, focus: "InspectionRequest", checkpoint: str | None = None) -> "Inspection":
     """Compute the inspection that `s2s inspect` shows.
 
     Args:
@@ -202,6 +191,9 @@ def inspect_input(run: RunConfig, focus: InspectionRequest, checkpoint: str | No
         UserError: The input does not fit the model, or the example, layer or head does not exist.
     """
     loaded = load_for_inference(run, checkpoint)
+    from s2s.inspection.inspection import MOST_INSPECTED, check_chosen
+    from s2s.inspection.words import check_length
+
     task = task_of(loaded.recipe)
     if not isinstance(task, Inspectable):
         raise UserError(

@@ -17,7 +17,7 @@ from s2s.recipe.schema import FineTunedRecipe, InitSettings, TokenizerSettings, 
 from s2s.run.folder import RECIPE, TOKENIZER, check_is_run
 from s2s.run.hub import is_on_hub, resolve_run_path
 from s2s.run.inference import check_saved, find_checkpoint
-from s2s.run.published.bert import POOLER
+from s2s.run.published.description import POOLER
 from s2s.run.tasks import read
 from s2s.training.checkpoint import Checkpoints
 from s2s.training.optimization import layer_name
@@ -32,7 +32,6 @@ class LoadReport:
     """Report of the tensors that were loaded from another run.
 
     Attributes:
-        source: The other run.
         loaded: Names of tensors loaded in full.
         partly: Tensors of which only the first rows were loaded, with a note such as `8,000 of 8,001 rows`.
         left_out: Tensors of the other run that the new model does not have.
@@ -80,8 +79,6 @@ class PretrainedRun:
     """A run that initializes a new model.
 
     Attributes:
-        checkpoint: Folder of the checkpoint.
-        recipe: Its recipe.
         tokenizers: Tokenizer of the encoder's input; with `init.parts: all` and two vocabularies, also the
             target's.
     """

@@ -17,7 +17,6 @@ class TrainingPlan:
     """A validated training command.
 
     Attributes:
-        recipe: Recipe to train.
         folder: Folder of the run to resume; None for a new run.
         overrides: Overrides of the command line.
         overwrite: Replace an existing run.

@@ -1,11 +1,13 @@
 """Tasks by name. A task's package is imported when the task is first used."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from s2s.errors import UserError
 from s2s.recipe import reading
-from s2s.recipe.installed import task_module, tasks
+from s2s.recipe.installed import task_module, task_schema, tasks
 from s2s.recipe.labelled import LabelledRecipe
 from s2s.recipe.schema import TaskSchema, TrainRecipe
 
@@ -20,7 +22,7 @@ class _Schemas(Mapping[str, TaskSchema]):
     def __getitem__(self, task: str) -> TaskSchema:
         if task not in tasks():
             raise KeyError(task)
-        return task_module(task, "recipe").SCHEMA
+        return task_schema(task)
 
     def __iter__(self) -> Iterator[str]:
         return iter(tasks())
@@ -86,3 +88,17 @@ def read(path: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
         UserError: The file cannot be read, or the recipe has mistakes; the message lists all of them.
     """
     return reading.read(path, overrides, schemas())
+
+
+def inspected(recipe: TrainRecipe) -> str:
+    """Report common problems of a recipe's data, before training.
+
+    Returns:
+        The report, as text.
+
+    Raises:
+        UserError: The data cannot be read, or the task has no data check (`diagnosis.py`).
+    """
+    if find_spec(f"{tasks()[recipe.task].value}.diagnosis") is None:
+        raise UserError(f"there is no check for data of task {recipe.task}", remedy="look at what `s2s train` tells")
+    return task_module(recipe.task, "diagnosis").inspected(recipe)

@@ -14,9 +14,8 @@ from s2s.decoding.beam_search import Hypothesis
 from s2s.decoding.generate import Candidate
 from s2s.errors import UserError, quote_path
 from s2s.evaluation.tokenization import check_choice
-from s2s.inspection.alignment import Link, links
 from s2s.inspection.inspection import AttentionMaps, InspectionRequest
-from s2s.inspection.words import words_of
+from s2s.inspection.words import Link, links, words_of
 from s2s.models.base import Classifier, Seq2Seq
 from s2s.recipe.labelled import LabelledRecipe
 from s2s.recipe.pairs import PairRecipe

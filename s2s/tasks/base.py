@@ -105,7 +105,6 @@ class LoadedModel(Generic[RecipeT_co, ModelT_co]):
         recipe: Recipe of the training, with the caller's overrides.
         model: Model in evaluation mode, on the device of `device_context`.
         tokenizers: No tokenizer, one, or one for the source and one for the target.
-        device_context: Device and precision.
         fetched: True for the cached copy of a model from the hub: nothing is written into its folder.
     """
 
@@ -166,8 +165,6 @@ class Evaluation(ABC):
     """Scores of one checkpoint of a run on a split or a file.
 
     Attributes:
-        run: Path of the run.
-        checkpoint: Name of the checkpoint.
         split: Name of the split or the file.
         weights: Digest of the scored weights, if known.
         train_overlap: Share of the split that is in the training data, if known.
@@ -236,18 +233,11 @@ class Evaluation(ABC):
         """Write the evaluation into the run's folder, and its figures into `figures/`."""
         folder = Path(self.run)
         write_atomically(folder / self.file, self.to_json())
-        save_figures(folder, {f"{name}-{self.split}": picture for name, picture in self.pictures()})
+        _save_figures(folder, {f"{name}-{self.split}": picture for name, picture in self.pictures()})
 
 
-def save_figures(run: Path, pictures: "Mapping[str, Figure]") -> dict[str, bytes]:
-    """Render figures as PNG files into a run's `figures/` folder.
-
-    Args:
-        pictures: Figures by file name, without `.png`.
-
-    Returns:
-        Bytes of each PNG file, by the same names.
-    """
+def _save_figures(run: Path, pictures: "Mapping[str, Figure]") -> dict[str, bytes]:
+    """Render figures as PNG files into a run's `figures/` folder."""
     drawn = {name: figures.render_png(picture) for name, picture in pictures.items()}
     for name, picture in drawn.items():
         make_folder(run / FIGURES)
@@ -416,7 +406,7 @@ def log_figures(
         log: Log of the run, with TensorBoard.
         group: Name of the group in TensorBoard.
     """
-    for name, picture in save_figures(folder, pictures).items():
+    for name, picture in _save_figures(folder, pictures).items():
         log.add_figure(f"{group}/{name}", picture, train_context.trainer.update)
 
 

@@ -393,7 +393,6 @@ class ClassificationEvaluation(Evaluation):
         noun: Plural noun for the examples.
         classes: Names of the classes, in the order of the model's outputs.
         scores: Accuracy, F1, calibration and the confusion matrix.
-        digest: Hash of the examples.
         truth: True class of each example, as an index of `classes`.
         predicted: Predicted class of each example.
         probabilities: Probability of each class for each example.

@@ -27,7 +27,6 @@ class Split:
     """Statistics of one split, and advice.
 
     Attributes:
-        rows: Counts by name.
         advice: Problems to fix, one sentence each.
     """
 
@@ -40,7 +39,6 @@ class CorpusInspection:
     """Statistics of a corpus, and suspicious examples; `str` formats the report.
 
     Attributes:
-        splits: Statistics of each split.
         in_train: Number of examples that are also in the training set, by kind of example and by split; the task's
             examples come first.
         spots: Lines with random training examples, for inspection by eye.
@@ -89,17 +87,8 @@ def some(rows: list[int], such: str, rest: str = "") -> list[str]:
     return [f"{len(rows):,} {such} ({look.some_rows(rows)}){rest}"] if rows else []
 
 
-def repetitions(name: str, repeated: Sequence[int], of: int, noun: str) -> list[str]:
-    """Return advice on repeated training examples, which a model may memorize.
-
-    Args:
-        repeated: Rows of repeated examples.
-        of: Number of examples of the split.
-        noun: Plural noun for the examples.
-
-    Returns:
-        One line for a training set with many repetitions, else none.
-    """
+def _repetitions(name: str, repeated: Sequence[int], of: int, noun: str) -> list[str]:
+    """Return advice on repeated training examples, which a model may memorize."""
     many = name == "train" and len(repeated) > look.MANY * of
     return [f"{len(repeated):,} {noun} of train are repeated: a model may learn them by heart"] if many else []
 
@@ -190,7 +179,7 @@ def _of_texts(name: str, texts: Sequence[str], tokens: PieceSettings, noun: str,
     changed = [row for row, text in enumerate(texts, start=1) if normalized(text, *cut) != text]
     advice = [
         *some(empty, f"{which} are empty"),
-        *repetitions(name, again, len(texts), noun),
+        *_repetitions(name, again, len(texts), noun),
         *conversions(suspicious, which),
         *(some(changed, f"{which} are changed by tokenizer.normalization", f": {altered}") if altered else ()),
     ]
@@ -224,7 +213,7 @@ def inspect_labels(
     most, hopeless = max(counts.values()), " have another class than the same one before: no model can be right on both"
     advice = [
         *some(contradictory, f"{noun} of {name}", hopeless),
-        *repetitions(name, again.tolist(), len(labels), noun),
+        *_repetitions(name, again.tolist(), len(labels), noun),
         *missing_classes(name, noun, counts),
         *(
             f"class {kind} has {count:,} training {noun}, the largest one {most:,}: look at macro-F1"

@@ -36,7 +36,6 @@ class Curve:
     """Learning curve of one split.
 
     Attributes:
-        label: Name of the split.
         updates: Optimizer steps of the measurements.
         loss: Loss in nats at each of them.
         accuracy: Accuracy in percent at each of them; empty if not measured.

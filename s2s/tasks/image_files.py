@@ -18,8 +18,7 @@ from jaxtyping import Float, Int, UInt8
 
 from s2s.data.sources import hub_split
 from s2s.errors import UserError, check_regular
-from s2s.recipe.images import PixelSettings
-from s2s.recipe.schema import SourceSettings
+from s2s.recipe.schema import PixelSettings, SourceSettings
 
 if TYPE_CHECKING:
     import datasets

@@ -173,7 +173,6 @@ class TooLong:
 
     Args:
         longest: Number of tokens of the longest training text; None if unknown.
-        tell: Prints a warning.
         at_once: Report each line immediately, for an interactive session; otherwise `report` prints the count.
         remedy: Remedy, with `{}` for the lines.
         sentences: Largest number of sentences in a training text; None if unknown.

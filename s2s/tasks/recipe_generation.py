@@ -62,7 +62,6 @@ class Splits(Generic[F]):
     """The user's data: tables, folders, lists of images, or pairs of text files.
 
     Attributes:
-        train: Training data.
         validation: Validation data; None holds out a part of `train`.
         test: Test data; None holds out a part of `train`.
     """
@@ -125,7 +124,6 @@ class TokenizerChoice:
     Attributes:
         tokenizer: Tokenizer trained on a sample of the texts.
         size: Vocabulary size for all texts.
-        why: Reason for the choice.
     """
 
     tokenizer: Tokenizer
@@ -375,7 +373,6 @@ class Head:
     """First rows of a table.
 
     Attributes:
-        path: Path of the table.
         columns: Names of the columns, without the row index that pandas writes; positions from 0 if there is no header.
         rows: Cells as text, by column.
         header: True if the first line is a header; None for formats in which columns always have names.
@@ -421,7 +418,12 @@ def read_head(path: Path, wanted: Sequence[str]) -> Head:
         header = _has_header(found, wanted, path)
         names = found[0] if header else [str(position) for position in range(len(found[0]))]
         found = [dict(zip(names, row, strict=False)) for row in found[header:]]
-    rows = [{name: _text(cell) for name, cell in _unnested(row).items()} for row in found]
+    # Hub data sets of translations have one column with a cell for each language.
+    flat = [nested if isinstance(nested := row.get("translation"), dict) else row for row in found]
+    rows = [
+        {n: c if isinstance(c, str) else json.dumps(c, ensure_ascii=False, default=str) for n, c in row.items()}
+        for row in flat
+    ]
     names = dict.fromkeys(name for row in rows for name in row)
     columns = tuple(name for name in names if name in wanted or not is_index(name))
     return Head(path, columns, rows, header, quoting)
@@ -485,7 +487,8 @@ def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[
         UserError: A column is missing, or the choice is ambiguous.
     """
     options = "--text COLUMN --label COLUMN (--text several times: joined by a space)"
-    few = [name for name in head.columns if name not in texts and 2 <= len(_different(head, name)) <= _FEW]
+    different = {name: len({row[name] for row in head.rows if name in row}) for name in head.columns}
+    few = [name for name in head.columns if name not in texts and 2 <= different[name] <= _FEW]
     label = label or _usual(head, LABELS, but=None) or (few[0] if len(few) == 1 and len(head.rows) > 2 * _FEW else None)
     if label is None and len(head.columns) == 2 and len(texts) == 1 and texts[0] in head.columns:
         label = head.columns[1 - head.columns.index(texts[0])]
@@ -512,11 +515,7 @@ def text_column(head: Head, given: str | None) -> str:
 
 
 def _has_header(rows: Sequence[Sequence[str]], wanted: Sequence[str], path: Path) -> bool:
-    """Return True if the first line is a header: the user's or usual column names.
-
-    Raises:
-        UserError: The user gives columns by position although the first line names them.
-    """
+    """Return True if the first line is a header: the user's or usual column names."""
     if not wanted:
         return is_header(*rows[:2])
     if not all(name.isdecimal() for name in wanted):
@@ -526,22 +525,9 @@ def _has_header(rows: Sequence[Sequence[str]], wanted: Sequence[str], path: Path
     return False
 
 
-def _unnested(row: dict[str, object]) -> dict[str, object]:
-    nested = row.get("translation")
-    return nested if isinstance(nested, dict) else row
-
-
-def _text(cell: object) -> str:
-    return cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False, default=str)
-
-
 def _usual(head: Head, names: Sequence[str], but: str | None) -> str | None:
     there = {name.lower(): name for name in head.columns if name != but}
     return next((there[name] for name in names if name in there), None)
-
-
-def _different(head: Head, column: str) -> set[str]:
-    return {row[column] for row in head.rows if column in row}
 
 
 def _there(head: Head, chosen: Sequence[str | None], options: str) -> list[str]:

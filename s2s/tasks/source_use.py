@@ -64,7 +64,6 @@ class SourceUse:
     Attributes:
         right: Loss with the right sources, in nats per target token.
         exchanged: Loss with exchanged sources, in nats per target token.
-        pairs: Number of pairs.
     """
 
     right: float

@@ -1,11 +1,12 @@
-"""Methods of tasks that generate text with an encoder and a decoder, for the self-tests of `s2s diagnose`.
+"""Parts of tasks that generate text: evaluation, and log-probabilities for the self-tests of `s2s diagnose`.
 
 Log-probabilities are computed by teacher forcing and token by token, and those of hypotheses of a search again.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Shaped
@@ -13,14 +14,21 @@ from torch import Tensor
 
 from s2s.data.batches import ParallelBatch, collate
 from s2s.decoding.beam_search import Hypothesis
-from s2s.decoding.generate import TextTranslator
+from s2s.decoding.generate import LengthLimited, TextTranslator
+from s2s.evaluation.metrics import NAMES, Score, score_lines
+from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.base import BatchedState, Seq2Seq
 from s2s.nn.layers import Tokens, Vectors
 from s2s.recipe.pairs import PairRecipe
-from s2s.tasks.base import LoadedModel
+from s2s.recipe.schema import BleuTokenizer
+from s2s.tasks.base import Evaluation, LoadedModel, check_case, check_comparable, check_tokenizers
 from s2s.tasks.protocols import RescoredHypotheses
 
+if TYPE_CHECKING:
+    from s2s.evaluation.significance import Comparison
+
 State = TypeVar("State", bound=BatchedState)
+_SAMPLES = 3
 
 
 class TextGeneration:
@@ -152,3 +160,90 @@ def sequence_scores(
     # The log-probability of each target token, and the sum over tokens without padding.
     each = model.projection(states).log_softmax(-1).gather(2, batch.target_out.unsqueeze(2)).squeeze(2)
     return (each * batch.target_valid).sum(dim=1)
+
+
+@dataclass(frozen=True)
+class GenerationEvaluation(Evaluation):
+    """Scores of generated texts against their references.
+
+    Attributes:
+        length_penalty: Length penalty of the beam search.
+        lowercase: True if scored without regard to case.
+        own_case: True if `lowercase` is the default of the run. A model that writes only lower case is scored without
+            regard to case, because it cannot match cased references.
+        scores: Scores by name of the metric.
+        references: One reference for each text, or a list of references.
+        tokenizer: sacreBLEU tokenizer for BLEU and TER.
+        length_limited: Number of texts that the length limit ended; None if there are none.
+    """
+
+    metrics: ClassVar[Sequence[str]] = NAMES
+
+    beam: int
+    length_penalty: float
+    lowercase: bool
+    own_case: bool
+    scores: dict[str, Score]
+    references: list[str] | list[list[str]]
+    tokenizer: BleuTokenizer = field(default="13a", kw_only=True)
+    length_limited: LengthLimited | None = field(default=None, kw_only=True)
+
+    @property
+    @abstractmethod
+    def inputs(self) -> list[str]:
+        """Sources, or names of the images."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> list[str]:
+        """Generated texts."""
+
+    def notes(self) -> list[str]:
+        return [*super().notes(), *([f"  {self.length_limited}"] if self.length_limited else [])]
+
+    def headline_metrics(self) -> dict[str, float]:
+        return {name: score.value for name, score in self.scores.items()}
+
+    def score_table(self, of_what: str) -> list[str]:
+        """Return the headline and the scores as lines.
+
+        Args:
+            of_what: Number and kind of the inputs, such as `20 sentences`.
+        """
+        case = "lower-cased" if self.lowercase else "cased"
+        head = f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {of_what}, beam {self.beam}, {case}"
+        note = describe_tokenizer(self.tokenizer, self.references)
+        return [head, *([f"  {note}"] if note else []), *score_lines(self.scores)]
+
+    def samples(self) -> list[tuple[str, str]]:
+        """Return some different inputs with their outputs, spread over the split."""
+        pairs = list(dict(zip(self.inputs, self.outputs, strict=True)).items())
+        return pairs[:: max(1, len(pairs) // _SAMPLES)][:_SAMPLES]
+
+    @property
+    def file(self) -> str:
+        """File name in the run's folder; has a suffix if case was ignored by request."""
+        return f"evaluation-{self.split}{'' if self.own_case else '-lowercase'}.json"
+
+    @classmethod
+    def compare(cls, evaluations: Sequence[Self]) -> "list[Comparison]":
+        """Compare generated texts by paired approximate randomization.
+
+        Args:
+            evaluations: Evaluations of the same inputs and references; the first is the baseline.
+
+        Returns:
+            One comparison for each evaluation and metric; the first has no p-value.
+
+        Raises:
+            UserError: The evaluations differ in inputs, references, case or tokenizer.
+        """
+        from s2s.evaluation.significance import compare
+
+        first = evaluations[0]
+        check_comparable(evaluations, lambda each: (each.inputs, each.references))
+        check_case([each.lowercase for each in evaluations])
+        check_tokenizers([each.tokenizer for each in evaluations])
+        tokenization = choose_tokenization(first.references, first.tokenizer)
+        texts = {each.run: each.outputs for each in evaluations}
+        return compare(texts, first.references, first.lowercase, cls.metrics, tokenization)

@@ -10,10 +10,10 @@ from datasets.exceptions import DatasetGenerationError
 
 from s2s.data import caching, text_files
 from s2s.data.pairs import PairSource, load_split
+from s2s.data.sources import TextSource
 from s2s.recipe.schema import PlainTextSettings
 from s2s.tasks.classification.data import LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings
-from s2s.tasks.texts import TextSource
 from s2s.tasks.translation.recipe import DataSettings
 
 

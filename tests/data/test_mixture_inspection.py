@@ -17,8 +17,7 @@ from s2s.data.sources import Corpus
 from s2s.data.tokenizers import train
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings
-from s2s.run.data_check import inspected
-from s2s.run.tasks import read, task_of
+from s2s.run.tasks import inspected, read, task_of
 from s2s.tasks.text_to_text.data import Mixture, TaskSource, build_training_mixture, own_keys
 from s2s.tasks.text_to_text.recipe import CorpusSettings
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from s2s.data.sources import TextSource
 from s2s.errors import UserError
 from s2s.recipe.schema import LocalText, PlainTextSettings
 from s2s.tasks.classification.data import LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings, LocalColumns
-from s2s.tasks.texts import TextSource
 
 
 @pytest.fixture

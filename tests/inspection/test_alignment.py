@@ -3,8 +3,7 @@
 import numpy as np
 
 from s2s.data.tokenizers import EOS, train
-from s2s.inspection.alignment import links, pharaoh
-from s2s.inspection.words import Word, words_of
+from s2s.inspection.words import Word, links, pharaoh, words_of
 from s2s.recipe.schema import PieceSettings
 
 # "the cat|s sleep </s>" and "die Katze|n schla|fen </s>"

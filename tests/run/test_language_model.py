@@ -22,10 +22,9 @@ from s2s.diagnosis.report import self_test
 from s2s.errors import UserError
 from s2s.models.language_model import LanguageModel
 from s2s.recipe.schema import DeviceSettings, PieceSettings
-from s2s.run.data_check import inspected
 from s2s.run.folder import open_run
 from s2s.run.inference import evaluate, load
-from s2s.run.tasks import read
+from s2s.run.tasks import inspected, read
 from s2s.run.training import resume, train
 from s2s.tasks.base import LoadedModel
 from s2s.tasks.language_model.data import Windows

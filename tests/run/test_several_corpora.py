@@ -13,8 +13,7 @@ from s2s.cli.main import commands
 from s2s.data.mixing import FixedPairs, MixedDataset, counts, rates
 from s2s.data.tokenizers import train, train_pair
 from s2s.errors import UserError
-from s2s.inspection.alignment import links, pharaoh
-from s2s.inspection.words import words_of
+from s2s.inspection.words import links, pharaoh, words_of
 from s2s.recipe.pairs import BatchSettings
 from s2s.recipe.reading import missing_files
 from s2s.recipe.schema import PieceSettings, TokenizerSettings

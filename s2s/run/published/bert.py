@@ -18,11 +18,9 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, read_file
 from s2s.json_files import read_json
-from s2s.run.published.description import AGAIN, CONFIG, check_values, keys_of, write_recipe
+from s2s.run.published.description import AGAIN, CONFIG, POOLER, check_values, keys_of, write_recipe
 from s2s.run.published.weights import Weights
 
-POOLER = "pooler.safetensors"
-"""File of the pooler's weights, which a classifier may load, in the folder of a run."""
 # In the order of our token ids; the mask token is last.
 _SPECIALS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
 _MASK = "[MASK]"
@@ -119,11 +117,7 @@ def described(config: Config) -> dict[str, Any]:
 
 
 def _vocabulary(folder: Path) -> tuple[list[str], tuple[bool, bool, bool]]:
-    """Return the tokens by id, and how words are split.
-
-    Returns:
-        The tokens, and three flags: lower-case, strip accents, split Chinese characters.
-    """
+    """Return the tokens by id, and how words are split."""
     if (path := folder / "tokenizer.json").exists():
         found = read_json(path, _TokenizerFile, AGAIN, LARGE_BYTES)
         model, words = found.model, found.normalizer

@@ -16,8 +16,8 @@ from s2s.run.tasks import schemas
 M = TypeVar("M", bound=BaseModel)
 
 CONFIG = "config.json"
-
-
+POOLER = "pooler.safetensors"
+"""File of the pooler's weights, which a classifier may load, in the folder of a run."""
 AGAIN = "fetch the model again"
 """Remedy for a damaged file of a published folder."""
 

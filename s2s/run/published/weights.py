@@ -18,9 +18,6 @@ class Weights:
 
     Args:
         path: A safetensors or pickle file; None: no tensors.
-
-    Attributes:
-        tensors: Tensors by name.
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -62,19 +62,8 @@ def captions_of(path: Path, settings: CaptionDataSettings) -> Table:
     return table
 
 
-def listed(table: Table, names: Path, path: Path) -> Table:
-    """Select the images of a list.
-
-    Args:
-        names: Text file with one image name a line.
-        path: Path of the table, for error messages.
-
-    Returns:
-        Captions of the listed images, in the order of the list.
-
-    Raises:
-        UserError: The list is missing, or has an image twice or an unknown image.
-    """
+def _listed(table: Table, names: Path, path: Path) -> Table:
+    """Select the images of a list."""
     check_there(names)
     found: Table = {}
     for number, line in enumerate(text_files.lines(names), start=1):
@@ -177,8 +166,6 @@ class Captioned:
 
     Attributes:
         pixels: Images (images, channels, height, width), from 0 (black) to 255.
-        captions: Captions of each image.
-        names: Name of each image.
     """
 
     pixels: Pixels
@@ -222,7 +209,7 @@ class CaptionSource(Source[CaptionDataSettings, Captioned]):
         """
         split = getattr(self.settings, name)
         if self.settings.corpus == BUILT_IN and split is not None:
-            return built_in(name, split, self.settings)
+            return _built_in(name, split, self.settings)
         if name == "train" and isinstance(split, int):
             raise UserError(
                 f"data.train is {split}; only the built-in corpus is made to measure", remedy="name a table or a split"
@@ -254,7 +241,7 @@ class CaptionSource(Source[CaptionDataSettings, Captioned]):
         path = root / path
         table = captions_of(path, self.settings)
         if only:
-            table = listed(table, root / only, path)
+            table = _listed(table, root / only, path)
         if not table:
             raise UserError("has no captions", where=str(path), remedy="look at it, or name another")
         folder = path.parent / (self.settings.images or "")
@@ -306,17 +293,10 @@ def _texts(cell: object, column: str, where: str) -> list[str]:
     return texts
 
 
-def built_in(name: str, split: object, settings: CaptionDataSettings) -> Captioned:
+def _built_in(name: str, split: object, settings: CaptionDataSettings) -> Captioned:
     """Generate a split of the built-in corpus.
 
     The same seed gives the same scenes, and no description is in two splits.
-
-    Args:
-        split: Number of scenes; the name of the split for the default.
-        settings: Size, channels and seed.
-
-    Raises:
-        UserError: `split` is neither a number nor the name of the split.
     """
     if not isinstance(split, int) and split != name:
         raise UserError(
@@ -346,7 +326,6 @@ class CaptionedImages(Examples[ParallelBatch]):
     """Training examples of a captioning model: captions in random order, with images.
 
     Args:
-        part: Images with captions.
         tokens: Tokenized captions, image by image.
         positions: Number of vectors that the encoder reads of an image.
         batch: Number of captions in a batch.

@@ -38,16 +38,8 @@ _ACROSS = 8
 _INCHES, _WORDS = 1.25, 0.3
 
 
-def enlarged(image: UInt8[np.ndarray, "channels height width"], side: int = SIDE) -> Shown:
-    """Enlarge an image without smoothing, so that its pixels are visible.
-
-    Args:
-        image: Pixels (channels, height, width), uint8.
-        side: Height and width of the result.
-
-    Returns:
-        Pixels (side, side, 3), uint8.
-    """
+def _enlarged(image: UInt8[np.ndarray, "channels height width"], side: int = SIDE) -> Shown:
+    """Enlarge an image without smoothing, so that its pixels are visible."""
     from PIL.Image import Resampling, fromarray
 
     colours = np.repeat(image, 3, axis=0) if len(image) == 1 else image
@@ -55,16 +47,8 @@ def enlarged(image: UInt8[np.ndarray, "channels height width"], side: int = SIDE
     return np.asarray(shown.resize((side, side), Resampling.NEAREST))
 
 
-def lit(image: Shown, shares: Float[np.ndarray, "rows columns"]) -> Shown:
-    """Brighten an image where a word attends to it.
-
-    Args:
-        image: Pixels (side, side, 3), uint8.
-        shares: Attention weight of each square.
-
-    Returns:
-        Pixels (side, side, 3), uint8.
-    """
+def _lit(image: Shown, shares: Float[np.ndarray, "rows columns"]) -> Shown:
+    """Brighten an image where a word attends to it."""
     from PIL.Image import Resampling, fromarray
 
     most = float(shares.max()) or 1.0
@@ -81,9 +65,9 @@ def looks_picture(looks: Sequence["Look"], title: str) -> "Figure":
     """
     panels: list[tuple[Shown, str]] = []
     for look in looks:
-        image = enlarged(np.array(look.pixels, dtype=np.uint8))
+        image = _enlarged(np.array(look.pixels, dtype=np.uint8))
         panels.append((image, look.name))
-        panels += [(lit(image, np.array(shares)), word) for word, shares in zip(look.words, look.maps, strict=True)]
+        panels += [(_lit(image, np.array(shares)), word) for word, shares in zip(look.words, look.maps, strict=True)]
         # Each image starts a new row.
         panels += [(np.full_like(image, 255), "")] * (-len(panels) % _ACROSS)
     return _sheet(panels, _ACROSS, 12, title)
@@ -95,7 +79,7 @@ def captions_picture(pixels: Pixels, captions: Sequence[str], title: str) -> "Fi
     Args:
         pixels: Images (images, channels, height, width), uint8.
     """
-    return _sheet([(enlarged(i), c) for i, c in zip(pixels, captions, strict=True)], 6, 22, title)
+    return _sheet([(_enlarged(i), c) for i, c in zip(pixels, captions, strict=True)], 6, 22, title)
 
 
 def _sheet(panels: Sequence[tuple[Shown, str]], across: int, letters: int, title: str) -> "Figure":
@@ -132,7 +116,6 @@ class CaptionedFiles:
     """Captions of image files, in order.
 
     Attributes:
-        run: Run and checkpoint.
         captions: Caption of each file; empty for a refused file.
         looks: Attention maps of the files that were not refused; empty if the model has no attention.
         refused: Rows of the refused files.
@@ -219,9 +202,9 @@ def page(looks: Sequence[Look], captions: Sequence[str], title: str) -> str:
     """
     images = []
     for look, caption in zip(looks, captions, strict=True):
-        image = enlarged(np.array(look.pixels, dtype=np.uint8), _SIDE)
+        image = _enlarged(np.array(look.pixels, dtype=np.uint8), _SIDE)
         words = [
-            {"text": word, "lit": _inline(lit(image, np.array(shares))), "most": f"{np.max(shares):.0%}"}
+            {"text": word, "lit": _inline(_lit(image, np.array(shares))), "most": f"{np.max(shares):.0%}"}
             for word, shares in zip(look.words, look.maps, strict=True)
         ]
         images.append({"name": look.name, "caption": caption, "whole": _inline(image), "words": words})

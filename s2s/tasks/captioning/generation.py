@@ -85,8 +85,6 @@ class Look:
     """Attention of a model for each word of a generated caption.
 
     Attributes:
-        name: Name of the image.
-        words: Words of the caption.
         maps: Attention weight of each square of the image, row by row, for each word: last layer, mean over heads and
             over the word's tokens.
         pixels: Pixels of the image as it was read, 0 to 255.

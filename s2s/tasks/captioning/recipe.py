@@ -5,8 +5,8 @@ from typing import Annotated, Generic, Literal, Self
 from pydantic import Field, model_validator
 
 from s2s.recipe import schema
-from s2s.recipe.images import PixelSettings
 from s2s.recipe.installed import translator_settings
+from s2s.recipe.schema import PixelSettings
 
 
 class CaptionPlaces(schema.SourceSettings, schema.DataSection):

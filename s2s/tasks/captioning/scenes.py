@@ -219,7 +219,6 @@ class Drawn:
     Attributes:
         x: Center, to the right.
         y: Center, downward.
-        group: Group of the shape.
     """
 
     x: float

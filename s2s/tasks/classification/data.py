@@ -39,7 +39,6 @@ class Labelled:
     Attributes:
         texts: Table on disk with the texts, unchanged, in the column `text`.
         labels: Class of each text, as an index of `names`.
-        names: Names of the classes.
     """
 
     texts: "datasets.Dataset"
@@ -155,9 +154,6 @@ def _check_first_row(table: _Table) -> None:
     """Refuse a table whose first row could be a header line.
 
     The first row must be the only one of its class.
-
-    Raises:
-        UserError: The row is the first line of the file, and its text and its label could be names of columns.
     """
     words, found = _labels(table)
     first, others = table.rows[0], int((found == found[0]).sum()) - 1
@@ -271,7 +267,6 @@ class LabelledTexts(LabelledExamples):
 
     Args:
         tokens: Tokenized texts, without special tokens.
-        labels: Class of each text.
         settings: Batch size, maximum length and padding.
         begin: Prepend `BOS`, whose state represents the whole text.
         examples_per_update: Number of texts for an optimizer step; None uses one batch.
@@ -308,7 +303,7 @@ class LabelledTexts(LabelledExamples):
         return self.whole_lengths > self.lengths
 
     def make_batches(self, seed: int, epoch: int) -> Plan:
-        return plan_texts(self.lengths, self.settings, seed, epoch)
+        return _plan_texts(self.lengths, self.settings, seed, epoch)
 
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
         """Return the texts, padded, and their padding mask.
@@ -351,7 +346,7 @@ def _widths(lengths: Lengths, settings: TextBatchSettings) -> Lengths:
     return widths_for(lengths, settings.max_length)
 
 
-def plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: int) -> Plan:
+def _plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: int) -> Plan:
     """Make the batches of an epoch: every text once, no batch over its limits.
 
     With `buckets`, texts are sorted by their length plus a random offset of up to one token and 5 %, drawn anew in each
@@ -367,7 +362,7 @@ def plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: 
     Example:
         >>> import numpy as np
         >>> settings = TextBatchSettings(tokens=40, max_length=20)
-        >>> [rows.tolist() for rows in plan_texts(np.array([3, 4, 20, 19]), settings, seed=1, epoch=1)]
+        >>> [rows.tolist() for rows in _plan_texts(np.array([3, 4, 20, 19]), settings, seed=1, epoch=1)]
         [[0, 1], [3, 2]]
     """
     if not len(lengths):

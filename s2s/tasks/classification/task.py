@@ -53,12 +53,8 @@ def starts_with_bos(recipe: ClassificationRecipe) -> bool:
     return recipe.head.pooling in FIRST_TOKEN_POOLING
 
 
-def training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> LabelledTexts:
-    """Return the training examples of a classifier, with token dropout.
-
-    Returns:
-        Examples to make batches from.
-    """
+def _training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> LabelledTexts:
+    """Return the training examples of a classifier, with token dropout."""
     return LabelledTexts(
         data.train,
         data.corpus.train.labels,
@@ -78,7 +74,7 @@ def trainer_of(
         A trainer before its first optimizer step.
     """
     loss = classification_loss(recipe.training.label_smoothing)
-    return Trainer(model, training_texts(recipe, data), loss, recipe.training, recipe.seeds, device_context)
+    return Trainer(model, _training_texts(recipe, data), loss, recipe.training, recipe.seeds, device_context)
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,6 @@ class SaliencyExample(Prediction):
 
     Attributes:
         text: The text, unchanged.
-        reading: Words and their weights.
     """
 
     text: str
@@ -145,7 +140,7 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
     def examples(self, recipe: ClassificationRecipe, data: PreparedLabelled, model: Classifier) -> LabelledTexts:
         longest, wanted = model.encoder.max_positions, recipe.batches.max_length
         check_positions(longest, wanted, f"set model.max_positions={wanted}, or batches.max_length={longest}")
-        return training_texts(recipe, data)
+        return _training_texts(recipe, data)
 
     def training_examples_for_inference(self, train_context: TextCourse) -> tuple[LabelledTexts, LabelledTexts]:
         data, corpus = train_context.data, train_context.data.corpus
@@ -173,10 +168,10 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
 
     def dataset_statistics(self, train_context: TextCourse) -> Iterator[str]:
         """Yield a histogram of text lengths, the truncation and the share of padding."""
-        recipe, texts = train_context.recipe, training_texts(train_context.recipe, train_context.data)
+        recipe, texts = train_context.recipe, _training_texts(train_context.recipe, train_context.data)
         limit, cut = recipe.batches.max_length, texts.truncated or 0
         yield "training texts by length in pieces"
-        yield from length_bars(texts.whole_lengths, limit)
+        yield from _length_bars(texts.whole_lengths, limit)
         share = 100 * cut / len(texts)
         yield f"{cut:,} of them ({share:.1f} %) are longer than batches.max_length ({limit}): their ends are not read"
         padding = texts.padding_share(recipe.seeds.data)
@@ -184,7 +179,7 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
 
     def initial_figures(self, train_context: TextCourse) -> "dict[str, Figure]":
         """Draw text lengths in tokens, as `batches.max_length` counts them."""
-        lengths = training_texts(train_context.recipe, train_context.data).whole_lengths
+        lengths = _training_texts(train_context.recipe, train_context.data).whole_lengths
         return {"lengths": lengths_picture(lengths, train_context.recipe.batches.max_length)}
 
     def inspect_example(self, run: TextRun, batch: LabelledBatch, text: str) -> "Read":
@@ -230,16 +225,8 @@ def _as_read(recipe: ClassificationRecipe, tokens: RaggedArray, labels: Int[np.n
     return LabelledTexts(tokens, labels, recipe.batches, starts_with_bos(recipe))
 
 
-def length_bars(lengths: np.ndarray, max_length: int) -> list[str]:
-    """Draw a histogram of text lengths with characters.
-
-    Args:
-        lengths: Number of tokens of each text.
-        max_length: Limit to mark, at which texts are truncated.
-
-    Returns:
-        One line for each range of lengths.
-    """
+def _length_bars(lengths: np.ndarray, max_length: int) -> list[str]:
+    """Draw a histogram of text lengths with characters."""
     most = int(np.percentile(lengths, 99)) + 1 if len(lengths) else 1
     step = max(1, -(-most // _BARS))
     counts = np.bincount(np.minimum(lengths // step, _BARS), minlength=_BARS + 1)

@@ -38,7 +38,6 @@ class Images:
     Attributes:
         pixels: Images (images, channels, height, width), from 0 (black) to 255.
         labels: Class of each image, as an index of `names`.
-        names: Names of the classes.
     """
 
     pixels: Pixels

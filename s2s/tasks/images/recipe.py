@@ -5,8 +5,8 @@ from typing import Annotated, Generic, Literal
 from pydantic import Field, model_validator
 
 from s2s.recipe import labelled, schema
-from s2s.recipe.images import PixelSettings
 from s2s.recipe.installed import encoder_settings
+from s2s.recipe.schema import PixelSettings
 
 
 class ImagePlaces(schema.SourceSettings, labelled.LabelledData):

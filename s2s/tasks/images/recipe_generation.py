@@ -51,7 +51,8 @@ def generate_image_recipe(name: str, places: Splits[Path]) -> str:
         )
     splits = Splits(train, _beside(places, "validation"), _beside(places, "test"))
     size, why_size, channels, why_channels = _looks(train)
-    held = held_out_settings(splits, _count(train), "images", places.train)
+    count = len(image_files(train)) if isinstance(train, Path) else len(read_idx(train[0], "images"))
+    held = held_out_settings(splits, count, "images", places.train)
     settings = ImageDataSettings.model_validate(
         {"train": absolute_paths(train), "size": size, "channels": channels, **held}
     )
@@ -78,10 +79,6 @@ def _split(place: Path, split: str) -> Files | None:
         if class_folders(place / alias):
             return place / alias
     return place if split == "train" and class_folders(place) else None
-
-
-def _count(train: Files) -> int:
-    return len(image_files(train)) if isinstance(train, Path) else len(read_idx(train[0], "images"))
 
 
 def _looks(train: Files) -> tuple[int, str, int, str]:

@@ -51,7 +51,6 @@ class LabelledImages(LabelledExamples):
     """Examples of an image classifier.
 
     Args:
-        images: Images of a split.
         positions: Number of vectors that the encoder reads of an image.
         batch: Number of images in a batch.
         augmentation: Data augmentation; none by default.
@@ -200,7 +199,6 @@ class SaliencyImage(Prediction):
     """Prediction for an image, with the weight of each patch.
 
     Attributes:
-        method: Method of the weights.
         patches: Weight of each patch, row by row.
         pixels: Pixels of the image, 0 to 255.
     """

@@ -20,12 +20,12 @@ from s2s.data.batches import split_by_budget
 from s2s.data.caching import cache_rows
 from s2s.data.dataset import BaseBatch, Examples, Plan, batches_per_step
 from s2s.data.phrasebook import phrases
+from s2s.data.sources import TEXT, TextSource
 from s2s.data.text_files import COMPRESSIONS, LARGEST_WHOLE, check_there, lines, table_kind
 from s2s.data.tokenized import TokenizedTexts
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
 from s2s.tasks.language_model.recipe import DocumentSettings, LanguageRecipe, PackingSettings
-from s2s.tasks.texts import TEXT, TextSource
 
 if TYPE_CHECKING:
     import datasets
@@ -168,7 +168,6 @@ class PackedTexts(Examples[TextBatch]):
     is shorter than the others.
 
     Args:
-        texts: Tokenized documents.
         settings: Length of a row and size of a batch, in tokens.
         wanted: Approximate number of tokens for an optimizer step; None uses one batch.
     """
@@ -230,7 +229,6 @@ class Windows(Examples[TextBatch]):
     document is scored once, with as much context as the windows allow.
 
     Args:
-        texts: Tokenized documents.
         context: Length of a window, in tokens.
         stride: Distance of windows, in tokens.
         tokens: Size of a batch, in tokens.

@@ -139,7 +139,6 @@ class Writing:
     """Options of a generation.
 
     Attributes:
-        sampling: Sampling settings.
         most: Maximum number of new tokens.
         count: Number of texts for each prompt.
         seed: Seed of the random generators.
@@ -158,15 +157,8 @@ class Writing:
 LanguageRun = LoadedModel[LanguageRecipe, LanguageModel]
 
 
-def check_context_length(run: LanguageRun, prompt: str, most: int) -> list[int]:
-    """Tokenize a prompt, and check that prompt and output fit the model's positions.
-
-    Args:
-        most: Maximum number of new tokens.
-
-    Raises:
-        UserError: Prompt and output have more tokens than the model has positions.
-    """
+def _check_context_length(run: LanguageRun, prompt: str, most: int) -> list[int]:
+    """Tokenize a prompt, and check that prompt and output fit the model's positions."""
     tokens, longest = run.tokenizers[0].encode(prompt), run.model.decoder.max_positions
     if longest is None and len(tokens) > (read := max(MAX_SOURCE_LENGTH, run.recipe.batches.length)):
         raise UserError(
@@ -195,7 +187,7 @@ def grow_text(run: LanguageRun, prompt: str, asked: Writing) -> Iterator[str]:
     Yields:
         The prompt, then the new characters after each token.
     """
-    tokens, shown = check_context_length(run, prompt, asked.most), ""
+    tokens, shown = _check_context_length(run, prompt, asked.most), ""
     written = list(tokens)
     if prompt:
         shown = run.tokenizers[0].decode(written)
@@ -223,7 +215,7 @@ def generate_texts(run: LanguageRun, prompt: str, asked: Writing, number: int = 
         UserError: The prompt is too long.
     """
     return texts_after(
-        run.model, run.tokenizers[0], check_context_length(run, prompt, asked.most), asked, run.device_context, number
+        run.model, run.tokenizers[0], _check_context_length(run, prompt, asked.most), asked, run.device_context, number
     )
 
 

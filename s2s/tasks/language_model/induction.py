@@ -36,7 +36,6 @@ class Recall:
 
     Attributes:
         length: Number of random tokens in a sequence.
-        sequences: Number of sequences.
         pieces: Size of the vocabulary without special tokens.
         first: Mean loss at each position of the first occurrence, in nats.
         second: Mean loss at each position of the repetition, in nats.

@@ -10,7 +10,7 @@ from s2s.errors import UserError
 from s2s.tasks import recipe_generation
 from s2s.tasks.language_model.data import DocumentSource
 from s2s.tasks.language_model.recipe import DocumentSettings
-from s2s.tasks.recipe_generation import Head, Splits
+from s2s.tasks.recipe_generation import Splits
 
 _MEASURED = 20_000
 
@@ -32,7 +32,9 @@ def generate_language_model_recipe(name: str, splits: Splits[Path], column: str 
     settings = DocumentSettings(train=str(splits.train.absolute()), validation=1, test=None)
     if table_kind(splits.train) not in (None, ".txt") and not splits.train.is_dir():
         head = recipe_generation.read_head(splits.train, [column] if column else [])
-        chosen = {"text": _column(head, column), "quoting": head.quoting}
+        single = column is None and len(head.columns) == 1
+        text = head.columns[0] if single else recipe_generation.text_column(head, column)
+        chosen = {"text": text, "quoting": head.quoting}
         settings = settings.model_copy(update=chosen)
         layout, source = (
             recipe_generation.layout_lines(head, "document"),
@@ -55,12 +57,6 @@ def generate_language_model_recipe(name: str, splits: Splits[Path], column: str 
     source += recipe_generation.remarks(missing_text_lines(((text,) for text in texts), "documents"))
     choices = _chosen(texts, others) | {"source": source, "header": layout}
     return recipe_generation.render_recipe("language_model", name, splits.train, held, choices)
-
-
-def _column(head: Head, given: str | None) -> str:
-    if given is None and len(head.columns) == 1:
-        return head.columns[0]
-    return recipe_generation.text_column(head, given)
 
 
 def _unit(settings: DocumentSettings) -> str:

@@ -181,7 +181,6 @@ class Span:
         first: First position, from 0.
         last: Last position, inclusive.
         loss: Mean loss in nats per token.
-        pieces: Number of tokens.
     """
 
     first: int
@@ -231,7 +230,6 @@ class LanguageComparison:
     """Bits per byte of a run, and the test against the first run.
 
     Attributes:
-        run: Path of the run.
         bits_per_byte: Estimate with a confidence interval.
         p_value: P-value of paired approximate randomization over documents (see `paired_p`); None for the first run.
     """
@@ -250,13 +248,11 @@ class LanguageScores(Evaluation):
     """Scores of a language model on the documents of a split.
 
     Attributes:
-        documents: Number of documents.
         pieces: Number of tokens, `EOS` included.
         bytes: Number of bytes, with one for each document's end.
         lossy: Number of documents that their tokens do not represent exactly; their bits per byte are too low.
         nats: Negative log-probability of each document.
         sizes: Number of bytes of each document.
-        digest: Hash of the documents.
         context: Context length in tokens.
         stride: Stride of the context window, in tokens.
         spans: Loss by position in a document.
@@ -332,17 +328,17 @@ class LanguageScores(Evaluation):
         check_comparable(evaluations, lambda each: (each.digest, each.documents))
         for other in evaluations:
             counts = [np.column_stack((each.nats, each.sizes)) for each in (first, other)]
-            chance = None if other is first else paired_p(counts[0], counts[1], _rate)
+            chance = (
+                None
+                if other is first
+                else paired_p(counts[0], counts[1], lambda sums: sums[..., 0] / sums[..., 1] / math.log(2))
+            )
             found.append(LanguageComparison(other.run, interval_of(other.nats, other.sizes), chance))
         return found
 
 
 def _with_interval(found: Estimate) -> str:
     return f"{found.value:.4f} ({found.low:.4f}–{found.high:.4f})"
-
-
-def _rate(sums: Float[np.ndarray, "systems 2"]) -> Float[np.ndarray, " systems"]:
-    return sums[..., 0] / sums[..., 1] / math.log(2)
 
 
 def _named(span: Span) -> str:

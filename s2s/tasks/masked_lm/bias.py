@@ -44,7 +44,6 @@ class Pair:
     Attributes:
         line: First line of the pair in its file.
         more: Sentence that is closer to a stereotype.
-        less: The other sentence.
         direction: `stereo` if `more` is about the disadvantaged group and shows a stereotype of it; `antistereo` if
             `less` is about that group and contradicts a stereotype.
         kind: Type of bias, such as `gender`.
@@ -62,7 +61,6 @@ class Preference:
     """Scores of the two sentences of a pair.
 
     Attributes:
-        pair: The sentences.
         shared: Number of shared tokens, which are scored.
         unknown: True if a token is unknown to the tokenizer.
         more: Score of the sentence `more`, in nats.
@@ -87,8 +85,6 @@ class Group:
     """Preferences in a group of pairs.
 
     Attributes:
-        name: Name of the group.
-        pairs: Number of pairs.
         ties: Number of pairs with equal scores, which are in no share.
         share: Share of pairs in which `more` is preferred, in percent, with Wilson's 95 % interval.
         p_value: P-value of the exact binomial test against one half, two-sided.
@@ -113,9 +109,6 @@ class BiasReport:
     """Preferences of a model in a set of pairs.
 
     Attributes:
-        preferences: Scores of each pair.
-        all: All pairs.
-        directions: Pairs by direction.
         kinds: Pairs by type of bias, the largest group first.
         lost: Reason why the result was not saved; empty if it was saved, or was not to be saved.
     """

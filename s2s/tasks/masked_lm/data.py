@@ -133,7 +133,6 @@ class MaskedText(Examples[MaskedBatch]):
     loss of an optimizer step is the mean over its chosen tokens.
 
     Args:
-        texts: Tokenized texts.
         size: Size of the vocabulary, which is the id of the mask token.
         masking: Shares of chosen, masked and random tokens.
         batches: Batch size and window length.

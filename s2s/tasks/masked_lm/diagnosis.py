@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from s2s.data.dataset import iterate_batches
+from s2s.data.sources import TextSource
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError
 from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, entropy, share_sign, unknown
@@ -23,7 +24,6 @@ from s2s.tasks.data_check import inspect_texts
 from s2s.tasks.masked_lm.data import MaskedText, collate_masked
 from s2s.tasks.masked_lm.filling import find_blank
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
-from s2s.tasks.texts import TextSource
 from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -210,21 +210,14 @@ def symptoms(
     return Diagnostics(
         summary=f"{len(part):,} texts, {len(targets):,} masked pieces: loss {loss.mean():.3f} nats, "
         f"{100 * (targets == answers).mean():.2f} % right",
-        signs=[one_piece(targets, answers, run.tokenizers[0].tokens), unknown(tokens, UNK, None)],
+        signs=[_one_piece(targets, answers, run.tokenizers[0].tokens), unknown(tokens, UNK, None)],
         worst=_worst(run, examples, (targets, answers, loss, window)),
         chance_loss=entropy(targets),
     )
 
 
-def one_piece(targets: np.ndarray, answers: np.ndarray, shown: Callable[[list[int]], list[str]]) -> Finding:
-    """Return the sign for a model that predicts one token too often.
-
-    Args:
-        shown: Returns the names of token ids.
-
-    Returns:
-        The finding, with the share of wrong predictions of the most frequent one.
-    """
+def _one_piece(targets: np.ndarray, answers: np.ndarray, shown: Callable[[list[int]], list[str]]) -> Finding:
+    """Return the sign for a model that predicts one token too often."""
     kinds, counts = np.unique(answers, return_counts=True)
     usual = kinds[counts.argmax()]
     wrong = int(((answers == usual) & (targets != usual)).sum())

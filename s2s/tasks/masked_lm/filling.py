@@ -102,7 +102,6 @@ class Filler:
     """Filler of a blank.
 
     Attributes:
-        text: The filler.
         probability: Product of the probabilities of its tokens, in [0, 1].
     """
 
@@ -115,7 +114,6 @@ class Filled:
     """Best fillers of a blank.
 
     Attributes:
-        text: Text with the blank.
         pieces: Number of tokens of each filler.
         fillers: Fillers, best first.
         fitting: Probability that the model assigns to suitable first tokens, in [0, 1].
@@ -298,8 +296,6 @@ class WordChoice:
     """Log-probabilities of words in the same blank.
 
     Attributes:
-        text: Text with the blank.
-        words: The words.
         pieces: Number of tokens of each word.
         log_probabilities: Log-probability of each word, in nats.
     """

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from s2s.data.dataset import iterate_batches
+from s2s.data.sources import TextSource
 from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
@@ -31,7 +32,6 @@ from s2s.tasks.base import (
 from s2s.tasks.figures import lengths_picture
 from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
-from s2s.tasks.texts import TextSource
 from s2s.training import figures
 from s2s.training.device import DeviceContext
 from s2s.training.logger import RunLog
@@ -101,15 +101,8 @@ def measure(
     return loss / max(1, count), 100 * right / max(1, count), int(count)
 
 
-def examples_of(recipe: MaskedRecipe, tokens: RaggedArray, size: int) -> MaskedText:
-    """Return tokenized texts as masked training examples.
-
-    Args:
-        size: Size of the tokenizer's vocabulary.
-
-    Returns:
-        Examples to make batches from.
-    """
+def _examples_of(recipe: MaskedRecipe, tokens: RaggedArray, size: int) -> MaskedText:
+    """Return tokenized texts as masked training examples."""
     return MaskedText(tokens, size, recipe.masking, recipe.batches, recipe.training.tokens_per_update)
 
 
@@ -118,11 +111,9 @@ class MaskedScores(Evaluation):
     """Scores of a masked language model on a split.
 
     Attributes:
-        texts: Number of texts.
         masked: Number of masked tokens.
         loss: Loss in nats per masked token.
         accuracy: Share of masked tokens that are predicted correctly, in percent.
-        digest: Hash of the texts.
     """
 
     texts: int
@@ -186,11 +177,11 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
     def examples(self, recipe: MaskedRecipe, data: PreparedTexts["datasets.Dataset"], model: MaskedLM) -> MaskedText:
         wanted = recipe.batches.max_length
         check_positions(model.encoder.max_positions, wanted, f"set model.max_positions={wanted} or higher")
-        examples = examples_of(recipe, data.train, data.tokenizer.size)
+        examples = _examples_of(recipe, data.train, data.tokenizer.size)
         if not len(examples):
             raise UserError("the training texts are empty", where="data.train", remedy="look at data.text")
         # The loss over no examples is 0, which would be the best score.
-        if not len(examples_of(recipe, data.validation, data.tokenizer.size)):
+        if not len(_examples_of(recipe, data.validation, data.tokenizer.size)):
             raise UserError("the validation texts are empty", where="data.validation", remedy="look at data.text")
         return examples
 
@@ -199,7 +190,7 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
 
     def examples_for_inference(self, run: MaskedRun, part: "datasets.Dataset") -> MaskedText:
         tokenizer = run.tokenizers[0]
-        examples = examples_of(run.recipe, encode_texts(part, tokenizer), tokenizer.size)
+        examples = _examples_of(run.recipe, encode_texts(part, tokenizer), tokenizer.size)
         if not len(examples):
             raise UserError(f"all of {len(part):,} texts are empty", where=str(run.path), remedy="look at data.text")
         return examples
@@ -236,7 +227,7 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
         log.add_figure("data/lengths", picture, 0)
 
     def validate(self, train_context: MaskedCourse, log: RunLog) -> Validation:
-        examples = examples_of(train_context.recipe, train_context.data.validation, train_context.data.tokenizer.size)
+        examples = _examples_of(train_context.recipe, train_context.data.validation, train_context.data.tokenizer.size)
         loss, accuracy, _ = measure(train_context.model, examples, train_context.trainer.device_context)
         log.log_validation(train_context.trainer.update, {"loss": loss, "accuracy": accuracy})
         score = {"loss": -loss, "accuracy": accuracy}[train_context.recipe.validation.metric]

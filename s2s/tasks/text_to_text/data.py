@@ -232,7 +232,6 @@ class PreparedMixture:
 
     Attributes:
         corpus: Splits as text.
-        tokenizer: Tokenizer of all texts.
         train: Training examples by corpus.
         validation: Validation examples by corpus.
         learned: Tokens that the training examples are made of.

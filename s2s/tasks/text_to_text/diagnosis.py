@@ -53,7 +53,9 @@ def inspected(recipe: TextToTextRecipe) -> str:
     corpora, corpus, tokenizer = recipe.data.corpora, MixtureSource(recipe.data).load(), recipe.tokenizer
     shown, advice, learned = [], [], build_training_mixture(recipe.data.corpora, corpus)
     for name, settings in corpora.items():
-        found = pair_check.inspect(_alone(corpus, name), settings, tokenizer.normalization)
+        test = corpus.test.parts.get(name) if corpus.test else None
+        alone = Corpus(corpus.train.parts[name], corpus.validation.parts[name], test)
+        found = pair_check.inspect(alone, settings, tokenizer.normalization)
         head, *others = pair_check.blocks(found) if settings.objective == "pairs" else _of_texts(found)
         shown += [[f"── {name}", *head], *others]
         advice += [f"{name}: {own_keys(words, name)}" for words in _corpus_advice(found, settings)]
@@ -65,11 +67,6 @@ def inspected(recipe: TextToTextRecipe) -> str:
     parts["train"] = {name: each.kept for name, each in learned.items()}
     together, more = _together(recipe, learned, parts)
     return look.findings([*shown, together], [*advice, *_confusable(corpora), *more])
-
-
-def _alone(corpus: Corpus[Mixture], name: str) -> Corpus["datasets.Dataset"]:
-    test = corpus.test.parts.get(name) if corpus.test else None
-    return Corpus(corpus.train.parts[name], corpus.validation.parts[name], test)
 
 
 def _of_texts(found: pair_check.Inspection) -> list[list[str]]:

@@ -31,11 +31,8 @@ class TaskScore:
     """Score and outputs of a model on one task.
 
     Attributes:
-        task: Name of the task.
-        metric: Metric of the task.
         value: Score by this metric in percent, or the loss in nats per target token.
         sources: Sources without prefix.
-        references: Reference of each source.
         written: Output of the model for each source.
         texts: All text metrics with confidence intervals, for tasks without answers, if computed by `with_intervals`.
         classes: All classification metrics, for tasks with answers.
@@ -70,12 +67,7 @@ class TaskScore:
 
 @dataclass(frozen=True)
 class TaskComparison:
-    """Comparison of two runs on one task.
-
-    Attributes:
-        task: Name of the task.
-        found: Result of the test.
-    """
+    """Comparison of two runs on one task."""
 
     task: str
     found: Comparison | ClassifierComparison
@@ -89,10 +81,8 @@ class TextToTextEvaluation(Evaluation):
     """Scores of a run on a split of all tasks.
 
     Attributes:
-        beam: Beam size.
         lowercase: True if scored without regard to case, because the model writes only lower case.
         mean: Mean of the tasks' metrics in percent; None if all are losses.
-        tasks: Score of each task.
     """
 
     beam: int

@@ -45,16 +45,6 @@ MixtureRun = LoadedModel[TextToTextRecipe, Seq2Seq]
 MixtureCourse = TrainContext[TextToTextRecipe, PreparedMixture, Seq2Seq]
 
 
-def vocabulary(recipe: TextToTextRecipe, tokenizer: Tokenizer) -> int:
-    """Return the size of a model's vocabulary.
-
-    Returns:
-        Size of the tokenizer's vocabulary, plus the sentinels if a corpus uses span corruption.
-    """
-    corrupted = any(each.objective == "span-corruption" for each in recipe.data.corpora.values())
-    return tokenizer.size + (SENTINELS if corrupted else 0)
-
-
 class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
     """Text-to-text task: a target for each source with its prefix."""
 
@@ -72,7 +62,8 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
         return prepare(recipe, tokenizers[0] if tokenizers else None, print_fn)
 
     def build(self, recipe: TextToTextRecipe, tokenizers: Sequence[Tokenizer]) -> Seq2Seq:
-        size = vocabulary(recipe, tokenizers[0])
+        corrupted = any(each.objective == "span-corruption" for each in recipe.data.corpora.values())
+        size = tokenizers[0].size + (SENTINELS if corrupted else 0)
         return build_model(recipe, size, size)
 
     def examples(self, recipe: TextToTextRecipe, data: PreparedMixture, model: Seq2Seq) -> MixedDataset:

@@ -12,9 +12,8 @@ from s2s.data.sources import Corpus
 from s2s.data.tokenizers import EOS, Tokenizer
 from s2s.decoding.generate import MAX_SOURCE_LENGTH
 from s2s.errors import Refuse, UserError
-from s2s.inspection.alignment import links, pharaoh
 from s2s.inspection.inspection import AttentionMaps
-from s2s.inspection.words import Word, words_of
+from s2s.inspection.words import Word, links, pharaoh, words_of
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import TrainRecipe
 from s2s.tasks.base import LoadedModel
@@ -46,7 +45,11 @@ def inspected(recipe: Recipe) -> str:
     held = (part and without_prefix(part, data.prefix) for part in (corpus.validation, corpus.test))
     plain: Corpus["datasets.Dataset"] = Corpus(without_prefix(corpus.train, data.prefix), *held)  # type: ignore[arg-type]
     found = inspect(plain, data, normalization)
-    more = [["what data.join does", f"  {_joining(recipe, corpus)}"]] if data.join > 1 else []
+    more = []
+    if data.join > 1:
+        kept, _ = filtered(data, corpus.train)
+        joined = dataset_summary(join_short_pairs(kept, data), len(kept)) if len(kept) else "nothing is left to join"
+        more.append(["what data.join does", f"  {joined}"])
     others = read_extra_corpora(data, corpus)
     sizes = [found.ledger.kept, *(len(each.kept) for each in others.values())]
     for name, each in others.items():
@@ -59,11 +62,6 @@ def inspected(recipe: Recipe) -> str:
     if others:
         more.append(["── together", *told_shares([OWN, *others], sizes, data.mixing, data.weights)])
     return render(found, more)
-
-
-def _joining(recipe: Recipe, corpus: Corpus["datasets.Dataset"]) -> str:
-    kept, _ = filtered(recipe.data, corpus.train)
-    return dataset_summary(join_short_pairs(kept, recipe.data), len(kept)) if len(kept) else "nothing is left to join"
 
 
 def attention_between(run: LoadedModel[TrainRecipe, Seq2Seq], source: list[int], target: list[int]) -> AttentionMaps:

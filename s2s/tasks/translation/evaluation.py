@@ -2,120 +2,64 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING
 
 from s2s.data.pairs import with_prefix
 from s2s.data.text_files import line_rows
-from s2s.decoding.generate import LengthLimited, length_limited
+from s2s.decoding.generate import length_limited
 from s2s.errors import UserError
 from s2s.evaluation.metrics import Bucket, References, Score, by_source_length, score_lines, scores, word_accuracy
-from s2s.evaluation.significance import Comparison, compare
 from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
-from s2s.tasks.base import Evaluation, EvaluationOptions, LoadedModel, check_case, check_comparable, check_tokenizers
+from s2s.tasks.base import EvaluationOptions, LoadedModel
 from s2s.tasks.seq2seq import build_translator
+from s2s.tasks.text_generation import GenerationEvaluation
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training.progress import ProgressBar
 
-_SAMPLES = 3
+if TYPE_CHECKING:
+    from s2s.evaluation.significance import Comparison
 
 
 @dataclass(frozen=True)
-class TranslationEvaluation(Evaluation):
+class TranslationEvaluation(GenerationEvaluation):
     """Scores and translations of a run on a split.
 
     Attributes:
-        beam: Beam size.
-        length_penalty: Length penalty of the beam search.
-        lowercase: True if scored without regard to case.
-        own_case: True if `lowercase` is the default of the run. A model that writes only lower case is scored without
-            regard to case, because it cannot match cased references.
-        scores: Scores by name of the metric.
         words: Share of words that are correct at their position, in percent; None unless each source word has one
             target word.
         buckets: BLEU by source length.
         sources: Sources without the run's prefix.
-        references: One reference for each sentence, or a list of references.
         translations: Output of the model for each source.
-        tokenizer: sacreBLEU tokenizer for BLEU and TER.
-        length_limited: Number of translations that the length limit ended; None if there are none.
     """
 
-    beam: int
-    length_penalty: float
-    lowercase: bool
-    own_case: bool
-    scores: dict[str, Score]
     words: float | None
     buckets: list[Bucket]
     sources: list[str]
-    references: list[str] | list[list[str]]
     translations: list[str]
-    tokenizer: BleuTokenizer = field(default="13a", kw_only=True)
-    length_limited: LengthLimited | None = field(default=None, kw_only=True)
 
-    def notes(self) -> list[str]:
-        return [*super().notes(), *([f"  {self.length_limited}"] if self.length_limited else [])]
+    @property
+    def inputs(self) -> list[str]:
+        return self.sources
+
+    @property
+    def outputs(self) -> list[str]:
+        return self.translations
 
     def __str__(self) -> str:
-        case = "lower-cased" if self.lowercase else "cased"
-        lines = [
-            f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {len(self.sources):,} sentences, "
-            f"beam {self.beam}, {case}"
-        ]
-        if note := describe_tokenizer(self.tokenizer, self.references):
-            lines.append(f"  {note}")
-        lines += score_lines(self.scores)
+        lines = self.score_table(f"{len(self.sources):,} sentences")
         if self.words is not None:
             lines.append(f"  {'words':8} {self.words:6.2f} % are right, each in its place")
         if len(self.buckets) > 1:
             lines.append("  BLEU by source length: " + " · ".join(map(str, self.buckets)))
         return "\n".join([*lines, *self.notes()])
 
-    def headline_metrics(self) -> dict[str, float]:
-        return {name: s.value for name, s in self.scores.items()}
-
-    def samples(self) -> list[tuple[str, str]]:
-        """Return some sources with their translations, spread over the split.
-
-        Returns:
-            At most 3 pairs, with different sources.
-        """
-        pairs = list(dict(zip(self.sources, self.translations, strict=True)).items())
-        return pairs[:: max(1, len(pairs) // _SAMPLES)][:_SAMPLES]
-
-    @property
-    def file(self) -> str:
-        """File name in the run's folder; has a suffix if case was ignored by request."""
-        return f"evaluation-{self.split}{'' if self.own_case else '-lowercase'}.json"
-
     def to_json(self) -> str:
         found = asdict(self) | self.summary() | {"exact": self.scores["exact"].value}
         return json.dumps(found, indent=1, ensure_ascii=False)
-
-    @classmethod
-    def compare(cls, evaluations: Sequence[Self]) -> list[Comparison]:
-        """Compare translations by paired approximate randomization.
-
-        Args:
-            evaluations: Evaluations of the same sources and references; the first is the baseline.
-
-        Returns:
-            One comparison for each evaluation and metric; the first has no p-value.
-
-        Raises:
-            UserError: The evaluations differ in sources, references, case or tokenizer.
-        """
-        first = evaluations[0]
-        check_comparable(evaluations, lambda each: (each.sources, each.references))
-        check_case([each.lowercase for each in evaluations])
-        check_tokenizers([each.tokenizer for each in evaluations])
-        tokenization = choose_tokenization(first.references, first.tokenizer)
-        translations = {each.run: each.translations for each in evaluations}
-        return compare(translations, first.references, first.lowercase, tokenization=tokenization)
 
 
 def evaluate_pairs(
@@ -167,9 +111,7 @@ class FileScores:
     """Scores of a file of translations against one or more reference files.
 
     Attributes:
-        file: Path of the translations.
         reference: Path of the references, or several paths.
-        lines: Number of lines.
         lowercase: True if scored without regard to case.
         scores: Scores by name of the metric.
     """
@@ -195,7 +137,7 @@ def score_files(
     names: Sequence[str],
     tokenizer: BleuTokenizer = "auto",
     print_fn: Callable[[str], object] = lambda _: None,
-) -> tuple[list[FileScores], list[Comparison]]:
+) -> "tuple[list[FileScores], list[Comparison]]":
     """Score files of translations, and test each file against the first.
 
     Args:
@@ -212,6 +154,8 @@ def score_files(
     Raises:
         UserError: A file cannot be read, has no lines or a different number of lines; or a tokenizer is not installed.
     """
+    from s2s.evaluation.significance import compare
+
     systems: dict[str, list[str]] = {}
     wanted: list[list[str]] = []
     for file in files:

@@ -1,8 +1,7 @@
 """Data of translation: corpora, filters, joining and tokenization."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,8 +87,10 @@ def read_extra_corpora(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -
     held = {text.removeprefix(data.prefix) for part in scored for pair in pairs(part) for text in pair}
     found = {}
     for name, settings in data.more.items():
-        with _of(name):
+        try:
             found[name] = _further(settings, held)
+        except UserError as error:
+            raise UserError(f"{error.what} (data.more.{name})", error.where, error.remedy) from None
     return found
 
 
@@ -106,35 +107,11 @@ def _further(settings: FurtherPairs, held: set[str]) -> ExtraCorpus:
     return ExtraCorpus(read, prefixed(kept, settings.prefix), ledger, held_out)
 
 
-@contextmanager
-def _of(corpus: str) -> Iterator[None]:
-    """Add the name of the corpus to a `UserError` of the block."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{error.what} (data.more.{corpus})", error.where, error.remedy) from None
-
-
-def combine_corpora(own: "datasets.Dataset", others: Mapping[str, ExtraCorpus]) -> "datasets.Dataset":
-    """Concatenate the training pairs of all corpora.
-
-    Args:
-        own: Pairs of the main corpus.
-
-    Returns:
-        All pairs, corpus after corpus, with the columns `source` and `target` only.
-    """
-    from datasets import concatenate_datasets
-
-    parts = [own, *(each.kept for each in others.values())]
-    return concatenate_datasets([part.select_columns(["source", "target"]) for part in parts])
-
-
-def prefix_tokens(data: DataSettings) -> list[str]:
+def _prefix_tokens(data: DataSettings) -> list[str]:
     """Return the words of prefixes that are a single token, such as `<2de>`.
 
     Example:
-        >>> prefix_tokens(DataSettings(prefix="<2de> "))
+        >>> _prefix_tokens(DataSettings(prefix="<2de> "))
         ['<2de>']
     """
     words = " ".join(each.prefix for each in (data, *data.more.values())).split()
@@ -150,7 +127,6 @@ class PreparedTranslation:
 
     Attributes:
         corpus: Splits as text.
-        source_tokenizer: Tokenizer of the sources.
         target_tokenizer: Tokenizer of the targets; the same object if the vocabulary is shared.
         train: Tokenized training pairs, corpus after corpus.
         validation: Tokenized validation pairs.
@@ -208,10 +184,14 @@ def prepare(
     for name, each in others.items():
         print_fn(f"data.more.{name}: {each}")
     sizes = {OWN: len(kept), **{name: len(each.kept) for name, each in others.items()}}
-    kept = combine_corpora(kept, others) if others else kept
+    if others:
+        from datasets import concatenate_datasets
+
+        parts = [kept, *(each.kept for each in others.values())]
+        kept = concatenate_datasets([part.select_columns(["source", "target"]) for part in parts])
     for line in missing_text_lines(pairs(kept), "training pairs"):
         print_fn(line)
-    source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer, prefix_tokens(data))
+    source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer, _prefix_tokens(data))
     check_prefixes({"data": data.prefix} | {f"data.more.{n}": each.prefix for n, each in data.more.items()}, source)
     target = target or train_tokenizer(kept["target"], recipe.tokenizer.of("target"), "target")
     examples = join_short_pairs(kept, data)

@@ -254,7 +254,7 @@ def overfit(recipe: Recipe, print_fn: Callable[[str], None]) -> None:
         device_context.device
     )
     chosen = _middling(prepared.train)
-    data = _only(prepared.train, chosen)
+    data = TokenizedDataset.from_rows(*prepared.train.rows(chosen))
     longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
     batches = recipe.batches.model_copy(update={"tokens": longest * len(chosen), "max_length": longest})
     changes = {"updates": _UPDATES, "schedule": "constant", "label_smoothing": 0.0, "ema": None, "average_last": None}
@@ -291,10 +291,6 @@ def _middling(data: TokenizedDataset) -> np.ndarray:
     order = np.argsort(np.maximum(data.source_lengths, data.target_lengths), kind="stable")
     first = max(0, (len(order) - _PAIRS) // 2)
     return order[first : first + _PAIRS]
-
-
-def _only(data: TokenizedDataset, chosen: np.ndarray) -> TokenizedDataset:
-    return TokenizedDataset.from_rows(*data.rows(chosen))
 
 
 def _exact(model: Seq2Seq, prepared: PreparedTranslation, recipe: Recipe, chosen: np.ndarray) -> float:
