@@ -72,10 +72,10 @@ def codes(text: str) -> list[Code]:
             joined = body.replace("\\\n", "")
             for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", joined, flags=re.MULTILINE):
                 found.append(Code("sh", command, shown or None))
-            found += [Code("sh", command) for command in re.findall(r"^(s2s (?!\.).*)$", joined, flags=re.MULTILINE)]
+            found += [Code("sh", command) for command in re.findall(r"^(s2s .*)$", joined, flags=re.MULTILINE)]
         else:
             raise ValueError(f"fenced block of unknown language {kind!r}:\n{body}")
-    return [code for code in found if not re.match(r"s2s\.", code.text)]
+    return found
 
 
 @dataclass
