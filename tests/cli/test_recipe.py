@@ -97,7 +97,7 @@ def test_good_recipes_are_fine_one_line_each():
     )
 
 
-def test_validate_does_not_look_for_hub_data_locally():
+def test_validate_does_not_look_for_hub_runs_locally():
     assert _s2s("recipe", "validate", "good.yaml", "init_from=hf:somebody/bert") == f"good.yaml: {FINE}\n"
     with pytest.raises(UserError, match="there is no folder nowhere"):
         _s2s("recipe", "validate", "good.yaml", "init_from=nowhere/bert")

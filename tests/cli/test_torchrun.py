@@ -58,7 +58,7 @@ def test_process_without_torchrun_is_single():
         assert distributed.broadcast_object("word") == "word"
 
 
-def test_torchrun_prints_once_per_start(told):
+def test_torchrun_error_report_is_claimed_by_one_rank_per_start(told):
     first, second = (TorchrunProcess(rank, 2, rank, 2, told) for rank in (0, 1))
     assert [second.claim_error_report(), first.claim_error_report(), second.claim_error_report()] == [True, False, True]
     (told.parent / "attempt_1").mkdir()

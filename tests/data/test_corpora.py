@@ -252,10 +252,8 @@ def test_corpora_reading_is_lazy_and_ends_at_newlines_only(tmp_path):
 _LONG = "".join(f"{i * i}\t{i**3}\n" for i in range(5_000)).encode()
 _XZ = lzma.compress(_LONG)
 BAD = {
-    "counts": ({"a.en": b"x\ny\nz\n", "a.de": b"x\n"}, ("a.en", "a.de"), r"a.en has 3 lines, .*a.de has 1"),
     "counts the other way": ({"a.en": b"x", "a.de": b"x\ny"}, ("a.en", "a.de"), r"a.en has 1 lines, .*a.de has 2"),
     "missing file": ({"a.en": b"x\n"}, ("a.en", "a.de"), r"a.de: no such file(.|\n)*there is a.en"),
-    "missing folder": ({}, "b/a.tsv", r"b/a.tsv: no such file, and no folder b"),
     "bytes": (
         {"a.en": b"x\nb\xffd\n", "a.de": b"x\ny\n"},
         ("a.en", "a.de"),
@@ -268,24 +266,16 @@ BAD = {
         r"a.tsv:1: no column 'de'; there are 'en', 'ded'(.|\n)*did you mean ded(.|\n)*data.target(.|\n)*position",
     ),
     "windows header": ({"a.tsv": b"en\tde\r\nx\ty\r\n"}, "a.tsv", r"a.tsv:1: .*carriage return(.|\n)*dos2unix"),
-    "row": ({"a.tsv": b"en\tde\nx\ty\nz\n"}, "a.tsv", r"a.tsv:3: has 1 cells, expected 2"),
     "row after two lines in a cell": ({"a.csv": b'en,de\n"x\nx",y\nz\n'}, "a.csv", r"a.csv:4: has 1 cells, expected 2"),
     "row of two lines": ({"a.csv": b'en,de\n"x\nx",y,z\n'}, "a.csv", r"a.csv:2: has 3 cells, expected 2"),
     "json": ({"a.jsonl": b'{"en": "x", "de": "y"}\n{"en": \n'}, "a.jsonl", r"a.jsonl:2: not JSON"),
-    "json list": ({"a.jsonl": b'["x", "y"]\n'}, "a.jsonl", r"a.jsonl:1: is .*, expected an object"),
     "null": ({"a.jsonl": b'{"en": "x", "de": null}\n'}, "a.jsonl", r"a.jsonl:1: de is None, expected text"),
-    "number": ({"a.jsonl": b'{"en": "x", "de": 7}\n'}, "a.jsonl", r"a.jsonl:1: de is 7, expected text"),
-    "surrogate": ({"a.jsonl": b'{"en": "x", "de": "\\ud800"}\n'}, "a.jsonl", r"a.jsonl:1: de is .*, expected text"),
-    "empty": ({"a.tsv": b"en\tde\n"}, "a.tsv", r"a.tsv: holds no rows"),
     "empty lines": ({"a.en": b"", "a.de": b""}, ("a.en", "a.de"), r"a.en, .*a.de: holds no rows"),
-    "gzip": ({"a.tsv.gz": b"not gzip"}, "a.tsv.gz", r"a.tsv.gz: is damaged"),
     "gzip inside": ({"a.tsv.gz": gzip.compress(_LONG)[:10] + bytes([255]) * 50}, "a.tsv.gz", r"a.tsv.gz: is damaged"),
-    "gzip cut": ({"a.tsv.gz": gzip.compress(_LONG)[:-20]}, "a.tsv.gz", r"a.tsv.gz: is damaged"),
     "xz inside": ({"a.tsv.xz": _XZ[:5_000] + bytes(50) + _XZ[5_050:]}, "a.tsv.xz", r"a.tsv.xz: is damaged"),
     "csv gzip": ({"a.csv.gz": b"not gzip"}, "a.csv.gz", r"a.csv.gz: is damaged"),
     "parquet gzip": ({"a.parquet.gz": b"not gzip"}, "a.parquet.gz", r"a.parquet.gz: is damaged"),
     "kind": ({"a.doc": b"x\n"}, "a.doc", r"data.train: a.doc: is no table(.|\n)*pair of line-aligned files"),
-    "parquet": ({"a.parquet": b"nonsense"}, "a.parquet", r"a.parquet: not parquet"),
     "parquet column": (
         {"a.parquet": _table(".parquet", PAIRS)},
         "a.parquet",
@@ -304,7 +294,6 @@ def test_corpora_bad_file_gives_one_clear_message(tmp_path, case, monkeypatch):
     monkeypatch.chdir(tmp_path)
     columns = {
         "gzip inside": ("0", "1"),
-        "gzip cut": ("0", "1"),
         "xz inside": ("0", "1"),
         "parquet column": ("de", "0"),
     }

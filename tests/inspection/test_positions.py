@@ -20,7 +20,7 @@ def test_positions_vectors_are_what_the_embedding_adds(kind):
     assert (found.name, found.kind) == ("encoder", kind)
 
 
-def test_position_figure_has_the_learned_positions_up_to_a_limit():
+def test_positions_are_all_learned_ones_or_the_requested_ones():
     embedding = Embedding(nn.Embedding(9, 8), "learned", 12)
     assert [len(positions_of("e", embedding, *n)[0].vectors) for n in ((5,), (20,), (5, 0))] == [12, 12, 5]
 

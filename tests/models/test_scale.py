@@ -36,7 +36,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("tie", TIES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_encoder_output_has_the_scale_of_decoder_states(kind, tie, batch):
+def test_initialization_gives_embeddings_unit_scale(kind, tie, batch):
     model = _built(kind, tie)
     source, _, target = batch
     assert 0.9 < _rms(model.encoder.embedding(source)) < 1.3
@@ -67,7 +67,7 @@ def test_initialization_states_and_scores_start_neither_dead_nor_sure(kind, tie,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_cross_attention_has_gradients_at_initialization(kind, batch):
+def test_initialization_gives_first_weights_gradients_of_their_size(kind, batch):
     model = _built(kind, "none")
     source, valid, target = batch
     loss, _ = cross_entropy(model(source, valid, target), model.projection.weight, target.roll(-1, 1), valid)

@@ -187,7 +187,7 @@ def test_learned_positions_end_a_translation_in_time(folder, capfd):
         ([], ["data.more={back: {train: [runs/tiny/a.en, a.de]}}"], "data.more.back.train: "),
     ],
 )
-def test_overwrite_keeps_foreign_files_and_init_from(folder, there, words, message):
+def test_overwrite_of_foreign_files_or_init_from_is_refused(folder, there, words, message):
     for name in there:
         (folder / "runs/tiny" / name).parent.mkdir(exist_ok=True)
         (folder / "runs/tiny" / name).touch()

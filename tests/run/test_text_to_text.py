@@ -236,7 +236,7 @@ def test_each_corpus_answers_for_what_it_holds_out_itself(tmp_path, monkeypatch)
             s2s("evaluate", "runs/files", override)
 
 
-def test_validation_metric_cannot_change_on_resume(tmp_path, monkeypatch):
+def test_changed_validation_set_is_refused_on_resume(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, count in (("one", 40), ("two", 30), ("few", 3)):
         rows = [f"{name} {n}\tw{n % 7}" for n in range(count)]
@@ -249,7 +249,7 @@ def test_validation_metric_cannot_change_on_resume(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("corpus", MADE)
-def test_generated_corpus_has_no_held_out_split(corpus):
+def test_generated_corpus_removes_nothing_from_others(corpus):
     made = CorpusSettings(corpus=corpus, train=30, validation=4, test=5)
     settings = MixtureSettings(corpora={"made": made})
     assert (settings.validation, settings.test) == ("validation", "test")
