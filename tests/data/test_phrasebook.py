@@ -26,7 +26,7 @@ from s2s.errors import UserError
 
 @cache
 def sample() -> list[Phrase]:
-    return phrases("train", 12_000)
+    return phrases("train", 6_000)
 
 
 def words(text: str) -> list[str]:
@@ -83,7 +83,7 @@ def test_phrasebook_all_phrases_are_distinct():
 @pytest.mark.slow
 def test_phrasebook_source_determines_its_target():
     targets: dict[str, str] = {}
-    streams = (phrases("train", 12_000, 2), phrases("test", 200, 3), phrases("train", 1000, 1, depth=1))
+    streams = (phrases("train", 18_000, 2), phrases("test", 200, 3), phrases("train", 1000, 1, depth=1))
     for phrase in itertools.chain(sample(), *streams):
         assert targets.setdefault(phrase.source, phrase.target) == phrase.target
     assert len(targets) > 20_000
