@@ -134,7 +134,7 @@ def _check_search(run: Run, asked: GenerationRequest) -> int:
 
     It is 1 without a search.
     """
-    recipe = run.loaded.narrow(PairRecipe, Seq2Seq).recipe
+    recipe = run.recipe
     if isinstance(recipe, TextToTextRecipe):
         tasks = _tasks(run)
         if asked.task not in tasks and not (asked.task is None and len(tasks) == 1):
@@ -150,7 +150,7 @@ def _check_search(run: Run, asked: GenerationRequest) -> int:
             return 1
     elif asked.task is not None:
         raise UserError("a run of translation has no tasks to name", where="task", remedy="leave it out")
-    beam = asked.beam or recipe.decoding.beam
+    beam = asked.beam or (recipe.decoding.beam if isinstance(recipe, SearchRecipe) else 1)
     if asked.nbest > beam:
         what = f"is {asked.nbest}, but the beam holds {beam}"
         raise UserError(what, where="nbest", remedy=f"set beam to {asked.nbest} or more, or lower nbest")

@@ -7,6 +7,7 @@ import pytest
 from s2s.errors import UserError
 from s2s.serving.answering import GenerationRequest, RequestHandler
 from s2s.serving.messages import Limits
+from s2s.tasks.text_to_text.recipe import TextToTextRecipe
 
 
 def _pairs(answers):
@@ -14,7 +15,7 @@ def _pairs(answers):
 
 
 def _run(corpora, task="text-to-text"):
-    recipe = {"decoding": SimpleNamespace(beam=4), "data": SimpleNamespace(corpora=corpora)}
+    recipe = TextToTextRecipe.model_construct(decoding=SimpleNamespace(beam=4), data=SimpleNamespace(corpora=corpora))
     return SimpleNamespace(
         task=task,
         recipe=recipe,
