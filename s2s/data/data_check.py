@@ -4,14 +4,13 @@ Shared by `s2s data check`, the recipe generator and the tasks.
 """
 
 import random
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from s2s.data.sources import MISSING
-from s2s.data.tokenizers import UNK, Tokenizer, normalized
+from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError
 
 SUSPICIOUS = {
@@ -81,27 +80,6 @@ def findings(blocks: Iterable[Iterable[str]], advice: Iterable[str]) -> str:
     """Join blocks of findings and a final block of advice to plain text."""
     mend = [f"  - {words}" for words in advice]
     return "\n\n".join("\n".join(b) for b in (*blocks, ["advice", *mend] if mend else ["nothing suspicious found"]))
-
-
-def altered(texts: Iterable[str], normalization: str) -> str:
-    r"""Describe the texts that a normalization changes, white space at the ends aside.
-
-    A model generates normalized text, but references are kept unchanged. So a reference that the normalization changes
-    can never be generated exactly.
-
-    Example:
-        >>> altered(["x\u00b2 = 4", "plain"], "nfkc")
-        "1 target, e.g. 'x²' to 'x2'"
-    """
-    count, example = 0, ""
-    for text in texts:
-        if normalized(text, normalization, False).strip() != text.strip():
-            count += 1
-            if not example:
-                changes = ((word, normalized(word, normalization, False)) for word in re.findall(r"\S+", text))
-                found = (f"{one[:30]!r} to {other[:30]!r}" for one, other in changes if one != other)
-                example = next(found, f"the white space of {text[:30]!r}")
-    return f"{count:,} target{'s' * (count != 1)}, e.g. {example}" if count else ""
 
 
 # The same threshold as for the sign in `s2s diagnose`.

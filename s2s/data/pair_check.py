@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data import data_check as look
-from s2s.data.pairs import FilterReport, broken_rule, filter_training, later_copies, pairs
+from s2s.data.pairs import FilterReport, broken_rule, filter_training, later_copies, pairs, unreachable
 from s2s.data.scripts import is_unspaced, split_words, unit_name
 from s2s.data.sources import Corpus, count_overlap
 from s2s.recipe.pairs import FilterSettings, LearnedPairs
@@ -209,13 +209,6 @@ def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: FilterReport) ->
     if dropped > look.MANY * (dropped + ledger.kept):
         share = dropped / (dropped + ledger.kept)
         yield f"the filters drop {share:.0%} of train: look at what they drop, or set data.filters otherwise"
-
-
-def unreachable(part: "datasets.Dataset", name: str, normalization: str) -> str:
-    """Return advice if the normalization changes targets of a split; empty otherwise."""
-    split = look.altered((target for _, target in pairs(part)), normalization)
-    remedy = "are kept as they are and so can never be reached: tokenizer.normalization=identity changes nothing"
-    return f"tokenizer.normalization={normalization} changes {split} in {name}; references {remedy}" if split else ""
 
 
 def _count(rows: list[int], noun: str) -> str:

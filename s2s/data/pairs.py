@@ -29,6 +29,7 @@ from s2s.data.sources import (
     usual_file,
 )
 from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, line_pairs, place, table_cells, table_kind
+from s2s.data.tokenizers import describe_changes
 from s2s.errors import UserError
 from s2s.recipe.pairs import FilterSettings, LearnedPairs, PairSettings
 from s2s.recipe.schema import MADE, Split
@@ -36,6 +37,7 @@ from s2s.recipe.wording import near_files
 
 if TYPE_CHECKING:
     import datasets
+
 
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 # Generated corpora. Each entry is a group of columns of the same sentences: the function of `phrasebook` or `homonyms`
@@ -318,3 +320,10 @@ def broken_rule(source: str, target: str, settings: FilterSettings) -> str | Non
 def later_copies(dataset: "datasets.Dataset") -> Int[np.ndarray, " copies"]:
     """Return the rows, from 0, whose pair also occurs in an earlier row."""
     return repeated(hashes(pairs(dataset)))
+
+
+def unreachable(part: "datasets.Dataset", name: str, normalization: str) -> str:
+    """Return advice if the normalization changes targets of a split; empty otherwise."""
+    split = describe_changes((target for _, target in pairs(part)), normalization)
+    remedy = "are kept as they are and so can never be reached: tokenizer.normalization=identity changes nothing"
+    return f"tokenizer.normalization={normalization} changes {split} in {name}; references {remedy}" if split else ""

@@ -65,6 +65,27 @@ def normalized(text: str, normalization: str, lowercase: bool) -> str:
     return " ".join(text.split()) if composed else text
 
 
+def describe_changes(texts: Iterable[str], normalization: str) -> str:
+    r"""Describe the texts that a normalization changes, white space at the ends aside.
+
+    A model generates normalized text, but references are kept unchanged. So a reference that the normalization changes
+    can never be generated exactly.
+
+    Example:
+        >>> describe_changes(["x\u00b2 = 4", "plain"], "nfkc")
+        "1 target, e.g. 'x²' to 'x2'"
+    """
+    count, example = 0, ""
+    for text in texts:
+        if normalized(text, normalization, False).strip() != text.strip():
+            count += 1
+            if not example:
+                changes = ((word, normalized(word, normalization, False)) for word in re.findall(r"\S+", text))
+                found = (f"{one[:30]!r} to {other[:30]!r}" for one, other in changes if one != other)
+                example = next(found, f"the white space of {text[:30]!r}")
+    return f"{count:,} target{'s' * (count != 1)}, e.g. {example}" if count else ""
+
+
 class Tokenizer:
     """Tokenizer: text to token ids and back.
 

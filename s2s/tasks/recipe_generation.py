@@ -14,7 +14,6 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from s2s.data.data_check import altered
 from s2s.data.scripts import estimate_words, is_unspaced, unspaced_script
 from s2s.data.text_files import (
     LABELS,
@@ -32,7 +31,7 @@ from s2s.data.text_files import (
     raw_rows,
     table_kind,
 )
-from s2s.data.tokenizers import UNK, Tokenizer, train
+from s2s.data.tokenizers import UNK, Tokenizer, describe_changes, train
 from s2s.errors import UserError
 from s2s.recipe.schema import LONGEST_NAME, PieceSettings, Quoting
 from s2s.tasks.data_check import IMBALANCE
@@ -180,7 +179,7 @@ def choose_normalization(targets: Iterable[str]) -> tuple[str, str]:
         >>> choose_normalization(["fine"])
         ('nfkc', 'it changes no target')
     """
-    if changed := altered(targets, "nfkc"):
+    if changed := describe_changes(targets, "nfkc"):
         return "identity", f"nfkc would change {changed}"
     return "nfkc", "it changes no target"
 

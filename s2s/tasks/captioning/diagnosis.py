@@ -15,7 +15,7 @@ from s2s.data.scripts import is_unspaced, split_words, unit_name
 from s2s.data.sources import Corpus, count_overlap, hashes
 from s2s.data.sources import repeated as repeated_rows
 from s2s.data.tokenized import RaggedArray, learned
-from s2s.data.tokenizers import EOS, UNK
+from s2s.data.tokenizers import EOS, UNK, describe_changes
 from s2s.decoding.generate import Generator
 from s2s.evaluation.metrics import score
 from s2s.evaluation.signs import Diagnostics, Finding, entropy, lengths, repeated, share_sign, unit_of
@@ -78,7 +78,7 @@ def _split(name: str, part: Captioned, source: CaptionSource, normalization: str
     unspaced = is_unspaced(part.texts())
     words = np.array([len(split_words(caption, unspaced)) for caption in part.texts()])
     again, dull = (repeated_rows(hashes(source.keys(part))) + 1).tolist(), plain(part.pixels)
-    changed, suspicious = look.altered(part.texts(), normalization), dict[str, list[int]]()
+    changed, suspicious = describe_changes(part.texts(), normalization), dict[str, list[int]]()
     for row, several in enumerate(part.captions, start=1):
         look.note_suspicious(suspicious, row, *several)
     rows = {

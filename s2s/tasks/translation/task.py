@@ -15,8 +15,7 @@ from jaxtyping import Int
 
 from s2s.data.batches import ParallelBatch, ParallelDataset, all_pairs_in_order
 from s2s.data.mixing import FixedPairs, MixedDataset, describe_mixture
-from s2s.data.pair_check import unreachable
-from s2s.data.pairs import pairs, without_prefix
+from s2s.data.pairs import pairs, unreachable, without_prefix
 from s2s.data.tokenized import TokenizedDataset, encode_corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.generate import TextTranslator, describe_collapse
