@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from s2s.comparison.instruments import counted_flops, unfused
-from s2s.comparison.matching import non_width_settings, solved, translators
+from s2s.comparison.matching import match_parameters, non_width_settings, translators
 from s2s.comparison.runs import seeds_of, stopwatch
 from s2s.comparison.spec import check_translates
 from s2s.data.batches import collate, make_batches
@@ -47,7 +47,7 @@ def trainer_for(
     model = build_model(recipe.model_copy(update={"seeds": seeds}), *pieces)
     check_translates(model, recipe.model.kind)
     if start is not None:
-        put(model, start)
+        set_weights(model, start)
     return translation_trainer(
         model.to(device_context.device), data, recipe.training, recipe.batches, seeds, device_context
     )
@@ -95,7 +95,7 @@ def train_briefly(
                 half_way(trainer.model)
             began += clock() - paused
     seconds = clock() - began
-    put(trainer.model, deciding(trainer))
+    set_weights(trainer.model, final_weights(trainer))
     return ShortTraining(trainer.model, seconds, tokens)
 
 
@@ -104,22 +104,22 @@ def sizes_of(data: PreparedTranslation) -> tuple[int, int]:
     return data.source_tokenizer.size, data.target_tokenizer.size
 
 
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
+def copy_weights(model: nn.Module) -> dict[str, Tensor]:
     """A copy of the weights, by name."""
     return {name: p.detach().clone() for name, p in model.named_parameters()}
 
 
-def put(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+def set_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Gives a model these weights."""
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.copy_(weights[name])
 
 
-def deciding(trainer: Trainer) -> dict[str, Tensor]:
+def final_weights(trainer: Trainer) -> dict[str, Tensor]:
     """The weights that would be kept now: the average, where one is made."""
     with trainer.optimization.use_ema_weights():
-        return weights_of(trainer.model)
+        return copy_weights(trainer.model)
 
 
 def joined_texts(count: int, together: int, texts: int) -> list[list[int]]:
@@ -163,7 +163,7 @@ def resized(settings: Section, kind: str, pieces: tuple[int, int], parameters: i
     Raises:
         UserError: no width comes within 5 %.
     """
-    return solved(kind, translators(*pieces), parameters, non_width_settings(settings))
+    return match_parameters(kind, translators(*pieces), parameters, non_width_settings(settings))
 
 
 def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: TokenizedDataset) -> float:

@@ -184,7 +184,7 @@ def heading(line: Line) -> str:
     return titled(line.quantity, line.unit)
 
 
-def left_out(summary: Summary) -> tuple[dict[str, list[str]], str]:
+def omitted_rows(summary: Summary) -> tuple[dict[str, list[str]], str]:
     """Rows that the comparison's profile does not ask for, by the shortest that does; and why."""
     plan = plan_of(summary.task, summary.profile)
     asked = {*plan.experiments, *summary.experiments}
