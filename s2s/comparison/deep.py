@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from s2s.comparison.built_in import built_in
 from s2s.comparison.runs import prepared
 from s2s.comparison.spec import Measured, Trial
-from s2s.comparison.translation import sizes_of, trainer_for, unigram_loss
+from s2s.comparison.translation import built_in, sizes_of, trainer_for, unigram_loss
 from s2s.tasks.translation.recipe import BatchSettings, Recipe
 from s2s.tasks.translation.task import mean_loss
 from s2s.training.device import select_device

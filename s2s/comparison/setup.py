@@ -108,7 +108,11 @@ def load_task(folder: Path) -> ComparedRecipe:
         return comparable(read(folder / RECIPE))
     # one that is lost is what its measurements were made on
     now = comparable(read(folder / RECIPE if (folder / RECIPE).exists() else measured_on))
-    keys = [key for key in changed_settings(now, read(measured_on)) if key in _MAY_NOT or not _may_change(key)]
+    keys = [
+        key
+        for key in changed_settings(now, read(measured_on))
+        if key in _MAY_NOT or not {key, key.partition(".")[0]} & {*_MAY_CHANGE}
+    ]
     if keys:
         raise UserError(
             f"{', '.join(keys)} changed since its measurements were made",
@@ -138,10 +142,6 @@ def check_data(folder: Path, recipe: ComparedRecipe) -> None:
             where=str(folder / RECIPE),
             remedy="bring the data back as they were, or begin another comparison with --out",
         )
-
-
-def _may_change(key: str) -> bool:
-    return bool({key, key.partition(".")[0]} & set(_MAY_CHANGE))
 
 
 def save_summary(folder: Path, summary: Summary) -> None:

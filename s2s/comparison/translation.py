@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,9 +21,11 @@ from s2s.evaluation.inference import Counts, Draws
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.evaluation.tokenization import choose_tokenization
 from s2s.models.base import Seq2Seq
-from s2s.recipe.schema import BleuTokenizer, Section
+from s2s.recipe.reading import shipped
+from s2s.recipe.schema import BleuTokenizer, DecodingSettings, DeviceSettings, Section, TokenizerSettings
+from s2s.run.tasks import read
 from s2s.tasks.translation.prepared import PreparedTranslation
-from s2s.tasks.translation.recipe import Recipe
+from s2s.tasks.translation.recipe import BatchSettings, Recipe
 from s2s.tasks.translation.task import build_model, translation_trainer
 from s2s.training.device import DeviceContext
 from s2s.training.loss import cross_entropy
@@ -220,3 +222,31 @@ def corpus_score(metric: str, counts: Counts) -> float:
 def resampled_scores(metric: str, counts: Counts, drawn: Draws) -> Float[np.ndarray, " resamples"]:
     """The corpus' score in each resample."""
     return scores_of(metrics()[metric], drawn @ counts)
+
+
+def built_in(
+    model: Section | Mapping[str, object],
+    data: Mapping[str, object],
+    training: Mapping[str, object],
+    batches: BatchSettings,
+) -> Recipe[Section]:
+    """The recipe `compare`, English to German in 1,000 pieces, on one processor, greedy; with other settings.
+
+    Args:
+        model: its settings, or those that are changed.
+        data: what is changed.
+        training: likewise.
+        batches: in the place of its own.
+    """
+    base = cast(Recipe[Section], read(shipped()["compare"]))
+    return base.model_copy(
+        update={
+            "data": base.data.model_copy(update=data),
+            "tokenizer": TokenizerSettings(kind="unigram", size=1_000),
+            "batches": batches,
+            "model": model if isinstance(model, Section) else base.model.model_copy(update=model),
+            "training": base.training.model_copy(update=training),
+            "decoding": DecodingSettings(beam=1),
+            "device": DeviceSettings(kind="cpu", precision="fp32"),
+        }
+    )

@@ -124,7 +124,7 @@ def _cells(comparison: Comparison) -> list[Trial]:
     for each in comparison.candidates:
         made = _made(comparison, each)
         losses = {trial: loss_of(one) for trial, one in made.items()}
-        trials += [_cell(each, trial) for trial in (*made, *next_trials(each.depths, losses, sizes.whole))]
+        trials += [Trial(each.name, trial.part) for trial in (*made, *next_trials(each.depths, losses, sizes.whole))]
     return trials
 
 
@@ -138,7 +138,7 @@ def foreseen(comparison: Comparison) -> list[Trial]:
         worst = max((loss for loss in losses.values() if loss is not None), default=0.0)
         while new := next_trials(each.depths, losses, sizes.whole):
             losses |= {trial: worst + from_the_middle(trial) for trial in new}
-        trials += [_cell(each, trial) for trial in losses]
+        trials += [Trial(each.name, trial.part) for trial in losses]
     return trials
 
 
@@ -158,15 +158,11 @@ def _measure(comparison: Comparison, cell: Trial) -> Measured:
     return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 
 
-def _cell(each: Candidate, trial: TuningTrial) -> Trial:
-    return Trial(each.name, part=trial.part)
-
-
 def _made(comparison: Comparison, each: Candidate) -> dict[TuningTrial, StoredResult]:
     folder = comparison.results_folder(TUNING.name)
     depths = [*each.depths, *beyond_usual(each.depths)] or [None]
     trials = [TuningTrial(rate, n, w) for w in (False, True) for n in depths for rate in grid()]
-    return {trial: one for trial in trials if (one := load_result(folder, _cell(each, trial)))}
+    return {trial: one for trial in trials if (one := load_result(folder, Trial(each.name, trial.part)))}
 
 
 TUNING = Experiment(

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from s2s.comparison.plans import ROWS
-from s2s.comparison.questions.quality.analyse import compared
+from s2s.comparison.questions.quality.analyse import compared, variations
 from s2s.comparison.questions.quality.curves import at_first_look, budgets, costs, half_reach, loss_at, readings, times
 from s2s.comparison.questions.quality.measure import EXPERIMENT
-from s2s.comparison.questions.quality.variations import variations
 from s2s.comparison.translation import counts_of
 from s2s.evaluation.metrics import exact_share, scores
 from s2s.models.base import count_parameters

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from s2s.cli.main import commands
 from s2s.comparison.questions.long_range import learning
-from s2s.comparison.reproduce import catalogue, reproducing
+from s2s.comparison.reproduce import reproducing
 from s2s.comparison.reproduce.agreement import Agreement
 from s2s.comparison.reproduce.counting import Counting, _right
 from s2s.comparison.reproduce.depth import Depth
@@ -70,8 +70,8 @@ def _measured(reproduction, seeds=(1,)):
 
 
 def test_every_finding_says_what_was_published_and_what_would_count():
-    assert len(catalogue.REPRODUCTIONS) >= 9
-    for each in catalogue.REPRODUCTIONS.values():
+    assert len(reproducing.REPRODUCTIONS) >= 9
+    for each in reproducing.REPRODUCTIONS.values():
         keys = [band.key for band in each.bands]
         assert keys
         assert len(set(keys)) == len(keys)
@@ -260,7 +260,7 @@ class _Flaky(Radius):
 @pytest.fixture
 def flaky(monkeypatch):
     _Flaky.made, _Flaky.broken = 0, True
-    monkeypatch.setitem(catalogue.REPRODUCTIONS, "radius", _Flaky(steps=60, width=16))
+    monkeypatch.setitem(reproducing.REPRODUCTIONS, "radius", _Flaky(steps=60, width=16))
     return _Flaky
 
 
@@ -281,7 +281,7 @@ def test_what_was_measured_is_not_measured_again(flaky, tmp_path):
 
 
 def test_the_command_says_what_came_out_and_draws_it(monkeypatch, tmp_path):
-    monkeypatch.setitem(catalogue.REPRODUCTIONS, "radius", Radius(steps=100, width=24))
+    monkeypatch.setitem(reproducing.REPRODUCTIONS, "radius", Radius(steps=100, width=24))
     out = tmp_path / "radius"
     done = CliRunner().invoke(commands, ["reproduce", "radius", "--seeds", "2", "--out", str(out)])
     assert done.exit_code == 0, done.output
@@ -302,7 +302,7 @@ def test_the_command_says_what_came_out_and_draws_it(monkeypatch, tmp_path):
 def test_a_finding_that_is_not_found_is_a_result(monkeypatch, tmp_path):
     wrong = Band(key="ratio", what="the ratio", published="2", low=1.9, high=2.1)
     monkeypatch.setattr(Radius, "bands", (wrong, *Radius.bands[1:]))
-    monkeypatch.setitem(catalogue.REPRODUCTIONS, "radius", Radius(steps=60, width=16))
+    monkeypatch.setitem(reproducing.REPRODUCTIONS, "radius", Radius(steps=60, width=16))
     done = CliRunner().invoke(commands, ["reproduce", "radius", "--seeds", "1", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "not reproduced: 1 of 4 outside their bands" in done.output
@@ -312,9 +312,9 @@ def test_a_finding_that_is_not_found_is_a_result(monkeypatch, tmp_path):
 def test_without_a_name_all_are_listed_and_a_wrong_one_is_told(tmp_path):
     done = CliRunner().invoke(commands, ["reproduce"])
     assert done.exit_code == 0
-    for name in catalogue.REPRODUCTIONS:
+    for name in reproducing.REPRODUCTIONS:
         assert f"{name}: " in done.output
-    assert done.output.count("  source: ") == len(catalogue.REPRODUCTIONS)
+    assert done.output.count("  source: ") == len(reproducing.REPRODUCTIONS)
     wrong = CliRunner().invoke(commands, ["reproduce", "raduis", "--out", str(tmp_path)])
     assert isinstance(wrong.exception, UserError)
     assert "radius" in str(wrong.exception)

@@ -10,8 +10,17 @@ from pathlib import Path
 
 from s2s.comparison.engine import machine
 from s2s.comparison.executor import StoredResult, Workers, number_for, run_cached
-from s2s.comparison.reproduce.catalogue import REPRODUCTIONS
+from s2s.comparison.reproduce.agreement import Agreement
 from s2s.comparison.reproduce.contract import Reproduction
+from s2s.comparison.reproduce.counting import Counting
+from s2s.comparison.reproduce.depth import Depth
+from s2s.comparison.reproduce.gradients import ForgetBias, Radius
+from s2s.comparison.reproduce.law import Law
+from s2s.comparison.reproduce.memory import Adding, CopyMemory
+from s2s.comparison.reproduce.recall import Mqar
+from s2s.comparison.reproduce.sentences import Length, ReverseSource
+from s2s.comparison.reproduce.tiny import Tiny
+from s2s.comparison.reproduce.warm_up import WarmUp
 from s2s.comparison.reproduced import RESULT, Check, Reproduced
 from s2s.comparison.results import Failure
 from s2s.comparison.spec import Measured, Trial, Trials
@@ -203,3 +212,23 @@ def _clock(seconds: float) -> str:
 
 def _noun(seeds: int) -> str:
     return "seed" if seeds == 1 else "seeds"
+
+
+_ALL = (
+    Depth(),
+    Radius(),
+    ForgetBias(),
+    Counting(),
+    Adding(),
+    CopyMemory(),
+    WarmUp(),
+    Mqar(),
+    Agreement(),
+    ReverseSource(),
+    Length(),
+    Tiny(),
+    Law(),
+)
+
+REPRODUCTIONS: dict[str, Reproduction] = {each.name: each for each in _ALL}
+"""In the order in which they are listed."""

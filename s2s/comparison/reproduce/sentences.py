@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import datasets
 import numpy as np
 
-from s2s.comparison.built_in import built_in
 from s2s.comparison.matching import settings_of
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, pairs
@@ -17,7 +16,7 @@ from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.runs import prepared
 from s2s.comparison.spec import Measured, Trial, Trials
-from s2s.comparison.translation import corpus_score, counts_of, greedy, train_briefly
+from s2s.comparison.translation import built_in, corpus_score, counts_of, greedy, train_briefly
 from s2s.data.tokenized import TokenizedDataset, encode_corpus
 from s2s.models.base import Seq2Seq
 from s2s.tasks.translation.prepared import PreparedTranslation

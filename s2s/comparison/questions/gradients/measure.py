@@ -105,11 +105,8 @@ def measure(comparison: Comparison, trial: Trial) -> Measured:
         looked = [_look(model, data.validation, size) for model in models]
         weights = {"curves": _curves([each for each, _ in looked]), "weights": [described for _, described in looked]}
         return weights | {"knob": float(np.mean(knobs)) if knobs else None}
-    return {"values": [_turned(models, value, data.validation, size) for value in VALUES[_kind(trial)]]}
-
-
-def _kind(trial: Trial) -> Any:
-    return trial.part.removeprefix("by-")
+    kind: Any = trial.part.removeprefix("by-")
+    return {"values": [_turned(models, value, data.validation, size) for value in VALUES[kind]]}
 
 
 def _turned(models: list[Seq2Seq], value: float, data: TokenizedDataset, size: Sizes) -> dict[str, Any]:
