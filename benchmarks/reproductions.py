@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks import keeping
 from benchmarks.keeping import ROOT
 from s2s.comparison.report.figures import drawn
-from s2s.comparison.reproduce.catalogue import REPRODUCTIONS
+from s2s.comparison.reproduce.reproducing import REPRODUCTIONS
 from s2s.comparison.reproduced import RESULT, Check, Reproduced, read
 
 RESULTS = keeping.RESULTS / "reproductions"

@@ -297,14 +297,14 @@ class Comparison:
             from rich.console import Console
 
             from s2s.comparison.cluster import Cluster
-            from s2s.comparison.engine import check_concluded, go_on
-            from s2s.comparison.setup import begin
+            from s2s.comparison.engine import check_concluded, resume
+            from s2s.comparison.setup import create
 
             with Cluster(cluster) if cluster else nullcontext() as connected:
                 if asked := self._planned:
-                    begin(asked.folder, asked.base, asked.summary)
+                    create(asked.folder, asked.base, asked.summary)
                     self._planned = None
-                go_on(self.folder, Console(quiet=quiet), connected)
+                resume(self.folder, Console(quiet=quiet), connected)
         self.report()
         check_concluded(self.folder)
         return self

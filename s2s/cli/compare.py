@@ -117,20 +117,20 @@ def _measure(planned: Planned | None, resumed: Path, asked: Order, cluster: str 
     from rich.console import Console
 
     from s2s.comparison.cluster import Cluster
-    from s2s.comparison.engine import check_concluded, costs, go_on
+    from s2s.comparison.engine import check_concluded, describe_costs, resume
     from s2s.comparison.report.drawing import draw
-    from s2s.comparison.setup import begin, begun
+    from s2s.comparison.setup import create, load_summary
 
     folder = planned.folder if planned else resumed
-    summary = planned.summary if planned else extended(begun(folder), asked)
+    summary = planned.summary if planned else extended(load_summary(folder), asked)
     # before anything is written
     with Cluster(cluster) if cluster else nullcontext() as connected:
         if cost:
-            click.echo(costs(folder, summary, planned and planned.base, connected))
+            click.echo(describe_costs(folder, summary, planned and planned.base, connected))
             return
         if planned:
-            begin(folder, planned.base, summary, click.echo)
-        go_on(folder, Console(), connected, summary)
+            create(folder, planned.base, summary, click.echo)
+        resume(folder, Console(), connected, summary)
     click.echo(f"report:  {draw(folder)}\ncurves:  tensorboard --logdir {quote_path(folder)}")
     check_concluded(folder)
 

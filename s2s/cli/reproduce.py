@@ -21,10 +21,10 @@ def reproduce(name: str | None, settings: tuple[str, ...], out: Path | None, see
     A finding that is not found again is a result like any other.
     """
     from s2s.comparison.report.reproduction import draw
-    from s2s.comparison.reproduce.reproducing import listed, reproduce, told
+    from s2s.comparison.reproduce.reproducing import describe_all, format_result, reproduce
 
     if name is None:
-        click.echo(listed())
+        click.echo(describe_all())
         return
     result = reproduce(name, out or Path("runs") / f"reproduce-{name}", seeds, click.echo, settings)
-    click.echo(f"{told(result)}\nreport:  {draw(out or Path('runs') / f'reproduce-{name}')}")
+    click.echo(f"{format_result(result)}\nreport:  {draw(out or Path('runs') / f'reproduce-{name}')}")

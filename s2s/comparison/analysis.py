@@ -15,7 +15,7 @@ CONCLUSION, TRACE = "conclusion", "conclusion.txt"
 """What a result calls a conclusion that failed, and the file among the measurements that has its trace."""
 
 
-def concluded(
+def analyse_trials(
     experiment: Experiment, comparison: Comparison, made: Mapping[Trial, StoredResult], print_fn: Callable[[str], None]
 ) -> Result:
     """The result of an experiment's measurements.
@@ -27,22 +27,22 @@ def concluded(
         print_fn: shows a line.
     """
     seconds = sum(each.seconds for each in made.values())
-    broken = incomplete(made)
+    broken = partly_failed(made)
     # what fails always says more of a model than what fails sometimes
     by_weight = sorted(made.items(), key=lambda one: (one[0].model, one[0].part) in broken)
     reasons = {
-        cell.model: broken.get((cell.model, cell.part), each.failed)
-        for cell, each in reversed(by_weight)
+        trial.model: broken.get((trial.model, trial.part), each.failed)
+        for trial, each in reversed(by_weight)
         if each.failed
     }
     failures = [
-        Failure(task=cell.key, model=cell.model, reason=each.failed) for cell, each in made.items() if each.failed
+        Failure(task=trial.key, model=trial.model, reason=each.failed) for trial, each in made.items() if each.failed
     ]
     summary = read_summary(comparison.folder / COMPARISON)
     measured: dict[Trial, Measured] = {
-        cell: each.measured | {MACHINE: each.machine}
-        for cell, each in made.items()
-        if each.measured is not None and (cell.model, cell.part) not in broken
+        trial: each.measured | {MACHINE: each.machine}
+        for trial, each in made.items()
+        if each.measured is not None and (trial.model, trial.part) not in broken
     }
     try:
         result = experiment.result(comparison, measured)
@@ -64,12 +64,12 @@ def concluded(
     return _completed(result, experiment, reasons).model_copy(update=changes)
 
 
-def incomplete(made: Mapping[Trial, StoredResult]) -> dict[tuple[str, str], str]:
+def partly_failed(made: Mapping[Trial, StoredResult]) -> dict[tuple[str, str], str]:
     """Models and parts of which some seeds failed and others did not, with the reason why they are not judged."""
     seeds: dict[tuple[str, str], list[StoredResult]] = {}
-    for cell, each in made.items():
-        if cell.seed is not None:
-            seeds.setdefault((cell.model, cell.part), []).append(each)
+    for trial, each in made.items():
+        if trial.seed is not None:
+            seeds.setdefault((trial.model, trial.part), []).append(each)
     found = {}
     for key, all_of_them in seeds.items():
         failed = [each.failed for each in all_of_them if each.failed]

@@ -8,7 +8,7 @@ from typing import cast
 from pydantic import ValidationError
 
 from s2s.comparison.candidate_names import file_name, kind_of
-from s2s.comparison.matching import ModelSpec, non_width_settings, settings_of, solved
+from s2s.comparison.matching import ModelSpec, match_parameters, non_width_settings, settings_of
 from s2s.comparison.results import Summary
 from s2s.comparison.spec import ComparedRecipe
 from s2s.comparison.tasks import comparable_task_of
@@ -30,8 +30,8 @@ def candidate_recipe(name: str, base: ComparedRecipe, own: Mapping[str, object])
     Raises:
         UserError: an own setting is wrong, or no width gives the size.
     """
-    kind, discipline, reference = kind_of(name), comparable_task_of(base), base.model
-    blueprint = discipline.blueprint(base)
+    kind, task, reference = kind_of(name), comparable_task_of(base), base.model
+    model_spec = task.blueprint(base)
     # recurrent translators learn sooner from vectors as large as states where all pieces are frequent, as those of a
     # grammar are; of natural text they learn less in the end (docs/dev/log.md)
     usual = {"scale_embeddings": base.task == "translation" and base.data.corpus == "built-in"}
@@ -39,18 +39,18 @@ def candidate_recipe(name: str, base: ComparedRecipe, own: Mapping[str, object])
     names = given if kind == reference.kind else (*_SHARED, "feedforward_ratio")
     shared = usual | {name: given[name] for name in names if name in given}
     options = shared | {"max_positions": base.batches.max_length} | dict(own)
-    _check(name, own, options, blueprint)
+    _check(name, own, options, model_spec)
     if own or kind != reference.kind:
-        parameters = blueprint.parameters(reference.kind, reference)
-        reference = solved(kind, blueprint, parameters, options)
+        parameters = model_spec.parameters(reference.kind, reference)
+        reference = match_parameters(kind, model_spec, parameters, options)
     # of its own model's make: what only that model knows is not lost where a recipe is written down
     whole = schema_of(base).whole(type(reference))
     return cast(ComparedRecipe, whole.model_validate(dict(base) | {"name": file_name(name), "model": reference}))
 
 
-def _check(name: str, own: Mapping[str, object], options: Mapping[str, object], blueprint: ModelSpec) -> None:
+def _check(name: str, own: Mapping[str, object], options: Mapping[str, object], model_spec: ModelSpec) -> None:
     kind = kind_of(name)
-    known = blueprint.section(kind).model_fields
+    known = model_spec.section(kind).model_fields
     for key, value in own.items():
         if key not in known or key in ("kind", "width"):
             raise UserError(
@@ -61,7 +61,7 @@ def _check(name: str, own: Mapping[str, object], options: Mapping[str, object], 
                 else f"its settings are {', '.join(sorted(known.keys() - {'kind', 'width'}))}",
             )
     try:
-        settings_of(kind, options, blueprint.section)
+        settings_of(kind, options, model_spec.section)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"])

@@ -101,7 +101,7 @@ class _Place:
         return False
 
 
-class Nodes:
+class RayWorkers:
     """A pool on the nodes of the connected cluster: one core, and one GPU where GPUs compute, for each trial.
 
     Args:
@@ -114,7 +114,7 @@ class Nodes:
         self._place = _Place(Path.cwd(), folder.resolve(), versions(), device.model_copy(update={"threads": 1}))
         self._needs = {"CPU": 1, "GPU": 1} if device_context.device.type == "cuda" else {"CPU": 1}
 
-    def __enter__(self) -> "Nodes":
+    def __enter__(self) -> "RayWorkers":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -130,7 +130,7 @@ class Nodes:
         return max(1, sum(each))
 
     @contextmanager
-    def alone(self) -> Iterator[Workers]:
+    def exclusive(self) -> Iterator[Workers]:
         """Reserve this machine's share of the cluster, and yield a pool that runs calls in this process."""
         import ray
 
@@ -150,7 +150,9 @@ class Nodes:
         finally:
             ray.util.remove_placement_group(held)
 
-    def each(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Generator[tuple[Item, Given | None]]:
+    def map_unordered(
+        self, call: Callable[[Item], Given], items: Sequence[Item]
+    ) -> Generator[tuple[Item, Given | None]]:
         """Call for each item, also for those appended meanwhile; see `Workers.each`."""
         import ray
         from ray.exceptions import RayError, RayTaskError

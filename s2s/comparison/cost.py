@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from s2s.comparison.executor import StoredResult, kept, machine_here
+from s2s.comparison.executor import StoredResult, load_result, machine_here
 from s2s.comparison.plans import Profile
 from s2s.comparison.spec import Comparison, Experiment, Trial
 from s2s.run.manifest import code_version
@@ -44,10 +44,10 @@ class Cost:
     missing: int  # trials to run
     done: int  # trials that are stored already
     seconds: float  # wall-clock time of the missing ones
-    alone: bool  # whether they run one after the other
+    exclusive: bool  # whether they run one after the other
 
 
-def missing(experiment: Experiment, comparison: Comparison, cells: Sequence[Trial]) -> list[Trial]:
+def missing_trials(experiment: Experiment, comparison: Comparison, trials: Sequence[Trial]) -> list[Trial]:
     """Select the trials to run: those without a stored result, and failed ones that may succeed.
 
     Timing and memory results from another machine, version or thread count are not comparable: if any trial is new,
@@ -55,55 +55,55 @@ def missing(experiment: Experiment, comparison: Comparison, cells: Sequence[Tria
     again.
     """
     folder = comparison.results_folder(experiment.name)
-    tried = {cell: one for cell in cells if (one := kept(folder, cell))}
-    before = {cell: one for cell, one in tried.items() if not one.failed}
-    if experiment.alone:
-        new = [cell for cell in cells if cell not in tried]
-        own = {cell: one for cell, one in before.items() if _of_here(one, experiment.precision_in(comparison))}
+    tried = {trial: one for trial in trials if (one := load_result(folder, trial))}
+    before = {trial: one for trial, one in tried.items() if not one.failed}
+    if experiment.exclusive:
+        new = [trial for trial in trials if trial not in tried]
+        own = {trial: one for trial, one in before.items() if _of_here(one, experiment.precision_in(comparison))}
         if new or 0 < len(own) < len(before):
-            rounds = {cell.part for cell in new if cell.in_round}
-            before = {cell: one for cell, one in own.items() if cell.part not in rounds}
-    final = {cell for cell, one in tried.items() if one.failed and one.final}
+            rounds = {trial.part for trial in new if trial.in_round}
+            before = {trial: one for trial, one in own.items() if trial.part not in rounds}
+    final = {trial for trial, one in tried.items() if one.failed and one.final}
     # in their order: rounds are told apart by it
-    return [cell for cell in cells if cell not in {*before, *final}]
+    return [trial for trial in trials if trial not in {*before, *final}]
 
 
 def _of_here(one: StoredResult, precision: str) -> bool:
     return (one.machine, one.code, one.threads) == (machine_here(precision), code_version(), torch.get_num_threads())
 
 
-def expected(experiment: Experiment, comparison: Comparison, cell: Trial, processes: int) -> float:
+def expected_seconds(experiment: Experiment, comparison: Comparison, trial: Trial, processes: int) -> float:
     """Expected wall-clock seconds that a trial adds to a comparison, from the table.
 
     Args:
         experiment: the question.
         comparison: the comparison.
-        cell: the trial.
+        trial: the trial.
         processes: number of trials that run at the same time.
     """
-    name, kind = experiment.name, f"{experiment.name}/{cell.part.partition('-')[0]}"
+    name, kind = experiment.name, f"{experiment.name}/{trial.part.partition('-')[0]}"
     per_token = SECONDS_PER_MILLION_TOKENS.get(kind, SECONDS_PER_MILLION_TOKENS.get(name))
     if per_token is None:
         seconds = SECONDS.get(name, {}).get(comparison.profile, 1.0)
     else:
-        recipe = comparison.candidate(cell.model).recipe
+        recipe = comparison.candidate(trial.model).recipe
         seconds = per_token * recipe.batches.tokens * recipe.training.updates / 1e6
-    return seconds if experiment.alone else seconds / processes
+    return seconds if experiment.exclusive else seconds / processes
 
 
-def cost(experiment: Experiment, comparison: Comparison, cells: Sequence[Trial], processes: int) -> Cost:
+def estimate_cost(experiment: Experiment, comparison: Comparison, trials: Sequence[Trial], processes: int) -> Cost:
     """The cost of those trials that are not stored yet."""
-    new = missing(experiment, comparison, cells)
-    seconds = sum(expected(experiment, comparison, cell, processes) for cell in new)
-    return Cost(experiment.name, len(new), len(cells) - len(new), seconds, experiment.alone)
+    new = missing_trials(experiment, comparison, trials)
+    seconds = sum(expected_seconds(experiment, comparison, trial, processes) for trial in new)
+    return Cost(experiment.name, len(new), len(trials) - len(new), seconds, experiment.exclusive)
 
 
-def disk(comparison: Comparison) -> int:
+def disk_bytes(comparison: Comparison) -> int:
     """Upper bound of the bytes that the trained models take: one run for each model and seed."""
     return _BYTES * len(comparison.seeds) * sum(each.parameters for each in comparison.candidates)
 
 
-def told(costs: Sequence[Cost], runs: int, processes: int) -> str:
+def format_costs(costs: Sequence[Cost], runs: int, processes: int) -> str:
     """Format the costs, one question a line, and their sum.
 
     Args:
@@ -112,7 +112,8 @@ def told(costs: Sequence[Cost], runs: int, processes: int) -> str:
         processes: number of trials that run at the same time.
     """
     lines = [
-        f"{each.name}: {each.missing} measurements, {about(each.seconds)}{', one after another' if each.alone else ''}"
+        f"{each.name}: {each.missing} measurements, {_format_duration(each.seconds)}"
+        f"{', one after another' if each.exclusive else ''}"
         for each in costs
         if each.missing
     ]
@@ -120,11 +121,11 @@ def told(costs: Sequence[Cost], runs: int, processes: int) -> str:
     known = f"; {there} are kept" if there else ""
     space = f", and {runs / 1e9:.1f} GB of disk at most" if runs else ""
     beside = f", {processes} at a time" if processes > 1 else ""
-    whole = about(sum(each.seconds for each in costs))
+    whole = _format_duration(sum(each.seconds for each in costs))
     return "\n".join([*lines, f"in all {new} measurements{beside}: {whole}{space}{known}"])
 
 
-def about(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """Format an estimate: `about 3 h 50 min`."""
     minutes = round(seconds / 60)
     if minutes < 1:

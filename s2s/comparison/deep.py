@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from s2s.comparison.built_in import built_in
 from s2s.comparison.runs import prepared
 from s2s.comparison.spec import Measured, Trial
-from s2s.comparison.translation import sizes_of, trainer_for, unigram_loss
+from s2s.comparison.translation import built_in, sizes_of, trainer_for, unigram_loss
 from s2s.tasks.translation.recipe import BatchSettings, Recipe
 from s2s.tasks.translation.task import mean_loss
 from s2s.training.device import select_device
@@ -36,17 +35,17 @@ class DeepTrainings:
     tokens: int = 512
     every: int = 60
 
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """Both kinds of normalisation, with and without warm-up."""
         parts = [f"{norm}-warmup-{warmup}" for norm in ("post", "pre") for warmup in (0, self.warmup)]
         return [Trial("transformer", part, seed) for seed in seeds for part in parts]
 
-    def measure(self, cell: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """One training."""
-        norm, _, warmup = cell.part.partition("-warmup-")
+        norm, _, warmup = trial.part.partition("-warmup-")
         recipe = self.recipe(norm, int(warmup))
         data, device_context = prepared(recipe), select_device(recipe.device)
-        trainer = trainer_for(recipe, sizes_of(data), data.train, cell.seed or 0, device_context)
+        trainer = trainer_for(recipe, sizes_of(data), data.train, trial.seed or 0, device_context)
         updates, losses = [], []
         for until in range(self.every, self.updates + self.every, self.every):
             for _ in trainer.updates(min(until, self.updates)):

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from s2s.comparison import candidates, tuning
-from s2s.comparison.analysis import CONCLUSION, TRACE, concluded
-from s2s.comparison.cluster import Cluster, Nodes, versions
-from s2s.comparison.cost import Cost, cost, disk, expected, missing, told
-from s2s.comparison.executor import Progress, StoredResult, Workers, kept, number_for
+from s2s.comparison.analysis import CONCLUSION, TRACE, analyse_trials
+from s2s.comparison.cluster import Cluster, RayWorkers, versions
+from s2s.comparison.cost import Cost, disk_bytes, estimate_cost, expected_seconds, format_costs, missing_trials
+from s2s.comparison.executor import Progress, StoredResult, Workers, load_result, number_for
 from s2s.comparison.plans import TABLES, plan_of, settling
 from s2s.comparison.results import RESULT, CandidateSummary, Summary, read_result, read_summary
 from s2s.comparison.results import write as write_part
-from s2s.comparison.runs import is_there
-from s2s.comparison.scheduler import AnyWorkers, all_kept
-from s2s.comparison.setup import begun, check_data, note, resolved, task_of
+from s2s.comparison.runs import is_trained
+from s2s.comparison.scheduler import AnyWorkers, run_trials
+from s2s.comparison.setup import check_data, finalize_task, load_summary, load_task, save_summary
 from s2s.comparison.spec import CELLS, Candidate, ComparedRecipe, Comparison, Experiment, Trial
 from s2s.comparison.tasks import comparable_task_of
 from s2s.comparison.tuning import TUNING
@@ -44,14 +44,14 @@ def all_experiments() -> dict[str, Experiment]:
     known = {
         name: import_module(f"s2s.comparison.questions.{name.replace('-', '_')}.measure").EXPERIMENT for name in names
     }
-    return {each: known[each] for name in names for each in (known[name].reads, name) if each}
+    return {each: known[each] for name in names for each in (known[name].depends_on, name) if each}
 
 
 EXPERIMENTS = all_experiments()
 """By the name that is typed after `--experiment`, in the order in which they run."""
 
 
-def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summary: Summary | None = None) -> None:
+def resume(folder: Path, console: Console, cluster: Cluster | None = None, summary: Summary | None = None) -> None:
     """Makes every measurement that is not there yet, and concludes each experiment of a comparison that was begun.
 
     Args:
@@ -64,7 +64,7 @@ def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summar
         UserError: it is none, or its task has changed, or a model that is new cannot be compared, or the cluster's
             nodes cannot measure it.
     """
-    begun(folder)
+    load_summary(folder)
     code_version()
     command = ["s2s", "compare", "--resume", str(folder), *(["--cluster", cluster.address] if cluster else [])]
     stands = "stopped; every finished measurement is kept"
@@ -75,13 +75,13 @@ def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summar
     ):
         check_unlinked(folder)
         remove_unfinished(folder)
-        asked = summary or begun(folder)
+        asked = summary or load_summary(folder)
         # nothing is written for what cannot be measured
-        task = task_of(folder)
+        task = load_task(folder)
         candidates.entries_of(task, asked)
         check_data(folder, task)
-        note(folder, asked)
-        _go_on(folder, console, cluster, check)
+        save_summary(folder, asked)
+        _run_questions(folder, console, cluster, check)
 
 
 def check_concluded(folder: Path) -> None:
@@ -90,20 +90,20 @@ def check_concluded(folder: Path) -> None:
     Raises:
         UserError: it has.
     """
-    for name in begun(folder).experiments:
+    for name in load_summary(folder).experiments:
         path = folder / name / RESULT
         for failure in read_result(path).failures if path.exists() else ():
             if failure.task == CONCLUSION:
-                cells = folder / CELLS / name
+                trials = folder / CELLS / name
                 raise UserError(
                     f"{name}: {failure.reason}",
-                    where=str(cells / TRACE),
-                    remedy=f"if a file of {cells} was changed by hand, remove it and measure it again: "
+                    where=str(trials / TRACE),
+                    remedy=f"if a file of {trials} was changed by hand, remove it and measure it again: "
                     f"s2s compare --resume {quote_path(folder)}; if none was, report this trace: it is a bug of s2s",
                 )
 
 
-def costs(folder: Path, summary: Summary, base: "TrainRecipe | None", cluster: Cluster | None = None) -> str:
+def describe_costs(folder: Path, summary: Summary, base: "TrainRecipe | None", cluster: Cluster | None = None) -> str:
     """Describe what is still to be done of a comparison; nothing is begun.
 
     Args:
@@ -119,23 +119,23 @@ def costs(folder: Path, summary: Summary, base: "TrainRecipe | None", cluster: C
         UserError: no model can take part.
     """
     if base is None:
-        recipe = task_of(folder)
+        recipe = load_task(folder)
     else:
         # what another comparison has measured in its folder is not this one's
-        recipe, folder = resolved(base), folder / "not begun"
+        recipe, folder = finalize_task(base), folder / "not begun"
     # what was measured with other threads counts for nothing, and so many measure beside each other
     setup_process(recipe.device)
-    entrants = _planned(folder, summary, recipe)
-    return _told(entrants, summary, _workers(entrants, recipe, cluster).number)
+    comparison = _comparison(folder, summary, recipe)
+    return _describe_costs(comparison, summary, _workers(comparison, recipe, cluster).number)
 
 
-def _workers(entrants: Comparison, base: ComparedRecipe, cluster: Cluster | None) -> AnyWorkers:
+def _workers(comparison: Comparison, base: ComparedRecipe, cluster: Cluster | None) -> AnyWorkers:
     if cluster:
-        return Nodes(entrants.folder, entrants.device_context, base.device)
-    return Workers(number_for(entrants.device_context), base.device)
+        return RayWorkers(comparison.folder, comparison.device_context, base.device)
+    return Workers(number_for(comparison.device_context), base.device)
 
 
-def _planned(folder: Path, summary: Summary, base: ComparedRecipe) -> Comparison:
+def _comparison(folder: Path, summary: Summary, base: ComparedRecipe) -> Comparison:
     """The comparison before rates and depths are chosen."""
     entries = candidates.entries_of(base, summary)
     planned = []
@@ -149,79 +149,81 @@ def _planned(folder: Path, summary: Summary, base: ComparedRecipe) -> Comparison
     return Comparison(folder, summary.profile, tuple(planned), tuple(summary.seeds), device_context, sized_for)
 
 
-def _chosen(summary: Summary) -> list[Experiment]:
+def _questions(summary: Summary) -> list[Experiment]:
     return [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
 
 
-def _needs_choice(entrants: Comparison, summary: Summary) -> bool:
+def _needs_choice(comparison: Comparison, summary: Summary) -> bool:
     """Whether any trial depends on tuning: a learning rate, or a depth that the command leaves open."""
-    needed = {experiment.chosen for experiment in _chosen(summary)}
-    open_depth = any(each.depths for each in entrants.candidates)
+    needed = {experiment.tuning_level for experiment in _questions(summary)}
+    open_depth = any(each.depths for each in comparison.candidates)
     return summary.match == "time" or "rate" in needed or ("depth" in needed and open_depth)
 
 
 def _costs(comparison: Comparison, summary: Summary, processes: int) -> list[Cost]:
     """The cost of each question, and of models that only other questions look at."""
     found, needed = [], dict[str, set[tuple[str, int | None]]]()
-    for one in _chosen(summary):
-        cells = one.cells(comparison)
-        found.append(cost(one, comparison, cells, processes))
-        if one.reads not in ("", *summary.experiments) and one.reads in EXPERIMENTS:
-            reading = [cell for cell in missing(one, comparison, cells) if one.reading in ("", cell.part)]
-            needed.setdefault(one.reads, set()).update((cell.model, cell.seed) for cell in reading)
+    for one in _questions(summary):
+        trials = one.trials(comparison)
+        found.append(estimate_cost(one, comparison, trials, processes))
+        if one.depends_on not in ("", *summary.experiments) and one.depends_on in EXPERIMENTS:
+            reading = [
+                trial for trial in missing_trials(one, comparison, trials) if one.depends_on_part in ("", trial.part)
+            ]
+            needed.setdefault(one.depends_on, set()).update((trial.model, trial.seed) for trial in reading)
     for name, wanted in needed.items():
         trains = EXPERIMENTS[name]
-        runs = [run for run in trains.cells(comparison) if (run.model, run.seed) in wanted]
-        new = [run for run in runs if not is_there(comparison.folder, run.model, run.seed)]
-        seconds = sum(expected(trains, comparison, run, processes) for run in new)
+        runs = [run for run in trains.trials(comparison) if (run.model, run.seed) in wanted]
+        new = [run for run in runs if not is_trained(comparison.folder, run.model, run.seed)]
+        seconds = sum(expected_seconds(trains, comparison, run, processes) for run in new)
         found.append(Cost(f"trained models (as for {name})", len(new), len(runs) - len(new), seconds, False))
     return found
 
 
-def _told(entrants: Comparison, summary: Summary, processes: int) -> str:
-    trials = tuning.foreseen(entrants) if _needs_choice(entrants, summary) else []
-    each = [cost(TUNING, entrants, trials, processes), *_costs(entrants, summary, processes)]
+def _describe_costs(comparison: Comparison, summary: Summary, processes: int) -> str:
+    trials = tuning.foreseen(comparison) if _needs_choice(comparison, summary) else []
+    each = [estimate_cost(TUNING, comparison, trials, processes), *_costs(comparison, summary, processes)]
     # the models that others look at are kept as whole runs
-    whole = {one.reads for one in EXPERIMENTS.values()} - {""}
-    runs = disk(entrants) if any({one.name, one.reads} & whole for one in _chosen(summary)) else 0
-    lines = [told(each, runs, processes)]
+    whole = {one.depends_on for one in EXPERIMENTS.values()} - {""}
+    runs = disk_bytes(comparison) if any({one.name, one.depends_on} & whole for one in _questions(summary)) else 0
+    lines = [format_costs(each, runs, processes)]
     plan = plan_of(summary.task, summary.profile)
     if beyond := plan.beyond(summary.experiments):
         lines.append(f"too short for {', '.join(beyond)}: {plan.why}; --profile {settling(beyond)} settles it")
     return "\n".join(lines)
 
 
-def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Callable[[], None]) -> None:
-    summary, base = read_summary(folder / COMPARISON), task_of(folder)
+def _run_questions(folder: Path, console: Console, cluster: Cluster | None, check: Callable[[], None]) -> None:
+    summary, base = read_summary(folder / COMPARISON), load_task(folder)
     setup_process(base.device)
-    entrants = _planned(folder, summary, base)
-    workers = _workers(entrants, base, cluster)
+    untuned = _comparison(folder, summary, base)
+    workers = _workers(untuned, base, cluster)
     with Progress(0.0, console, check) as progress, workers:
-        progress.print(_told(entrants, summary, workers.number))
-        comparison, seconds = _contest(entrants, summary, progress, workers)
+        progress.print(_describe_costs(untuned, summary, workers.number))
+        comparison, seconds = _tune(untuned, summary, progress, workers)
         summary = read_summary(folder / COMPARISON)
         for each in summary.contenders:
             width = each.settings.get("width", "unknown")
             rate = f", learning rate {each.learning_rate:g}" if each.rates else ""
             progress.print(f"{each.model}: {each.parameters:,} parameters, width {width}{rate}")
-        chosen = _chosen(summary)
-        by = machine(entrants.device_context, workers, any(experiment.alone for experiment in chosen))
+        chosen = _questions(summary)
+        by = machine(untuned.device_context, workers, any(experiment.exclusive for experiment in chosen))
         # a comparison may be gone on with elsewhere: its results say what else measured them
         first = summary.machine.get("processor", by["processor"]) == by["processor"]
         for experiment in chosen:
             progress.expect(sum(each.seconds for each in _costs(comparison, summary, workers.number)))
-            made = all_kept(experiment, comparison, experiment.cells(comparison), progress, workers)
+            made = run_trials(experiment, comparison, experiment.trials(comparison), progress, workers)
             make_folder(folder / experiment.name)
-            write_part(concluded(experiment, comparison, made, progress.print), folder / experiment.name / RESULT)
+            write_part(analyse_trials(experiment, comparison, made, progress.print), folder / experiment.name / RESULT)
             # what is there so far can be drawn and kept
             seconds += sum(each.seconds for each in made.values())
             changes = {"seconds": seconds, "machine": by if first else summary.machine}
-            note(folder, summary.model_copy(update=changes))
+            save_summary(folder, summary.model_copy(update=changes))
 
 
-def machine(device_context: DeviceContext, workers: AnyWorkers, alone: bool) -> dict[str, str]:
+def machine(device_context: DeviceContext, workers: AnyWorkers, exclusive: bool) -> dict[str, str]:
     """Describe the machine: processor, device, versions, commit, and number of processes."""
-    exception = ", but one where time or memory is measured" if alone else ""
+    exception = ", but one where time or memory is measured" if exclusive else ""
     return {
         "processor": processor_name(),
         "device": str(device_context),
@@ -231,35 +233,35 @@ def machine(device_context: DeviceContext, workers: AnyWorkers, alone: bool) -> 
     }
 
 
-def _contest(
-    entrants: Comparison, summary: Summary, progress: Progress, workers: AnyWorkers
+def _tune(
+    comparison: Comparison, summary: Summary, progress: Progress, workers: AnyWorkers
 ) -> tuple[Comparison, float]:
     """The comparison with each model's learning rate and depth, and the seconds that choosing them took.
 
     As it was, where nothing that is measured depends on them.
     """
-    if not _needs_choice(entrants, summary):
-        if {each.model for each in summary.contenders} != {*entrants.models}:
-            untried = [tuning.described(each, tuning.tried({}, each.name)) for each in entrants.candidates]
-            note(entrants.folder, summary.model_copy(update={"contenders": untried}))
-        return entrants, 0.0
+    if not _needs_choice(comparison, summary):
+        if {each.model for each in summary.contenders} != {*comparison.models}:
+            untried = [tuning.summarize(each, tuning.tried({}, each.name)) for each in comparison.candidates]
+            save_summary(comparison.folder, summary.model_copy(update={"contenders": untried}))
+        return comparison, 0.0
     before = {each.model: each for each in summary.contenders if each.rates}
-    later = sum(each.seconds for each in _costs(entrants, summary, workers.number))
-    trials = _trials(entrants, {*before}, progress, workers, later)
-    tried = {model: tuning.tried(trials, model) for model in entrants.models}
-    if warning := tuning.unfinished(tried):
+    later = sum(each.seconds for each in _costs(comparison, summary, workers.number))
+    trials = _run_tuning(comparison, {*before}, progress, workers, later)
+    tried = {model: tuning.tried(trials, model) for model in comparison.models}
+    if warning := tuning.warn_unconverged(tried):
         progress.print(warning)
     updates: Mapping[str, int] = {}
     if summary.match == "time":
         updates = candidates.equal_time(
-            {each.name: each.recipe for each in entrants.candidates},
+            {each.name: each.recipe for each in comparison.candidates},
             {m: t.seconds_per_update for m, t in tried.items() if t.seconds_per_update},
         )
-    chosen = tuple(tuning.chosen(c, tried[c.name], updates.get(c.name)) for c in entrants.candidates)
-    described = [tuning.described(each, tried[each.name]) for each in chosen]
-    _check_choice(entrants.folder, before, described)
-    note(entrants.folder, summary.model_copy(update={"contenders": described}))
-    return replace(entrants, candidates=chosen), sum(each.seconds for each in trials.values())
+    chosen = tuple(tuning.tuned(c, tried[c.name], updates.get(c.name)) for c in comparison.candidates)
+    described = [tuning.summarize(each, tried[each.name]) for each in chosen]
+    _check_choice(comparison.folder, before, described)
+    save_summary(comparison.folder, summary.model_copy(update={"contenders": described}))
+    return replace(comparison, candidates=chosen), sum(each.seconds for each in trials.values())
 
 
 def _check_choice(folder: Path, before: Mapping[str, CandidateSummary], now: Sequence[CandidateSummary]) -> None:
@@ -275,30 +277,30 @@ def _check_choice(folder: Path, before: Mapping[str, CandidateSummary], now: Seq
             )
 
 
-def _trials(
-    entrants: Comparison, settled: set[str], progress: Progress, workers: AnyWorkers, later: float
+def _run_tuning(
+    comparison: Comparison, settled: set[str], progress: Progress, workers: AnyWorkers, later: float
 ) -> dict[Trial, StoredResult]:
     """Run the trials of all models that are not stored yet, and return all.
 
     Failed trials of models that are `settled` are not retried: their measurements depend on the choice. `later` are the
     expected seconds of all that follows.
     """
-    folder = entrants.results_folder(TUNING.name)
+    folder = comparison.results_folder(TUNING.name)
     trials = {
-        cell: one
-        for cell in TUNING.cells(entrants)
-        if cell.model in settled and (one := kept(folder, cell)) is not None
+        trial: one
+        for trial in TUNING.trials(comparison)
+        if trial.model in settled and (one := load_result(folder, trial)) is not None
     }
     asked = {*trials}
 
     def untried(model: str = "") -> list[Trial]:
-        new = [cell for cell in TUNING.cells(entrants) if cell not in asked and model in ("", cell.model)]
+        new = [trial for trial in TUNING.trials(comparison) if trial not in asked and model in ("", trial.model)]
         asked.update(new)
-        foreseen = missing(TUNING, entrants, tuning.foreseen(entrants))
-        progress.expect(later + sum(expected(TUNING, entrants, cell, workers.number) for cell in foreseen))
+        foreseen = missing_trials(TUNING, comparison, tuning.foreseen(comparison))
+        progress.expect(later + sum(expected_seconds(TUNING, comparison, trial, workers.number) for trial in foreseen))
         return new
 
     # what is tried next depends on what the model's trials before it were like, and on no other's
     while new := untried():
-        trials |= all_kept(TUNING, entrants, new, progress, workers, untried)
+        trials |= run_trials(TUNING, comparison, new, progress, workers, untried)
     return trials

@@ -62,21 +62,21 @@ class StoredResult:
         return not self.failed or self.code == code_version()
 
 
-def keep(folder: Path, measure: Callable[[Trial], Measured], cell: Trial, precision: str = "") -> StoredResult:
+def run_cached(folder: Path, measure: Callable[[Trial], Measured], trial: Trial, precision: str = "") -> StoredResult:
     """Makes a measurement, unless it was made before; one that failed is tried again, but where a model cannot make it.
 
     It is kept with the machine and the code that made it, and the precision in which they did, where there is one for
     all.
     """
-    path = folder / f"{cell.key}.json"
-    before = kept(folder, cell)
+    path = folder / f"{trial.key}.json"
+    before = load_result(folder, trial)
     if before and before.final:
         return before
     started = time.perf_counter()
     try:
-        measured, here = measure(cell), machine_here(precision)
+        measured, here = measure(trial), machine_here(precision)
         seconds = time.perf_counter() - started
-        ended = StoredResult(measured, "", seconds, here, code_version(), cell.key, torch.get_num_threads())
+        ended = StoredResult(measured, "", seconds, here, code_version(), trial.key, torch.get_num_threads())
     except UserError as error:
         # where there is no room, there is none for any other measurement
         if isinstance(error.__context__, OSError) and is_disk_full(error.__context__):
@@ -84,7 +84,7 @@ def keep(folder: Path, measure: Callable[[Trial], Measured], cell: Trial, precis
         what = f"{error.where}: {error.what}" if error.where else error.what
         always = isinstance(error, NotForThisModel | NoSuchSize)
         ended = StoredResult(
-            None, what, time.perf_counter() - started, code=code_version() if always else "", cell=cell.key
+            None, what, time.perf_counter() - started, code=code_version() if always else "", cell=trial.key
         )
     except Exception as error:
         if isinstance(error, OSError) and is_disk_full(error):
@@ -93,7 +93,7 @@ def keep(folder: Path, measure: Callable[[Trial], Measured], cell: Trial, precis
         write_atomically(path.with_suffix(".txt"), traceback.format_exc())
         what = str(error).strip().splitlines()
         said = f"{type(error).__name__}: {what[0] if what else ''}"
-        ended = StoredResult(None, said, time.perf_counter() - started, cell=cell.key)
+        ended = StoredResult(None, said, time.perf_counter() - started, cell=trial.key)
     text = json.dumps(asdict(ended))
     write_atomically(path, text)
     # as whoever reads it will find it
@@ -106,28 +106,28 @@ def machine_here(precision: str = "") -> str:
     return ", ".join(filter(None, [processor_name(), gpu])) + (f" ({precision})" if precision else "")
 
 
-def kept(folder: Path, cell: Trial) -> StoredResult | None:
+def load_result(folder: Path, trial: Trial) -> StoredResult | None:
     """A measurement made before; None where there is none, or its file is damaged, or another one's."""
     try:
-        one = StoredResult(**json.loads(read_file(folder / f"{cell.key}.json")))
+        one = StoredResult(**json.loads(read_file(folder / f"{trial.key}.json")))
         whole = math.isfinite(one.seconds) and isinstance(one.measured, dict | None)
-        return one if whole and one.cell in ("", cell.key) else None
+        return one if whole and one.cell in ("", trial.key) else None
     except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 
-def forget(folder: Path, cells: Sequence[Trial]) -> list[StoredResult]:
+def delete_results(folder: Path, trials: Sequence[Trial]) -> list[StoredResult]:
     """Takes away measurements that succeeded, so that they are made again, and gives them."""
-    gone = {cell: one for cell in cells if (one := kept(folder, cell)) and not one.failed}
-    for cell in gone:
-        (folder / f"{cell.key}.json").unlink()
+    gone = {trial: one for trial in trials if (one := load_result(folder, trial)) and not one.failed}
+    for trial in gone:
+        (folder / f"{trial.key}.json").unlink()
     return list(gone.values())
 
 
-def died(folder: Path, cell: Trial) -> StoredResult:
+def store_crash(folder: Path, trial: Trial) -> StoredResult:
     """Keeps that the process that made a measurement died."""
-    ended = StoredResult(None, "its process was taken down; perhaps memory ran out", 0.0, cell=cell.key)
-    write_atomically(folder / f"{cell.key}.json", json.dumps(asdict(ended)))
+    ended = StoredResult(None, "its process was taken down; perhaps memory ran out", 0.0, cell=trial.key)
+    write_atomically(folder / f"{trial.key}.json", json.dumps(asdict(ended)))
     return ended
 
 
@@ -205,9 +205,9 @@ class Progress:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _words(cell: Trial) -> str:
-    seed = f"seed {cell.seed}" if cell.seed is not None else ""
-    return ", ".join(word for word in (cell.model, cell.part, seed) if word)
+def _words(trial: Trial) -> str:
+    seed = f"seed {trial.seed}" if trial.seed is not None else ""
+    return ", ".join(word for word in (trial.model, trial.part, seed) if word)
 
 
 def _clock(seconds: float) -> str:
@@ -258,7 +258,7 @@ class Workers:
         return f"{self.number} beside each other"
 
     @contextmanager
-    def alone(self) -> Iterator["Workers"]:
+    def exclusive(self) -> Iterator["Workers"]:
         """Gives what makes calls in this very process, while nothing else is measured; the others give back memory."""
         self._end()
         yield Workers(1)
@@ -268,7 +268,9 @@ class Workers:
         if pool is not None:
             pool.shutdown(cancel_futures=True)
 
-    def each(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Generator[tuple[Item, Given | None]]:
+    def map_unordered(
+        self, call: Callable[[Item], Given], items: Sequence[Item]
+    ) -> Generator[tuple[Item, Given | None]]:
         """Makes a call for each item; both can be pickled, where there is more than one worker.
 
         Args:

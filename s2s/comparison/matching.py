@@ -92,12 +92,14 @@ def without_embeddings(model: Seq2Seq) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad and id(p) not in left_out)
 
 
-def matched(kind: str, pieces: int, parameters: int, options: Mapping[str, object], step: int = 2) -> Section:
+def match_translator(kind: str, pieces: int, parameters: int, options: Mapping[str, object], step: int = 2) -> Section:
     """Settings of a translator with one vocabulary that has about so many parameters; see `solved`."""
-    return solved(kind, translators(pieces, pieces), parameters, options, step)
+    return match_parameters(kind, translators(pieces, pieces), parameters, options, step)
 
 
-def solved(kind: str, blueprint: ModelSpec, parameters: int, options: Mapping[str, object], step: int = 2) -> Section:
+def match_parameters(
+    kind: str, model_spec: ModelSpec, parameters: int, options: Mapping[str, object], step: int = 2
+) -> Section:
     """Settings of a model that has about so many parameters: its width is solved for.
 
     Where a model has an inner size `feedforward`, it is kept at four times the width, or at `feedforward_ratio` times
@@ -105,7 +107,7 @@ def solved(kind: str, blueprint: ModelSpec, parameters: int, options: Mapping[st
 
     Args:
         kind: an installed model.
-        blueprint: how the task makes a model of settings.
+        model_spec: builds and sizes the models of the task.
         parameters: the wanted number.
         options: what else is set, see `settings_of`; `feedforward_ratio` is no setting of any model.
         step: widths are multiples of it.
@@ -116,7 +118,7 @@ def solved(kind: str, blueprint: ModelSpec, parameters: int, options: Mapping[st
 
     def count_at(width: int) -> int:
         """Parameters at a width."""
-        return blueprint.parameters(kind, cast(Section, _of_width(kind, blueprint, options, width)))
+        return model_spec.parameters(kind, cast(Section, _of_width(kind, model_spec, options, width)))
 
     widths, end = [], 64
     while not widths or (end < _WIDEST and count_at(widths[-1]) < parameters):
@@ -124,23 +126,23 @@ def solved(kind: str, blueprint: ModelSpec, parameters: int, options: Mapping[st
             raise UserError(f"{kind} takes no width up to {_WIDEST}", remedy="mend its Settings, or leave it out")
         end = min(4 * end, _WIDEST)
         # heads do not divide every width
-        widths = [width for width in range(step, end, step) if _of_width(kind, blueprint, options, width)]
+        widths = [width for width in range(step, end, step) if _of_width(kind, model_spec, options, width)]
     after = bisect.bisect_left(widths, parameters, key=count_at)
     best = min(widths[max(0, after - 1) : after + 1], key=lambda width: abs(count_at(width) - parameters))
     count = count_at(best)
     if abs(count - parameters) > TOLERANCE * parameters:
         raise NoSuchSize(
-            f"{kind} with {blueprint.pieces:,} pieces cannot have {parameters:,} parameters within 5 %: nearest is "
+            f"{kind} with {model_spec.pieces:,} pieces cannot have {parameters:,} parameters within 5 %: nearest is "
             f"{count:,}",
             remedy="compare at another size: set model.width, layers, or tokenizer.size",
         )
-    return cast(Section, _of_width(kind, blueprint, options, best))
+    return cast(Section, _of_width(kind, model_spec, options, best))
 
 
-def _of_width(kind: str, blueprint: ModelSpec, options: Mapping[str, object], width: int) -> Section | None:
+def _of_width(kind: str, model_spec: ModelSpec, options: Mapping[str, object], width: int) -> Section | None:
     ratio = options.get("feedforward_ratio", 4)
     inner = {"feedforward": int(float(str(ratio)) * width)}
     try:
-        return settings_of(kind, inner | dict(options) | {"width": width}, blueprint.section)
+        return settings_of(kind, inner | dict(options) | {"width": width}, model_spec.section)
     except ValidationError:
         return None

@@ -34,14 +34,6 @@ class Evidence:
 Pairs = Mapping[tuple[str, str], Evidence]
 
 
-def in_words(estimate: Estimate, digits: int = 1) -> str:
-    """`3.1 (1.2 to 5.0)`."""
-    value = f"{estimate.value:.{digits}f}"
-    if estimate.low is None or estimate.high is None:
-        return value
-    return f"{value} ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
-
-
 def excludes_zero(estimate: Estimate) -> bool:
     """True if the confidence interval excludes zero."""
     return estimate.low is not None and estimate.high is not None and not estimate.low <= 0 <= estimate.high

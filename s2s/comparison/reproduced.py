@@ -63,7 +63,7 @@ class Check(Part):
         return not low <= self.band.derived <= high
 
     @property
-    def astray(self) -> int:
+    def seeds_outside(self) -> int:
         """Number of seeds outside a band that the median is in."""
         return sum(not self.band.holds(each) for each in self.by_seed) if self.inside else 0
 
@@ -71,8 +71,8 @@ class Check(Part):
     def state(self) -> str:
         """In words: where the median lies, which seeds do not, and whether what was derived is excluded."""
         where = "inside" if self.inside else "outside"
-        if self.astray:
-            where += f", {self.astray} of {len(self.by_seed)} seeds outside"
+        if self.seeds_outside:
+            where += f", {self.seeds_outside} of {len(self.by_seed)} seeds outside"
         return f"{where}, but the derived {self.band.derived:g} is excluded" if self.excluded else where
 
 
@@ -116,7 +116,7 @@ class Reproduced(Part):
     @property
     def by_every_seed(self) -> bool:
         """True if each seed alone reproduces the finding."""
-        return self.inside and not any(check.astray for check in self.checks)
+        return self.inside and not any(check.seeds_outside for check in self.checks)
 
     @property
     def verdict(self) -> str:

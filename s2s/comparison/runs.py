@@ -32,7 +32,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Pause:
+class ValidationPoint:
     """A validation of a run, and what was learned from before it."""
 
     update: int  # after which update
@@ -69,7 +69,7 @@ def _prepared_texts(recipe: str) -> PreparedLabelled:
     return prepare_texts(ClassificationRecipe[Section].model_validate_json(recipe), None, lambda line: None)
 
 
-def is_there(folder: Path, model: str, seed: int | None) -> bool:
+def is_trained(folder: Path, model: str, seed: int | None) -> bool:
     """Whether the finished run of a candidate exists, see `s2s.comparison.tasks.trained`."""
     return (folder / RUNS / f"{file_name(model)}-seed{seed}" / COST).exists()
 
@@ -79,12 +79,12 @@ def cost_of(folder: Path) -> Cost:
     return read_json(folder / COST, Cost)
 
 
-def pauses(folder: Path) -> Iterator[Pause]:
+def validation_points(folder: Path) -> Iterator[ValidationPoint]:
     """All validations of a run, in order."""
     count, tokens, seconds, cpu_seconds = 0, 0, 0.0, 0.0
     for entry in read_metrics(folder):
         if entry.validation is not None:
-            yield Pause(entry.update, count, tokens, seconds, cpu_seconds, entry.validation)
+            yield ValidationPoint(entry.update, count, tokens, seconds, cpu_seconds, entry.validation)
         else:
             count, tokens = count + (entry.count or 0), tokens + entry.tokens
             seconds += entry.seconds
@@ -93,7 +93,7 @@ def pauses(folder: Path) -> Iterator[Pause]:
 
 def history(folder: Path, scores: Mapping[str, str], device_context: DeviceContext) -> dict[str, Any]:
     """A finished run's curve and its cost, as a measurement keeps them; scores of its validations by their keys."""
-    curve, cost = list(pauses(folder)), cost_of(folder)
+    curve, cost = list(validation_points(folder)), cost_of(folder)
     on_processor = device_context.device.type == "cpu"
     return {
         "updates": [pause.update for pause in curve],

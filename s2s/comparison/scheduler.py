@@ -7,20 +7,29 @@ from pathlib import Path
 
 import torch
 
-from s2s.comparison.cluster import Nodes
-from s2s.comparison.cost import expected, missing
-from s2s.comparison.executor import Progress, StoredResult, Workers, died, forget, keep, kept, machine_here
+from s2s.comparison.cluster import RayWorkers
+from s2s.comparison.cost import expected_seconds, missing_trials
+from s2s.comparison.executor import (
+    Progress,
+    StoredResult,
+    Workers,
+    delete_results,
+    load_result,
+    machine_here,
+    run_cached,
+    store_crash,
+)
 from s2s.comparison.spec import Comparison, Experiment, Trial
 from s2s.run.manifest import code_version
 
-AnyWorkers = Workers | Nodes
+AnyWorkers = Workers | RayWorkers
 """A pool that runs trials: processes of this machine, or a Ray cluster."""
 
 
-def all_kept(
+def run_trials(
     experiment: Experiment,
     comparison: Comparison,
-    cells: Sequence[Trial],
+    trials: Sequence[Trial],
     progress: Progress,
     workers: AnyWorkers,
     following: Callable[[str], Sequence[Trial]] = lambda model: (),
@@ -30,29 +39,31 @@ def all_kept(
     Args:
         experiment: the question.
         comparison: the models, and where results are stored.
-        cells: the trials.
+        trials: the trials.
         progress: shows how far it is.
         workers: runs trials.
         following: further trials of a model, asked for when all its others have ended.
     """
     folder = comparison.results_folder(experiment.name)
-    new = missing(experiment, comparison, cells)
-    made = _run(experiment, comparison, cells, new, progress, workers, following)
+    new = missing_trials(experiment, comparison, trials)
+    made = _run(experiment, comparison, trials, new, progress, workers, following)
     # where a failed trial succeeds now, its round is measured again as a whole
     if (
-        again := [cell for cell in missing(experiment, comparison, cells) if cell not in made]
-        if experiment.alone
+        again := [trial for trial in missing_trials(experiment, comparison, trials) if trial not in made]
+        if experiment.exclusive
         else []
     ):
-        made |= _run(experiment, comparison, cells, again, progress, workers)
+        made |= _run(experiment, comparison, trials, again, progress, workers)
     # what another machine wrote a moment ago may not be seen from here yet
-    return {cell: one for cell in dict.fromkeys((*cells, *new)) if (one := made.get(cell) or kept(folder, cell))}
+    return {
+        trial: one for trial in dict.fromkeys((*trials, *new)) if (one := made.get(trial) or load_result(folder, trial))
+    }
 
 
 def _run(
     experiment: Experiment,
     comparison: Comparison,
-    cells: Sequence[Trial],
+    trials: Sequence[Trial],
     new: list[Trial],
     progress: Progress,
     workers: AnyWorkers,
@@ -62,12 +73,14 @@ def _run(
     folder = comparison.results_folder(experiment.name)
     folder.mkdir(parents=True, exist_ok=True)
     precision = experiment.precision_in(comparison)
-    failed = {cell for cell in new if (one := kept(folder, cell)) and one.failed}
-    if gone := forget(folder, new):
+    failed = {trial for trial in new if (one := load_result(folder, trial)) and one.failed}
+    if gone := delete_results(folder, new):
         progress.print(f"{experiment.name}: {_again(gone, machine_here(precision))}")
-    if damaged := [cell.key for cell in new if (folder / f"{cell.key}.json").exists() and not kept(folder, cell)]:
+    if damaged := [
+        trial.key for trial in new if (folder / f"{trial.key}.json").exists() and not load_result(folder, trial)
+    ]:
         progress.print(f"{experiment.name}: what is damaged is measured again: {', '.join(damaged)}")
-    there = [one for cell in cells if new and (one := kept(folder, cell)) and not one.failed]
+    there = [one for trial in trials if new and (one := load_result(folder, trial)) and not one.failed]
     older = {one.code for one in there} - {code_version()}
     if older:
         progress.print(
@@ -75,29 +88,33 @@ def _run(
         )
     made, apart = dict[Trial, StoredResult](), set[Trial]()
     progress.start(experiment.name, new)
-    one = partial(keep, folder, partial(experiment.measure, comparison), precision=precision)
-    pool = workers.alone() if experiment.alone and new else nullcontext(workers)
-    with pool as running, closing(running.each(one, new)) as ends:
-        for cell, given in ends:
-            made[cell] = given or died(folder, cell)
-            if cell in failed and not made[cell].failed:
-                apart |= _forget_round(folder, cells, cell, made)
-            progress.finish(experiment.name, cell, made[cell], expected(experiment, comparison, cell, workers.number))
-            if all(each in made for each in new if each.model == cell.model):
-                new += following(cell.model)
-    return {cell: one for cell, one in made.items() if cell not in apart}
+    one = partial(run_cached, folder, partial(experiment.measure, comparison), precision=precision)
+    pool = workers.exclusive() if experiment.exclusive and new else nullcontext(workers)
+    with pool as running, closing(running.map_unordered(one, new)) as ends:
+        for trial, given in ends:
+            made[trial] = given or store_crash(folder, trial)
+            if trial in failed and not made[trial].failed:
+                apart |= _delete_round(folder, trials, trial, made)
+            progress.finish(
+                experiment.name, trial, made[trial], expected_seconds(experiment, comparison, trial, workers.number)
+            )
+            if all(each in made for each in new if each.model == trial.model):
+                new += following(trial.model)
+    return {trial: one for trial, one in made.items() if trial not in apart}
 
 
-def _forget_round(folder: Path, cells: Sequence[Trial], cell: Trial, made: Mapping[Trial, StoredResult]) -> set[Trial]:
+def _delete_round(
+    folder: Path, trials: Sequence[Trial], trial: Trial, made: Mapping[Trial, StoredResult]
+) -> set[Trial]:
     """Delete a stale round, because timings of different sessions are not comparable. Returns the deleted trials.
 
     They are deleted at once, so that an interruption leaves no mixed round.
     """
-    whole = [each for each in cells if each.in_round and cell.in_round and each.part == cell.part]
-    there = {each for each in whole if (one := kept(folder, each)) and not one.failed}
+    whole = [each for each in trials if each.in_round and trial.in_round and each.part == trial.part]
+    there = {each for each in whole if (one := load_result(folder, each)) and not one.failed}
     if there <= made.keys():
         return set()
-    forget(folder, whole)
+    delete_results(folder, whole)
     return there & made.keys()
 
 

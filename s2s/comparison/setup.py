@@ -37,7 +37,7 @@ _MAY_NOT = ("device.precision",)
 _DATA = "data.json"
 
 
-def begin(folder: Path, base: "TrainRecipe", summary: Summary, log: Callable[[str], None] = lambda line: None) -> None:
+def create(folder: Path, base: "TrainRecipe", summary: Summary, log: Callable[[str], None] = lambda line: None) -> None:
     """Make the folder of a new comparison of the task `base`, once all its models are checked.
 
     Args:
@@ -50,7 +50,7 @@ def begin(folder: Path, base: "TrainRecipe", summary: Summary, log: Callable[[st
         UserError: the folder is taken, a setting is wrong, or a model cannot do the task.
     """
     check_kinds(comparable(base), summary)
-    base = resolved(base)
+    base = finalize_task(base)
     entries = entries_of(base, summary)
     if select_device(base.device).autoselect_precision:
         # all models are to have the same, always
@@ -69,7 +69,7 @@ def begin(folder: Path, base: "TrainRecipe", summary: Summary, log: Callable[[st
         write_part(summary.model_copy(update=sized), folder / COMPARISON)
 
 
-def resolved(base: "TrainRecipe") -> ComparedRecipe:
+def finalize_task(base: "TrainRecipe") -> ComparedRecipe:
     """The recipe of a task with everything in it that stands for something else, such as the size of a vocabulary.
 
     Raises:
@@ -79,7 +79,7 @@ def resolved(base: "TrainRecipe") -> ComparedRecipe:
     return comparable_task_of(recipe).finalize_config(recipe)
 
 
-def begun(folder: Path) -> Summary:
+def load_summary(folder: Path) -> Summary:
     """Read what a comparison is asked, or the copy beside its trials.
 
     Raises:
@@ -97,7 +97,7 @@ def begun(folder: Path) -> Summary:
     return read_summary(kept)
 
 
-def task_of(folder: Path) -> ComparedRecipe:
+def load_task(folder: Path) -> ComparedRecipe:
     """The task of a comparison that was begun: its recipe.
 
     Raises:
@@ -108,7 +108,11 @@ def task_of(folder: Path) -> ComparedRecipe:
         return comparable(read(folder / RECIPE))
     # one that is lost is what its measurements were made on
     now = comparable(read(folder / RECIPE if (folder / RECIPE).exists() else measured_on))
-    keys = [key for key in changed_settings(now, read(measured_on)) if key in _MAY_NOT or not _may_change(key)]
+    keys = [
+        key
+        for key in changed_settings(now, read(measured_on))
+        if key in _MAY_NOT or not {key, key.partition(".")[0]} & {*_MAY_CHANGE}
+    ]
     if keys:
         raise UserError(
             f"{', '.join(keys)} changed since its measurements were made",
@@ -140,11 +144,7 @@ def check_data(folder: Path, recipe: ComparedRecipe) -> None:
         )
 
 
-def _may_change(key: str) -> bool:
-    return bool({key, key.partition(".")[0]} & set(_MAY_CHANGE))
-
-
-def note(folder: Path, summary: Summary) -> None:
+def save_summary(folder: Path, summary: Summary) -> None:
     """Writes what a comparison is asked, and keeps it and the task beside the measurements that are made by them."""
     make_folder(folder / CELLS)
     recipes = [folder / CELLS / RECIPE, folder / RECIPE]

@@ -208,7 +208,7 @@ class Experiment:
 
     name: str  # as typed after `--experiment`
     question: str  # what it asks, in one sentence
-    cells: Callable[[Comparison], list[Trial]]  # all measurements, in the order in which they are made
+    trials: Callable[[Comparison], list[Trial]]  # all measurements, in the order in which they are made
     # makes one measurement; raises `NotForThisModel` where the model cannot be measured so, `UserError` where a
     # training failed
     measure: Callable[[Comparison, Trial], Measured]
@@ -216,10 +216,10 @@ class Experiment:
     # the measurements and the comparison's names and sizes alone, so it can be drawn anew
     analyse: Callable[[Comparison, Trials], Analysis]
     # whether nothing else may be measured meanwhile, because it looks at the clock or at the machine's memory
-    alone: bool = False
-    chosen: Choice = "rate"  # what its measurements depend on of that which trials choose
-    reads: str = ""  # the experiment whose trained models it looks at, which is made before it
-    reading: str = ""  # the part of its cells that do; empty: all of them
+    exclusive: bool = False
+    tuning_level: Choice = "rate"  # what its measurements depend on of that which trials choose
+    depends_on: str = ""  # the experiment whose trained models it looks at, which is made before it
+    depends_on_part: str = ""  # the part of its cells that do; empty: all of them
     numbers: Callable[[Comparison], Mapping[str, object]] = (
         lambda comparison: {}
     )  # what the method's text names in braces
@@ -264,7 +264,7 @@ def by_model(comparison: Comparison, measured: Trials, part: str = "") -> dict[s
     """One part's measurements by model, in the order of the command, and by seed, rising; none of models without."""
     runs: dict[str, BySeed] = {}
     for model in comparison.models:
-        own = {cell.seed or 0: m for cell, m in measured.items() if (cell.model, cell.part) == (model, part)}
+        own = {trial.seed or 0: m for trial, m in measured.items() if (trial.model, trial.part) == (model, part)}
         if own:
             runs[model] = dict(sorted(own.items()))
     return runs

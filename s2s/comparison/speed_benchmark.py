@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from s2s.comparison.executor import kept
+from s2s.comparison.executor import load_result
 from s2s.comparison.instruments import reference, rounded
 from s2s.comparison.reporting import Column, Interval, table
 from s2s.comparison.results import Table
@@ -74,8 +74,8 @@ def places(device_context: DeviceContext) -> list[Place]:
     return every[:1] if threads == 1 else every
 
 
-def watched(
-    measure: Callable[[], Measured], where: Sequence[Place], folder: Path, cells: Sequence[Trial], cell: Trial
+def measure_steadily(
+    measure: Callable[[], Measured], where: Sequence[Place], folder: Path, trials: Sequence[Trial], trial: Trial
 ) -> Measured:
     """A measurement with the seconds of the reference product before and after it, at each place.
 
@@ -87,25 +87,25 @@ def watched(
         measure: what is to be measured.
         where: places that it uses.
         folder: of what was measured before.
-        cells: all of the experiment that are measured so.
-        cell: the one that is measured now.
+        trials: all timed trials of the question.
+        trial: the one that is measured now.
     """
-    before = {each: own.measured for each in cells if (own := kept(folder, each)) and own.measured}
-    left = len(cells) // 2 - sum(own["tries"] - 1 for own in before.values())
+    before = {each: own.measured for each in trials if (own := load_result(folder, each)) and own.measured}
+    left = len(trials) // 2 - sum(own["tries"] - 1 for own in before.values())
     made: list[tuple[float, Measured]] = []
     while not made or (made[-1][0] > 0 and len(made) < min(_TRIES, 1 + left)):
         starts = _references(where)
         measured = measure()
         found = {name: [starts[name], end] for name, end in _references(where).items()}
-        changed = max(_changed(name, own, before, cell) for name, own in found.items())
+        changed = max(_changed(name, own, before, trial) for name, own in found.items())
         made.append((changed, measured | {"references": found}))
     return min(made, key=lambda one: one[0])[1] | {"tries": len(made)}
 
 
-def _changed(place: str, own: Sequence[float], before: Mapping[Trial, Measured], cell: Trial) -> float:
+def _changed(place: str, own: Sequence[float], before: Mapping[Trial, Measured], trial: Trial) -> float:
     """Excess change of the machine's speed at a placement, see `speed_changed`."""
     every = {each: one["references"].get(place, ()) for each, one in before.items()}
-    this_round = [s for each, seconds in every.items() if each.part == cell.part for s in seconds]
+    this_round = [s for each, seconds in every.items() if each.part == trial.part for s in seconds]
     return speed_changed([*own, *this_round], min([*own, *chain.from_iterable(every.values())]))
 
 
@@ -124,7 +124,7 @@ def round_trials(models: Sequence[str], part: str = "round", rounds: int = ROUND
 
 def by_round(measured: Trials, model: str, part: str = "round") -> dict[int, Measured]:
     """A model's measurements by round."""
-    own = {cell.part: one for cell, one in measured.items() if cell.model == model}
+    own = {trial.part: one for trial, one in measured.items() if trial.model == model}
     rounds = {int(name.rpartition("-")[2]): one for name, one in own.items() if name.rpartition("-")[0] == part}
     return dict(sorted(rounds.items()))
 
@@ -281,7 +281,7 @@ class SpeedBenchmark:
         ratios = [math.log(self.speeds[model][i] / self.speeds[other][i]) for i in used]
         return sign(math.exp(statistics.fmean(ratios))) if ratios else None
 
-    def kept(self, model: str, variations: Mapping[str, "SpeedBenchmark"]) -> dict[str, bool]:
+    def robustness(self, model: str, variations: Mapping[str, "SpeedBenchmark"]) -> dict[str, bool]:
         """In which variations it stands to the same other model as it does here; what is the same race is none."""
         other = self.best_other(model)
         if other is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from s2s.comparison.instruments import counted_flops, unfused
-from s2s.comparison.matching import non_width_settings, solved, translators
+from s2s.comparison.matching import match_parameters, non_width_settings, translators
 from s2s.comparison.runs import seeds_of, stopwatch
 from s2s.comparison.spec import check_translates
 from s2s.data.batches import collate, make_batches
@@ -21,9 +21,11 @@ from s2s.evaluation.inference import Counts, Draws
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.evaluation.tokenization import choose_tokenization
 from s2s.models.base import Seq2Seq
-from s2s.recipe.schema import BleuTokenizer, Section
+from s2s.recipe.reading import shipped
+from s2s.recipe.schema import BleuTokenizer, DecodingSettings, DeviceSettings, Section, TokenizerSettings
+from s2s.run.tasks import read
 from s2s.tasks.translation.prepared import PreparedTranslation
-from s2s.tasks.translation.recipe import Recipe
+from s2s.tasks.translation.recipe import BatchSettings, Recipe
 from s2s.tasks.translation.task import build_model, translation_trainer
 from s2s.training.device import DeviceContext
 from s2s.training.loss import cross_entropy
@@ -47,7 +49,7 @@ def trainer_for(
     model = build_model(recipe.model_copy(update={"seeds": seeds}), *pieces)
     check_translates(model, recipe.model.kind)
     if start is not None:
-        put(model, start)
+        set_weights(model, start)
     return translation_trainer(
         model.to(device_context.device), data, recipe.training, recipe.batches, seeds, device_context
     )
@@ -95,7 +97,7 @@ def train_briefly(
                 half_way(trainer.model)
             began += clock() - paused
     seconds = clock() - began
-    put(trainer.model, deciding(trainer))
+    set_weights(trainer.model, final_weights(trainer))
     return ShortTraining(trainer.model, seconds, tokens)
 
 
@@ -104,22 +106,22 @@ def sizes_of(data: PreparedTranslation) -> tuple[int, int]:
     return data.source_tokenizer.size, data.target_tokenizer.size
 
 
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
+def copy_weights(model: nn.Module) -> dict[str, Tensor]:
     """A copy of the weights, by name."""
     return {name: p.detach().clone() for name, p in model.named_parameters()}
 
 
-def put(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+def set_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Gives a model these weights."""
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.copy_(weights[name])
 
 
-def deciding(trainer: Trainer) -> dict[str, Tensor]:
+def final_weights(trainer: Trainer) -> dict[str, Tensor]:
     """The weights that would be kept now: the average, where one is made."""
     with trainer.optimization.use_ema_weights():
-        return weights_of(trainer.model)
+        return copy_weights(trainer.model)
 
 
 def joined_texts(count: int, together: int, texts: int) -> list[list[int]]:
@@ -163,7 +165,7 @@ def resized(settings: Section, kind: str, pieces: tuple[int, int], parameters: i
     Raises:
         UserError: no width comes within 5 %.
     """
-    return solved(kind, translators(*pieces), parameters, non_width_settings(settings))
+    return match_parameters(kind, translators(*pieces), parameters, non_width_settings(settings))
 
 
 def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: TokenizedDataset) -> float:
@@ -220,3 +222,31 @@ def corpus_score(metric: str, counts: Counts) -> float:
 def resampled_scores(metric: str, counts: Counts, drawn: Draws) -> Float[np.ndarray, " resamples"]:
     """The corpus' score in each resample."""
     return scores_of(metrics()[metric], drawn @ counts)
+
+
+def built_in(
+    model: Section | Mapping[str, object],
+    data: Mapping[str, object],
+    training: Mapping[str, object],
+    batches: BatchSettings,
+) -> Recipe[Section]:
+    """The recipe `compare`, English to German in 1,000 pieces, on one processor, greedy; with other settings.
+
+    Args:
+        model: its settings, or those that are changed.
+        data: what is changed.
+        training: likewise.
+        batches: in the place of its own.
+    """
+    base = cast(Recipe[Section], read(shipped()["compare"]))
+    return base.model_copy(
+        update={
+            "data": base.data.model_copy(update=data),
+            "tokenizer": TokenizerSettings(kind="unigram", size=1_000),
+            "batches": batches,
+            "model": model if isinstance(model, Section) else base.model.model_copy(update=model),
+            "training": base.training.model_copy(update=training),
+            "decoding": DecodingSettings(beam=1),
+            "device": DeviceSettings(kind="cpu", precision="fp32"),
+        }
+    )

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from s2s.comparison.candidate_names import file_name
-from s2s.comparison.executor import StoredResult, kept
-from s2s.comparison.matching import non_width_settings, solved
+from s2s.comparison.executor import StoredResult, load_result
+from s2s.comparison.matching import match_parameters, non_width_settings
 from s2s.comparison.results import CandidateSummary
 from s2s.comparison.runs import history, shortened, stopwatch
 from s2s.comparison.spec import Analysis, Candidate, ComparedRecipe, Comparison, Experiment, Measured, R, Scale, Trial
@@ -70,7 +70,7 @@ def settled(recipe: ComparedRecipe, own: Mapping[str, object]) -> tuple[str, ...
     return tuple(dict.fromkeys([*own, *([_RESIDUAL] if getattr(recipe.model, _RESIDUAL, False) else [])]))
 
 
-def at(recipe: R, trial: TuningTrial, own: Collection[str] = ()) -> R:
+def recipe_at(recipe: R, trial: TuningTrial, own: Collection[str] = ()) -> R:
     """The recipe with a trial's rate and depth; the width is solved for again, so that the size stays.
 
     More layers than the recipe's, and than two, are joined by residual connections where a model may have them: without
@@ -90,9 +90,9 @@ def at(recipe: R, trial: TuningTrial, own: Collection[str] = ()) -> R:
         chosen: dict[str, object] = dict.fromkeys(now, trial.layers)
         if trial.layers > max(2, *now.values()) and _RESIDUAL in type(recipe.model).model_fields.keys() - {*own}:
             chosen[_RESIDUAL] = True
-        blueprint, kind = comparable_task_of(recipe).blueprint(recipe), recipe.model.kind
-        parameters = blueprint.parameters(kind, recipe.model)
-        changes["model"] = solved(kind, blueprint, parameters, non_width_settings(recipe.model) | chosen)
+        model_spec, kind = comparable_task_of(recipe).blueprint(recipe), recipe.model.kind
+        parameters = model_spec.parameters(kind, recipe.model)
+        changes["model"] = match_parameters(kind, model_spec, parameters, non_width_settings(recipe.model) | chosen)
     return recipe.model_copy(update=changes)
 
 
@@ -106,47 +106,47 @@ def short_training(recipe: ComparedRecipe, seed: int, device_context: DeviceCont
         NotForThisModel: the model cannot take part.
         UserError: the training failed.
     """
-    discipline = comparable_task_of(recipe)
-    trainer = discipline.trainer(recipe, seed, device_context)
+    task = comparable_task_of(recipe)
+    trainer = task.trainer(recipe, seed, device_context)
     clock = stopwatch(device_context)
     began = clock()
     for _ in trainer.updates(recipe.training.updates):
         pass
     seconds = clock() - began
     with trainer.optimization.use_ema_weights():
-        return discipline.validation_loss(trainer, recipe), seconds
+        return task.validation_loss(trainer, recipe), seconds
 
 
 def _cells(comparison: Comparison) -> list[Trial]:
     """The trials of each model that were made, and those that come next."""
     sizes = comparison.sizes(SIZES)
-    cells = []
+    trials = []
     for each in comparison.candidates:
         made = _made(comparison, each)
         losses = {trial: loss_of(one) for trial, one in made.items()}
-        cells += [_cell(each, trial) for trial in (*made, *next_trials(each.depths, losses, sizes.whole))]
-    return cells
+        trials += [Trial(each.name, trial.part) for trial in (*made, *next_trials(each.depths, losses, sizes.whole))]
+    return trials
 
 
 def foreseen(comparison: Comparison) -> list[Trial]:
     """The trials that are sure to come, and those that were made: as if the best were at no end of what is tried."""
     sizes = comparison.sizes(SIZES)
-    cells = []
+    trials = []
     for each in comparison.candidates:
         losses = {trial: loss_of(one) for trial, one in _made(comparison, each).items()}
         # what was made stays the best
         worst = max((loss for loss in losses.values() if loss is not None), default=0.0)
         while new := next_trials(each.depths, losses, sizes.whole):
             losses |= {trial: worst + from_the_middle(trial) for trial in new}
-        cells += [_cell(each, trial) for trial in losses]
-    return cells
+        trials += [Trial(each.name, trial.part) for trial in losses]
+    return trials
 
 
 def _measure(comparison: Comparison, cell: Trial) -> Measured:
     """The validation loss after a trial."""
     trial = TuningTrial.of(cell.part)
     candidate = comparison.candidate(cell.model)
-    recipe = at(candidate.recipe, trial, candidate.own)
+    recipe = recipe_at(candidate.recipe, trial, candidate.own)
     if trial.whole:
         folder = whole_run(comparison, f"{file_name(cell.model)}-{cell.part}", recipe, TRIAL_SEED)
         seen = history(folder, {"losses": "loss"}, comparison.device_context)
@@ -158,15 +158,11 @@ def _measure(comparison: Comparison, cell: Trial) -> Measured:
     return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 
 
-def _cell(each: Candidate, trial: TuningTrial) -> Trial:
-    return Trial(each.name, part=trial.part)
-
-
 def _made(comparison: Comparison, each: Candidate) -> dict[TuningTrial, StoredResult]:
     folder = comparison.results_folder(TUNING.name)
     depths = [*each.depths, *beyond_usual(each.depths)] or [None]
     trials = [TuningTrial(rate, n, w) for w in (False, True) for n in depths for rate in grid()]
-    return {trial: one for trial in trials if (one := kept(folder, _cell(each, trial)))}
+    return {trial: one for trial in trials if (one := load_result(folder, Trial(each.name, trial.part)))}
 
 
 TUNING = Experiment(
@@ -217,7 +213,7 @@ def tried(made: Mapping[Trial, StoredResult], model: str) -> Tried:
     return Tried(losses, sum(one.seconds for one in mine.values()), min(paces, default=None), slope, failures)
 
 
-def unfinished(tried: Mapping[str, Tried]) -> str:
+def warn_unconverged(tried: Mapping[str, Tried]) -> str:
     """Warn about candidates whose loss still falls at the end of their trials; empty for none."""
     falling = {model: -each.slope for model, each in tried.items() if each.slope and -each.slope >= LEARNING}
     if not falling:
@@ -230,23 +226,23 @@ def unfinished(tried: Mapping[str, Tried]) -> str:
     )
 
 
-def chosen(entrant: Candidate, tried: Tried, updates: int | None) -> Candidate:
+def tuned(candidate: Candidate, tried: Tried, updates: int | None) -> Candidate:
     """The candidate with the rate and the depth of the best trial; with its recipe's, where it learned in none.
 
     Args:
-        entrant: as it came.
+        candidate: as it came.
         tried: its trials.
         updates: how many it may have; None: as many as its recipe says.
     """
     losses = tried.losses
     best = best_trial(losses)
-    recipe = at(entrant.recipe, best, entrant.own) if best else entrant.recipe
+    recipe = recipe_at(candidate.recipe, best, candidate.own) if best else candidate.recipe
     short = dict(sorted(short_ones(losses, best.layers).items())) if best else {}
     if updates is not None:
         changes = {"updates": updates, "warmup": min(recipe.training.warmup, updates // 5)}
         recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
     return replace(
-        entrant,
+        candidate,
         recipe=recipe,
         rates=tuple(short),
         losses=tuple(short.values()),
@@ -256,17 +252,17 @@ def chosen(entrant: Candidate, tried: Tried, updates: int | None) -> Candidate:
     )
 
 
-def described(candidate: Candidate, tried: Tried) -> CandidateSummary:
+def summarize(candidate: Candidate, tried: Tried) -> CandidateSummary:
     """Summary of a tuned candidate for the report."""
     recipe, losses, best = candidate.recipe, tried.losses, best_trial(tried.losses)
     layers = best.layers if best else next(iter(candidate.depths), None)
-    blueprint = comparable_task_of(recipe).blueprint(recipe)
+    model_spec = comparable_task_of(recipe).blueprint(recipe)
     deeper = [depth for depth in beyond_usual(candidate.depths) if short_ones(losses, depth)]
     tried_depths = [*candidate.depths, *deeper]
     return CandidateSummary(
         model=candidate.name,
         settings=candidate.settings.model_dump(mode="json"),
-        parameters=blueprint.parameters(candidate.kind, candidate.settings),
+        parameters=model_spec.parameters(candidate.kind, candidate.settings),
         learning_rate=candidate.learning_rate,
         rates={f"{rate:g}": loss for rate, loss in sorted(short_ones(losses, layers).items())},
         inside=candidate.inside,

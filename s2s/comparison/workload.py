@@ -93,7 +93,7 @@ def built(comparison: Comparison, candidate: Candidate, longest: int, device: to
     return module_of(candidate.kind).build(settings, VOCABULARY, VOCABULARY).to(device).train()
 
 
-def fitting(model: Seq2Seq, lengths: tuple[int, ...]) -> list[int]:
+def supported_lengths(model: Seq2Seq, lengths: tuple[int, ...]) -> list[int]:
     """Lengths that the model can read and write."""
     limits = [limit for limit in (model.encoder.max_positions, model.decoder.max_positions) if limit is not None]
     return [n for n in lengths if n <= min(limits, default=n)]
@@ -101,7 +101,7 @@ def fitting(model: Seq2Seq, lengths: tuple[int, ...]) -> list[int]:
 
 def too_long(model: Seq2Seq, length: int) -> str:
     """Reason why a model cannot be measured at a length; empty if it can."""
-    return "" if fitting(model, (length,)) else "the model reads no texts of this length"
+    return "" if supported_lengths(model, (length,)) else "the model reads no texts of this length"
 
 
 def texts(rows: int, source: int, target: int, device: torch.device) -> Texts:

@@ -32,7 +32,7 @@ BUSY = 1.5
 """How many times as long many texts must take as one alone."""
 TIE = 1.0
 """BLEU that nobody cares about."""
-Standing = Literal["better", "worse", "tie", "undecided", "still learning", "not measurable", ""]
+Outcome = Literal["better", "worse", "tie", "undecided", "still learning", "not measurable", ""]
 """What may be said of a model beside another one; empty where nothing is asked."""
 # so many looks make a line
 _LOOKS = 3
@@ -189,7 +189,7 @@ def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU", di
 
 def decide_outcome(
     difference: Difference | None, gates: Sequence[Gate], p: float | None = None, margin: float = TIE, pairs: int = 1
-) -> Standing:
+) -> Outcome:
     """Return the outcome of the second of two systems, or the reason why there is none.
 
     A tie needs an equivalence test (`Difference.equivalence_p`). A difference that is significant but within the margin
@@ -216,7 +216,7 @@ def decide_outcome(
 class Assessment:
     """Comparison of a candidate with its best rival, in numbers."""
 
-    standing: Standing  # outcome, see `decide_outcome`
+    standing: Outcome  # outcome, see `decide_outcome`
     rival: str = ""  # name of the other candidate; empty if there is none
     difference: Estimate | None = None  # candidate minus rival, with its 95 % interval
     unit: str = ""  # unit of the difference

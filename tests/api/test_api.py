@@ -270,9 +270,9 @@ def test_api_table_has_a_line_for_each_row_and_model():
 def begun(monkeypatch):
     """What comparisons begin and go on with, where nothing is measured."""
     begun = []
-    monkeypatch.setattr("s2s.comparison.setup.begin", lambda *asked: begun.append(asked))
+    monkeypatch.setattr("s2s.comparison.setup.create", lambda *asked: begun.append(asked))
     goes_on = lambda folder, _, nodes: begun.append((folder, nodes))  # noqa: E731
-    monkeypatch.setattr("s2s.comparison.engine.go_on", goes_on)
+    monkeypatch.setattr("s2s.comparison.engine.resume", goes_on)
     monkeypatch.setattr("s2s.comparison.engine.check_concluded", lambda folder: None)
     monkeypatch.setattr("s2s.comparison.report.drawing.draw", lambda folder: folder)
     return begun

@@ -8,7 +8,7 @@ import torch
 
 from s2s.comparison import engine, tuning_search
 from s2s.comparison.candidates import candidate_recipe
-from s2s.comparison.matching import matched
+from s2s.comparison.matching import match_translator
 from s2s.comparison.spec import Candidate, Comparison
 from s2s.comparison.tasks import comparable_task_of
 from s2s.recipe.reading import shipped
@@ -28,7 +28,7 @@ def _recipe(kind: str, pieces: int, parameters: int) -> Recipe:
         data=DataSettings(train=400, validation=40, test=40),
         tokenizer=TokenizerSettings(kind="unigram", size=pieces),
         batches=BatchSettings(tokens=512, max_length=128),
-        model=matched(kind, pieces, parameters, OPTIONS),
+        model=match_translator(kind, pieces, parameters, OPTIONS),
         training=TrainingSettings(updates=12, learning_rate=0.004, warmup=4, schedule="cosine"),
         validation=ValidationSettings(every=6, sentences=8, metric="loss"),
         decoding=DecodingSettings(beam=1),
@@ -65,7 +65,7 @@ def counting(monkeypatch, few_trials):
     counting = Counting()
     # in this process, where it remembers
     conclusion = lambda *given: counting.conclusion(*given)  # noqa: E731
-    experiment = Asked("memory", "How often?", counting.cells, counting.measure, conclusion, alone=True)
+    experiment = Asked("memory", "How often?", counting.cells, counting.measure, conclusion, exclusive=True)
     monkeypatch.setattr(engine, "EXPERIMENTS", {"memory": experiment})
     monkeypatch.setattr(engine, "number_for", lambda device_context: 1)
     yield counting
@@ -85,7 +85,7 @@ def measured_once(contest, _kept):
     def measure(experiment, models):
         shared = contest(models)
         if not _kept:
-            _kept.update((cell, experiment.measure(shared, cell)) for cell in experiment.cells(shared))
+            _kept.update((cell, experiment.measure(shared, cell)) for cell in experiment.trials(shared))
         return shared, dict(_kept)
 
     return measure

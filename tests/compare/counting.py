@@ -54,5 +54,5 @@ class Counting:
 def begin(folder: Path, *words: str) -> Path:
     """Begins a comparison of what these words name in the folder, with two seeds and one experiment."""
     planned = order(Order((*words, *TINY), seeds=2, experiments=("memory",), out=folder))
-    setup.begin(planned.folder, planned.base, planned.summary)
+    setup.create(planned.folder, planned.base, planned.summary)
     return folder

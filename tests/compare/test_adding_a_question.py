@@ -40,7 +40,7 @@ def test_the_question_on_the_page_is_asked_and_answered(contest, tmp_path, monke
     made = contest(["rnn", "gru"])
     _run(made.folder / "runs" / "rnn-seed1", ["a b c", "a b"] * 20)
     _run(made.folder / "runs" / "gru-seed1", ["a b c d", "a b c", "a b c d e"] * 20)
-    measured = {cell: experiment.measure(made, cell) for cell in experiment.cells(made)}
+    measured = {cell: experiment.measure(made, cell) for cell in experiment.trials(made)}
     result = experiment.result(made, measured)
     rnn, gru = result.findings
     assert (rnn.value, gru.value) == (2.5 / 4, 1.0)

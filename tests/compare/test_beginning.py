@@ -22,7 +22,7 @@ from tests.compare.counting import TINY, begin
 
 def _go_on(folder, **more):
     told = io.StringIO()
-    engine.go_on(folder, Console(file=told), **more)
+    engine.resume(folder, Console(file=told), **more)
     return told.getvalue()
 
 
@@ -35,7 +35,7 @@ def test_a_folder_that_is_there_is_not_touched(counting, tmp_path):
     with pytest.raises(UserError, match=r"letter.txt: is there already"):
         begin(tmp_path / "there/letter.txt", "rnn", "lstm")
     with pytest.raises(UserError, match="is no comparison"):
-        engine.go_on(tmp_path / "there", Console(file=io.StringIO()))
+        engine.resume(tmp_path / "there", Console(file=io.StringIO()))
     folder = begin(tmp_path / "begun", "rnn", "lstm")
     with pytest.raises(UserError, match=f"--resume {folder}"):
         begin(folder, "rnn", "lstm")
@@ -59,7 +59,7 @@ def test_a_start_that_was_killed_is_no_comparison_yet_and_can_be_repeated(counti
             begin(folder, "rnn", "lstm")
     assert (folder / "recipe.yaml").exists()
     with pytest.raises(UserError, match=r"one that did not begin\n.*repeat the command"):
-        engine.go_on(folder, Console(file=io.StringIO()))
+        engine.resume(folder, Console(file=io.StringIO()))
     # somebody's own recipe is not replaced
     with pytest.raises(UserError, match="is there already"):
         begin(folder, "rnn", "lstm", "seeds.data=9")
@@ -89,7 +89,7 @@ def test_all_models_have_the_precision_in_which_together_they_are_faster(few_tri
         words = [word for word in TINY if not word.startswith("device")]
         order_of_both = Order(("rnn", "transformer", *words), seeds=1, experiments=("memory",), out=tmp_path / name)
         planned = order(order_of_both)
-        setup.begin(planned.folder, planned.base, planned.summary)
+        setup.create(planned.folder, planned.base, planned.summary)
         assert read(planned.folder / RECIPE).device.precision == precision
         assert torch.get_num_threads() == 2
     torch.set_num_threads(threads)
@@ -108,9 +108,9 @@ def test_a_comparison_takes_on_another_model_and_measures_nothing_again(counting
     wanted, counting.asked = list(counting.asked), []
     _go_on(folder)
     trials = {path.name: path.read_bytes() for path in (folder / "cells/tuning").glob("*.json")}
-    asked = extended(setup.begun(folder), Order(("mingru",)))
-    assert asked.command == setup.begun(whole).command
-    assert "memory: 2 measurements" in engine.costs(folder, asked, None)
+    asked = extended(setup.load_summary(folder), Order(("mingru",)))
+    assert asked.command == setup.load_summary(whole).command
+    assert "memory: 2 measurements" in engine.describe_costs(folder, asked, None)
     _go_on(folder, summary=asked)
     assert sorted(counting.asked) == sorted(wanted)
     assert {name: (folder / "cells/tuning" / name).read_bytes() for name in trials} == trials
@@ -129,7 +129,7 @@ def test_a_model_that_cannot_be_taken_on_leaves_the_comparison_as_it_is(counting
     folder = begin(tmp_path / "two", "rnn", "transformer")
     before = (folder / COMPARISON).read_bytes()
     with pytest.raises(UserError, match="transformer and transformer:norm=pre are the same model"):
-        _go_on(folder, summary=extended(setup.begun(folder), Order(("transformer:norm=pre",))))
+        _go_on(folder, summary=extended(setup.load_summary(folder), Order(("transformer:norm=pre",))))
     assert (folder / COMPARISON).read_bytes() == before
 
 
@@ -148,7 +148,7 @@ def test_measurements_are_of_the_task_that_they_were_made_on(counting, tmp_path)
     with pytest.raises(UserError, match=r"recipe.yaml: batches.tokens, training.updates changed(.|\n)*copy \S*cells"):
         _go_on(folder)
     with pytest.raises(UserError, match="changed since its measurements were made"):
-        engine.costs(folder, setup.begun(folder), None)
+        engine.describe_costs(folder, setup.load_summary(folder), None)
     # as it says
     (folder / RECIPE).write_bytes((folder / "cells" / RECIPE).read_bytes())
     _edited(folder, "run.dir=elsewhere", "device.threads=2")
@@ -166,7 +166,7 @@ def test_measurements_are_of_the_texts_that_they_were_made_on(counting, tmp_path
     kept, asked = folder / "cells" / "data.json", (folder / COMPARISON).read_bytes()
     before = json.loads(kept.read_text())
     assert set(before) == {"train", "validation"}
-    task = engine.task_of(folder)
+    task = engine.load_task(folder)
     setup.check_data(folder, task)
     other = task.model_copy(update={"data": task.data.model_copy(update={"seed": 2})})
     with pytest.raises(UserError, match="train, validation: other data than those"):
@@ -197,7 +197,7 @@ def test_a_comparison_that_lost_what_it_was_asked_has_a_copy_beside_its_measurem
     # another one does not take its measurements over
     with pytest.raises(UserError, match=r"is there already\n.*--resume"):
         begin(folder, "rnn", "lstm", "lstm.dropout=0.4")
-    assert "in all 0 measurements" in engine.costs(folder, setup.begun(folder), None)
+    assert "in all 0 measurements" in engine.describe_costs(folder, setup.load_summary(folder), None)
     assert not (folder / COMPARISON).exists()
     _go_on(folder)
     assert counting.asked == asked
@@ -253,6 +253,6 @@ def test_a_folder_that_another_command_made_is_told_as_what_it_is(counting, tmp_
     other.mkdir()
     (other / ASKED).write_text("{}")
     told = rf"a reproduction.*\n.*s2s reproduce NAME --out {other}"
-    for refuses in (check_is_run, setup.begun, draw):
+    for refuses in (check_is_run, setup.load_summary, draw):
         with pytest.raises(UserError, match=told):
             refuses(other)

@@ -12,7 +12,7 @@ from s2s.comparison import engine
 from s2s.comparison.executor import Progress, Workers
 from s2s.comparison.report.drawing import draw
 from s2s.comparison.results import read_summary, write
-from s2s.comparison.setup import begun
+from s2s.comparison.setup import load_summary
 from s2s.errors import UserError
 from s2s.files import COMPARISON
 from tests.compare.counting import begin
@@ -22,10 +22,10 @@ def test_nothing_is_tried_for_measurements_that_do_not_depend_on_it_until_others
     counting, tmp_path, monkeypatch
 ):
     memory = engine.EXPERIMENTS["memory"]
-    monkeypatch.setattr(engine, "EXPERIMENTS", {"memory": replace(memory, chosen="")})
+    monkeypatch.setattr(engine, "EXPERIMENTS", {"memory": replace(memory, tuning_level="")})
     folder = begin(tmp_path / "both", "rnn", "lstm")
-    assert "tuning" not in engine.costs(folder, begun(folder), None)
-    engine.go_on(folder, Console(file=io.StringIO()))
+    assert "tuning" not in engine.describe_costs(folder, load_summary(folder), None)
+    engine.resume(folder, Console(file=io.StringIO()))
     assert not (folder / "cells/tuning").exists()
     sizes = [f"{each.parameters:,}" for each in read_summary(folder / COMPARISON).contenders]
     assert len(sizes) == 2
@@ -38,7 +38,7 @@ def test_nothing_is_tried_for_measurements_that_do_not_depend_on_it_until_others
     assert "lowest validation loss among trials" not in page
     asked, counting.asked = counting.asked, []
     monkeypatch.setattr(engine, "EXPERIMENTS", {"memory": memory})
-    engine.go_on(folder, Console(file=io.StringIO()))
+    engine.resume(folder, Console(file=io.StringIO()))
     assert "lowest validation loss among trials" in draw(folder).read_text()
     assert {Path(path).name for path in (folder / "cells/tuning").glob("rnn--*")}
     # what did not depend on the choice stays
@@ -47,22 +47,22 @@ def test_nothing_is_tried_for_measurements_that_do_not_depend_on_it_until_others
 
 
 def test_a_depth_that_the_command_gives_needs_no_trials_where_rates_change_nothing(counting, tmp_path, monkeypatch):
-    experiment = replace(engine.EXPERIMENTS["memory"], chosen="depth")
+    experiment = replace(engine.EXPERIMENTS["memory"], tuning_level="depth")
     monkeypatch.setattr(engine, "EXPERIMENTS", {"memory": experiment})
     layers = ("encoder_layers=2", "decoder_layers=2")
     given = [f"{model}.{each}" for model in ("rnn", "lstm") for each in layers]
     folder = begin(tmp_path / "given", "rnn", "lstm", *given)
-    engine.go_on(folder, Console(file=io.StringIO()))
+    engine.resume(folder, Console(file=io.StringIO()))
     assert not (folder / "cells/tuning").exists()
     assert len(counting.asked) == 4
     # one whose depth is open is enough
     folder = begin(tmp_path / "open", "rnn", "lstm", *given[:2])
-    engine.go_on(folder, Console(file=io.StringIO()))
+    engine.resume(folder, Console(file=io.StringIO()))
     assert {path.name.split("--")[0] for path in (folder / "cells/tuning").iterdir()} == {"rnn", "lstm"}
 
 
 def test_what_takes_time_is_told_of_models_as_deep_as_chosen_and_what_learns_of_their_rates():
-    of = {experiment.name: experiment.chosen for experiment in engine.EXPERIMENTS.values()}
+    of = {experiment.name: experiment.tuning_level for experiment in engine.EXPERIMENTS.values()}
     assert {name for name, chosen in of.items() if chosen == "depth"} == {"parallelism", "memory", "decoding"}
     assert {name for name, chosen in of.items() if not chosen} == {"long-range"}
 
@@ -83,19 +83,19 @@ def test_a_models_next_trials_wait_for_its_own_and_for_no_other_models(counting,
 
     order = []
     folder = begin(tmp_path / "both", "lstm", "rnn")
-    summary = begun(folder)
-    entrants = engine._planned(folder, summary, engine.task_of(folder))
+    summary = load_summary(folder)
+    entrants = engine._comparison(folder, summary, engine.load_task(folder))
     watch = Progress(0.0, Console(file=io.StringIO()))
-    trials = engine._trials(entrants, set(), watch, Beside(), 0.0)
+    trials = engine._run_tuning(entrants, set(), watch, Beside(), 0.0)
     models = [cell.model for cell in order]
     assert models == sorted(models, reverse=True)
     assert {cell.part.startswith("layers-1-") for cell in order if cell.model == "rnn"} == {True, False}
-    assert {*trials} == {*order} == {*engine.TUNING.cells(entrants)}
+    assert {*trials} == {*order} == {*engine.TUNING.trials(entrants)}
     # one after the other they are the same
     other = begin(tmp_path / "one", "lstm", "rnn")
-    entrants = engine._planned(other, begun(other), engine.task_of(other))
+    entrants = engine._comparison(other, load_summary(other), engine.load_task(other))
     with Workers(1) as workers:
-        again = engine._trials(entrants, set(), watch, workers, 0.0)
+        again = engine._run_tuning(entrants, set(), watch, workers, 0.0)
     assert {cell: one.measured["loss"] for cell, one in again.items()} == {
         cell: one.measured["loss"] for cell, one in trials.items()
     }
@@ -103,7 +103,7 @@ def test_a_models_next_trials_wait_for_its_own_and_for_no_other_models(counting,
 
 def test_why_trials_failed_stands_on_the_page(counting, tmp_path):
     folder = begin(tmp_path / "both", "rnn", "lstm")
-    engine.go_on(folder, Console(file=io.StringIO()))
+    engine.resume(folder, Console(file=io.StringIO()))
     summary = read_summary(folder / COMPARISON)
     first, *others = summary.contenders
     refused = first.model_copy(update={"failures": {"it cannot have so few": "rate 0.004, 4 layers"}})
@@ -124,19 +124,19 @@ def _change_loss(folder, contender, loss):
 
 def test_resume_refuses_trials_that_choose_another_rate_than_the_measured_one(counting, tmp_path):
     folder = begin(tmp_path / "both", "rnn", "lstm")
-    engine.go_on(folder, Console(file=io.StringIO()))
+    engine.resume(folder, Console(file=io.StringIO()))
     rnn, _ = read_summary(folder / COMPARISON).contenders
     better = _change_loss(folder, rnn, 0.5)
     message = rf"rnn: its trials now choose learning_rate {better} \(was {rnn.learning_rate}\)"
     with pytest.raises(UserError, match=message):
-        engine.go_on(folder, Console(file=io.StringIO()))
+        engine.resume(folder, Console(file=io.StringIO()))
     assert read_summary(folder / COMPARISON).contenders[0] == rnn
 
 
 def test_resume_does_not_retry_failed_trials_of_a_measured_model(counting, tmp_path):
     folder = begin(tmp_path / "both", "rnn", "lstm")
-    engine.go_on(folder, Console(file=io.StringIO()))
+    engine.resume(folder, Console(file=io.StringIO()))
     _change_loss(folder, read_summary(folder / COMPARISON).contenders[0], None)
     before = {path: path.read_bytes() for path in (folder / "cells/tuning").iterdir()}
-    engine.go_on(folder, Console(file=io.StringIO()))
+    engine.resume(folder, Console(file=io.StringIO()))
     assert {path: path.read_bytes() for path in (folder / "cells/tuning").iterdir()} == before

@@ -20,7 +20,7 @@ from rich.console import Console
 from s2s.cli.compare import Order, order
 from s2s.cli.main import commands
 from s2s.comparison import engine, setup
-from s2s.comparison.cluster import Cluster, Nodes
+from s2s.comparison.cluster import Cluster, RayWorkers
 from s2s.comparison.runs import COST
 from s2s.comparison.tasks import trained
 from s2s.errors import UserError
@@ -97,7 +97,7 @@ def two_nodes(monkeypatch):
 
 def _begin(folder: Path, *experiments: str) -> Path:
     planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=experiments, out=folder))
-    setup.begin(planned.folder, planned.base, planned.summary)
+    setup.create(planned.folder, planned.base, planned.summary)
     return folder
 
 
@@ -136,7 +136,7 @@ def test_a_node_that_is_killed_while_it_measures_changes_no_cell(two_nodes, few_
     monkeypatch.setattr(engine.tuning, "depths_of", lambda recipe, own: ())
     monkeypatch.setattr(engine, "number_for", lambda device_context: 1)
     here = _begin(tmp_path / "here", "quality", "bottleneck")
-    engine.go_on(here, Console(file=io.StringIO()))
+    engine.resume(here, Console(file=io.StringIO()))
     monkeypatch.chdir(tmp_path)
     there = _begin(Path("there"), "quality", "bottleneck")
     begun: list[str] = []
@@ -154,7 +154,7 @@ def test_a_node_that_is_killed_while_it_measures_changes_no_cell(two_nodes, few_
     loss.start()
     told = io.StringIO()
     with Cluster(two_nodes.address) as cluster:
-        engine.go_on(there, Console(file=told, width=200), cluster)
+        engine.resume(there, Console(file=told, width=200), cluster)
     loss.join()
     assert "FAILED" not in told.getvalue()
     assert ", 2 beside each other" in told.getvalue()
@@ -166,7 +166,7 @@ def test_a_node_that_is_killed_while_it_measures_changes_no_cell(two_nodes, few_
     assert max(starts, key=starts.__getitem__) == begun[0]
     # once more, and without a cluster: nothing is left to do
     before = {path: path.stat().st_mtime_ns for path in (there / "cells").rglob("*.json")}
-    engine.go_on(there, Console(file=io.StringIO()))
+    engine.resume(there, Console(file=io.StringIO()))
     assert {path: path.stat().st_mtime_ns for path in (there / "cells").rglob("*.json")} == before
 
 
@@ -179,40 +179,43 @@ def test_nodes_do_what_workers_do_and_refuse_what_they_would_do_otherwise(two_no
     asked_to_stop = signal.getsignal(signal.SIGTERM)
     with run_lock(tmp_path), Cluster(two_nodes.address):
         assert signal.getsignal(signal.SIGTERM) is asked_to_stop
-        with Nodes(tmp_path, HERE, SETTINGS) as nodes:
+        with RayWorkers(tmp_path, HERE, SETTINGS) as nodes:
             assert str(nodes) == "2 beside each other on 2 nodes"
-            assert dict(nodes.each(math.sqrt, [1, 4, 9])) == {1: 1, 4: 2, 9: 3}
+            assert dict(nodes.map_unordered(math.sqrt, [1, 4, 9])) == {1: 1, 4: 2, 9: 3}
             # a node that is stopped is no user who wants a training to stop
-            assert dict(nodes.each(signal.getsignal, [signal.SIGTERM])) == {signal.SIGTERM: signal.SIG_IGN}
+            assert dict(nodes.map_unordered(signal.getsignal, [signal.SIGTERM])) == {signal.SIGTERM: signal.SIG_IGN}
             # a process that dies each time takes down its own call only, and an error is the caller's
-            assert dict(nodes.each(os._exit, [1])) == {1: None}
+            assert dict(nodes.map_unordered(os._exit, [1])) == {1: None}
             with pytest.raises(ValueError, match="math domain error"):
-                list(nodes.each(math.sqrt, [-1]))
+                list(nodes.map_unordered(math.sqrt, [-1]))
             # while times are measured here, nobody computes on this machine
-            with nodes.alone() as measuring:
-                assert dict(measuring.each(abs, [-1])) == {-1: 1}
+            with nodes.exclusive() as measuring:
+                assert dict(measuring.map_unordered(abs, [-1])) == {-1: 1}
                 meanwhile = ray.remote(lambda: os.getpid()).remote()
                 assert ray.wait([meanwhile], timeout=3)[0] == []
             assert ray.get(meanwhile) != os.getpid()
             nodes._place = replace(nodes._place, versions=nodes._place.versions | {"torch": "0.1"})
             with pytest.raises(UserError, match=r"has torch .*, and not torch 0\.1\n.*install the same"):
-                list(nodes.each(math.sqrt, [1]))
+                list(nodes.map_unordered(math.sqrt, [1]))
         # nobody waits for a GPU that no node has
         monkeypatch.setattr("s2s.comparison.cluster._PATIENCE", 1)
-        on_gpus = Nodes(tmp_path, replace(HERE, device=torch.device("cuda")), SETTINGS)
+        on_gpus = RayWorkers(tmp_path, replace(HERE, device=torch.device("cuda")), SETTINGS)
         with on_gpus as nodes, pytest.raises(UserError, match="no node is left that offers 1 CPU and 1 GPU"):
-            list(nodes.each(math.sqrt, [1]))
+            list(nodes.map_unordered(math.sqrt, [1]))
         # a folder of the same name that is another one, or that is not there, is not shared
         for other in (tmp_path / "other", tmp_path / "missing"):
             if other.name == "other":
                 other.mkdir()
                 (other / ".lock").touch()
-            with Nodes(other, HERE, SETTINGS) as nodes, pytest.raises(UserError, match=rf"does not share {other} and"):
-                list(nodes.each(math.sqrt, [1]))
-    with run_lock(tmp_path), Cluster(two_nodes.client), Nodes(tmp_path, HERE, SETTINGS) as nodes:
-        assert dict(nodes.each(math.sqrt, [1, 4])) == {1: 1, 4: 2}
-        assert dict(nodes.each(os._exit, [1])) == {1: None}
+            with (
+                RayWorkers(other, HERE, SETTINGS) as nodes,
+                pytest.raises(UserError, match=rf"does not share {other} and"),
+            ):
+                list(nodes.map_unordered(math.sqrt, [1]))
+    with run_lock(tmp_path), Cluster(two_nodes.client), RayWorkers(tmp_path, HERE, SETTINGS) as nodes:
+        assert dict(nodes.map_unordered(math.sqrt, [1, 4])) == {1: 1, 4: 2}
+        assert dict(nodes.map_unordered(os._exit, [1])) == {1: None}
         with pytest.raises(ValueError, match="math domain error"):
-            list(nodes.each(math.sqrt, [-1]))
-        with nodes.alone() as measuring:
-            assert dict(measuring.each(abs, [-1])) == {-1: 1}
+            list(nodes.map_unordered(math.sqrt, [-1]))
+        with nodes.exclusive() as measuring:
+            assert dict(measuring.map_unordered(abs, [-1])) == {-1: 1}

@@ -29,30 +29,30 @@ def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(c
     whole = begin(tmp_path / "whole", "rnn", "lstm")
     with monkeypatch.context() as beside:
         beside.setattr(engine, "number_for", lambda device_context: 2)
-        engine.go_on(whole, console)
+        engine.resume(whole, console)
     asked, counting.asked, counting.interrupt_at = counting.asked, [], 3
     stopped = begin(tmp_path / "stopped", "rnn", "lstm")
     with pytest.raises(Stopped, match=r"go on: s2s compare --resume .*stopped"):
-        engine.go_on(stopped, console)
+        engine.resume(stopped, console)
     counting.interrupt_at = None
-    engine.go_on(stopped, console)
+    engine.resume(stopped, console)
     assert counting.asked == asked
     assert _without_times(stopped) == _without_times(whole)
     # and once finished, nothing is done again
-    engine.go_on(stopped, console)
+    engine.resume(stopped, console)
     assert counting.asked == asked
     # but for what is damaged
     rate = read_summary(stopped / COMPARISON).contenders[0].learning_rate
     for path in (stopped / "cells" / "tuning").glob(f"rnn--*rate-{round(1e6 * rate)}.json"):
         path.write_text(path.read_text()[:20])
-    engine.go_on(stopped, console)
+    engine.resume(stopped, console)
     assert counting.asked == asked
     assert _without_times(stopped) == _without_times(whole)
 
 
 def test_contestants_have_equal_sizes_and_the_rate_of_the_lowest_loss(counting, tmp_path):
     folder = begin(tmp_path / "both", "rnn", "transformer", "rnn.bidirectional=false")
-    engine.go_on(folder, Console(file=io.StringIO()))
+    engine.resume(folder, Console(file=io.StringIO()))
     rnn, transformer = read_summary(folder / COMPARISON).contenders
     assert abs(rnn.parameters - transformer.parameters) <= 0.05 * transformer.parameters
     assert rnn.settings["bidirectional"] is False
@@ -66,7 +66,7 @@ def test_contestants_have_equal_sizes_and_the_rate_of_the_lowest_loss(counting, 
 def test_a_model_that_cannot_take_part_says_so_in_its_cell(counting, tmp_path):
     folder = begin(tmp_path / "gru", "rnn", "gru")
     text = io.StringIO()
-    engine.go_on(folder, Console(file=text))
+    engine.resume(folder, Console(file=text))
     result = read_result(folder / "memory" / RESULT)
     assert [(f.model, f.failed) for f in result.findings] == [("rnn", ""), ("gru", "gru cannot count")]
     assert result.failures[0] == Failure(task="gru--count--seed1", model="gru", reason="gru cannot count")
@@ -79,7 +79,7 @@ def test_a_conclusion_that_fails_leaves_the_measurements(counting, tmp_path, mon
 
     monkeypatch.setattr(counting, "conclusion", broken)
     folder = begin(tmp_path / "broken", "rnn", "lstm")
-    engine.go_on(folder, Console(file=io.StringIO()))
+    engine.resume(folder, Console(file=io.StringIO()))
     result = read_result(folder / "memory" / RESULT)
     assert all("no conclusion could be drawn: ValueError: no numbers" in f.failed for f in result.findings)
     assert len(list((folder / "cells" / "memory").glob("*.json"))) == 4
@@ -92,7 +92,7 @@ WIDE = "transformer:heads_kind=wide"
 def test_contenders_of_one_kind_have_rates_cells_and_columns_of_their_own(counting, tmp_path):
     folder = begin(tmp_path / "variants", "transformer", ROPE, WIDE, "transformer.dropout=0.2")
     told = io.StringIO()
-    engine.go_on(folder, Console(file=told))
+    engine.resume(folder, Console(file=told))
     summary, result = read_summary(folder / COMPARISON), read_result(folder / "memory" / RESULT)
     assert [c.model for c in summary.contenders] == result.models == ["transformer", ROPE, WIDE]
     plain, rope, wide = (c.settings for c in summary.contenders)
@@ -115,7 +115,7 @@ def test_contenders_of_one_kind_have_rates_cells_and_columns_of_their_own(counti
     page = draw(folder).read_text(encoding="utf-8")
     assert all(name in page for name in (ROPE, WIDE))
     asked = list(counting.asked)
-    engine.go_on(folder, Console(file=io.StringIO()))
+    engine.resume(folder, Console(file=io.StringIO()))
     assert counting.asked == asked
 
 
@@ -130,7 +130,7 @@ def _two(counting, monkeypatch):
     both = {}
     for name in ("memory", "decoding"):
         given = (counting.cells, counting.measure, lambda *given: counting.conclusion(*given))
-        both[name] = Asked(name, "How often?", *given, alone=name == "memory")
+        both[name] = Asked(name, "How often?", *given, exclusive=name == "memory")
     monkeypatch.setattr(engine, "EXPERIMENTS", both)
 
 
@@ -138,7 +138,7 @@ def test_what_it_costs_is_told_before_and_counts_only_what_no_file_holds(countin
     _two(counting, monkeypatch)
     folder = tmp_path / "costs"
     planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=("memory", "decoding"), out=folder))
-    before = engine.costs(folder, planned.summary, planned.base).splitlines()
+    before = engine.describe_costs(folder, planned.summary, planned.base).splitlines()
     assert not folder.exists()
     assert before[1:3] == [
         "memory: 4 measurements, about 2 min, one after another",
@@ -146,12 +146,12 @@ def test_what_it_costs_is_told_before_and_counts_only_what_no_file_holds(countin
     ]
     # of two rates, at two depths
     assert before[3].startswith("in all 16 measurements: about 2 min")
-    setup.begin(folder, planned.base, planned.summary)
-    assert engine.costs(folder, planned.summary, planned.base).splitlines() == before
+    setup.create(folder, planned.base, planned.summary)
+    assert engine.describe_costs(folder, planned.summary, planned.base).splitlines() == before
     counting.interrupt_at = 5
     with pytest.raises(Stopped):
-        engine.go_on(folder, Console(file=io.StringIO()))
-    again = engine.costs(folder, setup.begun(folder), None).splitlines()
+        engine.resume(folder, Console(file=io.StringIO()))
+    again = engine.describe_costs(folder, setup.load_summary(folder), None).splitlines()
     assert again[0] == "decoding: 3 measurements, less than a minute"
     assert again[1].endswith("; 13 are kept")
     # what is answered can be drawn while the rest is not
@@ -162,16 +162,16 @@ def test_what_it_costs_is_told_before_and_counts_only_what_no_file_holds(countin
     assert summary.machine["date"]
     assert summary.seconds > 0
     told, counting.interrupt_at = io.StringIO(), None
-    engine.go_on(folder, Console(file=told))
+    engine.resume(folder, Console(file=told))
     assert told.getvalue().splitlines()[: len(again)] == again
     assert len(counting.asked) == 8
     # a third seed is measured, and nothing again
-    asked = extended(setup.begun(folder), Order(seeds=3))
-    assert "decoding: 2 measurements" in engine.costs(folder, asked, None)
-    assert setup.begun(folder).seeds == [1, 2]
-    engine.go_on(folder, Console(file=io.StringIO()), summary=asked)
+    asked = extended(setup.load_summary(folder), Order(seeds=3))
+    assert "decoding: 2 measurements" in engine.describe_costs(folder, asked, None)
+    assert setup.load_summary(folder).seeds == [1, 2]
+    engine.resume(folder, Console(file=io.StringIO()), summary=asked)
     assert len(counting.asked) == 12
-    assert setup.begun(folder) == read_summary(folder / COMPARISON)
+    assert setup.load_summary(folder) == read_summary(folder / COMPARISON)
     assert read_summary(folder / COMPARISON).seeds == [1, 2, 3]
     # one whose rates were chosen with seed 1 goes on from its own
     later = asked.model_copy(update={"seeds": [2, 3, 4]})
@@ -188,7 +188,7 @@ def test_what_a_profile_cannot_settle_is_measured_when_asked_for_and_said(
     asked = Order(("rnn", "lstm", *TINY), profile, 1, experiments=(experiment,), out=tmp_path / experiment)
     planned = order(asked)
     monkeypatch.setattr(engine, "EXPERIMENTS", {experiment: engine.all_experiments()[experiment]})
-    told = engine.costs(planned.folder, planned.summary, planned.base).splitlines()
+    told = engine.describe_costs(planned.folder, planned.summary, planned.base).splitlines()
     assert told[-1].startswith(f"too short for {experiment}: ")
     assert told[-1].endswith(f"--profile {settles} settles it")
 
@@ -204,17 +204,17 @@ def test_times_are_of_one_machine_and_results_name_those_that_measured_them(coun
     folder = tmp_path / "moved"
     planned = order(Order(("rnn", "lstm", *TINY), seeds=1, experiments=("memory", "decoding"), out=folder))
     _on(monkeypatch, "Old")
-    setup.begin(folder, planned.base, planned.summary)
-    engine.go_on(folder, Console(file=io.StringIO()))
+    setup.create(folder, planned.base, planned.summary)
+    engine.resume(folder, Console(file=io.StringIO()))
     assert len(counting.asked) == 4
     _on(monkeypatch, "New")
     # what is finished is not measured again elsewhere
-    engine.go_on(folder, Console(file=io.StringIO()))
+    engine.resume(folder, Console(file=io.StringIO()))
     assert len(counting.asked) == 4
-    told, asked = io.StringIO(), extended(setup.begun(folder), Order(seeds=2))
-    assert "memory: 4 measurements" in engine.costs(folder, asked, None)
-    assert "decoding: 2 measurements" in engine.costs(folder, asked, None)
-    engine.go_on(folder, Console(file=told), summary=asked)
+    told, asked = io.StringIO(), extended(setup.load_summary(folder), Order(seeds=2))
+    assert "memory: 4 measurements" in engine.describe_costs(folder, asked, None)
+    assert "decoding: 2 measurements" in engine.describe_costs(folder, asked, None)
+    engine.resume(folder, Console(file=told), summary=asked)
     assert "memory: what Old (fp32) measured is measured again on this machine" in told.getvalue()
     assert len(counting.asked) == 10
     summary = read_summary(folder / COMPARISON)
@@ -238,8 +238,8 @@ def test_what_is_measured_in_fp32_is_labelled_so_in_any_comparison(counting, tmp
         monkeypatch.setattr(engine, "EXPERIMENTS", {"memory": replace(experiment, precision=precision)})
         asked = Order(("rnn", "lstm", *TINY, "device.precision=bf16"), seeds=1, experiments=("memory",))
         planned = order(replace(asked, out=tmp_path / label))
-        setup.begin(planned.folder, planned.base, planned.summary)
-        engine.go_on(planned.folder, Console(file=io.StringIO()))
+        setup.create(planned.folder, planned.base, planned.summary)
+        engine.resume(planned.folder, Console(file=io.StringIO()))
         assert read_result(planned.folder / "memory" / RESULT).machines == [label]
 
 
@@ -252,17 +252,17 @@ def test_what_another_s2s_measured_is_told_and_times_are_of_one(counting, tmp_pa
     folder = tmp_path / "updated"
     planned = order(Order(("rnn", "lstm", *TINY), seeds=1, experiments=("memory", "decoding"), out=folder))
     by("s2s 1 at abc")
-    setup.begin(folder, planned.base, planned.summary)
-    engine.go_on(folder, Console(file=io.StringIO()))
+    setup.create(folder, planned.base, planned.summary)
+    engine.resume(folder, Console(file=io.StringIO()))
     # what is finished is not measured again by another one
     by("s2s 1 at def")
     told = io.StringIO()
-    engine.go_on(folder, Console(file=told))
+    engine.resume(folder, Console(file=told))
     assert "abc" not in told.getvalue()
     assert len(counting.asked) == 4
     assert "by s2s" not in draw(folder).read_text(encoding="utf-8")
-    asked = extended(setup.begun(folder), Order(seeds=2))
-    engine.go_on(folder, Console(file=told, width=200), summary=asked)
+    asked = extended(setup.load_summary(folder), Order(seeds=2))
+    engine.resume(folder, Console(file=told, width=200), summary=asked)
     assert "memory: what s2s 1 at abc measured is measured again on this machine" in told.getvalue()
     assert "decoding: some is of s2s 1 at abc, the rest will be of s2s 1 at def" in told.getvalue()
     # again in the order of the rounds, not the missing ones first
@@ -278,7 +278,7 @@ def test_who_always_fails_makes_nobody_be_measured_again(counting, tmp_path, mon
     for code in ("s2s 1 at abc", "s2s 1 at def"):
         for module in (executor, engine, cost, scheduler):
             monkeypatch.setattr(module, "code_version", lambda code=code: code)
-        engine.go_on(folder, Console(file=io.StringIO()))
+        engine.resume(folder, Console(file=io.StringIO()))
     assert counting.asked == [f"{model}--count--seed{s}" for model in ("rnn", "gru") for s in (1, 2)] + [
         f"gru--count--seed{s}" for s in (1, 2)
     ]

@@ -5,25 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from s2s.comparison import tasks
 from s2s.comparison.candidates import candidate_recipe
 from s2s.comparison.matching import TOLERANCE
 from s2s.comparison.plans import TABLES
-from s2s.comparison.runs import cost_of, pauses, prepared, prepared_texts
+from s2s.comparison.runs import prepared, prepared_texts, validation_points
 from s2s.comparison.spec import Candidate, NotForThisModel
 from s2s.comparison.tasks import COMPARABLE_TASKS, comparable_task_of, trained
-from s2s.comparison.tuning import Tried, chosen, described, short_training
+from s2s.comparison.tuning import Tried, short_training, summarize, tuned
 from s2s.comparison.tuning_search import TuningTrial
-from s2s.errors import Stopped, UserError
+from s2s.errors import UserError
 from s2s.models.base import count_parameters
 from s2s.recipe.installed import models
 from s2s.recipe.reading import dump, shipped
 from s2s.recipe.schema import TokenizerSettings
-from s2s.run.inference import load
 from s2s.run.tasks import read
-from s2s.tasks.classification.task import TextClassificationTask, build_classifier
+from s2s.tasks.classification.task import build_classifier
 from s2s.training.device import select_device
-from s2s.training.tensor_files import read_tensors
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,9 +46,9 @@ def test_every_classifier_enters_with_the_parameters_and_the_head_of_the_referen
     same = {"name": "", "model": None}
     assert found.model_copy(update=same) == ag_news.model_copy(update=same)
     losses = {TuningTrial(0.002): 0.3}
-    candidate = chosen(Candidate(found.name, found), Tried(losses, 1.0, None, None), 7)
+    candidate = tuned(Candidate(found.name, found), Tried(losses, 1.0, None, None), 7)
     assert pickle.loads(pickle.dumps(candidate)) == candidate
-    told = described(candidate, Tried(losses, 1.0, None, None))
+    told = summarize(candidate, Tried(losses, 1.0, None, None))
     assert told.parameters == count_parameters(build_classifier(found, pieces))
     assert told.recipe == dump(candidate.recipe)
 
@@ -109,7 +106,7 @@ def test_a_short_training_ends_at_the_loss_of_a_whole_run(classifiers):
     made = classifiers(["gru"])
     recipe = made.candidate("gru").recipe
     loss, seconds = short_training(recipe, 2, made.device_context)
-    points = list(pauses(trained(made, "gru", 2)))
+    points = list(validation_points(trained(made, "gru", 2)))
     assert loss == pytest.approx(points[-1].scores["loss"], rel=1e-5)
     assert seconds > 0
     # and it has learned something
@@ -122,39 +119,6 @@ def test_all_models_learn_from_the_same_texts_in_the_same_order(classifiers):
     plans = [comparable_task_of(recipe).trainer(recipe, 1, made.device_context).groups for recipe in recipes]
     assert all((a == b).all() for one, two in zip(*plans, strict=True) for a, b in zip(one, two, strict=True))
     assert prepared_texts(recipes[0]) is prepared_texts(recipes[1])
-
-
-def test_a_finished_run_is_not_trained_again(classifiers, monkeypatch):
-    made = classifiers(["gru"])
-    folder = trained(made, "gru", 1)
-    assert cost_of(folder).cpu_seconds > 0
-    assert load(folder).recipe.data.classes == ("Business", "Sports", "World")
-    for module, name in ((tasks, "train"), (tasks, "resume"), (tasks, "prepared_texts")):
-        monkeypatch.setattr(module, name, pytest.fail)
-    assert trained(made, "gru", 1) == folder
-
-
-def test_an_interrupted_run_goes_on_to_the_same_bits(classifiers, monkeypatch):
-    made = classifiers(["gru"])
-    whole = trained(made, "gru", 1)
-    cut = type(made)(made.folder / "cut", "quick", made.candidates, made.seeds, made.device_context)
-    validate = TextClassificationTask.validate
-
-    def interrupted(self, train_context, log):
-        if train_context.trainer.update == 48:
-            raise KeyboardInterrupt
-        return validate(self, train_context, log)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TextClassificationTask, "validate", interrupted)
-        with pytest.raises(Stopped):
-            trained(cut, "gru", 1)
-    folder = trained(cut, "gru", 1)
-    assert cost_of(folder).cpu_seconds is None
-    file = "checkpoints/0000048/training.safetensors"
-    one, two = read_tensors(whole / file), read_tensors(folder / file)
-    assert all(one[name].equal(two[name]) for name in one)
-    assert [p.scores["loss"] for p in pauses(folder)] == [p.scores["loss"] for p in pauses(whole)]
 
 
 def test_a_model_without_an_encoder_of_its_own_cannot_classify(ag_news, monkeypatch):

@@ -31,7 +31,7 @@ def test_a_training_that_diverges_counts_as_unsolved_however_soon_it_does(contes
 
     made = contest(["rnn"])
     made.results_folder("long-range").mkdir(parents=True)
-    rates = long_range.keep(
+    rates = long_range.run_cached(
         made.results_folder("long-range"), lambda cell: {"best": 0.002}, Trial("rnn", "recall-full-rates")
     )
     assert rates.measured

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from s2s.comparison.questions.gradients.jacobian import Transition, joined, parted, spectral_norm
+from s2s.comparison.questions.gradients.jacobian import Transition, flatten_state, spectral_norm, unflatten_state
 from s2s.comparison.questions.gradients.paths import Text, cut, gradients, long_texts, looks, norms, saliency
 from s2s.comparison.spec import NotForThisModel
 from s2s.data.tokenized import TokenizedDataset
@@ -74,7 +74,7 @@ def test_gradients_of_states_are_what_small_changes_of_them_do(kind):
             state = model.decoder(context, state, text.tokens[:, : t + 1])[1]
 
             def after(change, context=context, state=state, rest=text.tokens[:, t + 1 :]):
-                moved = parted(state, joined(state) + change)
+                moved = unflatten_state(state, flatten_state(state) + change)
                 return _loss(model, text, model.decoder(context, moved, rest)[0])
 
             for i in range(0, found.shape[1], 3):
@@ -127,7 +127,7 @@ def test_no_gradient_grows_by_more_than_the_norm_of_each_steps_jacobian():
     for t in range(2, 11):
         step = Transition(model.decoder, context, state, text.tokens[:, t : t + 1])
         bound *= spectral_norm(step, seed=1)
-        state = parted(state, joined(step.after).detach())
+        state = unflatten_state(state, flatten_state(step.after).detach())
     # from the state after token 1 to the one after token 10: nine steps
     ratio = torch.from_numpy(found[:, 9] / found[:, 0])
     assert (ratio <= bound).all()

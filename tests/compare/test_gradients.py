@@ -13,7 +13,7 @@ from s2s.comparison.plans import ROWS
 from s2s.comparison.questions.gradients import measure as gradients
 from s2s.comparison.questions.gradients.analyse import has_factor, neutral, way
 from s2s.comparison.questions.gradients.measure import EXPERIMENT, Sizes
-from s2s.comparison.questions.gradients.sweep import VALUES, radius, sweep_parameter_of
+from s2s.comparison.questions.gradients.sweep import radius, sweep_parameter_of
 from s2s.comparison.spec import NotForThisModel, Trial
 from s2s.recipe.installed import module_of
 
@@ -33,7 +33,7 @@ KEPT = {}
 def _measured(made, parts=("own", "learned", "by"), anew=False):
     """What a comparison would keep: through JSON and back, and measured once for all tests of this file."""
     size = made.sizes(gradients.SIZES)
-    cells = [cell for cell in EXPERIMENT.cells(made) if cell.part.partition("-")[0] in parts]
+    cells = [cell for cell in EXPERIMENT.trials(made) if cell.part.partition("-")[0] in parts]
     for cell in cells:
         if anew or (cell, size) not in KEPT:
             KEPT[cell, size] = json.dumps(EXPERIMENT.measure(made, cell), allow_nan=False)
@@ -161,23 +161,6 @@ def test_a_radius_is_the_largest_eigenvalues():
     assert radius(turn) == pytest.approx(2.0)
 
 
-def test_every_set_of_initial_weights_is_another(contest):
-    made = contest(["rnn"], seeds=(1, 2))
-    measured = _measured(made, ["own", "by"])
-    weights = [each["inputs"] for one in measured.values() for each in one.get("weights", [])]
-    weights += [fit for one in measured.values() for each in one.get("values", []) for fit in each["fits"]]
-    # at each radius two sets of weights for each seed; a radius of 1 is what the model has already
-    assert len(weights) == 4 * (1 + len(VALUES["radius"]))
-    assert len({round(each["slopes"][0], 6) for each in weights}) == 4 * len(VALUES["radius"])
-    # of 16 pieces the last has distance 0
-    assert {each["span"] for each in weights} == {15}
-
-
-def test_two_measurements_are_the_same(contest):
-    made = contest(["rnn"])
-    assert _untimed(_measured(made)) == _untimed(_measured(made, anew=True))
-
-
 def _untimed(found):
     """Without the seconds: a training that another test's comparison made took others."""
     if isinstance(found, dict):
@@ -188,8 +171,8 @@ def _untimed(found):
 def test_normalisation_is_that_of_the_reproduction(contest, monkeypatch):
     monkeypatch.setitem(gradients.SIZES, "quick", replace(TINY, deep_seeds=2))
     made = contest(["rnn", "transformer", "conv"], seeds=(1, 2, 3))
-    cells = [cell for cell in EXPERIMENT.cells(made) if "warmup" in cell.part]
-    assert cells == DEEP.cells([1, 2])
+    cells = [cell for cell in EXPERIMENT.trials(made) if "warmup" in cell.part]
+    assert cells == DEEP.trials([1, 2])
     assert EXPERIMENT.measure(made, cells[0]) == DEEP.measure(cells[0])
     losses = {
         "post-warmup-0": (5.0, 5.2),
@@ -211,17 +194,6 @@ def test_a_model_that_cannot_translate_is_refused(contest):
     made = contest(["rnn-tagger"])
     with pytest.raises(NotForThisModel, match="cannot translate"):
         EXPERIMENT.measure(made, Trial("rnn-tagger", "own", 1))
-
-
-def test_what_failed_is_left_out(contest):
-    made = contest(["rnn", "mingru"], seeds=(1, 2))
-    assert EXPERIMENT.result(made, {}).findings == []
-    some = {cell: m for cell, m in _measured(contest(["rnn"], seeds=(1, 2))).items() if cell.seed == 2}
-    result = EXPERIMENT.result(made, some)
-    assert [f.model for f in result.findings] == ["rnn"]
-    result = EXPERIMENT.result(made, {cell: m for cell, m in some.items() if cell.part == "own"})
-    assert not any("training" in name for name in result.findings[0].facts)
-    assert result.findings[0].variations == {}
 
 
 def _decay(factor=0.9, **changes):

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from s2s.cli.compare import Order, extended, order
 from s2s.comparison import engine, executor, setup
-from s2s.comparison.analysis import incomplete
+from s2s.comparison.analysis import partly_failed
 from s2s.comparison.executor import StoredResult
 from s2s.comparison.results import RESULT, read_result
 from s2s.comparison.spec import Analysis, Trial
@@ -20,7 +20,7 @@ from tests.compare.counting import TINY, begin
 
 def _went_on(folder, **more):
     told = io.StringIO()
-    engine.go_on(folder, Console(file=told, width=500), **more)
+    engine.resume(folder, Console(file=told, width=500), **more)
     return told.getvalue()
 
 
@@ -64,7 +64,7 @@ def test_parts_whose_seeds_all_failed_or_succeeded_and_rounds_are_whole():
         **{Trial("rnn", f"round-{i}"): fails if i == 2 else holds for i in (1, 2, 3)},
         **{Trial("lstm", "b", seed): fails if seed == 2 else holds for seed in (1, 2, 3)},
     }
-    assert incomplete(made) == {("lstm", "b"): "1 of 3 seeds failed, and the others may be the lucky ones: no"}
+    assert partly_failed(made) == {("lstm", "b"): "1 of 3 seeds failed, and the others may be the lucky ones: no"}
 
 
 def test_a_cell_says_what_fails_always_before_what_fails_sometimes(counting, tmp_path, monkeypatch):
@@ -113,8 +113,8 @@ def test_a_model_that_comes_later_has_rounds_with_all_others(rounds, tmp_path):
     # all is there
     _went_on(folder)
     assert len(rounds.asked) == 4
-    asked = extended(setup.begun(folder), Order(("mingru",)))
-    assert "memory: 6 measurements" in engine.costs(folder, asked, None)
+    asked = extended(setup.load_summary(folder), Order(("mingru",)))
+    assert "memory: 6 measurements" in engine.describe_costs(folder, asked, None)
     told = _went_on(folder, summary=asked)
     assert "memory: rounds that not all models have a part in are measured again" in told
     assert rounds.asked[4:] == [f"{model}--round-{i}" for i in (1, 2) for model in ("rnn", "lstm", "mingru")]
@@ -198,16 +198,16 @@ def test_a_comparison_that_goes_on_on_a_gpu_asks_what_it_asked_before(counting, 
 
     def cells(contest):
         seen.append(contest.sizes(sizes))
-        return counting.cells(contest)
+        return counting.trials(contest)
 
     _asks(monkeypatch, cells=cells)
     folder = begin(tmp_path / "moved", "rnn", "lstm")
-    summary = setup.begun(folder).model_copy(update={"profile": "definitive"})
+    summary = setup.load_summary(folder).model_copy(update={"profile": "definitive"})
     _went_on(folder, summary=summary)
     assert set(seen) == {"large"}
-    assert setup.begun(folder).sized_for == "cpu"
-    base = setup.task_of(folder)
-    contest = engine._planned(folder, setup.begun(folder), base)
+    assert setup.load_summary(folder).sized_for == "cpu"
+    base = setup.load_task(folder)
+    contest = engine._comparison(folder, setup.load_summary(folder), base)
     there = replace(contest, device_context=replace(contest.device_context, device=torch.device("cuda")))
     assert there.sizes(sizes) == "large"
     assert replace(there, sized_for="").sizes(sizes) == "huge"
@@ -218,15 +218,15 @@ def test_a_comparison_that_goes_on_on_a_gpu_asks_what_it_asked_before(counting, 
 )
 def test_costs_count_the_trainings_of_models_that_no_asked_question_trains(asked, trainings, tmp_path):
     planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=asked, out=tmp_path / "new"))
-    told = engine.costs(planned.folder, planned.summary, planned.base)
+    told = engine.describe_costs(planned.folder, planned.summary, planned.base)
     assert (f"trained models (as for quality): {trainings} measurements" in told) == (trainings > 0)
 
 
 def test_costs_do_not_count_trainings_that_are_there(tmp_path):
     planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=("bottleneck",), out=tmp_path / "there"))
-    setup.begin(planned.folder, planned.base, planned.summary)
+    setup.create(planned.folder, planned.base, planned.summary)
     for run in ("rnn-seed1", "rnn-seed2", "lstm-seed2"):
         (planned.folder / "runs" / run).mkdir(parents=True)
         (planned.folder / "runs" / run / "cost.json").write_text("{}")
-    told = engine.costs(planned.folder, planned.summary, None)
+    told = engine.describe_costs(planned.folder, planned.summary, None)
     assert "trained models (as for quality): 1 measurements" in told

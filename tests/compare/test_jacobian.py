@@ -12,12 +12,12 @@ from s2s.comparison.instruments import explicit_attention
 from s2s.comparison.questions.gradients.jacobian import (
     Transition,
     fixed_size,
-    joined,
+    flatten_state,
     lyapunov,
     numbers,
-    parted,
     spectral_norm,
     spectral_radius,
+    unflatten_state,
 )
 from s2s.models.base import BatchedState, Decoder, EncoderOutput
 from s2s.recipe.installed import models, module_of
@@ -87,12 +87,12 @@ def _jacobian(decoder, context, state, token):
 
     def after(row):
         def step(s):
-            return joined(decoder(context.select(row), parted(state.select(row), s), token[row])[1])
+            return flatten_state(decoder(context.select(row), unflatten_state(state.select(row), s), token[row])[1])
 
         return step
 
     each = [torch.tensor([i]) for i in range(len(token))]
-    found = [torch.autograd.functional.jacobian(after(i), joined(state.select(i)).detach()) for i in each]
+    found = [torch.autograd.functional.jacobian(after(i), flatten_state(state.select(i)).detach()) for i in each]
     return torch.stack([one[0, :, 0] for one in found])
 
 
@@ -123,7 +123,7 @@ def test_the_lyapunov_exponent_is_the_growth_under_the_product_of_jacobians(kind
     # more steps, and a convolution has forgotten the first state
     steps, settle = (2, 0) if kind == "conv" else (12, 4)
     found = lyapunov(decoder, context, state, tokens[:, :steps], seed=7, settle=settle)
-    v = torch.randn(3, joined(state).shape[1], generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    v = torch.randn(3, flatten_state(state).shape[1], generator=torch.Generator().manual_seed(7), dtype=torch.float64)
     sizes = [v.norm(dim=1)]
     for i in range(steps):
         v = (_jacobian(decoder, context, state, tokens[:, i : i + 1]) @ v[:, :, None])[:, :, 0]
@@ -174,18 +174,18 @@ def test_only_states_of_one_size_have_a_jacobian(kind):
 
 
 def test_what_is_fed_on_beside_the_layers_is_part_of_the_state():
-    plain = joined(_decoder("lstm-attention")[2]).shape[1]
+    plain = flatten_state(_decoder("lstm-attention")[2]).shape[1]
     options = {"attention": "additive", "input_feeding": True, "coverage": True}
     decoder, context, state, tokens = _decoder("lstm-attention", options.items())
     # the last output, and how much was looked at of each of five pieces
-    assert joined(state).shape[1] == plain + 8 + 5
+    assert flatten_state(state).shape[1] == plain + 8 + 5
     step = Transition(decoder, context, state, tokens[:, :1])
     assert step.dense() == pytest.approx(_jacobian(decoder, context, state, tokens[:, :1]), abs=1e-12)
 
 
 def test_a_state_can_be_taken_apart_and_put_together_again():
     state = Held((torch.randn(2, 3), torch.arange(4).view(2, 2), torch.randn(2, 2, 2)), 5)
-    again = parted(state, joined(state) + 1)
+    again = unflatten_state(state, flatten_state(state) + 1)
     assert (again.steps, len(numbers(state))) == (5, 2)
     assert torch.equal(again.values[0], state.values[0] + 1)
     assert torch.equal(again.values[1], state.values[1])

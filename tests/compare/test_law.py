@@ -21,7 +21,7 @@ def test_the_law_is_what_was_written_down_before():
     task = Law()
     assert len(task.initialisations) == 72
     measured = {}
-    for i, cell in enumerate(task.cells([1])):
+    for i, cell in enumerate(task.trials([1])):
         factor = 0.3 + 0.009 * i
         far = 2.0 / -math.log(factor)
         beyond = 1 if far > 30 else 0
@@ -47,7 +47,7 @@ def test_the_law_is_what_was_written_down_before():
 def _planted(task, slope, noise=0.3):
     """Distances that follow a law of this slope; widths of one gain and bias are copies of each other."""
     chance, measured, drawn = np.random.default_rng(3), {}, {}
-    for cell, point in zip(task.cells([1]), task.initialisations, strict=True):
+    for cell, point in zip(task.trials([1]), task.initialisations, strict=True):
         group = point.kind, point.gain, point.bias
         if group not in drawn:
             xi = chance.uniform(0, 4)

@@ -8,18 +8,15 @@ import pytest
 import torch
 
 from s2s.comparison.matching import size_of
-from s2s.comparison.plans import ROWS
 from s2s.comparison.questions.long_range import capacity
 from s2s.comparison.questions.long_range import measure as long_range
-from s2s.comparison.questions.long_range.analyse import NAMES, variations
+from s2s.comparison.questions.long_range.analyse import variations
 from s2s.comparison.questions.long_range.learning import Budget
-from s2s.comparison.questions.long_range.measure import EXPERIMENT, SIZES, Distances, Sizes
+from s2s.comparison.questions.long_range.measure import EXPERIMENT, Distances, Sizes
 from s2s.comparison.questions.long_range.reach import Part, TaskRuns
-from s2s.comparison.results import Result
 from s2s.comparison.spec import NotForThisModel
 from s2s.comparison.tuning_search import RATES
 from s2s.evaluation.differences import welch
-from s2s.evaluation.survival import Times, log_rank_p
 
 TINY = Sizes(
     distances={"recall": Distances((1, 2), (4, 8), 6)},
@@ -77,7 +74,7 @@ def _trials(*runs, rates=None):
 def _contested(contest, outcomes, seeds, rates=None):
     """A contest, and made-up measurements of recall by whole models: by model, one for each seed."""
     made = contest(list(outcomes), seeds=seeds)
-    cells = {(cell.model, cell.part, cell.seed): cell for cell in EXPERIMENT.cells(made)}
+    cells = {(cell.model, cell.part, cell.seed): cell for cell in EXPERIMENT.trials(made)}
     measured = {cells[model, "recall-full-rates", None]: (rates or {}).get(model, _rates()) for model in outcomes}
     for model, runs in outcomes.items():
         for seed, run in zip(seeds, runs, strict=True):
@@ -107,7 +104,7 @@ def _clean(found):
 
 def test_what_is_measured_is_small_repeatable_and_json(contest, tiny):
     made = contest(["gru"])
-    cells = EXPERIMENT.cells(made)
+    cells = EXPERIMENT.trials(made)
     assert [cell.part for cell in cells] == [
         "recall-head-rates",
         "recall-full-rates",
@@ -148,7 +145,7 @@ def test_trials_are_kept_and_not_made_again_for_each_seed(contest, tiny, monkeyp
     searched = []
     real = long_range.search
     monkeypatch.setattr(long_range, "search", lambda *given: searched.append(1) or real(*given))
-    one, two = (cell for cell in EXPERIMENT.cells(made) if cell.part == "recall-head")
+    one, two = (cell for cell in EXPERIMENT.trials(made) if cell.part == "recall-head")
     first, second = EXPERIMENT.measure(made, one), EXPERIMENT.measure(made, two)
     assert len(searched) == 1
     assert first["looks"] != second["looks"]
@@ -160,7 +157,7 @@ def test_a_seed_trains_at_the_rate_of_the_trials_or_at_the_next_best(contest, ti
     folder.mkdir(parents=True)
     kept = {"measured": _rates(best=0.004, other=None), "failed": "", "seconds": 1.0}
     (folder / "gru--recall-full-rates.json").write_text(json.dumps(kept))
-    cells = {cell.part: cell for cell in EXPERIMENT.cells(made)}
+    cells = {cell.part: cell for cell in EXPERIMENT.trials(made)}
     assert EXPERIMENT.measure(made, cells["recall-full"])["rate"] == 0.004
     with pytest.raises(long_range.UserError, match="no other rate"):
         EXPERIMENT.measure(made, cells["recall-full-other"])
@@ -199,52 +196,10 @@ def test_a_models_own_settings_are_kept(contest):
 
 def test_a_tagger_says_that_it_cannot(contest, tiny):
     made = contest(["rnn-tagger"])
-    for cell in EXPERIMENT.cells(made):
+    for cell in EXPERIMENT.trials(made):
         if cell.part in ("recall-full-rates", "capacity-4"):
             with pytest.raises(NotForThisModel, match="cannot translate"):
                 EXPERIMENT.measure(made, cell)
-
-
-def test_longer_distances_are_tested_and_the_lecture_has_all_four_tasks(contest):
-    assert tuple(SIZES["lecture"].distances) == tuple(SIZES["definitive"].distances) == NAMES
-    assert len(NAMES) == 4
-    for sizes in SIZES.values():
-        for distances in sizes.distances.values():
-            assert list(distances.tested) == sorted(set(distances.tested))
-            assert distances.longer[-1] >= 4 * distances.trained[-1]
-    made = contest(["rnn", "transformer"], seeds=(1, 2, 3), profile="lecture")
-    cells = EXPERIMENT.cells(made)
-    assert len({cell.key for cell in cells}) == len(cells)
-    parts = [cell.part for cell in cells]
-    # trials come before what they choose a rate for
-    for part in parts:
-        if part in ("recall-head", "copy-full", "agreement-full"):
-            assert parts.index(f"{part}-rates") < parts.index(part)
-    assert parts.count("recall-head") == 2 * (3 + 3)
-    assert "copy-head" not in parts
-
-
-def test_short_trainings_are_repeated_oftener_than_whole_ones(contest):
-    made = contest(["rnn", "gru"], seeds=(1, 2), profile="lecture")
-    by_part = {}
-    for cell in EXPERIMENT.cells(made):
-        by_part.setdefault(cell.part, set()).add(cell.seed)
-    trainings = {part: seeds for part, seeds in by_part.items() if "rates" not in part and capacity.NAME not in part}
-    # what only shows whether a sign stays is not
-    assert trainings.pop("recall-full-other") == {1, 2}
-    assert list(trainings.values()) == 5 * [{1, 2, 3, 4, 5}]
-    assert EXPERIMENT.numbers(made)["seeds"] == 5
-
-
-def test_the_method_promises_what_the_profile_measures(contest):
-    quick, lecture = (EXPERIMENT.numbers(contest(["rnn"], profile=profile)) for profile in ("quick", "lecture"))
-    assert (quick["tasks"], quick["bits"]) == ("recall (head and full)", "not in this profile")
-    assert lecture["tasks"] == "recall (head and full), copy (full), associative (full) and agreement (full)"
-    assert lecture["bits"] == "with 16, 32 and 64 numbers"
-    for words in (quick, lecture):
-        method = EXPERIMENT.text("METHOD").format(**words)
-        assert words["tasks"] in method
-        assert words["bits"] in method
 
 
 def test_a_better_model_is_called_so_by_the_log_rank_test_of_distances(contest):
@@ -352,47 +307,3 @@ def test_a_verdict_is_looked_at_with_half_the_updates_another_rate_and_a_linear_
     found = next(each for each in EXPERIMENT.result(made, measured).findings if each.model == "rnn")
     assert found.variations == {"next best rate": True, "half the updates": False, "linear head": False}
     assert found.facts["reach of its encoder under a linear head"] == 13
-
-
-def test_every_curve_has_the_end_of_training_and_what_cheating_gives(contest):
-    _, result = _verdicts(contest, {"gru": [_measured(MIDDLE, solved=20), _measured(NEAR)], "rnn": _runs(NEAR, NEAR)})
-    curves, solved = result.figures[:2]
-    assert [(one.label, one.reference) for one in curves.series[2:]] == [
-        ("without memory", True),
-        ("knows half of it", True),
-        ("end of training", True),
-    ]
-    assert curves.series[0].y == pytest.approx([100, 98, 80, 65, 25])
-    assert curves.series[3].y == pytest.approx([30] * 5)
-    assert curves.series[-1].x == [4, 4]
-    # half of the seeds are there at 20, the other half nobody has seen there
-    gru, rnn, _ = solved.series
-    assert (gru.x, gru.y) == ([0, 20, 20, 100], [100, 100, 50, 50])
-    assert gru.label == "gru (1 of 2 never)"
-    assert (rnn.x, rnn.y) == ([0, 20, 20], [100, 100, 0])
-
-
-def test_who_is_sooner_is_a_log_rank_test_with_unsolved_seeds_censored(contest):
-    slow = [_measured(MIDDLE, solved=s) for s in (60, 70, 80)] + [_measured(MIDDLE)] * 2
-    outcomes = {"gru": [_measured(FAR, solved=s) for s in (20, 20, 30, 40, 50)], "rnn": slow, "lstm": slow}
-    _, result = _verdicts(contest, outcomes)
-    rows = {row[2]: row for row in next(t for t in result.tables if t.name == "solved").rows}
-    p = log_rank_p(Times([20, 20, 30, 40, 50]), Times([60, 70, 80], [100, 100]))
-    assert rows["gru, rnn"][3:5] == ["5 of 5", "3 of 5"]
-    assert rows["gru, rnn"][5:] == [pytest.approx(p, abs=1e-4), pytest.approx(3 * p, abs=2e-4), 0.0079]
-    assert p == pytest.approx(2 / math.comb(10, 5))
-    assert rows["rnn, lstm"][6] == 1
-
-
-def test_what_is_missing_is_left_out(contest):
-    made, measured, _ = _contested(contest, {"gru": _runs(MIDDLE, MIDDLE), "rnn": _runs(FAR, FAR)}, (1, 2))
-    whole = EXPERIMENT.result(made, measured)
-    assert {finding.row for finding in whole.findings} == set(EXPERIMENT.rows) <= set(ROWS)
-    assert Result.model_validate_json(whole.model_dump_json()) == whole
-    for gone in measured:
-        left = EXPERIMENT.result(made, {cell: found for cell, found in measured.items() if cell != gone})
-        assert {finding.model for finding in left.findings} == {"gru", "rnn"}
-    alone = EXPERIMENT.result(made, {cell: found for cell, found in measured.items() if cell.model == "gru"})
-    assert alone.findings[0].reasons == ["no other model was measured"]
-    nothing = EXPERIMENT.result(made, {})
-    assert nothing.findings == nothing.figures == nothing.tables == []

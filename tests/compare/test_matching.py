@@ -2,7 +2,7 @@
 
 import pytest
 
-from s2s.comparison.matching import TOLERANCE, matched, settings_of, size_of
+from s2s.comparison.matching import TOLERANCE, match_translator, settings_of, size_of
 from s2s.errors import UserError
 from s2s.models.base import count_parameters
 from s2s.recipe.installed import models, module_of
@@ -12,7 +12,7 @@ OPTIONS = {"encoder_layers": 2, "decoder_layers": 2, "feedforward_ratio": 2, "dr
 
 @pytest.mark.parametrize("kind", sorted(models()))
 def test_every_model_comes_to_the_wanted_size(kind):
-    settings = matched(kind, 500, 200_000, OPTIONS)
+    settings = match_translator(kind, 500, 200_000, OPTIONS)
     count = count_parameters(module_of(kind).build(settings, 500, 500))
     assert abs(count - 200_000) <= TOLERANCE * 200_000
     assert size_of(kind, settings, 500, 500) == count
@@ -20,7 +20,7 @@ def test_every_model_comes_to_the_wanted_size(kind):
 
 @pytest.mark.parametrize("kind", sorted(models()))
 def test_no_other_width_comes_nearer(kind):
-    settings = matched(kind, 500, 200_000, OPTIONS)
+    settings = match_translator(kind, 500, 200_000, OPTIONS)
     best = abs(size_of(kind, settings, 500, 500) - 200_000)
     for width in (settings.width - 4, settings.width + 4):
         inner = {"width": width, "feedforward": 2 * width}
@@ -33,10 +33,10 @@ def test_options_that_a_model_does_not_know_are_left_out():
 
 
 def test_the_inner_size_keeps_its_ratio():
-    settings = matched("transformer", 500, 200_000, OPTIONS)
+    settings = match_translator("transformer", 500, 200_000, OPTIONS)
     assert settings.feedforward == 2 * settings.width
 
 
 def test_a_size_that_no_width_gives_is_refused():
     with pytest.raises(UserError, match=r"cannot have 600 parameters within 5 %: nearest is"):
-        matched("lstm", 500, 600, OPTIONS)
+        match_translator("lstm", 500, 600, OPTIONS)

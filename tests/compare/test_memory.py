@@ -50,14 +50,6 @@ def test_memory_grows_as_theory_says(measured):
     assert Result.model_validate_json(result.model_dump_json()) == result
 
 
-def test_memory_of_a_recurrence_grows_with_length(contest, monkeypatch):
-    # short texts take less than the gradients that are made on the way; as one kernel, long ones take little time
-    monkeypatch.setitem(SIZES, "quick", Sizes((512, 1024, 2048), 1, (4,)))
-    shared = contest(["lstm"])
-    result = EXPERIMENT.result(shared, {Trial("lstm", "peaks"): EXPERIMENT.measure(shared, Trial("lstm", "peaks"))})
-    assert result.findings[0].value == pytest.approx(1, abs=0.15)
-
-
 def test_a_cache_grows_by_a_key_and_a_value_for_each_layer_and_token(measured):
     shared, found = measured
     states = {cell.model: [point["state"] for point in one["states"]] for cell, one in found.items()}
@@ -67,12 +59,6 @@ def test_a_cache_grows_by_a_key_and_a_value_for_each_layer_and_token(measured):
     assert states["rnn"] == [settings["rnn"]["width"] * 4] * 3
     facts = next(f.facts for f in EXPERIMENT.result(shared, found).findings if f.model == "transformer")
     assert facts["growth of the decoder's state"] == "linear"
-
-
-def test_of_attention_alone_there_are_two_forms(measured):
-    _, found = measured
-    forms = {cell.model: {point["form"] for point in one["peaks"]} for cell, one in found.items()}
-    assert forms == {"rnn": {"as built"}, "transformer": {"as built", "explicit attention"}}
 
 
 def _peaks(exponent, form="as built", fixed=0, lengths=(64, 128, 256, 512)):
@@ -126,12 +112,6 @@ def test_a_form_that_only_the_shortest_text_has_room_for_is_left_out(contest):
     assert "exponent, explicit attention" not in found.facts
 
 
-def test_measuring_again_gives_the_same(contest, monkeypatch):
-    monkeypatch.setitem(SIZES, "quick", Sizes((32, 64), 1, (4,)))
-    shared = contest(["lstm"])
-    assert EXPERIMENT.measure(shared, Trial("lstm")) == EXPERIMENT.measure(shared, Trial("lstm"))
-
-
 def test_a_series_ends_where_memory_does(contest, tiny, monkeypatch):
     real = memory.states_of
 
@@ -156,10 +136,3 @@ def test_what_could_take_the_machine_down_is_not_tried(contest, tiny, monkeypatc
     ends = {note["form"]: note["n"] for note in found["notes"] if "free memory" in note["why"]}
     assert ends["explicit attention"] <= 512
     assert max(point["bytes"] for point in found["peaks"]) < 20_000_000
-
-
-def test_a_conclusion_needs_no_measurement_of_all(measured):
-    shared, found = measured
-    assert EXPERIMENT.result(shared, {}).findings == []
-    some = {cell: one for cell, one in found.items() if cell.model == "rnn"}
-    assert [finding.model for finding in EXPERIMENT.result(shared, some).findings] == ["rnn"]

@@ -98,14 +98,6 @@ def test_only_recurrences_keep_no_more_processors_busy_when_texts_are_longer(cou
     assert found["transformer"][64] > 2 * found["transformer"][16] > 2 * found["rnn"][16]
 
 
-def test_counting_again_gives_the_same(contest):
-    shared = contest(["transformer"])
-    sizes = replace(TINY, counted=(16, 32), written=(4,))
-    assert counted(shared, shared.candidate("transformer"), sizes) == counted(
-        shared, shared.candidate("transformer"), sizes
-    )
-
-
 def test_brents_bounds_are_those_of_the_theorem():
     # work 1,000, span 10: with 4 processors between max(250, 10) and 250 + 10 steps of one's 1,000
     least, greatest = brent(1000 / 10, 4)
@@ -144,22 +136,6 @@ def test_every_model_has_its_three_cells(measured):
     taken = {speed.facts[f"place of {model}"] for model in shared.models}
     places = {"1 thread", "2 threads"} - (taken if len(taken) == 1 else set())
     assert set(speed.variations) == {"n = 16", "n = 64", "one pair at a time"} | places
-
-
-def test_a_conclusion_needs_no_measurement_of_all(measured):
-    shared, found = measured
-    counts = {t: m for t, m in found.items() if t.part == "work"}
-    assert [f.row for f in EXPERIMENT.result(shared, counts).findings] == [
-        "sequential steps",
-        "parallel computation",
-    ] * 2
-    assert EXPERIMENT.result(shared, {}).findings == []
-    times = {cell: one for cell, one in found.items() if cell.part == "round-2"}
-    # without a count there is no work over span; one round has no verdict
-    alone = EXPERIMENT.result(shared, times).findings
-    assert [(f.row, f.standing) for f in alone] == [("training speed", "not measurable")] * 2
-    one = {cell: one for cell, one in found.items() if cell.model == "lstm"}
-    assert {finding.model for finding in EXPERIMENT.result(shared, one).findings} == {"lstm"}
 
 
 def test_each_round_has_all_places_and_lengths(measured):
@@ -204,45 +180,8 @@ def test_the_figures_are_what_was_measured(contest):
     assert exponents["transformer", "as built", "fixed tokens", "2 threads"] == pytest.approx(0)
 
 
-def test_each_model_is_ranked_with_the_number_of_threads_that_is_fastest_for_it(contest):
-    shared = contest(["rnn", "transformer"])
-    # with one thread rnn takes 2 ms for 64 tokens of 32, as long as the Transformer with two
-    result = EXPERIMENT.result(shared, planted(of_rnn=0.52))
-    cells = {f.model: f for f in result.findings if f.row == "training speed"}
-    mean = math.prod(SLOW) ** (1 / ROUNDS)
-    assert cells["rnn"].value == pytest.approx(2 * 32 / (0.52 * 0.004) / mean, rel=0.01)
-    assert cells["transformer"].value == pytest.approx(2 * 32 / 0.002 / mean, rel=0.01)
-    assert cells["rnn"].standing == "tie"
-    assert cells["rnn"].facts == {"place of rnn": "1 thread", "place of transformer": "2 threads"}
-    assert cells["rnn"].variations == {
-        **{"n = 16": False, "n = 256": False, "one pair at a time": True},
-        # both on one thread: 2.08 ms against 3; on two 4 against 2
-        **{"1 thread": False, "2 threads": False},
-    }
-    assert all(each.quantity.endswith("with the number of threads that is fastest for it") for each in cells.values())
-    (pair,) = (row for row in _rows(result, "pairs") if row[0] == "n = 32")
-    assert pair[:3] == ["n = 32", "transformer / rnn", "2 threads / 1 thread"]
-    # with 16 tokens rnn takes half a millisecond, with 256 of one pair eight
-    lines = {each.model: each.y for figure in result.figures if figure.name == "time-pair" for each in figure.series}
-    assert lines["rnn"] == pytest.approx([0.52 * mean, 2.08 * mean, 8.32 * mean], rel=0.01)
-    # at 32 they are as fast, so the line goes from 16 to 256
-    assert [row[-1] for row in _rows(result, "crossings")] == ["61; rnn is faster below 61"] * 2
-
-
 def _rows(result, name):
     return next(table.rows for table in result.tables if table.name == name)
-
-
-def test_nothing_is_said_of_times_where_the_machine_changed(contest):
-    result = EXPERIMENT.result(contest(["rnn", "transformer"]), planted(reference=0.0013))
-    for finding in result.findings:
-        if finding.row == "training speed":
-            assert finding.standing == "not measurable"
-            assert "1 to 1.3 ms" in finding.reasons[0]
-        if finding.row == "parallel computation":
-            # what is counted does not depend on the machine
-            assert finding.value is not None
-            assert "1 to 1.3 ms with 2 threads" in finding.reasons[0]
 
 
 def _failing_beyond(monkeypatch, longest, message):

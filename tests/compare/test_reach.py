@@ -121,7 +121,7 @@ def test_who_looks_back_is_seen_on_the_model(kind, looks, contest):
 
 def test_bits_are_drawn_against_the_numbers_that_are_read(contest):
     made = contest(["gru", "transformer"], profile="lecture")
-    cells = {cell.model: cell for cell in EXPERIMENT.cells(made) if cell.part == "capacity-16"}
+    cells = {cell.model: cell for cell in EXPERIMENT.trials(made) if cell.part == "capacity-16"}
     more = {"seed": 1, "updates": 100, "solved": None, "looks": [[1, 1.0, 0], [2, 1.0, 0], [3, 1.0, 0]], "seconds": 1.0}
     measured = {
         cells["gru"]: _copied((100, 100, 0, 0, 0), **more),

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from s2s.cli.main import commands
 from s2s.comparison.questions.long_range import learning
-from s2s.comparison.reproduce import catalogue, reproducing
+from s2s.comparison.reproduce import reproducing
 from s2s.comparison.reproduce.agreement import Agreement
 from s2s.comparison.reproduce.counting import Counting, _right
 from s2s.comparison.reproduce.depth import Depth
@@ -20,7 +20,7 @@ from s2s.comparison.reproduce.gradients import ForgetBias, Radius
 from s2s.comparison.reproduce.law import Law, Point
 from s2s.comparison.reproduce.memory import Adding, CopyMemory, guess
 from s2s.comparison.reproduce.recall import Mqar
-from s2s.comparison.reproduce.sentences import Length, ReverseSource, joined
+from s2s.comparison.reproduce.sentences import Length, ReverseSource, join_sentences
 from s2s.comparison.reproduce.tiny import Tiny
 from s2s.comparison.reproduce.training import Budget
 from s2s.comparison.reproduce.warm_up import WarmUp
@@ -66,12 +66,12 @@ SMALL = (
 
 
 def _measured(reproduction, seeds=(1,)):
-    return {cell: reproduction.measure(cell) for cell in reproduction.cells(seeds)}
+    return {cell: reproduction.measure(cell) for cell in reproduction.trials(seeds)}
 
 
 def test_every_finding_says_what_was_published_and_what_would_count():
-    assert len(catalogue.REPRODUCTIONS) >= 9
-    for each in catalogue.REPRODUCTIONS.values():
+    assert len(reproducing.REPRODUCTIONS) >= 9
+    for each in reproducing.REPRODUCTIONS.values():
         keys = [band.key for band in each.bands]
         assert keys
         assert len(set(keys)) == len(keys)
@@ -80,7 +80,7 @@ def test_every_finding_says_what_was_published_and_what_would_count():
             assert band.published
             assert (band.low, band.high) != (None, None)
         assert 0 < each.seconds[0] < each.seconds[1]
-        assert len({cell.key for cell in each.cells([1, 2])}) == len(each.cells([1, 2]))
+        assert len({cell.key for cell in each.trials([1, 2])}) == len(each.trials([1, 2]))
 
 
 @pytest.mark.parametrize("reproduction", SMALL, ids=lambda each: each.name)
@@ -91,7 +91,7 @@ def test_each_runs_in_a_small_size_and_gives_every_number(reproduction):
     assert all(len(values) == 1 for values in numbers.values())
     assert [figure.name for figure in reproduction.figures(measured)]
     # the same seeds give the same numbers
-    cell = reproduction.cells([1])[-1]
+    cell = reproduction.trials([1])[-1]
     assert reproduction.measure(cell) == measured[cell]
 
 
@@ -175,10 +175,10 @@ def test_warm_up_changes_nothing_but_what_it_says():
 
 def test_sources_are_read_from_their_ends_and_nothing_else_changes():
     task = ReverseSource()
-    first, second = (task.recipe(cell) for cell in task.cells([1]))
+    first, second = (task.recipe(cell) for cell in task.trials([1]))
     assert first.model.model_copy(update={"reverse_source": True}) == second.model
     assert first.model_copy(update={"model": second.model}) == second
-    runs = zip(task.cells([1, 2]), (6.0, 3.0, 4.0, 3.6), strict=True)
+    runs = zip(task.trials([1, 2]), (6.0, 3.0, 4.0, 3.6), strict=True)
     measured = {cell: {"perplexity": value, "bleu": 10 * value} for cell, value in runs}
     assert task.numbers(measured) == {
         "perplexity": [0.5, pytest.approx(0.9)],
@@ -189,14 +189,14 @@ def test_sources_are_read_from_their_ends_and_nothing_else_changes():
 
 def test_sentences_are_joined_with_those_that_follow():
     corpus = datasets.Dataset.from_dict({"source": list("abcde"), "target": list("ABCDE")})
-    assert joined(corpus, 1) == (list("abcde"), list("ABCDE"))
-    assert joined(corpus, 2) == (["a b", "c d"], ["A B", "C D"])
+    assert join_sentences(corpus, 1) == (list("abcde"), list("ABCDE"))
+    assert join_sentences(corpus, 2) == (["a b", "c d"], ["A B", "C D"])
 
 
 def test_what_is_left_with_length_is_a_share_of_the_short_ones():
     task = Length()
     shares = {"lstm": (40.0, 0.5), "lstm-attention": (60.0, 0.95)}
-    measured = {cell: dict(zip(("short", "kept"), shares[cell.model], strict=True)) for cell in task.cells([1])}
+    measured = {cell: dict(zip(("short", "kept"), shares[cell.model], strict=True)) for cell in task.trials([1])}
     assert task.numbers(measured) == {"learned": [40.0], "attention": [0.95], "more": [pytest.approx(0.45)]}
     assert all(check.inside for check in reproducing.checks(task, measured))
 
@@ -207,7 +207,7 @@ def test_a_training_by_a_recipe_takes_its_settings_and_is_made_once(tmp_path):
     settings |= {"batches.tokens": 256, "validation.every": 1, "decoding.beam": 1}
     settings |= {"model.encoder_layers": 1, "model.decoder_layers": 1, "device.precision": "fp32"}
     task = Tiny().asked([f"{key}={value}" for key, value in settings.items()], tmp_path)
-    (cell,) = task.cells([1])
+    (cell,) = task.trials([1])
     first = task.measure(cell)
     assert first["updates"] == [1, 2]
     weights = max((tmp_path / "runs" / "seed1").rglob("*.safetensors"))
@@ -260,7 +260,7 @@ class _Flaky(Radius):
 @pytest.fixture
 def flaky(monkeypatch):
     _Flaky.made, _Flaky.broken = 0, True
-    monkeypatch.setitem(catalogue.REPRODUCTIONS, "radius", _Flaky(steps=60, width=16))
+    monkeypatch.setitem(reproducing.REPRODUCTIONS, "radius", _Flaky(steps=60, width=16))
     return _Flaky
 
 
@@ -281,7 +281,7 @@ def test_what_was_measured_is_not_measured_again(flaky, tmp_path):
 
 
 def test_the_command_says_what_came_out_and_draws_it(monkeypatch, tmp_path):
-    monkeypatch.setitem(catalogue.REPRODUCTIONS, "radius", Radius(steps=100, width=24))
+    monkeypatch.setitem(reproducing.REPRODUCTIONS, "radius", Radius(steps=100, width=24))
     out = tmp_path / "radius"
     done = CliRunner().invoke(commands, ["reproduce", "radius", "--seeds", "2", "--out", str(out)])
     assert done.exit_code == 0, done.output
@@ -302,7 +302,7 @@ def test_the_command_says_what_came_out_and_draws_it(monkeypatch, tmp_path):
 def test_a_finding_that_is_not_found_is_a_result(monkeypatch, tmp_path):
     wrong = Band(key="ratio", what="the ratio", published="2", low=1.9, high=2.1)
     monkeypatch.setattr(Radius, "bands", (wrong, *Radius.bands[1:]))
-    monkeypatch.setitem(catalogue.REPRODUCTIONS, "radius", Radius(steps=60, width=16))
+    monkeypatch.setitem(reproducing.REPRODUCTIONS, "radius", Radius(steps=60, width=16))
     done = CliRunner().invoke(commands, ["reproduce", "radius", "--seeds", "1", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "not reproduced: 1 of 4 outside their bands" in done.output
@@ -312,9 +312,9 @@ def test_a_finding_that_is_not_found_is_a_result(monkeypatch, tmp_path):
 def test_without_a_name_all_are_listed_and_a_wrong_one_is_told(tmp_path):
     done = CliRunner().invoke(commands, ["reproduce"])
     assert done.exit_code == 0
-    for name in catalogue.REPRODUCTIONS:
+    for name in reproducing.REPRODUCTIONS:
         assert f"{name}: " in done.output
-    assert done.output.count("  source: ") == len(catalogue.REPRODUCTIONS)
+    assert done.output.count("  source: ") == len(reproducing.REPRODUCTIONS)
     wrong = CliRunner().invoke(commands, ["reproduce", "raduis", "--out", str(tmp_path)])
     assert isinstance(wrong.exception, UserError)
     assert "radius" in str(wrong.exception)

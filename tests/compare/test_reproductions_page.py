@@ -4,8 +4,7 @@ from pathlib import Path
 
 from benchmarks import reproductions
 from benchmarks.keeping import written
-from s2s.comparison.reproduce.catalogue import REPRODUCTIONS
-from s2s.comparison.reproduce.reproducing import checks
+from s2s.comparison.reproduce.reproducing import REPRODUCTIONS, checks
 from s2s.comparison.reproduced import read
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from s2s.comparison import executor
-from s2s.comparison.executor import Progress, StoredResult, keep, kept
+from s2s.comparison.executor import Progress, StoredResult, load_result, run_cached
 from s2s.comparison.spec import NoSuchSize, NotForThisModel, Trial
 from s2s.errors import UserError
 from s2s.files import explain_os_error
@@ -25,10 +25,10 @@ def test_a_measurement_is_made_once(tmp_path):
         made.append(cell)
         return {"value": 1.5}
 
-    first = keep(tmp_path, measure, TASK)
-    again = keep(tmp_path, measure, TASK)
+    first = run_cached(tmp_path, measure, TASK)
+    again = run_cached(tmp_path, measure, TASK)
     assert made == [TASK]
-    assert first == again == kept(tmp_path, TASK)
+    assert first == again == load_result(tmp_path, TASK)
     assert json.loads((tmp_path / "rnn--copy--seed3.json").read_text())["measured"] == {"value": 1.5}
 
 
@@ -39,12 +39,12 @@ def test_a_failure_is_kept_with_its_reason_and_tried_again(tmp_path):
     def crash(cell):
         return {"value": 1 / 0}
 
-    assert keep(tmp_path, fail, TASK).failed == "cannot do that"
-    assert kept(tmp_path, TASK).measured is None
-    assert keep(tmp_path, crash, TASK).failed == "ZeroDivisionError: division by zero"
+    assert run_cached(tmp_path, fail, TASK).failed == "cannot do that"
+    assert load_result(tmp_path, TASK).measured is None
+    assert run_cached(tmp_path, crash, TASK).failed == "ZeroDivisionError: division by zero"
     assert "in crash" in (tmp_path / "rnn--copy--seed3.txt").read_text()
-    assert keep(tmp_path, lambda cell: {"value": 2}, TASK).measured == {"value": 2}
-    assert kept(tmp_path, TASK).failed == ""
+    assert run_cached(tmp_path, lambda cell: {"value": 2}, TASK).measured == {"value": 2}
+    assert load_result(tmp_path, TASK).failed == ""
 
 
 @pytest.mark.parametrize("error", [NotForThisModel, NoSuchSize])
@@ -56,27 +56,27 @@ def test_what_a_model_cannot_do_it_is_not_asked_again_by_the_same_code(tmp_path,
         raise error("it is too small")
 
     for _ in range(2):
-        assert keep(tmp_path, refuse, TASK).failed == "it is too small"
+        assert run_cached(tmp_path, refuse, TASK).failed == "it is too small"
     assert len(asked) == 1
     monkeypatch.setattr(executor, "code_version", lambda: "another")
-    keep(tmp_path, refuse, TASK)
+    run_cached(tmp_path, refuse, TASK)
     assert len(asked) == 2
 
 
 def test_a_file_that_was_copied_over_anothers_counts_as_not_measured(tmp_path):
-    keep(tmp_path, lambda cell: {"value": 2}, TASK)
+    run_cached(tmp_path, lambda cell: {"value": 2}, TASK)
     other = Trial("lstm", TASK.part, TASK.seed)
     (tmp_path / f"{other.key}.json").write_bytes((tmp_path / f"{TASK.key}.json").read_bytes())
-    assert kept(tmp_path, TASK)
-    assert kept(tmp_path, other) is None
-    assert keep(tmp_path, lambda cell: {"value": 3}, other).measured == {"value": 3}
+    assert load_result(tmp_path, TASK)
+    assert load_result(tmp_path, other) is None
+    assert run_cached(tmp_path, lambda cell: {"value": 3}, other).measured == {"value": 3}
 
 
 def test_a_damaged_file_counts_as_not_measured(tmp_path):
     path = tmp_path / "rnn--copy--seed3.json"
     whole = '{"measured": {"value": 1}, "failed": "", "seconds": 2.0}'
     path.write_text(whole)
-    assert kept(tmp_path, TASK) is not None
+    assert load_result(tmp_path, TASK) is not None
     damaged = [
         whole[:20],
         whole.replace("2.0", "NaN"),
@@ -85,7 +85,7 @@ def test_a_damaged_file_counts_as_not_measured(tmp_path):
     ]
     for text in damaged:
         path.write_text(text)
-        assert kept(tmp_path, TASK) is None, text
+        assert load_result(tmp_path, TASK) is None, text
 
 
 def test_an_interruption_is_not_taken_for_a_failure(tmp_path):
@@ -93,8 +93,8 @@ def test_an_interruption_is_not_taken_for_a_failure(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        keep(tmp_path, stop, TASK)
-    assert kept(tmp_path, TASK) is None
+        run_cached(tmp_path, stop, TASK)
+    assert load_result(tmp_path, TASK) is None
 
 
 def full_disk(path):
@@ -111,10 +111,10 @@ def full_disk_in_a_run(path):
 @pytest.mark.parametrize("write", [full_disk, full_disk_in_a_run])
 def test_a_full_disk_is_not_taken_for_a_failure_of_what_was_measured(tmp_path, write):
     with pytest.raises(OSError, match="No space left"):
-        keep(tmp_path, lambda cell: write(tmp_path / "x"), TASK)
-    assert kept(tmp_path, TASK) is None
+        run_cached(tmp_path, lambda cell: write(tmp_path / "x"), TASK)
+    assert load_result(tmp_path, TASK) is None
     # another trouble with a file is one measurement's
-    assert "gone" in keep(tmp_path, lambda cell: (tmp_path / "gone").read_text(), TASK).failed
+    assert "gone" in run_cached(tmp_path, lambda cell: (tmp_path / "gone").read_text(), TASK).failed
 
 
 def test_keys_of_different_tasks_differ():

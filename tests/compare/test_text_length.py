@@ -38,7 +38,7 @@ def test_buckets_have_equal_counts_and_rise():
 
 def test_a_planted_fall_is_found_and_compared(planted):
     made = planted(["lstm", "transformer"], seeds=(1, 2, 3, 4, 5))
-    measured = {cell: _planted(0.008 if cell.model == "lstm" else 0.0, cell.seed) for cell in EXPERIMENT.cells(made)}
+    measured = {cell: _planted(0.008 if cell.model == "lstm" else 0.0, cell.seed) for cell in EXPERIMENT.trials(made)}
     result = EXPERIMENT.result(made, measured)
     falls, stays = result.findings
     assert falls.high < 0
@@ -53,27 +53,12 @@ def test_a_planted_fall_is_found_and_compared(planted):
     assert EXPERIMENT.result(made, dict(reversed(measured.items()))) == result
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seeds", [1, 3])
-def test_models_that_are_alike_are_seldom_told_apart_however_many_there_are(planted, seeds):
-    names = ["gru", "lstm", "rnn", "transformer"]
-    made, found = planted(names, seeds=tuple(range(1, seeds + 1))), 0
-    for world in range(40):
-        measured = {
-            cell: _planted(0.004, 1000 * world + 10 * names.index(cell.model) + cell.seed)
-            for cell in EXPERIMENT.cells(made)
-        }
-        found += any(finding.p < 0.05 for finding in EXPERIMENT.result(made, measured).findings)
-    # uncorrected, one in five; six and more of 40 come with a chance of 1.4 % where one in twenty is right
-    assert found < 6
-
-
 @pytest.mark.parametrize("texts", [1, 4, 12, 24])
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_small_test_set_tells_nothing_and_never_nan(planted, texts, seeds):
     made = planted(["lstm", "transformer"], seeds=tuple(range(1, seeds + 1)))
     measured = {}
-    for i, cell in enumerate(EXPERIMENT.cells(made)):
+    for i, cell in enumerate(EXPERIMENT.trials(made)):
         right = (np.random.default_rng([texts, i]).random(texts) < 0.7).astype(int)
         measured[cell] = {"words": WORDS[:texts].tolist(), "right": right.tolist(), "commonest": 0.0}
     for found in EXPERIMENT.result(made, measured).findings:
@@ -87,7 +72,7 @@ def test_where_all_long_texts_differ_and_no_short_one_their_number_decides(plant
     runs = {"lstm": np.where(np.arange(texts) < 4 * texts / 5, right, 0), "transformer": right}
     measured = {
         cell: {"words": list(range(texts)), "right": runs[cell.model].tolist(), "commonest": 10.0}
-        for cell in EXPERIMENT.cells(made)
+        for cell in EXPERIMENT.trials(made)
     }
     # one of all ways to share out 6, and 8, texts among the shortest and the longest, in either direction: 2/20, 2/70
     for found in EXPERIMENT.result(made, measured).findings:
@@ -96,7 +81,7 @@ def test_where_all_long_texts_differ_and_no_short_one_their_number_decides(plant
 
 def test_the_buckets_add_up_to_the_accuracy(planted):
     made = planted(["lstm"], seeds=(1, 2, 3))
-    measured = {cell: _planted(0.004, cell.seed) for cell in EXPERIMENT.cells(made)}
+    measured = {cell: _planted(0.004, cell.seed) for cell in EXPERIMENT.trials(made)}
     rows = _table(EXPERIMENT.result(made, measured), "buckets")
     assert [row["texts"] for row in rows] == [80] * 5
     total = np.mean([np.mean(m["right"]) for m in measured.values()])
@@ -108,14 +93,14 @@ def test_the_buckets_add_up_to_the_accuracy(planted):
 def test_what_only_guesses_has_nothing_to_lose(planted):
     made = planted(["lstm"])
     guess = _planted(0.0, 1) | {"right": (np.arange(400) % 4 == 0).astype(int).tolist()}
-    (finding,) = EXPERIMENT.result(made, dict.fromkeys(EXPERIMENT.cells(made), guess)).findings
+    (finding,) = EXPERIMENT.result(made, dict.fromkeys(EXPERIMENT.trials(made), guess)).findings
     assert finding.reasons == ["its accuracy is below that of the commonest class, 34 %, at all lengths"]
     assert EXPERIMENT.result(made, {}).findings == []
 
 
 def test_a_real_runs_buckets_add_up_to_its_own_accuracy(classifiers):
     made = classifiers(["gru"])
-    (cell,) = EXPERIMENT.cells(made)
+    (cell,) = EXPERIMENT.trials(made)
     measured = json.loads(json.dumps(EXPERIMENT.measure(made, cell)))
     rows = _table(EXPERIMENT.result(made, {cell: measured}), "buckets")
     _, kept = evaluation_of(made, "gru", 1)

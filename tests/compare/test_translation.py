@@ -9,7 +9,7 @@ import torch
 
 from s2s.comparison import runs, tasks
 from s2s.comparison.matching import TOLERANCE
-from s2s.comparison.runs import cost_of, history, pauses, prepared, seeds_of, shortened
+from s2s.comparison.runs import cost_of, history, prepared, seeds_of, shortened, validation_points
 from s2s.comparison.spec import NotForThisModel
 from s2s.comparison.tasks import evaluation_of, trained
 from s2s.comparison.translation import (
@@ -21,13 +21,11 @@ from s2s.comparison.translation import (
     trainer_for,
     unigram_loss,
 )
-from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import EOS
 from s2s.errors import Stopped, UserError
 from s2s.models.base import count_parameters
 from s2s.run.inference import find_checkpoint, load
 from s2s.tasks.source_use import pair_losses
-from s2s.tasks.translation.recipe import DataSettings
 from s2s.tasks.translation.task import TranslationTask, build_model, mean_loss
 from s2s.training.device import DeviceContext
 from s2s.training.tensor_files import read_tensors
@@ -47,7 +45,7 @@ def test_a_finished_run_is_not_trained_again(contest, monkeypatch):
     monkeypatch.setattr(tasks, "resume", pytest.fail)
     assert trained(made, "rnn", 1) == folder
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
-    points = list(pauses(folder))
+    points = list(validation_points(folder))
     assert [point.update for point in points] == [6, 12]
     updates = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     learned = [entry for entry in updates if "tokens" in entry]
@@ -99,8 +97,8 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(contest, monkeypatch, tmp_p
     one, two = _weights(first), _weights(second)
     assert one.keys() == two.keys()
     assert all(torch.equal(one[name], two[name]) for name in one)
-    assert [(p.update, p.tokens, p.scores) for p in pauses(first)] == [
-        (p.update, p.tokens, p.scores) for p in pauses(second)
+    assert [(p.update, p.tokens, p.scores) for p in validation_points(first)] == [
+        (p.update, p.tokens, p.scores) for p in validation_points(second)
     ]
     assert evaluation_of(whole, "gru", 1)[1]["translations"] == evaluation_of(cut, "gru", 1)[1]["translations"]
     # what was done before the interruption is not known, and is not made up
@@ -162,14 +160,6 @@ def test_losses_of_pairs_add_up_to_the_mean_loss(contest):
     assert pair_losses(model, alone, recipe.batches, made.device_context) == pytest.approx(losses[[7, 3]], rel=1e-4)
 
 
-def test_pairs_are_chosen_and_swapped(contest):
-    data = prepared(contest(["rnn"]).candidates[0].recipe).train
-    found = chosen_pairs(data, np.array([5, 2]), swapped=True)
-    assert isinstance(found, TokenizedDataset)
-    assert [found.pair(0), found.pair(1)] == [data.pair(5)[::-1], data.pair(2)[::-1]]
-    assert found.source_lengths.tolist() == data.target_lengths[[5, 2]].tolist()
-
-
 def test_frequencies_alone_give_the_loss_of_their_distribution(contest):
     data = prepared(contest(["rnn"]).candidates[0].recipe)
     counts = np.ones(400)
@@ -229,9 +219,3 @@ def test_training_can_begin_with_given_weights(contest):
     assert loss == mean_loss(first.model, data.validation, recipe.batches, made.device_context)
     with trainer.optimization.use_ema_weights():
         assert mean_loss(trainer.model, data.validation, recipe.batches, made.device_context) == loss
-
-
-def test_the_data_is_prepared_once(contest):
-    recipe = contest(["rnn"]).candidates[0].recipe
-    again = recipe.model_copy(update={"data": DataSettings(train=400, validation=40, test=40), "name": "other"})
-    assert prepared(again) is prepared(recipe)

@@ -15,15 +15,15 @@ from s2s.comparison.tasks import trained
 from s2s.comparison.tuning import (
     TRIAL_SEED,
     TUNING,
-    at,
-    chosen,
     depths_of,
-    described,
     foreseen,
+    recipe_at,
     settled,
     short_training,
+    summarize,
     tried,
-    unfinished,
+    tuned,
+    warn_unconverged,
 )
 from s2s.comparison.tuning_search import DEEPEST, HIGHEST, LOWEST, RATES, TuningTrial, best_trial, inside, next_trials
 from s2s.evaluation.gates import slope_per_doubling
@@ -119,34 +119,6 @@ def test_where_all_whole_trainings_of_a_depth_fail_others_are_trained_in_full(fa
         whole=2,
     )
     assert best_trial(losses) == TuningTrial(0.004, min(failing) // 2, whole=True)
-
-
-def test_a_comparison_of_an_older_rule_comes_to_the_same_depth():
-    """It trained shallow models in full before it tried deep ones shortly."""
-    short = {1: 3.0, 2: 3.2, 4: 3.1, 8: 3.5}
-    full = {1: 2.5, 2: 2.6, 4: 2.0, 8: 2.4}
-
-    def _loss(trial):
-        return (full if trial.whole else short)[trial.layers] + abs(math.log2(trial.rate / 0.004))
-
-    def _slow(trial):
-        """Two layers are behind in short trainings, and the best in full, at a rate far below."""
-        if trial.whole:
-            return 1 + abs(math.log2(trial.rate / 0.001)) / 10 if trial.layers == 2 else 5.0
-        return {1: 4.0, 2: 3.5, 4: 3.0, 8: 3.5}[trial.layers] + abs(math.log2(trial.rate / 0.008))
-
-    for loss, rates, best in (
-        (_loss, (0.004, 0.002), TuningTrial(0.004, 4, True)),
-        (_slow, (0.008, 0.004), TuningTrial(0.001, 2, True)),
-    ):
-        before = [TuningTrial(rate, n) for n in (1, 2) for rate in RATES] + [
-            TuningTrial(rate, 2, whole=True) for rate in rates
-        ]
-        losses = {trial: loss(trial) for trial in (*before, *(TuningTrial(rate, 1, True) for rate in rates))}
-        while new := next_trials((2, 1), losses, 2):
-            losses |= {trial: loss(trial) for trial in new}
-        assert best_trial(losses) == best
-    assert best_trial(searched(_loss, depths=(2, 1), whole=2)) == TuningTrial(0.004, 4, whole=True)
 
 
 def test_a_depth_that_is_behind_a_deeper_one_in_short_trainings_is_not_trained_in_full():
@@ -252,28 +224,28 @@ def test_the_name_of_a_trial_tells_it():
 def test_a_depth_keeps_the_size(base, kind):
     recipe = candidate_recipe(kind, base, {})
     assert depths_of(recipe, {}) == (2, 1)
-    shallow = at(recipe, TuningTrial(0.016, 1))
+    shallow = recipe_at(recipe, TuningTrial(0.016, 1))
     assert (shallow.model.encoder_layers, shallow.model.decoder_layers) == (1, 1)
     assert shallow.training.learning_rate == 0.016
     assert shallow.model.width > recipe.model.width
     pieces = base.tokenizer.size
     sizes = [size_of(kind, r.model, pieces, pieces) for r in (shallow, recipe)]
     assert abs(sizes[0] - sizes[1]) <= TOLERANCE * sizes[1]
-    assert at(recipe, TuningTrial(0.004, 2)).model == recipe.model
+    assert recipe_at(recipe, TuningTrial(0.004, 2)).model == recipe.model
 
 
 def test_deep_recurrent_layers_are_joined_by_residual_connections(base):
     recipe = candidate_recipe("lstm", base, {})
-    assert not any(at(recipe, TuningTrial(0.004, layers)).model.residual for layers in (1, 2))
-    deep = at(recipe, TuningTrial(0.004, 4)).model
+    assert not any(recipe_at(recipe, TuningTrial(0.004, layers)).model.residual for layers in (1, 2))
+    deep = recipe_at(recipe, TuningTrial(0.004, 4)).model
     assert (deep.residual, deep.encoder_layers, deep.decoder_layers) == (True, 4, 4)
     # unless the command says something else
     own = {"residual": False}
     plain = candidate_recipe("lstm", base, own)
-    assert not at(plain, TuningTrial(0.004, 4), settled(plain, own)).model.residual
+    assert not recipe_at(plain, TuningTrial(0.004, 4), settled(plain, own)).model.residual
     joined = candidate_recipe("lstm", base, {"residual": True})
     assert (settled(recipe, {}), settled(joined, {})) == ((), ("residual",))
-    assert at(candidate_recipe("conv", base, {}), TuningTrial(0.004, 4)).model.encoder_layers == 4
+    assert recipe_at(candidate_recipe("conv", base, {}), TuningTrial(0.004, 4)).model.encoder_layers == 4
 
 
 def test_depth_that_the_command_gives_is_not_chosen(base):
@@ -292,21 +264,21 @@ def test_what_was_tried_decides_and_is_described(base):
     } | {Trial("rnn", "rate-1000"): StoredResult(None, "diverged", 1.0)}
     found = tried(made, "transformer")
     assert (found.losses, found.seconds, found.seconds_per_update) == (losses, 3.0 * len(losses), 0.5)
-    candidate = chosen(entrant, found, 7)
+    candidate = tuned(entrant, found, 7)
     assert (candidate.learning_rate, candidate.recipe.model.encoder_layers) == (0.008, 1)
     assert (candidate.recipe.training.updates, candidate.recipe.training.warmup) == (7, 1)
     # the chosen one's, whose loss is -0.1
     assert (candidate.slope, candidate.still_learns) == (-1.1, True)
     assert candidate.choice()["whole"] == [[0.004, 0.9], [0.008, -0.1]]
-    told = described(candidate, found)
+    told = summarize(candidate, found)
     assert (told.learning_rate, told.inside, told.settings["encoder_layers"]) == (0.008, True, 1)
     assert set(told.rates) == {"0.004", "0.008", "0.016"}
     assert told.depths == {"2": 1.0, "1": 0.0, "4": 1.0}
     assert told.whole == {"rate 0.008, 1 layer": -0.1, "rate 0.004, 1 layer": 0.9}
     failed = tried(made, "rnn")
     assert (failed.losses, failed.seconds_per_update) == ({TuningTrial(0.001): None}, None)
-    assert chosen(entrant, failed, None).recipe == entrant.recipe
-    assert (told.failures, described(entrant, failed).failures) == ({}, {"diverged": "rate 0.001"})
+    assert tuned(entrant, failed, None).recipe == entrant.recipe
+    assert (told.failures, summarize(entrant, failed).failures) == ({}, {"diverged": "rate 0.001"})
 
 
 def test_whose_budget_is_too_small_is_told_before_the_rest_is_spent():
@@ -325,12 +297,12 @@ def test_whose_budget_is_too_small_is_told_before_the_rest_is_spent():
     trials[Trial("conv", "whole-rate-1000")] = StoredResult(
         {"loss": 1.5, "seconds": 2.0, "updates": 4, "slope": -0.9}, "", 1.0
     )
-    told = unfinished({model: tried(trials, model) for model in slopes})
+    told = warn_unconverged({model: tried(trials, model) for model in slopes})
     assert "rnn (0.09), lstm (0.05);" in told
     assert "conv" not in told
     assert "gru" not in told
     del slopes["rnn"], slopes["lstm"]
-    assert unfinished({model: tried(trials, model) for model in slopes}) == ""
+    assert warn_unconverged({model: tried(trials, model) for model in slopes}) == ""
 
 
 def test_trials_are_asked_for_until_there_are_no_more(contest):
@@ -338,14 +310,14 @@ def test_trials_are_asked_for_until_there_are_no_more(contest):
     folder = made.results_folder("tuning")
     folder.mkdir(parents=True)
     asked = []
-    while new := [cell for cell in TUNING.cells(made) if cell not in asked]:
+    while new := [cell for cell in TUNING.trials(made) if cell not in asked]:
         asked += new
         for cell in new:
             loss = around(0.016)(TuningTrial.of(cell.part))
             measured = {"loss": loss, "seconds": 1.0, "updates": 3}
             (folder / f"{cell.key}.json").write_text(json.dumps({"measured": measured, "failed": "", "seconds": 1.0}))
     assert [TuningTrial.of(cell.part).rate for cell in asked] == [*RATES, 0.016, 0.032]
-    assert TUNING.cells(made) == asked
+    assert TUNING.trials(made) == asked
 
 
 def test_what_is_foreseen_goes_on_from_what_was_made(contest):

@@ -9,12 +9,12 @@ from s2s.comparison.workload import (
     Form,
     backward,
     built,
-    fitting,
     generated,
     is_out_of_memory,
     loss_of,
     other_forms,
     states_of,
+    supported_lengths,
     texts,
 )
 from s2s.training.device import DeviceContext
@@ -59,9 +59,9 @@ def test_forms_that_launch_as_much_are_one(make, kind, forms):
 
 def test_positions_are_learned_for_the_longest_text(make):
     model = make("conv", longest=1500)
-    assert fitting(model, (16, 1024, 1500)) == [16, 1024, 1500]
+    assert supported_lengths(model, (16, 1024, 1500)) == [16, 1024, 1500]
     model.decoder.max_positions = 100
-    assert fitting(model, (16, 100, 101)) == [16, 100]
+    assert supported_lengths(model, (16, 100, 101)) == [16, 100]
 
 
 def test_texts_are_words_and_the_same_each_time():

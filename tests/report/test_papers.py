@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.comparison import _figure, _words
-from s2s.comparison.report.matrix import LEGEND, matrix, steadiness
+from s2s.comparison.report.matrix import LEGEND, describe, matrix, steadiness
 from s2s.comparison.report.papers import escaped, table_as_latex
-from s2s.comparison.report.verdicts import describe
 from s2s.comparison.results import Verdict
 
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from s2s.comparison.plans import TABLES, Row, plan_of, settling
-from s2s.comparison.report.numbers import halves, titled
-from s2s.comparison.report.verdicts import describe
+from s2s.comparison.report.numbers import brief, halves, titled
 from s2s.comparison.results import Result, Summary, Verdict
 
 # what stands beside the word of a standing, so that a reader need not tell colours apart
@@ -184,7 +183,7 @@ def heading(line: Line) -> str:
     return titled(line.quantity, line.unit)
 
 
-def left_out(summary: Summary) -> tuple[dict[str, list[str]], str]:
+def omitted_rows(summary: Summary) -> tuple[dict[str, list[str]], str]:
     """Rows that the comparison's profile does not ask for, by the shortest that does; and why."""
     plan = plan_of(summary.task, summary.profile)
     asked = {*plan.experiments, *summary.experiments}
@@ -193,3 +192,44 @@ def left_out(summary: Summary) -> tuple[dict[str, list[str]], str]:
         if row.experiment not in asked:
             rows.setdefault(settling([row.experiment]), []).append(name)
     return rows, plan.why
+
+
+_BESIDE = {
+    "better": "better than {}",
+    "worse": "worse than {}",
+    "tie": "equal to {}",
+    "undecided": "no difference from {} shown",
+    "": "beside {}",
+}
+
+
+def describe(verdict: Verdict) -> str:
+    """Describe how a candidate compares with its rival.
+
+    Returns:
+        The rival, the difference with its 95 % interval, the p-value, reasons and further numbers, for example
+        `better than lstm: +3.1 BLEU (1.2 to 5.0), p = 0.002 (t-test, Holm); half-life (steps): 4.2`. Empty where
+        nothing is known beside the estimate.
+    """
+    compared = [text for text in (_difference(verdict), _p(verdict)) if text]
+    if verdict.rival and verdict.standing in _BESIDE:
+        beside = _BESIDE[verdict.standing].format(verdict.rival)
+        compared = [f"{beside}: {', '.join(compared)}" if compared else beside]
+    facts = [f"{name}: {value if isinstance(value, str) else brief(value)}" for name, value in verdict.facts.items()]
+    return "; ".join([*compared, *verdict.reasons, *facts])
+
+
+def _difference(verdict: Verdict) -> str:
+    if verdict.difference is None:
+        return ""
+    value, ends, power = halves(verdict.difference, verdict.difference_low, verdict.difference_high)
+    ratio = verdict.difference_unit.startswith("times")
+    sign = "+" if verdict.difference > 0 and not ratio else ""
+    return f"{sign}{value}{power} {verdict.difference_unit}{f' ({ends}){power}' if ends else ''}"
+
+
+def _p(verdict: Verdict) -> str:
+    if verdict.p is None:
+        return ""
+    p = "p ≤ 0.001" if verdict.p <= 0.001 else f"p = {verdict.p:.2g}"
+    return f"{p} ({verdict.test})" if verdict.test else p

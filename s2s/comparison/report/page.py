@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from s2s.comparison.plans import TABLES, plan_of
 from s2s.comparison.report.figures import Drawing, inlined, size
-from s2s.comparison.report.matrix import LEGEND, Line, left_out, matrix
+from s2s.comparison.report.matrix import LEGEND, Line, matrix, omitted_rows
 from s2s.comparison.report.numbers import Sheet, brief, csv_name, duration, figure_sheets, number, table_sheet
 from s2s.comparison.report.styles import MARKS, PALETTE
 from s2s.comparison.results import CandidateSummary, Figure, Result, Summary
@@ -101,7 +101,7 @@ def _key(lines: Sequence[Line], results: Sequence[Result]) -> list[tuple[str, st
 def _gaps(summary: Summary, results: Sequence[Result]) -> dict[str, object]:
     """Rows that the table lacks, and why."""
     finished = {result.experiment for result in results}
-    outside, why = left_out(summary)
+    outside, why = omitted_rows(summary)
     absent = [
         name
         for name, row in TABLES[summary.task].items()

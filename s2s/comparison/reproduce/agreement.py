@@ -6,7 +6,7 @@ from functools import cache
 
 import torch
 
-from s2s.comparison.matching import matched
+from s2s.comparison.matching import match_translator
 from s2s.comparison.questions.long_range.learning import Budget, TrainingTask, answers, learn
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, pairs
@@ -69,22 +69,22 @@ class Agreement(Reproduction):
     tested: int = 200
     budget: Budget = _BUDGET
 
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """Both models."""
         return [Trial(kind, seed=seed) for seed in seeds for kind in ("lstm-attention", "transformer")]
 
-    def measure(self, cell: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """Trains one of them, and asks it at every distance."""
-        seed, exercise = cell.seed or 0, _sentences()
+        seed, exercise = trial.seed or 0, _sentences()
         train = concatenate([exercise.examples(d, self.examples, seed) for d in self.trained])
         held_out = concatenate(
             [unseen(exercise.examples(d, self.held_out, seed, "held-out"), train) for d in self.trained]
         )
-        settings = matched(cell.model, exercise.vocabulary_size, self.parameters, _OPTIONS, step=1)
+        settings = match_translator(trial.model, exercise.vocabulary_size, self.parameters, _OPTIONS, step=1)
 
         def _build() -> Seq2Seq:
             torch.manual_seed(derive_seed(seed))
-            return module_of(cell.model).build(settings, exercise.vocabulary_size, exercise.vocabulary_size)
+            return module_of(trial.model).build(settings, exercise.vocabulary_size, exercise.vocabulary_size)
 
         device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
         learned = learn(TrainingTask(_build, train, held_out, self.budget, seed, device_context))
@@ -108,8 +108,8 @@ class Agreement(Reproduction):
     def figures(self, measured: Trials) -> list[Figure]:
         """Accuracy against distance."""
         shown = [
-            series(f"{cell.model}, seed {cell.seed}", cell.model, run["distances"], run["right"])
-            for cell, run in measured.items()
+            series(f"{trial.model}, seed {trial.seed}", trial.model, run["distances"], run["right"])
+            for trial, run in measured.items()
         ]
         for run in list(measured.values())[:1]:
             places = [float(distance) for distance in run["distances"]]

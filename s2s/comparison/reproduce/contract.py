@@ -51,11 +51,11 @@ class Reproduction(ABC):
         return self
 
     @abstractmethod
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """All trials; each result is stored in a file."""
 
     @abstractmethod
-    def measure(self, cell: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """Makes one measurement, in one thread.
 
         Raises:
@@ -87,5 +87,5 @@ def pairs(measured: Trials, key: str, first: tuple[str, str], second: tuple[str,
 
 
 def _own(measured: Trials, key: str, kind: tuple[str, str]) -> dict[int, Any]:
-    own = {cell.seed or 0: m[key] for cell, m in measured.items() if (cell.model, cell.part) == kind}
+    own = {trial.seed or 0: m[key] for trial, m in measured.items() if (trial.model, trial.part) == kind}
     return dict(sorted(own.items()))

@@ -50,14 +50,14 @@ class Counting(Reproduction):
     rows: int = 16
     budget: Budget = _BUDGET
 
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """A training of each kind."""
         return [Trial(kind, seed=seed) for seed in seeds for kind in ("lstm", "gru")]
 
-    def measure(self, cell: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """Trains one of them, and asks it at every length."""
-        seed = cell.seed or 0
-        encoder, width = encoder_of(cell.model, 3, seed, {"width": self.width})
+        seed = trial.seed or 0
+        encoder, width = encoder_of(trial.model, 3, seed, {"width": self.width})
         model = TextClassifier(encoder, width, 2)
         course = train(model, self.draw, over_places, self.budget, seed, enough=lambda loss: loss < 5e-4)
         right = [_right(model, n) for n in range(1, self.tried + 1)]
@@ -87,10 +87,10 @@ class Counting(Reproduction):
 
     def figures(self, measured: Trials) -> list[Figure]:
         """Reach of every network."""
-        kinds = dict.fromkeys(cell.model for cell in measured)
+        kinds = dict.fromkeys(trial.model for trial in measured)
         shown = []
         for kind in kinds:
-            own = [(f"seed {cell.seed}", m["reach"]) for cell, m in measured.items() if cell.model == kind]
+            own = [(f"seed {trial.seed}", m["reach"]) for trial, m in measured.items() if trial.model == kind]
             shown.append(series(kind, kind, [name for name, _ in own], [reach for _, reach in own]))
         title = "How far each network counts, in multiples of the longest n it has learned"
         return [figure("reach", title, (axis("seed"), axis("reach")), shown, kind="bars")]

@@ -50,13 +50,13 @@ class Depth(Reproduction):
     lengths: tuple[int, ...] = (8, 16, 32, 64)
     width: int = 16
 
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """One for each kind; nothing is left to chance but the weights."""
         return [Trial(band.key, seed=seed) for seed in seeds for band in self.bands]
 
-    def measure(self, cell: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """The longest chain at each length, and the law that it grows by."""
-        depths = [self._depth(cell.model, length, cell.seed or 0) for length in self.lengths]
+        depths = [self._depth(trial.model, length, trial.seed or 0) for length in self.lengths]
         law = growth(self.lengths, depths)
         # a law that is not a line has no number of operations for each token
         per_token = {"linear": law.rate, "constant": 0.0}.get(law.law, float("inf"))
@@ -80,6 +80,6 @@ class Depth(Reproduction):
 
     def figures(self, measured: Trials) -> list[Figure]:
         """Chains against length."""
-        shown = [series(cell.model, cell.model, list(self.lengths), m["depths"]) for cell, m in measured.items()]
+        shown = [series(trial.model, trial.model, list(self.lengths), m["depths"]) for trial, m in measured.items()]
         axes = (axis("length of source and target", "tokens", log=True), axis("longest chain", "operations", log=True))
         return [figure("depth", "Operations that must wait for each other, in a forward pass", axes, shown)]

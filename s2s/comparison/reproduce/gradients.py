@@ -76,13 +76,13 @@ class Radius(Reproduction):
     steps: int = 300
     radii: tuple[float, ...] = (0.5, 0.7, 0.9, 1.0, 1.1, 1.3, 1.5)
 
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """One set of weights for each seed."""
         return [Trial("rnn", seed=seed) for seed in seeds]
 
-    def measure(self, cell: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """The factors at every radius, at rest and driven."""
-        seed = cell.seed or 0
+        seed = trial.seed or 0
         still, driven = [], []
         for radius in self.radii:
             encoder, width = encoder_of("rnn", FIRST + 32, seed, {"width": self.width})
@@ -161,15 +161,15 @@ class ForgetBias(Reproduction):
     budget: Budget = _SOLVE
     biases: tuple[float, ...] = (0.0, 1.0, 2.0, 4.0)
 
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """Factors for each seed; trainings with the first two biases."""
         factors = [Trial("lstm", "factors", seed) for seed in seeds]
         return factors + [Trial("lstm", f"bias-{bias:g}", seed) for seed in seeds for bias in self.biases[:2]]
 
-    def measure(self, cell: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """The factor for each bias, or a training with one of them."""
-        seed = cell.seed or 0
-        if cell.part == "factors":
+        seed = trial.seed or 0
+        if trial.part == "factors":
             found = []
             for bias in self.biases:
                 encoder, width = self._encoder(bias, seed)
@@ -177,7 +177,7 @@ class ForgetBias(Reproduction):
                 tokens = torch.randint(self.keys + 32, (_TEXTS, self.steps), generator=generator)
                 found.append(factor_per_step(encoder, encoder.embedding(tokens).detach(), seed))
             return {"factors": found}
-        encoder, width = self._encoder(float(cell.part.removeprefix("bias-")), seed)
+        encoder, width = self._encoder(float(trial.part.removeprefix("bias-")), seed)
         model = TextClassifier(encoder, width, self.keys, over="last")
         course = train(model, self.draw, functional.cross_entropy, self.budget, seed, enough=lambda loss: loss < 0.03)
         return {"updates": course.updates, "losses": course.losses, "solved": course.ended or self.budget.updates}
@@ -202,9 +202,9 @@ class ForgetBias(Reproduction):
         means = [statistics.mean(each[i] for each in factors) for i in range(len(self.biases))] if factors else []
         shown = [series("LSTM, untrained", "lstm", list(self.biases), means)] if means else []
         curves = [
-            series(f"{cell.part.replace('-', ' ')}, seed {cell.seed}", cell.part, run["updates"], run["losses"])
-            for cell, run in measured.items()
-            if cell.part != "factors"
+            series(f"{trial.part.replace('-', ' ')}, seed {trial.seed}", trial.part, run["updates"], run["losses"])
+            for trial, run in measured.items()
+            if trial.part != "factors"
         ]
         return [
             figure("factor", "A gradient's factor per step", (axis("bias"), axis("factor per step")), shown),

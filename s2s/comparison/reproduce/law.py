@@ -144,14 +144,14 @@ class Law(Reproduction):
     budget: Budget = _BUDGET
     least: int = 10  # distances, neither beyond nor below all, that make a line
 
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """One for each initialisation."""
         return [Trial(p.kind, p.part, seed) for seed in seeds for p in self.initialisations]
 
-    def measure(self, cell: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """The factor, and what is learned from there."""
-        seed = cell.seed or 0
-        point = next(p for p in self.initialisations if (p.kind, p.part) == (cell.model, cell.part))
+        seed = trial.seed or 0
+        point = next(p for p in self.initialisations if (p.kind, p.part) == (trial.model, trial.part))
         tokens = torch.randint(self.keys + _NOISE, (_TEXTS, self.steps), generator=torch.Generator().manual_seed(seed))
         vectors = self._encoder(point, seed)[0].embedding(tokens).detach()
         factor = factor_per_step(self._encoder(point, seed)[0], vectors, seed)
@@ -196,7 +196,7 @@ class Law(Reproduction):
         self, measured: Trials, seed: int
     ) -> tuple[CensoredLine | None, list[dict[str, Any]], list[dict[str, Any]]]:
         """The law of one seed, what it was fitted to, and what was held out; none where too few distances are known."""
-        own = {(cell.model, cell.part): run for cell, run in measured.items() if cell.seed == seed}
+        own = {(trial.model, trial.part): run for trial, run in measured.items() if trial.seed == seed}
         known = [own.get((p.kind, p.part)) for p in self.initialisations]
         learned = [run for i, run in enumerate(known) if run is not None and i % _HELD_OUT != _HELD_OUT - 1]
         held_out = [run for i, run in enumerate(known) if run is not None and i % _HELD_OUT == _HELD_OUT - 1]
@@ -207,7 +207,7 @@ class Law(Reproduction):
     def numbers(self, measured: Trials) -> Numbers:
         """The slope, and how good predictions are."""
         found: dict[str, list[float]] = {band.key: [] for band in self.bands}
-        for seed in sorted({cell.seed or 0 for cell in measured}):
+        for seed in sorted({trial.seed or 0 for trial in measured}):
             line, learned, held_out = self.fitted(measured, seed)
             if line is None or not held_out:
                 continue
@@ -228,7 +228,7 @@ class Law(Reproduction):
         for i, point in enumerate(self.initialisations):
             if i % _HELD_OUT != _HELD_OUT - 1:
                 groups.setdefault((point.kind, point.gain, point.bias), []).append(point)
-        runs = {(cell.seed or 0, cell.model, cell.part): run for cell, run in measured.items()}
+        runs = {(trial.seed or 0, trial.model, trial.part): run for trial, run in measured.items()}
         seeds = sorted({seed for seed, _, _ in runs})
         if not seeds or not all(self.fitted(measured, seed)[0] for seed in seeds):
             return {}
@@ -247,10 +247,10 @@ class Law(Reproduction):
             return []
         shown = [
             series(kind, kind, [math.exp(log_xi(run["factor"])) for run in own], [run["d50"] for run in own])
-            for kind in dict.fromkeys(cell.model for cell in measured)
-            if (own := [run for cell, run in measured.items() if cell.model == kind])
+            for kind in dict.fromkeys(trial.model for trial in measured)
+            if (own := [run for trial, run in measured.items() if trial.model == kind])
         ]
-        line, _, _ = self.fitted(measured, min(cell.seed or 0 for cell in measured))
+        line, _, _ = self.fitted(measured, min(trial.seed or 0 for trial in measured))
         if line is not None:
             ends = [min(log_xi(run["factor"]) for run in measured.values()), math.log(_LONGEST_XI)]
             fit = [math.exp(line.at(end)) for end in ends]

@@ -28,7 +28,8 @@ _ADDING = Budget(updates=2_500, rate=0.002, every=50)
 def courses(title: str, measured: Trials, unit: str, baseline: float) -> Figure:
     """The losses of all trainings against updates, beside that of the best answer that remembers nothing."""
     shown = [
-        series(f"{cell.model}, seed {cell.seed}", cell.model, m["updates"], m["losses"]) for cell, m in measured.items()
+        series(f"{trial.model}, seed {trial.seed}", trial.model, m["updates"], m["losses"])
+        for trial, m in measured.items()
     ]
     ends = [0.0, max((m["updates"][-1] for m in measured.values()), default=1)]
     without = series("without memory", "", ends, [baseline, baseline], reference=True)
@@ -81,16 +82,16 @@ class CopyMemory(Reproduction):
     budget: Budget = _COPYING
     nearby: Budget = _NEARBY
 
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """A training of each kind, and one without blanks."""
         kinds = [("rnn", "far"), ("lstm", "far"), ("gru", "far"), ("lstm", "near")]
         return [Trial(kind, part, seed) for seed in seeds for kind, part in kinds]
 
-    def measure(self, cell: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """Trains one of them."""
-        seed = cell.seed or 0
-        blanks, budget = (self.near, self.nearby) if cell.part == "near" else (self.blanks, self.budget)
-        encoder, width = encoder_of(cell.model, _SYMBOLS + 2, seed, {"width": self.width})
+        seed = trial.seed or 0
+        blanks, budget = (self.near, self.nearby) if trial.part == "near" else (self.blanks, self.budget)
+        encoder, width = encoder_of(trial.model, _SYMBOLS + 2, seed, {"width": self.width})
         model = TextClassifier(encoder, width, _SYMBOLS + 1)
         course = train(model, partial(self.draw, blanks), over_places, budget, seed)
         last = course.losses[-_LAST:]
@@ -112,7 +113,7 @@ class CopyMemory(Reproduction):
 
     def figures(self, measured: Trials) -> list[Figure]:
         """Learning curves."""
-        far = {cell: run for cell, run in measured.items() if cell.part == "far"}
+        far = {trial: run for trial, run in measured.items() if trial.part == "far"}
         title = f"Copying over {self.blanks:,} blanks"
         return [courses(title, far, "nats per place", guess(self.blanks))]
 
@@ -150,18 +151,18 @@ class Adding(Reproduction):
     rows: int = 32
     budget: Budget = _ADDING
 
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """A training of each kind over each number of steps."""
         return [Trial(kind, str(steps), seed) for seed in seeds for steps in self.steps for kind in ("gru", "rnn")]
 
-    def measure(self, cell: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """Trains one of them."""
-        seed = cell.seed or 0
-        encoder, width = encoder_of(cell.model, 4, seed, {"width": self.width})
+        seed = trial.seed or 0
+        encoder, width = encoder_of(trial.model, 4, seed, {"width": self.width})
         model = TextClassifier(encoder, width, 1, over="last")
         # numbers are read, not pieces
         encoder.set_input_embeddings(nn.Linear(2, width))
-        draw = partial(self.draw, int(cell.part))
+        draw = partial(self.draw, int(trial.part))
         course = train(model, draw, _squared_error, self.budget, seed, enough=lambda loss: loss < 0.002)
         return {"updates": course.updates, "losses": course.losses, "ended": course.ended, "loss": course.losses[-1]}
 
@@ -181,7 +182,7 @@ class Adding(Reproduction):
 
     def figures(self, measured: Trials) -> list[Figure]:
         """Learning curves."""
-        longest = {cell: run for cell, run in measured.items() if cell.part == str(self.steps[-1])}
+        longest = {trial: run for trial, run in measured.items() if trial.part == str(self.steps[-1])}
         return [courses(f"Adding over {self.steps[-1]} steps", longest, "squared error", 1 / 6)]
 
 

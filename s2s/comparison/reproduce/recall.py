@@ -49,16 +49,16 @@ class Mqar(Reproduction):
     budget: Budget = _BUDGET
     candidates: tuple[tuple[str, int], ...] = (("transformer", 64), ("lstm", 16), ("lstm", 64), ("lstm", 128))
 
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """A training of each kind and width."""
         return [Trial(kind, f"width-{width}", seed) for seed in seeds for kind, width in self.candidates]
 
-    def measure(self, cell: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """Trains one of them, and asks it."""
-        seed, width = cell.seed or 0, int(cell.part.removeprefix("width-"))
+        seed, width = trial.seed or 0, int(trial.part.removeprefix("width-"))
         options = {"width": width, "feedforward": 2 * width, "encoder_layers": 2}
         pieces = self.keys * self.values + self.keys
-        model = TextClassifier(*encoder_of(cell.model, pieces, seed, options), self.values)
+        model = TextClassifier(*encoder_of(trial.model, pieces, seed, options), self.values)
         course = train(model, self.draw, over_places, self.budget, seed, enough=lambda loss: loss < 0.02)
         with torch.no_grad():
             source, wanted = self._texts(_TESTED, torch.Generator().manual_seed(10**6 + seed))
@@ -92,7 +92,7 @@ class Mqar(Reproduction):
         """Right answers against width."""
         shown = []
         for kind in dict.fromkeys(kind for kind, _ in self.candidates):
-            own = sorted((m["width"], m["right"]) for cell, m in measured.items() if cell.model == kind)
+            own = sorted((m["width"], m["right"]) for trial, m in measured.items() if trial.model == kind)
             shown.append(series(kind, kind, [float(width) for width, _ in own], [right for _, right in own]))
         chance = [100 / self.values] * 2
         ends = [float(min(w for _, w in self.candidates)), float(max(w for _, w in self.candidates))]

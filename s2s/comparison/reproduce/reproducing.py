@@ -9,9 +9,18 @@ from functools import partial
 from pathlib import Path
 
 from s2s.comparison.engine import machine
-from s2s.comparison.executor import StoredResult, Workers, keep, number_for
-from s2s.comparison.reproduce.catalogue import REPRODUCTIONS
+from s2s.comparison.executor import StoredResult, Workers, number_for, run_cached
+from s2s.comparison.reproduce.agreement import Agreement
 from s2s.comparison.reproduce.contract import Reproduction
+from s2s.comparison.reproduce.counting import Counting
+from s2s.comparison.reproduce.depth import Depth
+from s2s.comparison.reproduce.gradients import ForgetBias, Radius
+from s2s.comparison.reproduce.law import Law
+from s2s.comparison.reproduce.memory import Adding, CopyMemory
+from s2s.comparison.reproduce.recall import Mqar
+from s2s.comparison.reproduce.sentences import Length, ReverseSource
+from s2s.comparison.reproduce.tiny import Tiny
+from s2s.comparison.reproduce.warm_up import WarmUp
 from s2s.comparison.reproduced import RESULT, Check, Reproduced
 from s2s.comparison.results import Failure
 from s2s.comparison.spec import Measured, Trial, Trials
@@ -29,12 +38,12 @@ _CELLS = "cells"
 _CORE = "core_seconds"
 
 
-def listed() -> str:
+def describe_all() -> str:
     """Describe all reproductions."""
-    return "\n\n".join(expected(each) for each in REPRODUCTIONS.values())
+    return "\n\n".join(describe(each) for each in REPRODUCTIONS.values())
 
 
-def expected(reproduction: Reproduction) -> str:
+def describe(reproduction: Reproduction) -> str:
     """A finding, its published numbers and bands, its source and its cost."""
     lines = [f"{reproduction.name}: {reproduction.finding}"]
     lines += [f"  {band.what}: published {band.published}; counts as found: {band}" for band in reproduction.bands]
@@ -94,15 +103,15 @@ def _reproduced(
     settings: Sequence[str],
 ) -> Reproduced:
     name = reproduction.name
-    print_fn(expected(reproduction))
+    print_fn(describe(reproduction))
     setup_process(_DEVICE)
     chosen = list(range(1, (seeds or reproduction.usual_seeds) + 1))
     write_atomically(folder / ASKED, json.dumps(_asked(name, settings)) + "\n")
     kept: dict[Trial, StoredResult] = {}
-    for cell in reproduction.cells(chosen):
-        kept[cell] = keep(folder / _CELLS, partial(_timed, reproduction), cell)
-        print_fn(f"  {cell.key}: {kept[cell].failed or _clock(kept[cell].seconds)}")
-    measured: dict[Trial, Measured] = {cell: one.measured for cell, one in kept.items() if one.measured is not None}
+    for trial in reproduction.trials(chosen):
+        kept[trial] = run_cached(folder / _CELLS, partial(_timed, reproduction), trial)
+        print_fn(f"  {trial.key}: {kept[trial].failed or _clock(kept[trial].seconds)}")
+    measured: dict[Trial, Measured] = {trial: one.measured for trial, one in kept.items() if one.measured is not None}
     if kept and not measured:
         # which says nothing of the finding
         failures = "; ".join(dict.fromkeys(one.failed for one in kept.values()))
@@ -122,9 +131,9 @@ def _reproduced(
         command=f"s2s reproduce {shlex.quote(name)}{option}",
         seconds=sum(one.seconds for one in kept.values()),
         core_seconds=sum(one[_CORE] for one in measured.values()),
-        machine=machine(device_context, Workers(number_for(device_context)), alone=False),
+        machine=machine(device_context, Workers(number_for(device_context)), exclusive=False),
         failures=[
-            Failure(task=cell.key, model=cell.model, reason=one.failed) for cell, one in kept.items() if one.failed
+            Failure(task=trial.key, model=trial.model, reason=one.failed) for trial, one in kept.items() if one.failed
         ],
         figures=reproduction.figures(measured),
     )
@@ -166,10 +175,10 @@ def _as_asked(before: object) -> str:
             return str(before)
 
 
-def _timed(reproduction: Reproduction, cell: Trial) -> Measured:
+def _timed(reproduction: Reproduction, trial: Trial) -> Measured:
     """A measurement with the seconds that it took of a core: with one thread, what it takes where nothing else runs."""
     began = time.process_time()
-    return {**reproduction.measure(cell), _CORE: time.process_time() - began}
+    return {**reproduction.measure(trial), _CORE: time.process_time() - began}
 
 
 def checks(reproduction: Reproduction, measured: Trials) -> list[Check]:
@@ -184,7 +193,7 @@ def checks(reproduction: Reproduction, measured: Trials) -> list[Check]:
     return found
 
 
-def told(result: Reproduced) -> str:
+def format_result(result: Reproduced) -> str:
     """Format a result."""
     lines = []
     for check in result.checks:
@@ -203,3 +212,23 @@ def _clock(seconds: float) -> str:
 
 def _noun(seeds: int) -> str:
     return "seed" if seeds == 1 else "seeds"
+
+
+_ALL = (
+    Depth(),
+    Radius(),
+    ForgetBias(),
+    Counting(),
+    Adding(),
+    CopyMemory(),
+    WarmUp(),
+    Mqar(),
+    Agreement(),
+    ReverseSource(),
+    Length(),
+    Tiny(),
+    Law(),
+)
+
+REPRODUCTIONS: dict[str, Reproduction] = {each.name: each for each in _ALL}
+"""In the order in which they are listed."""

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import datasets
 import numpy as np
 
-from s2s.comparison.built_in import built_in
 from s2s.comparison.matching import settings_of
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, pairs
@@ -17,7 +16,7 @@ from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.runs import prepared
 from s2s.comparison.spec import Measured, Trial, Trials
-from s2s.comparison.translation import corpus_score, counts_of, greedy, train_briefly
+from s2s.comparison.translation import built_in, corpus_score, counts_of, greedy, train_briefly
 from s2s.data.tokenized import TokenizedDataset, encode_corpus
 from s2s.models.base import Seq2Seq
 from s2s.tasks.translation.prepared import PreparedTranslation
@@ -41,29 +40,29 @@ class Translators(Reproduction):
     tested: int = 100
 
     @abstractmethod
-    def told(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any]) -> Measured:
+    def evaluate(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any]) -> Measured:
         """Measure a trained translator."""
 
-    def options(self, cell: Trial) -> Mapping[str, object]:
+    def options(self, trial: Trial) -> Mapping[str, object]:
         """Settings of one training's model beside its width."""
         return {}
 
-    def lessons(self, data: PreparedTranslation) -> TokenizedDataset:
+    def training_pairs(self, data: PreparedTranslation) -> TokenizedDataset:
         """Training pairs."""
         return data.train
 
-    def measure(self, cell: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """Trains one of them, and lets it translate."""
-        recipe = self.recipe(cell)
+        recipe = self.recipe(trial)
         data = prepared(recipe)
-        learned = train_briefly(recipe, data, cell.seed or 0, select_device(recipe.device), self.lessons(data))
-        return self.told(learned.model.eval(), data, recipe)
+        learned = train_briefly(recipe, data, trial.seed or 0, select_device(recipe.device), self.training_pairs(data))
+        return self.evaluate(learned.model.eval(), data, recipe)
 
-    def recipe(self, cell: Trial) -> Recipe[Any]:
+    def recipe(self, trial: Trial) -> Recipe[Any]:
         """The recipe of one training."""
         layers = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0, "scale_embeddings": True}
         return built_in(
-            settings_of(cell.model, {"width": self.width, **layers, **self.options(cell)}),
+            settings_of(trial.model, {"width": self.width, **layers, **self.options(trial)}),
             {"words": self.words, "train": self.train, "validation": 300, "test": 6 * self.tested},
             {"updates": self.updates, "learning_rate": self.rate, "warmup": self.updates // 10},
             BatchSettings(tokens=self.tokens, max_length=256),
@@ -111,24 +110,24 @@ class Length(Translators):
     longest: int = 5
     kinds: ClassVar[tuple[str, ...]] = ("lstm", "lstm-attention")
 
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """Both translators."""
         return [Trial(kind, seed=seed) for seed in seeds for kind in self.kinds]
 
-    def lessons(self, data: PreparedTranslation) -> TokenizedDataset:
+    def training_pairs(self, data: PreparedTranslation) -> TokenizedDataset:
         """One sentence, two and three at a time."""
         texts: Texts = ([], [])
         for count in range(1, self.learned + 1):
-            for side, more in zip(texts, joined(data.corpus.train, count), strict=True):
+            for side, more in zip(texts, join_sentences(data.corpus.train, count), strict=True):
                 side += more
         columns = dict(zip(("source", "target"), texts, strict=True))
         return encode_corpus(datasets.Dataset.from_dict(columns), data.source_tokenizer, data.target_tokenizer)
 
-    def told(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any]) -> Measured:
+    def evaluate(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any]) -> Measured:
         """BLEU by the number of sentences, and how many words they are."""
         words, bleu = [], []
         for count in range(1, self.longest + 1):
-            sources, references = (side[: self.tested] for side in joined(data.corpus.test, count))
+            sources, references = (side[: self.tested] for side in join_sentences(data.corpus.test, count))
             words.append(float(np.mean([len(source.split()) for source in sources])))
             written = greedy(model, data, recipe, sources)
             bleu.append(corpus_score("bleu", np.array(counts_of("bleu", written, references))))
@@ -147,14 +146,14 @@ class Length(Translators):
     def figures(self, measured: Trials) -> list[Figure]:
         """BLEU against length."""
         shown = [
-            series(f"{cell.model}, seed {cell.seed}", cell.model, run["words"], run["bleu"])
-            for cell, run in measured.items()
+            series(f"{trial.model}, seed {trial.seed}", trial.model, run["words"], run["bleu"])
+            for trial, run in measured.items()
         ]
         title = f"BLEU of one to {self.longest} sentences at once; learned up to {self.learned}"
         return [figure("bleu", title, (axis("words of the source"), axis("BLEU")), shown)]
 
 
-def joined(corpus: datasets.Dataset | None, count: int) -> Texts:
+def join_sentences(corpus: datasets.Dataset | None, count: int) -> Texts:
     """Sources and targets, so many that follow each other made one; those left over are left out."""
     if corpus is None:
         raise ValueError("the corpus has no test set")
@@ -195,18 +194,18 @@ class ReverseSource(Translators):
     tested: int = 300
     orders: ClassVar[tuple[str, ...]] = ("forward", "reversed")
 
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """Both orders."""
         return [Trial("lstm", order, seed) for seed in seeds for order in self.orders]
 
-    def options(self, cell: Trial) -> Mapping[str, object]:
+    def options(self, trial: Trial) -> Mapping[str, object]:
         """One direction, and which."""
-        return {"bidirectional": False, "reverse_source": cell.part == "reversed"}
+        return {"bidirectional": False, "reverse_source": trial.part == "reversed"}
 
-    def told(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any]) -> Measured:
+    def evaluate(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any]) -> Measured:
         """Perplexity and BLEU."""
         loss = mean_loss(model, data.validation, recipe.batches, select_device(recipe.device))
-        sources, references = (side[: self.tested] for side in joined(data.corpus.test, 1))
+        sources, references = (side[: self.tested] for side in join_sentences(data.corpus.test, 1))
         counts = np.array(counts_of("bleu", greedy(model, data, recipe, sources), references))
         return {"perplexity": math.exp(loss), "bleu": corpus_score("bleu", counts)}
 
@@ -222,9 +221,11 @@ class ReverseSource(Translators):
     def figures(self, measured: Trials) -> list[Figure]:
         """Perplexities."""
         shown = [
-            series(order, order, [f"seed {cell.seed}" for cell in own], [measured[cell]["perplexity"] for cell in own])
+            series(
+                order, order, [f"seed {trial.seed}" for trial in own], [measured[trial]["perplexity"] for trial in own]
+            )
             for order in self.orders
-            if (own := [cell for cell in measured if cell.part == order])
+            if (own := [trial for trial in measured if trial.part == order])
         ]
         return [
             figure(

@@ -12,7 +12,7 @@ from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
-from s2s.comparison.runs import pauses, seeds_of
+from s2s.comparison.runs import seeds_of, validation_points
 from s2s.comparison.spec import Measured, Trial, Trials
 from s2s.files import write_atomically
 from s2s.recipe.reading import shipped
@@ -59,19 +59,19 @@ class Tiny(Reproduction):
         asked.recipe(1, folder)
         return asked
 
-    def cells(self, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
         """A training for each seed."""
         return [Trial("transformer", seed=seed) for seed in seeds]
 
-    def measure(self, cell: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """Trains, or goes on with it, and translates the test set."""
-        run, console = self.folder / "runs" / f"seed{cell.seed}", Console(file=io.StringIO(), quiet=True)
+        run, console = self.folder / "runs" / f"seed{trial.seed}", Console(file=io.StringIO(), quiet=True)
         if (run / RECIPE).exists() and not (run / _DONE).exists():
             resume(run, console)
         elif not (run / RECIPE).exists():
-            train(self.recipe(cell.seed or 0, run), console)
+            train(self.recipe(trial.seed or 0, run), console)
         write_atomically(run / _DONE, "")
-        looks = list(pauses(run))
+        looks = list(validation_points(run))
         scores = cast(
             TranslationEvaluation, evaluate(run, keep=False, scoring=EvaluationOptions(lowercase=True))
         ).scores
@@ -93,7 +93,7 @@ class Tiny(Reproduction):
     def figures(self, measured: Trials) -> list[Figure]:
         """Greedy BLEU while learning."""
         shown = [
-            series(f"seed {cell.seed}", cell.model, run["updates"], run["bleus"]) for cell, run in measured.items()
+            series(f"seed {trial.seed}", trial.model, run["updates"], run["bleus"]) for trial, run in measured.items()
         ]
         axes = (axis("updates"), axis("validation BLEU, greedy"))
         return [figure("bleu", "Learning to translate captions", axes, shown)]

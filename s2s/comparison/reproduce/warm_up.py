@@ -48,8 +48,8 @@ class WarmUp(DeepTrainings, Reproduction):
     def figures(self, measured: Trials) -> list[Figure]:
         """Learning curves."""
         shown = [
-            series(f"{cell.part.replace('-', ' ')}, seed {cell.seed}", cell.part, run["updates"], run["losses"])
-            for cell, run in measured.items()
+            series(f"{trial.part.replace('-', ' ')}, seed {trial.seed}", trial.part, run["updates"], run["losses"])
+            for trial, run in measured.items()
         ]
         for run in list(measured.values())[:1]:
             ends = [0.0, float(self.updates)]

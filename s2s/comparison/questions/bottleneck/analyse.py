@@ -85,7 +85,7 @@ def compared(first: BySeed, second: BySeed, places: Sequence[int]) -> Difference
         return None
     one, two = ([_together(run, places) for run in runs.values()] for runs in (first, second))
     drawn = _drawn(next(iter(first.values())), places)
-    return over_seeds_and_sentences(one, two, partial(kept, kinds=len(places)), drawn)
+    return over_seeds_and_sentences(one, two, partial(kept_share, kinds=len(places)), drawn)
 
 
 def cut(run: Measured) -> Measured:
@@ -112,7 +112,7 @@ def gates(runs: BySeed) -> list[Gate]:
     return [translates(statistics.mean(_bleu(run, 0) for run in runs.values())), *gates_of_training(runs)]
 
 
-def kept(sums: Shaped[np.ndarray, "rows counts"], kinds: int) -> Shaped[np.ndarray, " rows"]:
+def kept_share(sums: Shaped[np.ndarray, "rows counts"], kinds: int) -> Shaped[np.ndarray, " rows"]:
     """BLEU of longer texts in percent of that of single sentences: the mean over kinds of texts.
 
     Args:
@@ -134,7 +134,7 @@ def _drawn(run: Measured, places: Sequence[int]) -> np.ndarray:
 
 
 def _kept(run: Measured, places: Sequence[int]) -> float:
-    return float(kept(_together(run, places).sum(axis=0)[None], len(places))[0])
+    return float(kept_share(_together(run, places).sum(axis=0)[None], len(places))[0])
 
 
 def _estimate(runs: BySeed, places: Sequence[int]) -> Estimate:
@@ -143,7 +143,7 @@ def _estimate(runs: BySeed, places: Sequence[int]) -> Estimate:
     if len(values) > 1:
         return mean(values)
     (run,) = runs.values()
-    return estimate(values[0], kept(_drawn(run, places) @ _together(run, places), len(places)))
+    return estimate(values[0], kept_share(_drawn(run, places) @ _together(run, places), len(places)))
 
 
 def _parts(runs: BySeed) -> int:

@@ -31,11 +31,11 @@ SIZES: dict[Scale, Sizes] = {
 }
 
 
-def measure(comparison: Comparison, cell: Trial) -> Measured:
+def measure(comparison: Comparison, trial: Trial) -> Measured:
     """Count BLEU statistics of each text, by the number of its sentences."""
-    sizes, candidate = comparison.sizes(SIZES), comparison.candidate(cell.model)
+    sizes, candidate = comparison.sizes(SIZES), comparison.candidate(trial.model)
     recipe = candidate.translation
-    folder = trained(comparison, cell.model, cell.seed)
+    folder = trained(comparison, trial.model, trial.seed)
     data, model = prepared(recipe), load(folder).narrow(Recipe, Seq2Seq).model
     sources, references = some_pairs(data, len(data.corpus.test or data.corpus.validation))
     unspaced = is_unspaced(sources)
@@ -78,5 +78,5 @@ EXPERIMENT = Experiment(
     partial(each_run, part=JOINED),
     measure,
     analyse,
-    reads="quality",
+    depends_on="quality",
 )

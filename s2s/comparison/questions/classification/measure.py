@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from s2s.comparison.questions.classification.analyse import analyse
-from s2s.comparison.runs import history, pauses
+from s2s.comparison.runs import history, validation_points
 from s2s.comparison.spec import Comparison, Experiment, Measured, Trial, each_run
 from s2s.comparison.tasks import comparable_task_of, evaluation_of
 from s2s.run.folder import open_run
@@ -19,12 +19,12 @@ _WRONG = 100
 _SHOWN = 240
 
 
-def measure(comparison: Comparison, cell: Trial) -> Measured:
+def measure(comparison: Comparison, trial: Trial) -> Measured:
     """Trains a classifier, unless that is done, and takes its scores, its curve and its cost."""
-    folder, tested = evaluation_of(comparison, cell.model, cell.seed)
-    candidate = comparison.candidate(cell.model)
+    folder, tested = evaluation_of(comparison, trial.model, trial.seed)
+    candidate = comparison.candidate(trial.model)
     scores = tested["scores"]
-    blueprint = comparable_task_of(candidate.recipe).blueprint(candidate.recipe)
+    model_spec = comparable_task_of(candidate.recipe).blueprint(candidate.recipe)
     return {
         **{key: tested[key] for key in ("split", "digest", "classes", "truth", "predicted", "truncated")},
         **{key: scores[key] for key in ("accuracy", "macro_f1", "loss", "calibration", "adaptive")},
@@ -33,9 +33,9 @@ def measure(comparison: Comparison, cell: Trial) -> Measured:
         **history(
             folder, {"losses": "loss", "accuracies": "accuracy", "macro_f1s": "macro_f1"}, comparison.device_context
         ),
-        "texts": [pause.count for pause in pauses(folder)],
+        "texts": [pause.count for pause in validation_points(folder)],
         "rate": candidate.choice(),
-        "parameters": blueprint.parameters(candidate.name, candidate.settings),
+        "parameters": model_spec.parameters(candidate.name, candidate.settings),
     }
 
 

@@ -78,7 +78,7 @@ def part(rows: int) -> str:
 
 def analyse(comparison: Comparison, measured: Trials) -> Analysis:
     """Milliseconds for a token, how they grow, and who is fastest."""
-    batches = sorted({int(cell.part.split("-")[1]) for cell in measured})
+    batches = sorted({int(trial.part.split("-")[1]) for trial in measured})
     timed = {
         (model, rows): own
         for rows in batches
@@ -158,7 +158,7 @@ def _verdict(model: str, timed: Timed, races: Mapping[str, SpeedBenchmark]) -> V
     cost = over_rounds([1000 / speed for speed in race.counted(model)])
     quantity = f"time of an output token, batch 1, source and target of {TYPICAL} tokens"
     quantity += at_best(list(race.references[model]))
-    kept = race.kept(model, {name: races[name] for name in others})
+    kept = race.robustness(model, {name: races[name] for name in others})
     found = replace(found, facts={**found.facts, **facts}, variations=kept)
     return verdict("decoding cost", model, cost, "ms/token", quantity, found, "by-target")
 

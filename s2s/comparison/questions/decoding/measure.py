@@ -8,8 +8,8 @@ import torch
 from s2s.comparison.instruments import Marks, rounded, undisturbed
 from s2s.comparison.questions.decoding.analyse import TYPICAL, analyse, part
 from s2s.comparison.spec import Comparison, Experiment, Measured, Scale, Trial, check_translates
-from s2s.comparison.speed_benchmark import MARGIN, ROUNDS, Place, places, round_trials, watched
-from s2s.comparison.workload import VOCABULARY, built, fitting, generated, is_out_of_memory, texts, too_long
+from s2s.comparison.speed_benchmark import MARGIN, ROUNDS, Place, measure_steadily, places, round_trials
+from s2s.comparison.workload import VOCABULARY, built, generated, is_out_of_memory, supported_lengths, texts, too_long
 from s2s.evaluation import gates
 from s2s.models.base import Seq2Seq
 from s2s.training.device import DeviceContext
@@ -37,26 +37,30 @@ SIZES: dict[Scale, tuple[Sizes, ...]] = {
 SIZES["lecture"] = SIZES["quick"]
 
 
-def cells(comparison: Comparison) -> list[Trial]:
+def trials(comparison: Comparison) -> list[Trial]:
     """The rounds of one sentence, then those of many."""
-    return [cell for sizes in comparison.sizes(SIZES) for cell in round_trials(comparison.models, part(sizes.rows))]
+    return [trial for sizes in comparison.sizes(SIZES) for trial in round_trials(comparison.models, part(sizes.rows))]
 
 
-def measure(comparison: Comparison, cell: Trial) -> Measured:
+def measure(comparison: Comparison, trial: Trial) -> Measured:
     """The fastest seconds at each length, at each place."""
-    sizes = next(sizes for sizes in comparison.sizes(SIZES) if cell.part.startswith(part(sizes.rows) + "-"))
+    sizes = next(sizes for sizes in comparison.sizes(SIZES) if trial.part.startswith(part(sizes.rows) + "-"))
     where = [
         replace(place, device_context=DeviceContext(place.device_context.device, torch.float32))
         for place in places(comparison.device_context)
     ]
     longest = max(*sizes.sources, *sizes.targets)
     devices = {place.device_context.device for place in where}
-    models = {device: built(comparison, comparison.candidate(cell.model), longest, device).eval() for device in devices}
+    models = {
+        device: built(comparison, comparison.candidate(trial.model), longest, device).eval() for device in devices
+    }
     for model in models.values():
-        check_translates(model, cell.model)
+        check_translates(model, trial.model)
     together = round_trials(comparison.models, part(sizes.rows))
     folder = comparison.results_folder(EXPERIMENT.name)
-    return watched(lambda: {"places": [_timed(models, place, sizes) for place in where]}, where, folder, together, cell)
+    return measure_steadily(
+        lambda: {"places": [_timed(models, place, sizes) for place in where]}, where, folder, together, trial
+    )
 
 
 def _timed(models: Mapping[torch.device, Seq2Seq], place: Place, sizes: Sizes) -> Measured:
@@ -70,7 +74,7 @@ def _timed(models: Mapping[torch.device, Seq2Seq], place: Place, sizes: Sizes) -
 
 def _by_target(measured: Measured, model: Seq2Seq, sizes: Sizes, device: torch.device) -> None:
     """Each repetition is one run to the longest target; shorter ones are its beginnings."""
-    targets = fitting(model, sizes.targets)
+    targets = supported_lengths(model, sizes.targets)
     for n in sizes.targets[len(targets) :][:1]:
         measured["notes"].append({"length": "target", "n": n, "why": too_long(model, n)})
     if not targets:
@@ -119,11 +123,11 @@ def _run(model: Seq2Seq, rows: int, source: int, target: int, device: torch.devi
 EXPERIMENT = Experiment(
     "decoding",
     "What does an output token cost?",
-    cells,
+    trials,
     measure,
     analyse,
-    alone=True,
-    chosen="depth",
+    exclusive=True,
+    tuning_level="depth",
     precision="fp32",
     numbers=lambda comparison: {
         "vocabulary": VOCABULARY,

@@ -247,8 +247,8 @@ def _normalisation(seen: Seen) -> Table:
     rows: list[dict[str, Any]] = []
     for model in seen.models:
         losses: dict[tuple[str, int], list[float]] = {}
-        for cell, run in seen.deep(model).items():
-            norm, _, warmup = cell.part.partition("-warmup-")
+        for trial, run in seen.deep(model).items():
+            norm, _, warmup = trial.part.partition("-warmup-")
             losses.setdefault((norm, int(warmup)), []).append(run["loss"])
         for norm in dict.fromkeys(norm for norm, _ in losses):
             warm = max(warmup for kind, warmup in losses if kind == norm)

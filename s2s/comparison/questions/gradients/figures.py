@@ -64,8 +64,8 @@ class Seen:
 
     def taken(self, model: str, part: str) -> list[Measured]:
         """A model's measurements of one kind, by seed."""
-        cells = [cell for cell in self.measured if cell.model == model and cell.part == part]
-        return [self.measured[cell] for cell in sorted(cells, key=lambda cell: cell.seed or 0)]
+        trials = [trial for trial in self.measured if trial.model == model and trial.part == part]
+        return [self.measured[trial] for trial in sorted(trials, key=lambda trial: trial.seed or 0)]
 
     def weights(self, model: str, part: str) -> list[dict[str, Any]]:
         """Measurements of each initialization."""
@@ -96,7 +96,7 @@ class Seen:
 
     def deep(self, model: str) -> dict[Trial, Measured]:
         """A model's trainings with either normalisation."""
-        return {cell: one for cell, one in self.measured.items() if cell.model == model and "-warmup-" in cell.part}
+        return {trial: one for trial, one in self.measured.items() if trial.model == model and "-warmup-" in trial.part}
 
 
 def average(values: Sequence[float | None]) -> float | None:
@@ -193,8 +193,8 @@ def _deep(seen: Seen) -> Figure:
     shown, unigrams, last = [], None, 0
     for model in seen.models:
         runs = seen.deep(model)
-        for part in dict.fromkeys(cell.part for cell in runs):
-            own = [one for cell, one in runs.items() if cell.part == part]
+        for part in dict.fromkeys(trial.part for trial in runs):
+            own = [one for trial, one in runs.items() if trial.part == part]
             losses = [mean(values) for values in zip(*(one["losses"] for one in own), strict=True)]
             shown.append(series(f"{model}, {part.replace('-', ' ')}", part, own[0]["updates"], losses))
             unigrams, last = own[0]["unigrams"], max(last, own[0]["updates"][-1])

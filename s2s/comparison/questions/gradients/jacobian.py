@@ -43,9 +43,9 @@ class Transition:
     ) -> None:
         self._decoder, self._context, self._state, self._token = decoder, context, state, token
         with torch.enable_grad():
-            self._before = joined(state).detach().requires_grad_()
+            self._before = flatten_state(state).detach().requires_grad_()
             self.after: BatchedState = self._next(self._before)
-            self._end = joined(self.after)
+            self._end = flatten_state(self.after)
             self._asked = torch.zeros_like(self._end, requires_grad=True)
         self.size = self._before.shape[1]
         self._linear: Tensor | None = None
@@ -68,7 +68,7 @@ class Transition:
             return self._pushed(vectors)
         with torch.no_grad():
             start = self._before.detach()
-            ahead, behind = (joined(self._next(start + sign * _STEP * vectors)) for sign in (1, -1))
+            ahead, behind = (flatten_state(self._next(start + sign * _STEP * vectors)) for sign in (1, -1))
             return (ahead - behind) / (2 * _STEP)
 
     def _pushed(self, vectors: Tensor) -> Tensor:
@@ -99,15 +99,15 @@ class Transition:
         return torch.stack(rows, dim=1)
 
     def _next(self, before: Tensor) -> BatchedState:
-        return self._decoder(self._context, parted(self._state, before), self._token)[1]
+        return self._decoder(self._context, unflatten_state(self._state, before), self._token)[1]
 
 
-def joined(bundle: BatchedState) -> Vectors:
+def flatten_state(bundle: BatchedState) -> Vectors:
     """Concatenate all floating-point tensors of a state to one vector per row."""
     return torch.cat([part.flatten(1) for part in numbers(bundle)], dim=1)
 
 
-def parted(bundle: R, vectors: Vectors) -> R:
+def unflatten_state(bundle: R, vectors: Vectors) -> R:
     """The bundle with other numbers: those that `joined` would give."""
     parts = numbers(bundle)
     pieces = vectors.split([part[0].numel() for part in parts], dim=1)
@@ -192,7 +192,7 @@ def lyapunov(
 
 def _directions(transition: Transition, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    batch = len(joined(transition.after))
+    batch = len(flatten_state(transition.after))
     return _unit(torch.randn(batch, transition.size, generator=generator, dtype=torch.float64))
 
 

@@ -65,10 +65,10 @@ SIZES: dict[Scale, Sizes] = {
 }
 
 
-def cells(comparison: Comparison) -> list[Trial]:
+def trials(comparison: Comparison) -> list[Trial]:
     """For each model: its own initial weights, others, the trained model, and both kinds of normalisation."""
     size = comparison.sizes(SIZES)
-    cells = []
+    trials = []
     for candidate in comparison.candidates:
         parts = ["own"]
         if size.learned:
@@ -76,22 +76,22 @@ def cells(comparison: Comparison) -> list[Trial]:
         knob = sweep_parameter_of(build_model(candidate.translation, *candidate.translation.tokenizer.sizes).decoder)
         if knob is not None:
             parts.append(f"by-{knob.kind}")
-        cells += [Trial(candidate.name, part, seed) for part in parts for seed in comparison.seeds]
-        deep = size.deep.cells(comparison.seeds[: size.deep_seeds])
-        cells += [cell for cell in deep if cell.model == candidate.name]
-    return cells
+        trials += [Trial(candidate.name, part, seed) for part in parts for seed in comparison.seeds]
+        deep = size.deep.trials(comparison.seeds[: size.deep_seeds])
+        trials += [trial for trial in deep if trial.model == candidate.name]
+    return trials
 
 
-def measure(comparison: Comparison, cell: Trial) -> Measured:
+def measure(comparison: Comparison, trial: Trial) -> Measured:
     """Gradients of initial weights or of trained ones; or a training with one kind of normalisation."""
     size = comparison.sizes(SIZES)
-    if cell in size.deep.cells([cell.seed or 0]):
-        return size.deep.measure(cell)
-    recipe = comparison.candidate(cell.model).translation
-    data, seed = prepared(recipe), cell.seed or 0
-    check_translates(_fresh(recipe, data, seed), cell.model)
-    if cell.part == _LEARNED:
-        folder = trained(comparison, cell.model, cell.seed)
+    if trial in size.deep.trials([trial.seed or 0]):
+        return size.deep.measure(trial)
+    recipe = comparison.candidate(trial.model).translation
+    data, seed = prepared(recipe), trial.seed or 0
+    check_translates(_fresh(recipe, data, seed), trial.model)
+    if trial.part == _LEARNED:
+        folder = trained(comparison, trial.model, trial.seed)
         model = load(folder).narrow(Recipe, Seq2Seq).model
         seen, described = _look(model, data.validation, size)
         weights = {"curves": _curves([seen]), "weights": [described], "maps": _maps(model, data)}
@@ -99,17 +99,14 @@ def measure(comparison: Comparison, cell: Trial) -> Measured:
     # the first is the one that training begins with
     seeds = [seed, *(derive_seed(seed, i) % 2**32 for i in range(1, size.weights))]
     models = [_fresh(recipe, data, own) for own in seeds]
-    if cell.part == "own":
+    if trial.part == "own":
         # what is turned elsewhere
         knobs = [knob.own for model in models if (knob := sweep_parameter_of(model.decoder))]
         looked = [_look(model, data.validation, size) for model in models]
         weights = {"curves": _curves([each for each, _ in looked]), "weights": [described for _, described in looked]}
         return weights | {"knob": float(np.mean(knobs)) if knobs else None}
-    return {"values": [_turned(models, value, data.validation, size) for value in VALUES[_kind(cell)]]}
-
-
-def _kind(cell: Trial) -> Any:
-    return cell.part.removeprefix("by-")
+    kind: Any = trial.part.removeprefix("by-")
+    return {"values": [_turned(models, value, data.validation, size) for value in VALUES[kind]]}
 
 
 def _turned(models: list[Seq2Seq], value: float, data: TokenizedDataset, size: Sizes) -> dict[str, Any]:
@@ -200,10 +197,10 @@ def _of_method(comparison: Comparison) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "gradients",
     "How much of a gradient is left, step by step, on its way from a loss to what caused it?",
-    cells,
+    trials,
     measure,
     analyse,
-    reads="quality",
-    reading=_LEARNED,
+    depends_on="quality",
+    depends_on_part=_LEARNED,
     numbers=_of_method,
 )

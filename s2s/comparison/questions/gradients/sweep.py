@@ -4,9 +4,8 @@ A factor per step at one initialisation says what somebody chose for it, as much
 choice is turned, and everything else stays.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -34,43 +33,39 @@ class SweepParameter:
 
 
 def sweep_parameter_of(module: nn.Module) -> SweepParameter | None:
-    """The knob of a model's recurrent layers; None where it has none of these, as a Transformer.
+    """Find the parameter of a model's recurrent layers; None without any, as in a Transformer.
 
-    A layer with a gate offers `memory_biases`, see `baselines.cells.Trial`; a plain one is an `nn.RNN`.
+    A layer with a gate offers `forget_gate_biases`, see `baselines.cells.Cell`; a plain one is an `nn.RNN`.
     """
-    gated = [biases for part in module.modules() if (biases := _biases(part))]
+    gated: list[tuple[Tensor, float]] = []
+    for part in module.modules():
+        # a layer of any package may offer it
+        offered: Any = getattr(part, "forget_gate_biases", tuple)
+        gated += offered()
     if gated:
-        each = [(bias, sign) for biases in gated for bias, sign in biases]
-        own = sum(sign * float(bias.mean()) for bias, sign in each) / len(each)
-        return SweepParameter("bias", own, partial(_fill, each))
-    plain = [weight for part in module.modules() if isinstance(part, nn.RNN) for weight in _recurrent(part)]
-    if plain:
-        return SweepParameter("radius", sum(map(radius, plain)) / len(plain), partial(_scale, plain))
-    return None
+
+        def fill(value: float) -> None:
+            for bias, sign in gated:
+                bias.fill_(sign * value)
+
+        return SweepParameter("bias", sum(sign * float(bias.mean()) for bias, sign in gated) / len(gated), fill)
+    plain = [
+        weight.detach()
+        for part in module.modules()
+        if isinstance(part, nn.RNN)
+        for name, weight in part.named_parameters()
+        if name.startswith("weight_hh")
+    ]
+    if not plain:
+        return None
+
+    def scale(value: float) -> None:
+        for weight in plain:
+            weight.mul_(value / radius(weight))
+
+    return SweepParameter("radius", sum(map(radius, plain)) / len(plain), scale)
 
 
 def radius(weight: Tensor) -> float:
     """The largest absolute eigenvalue of a square matrix."""
     return float(torch.linalg.eigvals(weight.detach().cpu().double()).abs().max())
-
-
-def _fill(biases: Sequence[tuple[Tensor, float]], value: float) -> None:
-    for bias, sign in biases:
-        bias.fill_(sign * value)
-
-
-def _scale(weights: Sequence[Tensor], value: float) -> None:
-    for weight in weights:
-        weight.mul_(value / radius(weight))
-
-
-def _biases(part: Any) -> tuple[tuple[Tensor, float], ...]:
-    # whatever it is, a layer of any package may offer it
-    offered: Any = getattr(part, "forget_gate_biases", tuple)
-    return offered()
-
-
-def _recurrent(layer: nn.RNN) -> Iterator[Tensor]:
-    for name, weight in layer.named_parameters():
-        if name.startswith("weight_hh"):
-            yield weight.detach()

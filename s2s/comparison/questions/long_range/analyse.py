@@ -27,9 +27,9 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
     deciding = trials.get(DECIDES, {})
     others = _trials(comparison, measured, replace(DECIDES, of="other"))
     copies = [
-        {"model": cell.model, "seed": cell.seed, **run}
-        for cell, run in measured.items()
-        if cell.part.startswith(capacity.NAME)
+        {"model": trial.model, "seed": trial.seed, **run}
+        for trial, run in measured.items()
+        if trial.part.startswith(capacity.NAME)
     ]
     copies.sort(key=lambda run: (comparison.models.index(run["model"]), run["width"], run["seed"]))
     drawn = [drawing(own) for own in trials.values() for drawing in (shown.curves, shown.survival)]
@@ -48,7 +48,7 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
             shown.runs(every),
             shown.capacity_table(copies),
         ),
-        seeds=sorted({cell.seed for cell in measured if cell.seed is not None}),
+        seeds=sorted({trial.seed for trial in measured if trial.seed is not None}),
     )
 
 
@@ -68,12 +68,12 @@ def assess(model: str, of_all: Models) -> Assessment:
     both = [of_all[name] for name in (model, other) if name]
     if other and not any(own.beyond() < len(own.by_seed) or failed(gates[own.model]) for own in both):
         # two that were stopped at the same place are not shown to be equal
-        reason = f"both reach beyond the longest distance tested, {both[0].longest:,} symbols"
+        reason = f"both reach beyond the longest distance tested, {both[0].max_distance:,} symbols"
         return Assessment("undecided", other, reasons=(reason,))
     found = beside(model, other, differences(of_all), gates, "doublings", MARGIN, test="log-rank, Holm")
     if found.standing == "tie" and any(own.beyond() for own in both):
         # seeds that never fell count as the longest distance, which is where they are alike
-        reason = f"some seeds reach beyond {both[0].longest:,}, the longest distance tested"
+        reason = f"some seeds reach beyond {both[0].max_distance:,}, the longest distance tested"
         return replace(found, standing="undecided", reasons=(reason,))
     return found
 
@@ -106,7 +106,7 @@ def _verdict(model: str, deciding: Models, others: Models, trials: Mapping[Part,
     }
     here = {name: each.doublings() for name, each in deciding.items()}
     whole = [each[model] for part, each in trials.items() if part.form == "full" and model in each]
-    solved = [each.part.task for each in whole if 2 * each.solved() > len(each.by_seed)]
+    solved = [each.part.task for each in whole if 2 * each.num_solved() > len(each.by_seed)]
     facts: dict[str, float | str] = {
         "longest distance learned from": own.trained,
         f"wrong at {own.any['distances'][0]} (%)": round(own.error().value, 1),
@@ -121,7 +121,7 @@ def _verdict(model: str, deciding: Models, others: Models, trials: Mapping[Part,
         own.reach(),
         "symbols",
         "distance at which recall of a first symbol has fallen half way to chance, median of the seeds; "
-        f"{own.longest:,} is the longest tested",
+        f"{own.max_distance:,} is the longest tested",
         replace(found, facts=facts, variations=kept),
         DECIDES.key,
     )

@@ -38,7 +38,7 @@ class Sizes:
     trial: int  # of the trials that choose its rate
 
 
-def cells(comparison: Comparison, sizes: Sizes) -> list[Trial]:
+def trials(comparison: Comparison, sizes: Sizes) -> list[Trial]:
     """One for each width, seed and model."""
     return [
         Trial(model, f"{NAME}-{width}", seed)
@@ -55,21 +55,21 @@ def as_wide(kind: str, options: dict[str, object], width: int) -> Section:
 
 
 def measure(
-    comparison: Comparison, cell: Trial, sizes: Sizes, settings_for: Callable[..., Section], budget: Budget
+    comparison: Comparison, trial: Trial, sizes: Sizes, settings_for: Callable[..., Section], budget: Budget
 ) -> Measured:
     """Trains a model of some width to copy, at the best of its rates, and counts how much it copies at each length."""
-    width, seed = int(cell.part.removeprefix(f"{NAME}-")), cell.seed or 0
+    width, seed = int(trial.part.removeprefix(f"{NAME}-")), trial.seed or 0
     exercise = Symbols()
     settings = settings_for(exercise.vocabulary_size, (2 + LENGTHS[-1],) * 2, width=width)
 
     def _build(seed: int) -> Seq2Seq:
         torch.manual_seed(derive_seed(seed))
-        return module_of(comparison.candidate(cell.model).kind).build(
+        return module_of(comparison.candidate(trial.model).kind).build(
             settings, exercise.vocabulary_size, exercise.vocabulary_size
         )
 
     model = _build(seed)
-    check_translates(model, cell.model)
+    check_translates(model, trial.model)
     budget = replace(budget, updates=sizes.updates, trial=sizes.trial, settle=0)
 
     def _lesson(seed: int) -> TrainingTask:
@@ -80,7 +80,7 @@ def measure(
     rates = search(_lesson(TRIAL_SEED), sum(exercise.baseline(n) for n in LENGTHS) / len(LENGTHS))
     lesson = _lesson(seed)
     run = Run(lesson, rates.best)
-    run.go_on(budget.updates)
+    run.continue_until(budget.updates)
     if run.failure:
         raise UserError(f"training fails at rate {rates.best:g}: {run.failure}")
     tests = [unseen(exercise.examples(n, _TESTED, seed, "test"), lesson.train) for n in LENGTHS]

@@ -140,7 +140,7 @@ class Run:
         share = wilson(round(self.looks[-1][2] * asked / 100), asked)
         return self.loss if above_chance(share, 100 * cheating).passed else None
 
-    def go_on(self, until: int) -> None:
+    def continue_until(self, until: int) -> None:
         """More updates, until so many were made in all or the task is solved."""
         self._learn(until, lambda: self.solved is None)
 
@@ -185,7 +185,7 @@ def learn(lesson: TrainingTask) -> Run:
     _race(runs, lesson.budget.trial)
     best = min(runs, key=_order)
     _check(runs)
-    best.go_on(lesson.budget.updates)
+    best.continue_until(lesson.budget.updates)
     if best.failure:
         raise UserError(f"training fails at rate {best.rate:g} after {best.trainer.update} updates: {best.failure}")
     return best
@@ -250,7 +250,7 @@ def _race(runs: Sequence[Run], limit: int) -> None:
     for until in range(every, limit + every, every):
         for run in runs:
             before = run.solved
-            run.go_on(min(until, limit))
+            run.continue_until(min(until, limit))
             if run.solved != before:
                 run.settle(run.lesson.budget.settle)
         if any(run.holds for run in runs):

@@ -8,8 +8,8 @@ from functools import cache, partial
 
 import torch
 
-from s2s.comparison.executor import keep
-from s2s.comparison.matching import matched, non_width_settings
+from s2s.comparison.executor import run_cached
+from s2s.comparison.matching import match_translator, non_width_settings
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.questions.long_range import capacity
 from s2s.comparison.questions.long_range.analyse import DECIDES, NAMES, analyse
@@ -129,7 +129,7 @@ def forms_of(name: str, distances: Distances) -> list[str]:
     return [form for form in distances.forms if form == "full" or exercise_of(name).asking]
 
 
-def cells(comparison: Comparison) -> list[Trial]:
+def trials(comparison: Comparison) -> list[Trial]:
     """TaskRuns of rates first, then trainings, task by task; the models in turn."""
     sizes = comparison.sizes(SIZES)
     made = []
@@ -141,46 +141,46 @@ def cells(comparison: Comparison) -> list[Trial]:
             Trial(model, p.key, s) for p in parts for s in sizes.seeds(comparison, p) for model in comparison.models
         ]
     if sizes.capacity:
-        made += capacity.cells(comparison, sizes.capacity)
+        made += capacity.trials(comparison, sizes.capacity)
     return made
 
 
-def measure(comparison: Comparison, cell: Trial) -> Measured:
+def measure(comparison: Comparison, trial: Trial) -> Measured:
     """The best rate for a model and a task, or a training at it and the answers at each distance."""
     sizes = comparison.sizes(SIZES)
-    part = Part.of_key(cell.part)
+    part = Part.of_key(trial.part)
     if part.task == capacity.NAME and sizes.capacity:
-        settings = partial(small, comparison.candidate(cell.model), parameters=sizes.parameters)
-        return capacity.measure(comparison, cell, sizes.capacity, settings, sizes.budget)
+        settings = partial(small, comparison.candidate(trial.model), parameters=sizes.parameters)
+        return capacity.measure(comparison, trial, sizes.capacity, settings, sizes.budget)
     if part.of == "rates":
-        lesson, _ = _lesson(comparison, cell, part, TRIAL_SEED)
+        lesson, _ = _lesson(comparison, trial, part, TRIAL_SEED)
         trained = sizes.distances[part.task].trained
         cheating = sum(CHEATS[part.task].accuracy(distance) for distance in trained) / len(trained)
         found = search(lesson, cheating)
         return asdict(found) | {"tried": {f"{rate:g}": tried for rate, tried in found.tried.items()}}
     # a trial that is being made in another process at this moment is made twice, and gives the same
-    trials = Trial(cell.model, replace(part, of="rates").key)
+    trials = Trial(trial.model, replace(part, of="rates").key)
     folder = comparison.results_folder(EXPERIMENT.name)
     folder.mkdir(parents=True, exist_ok=True)
-    rates = keep(folder, partial(measure, comparison), trials, PRECISIONS[comparison.device_context.precision])
+    rates = run_cached(folder, partial(measure, comparison), trials, PRECISIONS[comparison.device_context.precision])
     if rates.measured is None:
         raise UserError(rates.failed)
     rate = rates.measured["other" if part.of == "other" else "best"]
     if rate is None:
         raise UserError("at no other rate did it leave chance")
-    return _trained(comparison, cell, part, rate)
+    return _trained(comparison, trial, part, rate)
 
 
-def _trained(comparison: Comparison, cell: Trial, part: Part, rate: float) -> Measured:
+def _trained(comparison: Comparison, trial: Trial, part: Part, rate: float) -> Measured:
     sizes, exercise = comparison.sizes(SIZES), exercise_of(part.task)
     distances = sizes.distances[part.task]
-    lesson, settings = _lesson(comparison, cell, part, cell.seed or 0)
+    lesson, settings = _lesson(comparison, trial, part, trial.seed or 0)
     tests = [unseen(exercise.examples(d, sizes.tested, lesson.seed, "test"), lesson.train) for d in distances.tested]
     run = Run(lesson, rate)
-    run.go_on(distances.updates // 2)
+    run.continue_until(distances.updates // 2)
     # what has solved the task by then would answer so with half of the updates, too
     half = None if run.solved else _right(run, tests, comparison.device_context)
-    run.go_on(distances.updates)
+    run.continue_until(distances.updates)
     run.settle(sizes.budget.settle)
     right = _right(run, tests, comparison.device_context)
     return {
@@ -211,7 +211,7 @@ def _right(run: Run, tests: list[Examples], device_context: DeviceContext) -> li
     return [int(answers(run.trainer.model, test, device_context).right.sum()) for test in tests]
 
 
-def _lesson(comparison: Comparison, cell: Trial, part: Part, seed: int) -> tuple[TrainingTask, Section]:
+def _lesson(comparison: Comparison, trial: Trial, part: Part, seed: int) -> tuple[TrainingTask, Section]:
     """Training task of a trial, and the settings of the whole model."""
     sizes, exercise = comparison.sizes(SIZES), exercise_of(part.task)
     distances = sizes.distances[part.task]
@@ -222,7 +222,7 @@ def _lesson(comparison: Comparison, cell: Trial, part: Part, seed: int) -> tuple
     # all seeds have models of one size
     learned = exercise.examples(distances.trained[-1], 100, TRIAL_SEED)
     lengths = (_longest(learned), _longest(exercise.examples(distances.tested[-1], 100, seed)))
-    settings = small(comparison.candidate(cell.model), exercise.vocabulary_size, lengths, parameters=sizes.parameters)
+    settings = small(comparison.candidate(trial.model), exercise.vocabulary_size, lengths, parameters=sizes.parameters)
 
     def _build() -> Seq2Seq:
         torch.manual_seed(derive_seed(seed))
@@ -230,7 +230,7 @@ def _lesson(comparison: Comparison, cell: Trial, part: Part, seed: int) -> tuple
         model = module_of(settings.model_dump()["kind"]).build(settings, size, size)
         return headed(model, exercise.asking, size) if part.form == "head" else model
 
-    check_translates(_build(), cell.model)
+    check_translates(_build(), trial.model)
     budget = replace(sizes.budget, updates=distances.updates)
     return TrainingTask(_build, train, held_out, budget, seed, comparison.device_context), settings
 
@@ -261,7 +261,9 @@ def small(
     options = non_width_settings(candidate.settings) | OPTIONS | joined
     if width is not None:
         return capacity.as_wide(candidate.kind, options | {"max_positions": longest}, width)
-    found = matched(candidate.kind, pieces, parameters, options | {"max_positions": min(learned, longest)}, step=1)
+    found = match_translator(
+        candidate.kind, pieces, parameters, options | {"max_positions": min(learned, longest)}, step=1
+    )
     if "max_positions" not in type(found).model_fields:
         return found
     return found.model_copy(update={"max_positions": longest})
@@ -286,5 +288,5 @@ def _numbers(comparison: Comparison) -> dict[str, object]:
 
 
 EXPERIMENT = Experiment(
-    "long-range", "How far back can it reach?", cells, measure, analyse, chosen="", numbers=_numbers
+    "long-range", "How far back can it reach?", trials, measure, analyse, tuning_level="", numbers=_numbers
 )

@@ -52,7 +52,7 @@ class TaskRuns:
         return next(iter(self.by_seed.values()))
 
     @property
-    def longest(self) -> int:
+    def max_distance(self) -> int:
         """The longest distance tested."""
         return self.any["distances"][-1]
 
@@ -83,16 +83,16 @@ class TaskRuns:
         """The median of `half_distance` over seeds (Kaplan & Meier 1958); the longest distance tested is the most."""
         reaches = self.reaches()
         if not reaches.ended:
-            return Estimate(*[float(self.longest)] * 3)
+            return Estimate(*[float(self.max_distance)] * 3)
         found = kaplan_meier(reaches).median()
-        ends = (None if end is None else min(float(self.longest), end) for end in (found.low, found.high))
-        return Estimate(min(float(self.longest), found.value), *ends)
+        ends = (None if end is None else min(float(self.max_distance), end) for end in (found.low, found.high))
+        return Estimate(min(float(self.max_distance), found.value), *ends)
 
     def beyond(self) -> int:
         """Seeds that had not fallen half way to chance at the longest distance tested."""
         return sum(half_distance(run)[1] for run in self.by_seed.values())
 
-    def solved(self) -> int:
+    def num_solved(self) -> int:
         """Seeds that solved the task."""
         return sum(run["solved"] is not None for run in self.by_seed.values())
 

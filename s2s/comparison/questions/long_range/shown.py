@@ -87,11 +87,11 @@ def summary(trials: Sequence[TaskRuns]) -> Table:
         Interval("wrong at the shortest distance (%)", lambda own: own.error(), 1, "error"),
         Interval("D50", lambda own: own.reach(), 1, "D50"),
         Column("seeds beyond the longest distance", lambda own: own.beyond()),
-        Column("longest distance", lambda own: own.longest),
+        Column("longest distance", lambda own: own.max_distance),
         Column("trained to", lambda own: own.trained),
         Column("right there (%)", lambda own: own.accuracy(own.any["trained"] - 1).value, 1),
         Column("by cheating there (%)", lambda own: 100 * own.any["cheating"][own.any["trained"] - 1], 1),
-        Column("solved", lambda own: own.solved()),
+        Column("solved", lambda own: own.num_solved()),
         *(Column(f"updates to solve, {name}", lambda own, e=end: _median(own, e)) for name, end in _ENDS.items()),
         Column("gates closed", lambda own: ", ".join(gate.name for gate in failed(own.gates()))),
     ]
@@ -127,7 +127,7 @@ def times(trials: Mapping[Part, Models]) -> Table:
     for part, of_all in trials.items():
         for pair, (p, after) in tested(of_all).items():
             both = [of_all[model] for model in pair]
-            counts = [f"{each.solved()} of {len(each.by_seed)}" for each in both]
+            counts = [f"{each.num_solved()} of {len(each.by_seed)}" for each in both]
             seeds = [len(each.by_seed) for each in both]
             least = (1 if seeds[0] != seeds[1] else 2) / scipy.special.comb(sum(seeds), seeds[0])
             rows.append((part.task, FORMS[part.form], ", ".join(pair), *counts, p, after, least))

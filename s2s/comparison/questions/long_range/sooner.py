@@ -53,14 +53,14 @@ def assess(model: str, of_all: Models) -> Assessment:
         reason = "no other model was measured at a rate inside of what was tried"
         return Assessment("not measurable", reasons=(reason,))
     rival = of_all[other]
-    if not own.solved() + rival.solved():
+    if not own.num_solved() + rival.num_solved():
         return Assessment("not measurable", other, reasons=("neither solves the task with any seed",))
     p = next(pairs[pair].corrected for pair in ((model, other), (other, model)) if pair in pairs)
     sooner = _sooner(own, rival)
     facts: dict[str, float | str] = {f"median of {other} (updates)": round(median(rival).value)}
     for name, each in ((model, own), (other, rival)):
-        if each.solved() < len(each.by_seed):
-            facts[f"seeds that solve it, {name}"] = f"{each.solved()} of {len(each.by_seed)}"
+        if each.num_solved() < len(each.by_seed):
+            facts[f"seeds that solve it, {name}"] = f"{each.num_solved()} of {len(each.by_seed)}"
     found = Assessment("undecided", other, p=p, test="log-rank, Holm", facts=facts)
     if p >= LEVEL:
         return found
@@ -82,7 +82,9 @@ def verdicts(part: Part, trials: Mapping[Part, Models], others: Models) -> list[
         kept = {
             name: _sooner(models[model], models[other]) is (found.standing == "better")
             for name, models in elsewhere.items()
-            if found.decided and {model, other} <= models.keys() and models[model].solved() + models[other].solved()
+            if found.decided
+            and {model, other} <= models.keys()
+            and models[model].num_solved() + models[other].num_solved()
         }
         quantity = (
             f"updates until it recalls a first symbol over up to {own.trained} others, at most (median of the seeds, "
@@ -90,7 +92,7 @@ def verdicts(part: Part, trials: Mapping[Part, Models], others: Models) -> list[
         )
         found = replace(found, variations=kept)
         cell = verdict(ROW, model, median(own), "updates", quantity, found, f"{part.key}-solved")
-        cells.append(cell.model_copy(update={"at_least": 2 * own.solved() < len(own.by_seed)}))
+        cells.append(cell.model_copy(update={"at_least": 2 * own.num_solved() < len(own.by_seed)}))
     return cells
 
 

@@ -28,7 +28,7 @@ ByModel = Mapping[str, Measured]
 
 def analyse(comparison: Comparison, measured: Trials) -> Analysis:
     """Exponents, and what the longest text takes."""
-    named = {cell.model: own for cell, own in measured.items()}
+    named = {trial.model: own for trial, own in measured.items()}
     models = {model: named[model] for model in comparison.models if model in named}
     peaks = ((m, p["form"], p["what"], p["n"], p["bytes"]) for m, own in models.items() for p in own["peaks"])
     states = ((m, p["n"], p["state"], p["context"]) for m, own in models.items() for p in own["states"])

@@ -17,10 +17,10 @@ from s2s.comparison.workload import (
     Texts,
     backward,
     built,
-    fitting,
     is_out_of_memory,
     other_forms,
     states_of,
+    supported_lengths,
     texts,
     too_long,
 )
@@ -47,14 +47,14 @@ SIZES["definitive on a GPU"] = replace(
 )
 
 
-def cells(comparison: Comparison) -> list[Trial]:
+def trials(comparison: Comparison) -> list[Trial]:
     """One for each model."""
     return [Trial(model, "peaks") for model in comparison.models]
 
 
-def measure(comparison: Comparison, cell: Trial) -> Measured:
+def measure(comparison: Comparison, trial: Trial) -> Measured:
     """Peaks in bytes for each form and length; bytes of the state after ever more tokens."""
-    candidate = comparison.candidate(cell.model)
+    candidate = comparison.candidate(trial.model)
     sizes = comparison.sizes(SIZES)
     measured: Measured = {"peaks": [], "states": [], "notes": []}
     longest, device = max(sizes.lengths), comparison.device_context.device
@@ -123,7 +123,7 @@ def _states(comparison: Comparison, candidate: Candidate, sizes: Sizes) -> list[
     cpu = torch.device("cpu")
     model = built(comparison, candidate, max(sizes.written), cpu).eval()
     states = []
-    for n in fitting(model, sizes.written):
+    for n in supported_lengths(model, sizes.written):
         pairs = texts(1, SOURCE, n, cpu)
         with torch.no_grad():
             context, state = model.decoder.start(model.encoder(pairs.source, pairs.valid), n)
@@ -135,11 +135,11 @@ def _states(comparison: Comparison, candidate: Candidate, sizes: Sizes) -> list[
 EXPERIMENT = Experiment(
     "memory",
     "How does memory grow with length?",
-    cells,
+    trials,
     measure,
     analyse,
-    alone=True,
-    chosen="depth",
+    exclusive=True,
+    tuning_level="depth",
     precision="fp32",
     numbers=lambda comparison: {
         "vocabulary": VOCABULARY,

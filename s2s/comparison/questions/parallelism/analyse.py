@@ -18,12 +18,14 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
     """Compare sequential steps, parallelism and training speed."""
     models = {}
     for model in comparison.models:
-        counts = next((own for cell, own in measured.items() if (cell.model, cell.part) == (model, "work")), None)
+        counts = next((own for trial, own in measured.items() if (trial.model, trial.part) == (model, "work")), None)
         models[model] = Seen(counts, by_round(measured, model))
     ranked = races(models)
-    cells = [(_sequential(model, models), _parallel(model, models), _speed(model, models, ranked)) for model in models]
+    verdicts = [
+        (_sequential(model, models), _parallel(model, models), _speed(model, models, ranked)) for model in models
+    ]
     return Analysis(
-        findings=[cell for of_model in cells for cell in of_model],
+        findings=[each for of_model in verdicts for each in of_model],
         figures=[*count_figures(models), *time_figures(models)],
         tables=filled(*tables(models, ranked)),
         seeds=[comparison.seeds[0]],
@@ -107,5 +109,5 @@ def _speed(model: str, models: Models, races: Mapping[str, SpeedBenchmark]) -> V
     if idle:
         found = Assessment("not measurable", found.rival, reasons=tuple(idle))
     else:
-        found = replace(found, variations=race.kept(model, {name: races[name] for name in others}))
+        found = replace(found, variations=race.robustness(model, {name: races[name] for name in others}))
     return verdict("training speed", model, race.speed(model), "tokens/s", quantity, found, "time-tokens")

@@ -11,7 +11,7 @@ from s2s.comparison.operations import Operations
 from s2s.comparison.questions.parallelism.analyse import analyse
 from s2s.comparison.questions.parallelism.seen import TYPICAL
 from s2s.comparison.spec import Candidate, Comparison, Experiment, Measured, Scale, Trial
-from s2s.comparison.speed_benchmark import MARGIN, ROUNDS, Place, places, rivals, round_trials, watched
+from s2s.comparison.speed_benchmark import MARGIN, ROUNDS, Place, measure_steadily, places, rivals, round_trials
 from s2s.comparison.workload import (
     UNFUSED,
     VOCABULARY,
@@ -19,12 +19,12 @@ from s2s.comparison.workload import (
     Texts,
     backward,
     built,
-    fitting,
     generated,
     is_out_of_memory,
     loss_of,
     other_forms,
     states_of,
+    supported_lengths,
     texts,
     too_long,
 )
@@ -76,7 +76,7 @@ SIZES["lecture on a GPU"] = replace(SIZES["lecture"], tokens=_BUSY)
 SIZES["definitive on a GPU"] = replace(SIZES["definitive"], lengths=tuple(2**k for k in range(4, 17)), tokens=_BUSY)
 
 
-def cells(comparison: Comparison) -> list[Trial]:
+def trials(comparison: Comparison) -> list[Trial]:
     """Counting once for each model, then the rounds."""
     return [Trial(model, WORK) for model in comparison.models] + _rounds(comparison)
 
@@ -85,14 +85,16 @@ def _rounds(comparison: Comparison) -> list[Trial]:
     return round_trials(comparison.models)
 
 
-def measure(comparison: Comparison, cell: Trial) -> Measured:
+def measure(comparison: Comparison, trial: Trial) -> Measured:
     """Counts, or measures times."""
-    candidate, sizes = comparison.candidate(cell.model), comparison.sizes(SIZES)
-    if cell.part == WORK:
+    candidate, sizes = comparison.candidate(trial.model), comparison.sizes(SIZES)
+    if trial.part == WORK:
         return counted(comparison, candidate, sizes)
     where = places(comparison.device_context)
     folder = comparison.results_folder(EXPERIMENT.name)
-    return watched(lambda: timed(comparison, candidate, sizes, where), where, folder, _rounds(comparison), cell)
+    return measure_steadily(
+        lambda: timed(comparison, candidate, sizes, where), where, folder, _rounds(comparison), trial
+    )
 
 
 def counted(comparison: Comparison, candidate: Candidate, sizes: Sizes) -> Measured:
@@ -109,15 +111,15 @@ def counted(comparison: Comparison, candidate: Candidate, sizes: Sizes) -> Measu
         else built(comparison, candidate, longest, comparison.device_context.device)
     )
     points = []
-    lengths = fitting(slow, sizes.counted + sizes.written)
+    lengths = supported_lengths(slow, sizes.counted + sizes.written)
     for model in (slow, fast) if lengths else ():
         # tables that grow with the longest text shall have grown
         states_of(model, texts(1, max(lengths), max(lengths), next(model.parameters()).device), Form())
     # with one thread, the backward pass is seen wherever it runs
     with torch.autograd.set_multithreading_enabled(False):
-        for n in fitting(slow, sizes.counted):
+        for n in supported_lengths(slow, sizes.counted):
             points += _learning(slow, n, UNFUSED, _CPU) + _learning(fast, n, Form(), comparison.device_context.device)
-        for n in fitting(slow, sizes.written):
+        for n in supported_lengths(slow, sizes.written):
             # drawn before: what a model has no part in is not counted
             pairs = texts(1, n, n, _CPU)
             with torch.no_grad(), unfused(), Operations() as operations:
@@ -212,10 +214,10 @@ def _numbers(comparison: Comparison) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "parallelism",
     "How much of the work can be done at once, and what does length cost in time?",
-    cells,
+    trials,
     measure,
     analyse,
-    alone=True,
-    chosen="depth",
+    exclusive=True,
+    tuning_level="depth",
     numbers=_numbers,
 )

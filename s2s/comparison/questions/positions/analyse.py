@@ -52,7 +52,7 @@ class Signal:
 
 def analyse(comparison: Comparison, measured: Trials) -> Analysis:
     """What order is worth, and what a signal of position is."""
-    measured = {cell: found for cell, found in measured.items() if SPARED not in found}
+    measured = {trial: found for trial, found in measured.items() if SPARED not in found}
     runs = by_model(comparison, measured, TRAINED)
     orders = {model: order_of(own) for model, own in runs.items()}
     signals = {model: own for model in comparison.models if (own := _signals(comparison, measured, model))}
@@ -79,7 +79,7 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
             examples,
             _signal_table(signals),
         ),
-        seeds=sorted({cell.seed or 0 for cell in measured}),
+        seeds=sorted({trial.seed or 0 for trial in measured}),
     )
 
 
@@ -136,7 +136,7 @@ def _rise(losses: list[tuple[list[float], list[float]]], tokens: list[int]) -> E
 
 def _signals(comparison: Comparison, measured: Trials, model: str) -> list[Signal]:
     """Each choice of positions, the model's own first; none for a model that has no choice."""
-    parts = sorted({cell.part for cell in measured if cell.model == model and cell.part != TRAINED})
+    parts = sorted({trial.part for trial in measured if trial.model == model and trial.part != TRAINED})
     own = by_model(comparison, measured, TRAINED).get(model, {})
     kinds = next((run["own"] for run in own.values()), None)
     signals = [] if kinds is None else [_signal(own, {}, (kinds[0], kinds[1]))]
@@ -238,7 +238,7 @@ def _places(comparison: Comparison, measured: Trials) -> list[Figure]:
     own = by_model(comparison, measured, TRAINED)
     title = "Validation loss against the place of a piece in its text, on texts of several sentences"
     found = [_place_figure("places", title, [_by_place(model, model, runs) for model, runs in own.items()], measured)]
-    others = sorted({cell.part for cell in measured} - {TRAINED})
+    others = sorted({trial.part for trial in measured} - {TRAINED})
     for model in comparison.models:
         variants = [runs for part in others if (runs := by_model(comparison, measured, part).get(model))]
         if not variants or model not in own:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import datasets
 import numpy as np
 
-from s2s.comparison.executor import kept
+from s2s.comparison.executor import load_result
 from s2s.comparison.matching import translators
 from s2s.comparison.questions.positions.analyse import SPARED, TRAINED, analyse
 from s2s.comparison.runs import history, prepared
@@ -62,7 +62,7 @@ SIZES: dict[Scale, Sizes] = {
 }
 
 
-def cells(comparison: Comparison) -> list[Trial]:
+def trials(comparison: Comparison) -> list[Trial]:
     """For each seed and model, the trained model and each kind of positions that it can have; those of one side last.
 
     Whether one side is worth asking for is known by then.
@@ -74,25 +74,25 @@ def cells(comparison: Comparison) -> list[Trial]:
         for candidate in comparison.candidates
         for part, kinds in ((TRAINED, ()), *_trainings(candidate.settings, sizes, number).items())
     }
-    return sorted(every, key=lambda cell: _one_sided(every[cell]))
+    return sorted(every, key=lambda trial: _one_sided(every[trial]))
 
 
-def measure(comparison: Comparison, cell: Trial) -> Measured:
+def measure(comparison: Comparison, trial: Trial) -> Measured:
     """Measure losses and BLEU with shuffled sources, and losses by position.
 
     Positional encodings on one side only are skipped for a model that loses next to nothing without any.
     """
-    sizes, candidate = comparison.sizes(SIZES), comparison.candidate(cell.model)
+    sizes, candidate = comparison.sizes(SIZES), comparison.candidate(trial.model)
     trainings = _trainings(candidate.settings, sizes)
-    if _one_sided(trainings.get(cell.part, ())) and (spared := _spared(comparison, cell)):
+    if _one_sided(trainings.get(trial.part, ())) and (spared := _spared(comparison, trial)):
         return spared
     recipe = candidate.translation
     data = prepared(recipe)
     pairs, shuffled, own = data.validation, shuffled_pairs(data), own_kinds(candidate.settings)
     longer = long_pairs(data, recipe.batches.max_length)
-    if cell.part == TRAINED:
+    if trial.part == TRAINED:
         # the last checkpoint, not the best one: so have the trainings without a signal of position
-        folder = trained(comparison, cell.model, cell.seed)
+        folder = trained(comparison, trial.model, trial.seed)
         model = load(folder, "last").narrow(Recipe, Seq2Seq).model
         measured = losses_of(model, recipe, pairs, shuffled, comparison) | _translations(model, recipe, data, sizes)
         measured |= {
@@ -102,12 +102,12 @@ def measure(comparison: Comparison, cell: Trial) -> Measured:
         }
     else:
         longest = max(recipe.batches.max_length, *(int(each.source_lengths.max()) for each in (pairs, shuffled)))
-        kinds, settings = trainings[cell.part], candidate.settings
+        kinds, settings = trainings[trial.part], candidate.settings
         pieces, kind = sizes_of(data), recipe.model.kind
         parameters = translators(*pieces).parameters(kind, settings)
         settings = resized(with_kinds(settings, kinds, longest), kind, pieces, parameters)
         recipe = recipe.model_copy(update={"model": settings})
-        short = train_briefly(recipe, data, cell.seed or 0, comparison.device_context)
+        short = train_briefly(recipe, data, trial.seed or 0, comparison.device_context)
         model = short.model
         measured = losses_of(model, recipe, pairs, shuffled, comparison) | {"encoder": kinds[0], "decoder": kinds[1]}
         measured |= {"updates": recipe.training.updates, "seconds": short.seconds}
@@ -126,10 +126,10 @@ def _one_sided(kinds: Sequence[str]) -> bool:
     return len(set(kinds)) == 2 and _NONE in kinds
 
 
-def _spared(comparison: Comparison, cell: Trial) -> Measured:
+def _spared(comparison: Comparison, trial: Trial) -> Measured:
     """Rise of the loss without any positional encoding, if it is negligible; otherwise, or if unmeasured, nothing."""
     folder = comparison.results_folder(EXPERIMENT.name)
-    own, without = (kept(folder, replace(cell, part=part)) for part in (TRAINED, part_of(_NONE, _NONE)))
+    own, without = (load_result(folder, replace(trial, part=part)) for part in (TRAINED, part_of(_NONE, _NONE)))
     if not (own and own.measured and without and without.measured):
         return {}
     losses = [sum(each["natural"]) / sum(each["tokens"]) for each in (own.measured, without.measured)]
@@ -260,5 +260,11 @@ def _translations(model: Seq2Seq, recipe: Recipe[Any], data: PreparedTranslation
 
 
 EXPERIMENT = Experiment(
-    "positions", "What does it know of the order of words?", cells, measure, analyse, reads="quality", reading=TRAINED
+    "positions",
+    "What does it know of the order of words?",
+    trials,
+    measure,
+    analyse,
+    depends_on="quality",
+    depends_on_part=TRAINED,
 )

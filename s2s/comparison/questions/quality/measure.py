@@ -15,10 +15,10 @@ from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import build_model
 
 
-def measure(comparison: Comparison, cell: Trial) -> Measured:
+def measure(comparison: Comparison, trial: Trial) -> Measured:
     """Trains a model, unless that is done, and takes its translations, its scores, its curve and its cost."""
-    folder, tested = evaluation_of(comparison, cell.model, cell.seed)
-    candidate = comparison.candidate(cell.model)
+    folder, tested = evaluation_of(comparison, trial.model, trial.seed)
+    candidate = comparison.candidate(trial.model)
     recipe = candidate.translation
     data = prepared(recipe)
     worth = source_use(

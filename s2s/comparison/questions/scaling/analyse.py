@@ -59,13 +59,13 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
     """The laws, whether they hold, and whether one model gains more than another."""
     by_model: dict[str, Runs] = {}
     for model in comparison.models:
-        own = {(m["factor"], cell.seed or 0): m for cell, m in measured.items() if cell.model == model}
+        own = {(m["factor"], trial.seed or 0): m for trial, m in measured.items() if trial.model == model}
         if len({factor for factor, _ in own}) > 1:
             by_model[model] = dict(sorted(own.items()))
-    left = left_out(by_model)
+    left = excluded_sizes(by_model)
     laws = {model: _law(runs, left) for model, runs in by_model.items()}
     if not laws:
-        return Analysis(seeds=sorted({cell.seed or 0 for cell in measured}))
+        return Analysis(seeds=sorted({trial.seed or 0 for trial in measured}))
     everywhere = {factor for law in laws.values() for factor in law.factors}
     closed = {model: [*gates(law), *_lacking(law, everywhere)] for model, law in laws.items()}
     fitted = {model: law.fitted for model, law in laws.items() if law.fitted}
@@ -80,7 +80,7 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
             _sizes(laws),
             _rates(laws),
         ],
-        seeds=sorted({cell.seed or 0 for cell in measured}),
+        seeds=sorted({trial.seed or 0 for trial in measured}),
     )
 
 
@@ -91,7 +91,7 @@ def _law(runs: Runs, left: frozenset[float]) -> Law:
     return Law(runs, left, fit([*zip(inner, losses, strict=True)]), *(_falling(x, losses) for x in (inner, flops)))
 
 
-def left_out(by_model: dict[str, Runs]) -> frozenset[float]:
+def excluded_sizes(by_model: dict[str, Runs]) -> frozenset[float]:
     """The size at which models still learn, where it is one alone and enough others are left of each model; else none.
 
     All laws go through the same sizes: through different ones, models that are alike would differ.

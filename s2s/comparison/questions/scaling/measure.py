@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from s2s.comparison.executor import StoredResult, keep, kept
+from s2s.comparison.executor import StoredResult, load_result, run_cached
 from s2s.comparison.matching import size_of, without_embeddings
 from s2s.comparison.questions.scaling.analyse import MARGIN, analyse
 from s2s.comparison.runs import prepared, shortened
@@ -45,7 +45,7 @@ SIZES: dict[Scale, Sizes] = {
 }
 
 
-def cells(comparison: Comparison) -> list[Trial]:
+def trials(comparison: Comparison) -> list[Trial]:
     """One for each seed, size and model; the models in turn."""
     sizes = comparison.sizes(SIZES)
     return [
@@ -130,13 +130,13 @@ def _trials(
             cell = Trial(candidate.name, f"{part}-{trial.part}")
             # one that failed would fail again
             one = partial(_trial, comparison, recipe)
-            made[trial] = kept(folder, cell) or keep(
+            made[trial] = load_result(folder, cell) or run_cached(
                 folder, one, cell, PRECISION_NAMES[comparison.device_context.precision]
             )
     return made
 
 
-def _trial(comparison: Comparison, recipe: Recipe[Any], cell: Trial) -> Measured:
+def _trial(comparison: Comparison, recipe: Recipe[Any], trial: Trial) -> Measured:
     loss, seconds = short_training(recipe, TRIAL_SEED, comparison.device_context)
     return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 
@@ -179,4 +179,4 @@ def _numbers(comparison: Comparison) -> dict[str, object]:
     }
 
 
-EXPERIMENT = Experiment("scaling", "What does a larger model gain?", cells, measure, analyse, numbers=_numbers)
+EXPERIMENT = Experiment("scaling", "What does a larger model gain?", trials, measure, analyse, numbers=_numbers)

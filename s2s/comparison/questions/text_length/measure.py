@@ -9,9 +9,9 @@ from s2s.comparison.tasks import evaluation_of
 from s2s.data.scripts import is_unspaced, split_words
 
 
-def measure(comparison: Comparison, cell: Trial) -> Measured:
+def measure(comparison: Comparison, trial: Trial) -> Measured:
     """Measure correctness and length of each text."""
-    folder, tested = evaluation_of(comparison, cell.model, cell.seed)
+    folder, tested = evaluation_of(comparison, trial.model, trial.seed)
     texts = texts_of(folder, tested["split"])
     unspaced = is_unspaced(texts)
     return {
@@ -22,5 +22,10 @@ def measure(comparison: Comparison, cell: Trial) -> Measured:
 
 
 EXPERIMENT = Experiment(
-    "text-length", "Does it get worse with the length of the text?", each_run, measure, analyse, reads="classification"
+    "text-length",
+    "Does it get worse with the length of the text?",
+    each_run,
+    measure,
+    analyse,
+    depends_on="classification",
 )

@@ -51,12 +51,12 @@ Gains = dict[str, dict[int, Gain]]
 
 def analyse(comparison: Comparison, measured: Trials) -> Analysis:
     """Compare gains, share by share."""
-    trained = {cell: found for cell, found in measured.items() if "arms" in found}
+    trained = {trial: found for trial, found in measured.items() if "arms" in found}
     runs = {share: by_model(comparison, trained, f"equal-{share}") for share in SHARES}
     gains = corrected({m: {s: gain_of(own[m]) for s, own in runs.items() if m in own} for m in comparison.models})
-    seeds = sorted({cell.seed or 0 for cell in measured})
-    others = [cell for cell in sorted(measured, key=lambda cell: measured[cell]["share"]) if cell not in trained]
-    untrained = {cell.model: _untrained(cell.model, measured[cell]) for cell in others}
+    seeds = sorted({trial.seed or 0 for trial in measured})
+    others = [trial for trial in sorted(measured, key=lambda trial: measured[trial]["share"]) if trial not in trained]
+    untrained = {trial.model: _untrained(trial.model, measured[trial]) for trial in others}
     if not gains:
         return Analysis(list(untrained.values()), seeds=seeds)
     return Analysis(

@@ -15,7 +15,7 @@ from s2s.comparison.spec import Comparison, Experiment, Measured, Scale, Trial
 from s2s.comparison.translation import (
     chosen_pairs,
     counts_of,
-    deciding,
+    final_weights,
     greedy,
     sizes_of,
     some_pairs,
@@ -77,7 +77,7 @@ class ValidationCurve:
     losses: np.ndarray  # of each validation pair there, summed over its tokens
 
 
-def cells(comparison: Comparison) -> list[Trial]:
+def trials(comparison: Comparison) -> list[Trial]:
     """One for each seed, share of the pairs and model; the models in turn."""
     sizes = comparison.sizes(SIZES)
     return [
@@ -88,13 +88,13 @@ def cells(comparison: Comparison) -> list[Trial]:
     ]
 
 
-def measure(comparison: Comparison, cell: Trial) -> Measured:
+def measure(comparison: Comparison, trial: Trial) -> Measured:
     """Three trainings of equal length and equally many tokens, which end with the same few pairs.
 
     None of a model that all pairs and all updates are too few for: what few of them teach it could not be told.
     """
-    sizes, seed, each = comparison.sizes(SIZES), cell.seed or 0, comparison.candidate(cell.model)
-    share = int(cell.part.removeprefix("equal-"))
+    sizes, seed, each = comparison.sizes(SIZES), trial.seed or 0, comparison.candidate(trial.model)
+    share = int(trial.part.removeprefix("equal-"))
     if each.still_learns:
         return {"share": share, "slope": each.slope, "updates": each.recipe.training.updates}
     recipe = shared_pieces(each.translation)
@@ -103,7 +103,7 @@ def measure(comparison: Comparison, cell: Trial) -> Measured:
     pairs = few_pairs(data.train, recipe, seed, share)
     wanted = tokens_of(fewest, recipe.batches.tokens)
     before = {
-        name: pretrained(comparison, cell.model, seed, name == "real", wanted) for name in ARMS if name != "scratch"
+        name: pretrained(comparison, trial.model, seed, name == "real", wanted) for name in ARMS if name != "scratch"
     }
     lengths = {key: shortened(recipe, getattr(sizes, key)).training.updates for key in ("pretraining", "finetuning")}
     evened = with_batches(recipe, pairs, wanted)
@@ -260,10 +260,10 @@ def _looked_at(
 ) -> ValidationCurve:
     """One training; the first look is at the weights as they came."""
     trainer = trainer_for(recipe, sizes_of(data), pairs, seed, device_context, course.start)
-    curve, tokens, best, losses = [], 0, deciding(trainer), np.zeros(0)
+    curve, tokens, best, losses = [], 0, final_weights(trainer), np.zeros(0)
     for stop in course.stops:
         tokens += sum(update.tokens for update in trainer.updates(stop))
-        now = deciding(trainer)
+        now = final_weights(trainer)
         with trainer.optimization.use_ema_weights():
             each = pair_losses(trainer.model, data.validation, recipe.batches, device_context)
         curve.append(float(each.sum() / data.validation.target_lengths.sum()))
@@ -285,5 +285,5 @@ def _numbers(comparison: Comparison) -> dict[str, object]:
 
 
 EXPERIMENT = Experiment(
-    "transfer", "What does it gain from having learned something else?", cells, measure, analyse, numbers=_numbers
+    "transfer", "What does it gain from having learned something else?", trials, measure, analyse, numbers=_numbers
 )
