@@ -79,6 +79,8 @@ def test_task_on_the_page_is_checked_trains_resumes_and_is_evaluated(place, caps
     for command, said in (("inspect", "nothing to look into"), ("diagnose", "no diagnosis of task regression")):
         with pytest.raises(UserError, match=said):
             commands([command, "runs/stars"], standalone_mode=False)
+    commands(["diagnose", "runs/stars", "--only", "signs"], standalone_mode=False)
+    assert "only the log of the training" in capsys.readouterr().out
 
 
 def test_added_task_has_reference_and_validated_keys(place):

@@ -13,12 +13,13 @@ from s2s.data.dataset import BaseBatch, Examples
 from s2s.diagnosis.self_tests import ModelUnderTest, SelfTest, Status, diagnosable, run_self_tests
 from s2s.errors import UserError
 from s2s.evaluation.learning_signs import Learning, learning_signs
-from s2s.evaluation.signs import Finding, WorstExample
+from s2s.evaluation.signs import Diagnostics, Finding, WorstExample
 from s2s.run.folder import RunConfig
 from s2s.run.inference import default_split, evaluation_split, evenly_spaced, load_for_inference
 from s2s.run.manifest import training_device
 from s2s.run.tasks import task_of
 from s2s.tasks.base import AnyRun, PrintFn
+from s2s.tasks.protocols import Diagnosable
 from s2s.training.logger import METRICS, read_metrics
 from s2s.training.progress import ProgressBar, no_progress_bar
 
@@ -198,7 +199,11 @@ def _find_signs(
     if not len(part):
         raise UserError(f"the {split} set is empty", where=str(run.path), remedy="name another one with --split")
     rows = evenly_spaced(len(part), examples)
-    found = diagnosable(loaded).diagnose(loaded, part.select(rows), rows, progress_bar)
+    task = task_of(loaded.recipe)
+    if isinstance(task, Diagnosable):
+        found = task.diagnose(loaded, part.select(rows), rows, progress_bar)
+    else:
+        found = Diagnostics("the answers of this task are not examined, only the log of the training")
     signs = [*found.signs, *learning_signs(Learning.of(_log(loaded.path)), found.chance_loss)]
     return SignReport(split, found.summary, signs, found.worst)
 
