@@ -96,7 +96,7 @@ def test_a_cell_says_what_fails_always_before_what_fails_sometimes(counting, tmp
 @pytest.fixture
 def rounds(counting, monkeypatch):
     """Each seed of the counting question is a round."""
-    cells = counting.cells
+    cells = counting.trials
 
     def in_rounds(contest):
         by_seed = sorted(cells(contest), key=lambda cell: cell.seed)
