@@ -65,7 +65,7 @@ def counting(monkeypatch, few_trials):
     counting = Counting()
     # in this process, where it remembers
     conclusion = lambda *given: counting.conclusion(*given)  # noqa: E731
-    experiment = Asked("memory", "How often?", counting.cells, counting.measure, conclusion, exclusive=True)
+    experiment = Asked("memory", "How often?", counting.trials, counting.measure, conclusion, exclusive=True)
     monkeypatch.setattr(engine, "EXPERIMENTS", {"memory": experiment})
     monkeypatch.setattr(engine, "number_for", lambda device_context: 1)
     yield counting

@@ -34,7 +34,7 @@ class Counting:
         self.asked = []
         self.interrupt_at = None
 
-    def cells(self, contest):
+    def trials(self, contest):
         return [Trial(model, "count", seed) for model in contest.models for seed in contest.seeds]
 
     def measure(self, contest, cell):

@@ -73,7 +73,7 @@ def test_a_models_next_trials_wait_for_its_own_and_for_no_other_models(counting,
 
         number = 2
 
-        def each(self, call, items):
+        def map_unordered(self, call, items):
             made = set()
             while left := [item for item in items if item not in made]:
                 item = min(left, key=lambda cell: cell.model != "rnn")

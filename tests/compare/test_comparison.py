@@ -129,7 +129,7 @@ def _two(counting, monkeypatch):
     """Two questions that are asked one after the other."""
     both = {}
     for name in ("memory", "decoding"):
-        given = (counting.cells, counting.measure, lambda *given: counting.conclusion(*given))
+        given = (counting.trials, counting.measure, lambda *given: counting.conclusion(*given))
         both[name] = Asked(name, "How often?", *given, exclusive=name == "memory")
     monkeypatch.setattr(engine, "EXPERIMENTS", both)
 

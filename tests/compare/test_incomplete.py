@@ -78,7 +78,7 @@ def test_a_cell_says_what_fails_always_before_what_fails_sometimes(counting, tmp
             raise UserError("always")
         return {"rate": 0.1}
 
-    _asks(monkeypatch, cells=cells, measure=measure, analyse=lambda contest, measured: Analysis())
+    _asks(monkeypatch, trials=cells, measure=measure, analyse=lambda contest, measured: Analysis())
     folder = begin(tmp_path / "reasons", "rnn", "lstm")
     _went_on(folder)
     reasons = {found.model: found.failed for found in read_result(folder / "memory" / RESULT).findings}
@@ -87,7 +87,7 @@ def test_a_cell_says_what_fails_always_before_what_fails_sometimes(counting, tmp
     def dies(contest, measured):
         raise ValueError("upside down")
 
-    _asks(monkeypatch, cells=cells, measure=measure, analyse=dies)
+    _asks(monkeypatch, trials=cells, measure=measure, analyse=dies)
     _went_on(folder)
     said = {found.failed for found in read_result(folder / "memory" / RESULT).findings}
     assert said == {"no conclusion could be drawn: ValueError: upside down"}
@@ -96,13 +96,13 @@ def test_a_cell_says_what_fails_always_before_what_fails_sometimes(counting, tmp
 @pytest.fixture
 def rounds(counting, monkeypatch):
     """Each seed of the counting question is a round."""
-    cells = counting.cells
+    cells = counting.trials
 
     def in_rounds(contest):
         by_seed = sorted(cells(contest), key=lambda cell: cell.seed)
         return [Trial(cell.model, f"round-{cell.seed}", in_round=True) for cell in by_seed]
 
-    _asks(monkeypatch, cells=in_rounds)
+    _asks(monkeypatch, trials=in_rounds)
     return counting
 
 
@@ -200,7 +200,7 @@ def test_a_comparison_that_goes_on_on_a_gpu_asks_what_it_asked_before(counting, 
         seen.append(contest.sizes(sizes))
         return counting.trials(contest)
 
-    _asks(monkeypatch, cells=cells)
+    _asks(monkeypatch, trials=cells)
     folder = begin(tmp_path / "moved", "rnn", "lstm")
     summary = setup.load_summary(folder).model_copy(update={"profile": "definitive"})
     _went_on(folder, summary=summary)

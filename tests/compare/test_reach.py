@@ -62,7 +62,7 @@ def test_the_interval_is_the_wider_of_wilsons_and_students():
 def test_unsolved_seeds_are_censored_at_their_budget():
     own = _trials(_measured(FAR, solved=20), _measured(NEAR), _measured(FAR, solved=50))
     assert own.times() == Times([20, 50], [100])
-    assert (own.solved(), own.beyond()) == (2, 2)
+    assert (own.num_solved(), own.beyond()) == (2, 2)
 
 
 def test_reach_is_the_median_of_seeds_and_those_beyond_the_tests_are_censored():

@@ -199,7 +199,7 @@ class _Told(Run):
         self.lesson, self.rate, self.solved, self.looks, self.failure = lesson, rate, None, [], ""
         self.trainer = SimpleNamespace(update=0)
 
-    def go_on(self, until):
+    def continue_until(self, until):
         solved, loss, right = self.courses[self.rate]
         while self.trainer.update < until and self.solved is None:
             self.trainer.update += self.lesson.budget.every
