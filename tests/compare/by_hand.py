@@ -97,6 +97,21 @@ def law_by_akaike(n: Sequence[float], counts: Sequence[float]) -> tuple[str, flo
     return best, laws[best][0]
 
 
+def half_distance(distances: Sequence[float], right: Sequence[float], chance: Sequence[float]) -> float:
+    """Where the way from the first share of right answers to chance is half gone, straight on a logarithmic axis."""
+    gone = [
+        (share - none) / (right[0] - chance[0]) if right[0] > chance[0] else 0.0
+        for share, none in zip(right, chance, strict=True)
+    ]
+    first = next((i for i, left in enumerate(gone) if left <= 0.5), None)
+    if first is None:
+        return float(distances[-1])
+    if first == 0:
+        return float(distances[0])
+    # the place on the axis where the line between two neighbours is at one half
+    return float(2 ** np.interp(-0.5, [-gone[first - 1], -gone[first]], np.log2(distances[first - 1 : first + 1])))
+
+
 def median_by_product_limit(ended: Sequence[float], waited: Sequence[float]) -> tuple[float | None, ...]:
     """Kaplan and Meier's median, with the ends of its 95 % interval: Greenwood's variance of log(−log S)."""
     found: list[float | None] = [None, None, None]

@@ -12,7 +12,7 @@ def _asked(folder, *settings: str) -> str:
 
 
 def test_measurements_of_other_settings_or_findings_are_not_taken_for_these(tmp_path, monkeypatch):
-    monkeypatch.setattr(Tiny, "cells", lambda self, seeds: [])
+    monkeypatch.setattr(Tiny, "trials", lambda self, seeds: [])
     assert _asked(tmp_path, "training.updates=1000") == "s2s reproduce tiny --seeds 1 training.updates=1000"
     # data may lie elsewhere now
     _asked(tmp_path, f"data.root={tmp_path}", "training.updates=1000")
