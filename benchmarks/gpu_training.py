@@ -137,7 +137,7 @@ def beside(options: Options) -> Found:
             Workers(number, DeviceSettings(kind=options.device)) as workers,
         ):
             call = partial(_counted, options.device, options.tiny, manager.Barrier(number))
-            counts = [count for _, count in workers.each(call, [found["kind"]] * number)]
+            counts = [count for _, count in workers.map_unordered(call, [found["kind"]] * number)]
         together = sum(count or 0 for count in counts) / _seconds(options.tiny)
         found["updates_per_second"][str(number)] = round(together, 1)
         print(number, counts, flush=True)

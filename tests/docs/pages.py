@@ -463,7 +463,7 @@ PAGES = {
     "cluster": Page(
         prepare=_ray,
         settings={"^s2s compare rnn": f"--experiment=quality --seeds=1 {COMPARED} device.threads=1"},
-        before={"go_on": _lost_measurement},
+        before={r"\.run\(": _lost_measurement},
         execute={"^ray start": _ray_node},
         slow="",
         needs=("ray",),

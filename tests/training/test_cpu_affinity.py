@@ -28,7 +28,7 @@ if __name__ == "__main__":
 
         held = os.sched_getaffinity(0)
         with Workers(2) as workers:
-            beside = [given or () for _, given in workers.each(processors_of_a_training, [64, 256])]
+            beside = [given or () for _, given in workers.map_unordered(processors_of_a_training, [64, 256])]
     assert dict(os.environ) == before
     print(*map(len, (held, os.sched_getaffinity(0), *beside)))
 """
