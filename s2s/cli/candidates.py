@@ -1,4 +1,4 @@
-"""Who is compared, in the words of `s2s compare`: models, each perhaps with settings of its own."""
+"""Candidates on the command line of `s2s compare`: models, each with optional settings."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,17 +18,17 @@ _EXAMPLE = "transformer:encoder_positions=rope,decoder_positions=rope"
 
 
 def is_contender(word: str) -> bool:
-    """Whether a word names a contender, and not a setting."""
+    """Return True if a word names a candidate, not a setting."""
     return "=" not in word or ":" in word.partition("=")[0]
 
 
 def is_of_a_model(word: str) -> bool:
-    """Whether a setting is one of a model: `lstm.bidirectional=false`."""
+    """Return True if a setting is one of a model: `lstm.bidirectional=false`."""
     return word.partition(".")[0] in models()
 
 
 def contenders(words: Sequence[str]) -> list[str]:
-    """The contenders' names, all of them different and of installed models.
+    """Check that the candidates are different and of installed models, and return their names.
 
     Raises:
         UserError: a model is not installed, or settings are badly written, or there are too few, or two are the same.
@@ -56,7 +56,7 @@ def contenders(words: Sequence[str]) -> list[str]:
 
 
 def own_settings(names: Sequence[str], of_models: Sequence[str], task: str) -> Own:
-    """The settings of each contender: those of its model, `lstm.bidirectional=false`, and before them its own.
+    """Return the settings of each candidate: its own before those of its model (`lstm.bidirectional=false`).
 
     Raises:
         UserError: a model is not compared, or a setting is wrong; all that are wrong are listed.
@@ -78,7 +78,7 @@ def own_settings(names: Sequence[str], of_models: Sequence[str], task: str) -> O
 
 
 def folder_of(names: Sequence[str], task: str = "") -> Path:
-    """Where a comparison is kept unless the command says otherwise."""
+    """Return the default folder of a comparison."""
     name = "-".join(["compare", *map(file_name, names), *([task] if task else [])])
     # a file system takes 255 bytes
     return Path("runs") / (name if len(name) <= 200 else file_name(f"compare:{name}"))

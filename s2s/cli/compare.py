@@ -174,7 +174,7 @@ def check_resumes(asked: Order) -> None:
 
 
 def extended(summary: Summary, asked: Order) -> Summary:
-    """What a comparison is asked from now on: further models, so many seeds, and experiments besides its own.
+    """Extend the plan of a comparison by further models, seeds and experiments.
 
     Raises:
         UserError: there is no such model or experiment, or a model is compared already, or a setting is wrong.
@@ -227,7 +227,7 @@ def _with_models(summary: Summary, words: Sequence[str]) -> Summary:
 
 
 def order(asked: Order) -> Planned:
-    """What a command line asks for, checked.
+    """Check the arguments of the command and return the plan.
 
     Raises:
         UserError: a model or an experiment is unknown, or named twice, or a setting is wrong.

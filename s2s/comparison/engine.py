@@ -154,7 +154,7 @@ def _questions(summary: Summary) -> list[Experiment]:
 
 
 def _needs_choice(comparison: Comparison, summary: Summary) -> bool:
-    """Whether any trial depends on tuning: a learning rate, or a depth that the command leaves open."""
+    """Return True if any trial depends on tuning: a learning rate, or a depth that the command leaves open."""
     needed = {experiment.tuning_level for experiment in _questions(summary)}
     open_depth = any(each.depths for each in comparison.candidates)
     return summary.match == "time" or "rate" in needed or ("depth" in needed and open_depth)

@@ -20,7 +20,7 @@ class Row(NamedTuple):
     literature: str = ""
     """What others found, with whom; empty where nothing is known for certain."""
     key: bool = False
-    """Whether its figure stands beside the table, at the head of the report."""
+    """True if its figure stands beside the table, at the head of the report."""
     without: str = "no figure"
     """What stands where a model was measured and has no figure."""
 

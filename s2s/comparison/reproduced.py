@@ -50,7 +50,7 @@ class Check(Part):
     by_seed: list[float]
     """Each seed's."""
     inside: bool
-    """Whether the median lies in the band."""
+    """Return True if the median lies in the band."""
     interval: tuple[float, float] | None = None
     """Ends of the median's 95 % interval; None where none was computed."""
 

@@ -71,7 +71,7 @@ class Series(Part):
     high: list[float | None] | None = None
     """Upper ends."""
     reference: bool = False
-    """Whether it is a baseline or a theory to compare with, not a measurement of a model."""
+    """True if it is a baseline or a theory to compare with, not a measurement of a model."""
 
 
 class Axis(Part):
@@ -82,7 +82,7 @@ class Axis(Part):
     unit: str = ""
     """E.g. `ms` or `%`; empty for a pure number."""
     log: bool = False
-    """Whether it is logarithmic."""
+    """True if it is logarithmic."""
 
 
 class Heatmap(Part):
@@ -146,7 +146,7 @@ class Verdict(Part):
     high: float | None = None
     """Upper end."""
     at_least: bool = False
-    """Whether the estimate is a lower bound, because no higher one was looked for."""
+    """True if the estimate is a lower bound, because no higher one was looked for."""
     unit: str = ""
     """Of the three."""
     quantity: str = ""
@@ -172,7 +172,7 @@ class Verdict(Part):
     facts: dict[str, float | str] = {}
     """Further numbers, by name."""
     variations: dict[str, bool] = {}
-    """Whether the outcome stays with another choice, by what was chosen instead, e.g. `half the updates`."""
+    """True if the outcome stays with another choice, by what was chosen instead, e.g. `half the updates`."""
     tokens: float | None = None
     """Target tokens that the model had learned from; None where it learned nothing for this row."""
     figure: str = ""
@@ -271,7 +271,7 @@ class CandidateSummary(Part):
     rates: dict[str, float | None]
     """Validation loss by learning rate, after short trainings at the depth chosen; None where training failed."""
     inside: bool = False
-    """Whether lower and higher rates than the chosen one were tried, and are worse."""
+    """True if lower and higher rates than the chosen one were tried, and are worse."""
     depths: dict[str, float | None] = {}
     """The lowest of these losses by number of layers, where that was chosen, too."""
     whole: dict[str, float | None] = {}

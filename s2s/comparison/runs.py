@@ -70,7 +70,7 @@ def _prepared_texts(recipe: str) -> PreparedLabelled:
 
 
 def is_trained(folder: Path, model: str, seed: int | None) -> bool:
-    """Whether the finished run of a candidate exists, see `s2s.comparison.tasks.trained`."""
+    """Return True if the finished run of a candidate exists, see `s2s.comparison.tasks.trained`."""
     return (folder / RUNS / f"{file_name(model)}-seed{seed}" / COST).exists()
 
 

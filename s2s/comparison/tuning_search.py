@@ -182,7 +182,7 @@ def best_trial(losses: Losses) -> TuningTrial | None:
 
 
 def inside(trial: TuningTrial, losses: Losses) -> bool:
-    """Whether the best rate of the trial's depth lies inside the rates that were tried."""
+    """Return True if the best rate of the trial's depth lies inside the rates that were tried."""
     tried, rates = short_ones(losses, trial.layers), [each.rate for each in losses if each.layers == trial.layers]
     return min(rates) < trial.rate < max(rates) and min(tried) < _best_rate(tried) < max(tried)
 

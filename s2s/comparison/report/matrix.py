@@ -85,7 +85,7 @@ class Line:
 
     @property
     def arrow(self) -> str:
-        """Whether high or low values are good; empty if neither."""
+        """Return an arrow that says whether high or low values are good; empty if neither."""
         return ARROWS[self.row.good]
 
     @property

@@ -204,7 +204,7 @@ def _mean_kept(runs: BySeed, places: Sequence[int], without: int | None = None) 
 
 
 def _variations(own: BySeed, other: BySeed, places: Sequence[int]) -> dict[str, bool]:
-    """Whether the sign of the difference stays the same under other choices."""
+    """Recompute the difference under other choices, to see whether its sign stays."""
 
     def _more(at: Sequence[int], without: int | None = None) -> bool:
         return _mean_kept(own, at, without) > _mean_kept(other, at, without)

@@ -135,7 +135,7 @@ def way(fits: Sequence[Fit]) -> Way | None:
 
 
 def has_factor(fits: Sequence[Fit]) -> bool:
-    """Whether a factor per step describes all distances.
+    """Return True if a factor per step describes all distances.
 
     The gradient reaches each of them, the line fits, and all steps together at least halve or double it.
     """

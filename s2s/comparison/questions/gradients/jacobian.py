@@ -132,7 +132,7 @@ def with_numbers(bundle: R, tensors: Iterable[Tensor]) -> R:
 def fixed_size(
     decoder: Decoder[Any, Any], context: BatchedState, state: BatchedState, tokens: Int[Tensor, "batch steps"]
 ) -> bool:
-    """Whether the state has the same, nonzero size after the first and the second token."""
+    """Return True if the state has the same, nonzero size after the first and the second token."""
     sizes = []
     for i in range(2):
         state = decoder(context, state, tokens[:, i : i + 1])[1]

@@ -215,7 +215,7 @@ def saliency(
 
 
 def looks(model: Seq2Seq) -> bool:
-    """Whether the decoder has cross-attention."""
+    """Return True if the decoder has cross-attention."""
     piece = torch.full((1, 1), BOS)
     with torch.no_grad():
         memory = model.encoder(piece, torch.ones_like(piece, dtype=torch.bool))

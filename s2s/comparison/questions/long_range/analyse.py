@@ -85,7 +85,7 @@ def variations(
     here: Mapping[str, Sequence[float]],
     looked: Mapping[str, Mapping[str, Sequence[float]]],
 ) -> dict[str, bool]:
-    """Whether a verdict keeps its sign under other choices."""
+    """Recompute a verdict under other choices, to see whether its sign stays."""
     signs = {"better": lambda by: by > 0, "worse": lambda by: by < 0, "tie": lambda by: abs(by) <= MARGIN}
     if standing not in signs:
         return {}

@@ -104,7 +104,7 @@ def measure(
 
 
 def looks_back(model: Seq2Seq) -> bool:
-    """Whether the decoder has cross-attention."""
+    """Return True if the decoder has cross-attention."""
     one = torch.full((1, 1), 4)
     with torch.no_grad():
         return model.decoder.attention_weights(model.encoder(one, one > 0), one).shape[1] > 0

@@ -303,7 +303,7 @@ def answers(model: Seq2Seq, examples: Examples, device_context: DeviceContext) -
 
 
 def _beats(logits: Tensor, target: Tensor, examples: Examples, rows: np.ndarray) -> Tensor:
-    """Whether the right token is likelier than its rival, for each row."""
+    """Return True for each row whose right token is likelier than its rival."""
     rivals = torch.tensor([(examples.rivals or [])[row] for row in rows], device=logits.device)
     each = torch.arange(len(rows), device=logits.device)
     there = logits[each, rivals[:, 0]]

@@ -103,7 +103,7 @@ def _order(own: TaskRuns) -> tuple[float, float]:
 
 
 def _sooner(own: TaskRuns, rival: TaskRuns) -> bool | None:
-    """Whether it is the sooner of the two; None within one validation interval, the resolution."""
+    """Return True if it is the sooner of the two; None within one validation interval, the resolution."""
     mine, its = median(own).value, median(rival).value
     return None if abs(mine - its) <= _look(own) else mine < its
 

@@ -95,7 +95,7 @@ def _peaks(measured: Measured, model: Seq2Seq, form: Form, sizes: Sizes, device:
 
 
 def _too_much(measured: Measured, form: Form, n: int, device: torch.device) -> bool:
-    """Whether memory that grows quadratically from here on would exceed half of the free memory.
+    """Return True if memory that grows quadratically from here on would exceed half of the free memory.
 
     A GPU's allocator fails cleanly; a CPU's would take the machine down.
     """

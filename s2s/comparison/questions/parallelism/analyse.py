@@ -63,7 +63,7 @@ def _sequential(model: str, models: Models) -> Verdict | None:
 
 
 def _level(seen: Seen, what: str) -> bool:
-    """Whether a chain does not grow with length; False below three lengths."""
+    """Return True if a chain does not grow with length; False below three lengths."""
     depths = seen.counted(UNFUSED.name, what, "depth")
     return len(depths) > 2 and growth(list(depths), list(depths.values())).law == "constant"
 

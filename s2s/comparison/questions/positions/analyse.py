@@ -51,7 +51,7 @@ class Signal:
 
 
 def analyse(comparison: Comparison, measured: Trials) -> Analysis:
-    """What order is worth, and what a signal of position is."""
+    """Analyse the effect of word order and of positional encodings."""
     measured = {trial: found for trial, found in measured.items() if SPARED not in found}
     runs = by_model(comparison, measured, TRAINED)
     orders = {model: order_of(own) for model, own in runs.items()}
@@ -84,7 +84,7 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
 
 
 def order_of(runs: BySeed) -> Order:
-    """What shuffling does, over the sentences of all seeds."""
+    """Estimate the effect of shuffling the source, over the sentences of all seeds."""
     own = list(runs.values())
     counts = [[np.array(run[key]) for key in ("bleu", "bleu_shuffled")] for run in own]
     scores = [[corpus_score("bleu", each) for each in both] for both in counts]

@@ -122,7 +122,7 @@ def _trainings(settings: Section, sizes: Sizes, number: int = 0) -> dict[str, tu
 
 
 def _one_sided(kinds: Sequence[str]) -> bool:
-    """Whether only encoder or decoder has positional encodings."""
+    """Return True if only encoder or decoder has positional encodings."""
     return len(set(kinds)) == 2 and _NONE in kinds
 
 

@@ -237,7 +237,7 @@ _RATES = {"half the rate": 0.5, "twice the rate": 2.0}
 
 
 def variations(model: str, other: str, runs: Runs) -> dict[str, bool]:
-    """Whether the sign of the difference stays the same under other choices.
+    """Recompute the difference under other choices, to see whether its sign stays.
 
     Other budgets and learning rates are compared by validation loss, seeds left out by BLEU on the test set. Losses at
     other rates are those of full trainings of the first seed where there are any: short ones favour high rates.

@@ -204,7 +204,7 @@ def _b(fitted: Saturating | None) -> float:
 
 
 def _variations(law: Law, other: Law) -> dict[str, bool]:
-    """Whether the sign of the difference stays the same under other choices."""
+    """Recompute the difference under other choices, to see whether its sign stays."""
     sign = _b(law.fitted) > _b(other.fitted)
     kept = {"no floor": (law.power.value > other.power.value) == sign}
     again = []

@@ -230,7 +230,7 @@ def _estimate(gain: Gain, arm: str) -> Estimate:
 
 
 def _variations(model: str, other: str, gains: Gains, share: int) -> dict[str, bool]:
-    """Whether the sign of the difference stays the same under other choices."""
+    """Recompute the difference under other choices, to see whether its sign stays."""
 
     def _more(arm: str | None, at: int, chosen: bool = False) -> bool:
         values = []
