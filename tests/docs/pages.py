@@ -1,4 +1,4 @@
-"""How tests/docs/test_pages.py executes each page: its files, its shortened settings, and what is not executed."""
+"""Table of the pages: their files, shortened settings, checks, and commands that are not executed."""
 
 import csv
 import gzip

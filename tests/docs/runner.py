@@ -105,7 +105,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Page:
-    """How a page is executed; every pattern is a regular expression searched for in a command or block.
+    """Settings by which a page is executed; every pattern is a regular expression searched for in a command or block.
 
     Attributes:
         prepare: lays out the files that the page takes for granted.
