@@ -282,15 +282,15 @@ class SpeedBenchmark:
         return sign(math.exp(statistics.fmean(ratios))) if ratios else None
 
     def robustness(self, model: str, variations: Mapping[str, "SpeedBenchmark"]) -> dict[str, bool]:
-        """In which variations it stands to the same other model as it does here; what is the same race is none."""
+        """In which variations it stands to the same other model as it does here; what is the same benchmark is none."""
         other = self.best_other(model)
         if other is None:
             return {}
         own = [self.speeds[model], self.speeds[other]]
         signs = {
-            name: race.sign(model, other)
-            for name, race in variations.items()
-            if [race.speeds.get(model), race.speeds.get(other)] != own
+            name: benchmark.sign(model, other)
+            for name, benchmark in variations.items()
+            if [benchmark.speeds.get(model), benchmark.speeds.get(other)] != own
         }
         return {name: each == self.sign(model, other) for name, each in signs.items() if each is not None}
 
@@ -323,18 +323,20 @@ def assess_count(
     return Assessment(outcome, other, variations=kept)
 
 
-def pairs_table(title: str, races: Mapping[str, SpeedBenchmark]) -> Table:
+def pairs_table(title: str, benchmarks: Mapping[str, SpeedBenchmark]) -> Table:
     """Table of the ratios of speeds of all pairs, in each benchmark."""
     rows = []
-    for what, race in races.items():
-        for (a, b), found in race.pairs.items():
+    for what, benchmark in benchmarks.items():
+        for (a, b), found in benchmark.pairs.items():
             ratio = Estimate(*(math.exp(each) for each in (found.value, *found.interval())))
             equal = found.equivalence_p(math.log1p(MARGIN))
-            steady = race.steady(a, b).passed
+            steady = benchmark.steady(a, b).passed
             # of too few rounds nothing is concluded, so nobody asks what they could have shown
-            seen = 100 * math.expm1(found.detectable(level=race.pairs.level)) if steady else None
-            where = f"{race.places[b]} / {race.places[a]}"
-            rows.append((what, f"{b} / {a}", where, ratio, race.pairs.p[a, b], equal, seen, "yes" if steady else "no"))
+            seen = 100 * math.expm1(found.detectable(level=benchmark.pairs.level)) if steady else None
+            where = f"{benchmark.places[b]} / {benchmark.places[a]}"
+            rows.append(
+                (what, f"{b} / {a}", where, ratio, benchmark.pairs.p[a, b], equal, seen, "yes" if steady else "no")
+            )
     columns = [
         "of",
         "models",

@@ -128,33 +128,33 @@ def test_places_are_one_thread_and_all_and_a_gpu_where_there_is_one(monkeypatch)
 
 
 def _alone(speeds, references=None):
-    """A race in which nobody has a choice of places."""
+    """A benchmark in which nobody has a choice of places."""
     held = {model: (references or {}).get(model, STEADY) for model in speeds}
     return SpeedBenchmark.between(*({model: {ONE: own} for model, own in each.items()} for each in (speeds, held)))
 
 
-def _race(ratios, references=None, base=(10.0, 12.0, 9.0, 11.0, 10.0)):
+def _benchmark(ratios, references=None, base=(10.0, 12.0, 9.0, 11.0, 10.0)):
     """Speeds of `a`, and of `b`, which is so many times as fast in each round; both vary together."""
     a, b = dict(enumerate(base)), {i: speed * ratios[i] for i, speed in enumerate(base)}
     return _alone({"a": a, "b": b}, references)
 
 
 def test_a_model_that_is_faster_in_every_round_is_faster_however_rounds_vary():
-    race = _race([2.0, 2.02, 1.98, 2.01, 1.99])
-    found = race.assess("b")
+    benchmark = _benchmark([2.0, 2.02, 1.98, 2.01, 1.99])
+    found = benchmark.assess("b")
     assert (found.standing, found.rival, found.unit) == ("better", "a", "times as fast")
     assert (found.difference.value, found.difference.low, found.difference.high) == pytest.approx((2, 1.98, 2.02), 0.01)
-    slower = race.assess("a")
+    slower = benchmark.assess("a")
     assert (slower.standing, slower.rival) == ("worse", "b")
     assert slower.difference.value == pytest.approx(1 / found.difference.value)
 
 
 def test_a_tie_needs_a_proof():
-    tied = _race([1.0, 1.01, 0.99, 1.005, 0.995])
+    tied = _benchmark([1.0, 1.01, 0.99, 1.005, 0.995])
     assert (tied.assess("b").standing, tied.assess("b").test) == ("tie", EQUIVALENCE)
     assert tied.assess("b").difference.value == pytest.approx(1, abs=0.005)
     # as large on average, but nobody knows
-    loose = _race([1.0, 1.4, 0.7, 1.3, 0.8])
+    loose = _benchmark([1.0, 1.4, 0.7, 1.3, 0.8])
     assert loose.assess("b").standing == "undecided"
     assert "would have been seen in 80 %" in loose.assess("b").reasons[0]
     # with more pairs, each is tested more severely, and less would be seen
@@ -168,15 +168,15 @@ def test_a_tie_needs_a_proof():
 def test_a_round_in_which_the_machine_was_slow_does_not_count():
     ratios, base = [2.0, 2.02, 1.98, 2.01, 1.99, 9.0], (10.0, 12.0, 9.0, 11.0, 10.0, 10.0)
     slow = STEADY | {5: [0.001, 0.002]}
-    race = _race(ratios, {"a": STEADY, "b": slow}, base)
-    assert race.assess("b") == _race(ratios[:5]).assess("b")
-    assert race.pairs == _race(ratios[:5]).pairs
-    assert race.speed("b") == _race(ratios[:5]).speed("b")
+    benchmark = _benchmark(ratios, {"a": STEADY, "b": slow}, base)
+    assert benchmark.assess("b") == _benchmark(ratios[:5]).assess("b")
+    assert benchmark.pairs == _benchmark(ratios[:5]).pairs
+    assert benchmark.speed("b") == _benchmark(ratios[:5]).speed("b")
 
 
 def test_nothing_is_said_where_the_machine_changed():
     slower = {i: [0.001, 0.001 + 0.0001 * i] for i in range(5)}
-    shaken = _race([2.0, 2.02, 1.98, 2.01, 1.99], {"a": STEADY, "b": slower})
+    shaken = _benchmark([2.0, 2.02, 1.98, 2.01, 1.99], {"a": STEADY, "b": slower})
     for model in ("a", "b"):
         found = shaken.assess(model)
         assert found.standing == "not measurable"
@@ -186,8 +186,8 @@ def test_nothing_is_said_where_the_machine_changed():
 
 
 def test_p_values_of_all_pairs_are_corrected_together():
-    third = {i: speed * [1.035, 1.12, 1.065, 1.19, 1.025][i] for i, speed in _race([1] * 5).speeds["a"].items()}
-    two = _alone({"a": _race([1] * 5).speeds["a"], "b": third})
+    third = {i: speed * [1.035, 1.12, 1.065, 1.19, 1.025][i] for i, speed in _benchmark([1] * 5).speeds["a"].items()}
+    two = _alone({"a": _benchmark([1] * 5).speeds["a"], "b": third})
     three = _alone({**two.speeds, "c": third})
     alone = two.pairs["a", "b"].p()
     assert 0.025 < alone < 0.05
@@ -203,12 +203,14 @@ def test_one_model_or_one_round_says_nothing():
 
 
 def test_a_verdict_keeps_its_sign_or_does_not():
-    race, slower = _race([2.0] * 5), _race([0.5] * 5)
-    equal, without = _race([1.01] * 5), _alone({"a": {}, "b": {1: 1.0}})
-    variations = {"same": _race([1.5] * 5), "turned": slower, "equal": equal, "unknown": without}
-    assert race.robustness("b", variations) == {"same": True, "turned": False, "equal": False}
-    # what is the same race says nothing more
-    assert race.robustness("b", variations | {"itself": replace(race)}) == race.robustness("b", variations)
+    benchmark, slower = _benchmark([2.0] * 5), _benchmark([0.5] * 5)
+    equal, without = _benchmark([1.01] * 5), _alone({"a": {}, "b": {1: 1.0}})
+    variations = {"same": _benchmark([1.5] * 5), "turned": slower, "equal": equal, "unknown": without}
+    assert benchmark.robustness("b", variations) == {"same": True, "turned": False, "equal": False}
+    # what is the same benchmark says nothing more
+    assert benchmark.robustness("b", variations | {"itself": replace(benchmark)}) == benchmark.robustness(
+        "b", variations
+    )
 
 
 def test_what_is_counted_stands_by_its_size_alone():
@@ -238,17 +240,19 @@ NEAR = (0.99, 1.01)
 
 
 def test_each_model_runs_where_it_is_fastest():
-    race = _choices({"a": {ONE: (1.0,), TWO: (0.5,)}, "b": {ONE: (0.4,), TWO: NEAR}, "c": {ONE: (0.8,), TWO: (0.7,)}})
-    assert race.places == {"a": ONE, "b": TWO, "c": ONE}
+    benchmark = _choices(
+        {"a": {ONE: (1.0,), TWO: (0.5,)}, "b": {ONE: (0.4,), TWO: NEAR}, "c": {ONE: (0.8,), TWO: (0.7,)}}
+    )
+    assert benchmark.places == {"a": ONE, "b": TWO, "c": ONE}
     # the same as who ran nowhere else
-    alone = _alone({"a": dict(enumerate(BASE)), "b": race.speeds["b"], "c": race.speeds["c"]})
-    assert race.pairs == alone.pairs
-    assert [race.speed(model) for model in "abc"] == [alone.speed(model) for model in "abc"]
-    found = race.assess("b")
+    alone = _alone({"a": dict(enumerate(BASE)), "b": benchmark.speeds["b"], "c": benchmark.speeds["c"]})
+    assert benchmark.pairs == alone.pairs
+    assert [benchmark.speed(model) for model in "abc"] == [alone.speed(model) for model in "abc"]
+    found = benchmark.assess("b")
     assert found.standing == "tie"
     assert found.facts == {"place of b": "2 threads", "place of a": "1 thread"}
     assert replace(found, facts={}) == alone.assess("b")
-    rows = {row[1]: row[2] for row in pairs_table("", {"x": race}).rows}
+    rows = {row[1]: row[2] for row in pairs_table("", {"x": benchmark}).rows}
     assert rows == {"b / a": f"{TWO} / {ONE}", "c / a": f"{ONE} / {ONE}", "c / b": f"{ONE} / {TWO}"}
 
 
@@ -269,11 +273,11 @@ def test_rounds_of_two_models_are_steady_at_both_their_places():
     for model, place in (("a", ONE), ("b", ONE), ("a", TWO), ("b", TWO)):
         references = {name: {ONE: STEADY, TWO: STEADY} for name in ratios}
         references[model] = references[model] | {place: shaken}
-        race = _choices(ratios, references)
+        benchmark = _choices(ratios, references)
         kept = [speed for i, speed in enumerate(BASE) if i != 2]
-        assert race.counted("a") == kept
-        assert "in 7 of 8 rounds" in race.steady("a", "b").sentence
-        assert race.pairs["a", "b"].freedom == 6
+        assert benchmark.counted("a") == kept
+        assert "in 7 of 8 rounds" in benchmark.steady("a", "b").sentence
+        assert benchmark.pairs["a", "b"].freedom == 6
 
 
 def test_a_gpu_leaves_no_choice_and_threads_do():
@@ -289,11 +293,11 @@ def test_a_gpu_leaves_no_choice_and_threads_do():
 
 def test_a_figure_is_of_the_rounds_of_its_verdict():
     few = {i: [0.001, 0.001 if i < 6 else 0.002] for i in range(8)}
-    race = _race([2.0, 2.02, 1.98, 2.01, 1.99, 2.0, 2.0, 2.0], {"a": STEADY, "b": few}, BASE)
-    assert race.counted("a") == list(BASE[:6])
-    assert race.pairs["a", "b"].freedom == 5
+    benchmark = _benchmark([2.0, 2.02, 1.98, 2.01, 1.99, 2.0, 2.0, 2.0], {"a": STEADY, "b": few}, BASE)
+    assert benchmark.counted("a") == list(BASE[:6])
+    assert benchmark.pairs["a", "b"].freedom == 5
     # four are no verdict, and the figure is of all
-    fewer = _race([2.0] * 8, {"a": STEADY, "b": {i: [0.001, 0.001 if i < 4 else 0.002] for i in range(8)}}, BASE)
+    fewer = _benchmark([2.0] * 8, {"a": STEADY, "b": {i: [0.001, 0.001 if i < 4 else 0.002] for i in range(8)}}, BASE)
     assert fewer.counted("a") == list(BASE)
     assert fewer.assess("a").standing == "not measurable"
 
@@ -302,9 +306,11 @@ def test_a_drift_of_one_of_two_models_is_no_verdict():
     # the first of rnn's decoding on two threads, in ms, as they were once measured
     drift = [0.2747, 0.3413, 0.3799, 0.4018, 0.4171, 0.3925, 0.4017, 0.4234]
     level = [0.4653, 0.4491, 0.4666, 0.4695, 0.4548, 0.4617, 0.4825, 0.4611]
-    race = _alone({"rnn": {i: 1 / s for i, s in enumerate(drift)}, "mingru": {i: 1 / s for i, s in enumerate(level)}})
-    for model in race.speeds:
-        found = race.assess(model)
+    benchmark = _alone(
+        {"rnn": {i: 1 / s for i, s in enumerate(drift)}, "mingru": {i: 1 / s for i, s in enumerate(level)}}
+    )
+    for model in benchmark.speeds:
+        found = benchmark.assess(model)
         assert found.standing == "not measurable"
         assert "rnn drifts: 1.54 times as long in round 7 as in 0, p = 0.0013" in found.reasons[0]
-    assert pairs_table("", {"x": race}).rows[0][-1] == "no"
+    assert pairs_table("", {"x": benchmark}).rows[0][-1] == "no"

@@ -57,13 +57,13 @@ def _brackets(count=200, seed=1, split="train"):
     return concatenate([Examples(each.tolist(), (KINDS + each[:, ::-1]).tolist()) for each in opened])
 
 
-def _lesson(kind="gru", **changes):
+def _training_task(kind="gru", **changes):
     budget = dataclasses.replace(BUDGET, **changes)
     return TrainingTask(_builder(kind, PIECES), _brackets(), _brackets(20, 1, "held-out"), budget, 1, COMPUTER)
 
 
 def _learn(kind="gru", **changes):
-    return learn(_lesson(kind, **changes))
+    return learn(_training_task(kind, **changes))
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_an_easy_task_is_learned_and_training_stops_there():
 
 
 def test_two_trainings_of_one_seed_are_the_same_and_a_pause_changes_nothing():
-    first, second = _learn(), Run(_lesson(), 0.02)
+    first, second = _learn(), Run(_training_task(), 0.02)
     second.continue_until(10)
     second.continue_until(40)
     assert first.looks == second.looks
@@ -195,14 +195,14 @@ class _Told(Run):
     courses: ClassVar[dict] = {}
     lost = False
 
-    def __init__(self, lesson, rate):
-        self.lesson, self.rate, self.solved, self.looks, self.failure = lesson, rate, None, [], ""
+    def __init__(self, training_task, rate):
+        self.training_task, self.rate, self.solved, self.looks, self.failure = training_task, rate, None, [], ""
         self.trainer = SimpleNamespace(update=0)
 
     def continue_until(self, until):
         solved, loss, right = self.courses[self.rate]
         while self.trainer.update < until and self.solved is None:
-            self.trainer.update += self.lesson.budget.every
+            self.trainer.update += self.training_task.budget.every
             self.solved = self.trainer.update if self.trainer.update == solved else None
             self.looks.append((self.trainer.update, loss, 100.0 if self.solved else right))
 
@@ -210,7 +210,7 @@ class _Told(Run):
 def _searched(monkeypatch, courses, settle=0):
     monkeypatch.setattr(learning, "Run", _Told)
     monkeypatch.setattr(_Told, "courses", courses)
-    return search(_lesson(updates=100, trial=60, settle=settle), cheating=0.3)
+    return search(_training_task(updates=100, trial=60, settle=settle), cheating=0.3)
 
 
 def test_the_rate_is_that_of_who_solves_the_task_first_not_of_the_lowest_loss(monkeypatch):
@@ -257,7 +257,7 @@ def test_a_rate_that_loses_the_task_again_has_not_solved_it(monkeypatch):
 def test_who_has_solved_a_task_learns_on_for_a_while(counted):
     at_once, settled, unsolved = (Run(_easy(), rate) for rate in (0.01, 0.01, 1e-9))
     for run in (at_once, settled, unsolved):
-        run.continue_until(run.lesson.budget.updates)
+        run.continue_until(run.training_task.budget.updates)
     settled.settle(10)
     assert settled.solved == at_once.solved == at_once.trainer.update
     assert settled.trainer.update == settled.solved + 10

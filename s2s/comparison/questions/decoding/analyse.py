@@ -85,7 +85,7 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
         for model in comparison.models
         if (own := by_round(measured, model, part(rows)))
     }
-    races = _races(timed)
+    benchmarks = _races(timed)
     title = (
         "Measured exponent b of time ~ length^b, interval over rounds; the textbook's O(n²p + m²p + nmp) says 2 and 2"
     )
@@ -98,11 +98,11 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
     )
     heads = ("model", "batch", "place", "of", "from", "to", Interval("b", lambda row: row[6], 3))
     return Analysis(
-        findings=[_verdict(model, timed, races) for model in comparison.models],
+        findings=[_verdict(model, timed, benchmarks) for model in comparison.models],
         figures=_figures(timed),
         tables=filled(
             table("exponents", title, heads, slopes),
-            pairs_table("How many times as fast models write as one another", races),
+            pairs_table("How many times as fast models write as one another", benchmarks),
             table("tokens", "Times over rounds", _TOKENS, _tokens(timed)),
             machine_table({(m, str(rows)): own for (m, rows), own in timed.items()}, ("model", "batch")),
             stopped(("model", "batch", "place", "length of the", "not measured from"), _notes(timed)),
@@ -117,7 +117,7 @@ def _races(timed: Timed) -> dict[str, SpeedBenchmark]:
         return {}
     names = _places(next(iter(timed.values())))
 
-    def race(rows: int, curve: Curve, length: int, places: Sequence[str]) -> SpeedBenchmark:
+    def benchmark(rows: int, curve: Curve, length: int, places: Sequence[str]) -> SpeedBenchmark:
         own = {model: rounds for (model, batch), rounds in timed.items() if batch == rows}
         tokens = rows * (length if curve.length == "m" else TYPICAL)
 
@@ -134,12 +134,14 @@ def _races(timed: Timed) -> dict[str, SpeedBenchmark]:
         max((n for (_, batch), own in timed.items() if batch == rows for n in curve.fastest(own)), default=TYPICAL)
         for curve in (_BY_SOURCE, _BY_TARGET)
     )
-    races = {f"batch {rows}, {TYPICAL} tokens": race(rows, _BY_TARGET, TYPICAL, every)}
-    races[f"source of {source:,} tokens"] = race(rows, _BY_SOURCE, source, every)
-    races[f"target of {target:,} tokens"] = race(rows, _BY_TARGET, target, every)
-    races |= {f"batch {b}": race(b, _BY_TARGET, TYPICAL, every) for b in sorted({b for _, b in timed}) if b != rows}
+    benchmarks = {f"batch {rows}, {TYPICAL} tokens": benchmark(rows, _BY_TARGET, TYPICAL, every)}
+    benchmarks[f"source of {source:,} tokens"] = benchmark(rows, _BY_SOURCE, source, every)
+    benchmarks[f"target of {target:,} tokens"] = benchmark(rows, _BY_TARGET, target, every)
+    benchmarks |= {
+        f"batch {b}": benchmark(b, _BY_TARGET, TYPICAL, every) for b in sorted({b for _, b in timed}) if b != rows
+    }
     # everybody at the same place
-    return races | {name: race(rows, _BY_TARGET, TYPICAL, [name]) for name in names if [name] != every}
+    return benchmarks | {name: benchmark(rows, _BY_TARGET, TYPICAL, [name]) for name in names if [name] != every}
 
 
 def _places(rounds: Mapping[int, Measured]) -> list[str]:
@@ -147,18 +149,18 @@ def _places(rounds: Mapping[int, Measured]) -> list[str]:
     return list(next(iter(rounds.values()))["references"])
 
 
-def _verdict(model: str, timed: Timed, races: Mapping[str, SpeedBenchmark]) -> Verdict | None:
-    race, *_ = [*races.values(), None]
-    if race is None or not race.speeds.get(model) or (model, 1) not in timed:
+def _verdict(model: str, timed: Timed, benchmarks: Mapping[str, SpeedBenchmark]) -> Verdict | None:
+    benchmark, *_ = [*benchmarks.values(), None]
+    if benchmark is None or not benchmark.speeds.get(model) or (model, 1) not in timed:
         return None
-    found, (_, *others) = race.assess(model), races
+    found, (_, *others) = benchmark.assess(model), benchmarks
     sides = (("source", _BY_SOURCE), ("target", _BY_TARGET))
-    slopes = ((side, curve.slope(timed[model, 1], race.places[model])) for side, curve in sides)
+    slopes = ((side, curve.slope(timed[model, 1], benchmark.places[model])) for side, curve in sides)
     facts = {f"exponent of time in the {side}'s length": round(slope[2].value, 2) for side, slope in slopes if slope}
-    cost = over_rounds([1000 / speed for speed in race.counted(model)])
+    cost = over_rounds([1000 / speed for speed in benchmark.counted(model)])
     quantity = f"time of an output token, batch 1, source and target of {TYPICAL} tokens"
-    quantity += at_best(list(race.references[model]))
-    kept = race.robustness(model, {name: races[name] for name in others})
+    quantity += at_best(list(benchmark.references[model]))
+    kept = benchmark.robustness(model, {name: benchmarks[name] for name in others})
     found = replace(found, facts={**found.facts, **facts}, variations=kept)
     return verdict("decoding cost", model, cost, "ms/token", quantity, found, "by-target")
 

@@ -72,18 +72,18 @@ def measure(
     check_translates(model, trial.model)
     budget = replace(budget, updates=sizes.updates, trial=sizes.trial, settle=0)
 
-    def _lesson(seed: int) -> TrainingTask:
+    def _training_task(seed: int) -> TrainingTask:
         train = concatenate([exercise.examples(n, _EXAMPLES, seed) for n in LENGTHS])
         held_out = concatenate([unseen(exercise.examples(n, _HELD_OUT, seed, "held-out"), train) for n in LENGTHS])
         return TrainingTask(partial(_build, seed), train, held_out, budget, seed, comparison.device_context)
 
-    rates = search(_lesson(TRIAL_SEED), sum(exercise.baseline(n) for n in LENGTHS) / len(LENGTHS))
-    lesson = _lesson(seed)
-    run = Run(lesson, rates.best)
+    rates = search(_training_task(TRIAL_SEED), sum(exercise.baseline(n) for n in LENGTHS) / len(LENGTHS))
+    training_task = _training_task(seed)
+    run = Run(training_task, rates.best)
     run.continue_until(budget.updates)
     if run.failure:
         raise UserError(f"training fails at rate {rates.best:g}: {run.failure}")
-    tests = [unseen(exercise.examples(n, _TESTED, seed, "test"), lesson.train) for n in LENGTHS]
+    tests = [unseen(exercise.examples(n, _TESTED, seed, "test"), training_task.train) for n in LENGTHS]
     answered = [answers(run.trainer.model, test, comparison.device_context) for test in tests]
     return {
         "width": width,

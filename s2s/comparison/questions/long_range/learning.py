@@ -97,13 +97,13 @@ class Run:
         seconds: of the processor that it took.
     """
 
-    def __init__(self, lesson: TrainingTask, rate: float) -> None:
-        self.lesson, self.rate = lesson, rate
-        data, budget = encoded(lesson.train), lesson.budget
+    def __init__(self, training_task: TrainingTask, rate: float) -> None:
+        self.training_task, self.rate = training_task, rate
+        data, budget = encoded(training_task.train), training_task.budget
         longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
         tokens = max(longest, round(budget.rows * float(data.source_lengths.mean()) / budget.batches))
         batches = BatchSettings(tokens=tokens, max_length=longest)
-        planned = make_batches(data.source_lengths, data.target_lengths, tokens, lesson.seed, 0)
+        planned = make_batches(data.source_lengths, data.target_lengths, tokens, training_task.seed, 0)
         at_once = float(data.target_lengths.sum()) / len(planned)
         training = TrainingSettings(
             updates=budget.updates,
@@ -113,9 +113,9 @@ class Run:
             warmup=budget.warmup,
             label_smoothing=0.0,
         )
-        seeds = SeedSettings(initialization=lesson.seed, data=lesson.seed, dropout=lesson.seed)
-        model = lesson.build().to(lesson.device_context.device)
-        self.trainer = translation_trainer(model, data, training, batches, seeds, lesson.device_context)
+        seeds = SeedSettings(initialization=training_task.seed, data=training_task.seed, dropout=training_task.seed)
+        model = training_task.build().to(training_task.device_context.device)
+        self.trainer = translation_trainer(model, data, training, batches, seeds, training_task.device_context)
         self.solved: int | None = None
         self.lost = False
         self.looks: list[tuple[int, float, float]] = []
@@ -135,8 +135,8 @@ class Run:
         if self.loss is None:
             return None
         if self.solved is not None and not self.lost:
-            return float(self.solved - self.lesson.budget.updates - 1)
-        asked = len(self.lesson.held_out)
+            return float(self.solved - self.training_task.budget.updates - 1)
+        asked = len(self.training_task.held_out)
         share = wilson(round(self.looks[-1][2] * asked / 100), asked)
         return self.loss if above_chance(share, 100 * cheating).passed else None
 
@@ -157,12 +157,12 @@ class Run:
 
     def _learn(self, until: int, goes_on: Callable[[], bool]) -> None:
         started = time.process_time()
-        every = self.lesson.budget.every
+        every = self.training_task.budget.every
         try:
             while self.trainer.update < until and goes_on() and not self.failure:
                 for _ in self.trainer.updates(min(until, self.trainer.update + every)):
                     pass
-                held_out = answers(self.trainer.model, self.lesson.held_out, self.lesson.device_context)
+                held_out = answers(self.trainer.model, self.training_task.held_out, self.training_task.device_context)
                 if not math.isfinite(held_out.loss):
                     raise UserError("its answers are no longer finite")
                 self.looks.append((self.trainer.update, held_out.loss, 100 * held_out.accuracy))
@@ -173,7 +173,7 @@ class Run:
         self.seconds += time.process_time() - started
 
 
-def learn(lesson: TrainingTask) -> Run:
+def learn(training_task: TrainingTask) -> Run:
     """Trains until 99 % of the held-out examples are right or the budget is spent, at the best of the budget's rates.
 
     The best is found while learning: after the trial it goes on.
@@ -181,21 +181,21 @@ def learn(lesson: TrainingTask) -> Run:
     Raises:
         UserError: training fails at every rate, or later at the best.
     """
-    runs = [Run(lesson, rate) for rate in lesson.budget.rates]
-    _race(runs, lesson.budget.trial)
+    runs = [Run(training_task, rate) for rate in training_task.budget.rates]
+    _train_in_turn(runs, training_task.budget.trial)
     best = min(runs, key=_order)
     _check(runs)
-    best.continue_until(lesson.budget.updates)
+    best.continue_until(training_task.budget.updates)
     if best.failure:
         raise UserError(f"training fails at rate {best.rate:g} after {best.trainer.update} updates: {best.failure}")
     return best
 
 
-def search(lesson: TrainingTask, cheating: float) -> Rates:
+def search(training_task: TrainingTask, cheating: float) -> Rates:
     """The best learning rate in a grid that grows while its best is at an end, see `s2s.comparison.tuning_search`.
 
     Args:
-        lesson: what is learned in the trials.
+        training_task: what is learned in the trials.
         cheating: share of the held-out examples that can be had without doing what is asked.
 
     Raises:
@@ -203,17 +203,17 @@ def search(lesson: TrainingTask, cheating: float) -> Rates:
     """
     runs: dict[TuningTrial, Run] = {}
     scores: dict[TuningTrial, float | None] = {}
-    limit = lesson.budget.trial
+    limit = training_task.budget.trial
     while new := next_trials((), _ranked(runs, scores), 0):
-        fresh = {trial: Run(lesson, trial.rate) for trial in new}
+        fresh = {trial: Run(training_task, trial.rate) for trial in new}
         runs |= fresh
         while True:
-            _race(list(fresh.values()), limit)
+            _train_in_turn(list(fresh.values()), limit)
             scores = {trial: run.score(cheating) for trial, run in runs.items()}
-            if limit >= lesson.budget.updates or any(score is not None for score in scores.values()):
+            if limit >= training_task.budget.updates or any(score is not None for score in scores.values()):
                 break
             # all are at chance, which says nothing of any: they go on
-            limit = min(2 * limit, lesson.budget.updates)
+            limit = min(2 * limit, training_task.budget.updates)
         limit = min([limit, *(run.solved for run in runs.values() if run.solved and run.holds)])
     _check(list(runs.values()))
     left = sorted((score, trial.rate) for trial, score in scores.items() if score is not None)
@@ -245,14 +245,14 @@ def _ranked(
     return scores if left else {trial: run.loss for trial, run in runs.items()}
 
 
-def _race(runs: Sequence[Run], limit: int) -> None:
-    every = runs[0].lesson.budget.every
+def _train_in_turn(runs: Sequence[Run], limit: int) -> None:
+    every = runs[0].training_task.budget.every
     for until in range(every, limit + every, every):
         for run in runs:
             before = run.solved
             run.continue_until(min(until, limit))
             if run.solved != before:
-                run.settle(run.lesson.budget.settle)
+                run.settle(run.training_task.budget.settle)
         if any(run.holds for run in runs):
             return
 

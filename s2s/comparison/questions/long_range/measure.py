@@ -153,10 +153,10 @@ def measure(comparison: Comparison, trial: Trial) -> Measured:
         settings = partial(small, comparison.candidate(trial.model), parameters=sizes.parameters)
         return capacity.measure(comparison, trial, sizes.capacity, settings, sizes.budget)
     if part.of == "rates":
-        lesson, _ = _lesson(comparison, trial, part, TRIAL_SEED)
+        training_task, _ = _training_task(comparison, trial, part, TRIAL_SEED)
         trained = sizes.distances[part.task].trained
         cheating = sum(CHEATS[part.task].accuracy(distance) for distance in trained) / len(trained)
-        found = search(lesson, cheating)
+        found = search(training_task, cheating)
         return asdict(found) | {"tried": {f"{rate:g}": tried for rate, tried in found.tried.items()}}
     # a trial that is being made in another process at this moment is made twice, and gives the same
     trials = Trial(trial.model, replace(part, of="rates").key)
@@ -174,9 +174,12 @@ def measure(comparison: Comparison, trial: Trial) -> Measured:
 def _trained(comparison: Comparison, trial: Trial, part: Part, rate: float) -> Measured:
     sizes, exercise = comparison.sizes(SIZES), exercise_of(part.task)
     distances = sizes.distances[part.task]
-    lesson, settings = _lesson(comparison, trial, part, trial.seed or 0)
-    tests = [unseen(exercise.examples(d, sizes.tested, lesson.seed, "test"), lesson.train) for d in distances.tested]
-    run = Run(lesson, rate)
+    training_task, settings = _training_task(comparison, trial, part, trial.seed or 0)
+    tests = [
+        unseen(exercise.examples(d, sizes.tested, training_task.seed, "test"), training_task.train)
+        for d in distances.tested
+    ]
+    run = Run(training_task, rate)
     run.continue_until(distances.updates // 2)
     # what has solved the task by then would answer so with half of the updates, too
     half = None if run.solved else _right(run, tests, comparison.device_context)
@@ -211,7 +214,7 @@ def _right(run: Run, tests: list[Examples], device_context: DeviceContext) -> li
     return [int(answers(run.trainer.model, test, device_context).right.sum()) for test in tests]
 
 
-def _lesson(comparison: Comparison, trial: Trial, part: Part, seed: int) -> tuple[TrainingTask, Section]:
+def _training_task(comparison: Comparison, trial: Trial, part: Part, seed: int) -> tuple[TrainingTask, Section]:
     """Training task of a trial, and the settings of the whole model."""
     sizes, exercise = comparison.sizes(SIZES), exercise_of(part.task)
     distances = sizes.distances[part.task]

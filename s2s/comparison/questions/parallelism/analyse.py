@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from s2s.comparison.questions.parallelism.figures import count_figures, law, tables, time_figures
-from s2s.comparison.questions.parallelism.seen import TYPICAL, Models, Seen, brent, races
+from s2s.comparison.questions.parallelism.seen import TYPICAL, Models, Seen, benchmarks, brent
 from s2s.comparison.reporting import filled, verdict
 from s2s.comparison.results import Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trials
@@ -20,7 +20,7 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
     for model in comparison.models:
         counts = next((own for trial, own in measured.items() if (trial.model, trial.part) == (model, "work")), None)
         models[model] = Seen(counts, by_round(measured, model))
-    ranked = races(models)
+    ranked = benchmarks(models)
     verdicts = [
         (_sequential(model, models), _parallel(model, models), _speed(model, models, ranked)) for model in models
     ]
@@ -96,18 +96,22 @@ def _parallel(model: str, models: Models) -> Verdict | None:
     return verdict("parallel computation", model, own[longest], "", quantity, found, "work-span")
 
 
-def _speed(model: str, models: Models, races: Mapping[str, SpeedBenchmark]) -> Verdict | None:
-    race, *_ = [*races.values(), None]
-    if race is None or not race.speeds.get(model):
+def _speed(model: str, models: Models, benchmarks: Mapping[str, SpeedBenchmark]) -> Verdict | None:
+    benchmark, *_ = [*benchmarks.values(), None]
+    if benchmark is None or not benchmark.speeds.get(model):
         return None
-    found, (ranked, *others) = race.assess(model), races
+    found, (ranked, *others) = benchmark.assess(model), benchmarks
     quantity = f"target tokens a second, forward and backward, at {ranked}, as many tokens in every batch"
-    quantity += at_best(list(race.references[model]))
+    quantity += at_best(list(benchmark.references[model]))
     # nothing is said where the model, or the one that it is compared with, leaves its device without work
-    checks = {name: models[name].busy(race.places[name], TYPICAL) for name in (model, race.best_other(model)) if name}
+    checks = {
+        name: models[name].busy(benchmark.places[name], TYPICAL)
+        for name in (model, benchmark.best_other(model))
+        if name
+    }
     idle = [f"{name}: {check.sentence}" for name, check in checks.items() if check and not check.passed]
     if idle:
         found = Assessment("not measurable", found.rival, reasons=tuple(idle))
     else:
-        found = replace(found, variations=race.robustness(model, {name: races[name] for name in others}))
-    return verdict("training speed", model, race.speed(model), "tokens/s", quantity, found, "time-tokens")
+        found = replace(found, variations=benchmark.robustness(model, {name: benchmarks[name] for name in others}))
+    return verdict("training speed", model, benchmark.speed(model), "tokens/s", quantity, found, "time-tokens")

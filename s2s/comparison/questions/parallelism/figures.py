@@ -115,7 +115,7 @@ def _line(label: str, model: str, values: Times, scale: float = 1000) -> Series:
     return series(label, model, list(values), shown)
 
 
-def tables(models: Models, races: Mapping[str, SpeedBenchmark]) -> list[Table]:
+def tables(models: Models, benchmarks: Mapping[str, SpeedBenchmark]) -> list[Table]:
     """All tables; some may be empty."""
     notes = (
         (model, note["form"], _BATCHES[note["batch"]], note["place"], note["n"], note["why"])
@@ -158,7 +158,7 @@ def tables(models: Models, races: Mapping[str, SpeedBenchmark]) -> list[Table]:
             (*timed, "from n", "to n", Interval("b", lambda row: row[6], 3)),
             _slopes(models),
         ),
-        pairs_table("How many times as fast models train as one another", races),
+        pairs_table("How many times as fast models train as one another", benchmarks),
         table(
             "crossings",
             "Length at which the faster of two models changes: training step, as built, each where it is fastest",

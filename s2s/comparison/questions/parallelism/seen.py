@@ -104,7 +104,7 @@ def brent(parallelism: float, processors: float) -> tuple[float, float]:
     return 1 / (1 / processors + 1 / parallelism), min(processors, parallelism)
 
 
-def races(models: Models) -> dict[str, SpeedBenchmark]:
+def benchmarks(models: Models) -> dict[str, SpeedBenchmark]:
     """Training speed as it is ranked, first, and all variations."""
     timed = {model: seen for model, seen in models.items() if seen.rounds}
     if not timed:
@@ -113,14 +113,14 @@ def races(models: Models) -> dict[str, SpeedBenchmark]:
     lengths = sorted({n for seen in timed.values() for n in seen.fastest("tokens")})
     every = rivals(names)
 
-    def _race(batch: str, n: int, places: Sequence[str]) -> SpeedBenchmark:
+    def _benchmark(batch: str, n: int, places: Sequence[str]) -> SpeedBenchmark:
         speeds = {model: {place: seen.speeds(batch, place, n) for place in places} for model, seen in timed.items()}
         held = {model: {place: references(seen.rounds, place) for place in places} for model, seen in timed.items()}
         return SpeedBenchmark.between(speeds, held)
 
-    found = {f"n = {TYPICAL}": _race("tokens", TYPICAL, every)}
-    found |= {f"n = {n:,}": _race("tokens", n, every) for n in lengths if n != TYPICAL}
-    found["one pair at a time"] = _race("pair", TYPICAL, every)
+    found = {f"n = {TYPICAL}": _benchmark("tokens", TYPICAL, every)}
+    found |= {f"n = {n:,}": _benchmark("tokens", n, every) for n in lengths if n != TYPICAL}
+    found["one pair at a time"] = _benchmark("pair", TYPICAL, every)
     # everybody at the same place
-    found |= {name: _race("tokens", TYPICAL, [name]) for name in every if [name] != every}
+    found |= {name: _benchmark("tokens", TYPICAL, [name]) for name in every if [name] != every}
     return found
