@@ -65,7 +65,7 @@ def check_model(kind: str, settings: Mapping[str, object] | None = None) -> Sequ
 def _check(name: str, kind: str, settings: Mapping[str, object]) -> SelfTestReport:
     schema = schemas()[name]
     section = {"kind": kind, **settings}
-    recipe = schema.whole(schema.settings(kind)).model_validate(
+    recipe = schema.recipe_class(schema.settings(kind)).model_validate(
         {"task": name, "name": "check", "model": section, "device": {"kind": "cpu"}}
     )
     task, tokenizer = task_of(recipe), Tokenizer(b"", "bytes", "identity", lowercase=False)

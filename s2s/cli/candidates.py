@@ -17,7 +17,7 @@ Own = dict[str, dict[str, object]]
 _EXAMPLE = "transformer:encoder_positions=rope,decoder_positions=rope"
 
 
-def is_contender(word: str) -> bool:
+def is_candidate(word: str) -> bool:
     """Return True if a word names a candidate, not a setting."""
     return "=" not in word or ":" in word.partition("=")[0]
 
@@ -27,7 +27,7 @@ def is_of_a_model(word: str) -> bool:
     return word.partition(".")[0] in models()
 
 
-def contenders(words: Sequence[str]) -> list[str]:
+def check_candidates(words: Sequence[str]) -> list[str]:
     """Check that the candidates are different and of installed models, and return their names.
 
     Raises:

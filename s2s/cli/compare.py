@@ -12,9 +12,9 @@ import click
 
 from s2s.cli import options
 from s2s.cli.candidates import (
-    contenders,
+    check_candidates,
     folder_of,
-    is_contender,
+    is_candidate,
     is_of_a_model,
     own_settings,
 )
@@ -98,7 +98,7 @@ def compare(
     """Compare models: `s2s compare rnn transformer` answers the questions of the `quick` profile.
 
     MODEL is an installed model (`s2s recipe models`), or one with settings: `transformer:norm=post,activation=gelu`.
-    `section.key=value` changes the task that all share, and `MODEL.key=value` a setting of all contenders of that
+    `section.key=value` changes the task that all share, and `MODEL.key=value` a setting of all candidates of that
     model. With --task, the models name classes of texts instead of translating.
     What is found is in DIR/report.html.
     """
@@ -162,7 +162,7 @@ def check_resumes(asked: Order) -> None:
     Raises:
         UserError: there is something.
     """
-    ignored = [word for word in asked.words if not is_contender(word)]
+    ignored = [word for word in asked.words if not is_candidate(word)]
     options = replace(asked, words=(), seeds=None, experiments=())
     ignored += [f"--{each.name}" for each in fields(options) if getattr(options, each.name)]
     if ignored:
@@ -216,10 +216,10 @@ def _with_models(summary: Summary, words: Sequence[str]) -> Summary:
             where="command line",
             remedy="begin another comparison of all of them",
         )
-    names, kinds = contenders([*summary.models, *words]), [kind_of(word) for word in words]
+    names, kinds = check_candidates([*summary.models, *words]), [kind_of(word) for word in words]
     command = shlex.split(summary.command)
-    # what the command says of all contenders of a model holds for new ones, too
-    of_models = [word for word in command if not is_contender(word) and word.partition(".")[0] in kinds]
+    # what the command says of all candidates of a model holds for new ones, too
+    of_models = [word for word in command if not is_candidate(word) and word.partition(".")[0] in kinds]
     own = own_settings(words, of_models, summary.task)
     place = max(n for n, word in enumerate(command) if n < 2 or word in summary.models) + 1
     command[place:place] = words
@@ -232,13 +232,13 @@ def order(asked: Order) -> Planned:
     Raises:
         UserError: a model or an experiment is unknown, or named twice, or a setting is wrong.
     """
-    names = contenders([word for word in asked.words if is_contender(word)])
+    names = check_candidates([word for word in asked.words if is_candidate(word)])
     task: Task = "classification" if asked.task else "translation"
     _check_options(asked)
     profile = cast(Profile, asked.profile or "quick")
     plan = plan_of(task, profile)
     experiments = _experiments(asked.experiments, task, plan)
-    overrides = [word for word in asked.words if not is_contender(word)]
+    overrides = [word for word in asked.words if not is_candidate(word)]
     check_count(overrides)
     of_models = [word for word in overrides if is_of_a_model(word)]
     own = own_settings(names, of_models, task)

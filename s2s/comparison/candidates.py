@@ -44,7 +44,7 @@ def candidate_recipe(name: str, base: ComparedRecipe, own: Mapping[str, object])
         parameters = model_spec.parameters(reference.kind, reference)
         reference = match_parameters(kind, model_spec, parameters, options)
     # of its own model's make: what only that model knows is not lost where a recipe is written down
-    whole = schema_of(base).whole(type(reference))
+    whole = schema_of(base).recipe_class(type(reference))
     return cast(ComparedRecipe, whole.model_validate(dict(base) | {"name": file_name(name), "model": reference}))
 
 

@@ -46,7 +46,7 @@ def blocks(path: Path) -> Iterator[bytes]:
         yield from checked(iter(lambda: file.read(1 << 16), b""), path)
 
 
-def read_whole(path: Path, magic: bytes = b"") -> bytes:
+def read_limited(path: Path, magic: bytes = b"") -> bytes:
     """Read the decompressed content of a file.
 
     Args:
@@ -201,7 +201,7 @@ def too_long_line(what: str, where: str) -> UserError:
 
 def text(path: Path) -> str:
     """Read the lines of a file (at most `LARGEST_WHOLE` bytes) as one text; see `lines`."""
-    raw = read_whole(path)
+    raw = read_limited(path)
     check_encoding(raw, path)
     raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
@@ -470,7 +470,7 @@ def _parquet_rows(path: Path, columns: Columns | None) -> Iterator[tuple[int, di
     try:
         with open_text(path) as raw:
             packed = path.suffix in COMPRESSIONS
-            file = ParquetFile(io.BytesIO(read_whole(path, _PARQUET_MAGIC)) if packed else raw)
+            file = ParquetFile(io.BytesIO(read_limited(path, _PARQUET_MAGIC)) if packed else raw)
             there = file.schema_arrow.names
             missing = [name for name in columns.names if name not in there] if columns else []
             if columns and missing and "translation" not in there:

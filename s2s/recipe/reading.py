@@ -273,7 +273,7 @@ def _settings(schema: TaskSchema, model: Mapping[str, Any]) -> type[Section]:
 def _held_against(
     schema: TaskSchema, settings: type[Section], tree: dict[str, Any], tasks: Tasks
 ) -> tuple[TrainRecipe | None, dict[Location, str]]:
-    whole = schema.whole(settings)
+    whole = schema.recipe_class(settings)
     try:
         # Validated as JSON: strict mode accepts a list for a tuple only there, and still refuses true for 1.
         return whole.model_validate_json(json.dumps(tree)), {}

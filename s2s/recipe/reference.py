@@ -82,7 +82,7 @@ def json_schema(tasks: Tasks, kinds: list[str] | None = None) -> str:
     Raises:
         UserError: A model is not installed.
     """
-    wholes = {task: schema.whole(Section) for task, schema in tasks.items()}
+    wholes = {task: schema.recipe_class(Section) for task, schema in tasks.items()}
     made, top = models_json_schema([(whole, "validation") for whole in wholes.values()])
     definitions = top["$defs"]
     for task, whole in wholes.items():

@@ -484,16 +484,16 @@ class TaskSchema:
     changeable: tuple[str, ...] = ("data", "device")
     scored_by: tuple[str, ...] = ()
 
-    def whole(self, model: type[Section]) -> type[TrainRecipe]:
+    def recipe_class(self, model: type[Section]) -> type[TrainRecipe]:
         """Return the recipe class for one model section.
 
         The class is cached, because pydantic does not keep it and would create it again.
         """
-        return _whole(self.recipe, model)  # pyright: ignore[reportArgumentType]
+        return _recipe_class(self.recipe, model)  # pyright: ignore[reportArgumentType]
 
 
 @cache
-def _whole(recipe: Any, model: Any) -> type[TrainRecipe]:
+def _recipe_class(recipe: Any, model: Any) -> type[TrainRecipe]:
     return recipe[model]
 
 

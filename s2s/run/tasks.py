@@ -75,7 +75,7 @@ def deserialize_recipe(told: tuple[str, str, str]) -> TrainRecipe:
     """Return the recipe that `serialize_recipe` serialized."""
     task, kind, written = told
     schema = schemas()[task]
-    return schema.whole(schema.settings(kind)).model_validate_json(written)
+    return schema.recipe_class(schema.settings(kind)).model_validate_json(written)
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> TrainRecipe:

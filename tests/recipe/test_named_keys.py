@@ -35,7 +35,7 @@ def _all_keys(task: str) -> set[str]:
     schema, found = schemas()[task], set()
     for kind in models():
         try:
-            found |= _keys(schema.whole(schema.settings(kind)))
+            found |= _keys(schema.recipe_class(schema.settings(kind)))
         except UserError:
             # not all models are for all tasks
             continue

@@ -176,13 +176,13 @@ def _fairness(summary: Summary, counter: _Counter) -> dict[str, object]:
         "tuning": duration(sum(candidate.tuning_seconds for candidate in contenders)),
         "seeds": _seeds(summary.seeds),
         "tried": any(candidate.rates for candidate in contenders),
-        "contenders": _contenders(contenders),
+        "contenders": _candidates_table(contenders),
         "settings": _settings(contenders),
         "numbers": (first, first + 1),
     }
 
 
-def _contenders(contenders: Sequence[CandidateSummary]) -> Sheet:
+def _candidates_table(contenders: Sequence[CandidateSummary]) -> Sheet:
     rates = sorted({rate for candidate in contenders for rate in candidate.rates}, key=float)
     if not rates:
         few = [[candidate.model, number(candidate.parameters)] for candidate in contenders]

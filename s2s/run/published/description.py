@@ -74,5 +74,5 @@ def write_recipe(given: dict[str, Any], place: Path, path: Path) -> None:
     """
     schema = schemas()[given["task"]]
     remedy = f"{AGAIN}, or choose another model"
-    recipe = parse_json(json.dumps(given), schema.whole(schema.settings("transformer")), str(path), remedy)
+    recipe = parse_json(json.dumps(given), schema.recipe_class(schema.settings("transformer")), str(path), remedy)
     write(recipe, place / "recipe.yaml")

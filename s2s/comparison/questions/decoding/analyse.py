@@ -85,7 +85,7 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
         for model in comparison.models
         if (own := by_round(measured, model, part(rows)))
     }
-    benchmarks = _races(timed)
+    benchmarks = _benchmarks(timed)
     title = (
         "Measured exponent b of time ~ length^b, interval over rounds; the textbook's O(n²p + m²p + nmp) says 2 and 2"
     )
@@ -111,7 +111,7 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
     )
 
 
-def _races(timed: Timed) -> dict[str, SpeedBenchmark]:
+def _benchmarks(timed: Timed) -> dict[str, SpeedBenchmark]:
     """Output tokens a second as models are ranked by them, first, and all variations."""
     if not timed:
         return {}
