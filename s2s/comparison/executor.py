@@ -17,10 +17,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 from rich.console import Console
@@ -62,7 +62,7 @@ class StoredResult:
         return not self.failed or self.code == code_version()
 
 
-def run_cached(folder: Path, measure: Callable[[Trial], Measured], trial: Trial, precision: str = "") -> StoredResult:
+def run_cached(folder: Path, measure: Callable[[Trial], object], trial: Trial, precision: str = "") -> StoredResult:
     """Makes a measurement, unless it was made before; one that failed is tried again, but where a model cannot make it.
 
     It is kept with the machine and the code that made it, and the precision in which they did, where there is one for
@@ -74,7 +74,8 @@ def run_cached(folder: Path, measure: Callable[[Trial], Measured], trial: Trial,
         return before
     started = time.perf_counter()
     try:
-        measured, here = measure(trial), machine_here(precision)
+        made, here = measure(trial), machine_here(precision)
+        measured = asdict(made) if is_dataclass(made) and not isinstance(made, type) else cast(Measured, made)
         seconds = time.perf_counter() - started
         ended = StoredResult(measured, "", seconds, here, code_version(), trial.key, torch.get_num_threads())
     except UserError as error:

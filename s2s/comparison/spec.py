@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from pydantic import TypeAdapter
 
 from s2s.comparison.candidate_names import file_name
 from s2s.comparison.plans import TABLES, Profile
@@ -32,11 +34,14 @@ Scale = Literal["quick", "lecture", "definitive", "quick on a GPU", "lecture on 
 S = TypeVar("S")
 R = TypeVar("R", bound=ComparedRecipe)
 
+M = TypeVar("M")
+"""Measurement of a question: a frozen dataclass of JSON values."""
+
 CELLS = "cells"
-# what a measurement leaves behind: anything that JSON can say
+# the measurement of a question that has no dataclass for it yet
 Measured = dict[str, Any]
 MACHINE = "machine"
-"""Under this key conclusions find whose processor made a measurement, with the precision."""
+"""A measurement with a field of this name is loaded with the processor that made it, and the precision."""
 
 
 class NotForThisModel(UserError):
@@ -199,7 +204,7 @@ class Analysis:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Generic[M]):
     """A question, how it is measured, and what the measurements say.
 
     Beside the module that measures lie `METHOD.md`, how it is measured, and `LIMITS.md`, what the numbers do not say.
@@ -211,10 +216,12 @@ class Experiment:
     trials: Callable[[Comparison], list[Trial]]  # all measurements, in the order in which they are made
     # makes one measurement; raises `NotForThisModel` where the model cannot be measured so, `UserError` where a
     # training failed
-    measure: Callable[[Comparison, Trial], Measured]
+    measure: Callable[[Comparison, Trial], M]
     # what the measurements say; those that failed are missing, and the caller fills their models' cells. It depends on
     # the measurements and the comparison's names and sizes alone, so it can be drawn anew
-    analyse: Callable[[Comparison, Trials], Analysis]
+    analyse: Callable[[Comparison, Mapping[Trial, M]], Analysis]
+    # reads the stored JSON of a measurement: its dataclass, or a union of those of several kinds of trials
+    measurement: TypeAdapter[M] = TypeAdapter(Measured)  # type: ignore[assignment]
     # whether nothing else may be measured meanwhile, because it looks at the clock or at the machine's memory
     exclusive: bool = False
     tuning_level: Choice = "rate"  # what its measurements depend on of that which trials choose
@@ -234,9 +241,9 @@ class Experiment:
         """The rows of its task's table that it fills."""
         return [name for table in TABLES.values() for name, row in table.items() if row.experiment == self.name]
 
-    def result(self, comparison: Comparison, measured: Trials) -> Result:
-        """Analyse the trials of the question."""
-        said = self.analyse(comparison, measured)
+    def result(self, comparison: Comparison, stored: Mapping[Trial, Mapping[str, object]]) -> Result:
+        """Analyse the stored measurements of the question, as JSON objects."""
+        said = self.analyse(comparison, {trial: self.measurement.validate_python(m) for trial, m in stored.items()})
         return Result(
             experiment=self.name,
             question=self.question,
