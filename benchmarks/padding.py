@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.contest import in_turns
 from benchmarks.keeping import asked
 from s2s.comparison.runs import prepared_texts
-from s2s.comparison.tasks import COMPARABLE_TASKS
+from s2s.comparison.tasks import trainer_of
 from s2s.recipe.reading import recipe_path
 from s2s.run.tasks import read
 from s2s.tasks.classification.recipe import ClassificationRecipe
@@ -40,9 +40,7 @@ def main() -> None:
     trainers = {}
     for way in WAYS:
         batches = recipe.batches.model_copy(update={"padding": way})
-        trainers[way] = COMPARABLE_TASKS["classification"].trainer(
-            recipe.model_copy(update={"batches": batches}), 1, device_context
-        )
+        trainers[way] = trainer_of(recipe.model_copy(update={"batches": batches}), 1, device_context)
     updates = {way: partial(next, trainer.updates(WARM + given.updates)) for way, trainer in trainers.items()}
     made = in_turns(updates, given.updates, WARM)
     paces = {way: sum(u.count for u in done) / sum(u.seconds for u in done) for way, done in made.items()}

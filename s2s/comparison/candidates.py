@@ -7,11 +7,11 @@ from typing import cast
 
 from pydantic import ValidationError
 
+from s2s.comparison import tasks
 from s2s.comparison.candidate_names import file_name, kind_of
 from s2s.comparison.matching import ModelSpec, match_parameters, non_width_settings, settings_of
 from s2s.comparison.results import Summary
 from s2s.comparison.spec import ComparedRecipe
-from s2s.comparison.tasks import comparable_task_of
 from s2s.errors import UserError
 from s2s.run.tasks import schema_of
 
@@ -30,8 +30,7 @@ def candidate_recipe(name: str, base: ComparedRecipe, own: Mapping[str, object])
     Raises:
         UserError: an own setting is wrong, or no width gives the size.
     """
-    kind, task, reference = kind_of(name), comparable_task_of(base), base.model
-    model_spec = task.blueprint(base)
+    kind, reference, model_spec = kind_of(name), base.model, tasks.model_spec(base)
     # recurrent translators learn sooner from vectors as large as states where all pieces are frequent, as those of a
     # grammar are; of natural text they learn less in the end (docs/dev/log.md)
     usual = {"scale_embeddings": base.task == "translation" and base.data.corpus == "built-in"}
@@ -77,7 +76,7 @@ def check_kinds(base: ComparedRecipe, summary: Summary) -> None:
         NotForThisModel: there is such a kind.
     """
     for model in summary.models:
-        comparable_task_of(base).check(kind_of(model))
+        tasks.check_kind(base, kind_of(model))
 
 
 def entries_of(base: ComparedRecipe, summary: Summary) -> dict[str, ComparedRecipe]:

@@ -25,7 +25,7 @@ from s2s.comparison.runs import is_trained
 from s2s.comparison.scheduler import AnyWorkers, run_trials
 from s2s.comparison.setup import check_data, finalize_task, load_summary, load_task, save_summary
 from s2s.comparison.spec import CELLS, Candidate, ComparedRecipe, Comparison, Experiment, Trial
-from s2s.comparison.tasks import comparable_task_of
+from s2s.comparison.tasks import model_spec
 from s2s.comparison.tuning import TUNING
 from s2s.errors import UserError, quote_path
 from s2s.files import COMPARISON, check_unlinked, make_folder, remove_unfinished
@@ -141,7 +141,7 @@ def _comparison(folder: Path, summary: Summary, base: ComparedRecipe) -> Compari
     planned = []
     for model, recipe in entries.items():
         own = summary.own.get(model, {})
-        parameters = comparable_task_of(recipe).blueprint(recipe).parameters(recipe.model.kind, recipe.model)
+        parameters = model_spec(recipe).parameters(recipe.model.kind, recipe.model)
         depths, settled = tuning.depths_of(recipe, own), tuning.settled(recipe, own)
         planned.append(Candidate(model, recipe, depths, parameters, settled))
     device_context = select_device(base.device)

@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from s2s.comparison.candidate_names import file_name
-from s2s.comparison.spec import ComparedRecipe, R
+from s2s.comparison.spec import R
 from s2s.json_files import read_json
-from s2s.recipe.schema import Section, SeedSettings
-from s2s.tasks.classification.data import PreparedLabelled, prepare_texts
+from s2s.recipe.schema import Section, SeedSettings, TrainRecipe
+from s2s.run.tasks import schemas, task_of
+from s2s.tasks.base import PreparedData
+from s2s.tasks.classification.data import PreparedLabelled
 from s2s.tasks.classification.recipe import ClassificationRecipe
-from s2s.tasks.translation.prepared import PreparedTranslation, prepare
+from s2s.tasks.translation.prepared import PreparedTranslation
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training.device import DeviceContext
 from s2s.training.logger import read_metrics
@@ -43,30 +45,26 @@ class ValidationPoint:
     scores: dict[str, float]  # what was measured, by name
 
 
+def prepare(recipe: TrainRecipe) -> PreparedData:
+    """Prepare a recipe's data, once per process for all recipes with the same data and tokenizer."""
+    sections = recipe.model_dump(mode="json", include={"task", "data", "tokenizer"})
+    return _prepare(recipe.task, json.dumps(sections | {"name": "data", "model": {}}))
+
+
+@lru_cache(maxsize=8)
+def _prepare(task: str, sections: str) -> PreparedData:
+    recipe = schemas()[task].recipe_class(Section).model_validate_json(sections)
+    return task_of(recipe).prepare(recipe, (), lambda line: None)
+
+
 def prepared(recipe: Recipe[Any]) -> PreparedTranslation:
-    """A recipe's corpus in pieces; made once in a process for all recipes with the same data and tokenizer."""
-    return _prepared(_of_data(recipe))
+    """Prepare the data of a translation recipe; see `prepare`."""
+    return cast(PreparedTranslation, prepare(recipe))
 
 
 def prepared_texts(recipe: ClassificationRecipe[Any]) -> PreparedLabelled:
-    """The same of labelled texts."""
-    return _prepared_texts(_of_data(recipe))
-
-
-def _of_data(recipe: ComparedRecipe) -> str:
-    """A recipe of which only those sections are left that say how a corpus becomes pieces, as JSON."""
-    sections = recipe.model_dump(mode="json", include={"task", "data", "tokenizer"})
-    return json.dumps(sections | {"name": "data", "model": {}})
-
-
-@lru_cache(maxsize=4)
-def _prepared(recipe: str) -> PreparedTranslation:
-    return prepare(Recipe[Section].model_validate_json(recipe), None, lambda line: None)
-
-
-@lru_cache(maxsize=4)
-def _prepared_texts(recipe: str) -> PreparedLabelled:
-    return prepare_texts(ClassificationRecipe[Section].model_validate_json(recipe), None, lambda line: None)
+    """Prepare the data of a classification recipe; see `prepare`."""
+    return cast(PreparedLabelled, prepare(recipe))
 
 
 def is_trained(folder: Path, model: str, seed: int | None) -> bool:

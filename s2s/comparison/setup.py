@@ -15,7 +15,7 @@ from s2s.comparison.candidates import check_kinds, entries_of
 from s2s.comparison.results import Summary, read_summary
 from s2s.comparison.results import write as write_part
 from s2s.comparison.spec import CELLS, ComparedRecipe, NotForThisModel, comparable
-from s2s.comparison.tasks import comparable_task_of
+from s2s.comparison.tasks import data_digests, finalize_recipe, trainer_of
 from s2s.errors import UserError, quote_path
 from s2s.files import COMPARISON, identify_folder, make_folder, read_file, write_atomically
 from s2s.json_files import read_json
@@ -76,7 +76,7 @@ def finalize_task(base: "TrainRecipe") -> ComparedRecipe:
         UserError: models are not compared on such a task.
     """
     recipe = comparable(base)
-    return comparable_task_of(recipe).finalize_config(recipe)
+    return finalize_recipe(recipe)
 
 
 def load_summary(folder: Path) -> Summary:
@@ -129,7 +129,7 @@ def check_data(folder: Path, recipe: ComparedRecipe) -> None:
     Raises:
         UserError: a part of the corpus has changed.
     """
-    path, now = folder / CELLS / _DATA, comparable_task_of(recipe).digests(recipe)
+    path, now = folder / CELLS / _DATA, data_digests(recipe)
     if not path.exists():
         make_folder(path.parent)
         write_atomically(path, json.dumps(now, indent=1) + "\n")
@@ -162,9 +162,7 @@ def _gradient_times(recipes: Sequence[ComparedRecipe]) -> PrecisionBenchmark:
     try:
         for recipe in recipes:
             with suppress(NotForThisModel):
-                times.append(
-                    benchmark_precision(comparable_task_of(recipe).trainer(recipe, 1, select_device(recipe.device)))
-                )
+                times.append(benchmark_precision(trainer_of(recipe, 1, select_device(recipe.device))))
     finally:
         torch.set_num_threads(threads)
     # one that leaves no room in fp32, or cannot be computed in bf16, decides for all
@@ -182,7 +180,7 @@ def _check_precision(recipes: Mapping[str, ComparedRecipe]) -> None:
     for name, recipe in recipes.items():
         with suppress(NotForThisModel):
             try:
-                check_precision(comparable_task_of(recipe).trainer(recipe, 1, select_device(recipe.device)))
+                check_precision(trainer_of(recipe, 1, select_device(recipe.device)))
             except PrecisionError as error:
                 raise UserError(f"{name}: {error.what}", error.where, "set device.precision=fp32") from None
 

@@ -221,7 +221,7 @@ class Experiment(Generic[M]):
     # the measurements and the comparison's names and sizes alone, so it can be drawn anew
     analyse: Callable[[Comparison, Mapping[Trial, M]], Analysis]
     # reads the stored JSON of a measurement: its dataclass, or a union of those of several kinds of trials
-    measurement: TypeAdapter[M] = TypeAdapter(Measured)  # type: ignore[assignment]
+    measurement: TypeAdapter[M] = field(default_factory=lambda: TypeAdapter(Measured))  # type: ignore[assignment]
     # whether nothing else may be measured meanwhile, because it looks at the clock or at the machine's memory
     exclusive: bool = False
     tuning_level: Choice = "rate"  # what its measurements depend on of that which trials choose

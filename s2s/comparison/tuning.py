@@ -7,13 +7,14 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from s2s.comparison import tasks
 from s2s.comparison.candidate_names import file_name
 from s2s.comparison.executor import StoredResult, load_result
 from s2s.comparison.matching import match_parameters, non_width_settings
 from s2s.comparison.results import CandidateSummary
 from s2s.comparison.runs import history, shortened, stopwatch
 from s2s.comparison.spec import Analysis, Candidate, ComparedRecipe, Comparison, Experiment, Measured, R, Scale, Trial
-from s2s.comparison.tasks import comparable_task_of, whole_run
+from s2s.comparison.tasks import trainer_of, validation_loss, whole_run
 from s2s.comparison.tuning_search import (
     TuningTrial,
     at_depth,
@@ -90,7 +91,7 @@ def recipe_at(recipe: R, trial: TuningTrial, own: Collection[str] = ()) -> R:
         chosen: dict[str, object] = dict.fromkeys(now, trial.layers)
         if trial.layers > max(2, *now.values()) and _RESIDUAL in type(recipe.model).model_fields.keys() - {*own}:
             chosen[_RESIDUAL] = True
-        model_spec, kind = comparable_task_of(recipe).blueprint(recipe), recipe.model.kind
+        model_spec, kind = tasks.model_spec(recipe), recipe.model.kind
         parameters = model_spec.parameters(kind, recipe.model)
         changes["model"] = match_parameters(kind, model_spec, parameters, non_width_settings(recipe.model) | chosen)
     return recipe.model_copy(update=changes)
@@ -106,15 +107,14 @@ def short_training(recipe: ComparedRecipe, seed: int, device_context: DeviceCont
         NotForThisModel: the model cannot take part.
         UserError: the training failed.
     """
-    task = comparable_task_of(recipe)
-    trainer = task.trainer(recipe, seed, device_context)
+    trainer = trainer_of(recipe, seed, device_context)
     clock = stopwatch(device_context)
     began = clock()
     for _ in trainer.updates(recipe.training.updates):
         pass
     seconds = clock() - began
     with trainer.optimization.use_ema_weights():
-        return task.validation_loss(trainer, recipe), seconds
+        return validation_loss(trainer, recipe), seconds
 
 
 def _cells(comparison: Comparison) -> list[Trial]:
@@ -256,7 +256,7 @@ def summarize(candidate: Candidate, tried: Tried) -> CandidateSummary:
     """Summary of a tuned candidate for the report."""
     recipe, losses, best = candidate.recipe, tried.losses, best_trial(tried.losses)
     layers = best.layers if best else next(iter(candidate.depths), None)
-    model_spec = comparable_task_of(recipe).blueprint(recipe)
+    model_spec = tasks.model_spec(recipe)
     deeper = [depth for depth in beyond_usual(candidate.depths) if short_ones(losses, depth)]
     tried_depths = [*candidate.depths, *deeper]
     return CandidateSummary(

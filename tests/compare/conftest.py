@@ -10,7 +10,7 @@ from s2s.comparison import engine, tuning_search
 from s2s.comparison.candidates import candidate_recipe
 from s2s.comparison.matching import match_translator
 from s2s.comparison.spec import Candidate, Comparison
-from s2s.comparison.tasks import comparable_task_of
+from s2s.comparison.tasks import finalize_recipe
 from s2s.recipe.reading import shipped
 from s2s.recipe.schema import DecodingSettings, DeviceSettings, TokenizerSettings
 from s2s.run.tasks import read
@@ -135,7 +135,7 @@ def classifiers(labelled):
 
     def make(models, seeds=(1,)):
         base = read(labelled / "tiny.yaml")
-        base = comparable_task_of(base).finalize_config(base)
+        base = finalize_recipe(base)
         candidates = tuple(Candidate(kind, candidate_recipe(kind, base, {})) for kind in models)
         device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
         return Comparison(labelled / "contest", "quick", candidates, tuple(seeds), device_context)

@@ -7,10 +7,9 @@ import pytest
 
 from s2s.comparison.candidates import candidate_recipe
 from s2s.comparison.matching import TOLERANCE
-from s2s.comparison.plans import TABLES
 from s2s.comparison.runs import prepared, prepared_texts, validation_points
 from s2s.comparison.spec import Candidate, NotForThisModel
-from s2s.comparison.tasks import COMPARABLE_TASKS, comparable_task_of, trained
+from s2s.comparison.tasks import check_kind, data_digests, finalize_recipe, model_spec, trained, trainer_of
 from s2s.comparison.tuning import Tried, short_training, summarize, tuned
 from s2s.comparison.tuning_search import TuningTrial
 from s2s.errors import UserError
@@ -29,10 +28,6 @@ ROOT = Path(__file__).parents[2]
 def ag_news():
     """A recipe whose classes and pieces are written in it, so that no data is read."""
     return read(shipped()["ag_news"])
-
-
-def test_every_table_has_a_discipline():
-    assert COMPARABLE_TASKS.keys() == TABLES.keys()
 
 
 @pytest.mark.parametrize("kind", sorted(models()))
@@ -56,7 +51,7 @@ def test_every_classifier_enters_with_the_parameters_and_the_head_of_the_referen
 def test_a_recurrent_classifier_reads_both_ways_unless_told_otherwise(ag_news):
     both, one = candidate_recipe("lstm", ag_news, {}), candidate_recipe("lstm", ag_news, {"bidirectional": False})
     assert (both.model.bidirectional, one.model.bidirectional) == (True, False)
-    sizes = [comparable_task_of(ag_news).blueprint(ag_news).parameters("lstm", recipe.model) for recipe in (both, one)]
+    sizes = [model_spec(ag_news).parameters("lstm", recipe.model) for recipe in (both, one)]
     assert abs(sizes[0] - sizes[1]) <= 2 * TOLERANCE * sizes[0]
     with pytest.raises(UserError, match=r"lstm.decoder_layers=2: lstm has no setting 'decoder_layers'"):
         candidate_recipe("lstm", ag_news, {"decoder_layers": 2})
@@ -64,13 +59,13 @@ def test_a_recurrent_classifier_reads_both_ways_unless_told_otherwise(ag_news):
 
 def test_what_only_the_data_tells_is_found_once_and_changes_nothing(labelled):
     base = read(labelled / "tiny.yaml")
-    found = comparable_task_of(base).finalize_config(base)
+    found = finalize_recipe(base)
     assert found.data.classes == ("Business", "Sports", "World")
     data = prepared_texts(base)
     assert found.tokenizer.size == data.tokenizer.size < base.tokenizer.size
     again = prepared_texts(found)
     assert again.hashes() == data.hashes()
-    assert comparable_task_of(found).finalize_config(found) == found
+    assert finalize_recipe(found) == found
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -80,26 +75,26 @@ def test_translators_are_matched_by_the_vocabulary_that_there_is(contest, kind, 
     recipe = contest(["transformer"]).candidates[0].recipe
     settings = TokenizerSettings(kind=kind, size=400 if kind == "unigram" else 8000, shared=shared)
     tie = recipe.model.model_copy(update={"tie": "all" if shared else "target"})
-    found = comparable_task_of(recipe).finalize_config(recipe.model_copy(update={"tokenizer": settings, "model": tie}))
+    found = finalize_recipe(recipe.model_copy(update={"tokenizer": settings, "model": tie}))
     data = prepared(found)
     assert found.tokenizer.sizes == (data.source_tokenizer.size, data.target_tokenizer.size)
     assert found.tokenizer.shared is shared
     # with that as its limit, the pieces are the same
     before = prepared(recipe.model_copy(update={"tokenizer": settings}))
     assert before.hashes()["training_data"] == data.hashes()["training_data"]
-    blueprint = comparable_task_of(found).blueprint(found)
-    trainer = comparable_task_of(found).trainer(found, 1, select_device(found.device))
+    blueprint = model_spec(found)
+    trainer = trainer_of(found, 1, select_device(found.device))
     assert count_parameters(trainer.model) == blueprint.parameters(found.model.kind, found.model)
-    again = comparable_task_of(found).finalize_config(found)
+    again = finalize_recipe(found)
     assert again == found
 
 
 def test_texts_are_known_by_what_they_say(contest):
     translation = contest(["transformer"]).candidates[0].recipe
-    found = comparable_task_of(translation).digests(translation)
+    found = data_digests(translation)
     assert set(found) == {"train", "validation", "test"}
     fewer = translation.model_copy(update={"data": translation.data.model_copy(update={"test": 20})})
-    assert {name for name, each in comparable_task_of(fewer).digests(fewer).items() if each != found[name]} >= {"test"}
+    assert {name for name, each in data_digests(fewer).items() if each != found[name]} >= {"test"}
 
 
 def test_a_short_training_ends_at_the_loss_of_a_whole_run(classifiers):
@@ -116,7 +111,7 @@ def test_a_short_training_ends_at_the_loss_of_a_whole_run(classifiers):
 def test_all_models_learn_from_the_same_texts_in_the_same_order(classifiers):
     made = classifiers(["gru", "transformer"])
     recipes = [candidate.recipe for candidate in made.candidates]
-    plans = [comparable_task_of(recipe).trainer(recipe, 1, made.device_context).groups for recipe in recipes]
+    plans = [trainer_of(recipe, 1, made.device_context).groups for recipe in recipes]
     assert all((a == b).all() for one, two in zip(*plans, strict=True) for a, b in zip(one, two, strict=True))
     assert prepared_texts(recipes[0]) is prepared_texts(recipes[1])
 
@@ -124,4 +119,4 @@ def test_all_models_learn_from_the_same_texts_in_the_same_order(classifiers):
 def test_a_model_without_an_encoder_of_its_own_cannot_classify(ag_news, monkeypatch):
     monkeypatch.setattr("baselines.gru.build_encoder", None)
     with pytest.raises(NotForThisModel, match="gru only translates"):
-        comparable_task_of(ag_news).check("gru")
+        check_kind(ag_news, "gru")

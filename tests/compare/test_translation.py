@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.comparison import runs, tasks
+from s2s.comparison import tasks
 from s2s.comparison.matching import TOLERANCE
 from s2s.comparison.runs import cost_of, history, prepared, seeds_of, shortened, validation_points
 from s2s.comparison.spec import NotForThisModel
@@ -59,8 +59,10 @@ def test_a_finished_run_is_not_trained_again(contest, monkeypatch):
     assert history(folder, {}, elsewhere)["seconds"][-1] == round(points[-1].seconds, 3)
 
 
-def test_what_all_models_learn_from_is_prepared_before_the_clock_runs(contest, classifiers, monkeypatch):
-    happened = []
+@pytest.mark.parametrize("task", ["translation", "classification"])
+def test_whole_run_prepares_shared_data_before_the_clock_starts(contest, classifiers, monkeypatch, task):
+    made = (contest if task == "translation" else classifiers)(["rnn"])
+    happened, prepare = [], tasks.prepare
 
     def noted(what, result):
         happened.append(what)
@@ -68,14 +70,9 @@ def test_what_all_models_learn_from_is_prepared_before_the_clock_runs(contest, c
 
     clock = SimpleNamespace(**{name: lambda: noted("clock", 0.0) for name in ("perf_counter", "process_time")})
     monkeypatch.setattr(tasks, "time", clock)
-    for name, made in (("prepare", contest(["rnn"])), ("prepare_texts", classifiers(["rnn"]))):
-        # nothing is left of another test: as in a process that goes on with a comparison
-        runs._prepared.cache_clear()
-        real = getattr(runs, name)
-        monkeypatch.setattr(runs, name, lambda *given, real=real: noted("prepared", real(*given)))
-        happened.clear()
-        trained(made, "rnn", 1)
-        assert happened == ["prepared", *["clock"] * 4]
+    monkeypatch.setattr(tasks, "prepare", lambda recipe: noted("prepared", prepare(recipe)))
+    trained(made, "rnn", 1)
+    assert happened == ["prepared", *["clock"] * 4]
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(contest, monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 from s2s.comparison.questions.classification.analyse import analyse
 from s2s.comparison.runs import history, validation_points
 from s2s.comparison.spec import Comparison, Experiment, Measured, Trial, each_run
-from s2s.comparison.tasks import comparable_task_of, evaluation_of
+from s2s.comparison.tasks import evaluation_of, model_spec
 from s2s.run.folder import open_run
 from s2s.run.inference import evaluation_split
 from s2s.tasks.classification.data import Labelled
@@ -24,7 +24,6 @@ def measure(comparison: Comparison, trial: Trial) -> Measured:
     folder, tested = evaluation_of(comparison, trial.model, trial.seed)
     candidate = comparison.candidate(trial.model)
     scores = tested["scores"]
-    model_spec = comparable_task_of(candidate.recipe).blueprint(candidate.recipe)
     return {
         **{key: tested[key] for key in ("split", "digest", "classes", "truth", "predicted", "truncated")},
         **{key: scores[key] for key in ("accuracy", "macro_f1", "loss", "calibration", "adaptive")},
@@ -35,7 +34,7 @@ def measure(comparison: Comparison, trial: Trial) -> Measured:
         ),
         "texts": [pause.count for pause in validation_points(folder)],
         "rate": candidate.choice(),
-        "parameters": model_spec.parameters(candidate.name, candidate.settings),
+        "parameters": model_spec(candidate.recipe).parameters(candidate.name, candidate.settings),
     }
 
 
