@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from s2s.comparison.executor import Workers
 from s2s.comparison.instruments import counted_flops, spent, unfused
+from s2s.comparison.workers import Workers
 from s2s.data.tokenized import TokenizedDataset
 from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build

@@ -1,4 +1,4 @@
-"""The candidates of a comparison: recipes of models with equal numbers of parameters, and equal training time."""
+"""Candidates of a comparison: recipes of models with equal numbers of parameters, and equal training time."""
 
 import statistics
 from collections.abc import Mapping
@@ -15,24 +15,24 @@ from s2s.comparison.spec import ComparedRecipe
 from s2s.errors import UserError
 from s2s.run.tasks import schema_of
 
-# What a model takes over from the reference, where it has it under the same name.
+# Settings that a model of another kind takes over from the base recipe's model.
 _SHARED = ("encoder_layers", "decoder_layers", "dropout", "tie")
 
 
 def candidate_recipe(name: str, base: ComparedRecipe, own: Mapping[str, object]) -> ComparedRecipe:
-    """A candidate's recipe: the base recipe's, with as many parameters as the base recipe's model.
+    """Return a candidate's recipe, with as many parameters as the base recipe's model.
 
     Args:
-        name: of the candidate; begins with the kind of an installed model.
-        base: the task, resolved; its model is the reference for size, layers and dropout.
-        own: settings of this candidate alone, which come before the reference's.
+        name: Name of the candidate; begins with the kind of an installed model.
+        base: Finalized recipe of the task; its model is the reference for size, layers and dropout.
+        own: Settings of this candidate alone, which override the reference's.
 
     Raises:
-        UserError: an own setting is wrong, or no width gives the size.
+        UserError: A setting is wrong, or no width gives the size.
     """
     kind, reference, model_spec = kind_of(name), base.model, tasks.model_spec(base)
-    # recurrent translators learn sooner from vectors as large as states where all pieces are frequent, as those of a
-    # grammar are; of natural text they learn less in the end (docs/dev/log.md)
+    # Recurrent translators learn sooner with scaled embeddings if all tokens are frequent, as in the built-in grammar;
+    # on natural text they end up worse (docs/dev/log.md).
     usual = {"scale_embeddings": base.task == "translation" and base.data.corpus == "built-in"}
     given = non_width_settings(reference)
     names = given if kind == reference.kind else (*_SHARED, "feedforward_ratio")
@@ -42,75 +42,70 @@ def candidate_recipe(name: str, base: ComparedRecipe, own: Mapping[str, object])
     if own or kind != reference.kind:
         parameters = model_spec.parameters(reference.kind, reference)
         reference = match_parameters(kind, model_spec, parameters, options)
-    # of its own model's make: what only that model knows is not lost where a recipe is written down
-    whole = schema_of(base).recipe_class(type(reference))
-    return cast(ComparedRecipe, whole.model_validate(dict(base) | {"name": file_name(name), "model": reference}))
+    # The recipe class of the candidate's model keeps settings that only this model has.
+    recipe_class = schema_of(base).recipe_class(type(reference))
+    return cast(ComparedRecipe, recipe_class.model_validate(dict(base) | {"name": file_name(name), "model": reference}))
 
 
 def _check(name: str, own: Mapping[str, object], options: Mapping[str, object], model_spec: ModelSpec) -> None:
     kind = kind_of(name)
     known = model_spec.section(kind).model_fields
     for key, value in own.items():
-        if key not in known or key in ("kind", "width"):
-            raise UserError(
-                f"{kind} has no setting {key!r} that can be chosen" if key not in known else f"{key} is not free",
-                where=f"command line: {name}" if name != kind else f"command line: {kind}.{key}={value}",
-                remedy="widths are solved for, so that all models have as many parameters"
-                if key in known
-                else f"its settings are {', '.join(sorted(known.keys() - {'kind', 'width'}))}",
-            )
+        where = f"command line: {name}" if name != kind else f"command line: {kind}.{key}={value}"
+        if key not in known:
+            settings = ", ".join(sorted(known.keys() - {"kind", "width"}))
+            raise UserError(f"{kind} has no setting {key!r}", where=where, remedy=f"its settings are {settings}")
+        if key in ("kind", "width"):
+            remedy = "widths are solved for, so that all models have as many parameters"
+            raise UserError(f"{key} cannot be set", where=where, remedy=remedy)
     try:
         settings_of(kind, options, model_spec.section)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"])
-        raise UserError(
-            f"{place}: {first['msg']}", where=f"command line: {name}", remedy="mend its setting, or leave it out"
-        ) from error
+        remedy = "correct its setting, or leave the model out"
+        raise UserError(f"{place}: {first['msg']}", where=f"command line: {name}", remedy=remedy) from error
 
 
 def check_kinds(base: ComparedRecipe, summary: Summary) -> None:
-    """Refuses a comparison with a kind of model that cannot do its task.
+    """Check that all models of a comparison can do its task.
 
     Raises:
-        NotForThisModel: there is such a kind.
+        NotForThisModel: A model cannot.
     """
     for model in summary.models:
         tasks.check_kind(base, kind_of(model))
 
 
 def entries_of(base: ComparedRecipe, summary: Summary) -> dict[str, ComparedRecipe]:
-    """The recipe of each model that a comparison names.
+    """Return the recipe of each candidate.
 
     Args:
-        base: the task, resolved.
-        summary: what is asked.
+        base: Finalized recipe of the task.
+        summary: Plan of the comparison.
 
     Raises:
-        NotForThisModel: a model cannot do the task.
-        UserError: a setting is wrong, or two models are the same.
+        NotForThisModel: A model cannot do the task.
+        UserError: A setting is wrong, or two candidates are the same model.
     """
     check_kinds(base, summary)
     entries = {model: candidate_recipe(model, base, summary.own.get(model, {})) for model in summary.models}
-    _check_different(entries, summary.own)
+    # Two names are the same model if a setting equals the default.
+    for one, other in combinations(entries, 2):
+        keys = {"kind", *summary.own.get(one, {}), *summary.own.get(other, {})}
+        first, second = entries[one].model, entries[other].model
+        if all(getattr(first, key, None) == getattr(second, key, None) for key in keys):
+            remedy = "give one of them another setting, or leave it out"
+            raise UserError(f"{one} and {other} are the same model", where="command line", remedy=remedy)
     return entries
 
 
-def _check_different(entries: Mapping[str, ComparedRecipe], own: Mapping[str, Mapping[str, object]]) -> None:
-    """Refuses contenders of other names that are the same model, as where a setting is what it is anyhow."""
-    models = {name: each.model for name, each in entries.items()}
-    for one, other in combinations(models, 2):
-        named = {"kind", *own.get(one, {}), *own.get(other, {})}
-        if all(getattr(models[one], key, None) == getattr(models[other], key, None) for key in named):
-            raise UserError(
-                f"{one} and {other} are the same model",
-                where="command line",
-                remedy="give one of them another setting, or leave it out",
-            )
-
-
 def equal_time(recipes: Mapping[str, ComparedRecipe], seconds: Mapping[str, float]) -> dict[str, int]:
-    """Number of updates of each candidate such that all train for the median training time."""
+    """Return the number of updates of each candidate such that all train for the median training time.
+
+    Args:
+        seconds: Seconds per update of each candidate.
+    """
     if not seconds:
         return {}
     budget = statistics.median(seconds[name] * recipes[name].training.updates for name in seconds)

@@ -1,7 +1,8 @@
-"""Run the trials of a comparison on the nodes of a Ray cluster; `Nodes` has the interface of `running.Workers`.
+"""Run the trials of a comparison on the nodes of a Ray cluster.
 
 All nodes mount the comparison's folder under the same path and write their results there. A run that was lost with its
 node resumes from its last checkpoint on another one. Timings are measured on this machine, one after the other.
+`RayWorkers` has the interface of `s2s.comparison.workers.Workers`.
 """
 
 import logging
@@ -18,7 +19,7 @@ from typing import Any
 
 import torch
 
-from s2s.comparison.executor import Given, Item, Workers
+from s2s.comparison.workers import Given, Item, Workers
 from s2s.errors import UserError
 from s2s.files import file_lock
 from s2s.recipe.schema import DeviceSettings
@@ -69,7 +70,7 @@ class Cluster:
 @dataclass(frozen=True)
 class _Place:
     cwd: Path
-    folder: Path  # of the comparison, file_lock by this process
+    folder: Path  # of the comparison; this process holds its lock
     versions: Mapping[str, str]
     device: DeviceSettings
 
@@ -91,7 +92,7 @@ class _Place:
         try:
             os.chdir(self.cwd)
             if (self.folder / LOCK).exists():
-                # fails where this is the folder that the comparison's own process has file_lock
+                # Blocks if this is the folder whose lock the comparison's process holds.
                 with file_lock(self.folder / LOCK):
                     return False
         except BlockingIOError:
@@ -105,9 +106,9 @@ class RayWorkers:
     """A pool on the nodes of the connected cluster: one core, and one GPU where GPUs compute, for each trial.
 
     Args:
-        folder: of the comparison, file_lock by this process.
-        device_context: device of each trial.
-        device: its settings; each trial has one thread.
+        folder: Folder of the comparison; this process holds its lock.
+        device_context: Device of each trial.
+        device: Device settings; each trial has one thread.
     """
 
     def __init__(self, folder: Path, device_context: DeviceContext, device: DeviceSettings) -> None:
@@ -153,7 +154,7 @@ class RayWorkers:
     def map_unordered(
         self, call: Callable[[Item], Given], items: Sequence[Item]
     ) -> Generator[tuple[Item, Given | None]]:
-        """Call for each item, also for those appended meanwhile; see `Workers.each`."""
+        """Call for each item, including items appended meanwhile; see `Workers.map_unordered`."""
         import ray
         from ray.exceptions import RayError, RayTaskError
 

@@ -1,6 +1,6 @@
 """Creation of a comparison's folder, and checks that its task and data stay the same.
 
-`recipe.yaml` is the task, `comparison.json` what is asked. Copies are stored beside the trials that they hold for.
+`recipe.yaml` is the task, `comparison.json` the plan. Copies are stored beside the trials that they hold for.
 """
 
 import json
@@ -29,37 +29,34 @@ from s2s.training.precision import PrecisionBenchmark, benchmark_precision, chec
 if TYPE_CHECKING:
     from s2s.recipe.schema import TrainRecipe
 
-# where the data lie, what computes, and what it is called change nothing that is measured on one machine; the precision
-# does, and is the same for all models
+# Settings that do not change results on one machine, and the exception among them.
 _MAY_CHANGE = ("data.root", "device", "run", "name", "description")
 _MAY_NOT = ("device.precision",)
-# beside the measurements: what identifies the texts that they were made on
 _DATA = "data.json"
 
 
 def create(folder: Path, base: "TrainRecipe", summary: Summary, log: Callable[[str], None] = lambda line: None) -> None:
-    """Make the folder of a new comparison of the task `base`, once all its models are checked.
+    """Create the folder of a new comparison, once all its models are checked.
 
     Args:
-        folder: Of the comparison.
         base: Recipe of the task.
-        summary: What is asked.
-        log: Prints a line, such as the precision that was chosen.
+        summary: Plan of the comparison.
+        log: Prints a line, such as the precision that was selected.
 
     Raises:
-        UserError: the folder is taken, a setting is wrong, or a model cannot do the task.
+        UserError: The folder is not free, a setting is wrong, or a model cannot do the task.
     """
     check_kinds(comparable(base), summary)
     base = finalize_task(base)
     entries = entries_of(base, summary)
     if select_device(base.device).autoselect_precision:
-        # all models are to have the same, always
+        # All models share one precision.
         times = _gradient_times(list(entries.values()))
         log(str(times))
         faster = PRECISION_NAMES[times.faster]
         base = base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
     elif base.device.precision == "bf16":
-        _check_precision(entries)
+        _check_bf16(entries)
     _check_free(folder, base)
     folder.mkdir(parents=True, exist_ok=True)
     with run_lock(folder, MEASURED):
@@ -70,20 +67,19 @@ def create(folder: Path, base: "TrainRecipe", summary: Summary, log: Callable[[s
 
 
 def finalize_task(base: "TrainRecipe") -> ComparedRecipe:
-    """The recipe of a task with everything in it that stands for something else, such as the size of a vocabulary.
+    """Return the recipe of a task with all settings that depend on the data; see `finalize_recipe`.
 
     Raises:
-        UserError: models are not compared on such a task.
+        UserError: Models are not compared on this task.
     """
-    recipe = comparable(base)
-    return finalize_recipe(recipe)
+    return finalize_recipe(comparable(base))
 
 
 def load_summary(folder: Path) -> Summary:
-    """Read what a comparison is asked, or the copy beside its trials.
+    """Read the plan of a comparison, or the copy beside its trials.
 
     Raises:
-        UserError: the folder holds no comparison, or it cannot be read.
+        UserError: The folder holds no comparison, or the plan cannot be read.
     """
     kept = next((path for path in (folder / COMPARISON, folder / CELLS / COMPARISON) if path.exists()), None)
     if kept is None:
@@ -91,43 +87,41 @@ def load_summary(folder: Path) -> Summary:
         raise UserError(
             f"is {what}",
             where=str(folder),
-            remedy=remedy
-            or "repeat the command that was to begin it, or name a folder such as runs/compare-rnn-transformer",
+            remedy=remedy or "repeat the command that began it, or name a folder such as runs/compare-rnn-transformer",
         )
     return read_summary(kept)
 
 
 def load_task(folder: Path) -> ComparedRecipe:
-    """The task of a comparison that was begun: its recipe.
+    """Read the recipe of a comparison's task, or the copy beside its trials.
 
     Raises:
-        UserError: the recipe cannot be read, or is not the one that its measurements were made on.
+        UserError: The recipe cannot be read, or it changed since the trials were run.
     """
-    measured_on = folder / CELLS / RECIPE
-    if not measured_on.exists():
+    copy = folder / CELLS / RECIPE
+    if not copy.exists():
         return comparable(read(folder / RECIPE))
-    # one that is lost is what its measurements were made on
-    now = comparable(read(folder / RECIPE if (folder / RECIPE).exists() else measured_on))
+    recipe = comparable(read(folder / RECIPE if (folder / RECIPE).exists() else copy))
     keys = [
         key
-        for key in changed_settings(now, read(measured_on))
+        for key in changed_settings(recipe, read(copy))
         if key in _MAY_NOT or not {key, key.partition(".")[0]} & {*_MAY_CHANGE}
     ]
     if keys:
         raise UserError(
-            f"{', '.join(keys)} changed since its measurements were made",
+            f"{', '.join(keys)} changed since the trials were run",
             where=str(folder / RECIPE),
-            remedy=f"copy {quote_path(measured_on)} over it (only {', '.join(_MAY_CHANGE)} may differ, but for "
+            remedy=f"copy {quote_path(copy)} over it (only {', '.join(_MAY_CHANGE)} may differ, but for "
             f"{', '.join(_MAY_NOT)}), or begin another comparison with --out",
         )
-    return now
+    return recipe
 
 
 def check_data(folder: Path, recipe: ComparedRecipe) -> None:
-    """Refuses data that are others than those of the measurements; keeps what identifies them, where nothing does yet.
+    """Check that the data are those of the trials, by digests; store the digests if there are none yet.
 
     Raises:
-        UserError: a part of the corpus has changed.
+        UserError: A split of the corpus changed.
     """
     path, now = folder / CELLS / _DATA, data_digests(recipe)
     if not path.exists():
@@ -136,16 +130,16 @@ def check_data(folder: Path, recipe: ComparedRecipe) -> None:
         return
     remedy = "remove it if the data are still the same, or begin another comparison with --out"
     before = read_json(path, dict[str, str], remedy)
-    if changed_parts := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
+    if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
         raise UserError(
-            f"{', '.join(changed_parts)}: other data than those that its measurements were made on",
+            f"{', '.join(changed)}: the data changed since the trials were run",
             where=str(folder / RECIPE),
-            remedy="bring the data back as they were, or begin another comparison with --out",
+            remedy="restore the data, or begin another comparison with --out",
         )
 
 
 def save_summary(folder: Path, summary: Summary) -> None:
-    """Writes what a comparison is asked, and keeps it and the task beside the measurements that are made by them."""
+    """Save the plan of a comparison, and copies of plan and task beside the trials."""
     make_folder(folder / CELLS)
     recipes = [folder / CELLS / RECIPE, folder / RECIPE]
     for one, other in (recipes, recipes[::-1]):
@@ -156,7 +150,7 @@ def save_summary(folder: Path, summary: Summary) -> None:
 
 
 def _gradient_times(recipes: Sequence[ComparedRecipe]) -> PrecisionBenchmark:
-    """Sum of the gradient times of all models, on one thread."""
+    """Sum the gradient times of all models, on one thread."""
     times, threads = [], torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -165,9 +159,10 @@ def _gradient_times(recipes: Sequence[ComparedRecipe]) -> PrecisionBenchmark:
                 times.append(benchmark_precision(trainer_of(recipe, 1, select_device(recipe.device))))
     finally:
         torch.set_num_threads(threads)
-    # one that leaves no room in fp32, or cannot be computed in bf16, decides for all
+    # A model that runs out of memory in fp32, or cannot be computed in bf16, decides for all.
     error = next((each.bf16_error for each in times if each.bf16 is None), "")
-    return PrecisionBenchmark(_sum([each.fp32 for each in times]), _sum([each.bf16 for each in times]), 1, error)
+    fp32, bf16 = [each.fp32 for each in times], [each.bf16 for each in times]
+    return PrecisionBenchmark(_sum(fp32), _sum(bf16), 1, error)
 
 
 def _sum(seconds: Sequence[float | None]) -> float | None:
@@ -175,8 +170,8 @@ def _sum(seconds: Sequence[float | None]) -> float | None:
     return sum(known) if len(known) == len(seconds) else None
 
 
-def _check_precision(recipes: Mapping[str, ComparedRecipe]) -> None:
-    """Refuse a comparison in bf16 that this device cannot compute for all of its models."""
+def _check_bf16(recipes: Mapping[str, ComparedRecipe]) -> None:
+    """Refuse bf16 if this device cannot compute one of the models in it."""
     for name, recipe in recipes.items():
         with suppress(NotForThisModel):
             try:
@@ -188,10 +183,10 @@ def _check_precision(recipes: Mapping[str, ComparedRecipe]) -> None:
 def _check_free(folder: Path, base: ComparedRecipe) -> None:
     if not folder.exists() or (folder.is_dir() and is_unstarted(folder)):
         return
-    # the last file that a start writes makes it a comparison; the one before may be there, and is the same again
-    begins = folder.is_dir() and is_unstarted(folder, RECIPE)
-    if begins and read_file(folder / RECIPE) == dump(base).encode():
+    # An interrupted start leaves the same recipe, and no plan.
+    begun = folder.is_dir() and is_unstarted(folder, RECIPE)
+    if begun and read_file(folder / RECIPE) == dump(base).encode():
         return
     there = any((place / COMPARISON).exists() for place in (folder, folder / CELLS))
     again = f"continue it with `s2s compare --resume {quote_path(folder)}`, or " if there else ""
-    raise UserError("is there already", where=str(folder), remedy=f"{again}name another folder with --out")
+    raise UserError("exists already", where=str(folder), remedy=f"{again}name another folder with --out")

@@ -29,10 +29,10 @@ def _go_on(folder, **more):
 def test_a_folder_that_is_there_is_not_touched(counting, tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "letter.txt").write_text("dear")
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="exists already"):
         begin(tmp_path / "there", "rnn", "lstm")
     assert [p.name for p in (tmp_path / "there").iterdir()] == ["letter.txt"]
-    with pytest.raises(UserError, match=r"letter.txt: is there already"):
+    with pytest.raises(UserError, match=r"letter.txt: exists already"):
         begin(tmp_path / "there/letter.txt", "rnn", "lstm")
     with pytest.raises(UserError, match="is no comparison"):
         engine.resume(tmp_path / "there", Console(file=io.StringIO()))
@@ -61,7 +61,7 @@ def test_a_start_that_was_killed_is_no_comparison_yet_and_can_be_repeated(counti
     with pytest.raises(UserError, match=r"one that did not begin\n.*repeat the command"):
         engine.resume(folder, Console(file=io.StringIO()))
     # somebody's own recipe is not replaced
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="exists already"):
         begin(folder, "rnn", "lstm", "seeds.data=9")
     assert (begin(folder, "rnn", "lstm") / COMPARISON).exists()
     with pytest.raises(UserError, match="continue it with"):
@@ -147,7 +147,7 @@ def test_measurements_are_of_the_task_that_they_were_made_on(counting, tmp_path)
     _edited(folder, "training.updates=7", "batches.tokens=256")
     with pytest.raises(UserError, match=r"recipe.yaml: batches.tokens, training.updates changed(.|\n)*copy \S*cells"):
         _go_on(folder)
-    with pytest.raises(UserError, match="changed since its measurements were made"):
+    with pytest.raises(UserError, match="changed since the trials were run"):
         engine.describe_costs(folder, setup.load_summary(folder), None)
     # as it says
     (folder / RECIPE).write_bytes((folder / "cells" / RECIPE).read_bytes())
@@ -169,11 +169,11 @@ def test_measurements_are_of_the_texts_that_they_were_made_on(counting, tmp_path
     task = engine.load_task(folder)
     setup.check_data(folder, task)
     other = task.model_copy(update={"data": task.data.model_copy(update={"seed": 2})})
-    with pytest.raises(UserError, match="train, validation: other data than those"):
+    with pytest.raises(UserError, match="train, validation: the data changed since"):
         setup.check_data(folder, other)
     for wrong in (json.dumps(before | {"test": "x"}), json.dumps(before | {"validation": "x"})):
         kept.write_text(wrong)
-        with pytest.raises(UserError, match="other data than those that its measurements were made on"):
+        with pytest.raises(UserError, match="the data changed since the trials were run"):
             _go_on(folder)
     kept.write_text("{")
     with pytest.raises(UserError, match=r"data.json:1: not JSON(.|\n)*remove it if the data are still the same"):
@@ -195,7 +195,7 @@ def test_a_comparison_that_lost_what_it_was_asked_has_a_copy_beside_its_measurem
         _go_on(folder)
     (folder / COMPARISON).unlink()
     # another one does not take its measurements over
-    with pytest.raises(UserError, match=r"is there already\n.*--resume"):
+    with pytest.raises(UserError, match=r"exists already\n.*--resume"):
         begin(folder, "rnn", "lstm", "lstm.dropout=0.4")
     assert "in all 0 measurements" in engine.describe_costs(folder, setup.load_summary(folder), None)
     assert not (folder / COMPARISON).exists()
@@ -238,7 +238,7 @@ def test_what_is_damaged_is_told_and_measured_again(counting, tmp_path, monkeypa
     folder = begin(tmp_path / "both", "rnn", "lstm")
     _go_on(folder)
     (folder / "cells/memory/rnn--count--seed1.json").write_text("{")
-    assert "memory: what is damaged is measured again: rnn--count--seed1" in _go_on(folder)
+    assert "memory: damaged results are measured again: rnn--count--seed1" in _go_on(folder)
 
 
 def test_a_folder_that_another_command_made_is_told_as_what_it_is(counting, tmp_path):

@@ -9,10 +9,11 @@ import pytest
 from rich.console import Console
 
 from s2s.comparison import engine
-from s2s.comparison.executor import Progress, Workers
+from s2s.comparison.progress import Progress
 from s2s.comparison.report.drawing import draw
 from s2s.comparison.results import read_summary, write
 from s2s.comparison.setup import load_summary
+from s2s.comparison.workers import Workers
 from s2s.errors import UserError
 from s2s.files import COMPARISON
 from tests.compare.counting import begin
@@ -127,7 +128,7 @@ def test_resume_refuses_trials_that_choose_another_rate_than_the_measured_one(co
     engine.resume(folder, Console(file=io.StringIO()))
     rnn, _ = read_summary(folder / COMPARISON).contenders
     better = _change_loss(folder, rnn, 0.5)
-    message = rf"rnn: its trials now choose learning_rate {better} \(was {rnn.learning_rate}\)"
+    message = rf"rnn: the tuning trials now select learning_rate {better} \(was {rnn.learning_rate}\)"
     with pytest.raises(UserError, match=message):
         engine.resume(folder, Console(file=io.StringIO()))
     assert read_summary(folder / COMPARISON).contenders[0] == rnn

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from s2s.cli.compare import Order, extended, order
-from s2s.comparison import cost, engine, executor, scheduler, setup
+from s2s.comparison import engine, executor, setup
 from s2s.comparison.report.drawing import draw
 from s2s.comparison.results import RESULT, Failure, read_result, read_summary
 from s2s.errors import Stopped, UserError
@@ -215,7 +215,7 @@ def test_times_are_of_one_machine_and_results_name_those_that_measured_them(coun
     assert "memory: 4 measurements" in engine.describe_costs(folder, asked, None)
     assert "decoding: 2 measurements" in engine.describe_costs(folder, asked, None)
     engine.resume(folder, Console(file=told), summary=asked)
-    assert "memory: what Old (fp32) measured is measured again on this machine" in told.getvalue()
+    assert "memory: results of Old (fp32) are measured again on this machine" in told.getvalue()
     assert len(counting.asked) == 10
     summary = read_summary(folder / COMPARISON)
     assert summary.machine["processor"] == "Old"
@@ -245,7 +245,7 @@ def test_what_is_measured_in_fp32_is_labelled_so_in_any_comparison(counting, tmp
 
 def test_what_another_s2s_measured_is_told_and_times_are_of_one(counting, tmp_path, monkeypatch):
     def by(code: str) -> None:
-        for module in (executor, engine, cost, scheduler):
+        for module in (executor, engine):
             monkeypatch.setattr(module, "code_version", lambda: code)
 
     _two(counting, monkeypatch)
@@ -263,8 +263,8 @@ def test_what_another_s2s_measured_is_told_and_times_are_of_one(counting, tmp_pa
     assert "by s2s" not in draw(folder).read_text(encoding="utf-8")
     asked = extended(setup.load_summary(folder), Order(seeds=2))
     engine.resume(folder, Console(file=told, width=200), summary=asked)
-    assert "memory: what s2s 1 at abc measured is measured again on this machine" in told.getvalue()
-    assert "decoding: some is of s2s 1 at abc, the rest will be of s2s 1 at def" in told.getvalue()
+    assert "memory: results of s2s 1 at abc are measured again on this machine" in told.getvalue()
+    assert "decoding: some results are from s2s 1 at abc, new ones from s2s 1 at def" in told.getvalue()
     # again in the order of the rounds, not the missing ones first
     assert counting.asked[4:8] == [f"{model}--count--seed{s}" for model in ("rnn", "lstm") for s in (1, 2)]
     assert len(counting.asked) == 10
@@ -276,7 +276,7 @@ def test_what_another_s2s_measured_is_told_and_times_are_of_one(counting, tmp_pa
 def test_who_always_fails_makes_nobody_be_measured_again(counting, tmp_path, monkeypatch):
     folder = begin(tmp_path / "failing", "rnn", "gru")
     for code in ("s2s 1 at abc", "s2s 1 at def"):
-        for module in (executor, engine, cost, scheduler):
+        for module in (executor, engine):
             monkeypatch.setattr(module, "code_version", lambda code=code: code)
         engine.resume(folder, Console(file=io.StringIO()))
     assert counting.asked == [f"{model}--count--seed{s}" for model in ("rnn", "gru") for s in (1, 2)] + [

@@ -116,7 +116,7 @@ def test_a_model_that_comes_later_has_rounds_with_all_others(rounds, tmp_path):
     asked = extended(setup.load_summary(folder), Order(("mingru",)))
     assert "memory: 6 measurements" in engine.describe_costs(folder, asked, None)
     told = _went_on(folder, summary=asked)
-    assert "memory: rounds that not all models have a part in are measured again" in told
+    assert "memory: rounds in which a model is missing are measured again" in told
     assert rounds.asked[4:] == [f"{model}--round-{i}" for i in (1, 2) for model in ("rnn", "lstm", "mingru")]
 
 
@@ -188,7 +188,7 @@ def test_times_with_another_number_of_threads_are_no_company(rounds, tmp_path):
     for path in (folder / "cells/memory").glob("*.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"threads": 1 + torch.get_num_threads()}))
     told = _went_on(folder)
-    assert "memory: what was measured with another number of threads is measured again with 1" in told
+    assert "memory: results with another number of threads are measured again with 1" in told
     assert len(rounds.asked) == 8
 
 

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from s2s.comparison import executor
-from s2s.comparison.executor import Progress, StoredResult, load_result, run_cached
+from s2s.comparison.executor import load_result, run_cached
+from s2s.comparison.progress import Progress
 from s2s.comparison.spec import NoSuchSize, NotForThisModel, Trial
 from s2s.errors import UserError
 from s2s.files import explain_os_error
@@ -130,19 +131,19 @@ def test_progress_raises_a_stop_signal_that_was_lost():
         raise Lost
 
     with Progress(8.0, Console(file=io.StringIO()), lost) as progress, pytest.raises(Lost):
-        progress.finish("long-range", TASK, StoredResult({}, "", 10.0), 2.0)
+        progress.finish("long-range", TASK, 10.0, "", 2.0)
 
 
 def test_progress_scales_the_remaining_seconds_of_the_table_by_the_observed_speed(monkeypatch):
     clock = iter([100.0, 110.0, 140.0])
-    monkeypatch.setattr("s2s.comparison.executor.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr("s2s.comparison.progress.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     text = io.StringIO()
     with Progress(4_000.0, Console(file=text)) as progress:
         progress.start("long-range", [TASK, Trial("gru")])
-        progress.finish("long-range", TASK, StoredResult({}, "", 10.0), 2.0)
+        progress.finish("long-range", TASK, 10.0, "", 2.0)
         # more trials than were expected
         progress.expect(5_000.0)
-        progress.finish("long-range", Trial("gru"), StoredResult(None, "ZeroDivisionError: division by zero", 1.0), 6.0)
+        progress.finish("long-range", Trial("gru"), 1.0, "ZeroDivisionError: division by zero", 6.0)
     # 3,998 s at 10 / 2, and 4,994 s at 40 / 8
     assert text.getvalue().splitlines()[:2] == [
         "long-range: rnn, copy, seed 3: 10 s · 5:33:10 left",

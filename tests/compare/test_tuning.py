@@ -341,17 +341,17 @@ def test_a_trial_learns_a_share_of_what_a_whole_training_does(contest):
     often = often.model_copy(update={"validation": often.validation.model_copy(update={"every": 4})})
     made = replace(made, candidates=(replace(made.candidates[0], recipe=often),))
     short, long = (TUNING.measure(made, Trial("gru", part)) for part in ("rate-4000", "whole-rate-4000"))
-    assert (short["updates"], long["updates"]) == (3, 12)
-    assert long["loss"] < short["loss"]
+    assert (short.updates, long.updates) == (3, 12)
+    assert long.loss < short.loss
     recipe = made.candidates[0].recipe
-    assert long["loss"] == short_training(recipe, TRIAL_SEED, made.device_context)[0]
+    assert long.loss == short_training(recipe, TRIAL_SEED, made.device_context)[0]
     # no training that is scored is the one that chose: the best of several is a lucky one
     assert TRIAL_SEED not in made.seeds
     (run,) = (made.folder / "runs").iterdir()
     curve = history(run, {"losses": "loss"}, made.device_context)
-    assert "slope" not in short
+    assert short.slope is None
     assert curve["updates"] == [4, 8, 12]
-    assert long["slope"] == slope_per_doubling(curve["tokens"], curve["losses"])
+    assert long.slope == slope_per_doubling(curve["tokens"], curve["losses"])
     mine = trained(made, "gru", made.seeds[0])
     assert mine != run
     assert read(mine / "recipe.yaml").seeds == seeds_of(made.seeds[0])

@@ -16,7 +16,7 @@ import torch
 from tqdm import tqdm
 from tqdm.std import TqdmDefaultWriteLock
 
-from s2s.comparison.executor import Workers, number_for
+from s2s.comparison.workers import Workers, number_for
 from s2s.recipe.schema import DeviceSettings
 from s2s.training.device import DeviceContext, select_device
 

@@ -24,7 +24,7 @@ def processors_of_a_training(width):
 if __name__ == "__main__":
     before = dict(os.environ)
     with cpu_affinity.save_affinity():
-        from s2s.comparison.executor import Workers
+        from s2s.comparison.workers import Workers
 
         held = os.sched_getaffinity(0)
         with Workers(2) as workers:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from s2s.comparison.engine import machine
-from s2s.comparison.executor import StoredResult, Workers, number_for, run_cached
+from s2s.comparison.executor import StoredResult, run_cached
 from s2s.comparison.reproduce.agreement import Agreement
 from s2s.comparison.reproduce.contract import Reproduction
 from s2s.comparison.reproduce.counting import Counting
@@ -24,6 +24,7 @@ from s2s.comparison.reproduce.warm_up import WarmUp
 from s2s.comparison.reproduced import RESULT, Check, Reproduced
 from s2s.comparison.results import Failure
 from s2s.comparison.spec import Measured, Trial, Trials
+from s2s.comparison.workers import Workers, number_for
 from s2s.errors import UserError
 from s2s.files import ASKED, make_folder, read_file, write_atomically
 from s2s.recipe.schema import DeviceSettings
