@@ -21,9 +21,8 @@ from rich.progress import Progress
 from s2s.errors import UserError, printable
 from s2s.files import RESTORE, append_to, open_regular, write_atomically
 from s2s.json_files import parse_json
-from s2s.training.noise import Noise, noise_scale
 from s2s.training.progress import PLAIN_LINE_EVERY, Advance, bar_columns, fit_to_row, progress_bar
-from s2s.training.step import StepResult
+from s2s.training.step import Noise, StepResult, noise_scale
 
 METRICS = "metrics.jsonl"
 _LONGEST_LINE = 1 << 20

@@ -170,7 +170,7 @@ def test_a_run_that_lost_its_patience_says_so_again_and_a_stopped_one_loses_it_i
     assert _bits(folder / "stopped") == _bits(folder / "straight")
     capsys.readouterr()
     _s2s("train", "stopped", "--resume", "training.updates=30")
-    said = "after update 6 of 30: no better loss in 2 validations (validation.patience)"
+    said = "after update 6 of 30: loss has not improved for 2 validations (validation.patience)"
     assert said in capsys.readouterr().out
     assert _bits(folder / "stopped") == _bits(folder / "straight")
 
