@@ -71,7 +71,7 @@ def test_task_on_the_page_is_checked_trains_resumes_and_is_evaluated(place, caps
     shown = capsys.readouterr().out
     assert "stars.yaml: fine" in shown
     assert "train: 100 texts" in shown
-    assert "continuing after update 40" in shown
+    assert "resuming after update 40" in shown
     scores = json.loads((place / "runs/stars/evaluation-test.json").read_text())
     # guessing the mean is off by 1.6
     assert scores["error"] < 0.5

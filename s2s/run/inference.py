@@ -15,12 +15,11 @@ from s2s.data.text_files import line_rows
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.generate import TextTranslator
 from s2s.errors import UserError, quote_path
-from s2s.files import explain_os_error, is_number, read_file
+from s2s.files import EXPORTED, explain_os_error, is_number, read_file
 from s2s.models.base import Seq2Seq
 from s2s.recipe.pairs import PairRecipe
 from s2s.recipe.schema import DeviceSettings, TrainRecipe
 from s2s.run import manifest
-from s2s.run.exported import EXPORTED, check_files
 from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, open_run, run_dir_of
 from s2s.run.tasks import read, task_of
 from s2s.tasks.base import AnyRun, AnyTask, Evaluation, EvaluationOptions, LoadedModel, PreparedData
@@ -81,7 +80,12 @@ def check_saved(folder: Path) -> None:
     Raises:
         UserError: A file has changed or is missing, or there is no digest.
     """
-    (check_files if (folder / EXPORTED).exists() else check_weights)(folder)
+    if (folder / EXPORTED).exists():
+        from s2s.run.exported import check_files
+
+        check_files(folder)
+    else:
+        check_weights(folder)
 
 
 def load_for_inference(run: RunConfig, checkpoint: str | None = None) -> AnyRun:

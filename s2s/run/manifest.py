@@ -18,11 +18,10 @@ from pydantic import BaseModel, field_validator
 
 from s2s.data.sources import TrainOverlap
 from s2s.errors import UserError
-from s2s.files import LARGE_BYTES, write_atomically
+from s2s.files import EXPORTED, LARGE_BYTES, write_atomically
 from s2s.json_files import read_json
 from s2s.models.base import count_parameters
 from s2s.recipe.schema import TrainRecipe
-from s2s.run.exported import EXPORTED
 from s2s.run.folder import MANIFEST
 from s2s.training.checkpoint import Checkpoints
 from s2s.training.device import DeviceContext
@@ -99,7 +98,7 @@ def read(path: Path, begun: bool = False) -> list[dict]:
     Raises:
         UserError: The file is damaged, or missing although `begun` is set.
     """
-    remedy = "restore it; without it nobody knows the run's data"
+    remedy = "restore it; it identifies the run's data"
     if path.exists():
         read_json(path, list[Start], remedy, LARGE_BYTES)
     # Read again as plain dictionaries, to keep other entries.

@@ -1,4 +1,4 @@
-"""Optimizers of torch.optim, built from a recipe; learning-rate schedule, gradient clipping, L1 penalty, EMA weights."""
+"""Optimizers of torch.optim built from a recipe, learning-rate schedule, gradient clipping, L1 penalty and EMA."""
 
 import inspect
 import math

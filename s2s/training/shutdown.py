@@ -98,12 +98,12 @@ def print_resume_hint_on_exit(folder: Path, command: Sequence[str], stands: Call
     try:
         yield
     except (KeyboardInterrupt, Stopped) as stop:
-        again = f"go on: {shlex.join(command)}"
+        again = f"resume with: {shlex.join(command)}"
         raise Stopped(getattr(stop, "signal", signal.SIGINT), stands(), str(folder), again) from None
     except (PeerLostError, OutOfMemory) as lost:
-        again = f"{lost.remedy}; go on: {shlex.join(command)}"
+        again = f"{lost.remedy}; resume with: {shlex.join(command)}"
         raise type(lost)(f"{lost.what}; {stands()}", str(folder), again) from None
     except OSError as error:
         if not is_disk_full(error):
             raise
-        raise explain_os_error(error, str(folder), f"go on: {shlex.join(command)}") from None
+        raise explain_os_error(error, str(folder), f"resume with: {shlex.join(command)}") from None

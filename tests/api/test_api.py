@@ -194,7 +194,7 @@ def test_api_several_references_are_scored_together(small_world, tmp_path):
         (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest="5"), r"nbest: '5' is no whole number"),
         (lambda w: s2s.load(w / "runs/t").candidates(["a"], beam=0), r"the beam holds 0"),
         (lambda w: s2s.load(w / "runs/t").score(["a"], []), r"1 sources and 0 targets"),
-        (lambda w: s2s.load(w / "runs/t").translate(["a"], task="en-de"), r"says nothing to runs of translation"),
+        (lambda w: s2s.load(w / "runs/t").translate(["a"], task="en-de"), r"does not apply to runs of translation"),
         (lambda w: s2s.load(w / "runs/t").attention(" "), r"the line is empty"),
         (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest=3), r"the beam holds 1"),
         (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest=0), r"0 best translations asked for"),
@@ -204,7 +204,7 @@ def test_api_several_references_are_scored_together(small_world, tmp_path):
         (lambda w: s2s.read_recipe("translate", {"training.updats": 3}), r"did you mean updates"),
         (lambda w: s2s.read_recipe("translat"), r"did you mean translate"),
         (lambda w: s2s.train(s2s.read_recipe("translate"), {"a": 1}), r"taken as it is"),
-        (lambda w: s2s.train(w / "t.yaml", {"run.dir": str(w / "runs/t")}), r"holds a run already"),
+        (lambda w: s2s.train(w / "t.yaml", {"run.dir": str(w / "runs/t")}), r"already contains a run"),
         (lambda w: s2s.train(w / "runs/x", resume=True), r"not a run"),
         (lambda w: s2s.compare(["rnn", "tranformer"]), r"did you mean transformer"),
         (

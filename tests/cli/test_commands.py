@@ -241,7 +241,7 @@ MISTAKES = [
     (["translate", "runs/tiny", "--checkpoint", "."], "no checkpoint '.'; there: 0000006, 0000012, average"),
     (["translate", "runs/tiny", "--checkpoint", ""], "no checkpoint ''; there: 0000006, 0000012, average"),
     (["translate", "runs/tiny", "--nbest", "9"], "--beam 9"),
-    (["translate", "runs/tiny", "--task", ""], "says nothing to runs of translation"),
+    (["translate", "runs/tiny", "--task", ""], "does not apply to runs of translation"),
     (["translate", "runs/tiny", "--input", "nowhere"], "nowhere"),
     (["evaluate", "runs/tiny", "data.test=null"], "has no test set"),
     (["evaluate", "runs/tiny", "decoding.beem=2"], "did you mean beam?"),
@@ -251,7 +251,7 @@ MISTAKES = [
     (["train", "tiny.yaml", "run.dir=x", "batches.tokens=8"], "batches.tokens"),
     (["train", "tiny.yaml", "run.dir=tiny.yaml/x"], "tiny.yaml"),
     (["translate", "runs/tiny", "--output", "nowhere/out.txt"], "no folder nowhere"),
-    (["evaluate", "decoding.beam=1"], "no run is named"),
+    (["evaluate", "decoding.beam=1"], "no run is given"),
     (["evaluate", "runs/tiny", "--json", "nowhere/x.json"], "nowhere"),
     (["data", "check", "nowhere.yaml"], "nowhere.yaml"),
     (["inspect", "runs/tiny", " "], "the sentence is empty"),
@@ -330,4 +330,4 @@ def test_cli_resuming_says_so_before_anything_heavy_is_loaded(folder):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
-    assert (done.returncode, done.stdout) == (7, "going on with runs/tiny: loading …\n"), done.stderr
+    assert (done.returncode, done.stdout) == (7, "resuming runs/tiny: loading …\n"), done.stderr

@@ -155,7 +155,7 @@ def test_main_streams_that_are_closed_are_empty_and_take_everything():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["train", "RUN", "--resume", "--overwrite"], "--resume keeps what --overwrite would replace"),
+        (["train", "RUN", "--resume", "--overwrite"], "--resume and --overwrite exclude each other"),
         (["generate", "RUN", "a", "--input", "LINES"], "PROMPT is what is gone on with"),
     ],
 )
@@ -175,7 +175,7 @@ def _bytes(*words: str, encoding: str) -> bytes:
 def test_main_characters_that_output_lacks_are_spelt_and_end_no_training(small_world, tmp_path):
     shutil.copytree(small_world / "runs" / "t", tmp_path / "t")
     told = _bytes("-m", "s2s", "train", str(tmp_path / "t"), "--resume", encoding="latin-1").decode("latin-1")
-    assert f"going on with {tmp_path / 't'}: loading \\u2026\n" in told
+    assert f"resuming {tmp_path / 't'}: loading \\u2026\n" in told
     assert "curves: " in told
 
 

@@ -177,7 +177,7 @@ def test_torchrun_stopped_stops_all_and_saves_and_what_goes_on_is_the_same(numbe
     code, _, errors = _done(process)
     assert code != 0
     assert errors.count("; saved\n") == 1, errors
-    assert "go on: torchrun --nproc-per-node 2 -m s2s train runs/tiny --resume" in errors
+    assert "resume with: torchrun --nproc-per-node 2 -m s2s train runs/tiny --resume" in errors
     assert _done(_torchrun(tmp_path, "train", "runs/tiny", "--resume"))[0] == 0
     assert _losses(tmp_path / "runs/tiny") == _losses(straight[0])
 
@@ -211,7 +211,7 @@ def test_started_again_by_torchrun_the_run_goes_on_without_being_asked(straight,
         time.sleep(1)
     code, said, errors = _done(process)
     assert code == 0, errors
-    assert said.count("continuing after update") == 2
+    assert said.count("resuming after update") == 2
     assert _losses(run) == _losses(straight[0])
 
 
@@ -240,5 +240,5 @@ def test_run_that_was_there_before_torchrun_is_left_alone(straight, tmp_path):
     code, _, errors = _done(process)
     assert code != 0
     # once each time they are started
-    assert errors.count("holds a run already") == 2, errors
+    assert errors.count("already contains a run") == 2, errors
     assert (run / "metrics.jsonl").read_bytes() == before

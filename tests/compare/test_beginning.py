@@ -243,7 +243,7 @@ def test_what_is_damaged_is_told_and_measured_again(counting, tmp_path, monkeypa
 
 def test_a_folder_that_another_command_made_is_told_as_what_it_is(counting, tmp_path):
     folder, other = begin(tmp_path / "both", "rnn", "lstm"), tmp_path / "other"
-    with pytest.raises(UserError, match=rf"not a run, but a comparison\n.*s2s compare --resume {folder}"):
+    with pytest.raises(UserError, match=rf"is not a run but a comparison\n.*s2s compare --resume {folder}"):
         check_is_run(folder)
     (folder / COMPARISON).unlink()
     (folder / "cells").mkdir()

@@ -32,7 +32,7 @@ def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(c
         engine.resume(whole, console)
     asked, counting.asked, counting.interrupt_at = counting.asked, [], 3
     stopped = begin(tmp_path / "stopped", "rnn", "lstm")
-    with pytest.raises(Stopped, match=r"go on: s2s compare --resume .*stopped"):
+    with pytest.raises(Stopped, match=r"resume with: s2s compare --resume .*stopped"):
         engine.resume(stopped, console)
     counting.interrupt_at = None
     engine.resume(stopped, console)

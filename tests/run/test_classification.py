@@ -266,15 +266,18 @@ MISTAKES = {
         ["translate", "runs/tiny"],
         r"is a run of task classification, not translation\n.*s2s classify runs/ti",
     ),
-    "beam": (["evaluate", "runs/tiny", "--beam", "2"], r"--beam says nothing to runs of classification"),
-    "recipe": (["evaluate", "runs/tiny", "head.pooling=max"], r"a trained model keeps its recipe; 'head.pooling=max'"),
+    "beam": (["evaluate", "runs/tiny", "--beam", "2"], r"--beam does not apply to runs of classification"),
+    "recipe": (
+        ["evaluate", "runs/tiny", "head.pooling=max"],
+        r"the recipe of a trained model is fixed; 'head.pooling=max'",
+    ),
     "classes": (
         ["evaluate", "runs/tiny", "data.classes=[Sports, World, Business]"],
         r"data.classes is Sports, World, Business, but the model was trained with World, Sports, Business",
     ),
     "init": (["train", "tiny.yaml", "init.freeze=all"], r"init_from names no run"),
     "overfit": (["train", "tiny.yaml", "--overfit"], r"--overfit is for translation"),
-    "resume": (["train", "runs/tiny", "--resume", "head.dropout=0.5"], r"--resume continues the run by its own recipe"),
+    "resume": (["train", "runs/tiny", "--resume", "head.dropout=0.5"], r"--resume uses the recipe of the run"),
     "checkpoint": (
         ["classify", "runs/tiny", "--checkpoint", "7"],
         r"no checkpoint '7'; there: 0000024|there: .*0000024",

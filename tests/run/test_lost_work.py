@@ -91,7 +91,7 @@ def test_graceful_stop_saves_prints_the_resume_command_and_is_bit_identical(fold
             _s2s("train", "tiny.yaml", "run.dir=ein Läuf $(x)")
     assert stopped.value.signal == number
     assert "after update 3 of 5; saved" in str(stopped.value)
-    assert "go on: s2s train 'ein Läuf $(x)' --resume" in str(stopped.value)
+    assert "resume with: s2s train 'ein Läuf $(x)' --resume" in str(stopped.value)
     assert {n: signal.getsignal(n) for n in before} == before
     assert (folder / "ein Läuf $(x)/checkpoints/0000003").exists()
     _s2s("train", "ein Läuf $(x)", "--resume")
@@ -100,7 +100,7 @@ def test_graceful_stop_saves_prints_the_resume_command_and_is_bit_identical(fold
 
 def test_a_second_wish_stops_at_once(folder, monkeypatch):
     _signalled(monkeypatch, 3, signal.SIGINT, signal.SIGINT)
-    with pytest.raises(Stopped, match="after update 3 of 5; saved is update 2") as stopped:
+    with pytest.raises(Stopped, match="after update 3 of 5; last checkpoint: update 2") as stopped:
         _s2s("train", "tiny.yaml", "run.dir=twice")
     assert stopped.value.signal == signal.SIGINT
     assert not (folder / "twice/checkpoints/0000003").exists()
@@ -194,7 +194,7 @@ def test_the_tail_of_a_cosine_begins_again_and_it_is_said(folder, capsys):
     _s2s("train", "cosine", "--resume", "training.updates=8")
     assert "the cosine schedule ends with the last update, so its tail begins again" in capsys.readouterr().out
     assert [json.loads(line)["update"] for line in _lines(folder / "cosine") if "count" in line] == list(range(1, 9))
-    with pytest.raises(UserError, match="the run has had 8 updates"):
+    with pytest.raises(UserError, match="the run already has 8 updates"):
         _s2s("train", "cosine", "--resume", "training.updates=7")
 
 
@@ -218,7 +218,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_half_written(folder, size):
     assert "File too large" in str(error)
     assert [path for path in folder.rglob(".unfinished*")] == []
     if (folder / "full").exists():
-        assert "make room, then go on: s2s train full --resume" in str(error)
+        assert "free disk space, then resume with: s2s train full --resume" in str(error)
         _s2s("train", "full", "--resume")
         _s2s("train", "tiny.yaml", "run.dir=roomy", "training.updates=8")
         assert _bits(folder / "full") == _bits(folder / "roomy")
@@ -257,7 +257,7 @@ def test_second_start_of_a_run_is_refused(folder):
     recipe = read(Path("tiny.yaml"), ["run.dir=new"])
     with create_run_dir(recipe, {}, overwrite=False):
         for overwrite in (False, True):
-            with pytest.raises(UserError, match=r"holds a run already|is being trained by another"):
+            with pytest.raises(UserError, match=r"already contains a run|another process is training"):
                 create_run_dir(recipe, {}, overwrite).__enter__()
         assert (folder / "new/recipe.yaml").exists()
 

@@ -124,7 +124,7 @@ def test_out_of_memory_error_names_the_settings_to_reduce(tmp_path, monkeypatch,
         with pytest.raises(UserError, match="no memory for a batch: can't allocate memory") as refused:
             _s2s("train tiny.yaml run.dir=less")
     message = str(refused.value)
-    assert f"after update {at - 1} of 5; {'no update is saved yet' if at == 1 else 'saved is update 2'}" in message
+    assert f"after update {at - 1} of 5; {'no checkpoint yet' if at == 1 else 'last checkpoint: update 2'}" in message
     smaller, again = re.findall(r"s2s train .*", message)
     assert f" {key}={350 if key == 'batches.tokens' else 6} " in smaller
     assert " training.tokens_per_update=700" in smaller or " training.examples_per_update=12" in smaller

@@ -164,7 +164,7 @@ def test_distributed_lost_process_ends_all_with_one_message_and_a_checkpoint_of_
     assert other is None
     assert "another process of this training has ended" in told
     assert "stopped after update 7 of 12; saved" in told
-    assert "go on:" in told
+    assert "resume with:" in told
     assert (folder / "lost" / "checkpoints" / "0000007" / "model.safetensors").exists()
 
 
