@@ -76,7 +76,10 @@ def test_task_on_the_page_is_checked_trains_resumes_and_is_evaluated(place, caps
     # guessing the mean is off by 1.6
     assert scores["error"] < 0.5
     assert f"test: error {scores['error']:.3f}" in shown
-    for command, said in (("inspect", "nothing to look into"), ("diagnose", "no diagnosis of task regression")):
+    for command, said in (
+        ("inspect", "runs of task regression cannot be inspected"),
+        ("diagnose", "no diagnosis of task regression"),
+    ):
         with pytest.raises(UserError, match=said):
             commands([command, "runs/stars"], standalone_mode=False)
     commands(["diagnose", "runs/stars", "--only", "signs"], standalone_mode=False)
@@ -89,7 +92,7 @@ def test_added_task_has_reference_and_validated_keys(place):
         read(Path("stars.yaml"), ["data.tests=stars"])
     with pytest.raises(UserError, match=r"task: is 'regresion'; did you mean regression\?"):
         read(Path("stars.yaml"), ["task=regresion"])
-    with pytest.raises(UserError, match=r"there is no check for data of task regression"):
+    with pytest.raises(UserError, match=r"task regression has no data check"):
         commands(["data", "check", "stars.yaml"], standalone_mode=False)
 
 

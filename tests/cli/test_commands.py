@@ -237,9 +237,9 @@ def test_cli_run_may_have_an_equals_sign_in_its_name(folder):
 
 MISTAKES = [
     (["translate", "runs/none"], "not a run"),
-    (["translate", "runs/tiny", "--checkpoint", "77"], "no checkpoint '77'; there: 0000006, 0000012, average"),
-    (["translate", "runs/tiny", "--checkpoint", "."], "no checkpoint '.'; there: 0000006, 0000012, average"),
-    (["translate", "runs/tiny", "--checkpoint", ""], "no checkpoint ''; there: 0000006, 0000012, average"),
+    (["translate", "runs/tiny", "--checkpoint", "77"], "no checkpoint '77'; available: 0000006, 0000012, average"),
+    (["translate", "runs/tiny", "--checkpoint", "."], "no checkpoint '.'; available: 0000006, 0000012, average"),
+    (["translate", "runs/tiny", "--checkpoint", ""], "no checkpoint ''; available: 0000006, 0000012, average"),
     (["translate", "runs/tiny", "--nbest", "9"], "--beam 9"),
     (["translate", "runs/tiny", "--task", ""], "does not apply to runs of translation"),
     (["translate", "runs/tiny", "--input", "nowhere"], "nowhere"),

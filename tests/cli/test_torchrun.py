@@ -94,7 +94,7 @@ def test_torchrun_devices_that_several_processes_cannot_have_are_refused(told, m
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     monkeypatch.setattr(device.dist, "is_nccl_available", lambda: False)
-    with pytest.raises(UserError, match="without nccl"):
+    with pytest.raises(UserError, match="without NCCL"):
         select_device(DeviceSettings(kind="cuda", precision="fp32"), distributed)
     monkeypatch.setattr(device.dist, "is_nccl_available", lambda: True)
     with pytest.raises(UserError, match="2 processes on a machine with 1 GPUs"):
@@ -222,7 +222,7 @@ def test_started_again_by_torchrun_the_run_goes_on_without_being_asked(straight,
         (["train", "tiny.yaml", "model.widht=3"], "did you mean width?"),
         (["train", "gone.yaml"], "no such recipe"),
         (["recipe", "models"], "`s2s recipe` is one process"),
-        (["train", "tiny.yaml", "batches.tokens=125", "training.tokens_per_update=60"], "processes share an update"),
+        (["train", "tiny.yaml", "batches.tokens=125", "training.tokens_per_update=60"], "which is fewer than"),
         (["train", "tiny.yaml", "training.learning_rate=1e30", "training.clip=null"], "not finite"),
     ],
 )

@@ -212,7 +212,7 @@ def test_precision_has_bf16_lstm_tells_what_an_lstm_does():
 
 def test_precision_more_threads_than_a_machine_can_use_are_refused():
     before = torch.get_num_threads()
-    with pytest.raises(UserError, match=r"device.threads: is 2,048, but this machine has \d+ processor cores"):
+    with pytest.raises(UserError, match=r"device.threads: is 2,048, but this machine has \d+ CPU cores"):
         setup_process(DeviceSettings(threads=2048))
     assert torch.get_num_threads() == before
 
