@@ -296,7 +296,9 @@ CORPUS_SIZES = " ".join(
 
 
 def _optimizers_checked(session: Session) -> None:
-    assert "gradient noise scale by the last 6 updates: " in session.output("s2s train translate training.noise_scale")
+    assert "gradient noise scale over the last 6 updates: " in session.output(
+        "s2s train translate training.noise_scale"
+    )
     assert re.search(r"[\d,]+ of [\d,]+ parameters trained", session.output("s2s train translate 'training.freeze"))
 
 

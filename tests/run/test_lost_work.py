@@ -313,7 +313,7 @@ def test_a_state_that_cannot_be_is_named(tmp_path, state):
     (tmp_path / "0000005").mkdir()
     text = "[" * 100_000 if state == "nested" else json.dumps(state)
     (tmp_path / "0000005/state.json").write_text(text)
-    with pytest.raises(UserError, match=r"0000005: not a whole checkpoint: state.json: (.|\n)*remove this checkpoint"):
+    with pytest.raises(UserError, match=r"0000005: damaged checkpoint: state.json: (.|\n)*delete this checkpoint"):
         read_progress(tmp_path / "0000005")
 
 
@@ -330,7 +330,7 @@ def test_a_manifest_that_says_nothing_of_the_data_is_named(tmp_path, text):
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        (f"{LAST}/state.json", json.dumps(STATE | {"update": -1}), "not a whole checkpoint"),
+        (f"{LAST}/state.json", json.dumps(STATE | {"update": -1}), "damaged checkpoint"),
         (f"{LAST}/state.json", json.dumps(STATE | {"digest": "", "weights": ""}), "has changed since the checkpoint"),
         ("manifest.json", "{}", "input should be a valid array"),
         ("manifest.json", "[]", "is missing or empty"),
@@ -360,7 +360,7 @@ def test_extending_a_run_that_cannot_resume_is_refused(folder):
     weights = folder / "run/checkpoints/0000004/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     before = {path: path.read_bytes() for path in (folder / "run").rglob("*") if path.is_file()}
-    with pytest.raises(UserError, match=r"has changed(.|\n)*remove this checkpoint"):
+    with pytest.raises(UserError, match=r"has changed(.|\n)*delete this checkpoint"):
         _s2s("train", "run", "--resume", "training.updates=9")
     assert {path for path in before if path.read_bytes() != before[path]} <= {folder / "run/manifest.json"}
     # as it says
@@ -389,7 +389,7 @@ def test_foreign_tensors_are_not_trained_on(folder):
     # of the right shape, but not what was saved
     shutil.copy(folder / "run/checkpoints/0000004/training.safetensors", path)
     shutil.copy(folder / "run/checkpoints/0000004/state.json", path.with_name("state.json"))
-    with pytest.raises(UserError, match=r"update is 4, but the folder says 5"):
+    with pytest.raises(UserError, match=r"update is 4, but the folder is named 5"):
         _s2s("train", "run", "--resume")
 
 
