@@ -127,7 +127,7 @@ def test_held_out_images_are_the_training_parts_and_no_longer_in_it(files, pixel
     parts = [getattr(three, name).pixels[:, 0].tolist() for name in ("train", "validation", "test")]
     assert [len(part) for part in parts] == [4, 3, 2]
     assert sorted([*parts[0], *parts[1], *parts[2]]) == sorted(pixels[:9].tolist())
-    with pytest.raises(UserError, match=r"(?s)9 images to hold out of 9 leave nothing"):
+    with pytest.raises(UserError, match=r"(?s)9 images to hold out of 9 leave no"):
         ImageSource(ImageDataSettings(size=6, root=str(files), corpus="hub", validation=9)).load()
 
 
@@ -147,7 +147,7 @@ def test_no_image_is_held_out_that_equals_one_learned_from(tmp_path, pixels):
         assert not set(held) & set(learned)
         # only what equals them is missing
         assert learned == [image.tobytes() for image in repeated if image.tobytes() not in held]
-    with pytest.raises(UserError, match=r"(?s)4 images to hold out of 16 leave nothing"):
+    with pytest.raises(UserError, match=r"(?s)4 images to hold out of 16 leave no"):
         ImageSource(ImageDataSettings(size=6, root=str(tmp_path), corpus="hub", validation=4, test=None)).load()
 
 
@@ -253,7 +253,7 @@ def test_images_mistakes_are_named_with_their_remedy(files, folders, pixels):
     (folders / "test" / "empty").mkdir()
     with pytest.raises(UserError, match=r"(?s)empty: holds no images"):
         ImageSource(settings(corpus="x", root=str(folders))).part("test")
-    with pytest.raises(UserError, match=r"(?s)has no folders of classes; there: 00.png"):
+    with pytest.raises(UserError, match=r"(?s)has no folders of classes; files: 00.png"):
         ImageSource(settings(corpus="files", train=str(folders / "train" / "ant"))).part("train")
 
 

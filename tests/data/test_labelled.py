@@ -154,7 +154,7 @@ MISTAKES = {
     "one class": ({"label": "same"}, r"data.label: the training data has 1 different labels"),
     "no table": ({"train": "a.doc"}, r"data.train: .*a.doc: is no table"),
     "no file": ({"train": "b.tsv"}, r"b.tsv: no such file"),
-    "no validation": ({"validation": 9}, r"data.validation: 9: 9 texts to hold out of 4 leave nothing"),
+    "no validation": ({"validation": 9}, r"data.validation: 9: 9 texts to hold out of 4 leave no"),
 }
 
 
