@@ -100,7 +100,7 @@ class CorruptedText:
             raise UserError("there is no text for span corruption", "data.corpora", "name a corpus with text")
         tokens, spans = masked_counts(self.lengths, share, span)
         if spans.max() > SENTINELS:
-            what = f"a text of {self.lengths.max()} tokens has {spans.max()} spans, but there are only {SENTINELS} sentinels"
+            what = f"a text of {self.lengths.max()} tokens has {spans.max()} spans; the limit is {SENTINELS} sentinels"
             raise UserError(what, where="batches.max_length", remedy="lower it, or raise the corpus' span")
         self.source_lengths = self.lengths - tokens + spans + len(prefix) + 1
         self.target_lengths = tokens + spans + 1

@@ -204,7 +204,7 @@ def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: FilterReport) ->
     for name, (whole, sources) in overlap.items():
         if sources:
             occurs = "source also occurs" if sources == 1 else "sources also occur"
-            yield f"{sources:,} {name} {occurs} in train, {whole:,} with the same target: the scores will be too optimistic"
+            yield f"{sources:,} {name} {occurs} in train, {whole:,} with the same target: scores will be too optimistic"
     dropped = sum(ledger.dropped.values())
     if dropped > look.MANY * (dropped + ledger.kept):
         share = dropped / (dropped + ledger.kept)

@@ -240,7 +240,7 @@ def _built_in(name: str, split: Split, settings: LearnedPairs) -> "datasets.Data
     if settings.target not in sides:
         raise UserError(
             f"data.target is {settings.target!r}, which has other sentences than {settings.source}",
-            remedy=f"with {settings.source}, set data.target to {' and '.join(s for s in sides if s != settings.source)}",
+            remedy=f"set data.target to {' or '.join(s for s in sides if s != settings.source)}",
         )
     size = split if isinstance(split, int) else _BUILT_IN_SIZES[name]
     if make == "homonyms":

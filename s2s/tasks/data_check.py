@@ -62,7 +62,7 @@ class CorpusInspection:
             yield from found.advice
         for name, count in self.in_train[noun].items():
             if count:
-                yield f"{count:,} {noun} of {name} also occur in train: the scores will be too optimistic"
+                yield f"{count:,} {noun} of {name} also occur in train: scores will be too optimistic"
         yield from self.cut.advice() if self.cut else ()
         yield from self.own
 

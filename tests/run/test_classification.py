@@ -286,7 +286,7 @@ MISTAKES = {
         ["classify", "runs/tiny", "--checkpoint", "7"],
         r"no checkpoint '7'; available: 0000024|available: .*0000024",
     ),
-    "no run": (["classify", "runs/none"], r"runs/none: not a run"),
+    "no run": (["classify", "runs/none"], r"runs/none: is not a run"),
 }
 
 

@@ -161,7 +161,7 @@ def test_a_vocabulary_is_not_taken_for_another_one(folder, two):
     (folder / "tasks.yaml").write_text(TASKS, encoding="utf-8")
     with pytest.raises(UserError, match=r"two vocabularies, and this model has one(.|\n)*init.parts: encoder"):
         _began(folder, "tasks", f"init_from={two}", "init.parts=all")
-    with pytest.raises(UserError, match=r"one vocabulary, and this model two(.|\n)*tokenizer.shared: true"):
+    with pytest.raises(UserError, match=r"one vocabulary, and this model has two(.|\n)*tokenizer.shared: true"):
         _began(folder, "translated", *_begin(folder, "init.parts=all", "tokenizer.shared=false"))
 
 

@@ -192,7 +192,7 @@ def test_a_run_made_longer_is_one_that_was_so_long_from_the_start(folder, schedu
 def test_the_tail_of_a_cosine_begins_again_and_it_is_said(folder, capsys):
     _s2s("train", "tiny.yaml", "run.dir=cosine", "training.schedule=cosine")
     _s2s("train", "cosine", "--resume", "training.updates=8")
-    assert "the cosine schedule ends with the last update, so its tail begins again" in capsys.readouterr().out
+    assert "the cosine schedule now ends at the new last update" in capsys.readouterr().out
     assert [json.loads(line)["update"] for line in _lines(folder / "cosine") if "count" in line] == list(range(1, 9))
     with pytest.raises(UserError, match="the run already has 8 updates"):
         _s2s("train", "cosine", "--resume", "training.updates=7")
