@@ -7,9 +7,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from s2s.cli.compare import Order, extended, order
 from s2s.comparison import engine, setup, tuning
 from s2s.comparison.report.drawing import draw
+from s2s.comparison.request import Order, extended, order
 from s2s.comparison.results import RESULT, read_result, read_summary
 from s2s.errors import UserError
 from s2s.files import ASKED, COMPARISON

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from s2s.cli.compare import Order, extended, order
 from s2s.comparison import cost, engine, executor, scheduler, setup
 from s2s.comparison.report.drawing import draw
+from s2s.comparison.request import Order, extended, order
 from s2s.comparison.results import RESULT, Failure, read_result, read_summary
 from s2s.errors import Stopped, UserError
 from s2s.files import COMPARISON

@@ -258,7 +258,7 @@ def test_seen_characters_are_no_tokenizer(folder):
     assert (folder / "one/tokenizer" / FILE).exists()
     with contextlib.chdir(folder):
         source = open_pretrained(read(Path("phones.yaml"), ["init_from=one"]))
-    assert source.tokenizer.digest == Tokenizer.load(folder / "one/tokenizer", "shared").digest
+    assert source.tokenizers[0].digest == Tokenizer.load(folder / "one/tokenizer", "shared").digest
     assert read(folder / "one/recipe.yaml").model.tie == "all"
 
 
