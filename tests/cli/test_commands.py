@@ -255,8 +255,8 @@ MISTAKES = [
     (["evaluate", "runs/tiny", "--json", "nowhere/x.json"], "nowhere"),
     (["data", "check", "nowhere.yaml"], "nowhere.yaml"),
     (["inspect", "runs/tiny", " "], "the sentence is empty"),
-    (["inspect", "runs/tiny", "A cat.", "--output", "a.txt"], ".txt is not known"),
-    (["inspect", "runs/tiny", "A cat.", "--row", "2"], "is of the test set, but there is an INPUT"),
+    (["inspect", "runs/tiny", "A cat.", "--output", "a.txt"], "unknown file name extension '.txt'"),
+    (["inspect", "runs/tiny", "A cat.", "--row", "2"], "selects a test example, but INPUT is given"),
     (["inspect", "runs/tiny", "A cat.", "--output", "a.png", "--layer", "7"], "no layer 7"),
     (
         ["train", "tiny.yaml", "run.dir=x", "model={kind: rnn-tagger, width: 8}"],
@@ -271,12 +271,12 @@ MISTAKES = [
     (["inspect", "runs/tiny", "A cat.", "--reference", "a.de"], "--reference: has no effect without --align"),
     (["inspect", "runs/tiny", "A cat.", "--align"], "INPUT: has no effect with --align"),
     (["evaluate", "runs/tiny", "--hypotheses", "tiny.yaml"], "RUN cannot be combined with --hypotheses"),
-    (["evaluate", "runs/tiny", "--metric", "bleu"], "--metric: has an effect with --hypotheses only"),
+    (["evaluate", "runs/tiny", "--metric", "bleu"], "--metric: only has an effect with --hypotheses"),
     (["evaluate", "runs/tiny", "--bias", "p.csv", "--beam", "2"], "--beam cannot be combined with a probe"),
-    (["serve", "runs/none", "--seconds", "inf"], "'--seconds': 'inf' is no finite number"),
-    (["translate", "runs/tiny", "--length-penalty", "nan"], "'--length-penalty': 'nan' is no finite number"),
-    (["generate", "runs/tiny", "--temperature", "nan"], "'--temperature': 'nan' is no finite number"),
-    (["generate", "runs/tiny", "--top-p", "nan"], "'--top-p': 'nan' is no finite number"),
+    (["serve", "runs/none", "--seconds", "inf"], "'--seconds': 'inf' is not a finite number"),
+    (["translate", "runs/tiny", "--length-penalty", "nan"], "'--length-penalty': 'nan' is not a finite number"),
+    (["generate", "runs/tiny", "--temperature", "nan"], "'--temperature': 'nan' is not a finite number"),
+    (["generate", "runs/tiny", "--top-p", "nan"], "'--top-p': 'nan' is not a finite number"),
 ]
 
 

@@ -279,7 +279,7 @@ BAD = {
     "parquet column": (
         {"a.parquet": _table(".parquet", PAIRS)},
         "a.parquet",
-        r"a.parquet: no column '0'; there are",
+        r"a.parquet: no column '0'; columns:",
     ),
     "parquet text": ({"a.parquet": _no_text()}, "a.parquet", r"a.parquet: not parquet: 'utf-8' codec"),
     "csv": ({"a.csv": b'en,de\nx,y\n"x,y\nx,y\n'}, "a.csv", r"a.csv:3: the row that begins here is not CSV"),

@@ -253,7 +253,7 @@ def test_images_mistakes_are_named_with_their_remedy(files, folders, pixels):
     (folders / "test" / "empty").mkdir()
     with pytest.raises(UserError, match=r"(?s)empty: holds no images"):
         ImageSource(settings(corpus="x", root=str(folders))).part("test")
-    with pytest.raises(UserError, match=r"(?s)has no folders of classes; files: 00.png"):
+    with pytest.raises(UserError, match=r"(?s)has no folders of classes; there: 00.png"):
         ImageSource(settings(corpus="files", train=str(folders / "train" / "ant"))).part("train")
 
 
@@ -282,7 +282,7 @@ def test_image_without_a_label_is_refused_whatever_the_order_of_classes(tmp_path
     ("labels", "kind", "words"),
     [
         ([0, 1, None], "int64", "row 3: has no label"),
-        (["ant", "bee ", "ant"], "string", "row 2: the label 'bee ' has a space"),
+        (["ant", "bee ", "ant"], "string", "row 2: the label 'bee ' has surrounding spaces"),
         ([0.0, float("nan")], "float64", "row 2: has no label"),
     ],
 )

@@ -264,7 +264,7 @@ def test_tokenizers_changed_or_missing_file_is_refused(made, tmp_path, file, old
         content = path.read_bytes()
         assert old in content
         path.write_bytes(content.replace(old, new, 1))
-    with pytest.raises(UserError, match=message + r"(.|\n)*→ copy the tokenizer's two files again"):
+    with pytest.raises(UserError, match=message + r"(.|\n)*→ copy both files of the tokenizer again"):
         Tokenizer.load(tmp_path, "source")
 
 

@@ -188,14 +188,14 @@ def test_several_files_are_tested_against_the_first(folder):
         ([*_SCORE, "nothere", "--reference", "ref"], "no such file"),
         ([*_SCORE, "ref", "--reference", "empty"], "ref has 2 lines, empty has 0"),
         ([*_SCORE, "empty", "--reference", "empty2"], "has no lines"),
-        ([*_SCORE, "ref", "--reference", "ref"], "named twice"),
+        ([*_SCORE, "ref", "--reference", "ref"], "given twice"),
         ([*_SCORE, "ref", "--reference", "ref", "--json", "no/where.json"], "there is no folder no"),
         (["evaluate", "runs/phones", "--source", "ref"], "--reference FILE"),
         (["evaluate", "runs/phones", "--source", "ref", "--reference", "nothere"], "no such file"),
         (["evaluate", "runs/phones", "--source", "ref", "--reference", "empty"], "empty has 0"),
         (
             ["evaluate", "runs/phones", "--split", "test", "--source", "ref", "--reference", "ref"],
-            "--split: test is not scored: --source takes its place",
+            "--split: test is not scored, because --source replaces it",
         ),
     ],
 )
