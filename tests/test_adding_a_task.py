@@ -102,16 +102,18 @@ def test_two_packages_with_one_task_are_refused(place):
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (other / "entry_points.txt").write_text("[s2s.tasks]\ntranslation = other\n")
     tasks.cache_clear()
-    with pytest.raises(UserError, match=r"two installed tasks are named 'translation': .*\(s2s\) and other \(other\)"):
+    with pytest.raises(
+        UserError, match=r"two installed tasks have the name 'translation': .*\(s2s\) and other \(other\)"
+    ):
         read(Path("stars.yaml"))
     (other / "entry_points.txt").write_text("[s2s.tasks]\nbroken = other.broken\n")
     tasks.cache_clear()
-    with pytest.raises(UserError, match=r"'broken' does not load: other\.broken: ModuleNotFoundError"):
+    with pytest.raises(UserError, match=r"'broken' cannot be loaded: other\.broken: ModuleNotFoundError"):
         read(Path("stars.yaml"), ["task=broken"])
 
 
 def test_a_task_whose_recipe_lacks_a_key_is_refused(place):
     page = (place / "regression" / "recipe.py").read_text()
     (place / "regression" / "recipe.py").write_text(re.sub(r"    (batches|training): .*\n", "", page))
-    with pytest.raises(UserError, match=r"'regression' is not complete: .* has no batches, training"):
+    with pytest.raises(UserError, match=r"'regression' is incomplete: .* has no batches, training"):
         read(Path("stars.yaml"))

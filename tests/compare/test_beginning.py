@@ -29,10 +29,10 @@ def _go_on(folder, **more):
 def test_a_folder_that_is_there_is_not_touched(counting, tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "letter.txt").write_text("dear")
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         begin(tmp_path / "there", "rnn", "lstm")
     assert [p.name for p in (tmp_path / "there").iterdir()] == ["letter.txt"]
-    with pytest.raises(UserError, match=r"letter.txt: is there already"):
+    with pytest.raises(UserError, match=r"letter.txt: already exists"):
         begin(tmp_path / "there/letter.txt", "rnn", "lstm")
     with pytest.raises(UserError, match="is no comparison"):
         engine.resume(tmp_path / "there", Console(file=io.StringIO()))
@@ -61,7 +61,7 @@ def test_a_start_that_was_killed_is_no_comparison_yet_and_can_be_repeated(counti
     with pytest.raises(UserError, match=r"one that did not begin\n.*repeat the command"):
         engine.resume(folder, Console(file=io.StringIO()))
     # somebody's own recipe is not replaced
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         begin(folder, "rnn", "lstm", "seeds.data=9")
     assert (begin(folder, "rnn", "lstm") / COMPARISON).exists()
     with pytest.raises(UserError, match="continue it with"):
@@ -195,7 +195,7 @@ def test_a_comparison_that_lost_what_it_was_asked_has_a_copy_beside_its_measurem
         _go_on(folder)
     (folder / COMPARISON).unlink()
     # another one does not take its measurements over
-    with pytest.raises(UserError, match=r"is there already\n.*--resume"):
+    with pytest.raises(UserError, match=r"already exists\n.*--resume"):
         begin(folder, "rnn", "lstm", "lstm.dropout=0.4")
     assert "in all 0 measurements" in engine.describe_costs(folder, setup.load_summary(folder), None)
     assert not (folder / COMPARISON).exists()
