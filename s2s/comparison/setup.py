@@ -194,4 +194,4 @@ def _check_free(folder: Path, base: ComparedRecipe) -> None:
         return
     there = any((place / COMPARISON).exists() for place in (folder, folder / CELLS))
     again = f"continue it with `s2s compare --resume {quote_path(folder)}`, or " if there else ""
-    raise UserError("is there already", where=str(folder), remedy=f"{again}name another folder with --out")
+    raise UserError("already exists", where=str(folder), remedy=f"{again}name another folder with --out")

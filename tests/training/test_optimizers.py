@@ -152,9 +152,7 @@ def test_optimizers_saved_state_of_sgd_goes_on_like_the_original(momentum):
 
 
 def test_optimizer_settings_unknown_to_the_class_are_refused():
-    with pytest.raises(
-        ValidationError, match="momentum has no effect with adam; leave momentum out, or set optimizer: sgd"
-    ):
+    with pytest.raises(ValidationError, match="momentum has no effect with adam; .* set optimizer: sgd"):
         _settings(momentum=0.9)
     with pytest.raises(ValidationError, match="nesterov is a form of momentum, which is 0"):
         _settings(**SGD, nesterov=True)
