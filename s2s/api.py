@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas
     from rich.console import Console
 
-    from s2s.cli.compare import Planned
+    from s2s.comparison.request import Planned
     from s2s.evaluation.metrics import Score
     from s2s.run.trained_run import Run
     from s2s.training.step import StepResult
@@ -258,7 +258,7 @@ class Comparison:
             UserError: A model or an experiment is unknown, or a setting is wrong.
         """
         # The command line and the API share one validation.
-        from s2s.cli.compare import Order, order
+        from s2s.comparison.request import Order, order
 
         path = None if recipe is None else Path(recipe)
         classes = path is not None and read_recipe(path).task == "classification"
@@ -289,7 +289,7 @@ class Comparison:
             UserError: The folder has no comparison or another one, the cluster cannot be used, or some trials allow no
                 conclusion (the report names them, too).
         """
-        from s2s.cli.compare import check_cluster
+        from s2s.comparison.request import check_cluster
 
         check_cluster(cluster)
         # Loading torch changes the CPU affinity.

@@ -69,9 +69,7 @@ def check_regular(path: Path, remedy: str = "name a file") -> None:
     except OSError:
         return
     except ValueError:
-        raise UserError(
-            "has a NUL character, which no path has", where=str(path), remedy="name one path a line"
-        ) from None
+        raise UserError("contains a NUL character", where=str(path), remedy="name one path per line") from None
     if not stat.S_ISREG(mode):
         what = "is a folder" if stat.S_ISDIR(mode) else "is not a regular file but a device or a pipe"
         raise UserError(what, where=str(path), remedy=remedy)

@@ -40,7 +40,7 @@ LARGE_BYTES = 1 << 30
 RESTORE = "restore the file from a copy of this folder"
 """Default remedy if a file of a run is missing or damaged."""
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -232,7 +232,7 @@ def _regular(path: Path, flags: int, remedy: str) -> int:
 
 def is_disk_full(error: OSError) -> bool:
     """Return True if the disk is full or a quota or file-size limit is reached."""
-    return error.errno in _NO_ROOM
+    return error.errno in _DISK_FULL
 
 
 def explain_os_error(error: OSError, where: str = "", remedy: str = "") -> UserError:
@@ -241,13 +241,13 @@ def explain_os_error(error: OSError, where: str = "", remedy: str = "") -> UserE
     Example:
         >>> print(explain_os_error(OSError(errno.ENOSPC, "No space left on device", "runs/a")))
         runs/a: cannot be written: No space left on device
-          → make room, then repeat the command
+          → free disk space, then repeat the command
     """
     what = error.strerror or str(error)
     place = str(error.filename or where or "a file or standard output")
     if is_disk_full(error):
-        return UserError(f"cannot be written: {what}", place, f"make room, then {remedy or 'repeat the command'}")
-    return UserError(what, place, "look at the path and at who may use it")
+        return UserError(f"cannot be written: {what}", place, f"free disk space, then {remedy or 'repeat the command'}")
+    return UserError(what, place, "check the path and its permissions")
 
 
 def _aside(path: Path) -> Path:
@@ -353,17 +353,19 @@ COMPARISON = "comparison.json"
 """File name of a comparison's plan, in its folder."""
 ASKED = "asked.json"
 """File name of a reproduction's settings, in its folder."""
+EXPORTED = "export.json"
+"""File name of the description of an export, in its folder."""
 
 
 def identify_folder(folder: Path) -> tuple[str, str] | None:
     """Name the folder of a comparison or a reproduction, with a remedy; None for other folders."""
     if (folder / ASKED).is_file():
-        remedy = f"its page is report.html; `s2s reproduce NAME --out {quote_path(folder)}` goes on with it"
+        remedy = f"its page is report.html; `s2s reproduce NAME --out {quote_path(folder)}` resumes it"
         return "a reproduction", remedy
     # The plan may be lost: a copy is stored with the results of the trials.
     if (folder / COMPARISON).is_file() or (folder / "cells" / COMPARISON).is_file():
         resume, runs = quote_path(folder), quote_path(folder / "runs")
-        return "a comparison", f"`s2s compare --resume {resume}` goes on with it; runs, if any, are in {runs}"
+        return "a comparison", f"`s2s compare --resume {resume}` resumes it; its runs are in {runs}"
     return None
 
 

@@ -86,13 +86,13 @@ def detect_torchrun() -> TorchrunProcess | None:
         )
     except (KeyError, ValueError, IndexError) as error:
         raise UserError(
-            f"TORCHELASTIC_RUN_ID says that torchrun started this, but of what it tells something is missing: {error}",
-            remedy="start it by torchrun, or unset TORCHELASTIC_RUN_ID",
+            f"TORCHELASTIC_RUN_ID is set, but other variables of torchrun are missing or wrong: {error}",
+            remedy="start it with torchrun, or unset TORCHELASTIC_RUN_ID",
         ) from None
 
 
 def check_single_process(command: str) -> None:
     """Refuse torchrun for a command that runs in one process."""
     if detect_torchrun() is not None:
-        what = f"torchrun is for `s2s train`; `s2s {command}` is one process"
-        raise UserError(what, remedy=f"leave torchrun out: s2s {command} …")
+        what = f"torchrun is for `s2s train`; `s2s {command}` runs in one process"
+        raise UserError(what, remedy=f"start it without torchrun: s2s {command} …")

@@ -85,7 +85,7 @@ def _quick_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr("s2s.training.figures.render_png", lambda figure: dot)
         monkeypatch.setattr("s2s.files._sync", lambda path: None)
         monkeypatch.setattr(
-            "s2s.run.start.benchmark_precision", lambda trainer: PrecisionBenchmark(fp32=1, bf16=2, threads=1)
+            "s2s.run.training.benchmark_precision", lambda trainer: PrecisionBenchmark(fp32=1, bf16=2, threads=1)
         )
 
 

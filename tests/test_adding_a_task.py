@@ -71,12 +71,15 @@ def test_task_on_the_page_is_checked_trains_resumes_and_is_evaluated(place, caps
     shown = capsys.readouterr().out
     assert "stars.yaml: fine" in shown
     assert "train: 100 texts" in shown
-    assert "continuing after update 40" in shown
+    assert "resuming after update 40" in shown
     scores = json.loads((place / "runs/stars/evaluation-test.json").read_text())
     # guessing the mean is off by 1.6
     assert scores["error"] < 0.5
     assert f"test: error {scores['error']:.3f}" in shown
-    for command, said in (("inspect", "nothing to look into"), ("diagnose", "no diagnosis of task regression")):
+    for command, said in (
+        ("inspect", "runs of task regression cannot be inspected"),
+        ("diagnose", "no diagnosis of task regression"),
+    ):
         with pytest.raises(UserError, match=said):
             commands([command, "runs/stars"], standalone_mode=False)
     commands(["diagnose", "runs/stars", "--only", "signs"], standalone_mode=False)
@@ -89,7 +92,7 @@ def test_added_task_has_reference_and_validated_keys(place):
         read(Path("stars.yaml"), ["data.tests=stars"])
     with pytest.raises(UserError, match=r"task: is 'regresion'; did you mean regression\?"):
         read(Path("stars.yaml"), ["task=regresion"])
-    with pytest.raises(UserError, match=r"there is no check for data of task regression"):
+    with pytest.raises(UserError, match=r"task regression has no data check"):
         commands(["data", "check", "stars.yaml"], standalone_mode=False)
 
 
@@ -99,16 +102,16 @@ def test_two_packages_with_one_task_are_refused(place):
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (other / "entry_points.txt").write_text("[s2s.tasks]\ntranslation = other\n")
     tasks.cache_clear()
-    with pytest.raises(UserError, match=r"two installed tasks are named 'translation': .*\(s2s\) and other \(other\)"):
+    with pytest.raises(UserError, match=r"two installed tasks have .* 'translation': .*\(s2s\) and other \(other\)"):
         read(Path("stars.yaml"))
     (other / "entry_points.txt").write_text("[s2s.tasks]\nbroken = other.broken\n")
     tasks.cache_clear()
-    with pytest.raises(UserError, match=r"'broken' does not load: other\.broken: ModuleNotFoundError"):
+    with pytest.raises(UserError, match=r"'broken' cannot be loaded: other\.broken: ModuleNotFoundError"):
         read(Path("stars.yaml"), ["task=broken"])
 
 
 def test_a_task_whose_recipe_lacks_a_key_is_refused(place):
     page = (place / "regression" / "recipe.py").read_text()
     (place / "regression" / "recipe.py").write_text(re.sub(r"    (batches|training): .*\n", "", page))
-    with pytest.raises(UserError, match=r"'regression' is not complete: .* has no batches, training"):
+    with pytest.raises(UserError, match=r"'regression' is incomplete: .* has no batches, training"):
         read(Path("stars.yaml"))

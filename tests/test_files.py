@@ -210,9 +210,10 @@ def test_lock_is_held_by_one_and_counts_only_while_its_file_is_there(tmp_path):
 
 
 def test_full_disk_error_has_a_remedy():
-    error = explain_os_error(OSError(28, "No space left on device"), "runs/a", "go on: s2s train runs/a --resume")
+    error = explain_os_error(OSError(28, "No space left on device"), "runs/a", "resume with: s2s train runs/a --resume")
     assert str(error) == (
-        "runs/a: cannot be written: No space left on device\n  → make room, then go on: s2s train runs/a --resume"
+        "runs/a: cannot be written: No space left on device\n"
+        "  → free disk space, then resume with: s2s train runs/a --resume"
     )
 
 

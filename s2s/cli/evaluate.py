@@ -104,7 +104,7 @@ def evaluate(
         return
     for option, value in (("--against", others), ("--metric", names)):
         if value:
-            raise UserError("has an effect with --hypotheses only", option, "leave it out, or name --hypotheses FILE")
+            raise UserError("only has an effect with --hypotheses", option, "leave it out, or add --hypotheses FILE")
     if bias is not None or induction is not None:
         both = {"--bias": bias if induction is not None else None, "--reference": references, "--json": file}
         more = {"--lowercase": lowercase, "--tokenize": tokenizer}
@@ -113,7 +113,7 @@ def evaluate(
         return
     files = _source_and_references(source, references)
     if files and split:
-        raise UserError(f"{split} is not scored: --source takes its place", "--split", "leave out one of them")
+        raise UserError(f"{split} is not scored, because --source replaces it", "--split", "leave out one of them")
     from s2s.run.folder import open_runs
 
     paths, overrides = options.paths_and_overrides(words)
@@ -145,7 +145,7 @@ def _score_files(
     file: Path | None,
 ) -> None:
     if not references:
-        raise UserError("needs a reference", "--hypotheses", "name it with --reference FILE")
+        raise UserError("needs a reference", "--hypotheses", "add --reference FILE")
     from s2s.data.text_files import check_there
     from s2s.tasks.translation.evaluation import score_files
 
@@ -190,10 +190,10 @@ def _source_and_references(source: Path | None, references: tuple[Path, ...]) ->
     if source or references:
         missing = "--reference" if source else "--source"
         one = source or references[0]
-        raise UserError(f"{one} is one of two files", remedy=f"name the other one with {missing} FILE")
+        raise UserError(f"{one} needs a second file", remedy=f"add {missing} FILE")
     return None
 
 
 def _check_different(files: Sequence[Path]) -> None:
     if len({file.resolve() for file in files}) < len(files):
-        raise UserError("the same file is named twice", remedy="name each file once")
+        raise UserError("a file is given twice", remedy="name each file once")

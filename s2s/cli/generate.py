@@ -67,7 +67,7 @@ def generate(
     from s2s.run.folder import open_run
 
     if prompt is not None and click.get_current_context().get_parameter_source("source") is not _BY_DEFAULT:
-        raise UserError("PROMPT is what is gone on with", "--input", "leave one of them out")
+        raise UserError("PROMPT and --input exclude each other", "--input", "leave one of them out")
     model = open_run(run, tasks=["language-model"])
     check_output(output)
     wait = announce_waiting(run, source) if prompt is None else lambda: None

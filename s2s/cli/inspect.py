@@ -91,9 +91,9 @@ def inspect(
 
     model = open_run(run)
     if translation is not None and model.recipe.task != "translation":
-        raise UserError(f"a run of task {model.recipe.task} translates nothing", "--translation", "leave it out")
+        raise UserError(f"a run of task {model.recipe.task} has no translations", "--translation", "leave it out")
     if task is not None and model.recipe.task != "text-to-text":
-        raise UserError(f"a run of task {model.recipe.task} does that alone", "--task", "leave it out")
+        raise UserError(f"a run of task {model.recipe.task} has no other tasks", "--task", "leave it out")
     from s2s.inspection.inspection import InspectionRequest
     from s2s.run.inference import inspect_input
 
@@ -144,11 +144,11 @@ def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None
     known = (".html", *_PICTURES, ".json")
     if output is not None and output.suffix not in known:
         raise UserError(
-            f"{output.suffix or 'no ending'} is not known", where=f"--output {output}", remedy=", ".join(known)
+            f"unknown file name extension {output.suffix!r}", where=f"--output {output}", remedy=", ".join(known)
         )
     if len(inputs) > 2:
         raise UserError(f"there are {len(inputs)} inputs", "INPUT", "give one or two, each in quotes")
     if translation is not None and len(inputs) != 1:
-        raise UserError("is of one sentence", "--translation", "give one INPUT")
+        raise UserError("needs exactly one INPUT", "--translation", "give one INPUT")
     if row is not None and inputs:
-        raise UserError("is of the test set, but there is an INPUT", f"--row {row}", "leave one of them out")
+        raise UserError("selects a test example, but INPUT is given", f"--row {row}", "leave one of them out")

@@ -77,7 +77,7 @@ def chunks(
         waiting, first_row, number = rest, number, number + len(lines)
         if len(waiting) > _LONGEST:
             what = f"line {number + 1} has more than {_LONGEST >> 20} MiB"
-            raise UserError(what, where=f"--input {getattr(file, 'name', '')}", remedy="name a file of lines of text")
+            raise UserError(what, where=f"--input {getattr(file, 'name', '')}", remedy="name a text file")
         if ended and waiting:
             lines.append(waiting)
         if begins and lines:
@@ -103,7 +103,7 @@ def _text(line: bytes, row: int, bad: BadLines) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
-        bad.report(row, f"not UTF-8, replaced what cannot be read: {line[:60]!r}")
+        bad.report(row, f"not UTF-8; replaced the invalid bytes: {line[:60]!r}")
         return line.decode("utf-8", errors="replace")
 
 
@@ -120,7 +120,7 @@ def check_output(path: Path | None, option: str = "--output") -> None:
     """Refuse an output file that is a folder or has no parent folder, before slow work."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         what = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise UserError(what, where=f"{option} {path}", remedy="name a file in a folder that exists")
+        raise UserError(what, where=f"{option} {path}", remedy="name a file in an existing folder")
 
 
 def show_all(path: Path | None, results: Mapping[str, Sequence[Any]]) -> None:

@@ -40,8 +40,8 @@ _MODULES = {"report": "compare"}
 
 
 _SMALLER = (
-    "free memory, or ask for less at once: a search for as many sentences as decoding.batch says, each with --beam or "
-    "decoding.beam hypotheses, or a validation for batches of batches.tokens"
+    "free memory, or use smaller batches: decoding.batch sentences with --beam or decoding.beam hypotheses each in a "
+    "search, batches.tokens tokens in a validation"
 )
 
 
@@ -164,7 +164,7 @@ def _check_current_folder() -> None:
     try:
         Path.cwd()
     except FileNotFoundError:
-        raise UserError("the current folder was removed", remedy="change to one that exists, e.g. cd ~") from None
+        raise UserError("the current folder was deleted", remedy="change to an existing one, e.g. cd ~") from None
 
 
 def _tell(message: str) -> None:

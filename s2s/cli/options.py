@@ -41,7 +41,7 @@ class Command(click.Command):
             several = given.count(option)
             if several > 1 and isinstance(option, click.Option) and not (option.multiple or option.is_eager):
                 name = max(option.opts, key=len)
-                raise UserError(f"is given {several} times, and only the last would count", name, "give it once")
+                raise UserError(f"is given {several} times", name, "give it once")
         return super().parse_args(ctx, args)
 
 
@@ -60,7 +60,7 @@ class Number(click.FloatRange):
         """Return the number, or raise a `UsageError`."""
         found = super().convert(value, param, ctx)
         if not math.isfinite(found):
-            self.fail(f"{value!r} is no finite number.", param, ctx)
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
         return found
 
 
@@ -75,7 +75,7 @@ class _Text(click.ParamType):
         except UnicodeEncodeError as error:
             if not Path(value).exists():
                 spelt = value.encode("utf-8", "backslashreplace").decode()
-                self.fail(f"{spelt[:60]!r} is not UTF-8 from character {error.start + 1} on", param, ctx)
+                self.fail(f"{spelt[:60]!r} is not UTF-8 at character {error.start + 1}", param, ctx)
         return value
 
 
@@ -83,9 +83,7 @@ def check_overrides(overrides: Sequence[str]) -> None:
     """Refuse overrides that set the same key twice."""
     counts = Counter(override.partition("=")[0].strip() for override in overrides)
     if twice := [key for key, count in counts.items() if count > 1]:
-        raise UserError(
-            f"{', '.join(twice)} is set twice, and only the last value would count", "command line", "set it once"
-        )
+        raise UserError(f"{', '.join(twice)} is set twice", "command line", "set it once")
 
 
 def _overrides(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:

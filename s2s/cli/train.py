@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from s2s.cli import options
-from s2s.errors import quote_path
+from s2s.errors import UserError, quote_path
 from s2s.launch import detect_torchrun
 
 
@@ -17,12 +17,12 @@ from s2s.launch import detect_torchrun
         "s2s train translate --overfit",
     )
 )
-@click.argument("recipe", type=options.FILE)
+@click.argument("recipe", metavar="RECIPE", type=options.FILE)
 @options.overrides
 @click.option("--resume", "resuming", is_flag=True, help="Resume the run in the folder RECIPE.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing run of the same name.")
-@click.option("--overfit", "overfitting", is_flag=True, help="Sanity check: overfit 16 training pairs; keep no run.")
-def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: bool, overfitting: bool) -> None:
+@click.option("--overfit", is_flag=True, help="Sanity check: overfit 16 training pairs; keep no run.")
+def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: bool, overfit: bool) -> None:
     """Train a model from RECIPE, or resume a run.
 
     With --resume, RECIPE is the folder of a run; the result is the same as without the stop. Then data.* and device.*
@@ -37,16 +37,48 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
         with init_distributed(launch) as distributed:
             run_worker(distributed)
         return
-    from s2s.run.plan import execute_plan, plan_training
-    from s2s.run.tasks import schema_of
 
-    start = plan_training(recipe, overrides, resuming, overwrite, overfitting, launch)
-    # Printed before imports that take a minute on a loaded machine.
-    click.echo(f"going on with {start.folder}: loading …" if start.folder else f"{start.recipe.name}: loading …")
+    # 1. All checks that do not need torch.
+    from s2s.recipe.reading import recipe_path
+    from s2s.run.folder import check_free, check_resumable, run_dir
+    from s2s.run.tasks import read, schema_of
+
+    if overfit and (resuming or overwrite):
+        raise UserError("--overfit keeps no run", remedy="leave out --resume and --overwrite")
+    if resuming and overwrite:
+        raise UserError("--resume and --overwrite exclude each other", remedy="leave one of them out")
+    if overfit and launch:
+        raise UserError("--overfit is for one process", remedy="start it without torchrun")
+    path = recipe
+    asked = check_resumable(path, overrides) if resuming else read(recipe_path(path), overrides)
+    if launch and not resuming and launch.recorded_run(run_dir(asked)):
+        # torchrun restarted the processes. The overrides of the first start are in the run's recipe.
+        resuming, path, overrides = True, run_dir(asked), ()
+        asked = check_resumable(path)
+    if overfit and asked.task != "translation":
+        raise UserError(f"--overfit is for translation; the task is {asked.task}", remedy="leave it out")
+    if not (overfit or resuming):
+        check_free(asked, overwrite)
+
+    # 2. Printed before imports that take a minute on a loaded machine.
+    click.echo(f"resuming {path}: loading …" if resuming else f"{asked.name}: loading …")
     sys.stdout.flush()
-    folder = execute_plan(start, launch, click.echo)
-    if folder is None:
+    from rich.console import Console
+
+    from s2s.run import training
+    from s2s.training.device import setup_process
+    from s2s.training.distributed import init_distributed
+
+    # 3. Training.
+    setup_process(asked.device)
+    if overfit:
+        training.overfit(asked, click.echo)
         return
-    if use := schema_of(start.recipe).use:
+    with init_distributed(launch) as distributed:
+        if resuming:
+            folder = training.resume(path, Console(), overrides, asked, distributed)
+        else:
+            folder = training.train(asked, Console(), overwrite, distributed=distributed)
+    if use := schema_of(asked).use:
         click.echo(use.format(quote_path(folder)))
     click.echo(f"curves:     tensorboard --logdir {quote_path(folder.parent)}")

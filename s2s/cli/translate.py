@@ -59,10 +59,10 @@ def translate(
     translator = open_run(run, overrides, ["translation", "text-to-text"])
     # Refuse options without effect before anything heavy is imported.
     if name is not None and translator.recipe.task != "text-to-text":
-        raise UserError("says nothing to runs of translation", where=f"--task {name}", remedy="leave it out")
+        raise UserError("does not apply to runs of translation", where=f"--task {name}", remedy="leave it out")
     if translator.recipe.task == "text-to-text":
         if before is not None:
-            raise UserError("says nothing to runs of text-to-text", where=f"--prefix {before}", remedy="use --task")
+            raise UserError("does not apply to runs of text-to-text", where=f"--prefix {before}", remedy="use --task")
         from s2s.tasks.text_to_text.answers import check_chosen, task_named
 
         task = task_named(cast(Any, translator.recipe), name)

@@ -189,4 +189,4 @@ def _check_free(folder: Path, base: ComparedRecipe) -> None:
         return
     there = any((place / COMPARISON).exists() for place in (folder, folder / CELLS))
     again = f"continue it with `s2s compare --resume {quote_path(folder)}`, or " if there else ""
-    raise UserError("exists already", where=str(folder), remedy=f"{again}name another folder with --out")
+    raise UserError("already exists", where=str(folder), remedy=f"{again}name another folder with --out")

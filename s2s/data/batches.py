@@ -71,7 +71,7 @@ def make_batches(source_lengths: Lengths, target_lengths: Lengths, budget: int, 
     if len(longest) == 0:
         return []
     if longest.max() > budget:
-        what = f"a batch may have {budget} tokens, but one example alone (row {longest.argmax()}) has {longest.max()}"
+        what = f"a batch has at most {budget} tokens, but the example in row {longest.argmax()} has {longest.max()}"
         remedy = f"set batches.tokens={longest.max()} or higher, or batches.max_length={budget} or lower"
         raise UserError(what, where="batches.tokens", remedy=remedy)
     generator = np.random.default_rng([seed % 2**64, epoch])
@@ -234,7 +234,7 @@ class ParallelDataset(Examples[ParallelBatch]):
         self.wanted = tokens_per_update or batches.tokens
         self.kept, self.num_skipped = data.within(batches.max_length)
         if not len(self.kept):
-            what = f"all {len(data):,} training pairs are longer than {batches.max_length} pieces"
+            what = f"all {len(data):,} training pairs are longer than {batches.max_length} tokens"
             raise UserError(what, where="batches.max_length", remedy="raise it")
 
     def __len__(self) -> int:

@@ -50,7 +50,7 @@ def cache_rows(
                 yield row
             if row is None:
                 # The message of the builder would not name the file.
-                raise UserError("holds no rows", where=", ".join(map(str, files)), remedy="name another file")
+                raise UserError("has no rows", where=", ".join(map(str, files)), remedy="name another file")
         except UserError as error:
             # The builder wraps exceptions of its generator; keep ours to show it to the user.
             failure.append(error)

@@ -94,13 +94,13 @@ class CorruptedText:
         self.texts, self.prefix, self.size, self.share, self.span = texts, prefix, size, share, span
         room = max_length - 1 - len(prefix)
         if room < 1:
-            raise UserError("leaves no room for text beside the prefix", "batches.max_length", "raise it")
+            raise UserError("leaves no space for text after the prefix", "batches.max_length", "raise it")
         self.numbers, self.first, self.lengths = windows(texts.lengths, room)
         if not len(self.lengths):
-            raise UserError("there is no text to take spans out of", "data.corpora", "name a corpus with text")
+            raise UserError("there is no text for span corruption", "data.corpora", "name a corpus with text")
         tokens, spans = masked_counts(self.lengths, share, span)
         if spans.max() > SENTINELS:
-            what = f"a text of {self.lengths.max()} pieces has {spans.max()} spans, and there are {SENTINELS} sentinels"
+            what = f"a text of {self.lengths.max()} tokens has {spans.max()} spans; the limit is {SENTINELS} sentinels"
             raise UserError(what, where="batches.max_length", remedy="lower it, or raise the corpus' span")
         self.source_lengths = self.lengths - tokens + spans + len(prefix) + 1
         self.target_lengths = tokens + spans + 1

@@ -109,13 +109,13 @@ class Cutting:
         """Return the rows of a table: by label, a list with a number for each split."""
         cuts = list(self.splits.values())
         found: dict[str, list[float | None]] = {
-            "pieces": [cut.tokens for cut in cuts],
+            "tokens": [cut.tokens for cut in cuts],
             "  of the longest text": [cut.longest for cut in cuts],
         }
         if self.max_length:
             found[f"  texts above {self.max_length:,}"] = [cut.too_long for cut in cuts]
-        found["unknown pieces"] = [cut.unknown for cut in cuts]
-        found["pieces that train has not"] = [cut.new for cut in cuts]
+        found["unknown tokens"] = [cut.unknown for cut in cuts]
+        found["tokens not in train"] = [cut.new for cut in cuts]
         return found if cuts else {}
 
     def advice(self) -> Iterator[str]:
@@ -124,12 +124,12 @@ class Cutting:
             yield self.failure
         for name, cut in self.splits.items():
             if name == "train" and cut.too_long:
-                yield f"{cut.too_long:,} texts of train have more than batches.max_length ({self.max_length}) pieces"
+                yield f"{cut.too_long:,} texts of train have more than batches.max_length ({self.max_length}) tokens"
             strange = cut.unknown + cut.new
             if strange > _STRANGE * cut.tokens:
                 yield (
-                    f"{strange / cut.tokens:.1%} of the pieces of {name} are unknown ({cut.unknown:,}) or never stand "
-                    f"in train ({cut.new:,}): nothing teaches them; tokenizer.byte_fallback=true, "
+                    f"{strange / cut.tokens:.1%} of the tokens of {name} are unknown ({cut.unknown:,}) or do not occur "
+                    f"in train ({cut.new:,}), so they cannot be learned; set tokenizer.byte_fallback=true, "
                     "tokenizer.kind=unigram or a smaller tokenizer.size"
                 )
 

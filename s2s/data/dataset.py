@@ -117,7 +117,7 @@ def batches_per_step(wanted: int, usual: float, item_name: str, key: str, remedy
         4
     """
     if wanted < usual / 2:
-        what = f"an update should learn from {wanted} {item_name}, but a batch has {usual:.0f}"
+        what = f"an update of {wanted} {item_name} is less than a batch of {usual:.0f}"
         raise UserError(what, where=f"training.{key}", remedy=f"{remedy}, or set training.{key}={usual:.0f}")
     return max(1, round(wanted / usual)) if usual else 1
 

@@ -89,7 +89,7 @@ def describe_mixture(
     """Describe the sampling rate and the passes per epoch of each corpus, a line each."""
     rows = zip(names, sizes, rates(sizes, mixing, weights), counts(sizes, mixing, weights), strict=True)
     return [
-        f"  {name}: {size:,} examples, drawn {share:.1%} of the time, {count / max(1, size):.2f} passes an epoch"
+        f"  {name}: {size:,} examples, drawn {share:.1%} of the time, {count / max(1, size):.2f} passes per epoch"
         for name, size, share, count in rows
     ]
 
@@ -150,7 +150,7 @@ class MixedDataset(Examples[ParallelBatch]):
         self.num_skipped = int((~fits).sum())
         for name, kept in zip(corpora, self.kept, strict=True):
             if not len(kept):
-                what = f"all training examples of {name} are longer than {batches.max_length} pieces"
+                what = f"all training examples of {name} are longer than {batches.max_length} tokens"
                 raise UserError(what, where="batches.max_length", remedy="raise it")
         self.sizes = [len(kept) for kept in self.kept]
         self.counts = counts(self.sizes, mixing, weights)

@@ -103,7 +103,7 @@ def blocks(found: Inspection) -> list[list[str]]:
         bars.append([f"{name}: pairs by {units}", *_bars(split)])
     unequal = [[f"{name}: most unequal lengths", *_texts(split.outliers)] for name, split in found.splits.items()]
     spots = [f"train: {len(found.spots)} pairs drawn at random", *_texts(found.spots)]
-    filters = ["what the recipe's filters do", *(f"  {line}" for line in str(found.ledger).split("\n"))]
+    filters = ["filters of the recipe", *(f"  {line}" for line in str(found.ledger).split("\n"))]
     return [_summary(found), *bars, *unequal, spots, filters]
 
 
@@ -181,14 +181,14 @@ def _rows(dataset: "datasets.Dataset", chosen: list[int]) -> list[tuple[int, str
 def _split_advice(name: str, split: SplitFindings) -> Iterator[str]:
     if split.correlation is not None and split.correlation < 0.5:
         yield (
-            f"the lengths of source and target hardly go together in {name} (correlation {split.correlation:.2f}; "
+            f"source and target lengths of {name} are hardly correlated (correlation {split.correlation:.2f}; "
             "translations usually reach 0.8): is line n of one file the translation of line n of the other?"
         )
     if split.empty:
         some = f"{_count(split.empty, 'pair')} of {name} with an empty side ({look.some_rows(split.empty)})"
         yield f"{some}: are the lines aligned?"
     if len(split.copies) > look.MANY * split.pairs:
-        yield f"{_count(split.copies, 'target')} of {name} just the source again: untranslated lines teach copying"
+        yield f"{_count(split.copies, 'target')} of {name} equal the source: untranslated lines teach copying"
     if name == "train" and len(split.duplicates) > look.MANY * split.pairs:
         yield f"{_count(split.duplicates, 'repeated pair')} in train: data.filters.duplicates=drop keeps one of each"
     windows = split.windows_ends > split.pairs / 2
@@ -197,18 +197,18 @@ def _split_advice(name: str, split: SplitFindings) -> Iterator[str]:
     for character, rows in split.suspicious.items():
         if not (windows and character == look.SUSPICIOUS["\r"]):
             some = f"{_count(rows, 'row')} of {name} with a {character} ({look.some_rows(rows)})"
-            yield f"{some}: wanted, or a conversion gone wrong?"
+            yield f"{some}: check whether a conversion went wrong"
 
 
 def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: FilterReport) -> Iterator[str]:
     for name, (whole, sources) in overlap.items():
         if sources:
             occurs = "source also occurs" if sources == 1 else "sources also occur"
-            yield f"{sources:,} {name} {occurs} in train, {whole:,} with the same target: scores will flatter"
+            yield f"{sources:,} {name} {occurs} in train, {whole:,} with the same target: scores will be too optimistic"
     dropped = sum(ledger.dropped.values())
     if dropped > look.MANY * (dropped + ledger.kept):
         share = dropped / (dropped + ledger.kept)
-        yield f"the filters drop {share:.0%} of train: look at what they drop, or set data.filters otherwise"
+        yield f"the filters drop {share:.0%} of train: check which pairs they drop, or change data.filters"
 
 
 def _count(rows: list[int], noun: str) -> str:

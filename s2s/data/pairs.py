@@ -74,7 +74,7 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
             return _built_in(name, split, self.settings)
         if name == "train" and isinstance(split, int):
             near = "".join(near_files(self.settings.corpus, MADE))
-            what = f"data.train is {split}; only the built-in corpora ({', '.join(MADE)}) are made to measure"
+            what = f"data.train is {split}; only the built-in corpora ({', '.join(MADE)}) can be generated in any size"
             raise UserError(what, remedy=(f"did you mean data.corpus={near}? " if near else "") + "name a file")
         return super().part(name, train)
 
@@ -89,7 +89,7 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
         else:
             found = from_hub(self.settings, str(split), self._reading)[0]
         if not len(found):
-            raise UserError(f"data.{name} has no sentence pairs", remedy="look at the file, or name another")
+            raise UserError(f"data.{name} has no sentence pairs", remedy="check the file, or name another one")
         return found
 
     def place(self, name: str, row: int) -> str:
@@ -226,7 +226,7 @@ def _built_in(name: str, split: Split, settings: LearnedPairs) -> "datasets.Data
 
     corpus = _MADE[settings.corpus]
     if not isinstance(split, int) and split != name:
-        what = f"data.{name} is {split!r}, but the {settings.corpus} corpus is made to measure"
+        what = f"data.{name} is {split!r}, but the {settings.corpus} corpus is generated"
         raise UserError(what, remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files")
     known = [side for _, sides, _ in corpus for side in sides]
     for key, side in (("source", settings.source), ("target", settings.target)):
@@ -239,15 +239,17 @@ def _built_in(name: str, split: Split, settings: LearnedPairs) -> "datasets.Data
     make, sides, beside = next(each for each in corpus if settings.source in each[1])
     if settings.target not in sides:
         raise UserError(
-            f"data.target is {settings.target!r}, which is of other sentences than {settings.source}",
-            remedy=f"beside {settings.source} there is {' and '.join(s for s in sides if s != settings.source)}",
+            f"data.target is {settings.target!r}, which has other sentences than {settings.source}",
+            remedy=f"set data.target to {' or '.join(s for s in sides if s != settings.source)}",
         )
     size = split if isinstance(split, int) else _BUILT_IN_SIZES[name]
     if make == "homonyms":
         from s2s.data.homonyms import homonyms
 
         if settings.words != 1:
-            raise UserError(f"is {settings.words}, but homonyms have all their words", "data.words", "leave it out")
+            raise UserError(
+                f"is {settings.words}, but the homonyms corpus always has all its words", "data.words", "leave it out"
+            )
         found: Sequence[Any] = homonyms(name, size, settings.seed)
     else:
         from s2s.data import phrasebook
@@ -325,5 +327,5 @@ def later_copies(dataset: "datasets.Dataset") -> Int[np.ndarray, " copies"]:
 def unreachable(part: "datasets.Dataset", name: str, normalization: str) -> str:
     """Return advice if the normalization changes targets of a split; empty otherwise."""
     split = describe_changes((target for _, target in pairs(part)), normalization)
-    remedy = "are kept as they are and so can never be reached: tokenizer.normalization=identity changes nothing"
+    remedy = "are not normalized, so no output can match them; tokenizer.normalization=identity avoids this"
     return f"tokenizer.normalization={normalization} changes {split} in {name}; references {remedy}" if split else ""

@@ -130,7 +130,7 @@ class Source(ABC, Generic[Settings, Part]):
             if part is None and isinstance(size := getattr(self.settings, name), int)
         }
         if train is None or (parts["validation"] is None and "validation" not in sizes):
-            raise UserError("data.train and data.validation are needed", remedy="name a file or a split")
+            raise UserError("data.train and data.validation must be set", remedy="name a file or a split")
         if sizes:
             rest, held = self._held_out(train, sizes)
             parts |= {name: train.select(rows) for name, rows in held.items()}
@@ -153,7 +153,7 @@ class Source(ABC, Generic[Settings, Part]):
         rest = np.flatnonzero(~np.isin(hashes, hashes[chosen]))
         if len(chosen) < wanted or not len(rest):
             raise UserError(
-                f"{wanted:,} {self.item_name} to hold out of {len(usable):,} leave nothing to train on",
+                f"{wanted:,} {self.item_name} to hold out of {len(usable):,} leave no training data",
                 where=", ".join(f"data.{name}: {size}" for name, size in sizes.items()),
                 remedy="hold out fewer",
             )
@@ -188,14 +188,14 @@ def digest_of_arrays(arrays: Iterable[np.ndarray]) -> str:
 def validate_label(label: str, where: str) -> str:
     """Return a label, unless it is empty, too long, or has spaces around it or invisible characters."""
     if not label:
-        raise UserError("has no label", where=where, remedy="label the row, or remove it")
+        raise UserError("has no label", where=where, remedy="label the row, or delete it")
     if len(label) > LONGEST_WORD:
-        what = f"the label {label[:40]!r} … has {len(label):,} characters, of {LONGEST_WORD:,} at most"
-        raise UserError(what, where=where, remedy="mend the row, or name the column of the labels with data.label")
+        what = f"the label {label[:40]!r} … has {len(label):,} characters (maximum: {LONGEST_WORD:,})"
+        raise UserError(what, where=where, remedy="fix the row, or set data.label to the column of the labels")
     if label != label.strip() or not label.isprintable():
-        whole = "; of a whole file, e.g. by dos2unix" if label.endswith("\r") else ""
-        what = f"the label {label!r:.60} has a space around it or a character that cannot be seen"
-        raise UserError(what, where=where, remedy=f"mend the row{whole}")
+        whole = "; for a whole file use e.g. dos2unix" if label.endswith("\r") else ""
+        what = f"the label {label!r:.60} has surrounding spaces or invisible characters"
+        raise UserError(what, where=where, remedy=f"fix the row{whole}")
     return label
 
 
@@ -289,7 +289,7 @@ def missing_split_error(root: Path, what: str, remedy: str) -> UserError:
     """Build the error for a folder without the files of a split; it lists the files."""
     names = sorted(path.name for path in root.iterdir())
     there = f"{', '.join(names[:SHOWN_NAMES]) or 'nothing'}{' …' if names[SHOWN_NAMES:] else ''}"
-    return UserError(f"{what}; there: {there}", where=f"data.root: {root}", remedy=remedy)
+    return UserError(f"{what}; files: {there}", where=f"data.root: {root}", remedy=remedy)
 
 
 def not_a_table_error(name: str, split: str, remedy: str) -> UserError:
@@ -498,7 +498,7 @@ class TextSource(Source[PlainTextSettings, "datasets.Dataset"]):
         reading = RowFormat(columns, "texts", TEXT, lambda cells, number, where: {"text": join_texts(cells)})
         found = from_hub(settings, str(split), reading)[0] if path is None else from_table(path, reading)
         if not len(found):
-            raise UserError(f"data.{name} has no texts", remedy="look at the file, or name another")
+            raise UserError(f"data.{name} has no texts", remedy="check the file, or name another one")
         return found
 
     def keys(self, part: "datasets.Dataset") -> Iterable[Hashable]:

@@ -79,7 +79,7 @@ def check_encoding(beginning: bytes, path: Path) -> None:
 
 def open_text(path: Path) -> io.BufferedIOBase:
     """Open a file to read its bytes, decompressed if .gz or .xz."""
-    check_regular(path, "name a file; of a pipe, write the lines to one first")
+    check_regular(path, "name a file; save the output of a pipe to a file first")
     try:
         if path.suffix == ".gz":
             return gzip.open(path, "rb")
@@ -138,7 +138,7 @@ def checked(read: Iterable[bytes], path: Path) -> Iterator[bytes]:
         yield from read
     except DAMAGE as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise UserError(f"cannot be read: {error.strerror}", str(path), "check the disk, and the path") from None
+            raise UserError(f"cannot be read: {error.strerror}", str(path), "check the disk and the path") from None
         raise UserError(f"is damaged: {error}", where=str(path), remedy="compress or download it again") from None
 
 
@@ -234,7 +234,9 @@ def line_rows(*files: Path) -> Iterator[list[str]]:
         ]
         said = [f"{file} has {number:,}" for file, number in zip(files, counts, strict=True)]
         what = ", ".join([f"{said[0]} lines", *said[1:]])
-        raise UserError(what, remedy="line n of one file must translate line n of the other; look at where they part")
+        raise UserError(
+            what, remedy="line n of one file must translate line n of the other; find the first line that differs"
+        )
 
 
 def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
@@ -333,7 +335,7 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
         if not _is_text(cell):
             wanted = "text or a whole number" if column in columns.numbers else "text"
             what = f"{column} is {cell!r:.60}, expected {wanted}"
-            raise UserError(what, where=where, remedy="remove or mend the row")
+            raise UserError(what, where=where, remedy="delete or fix the row")
         cells.append(cell)
     return cells
 
@@ -341,23 +343,23 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
 def check_there(*paths: Path) -> None:
     """Check that files exist; the error lists files with similar names."""
     for path in paths:
-        check_regular(path, "name a file; of a pipe, write the lines to one first")
+        check_regular(path, "name a file; save the output of a pipe to a file first")
         if path.is_file():
             continue
         if path.is_symlink():
-            what = f"is a link to {path.readlink()}, which is not there"
-            raise UserError(what, where=str(path), remedy="restore what it links to, or name another file")
+            what = f"is a link to {path.readlink()}, which does not exist"
+            raise UserError(what, where=str(path), remedy="restore its target, or name another file")
         there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         near = near_files(path.name, there, most=3)
         what = "no such file" if path.parent.is_dir() else f"no such file, and no folder {path.parent}"
-        raise UserError(what, where=str(path), remedy=f"there is {', '.join(near)}" if near else "check the path")
+        raise UserError(what, where=str(path), remedy=f"did you mean {', '.join(near)}?" if near else "check the path")
 
 
 def _decoded(raw: bytes, path: Path, number: int) -> str:
     if b"\0" in raw and 4 * raw.count(b"\0") >= len(raw):
         # In UTF-16, every second byte of Latin letters is NUL; such text is valid UTF-8.
         order = "BE" if raw.startswith(b"\0") else "LE"
-        what = "a quarter of the line or more is NUL bytes: it is UTF-16 without a byte order mark, or no text"
+        what = "a quarter of the line or more is NUL bytes: the file is UTF-16 without a byte order mark, or not text"
         remedy = f"convert the file, e.g. iconv -f UTF-16{order} -t UTF-8 {quote_path(Path(path.name))}"
         raise UserError(what, where=f"{path}:{number}", remedy=remedy)
     try:
@@ -381,7 +383,7 @@ def _by_position(
             positions, width = header_positions(cells, columns.names, columns.keys, f"{path}:{number}"), len(cells)
             continue
         if not width and (last := max(positions)) >= len(cells):
-            what = f"has {len(cells)} cells, so there is no column {last}: they are counted from 0"
+            what = f"has {len(cells)} cells; there is no column {last} (columns are counted from 0)"
             raise UserError(what, where=f"{path}:{number}", remedy=f"name other columns with {columns.keys}")
         if not width:
             check_no_header(cells, positions, f"{path}:{number}")
@@ -390,9 +392,9 @@ def _by_position(
             raise UserError(
                 f"has {len(cells)} cells, expected {width}",
                 where=f"{path}:{number}",
-                remedy="mend the row"
+                remedy="fix the row"
                 if quoted
-                else "mend the row: a tsv cell holds no tab and no line end, unless data.quoting=csv",
+                else "fix the row: a TSV cell has no tabs and line ends, unless data.quoting=csv",
             )
         yield number, [cells[position] for position in positions]
 
@@ -420,7 +422,9 @@ def _csv_cells(path: Path, delimiter: str = ",") -> Iterator[tuple[int, list[str
             begins, size = reader.line_num + 1, 0
     except csv.Error as error:
         raise UserError(
-            f"the row that begins here is not CSV: {error}", where=f"{path}:{begins}", remedy="mend the row's quotes"
+            f"the row that begins here is not CSV: {error}",
+            where=f"{path}:{begins}",
+            remedy="fix the quotes of the row",
         ) from None
 
 
@@ -434,7 +438,7 @@ def _marked_rows(path: Path) -> Iterator[tuple[int, Row]]:
         found = form.fullmatch(line)
         if not names or found is None:
             wanted = " ".join(f"{name}: …" for name in names) or "cells with a tab between them, or `IN: … OUT: …`"
-            remedy = "mend the line, or remove it" if names else "name a table, or two line-aligned files"
+            remedy = "fix or delete the line" if names else "name a table, or two line-aligned files"
             raise UserError(f"is {line[:40]!r}, expected {wanted}", where=f"{path}:{number}", remedy=remedy)
         yield number, {name: cell.strip() for name, cell in zip(names, found.groups(), strict=True)}
 
@@ -445,9 +449,11 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UserError(f"not JSON: {error}", where=where, remedy="one JSON object a line") from None
+            raise UserError(f"not JSON: {error}", where=where, remedy="write one JSON object per line") from None
         if not isinstance(row, dict):
-            raise UserError(f"is {line[:40]!r}, expected an object", where=where, remedy="one JSON object a line")
+            raise UserError(
+                f"is {line[:40]!r}, expected an object", where=where, remedy="write one JSON object per line"
+            )
         yield number, row
 
 
@@ -567,7 +573,7 @@ def header_positions(header: Sequence[str], names: Sequence[str], keys: str, whe
             raise no_column(column, header, where, f'{keys}; without a header by position: {keys.split(" ")[0]}: "0"')
         if header.count(column) > 1:
             what = f"the header names {column!r} {header.count(column)} times"
-            raise UserError(what, where=where, remedy="rename the column that is not meant")
+            raise UserError(what, where=where, remedy="rename one of these columns")
     return [header.index(column) for column in names]
 
 
@@ -575,7 +581,7 @@ def no_column(column: str, there: Sequence[str], where: str, keys: str) -> UserE
     """Build the error for a column that a table does not have; it suggests a similar name."""
     near = difflib.get_close_matches(column, there, n=1)
     return UserError(
-        f"no column {column!r}; there are {', '.join(f'{name!r:.40}' for name in there[:10]) or 'none'}",
+        f"no column {column!r}; columns: {', '.join(f'{name!r:.40}' for name in there[:10]) or 'none'}",
         where=where,
         remedy=(f"did you mean {near[0]}? " if near else "") + f"name columns with {keys}",
     )

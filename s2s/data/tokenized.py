@@ -194,7 +194,7 @@ def _tokenize_columns(dataset: "datasets.Dataset", tokenizers: Mapping[str, Toke
             features=datasets.Features(dict.fromkeys(tokenizers, tokens)),
             # Without a given name, `datasets` would pickle the tokenizers to name the result.
             new_fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32],
-            desc="Cutting into pieces",
+            desc="Tokenizing",
         )
     finally:
         if hide:

@@ -198,7 +198,7 @@ class Tokenizer:
         Raises:
             UserError: A file is missing, or has changed since it was saved.
         """
-        remedy = "copy the tokenizer's two files again from where the model was trained: it fits no other tokenizer"
+        remedy = "copy both files of the tokenizer again from the run that trained the model"
         try:
             model = read_file(folder / f"{side}.model", remedy, LARGE_BYTES)
         except OSError as error:
@@ -216,7 +216,7 @@ class Tokenizer:
             # A file that was changed along with its digest passes the check above.
             return Tokenizer(model, **PieceSettings(**settings).model_dump(include=set(settings)))
         except (ValueError, RuntimeError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            what = f"{side}.model and {side}.json are no tokenizer: {str(error).splitlines()[0]}"
+            what = f"{side}.model and {side}.json are not a tokenizer: {str(error).splitlines()[0]}"
             raise UserError(what, where=str(folder), remedy=remedy) from None
 
     def _settings(self) -> dict[str, object]:
@@ -268,7 +268,7 @@ class _Learned:
             self.size <= len(SPECIAL_TOKENS)
             or tuple(map(self._processor.id_to_piece, range(len(SPECIAL_TOKENS)))) != SPECIAL_TOKENS
         ):
-            raise ValueError(f"its first pieces are not {', '.join(SPECIAL_TOKENS)}")
+            raise ValueError(f"its first tokens are not {', '.join(SPECIAL_TOKENS)}")
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         return self._processor.encode([_escape(text) for text in texts])
@@ -338,7 +338,9 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
         (9, 'nab')
     """
     if settings.kind == "published":
-        raise UserError("published comes with weights, and is not learned", "tokenizer.kind", "choose another kind")
+        raise UserError(
+            "published tokenizers come with weights and are not trained", "tokenizer.kind", "choose another kind"
+        )
     if settings.kind == "bytes":
         return Tokenizer(b"", settings.kind, settings.normalization, settings.lowercase)
     if settings.kind in ("char", "word") and settings.size <= len(SPECIAL_TOKENS):
@@ -349,7 +351,7 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
         for start in range(0, len(text), _LONGEST_LINE)
     )
     if not parts:
-        raise UserError(f"there is no text to learn pieces from ({side})", "data.train", "name a file that has some")
+        raise UserError(f"there is no text to train a tokenizer on ({side})", "data.train", "name a file with text")
     whole = [_escape(normalized(mark, settings.normalization, settings.lowercase)).replace(" ", "▁") for mark in marks]
     return Tokenizer(_learn(parts, settings, side, whole), settings.kind, settings.normalization, settings.lowercase)
 
@@ -400,7 +402,7 @@ def _learn(lines: list[str], settings: PieceSettings, side: str, whole: Sequence
         words = str(error)
         if most := re.search(r"Please set it to a value <= (\d+)", words):
             raise UserError(
-                f"{settings.size} pieces are more than the training text ({side}) gives; the largest size is {most[1]}",
+                f"{settings.size} tokens are more than the training text ({side}) allows; the maximum is {most[1]}",
                 where=f"{_section(side)}.size",
                 remedy=f"set {_section(side)}.size={most[1]} or lower, or train on more text",
             ) from error
@@ -425,7 +427,7 @@ def _check_threads() -> None:
                 thread.start()
                 started.append(thread)
     except (RuntimeError, OSError):
-        what = f"there is no memory to start {_THREADS} threads, with which pieces are learned"
+        what = f"no memory to start the {_THREADS} threads that train a tokenizer"
         remedy = "allow this process more memory (ulimit -v, -u), or set tokenizer.kind=bytes"
         raise UserError(what, where="tokenizer.kind", remedy=remedy) from None
     finally:
@@ -436,8 +438,8 @@ def _check_threads() -> None:
 
 def _too_small(settings: PieceSettings, side: str, smallest: int) -> UserError:
     return UserError(
-        f"{settings.size} pieces are too few for the training text ({side}): "
-        f"its characters and the special pieces need {smallest}",
+        f"{settings.size} tokens are too few for the training text ({side}): "
+        f"its characters and the special tokens need {smallest}",
         where=f"{_section(side)}.size",
         remedy=f"set {_section(side)}.size={smallest} or higher, or {_section(side)}.kind=bytes",
     )

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from s2s.errors import UserError
 from s2s.export.exportable import Format, check_exportable
-from s2s.files import UNFINISHED, copy_files, foreign_files, write_folder_atomically
+from s2s.files import EXPORTED, UNFINISHED, copy_files, foreign_files, write_folder_atomically
 from s2s.recipe.reading import write
 from s2s.recipe.schema import RunSettings
-from s2s.run.exported import EXPORTED, seal
+from s2s.run.exported import seal
 from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, run_dir_of
 
 # File names of all formats, and of evaluations and probes.
@@ -69,7 +69,7 @@ def export(
     check_apart(run, folder)
     check_place(folder, overwrite)
     if quantization and to != "ctranslate2":
-        raise UserError(f"says nothing to --to {to}", f"--quantization {quantization}", "leave it out")
+        raise UserError(f"does not apply to --to {to}", f"--quantization {quantization}", "leave it out")
     from s2s.run.inference import load
 
     loaded = load(run, checkpoint)

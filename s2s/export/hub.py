@@ -16,8 +16,7 @@ from s2s.recipe.reading import dump
 from s2s.recipe.schema import RunSettings, TrainRecipe
 from s2s.run import manifest
 from s2s.run.folder import MANIFEST, run_dir_of
-from s2s.run.hub import is_on_hub
-from s2s.run.published.description import POOLER
+from s2s.run.published.description import HUB, POOLER
 from s2s.run.tasks import schema_of
 from s2s.tasks.base import AnyRun
 from s2s.training.checkpoint import digest_of_weights
@@ -142,7 +141,7 @@ def _limits(recipe: TrainRecipe, starts: list[dict[str, Any]]) -> list[str]:
     rest = "from nothing else"
     if began := getattr(recipe, "init_from", None):
         # Parent folders are private.
-        name = began if is_on_hub(began) else Path(began).name
+        name = began if str(began).startswith(HUB) else Path(began).name
         rest = f"from what {name} had learned from, with which it began"
     found = [f"It has learned from {learned} of {', '.join(names)}, and {rest}: what is unlike them is guessed."]
     longest = recipe.batches.model_dump().get("max_length")

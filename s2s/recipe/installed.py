@@ -99,7 +99,7 @@ def _installed(group: str, what: str, built_in: Sequence[EntryPoint] = ()) -> di
         # An editable install may list its own metadata twice.
         if other is not None and other.value != point.value:
             raise UserError(
-                f"two installed {what} are named {point.name!r}: {other.value} ({package_of(other)}) and "
+                f"two installed {what} have the name {point.name!r}: {other.value} ({package_of(other)}) and "
                 f"{point.value} ({package_of(point)})",
                 remedy="uninstall one of the packages",
             )
@@ -139,13 +139,13 @@ def module_of(kind: str) -> Model:
     missing = [name for name in ("Settings", "build") if not callable(getattr(module, name, None))]
     if missing:
         raise UserError(
-            f"{kind!r} is not complete: {known[kind].value} has no {' and no '.join(missing)}",
+            f"{kind!r} is incomplete: {known[kind].value} has no {' and no '.join(missing)}",
             where="model.kind",
             remedy="a model's module offers Settings (a recipe section) and build(settings, source_size, target_size)",
         )
     if not (issubclass(module.Settings, Section) and "kind" in module.Settings.model_fields):
         raise UserError(
-            f"{kind!r} is not complete: Settings of {known[kind].value} is no recipe section with a kind",
+            f"{kind!r} is incomplete: Settings of {known[kind].value} is not a recipe section with a kind",
             where="model.kind",
             remedy=f"class Settings(s2s.recipe.schema.Section) with kind: Literal[{kind!r}] = {kind!r}",
         )
@@ -176,7 +176,7 @@ def task_schema(task: str) -> TaskSchema:
     missing = [key for key in ("task", "data", "batches", "training", "validation") if key not in known]
     if missing or not isinstance(schema, TaskSchema):
         raise UserError(
-            f"{task!r} is not complete: SCHEMA of {tasks()[task].value}.recipe has no {', '.join(missing)}",
+            f"{task!r} is incomplete: SCHEMA of {tasks()[task].value}.recipe has no {', '.join(missing)}",
             where="task",
             remedy="SCHEMA is a s2s.recipe.schema.TaskSchema of a TrainRecipe with these keys (docs/adding-a-task.md)",
         )
@@ -191,16 +191,16 @@ def _load(point: EntryPoint, load: Callable[[], Loaded], where: str) -> Loaded:
         if place := _in_the_way(point):
             top = point.module.partition(".")[0]
             raise UserError(
-                f"{point.name!r} does not load: {point.value} is of {mine}, but another package named {top} is in the "
-                f"way: {place}",
+                f"{point.name!r} cannot be loaded: {point.value} belongs to {mine}, but another package named {top} "
+                f"hides it: {place}",
                 where=where,
-                remedy=f"start where no folder or file is named {top}, or uninstall the other package and reinstall "
-                f"{mine}",
+                remedy=f"change to a folder without a file or folder {top}, or uninstall the other package and "
+                f"reinstall {mine}",
             ) from error
         raise UserError(
-            f"{point.name!r} does not load: {point.value}: {type(error).__name__}: {error}",
+            f"{point.name!r} cannot be loaded: {point.value}: {type(error).__name__}: {error}",
             where=where,
-            remedy=f"mend or reinstall {mine}",
+            remedy=f"fix or reinstall {mine}",
         ) from error
 
 
@@ -233,7 +233,7 @@ def encoder_settings(kind: str) -> type[Section]:
     module = module_of(kind)
     if not callable(getattr(module, "build_encoder", None)):
         raise UserError(
-            f"{kind!r} only translates: {models()[kind].value} has no build_encoder",
+            f"{kind!r} can only translate: {models()[kind].value} has no build_encoder",
             where="model.kind",
             remedy="a module whose encoder can be used alone offers build_encoder(settings, source_size)",
         )
@@ -253,9 +253,9 @@ def language_settings(kind: str) -> type[Section]:
     if missing:
         able = [other for other in models() if callable(getattr(module_of(other), "build_language_model", None))]
         raise UserError(
-            f"{kind!r} is no language model: {models()[kind].value} has no {' and no '.join(missing)}",
+            f"{kind!r} is not a language model: {models()[kind].value} has no {' and no '.join(missing)}",
             where="model.kind",
-            remedy=f"choose one that writes without a source: {', '.join(able)}",
+            remedy=f"choose a language model: {', '.join(able)}",
         )
     return getattr(module, "LanguageSettings")  # noqa: B009  the attribute is optional
 

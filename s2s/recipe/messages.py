@@ -17,9 +17,9 @@ Tasks = Mapping[str, TaskSchema]
 TASK = "task"
 _NAMED = "NAME"
 REMOVED = {
-    ("device", "shard"): "is no longer a key: a model must fit one device; several processes share its batches",
+    ("device", "shard"): "is a removed key: a model must fit on one device, and several processes share its batches",
     ("data", "more", _NAMED, "back_translated_by"): (
-        "is no longer a key: write the sources with `s2s translate` and name both files in train "
+        "is a removed key: write the sources with `s2s translate` and name both files in train "
         "(docs/several-corpora.md)"
     ),
 }
@@ -107,10 +107,10 @@ def _value_at(location: Location, tree: Mapping[str, Any]) -> object:
 def _meant(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks: Tasks) -> str:
     """Suggest a key: from other models or tasks, a similar one, or all of the section."""
     if key[:-1] == ("model",) and (kinds := [kind for kind, keys in _keys_of_kinds(settings) if key[-1] in keys]):
-        return f"it belongs to {', '.join(kinds)}"
+        return f"it is a key of {', '.join(kinds)}"
     if owners := [name for name, other in tasks.items() if key in _keys(other.recipe, ())]:
         task, *_ = choices(schema.model_fields[TASK])
-        return f"it belongs to recipes of task {' or '.join(owners)}, and this one is of task {task}"
+        return f"it is a key of task {' or '.join(owners)}, and this recipe has task {task}"
     everywhere = list(_keys(schema, ()))
     siblings = [name[-1] for name in everywhere if _alike(name[:-1], key[:-1])]
     if nearest(key[-1], siblings):

@@ -59,7 +59,7 @@ def read_page(path: Path) -> Page:
     try:
         check_regular(path, "name a recipe file")
         if (size := path.stat().st_size) > _MOST_BYTES:
-            raise UserError(f"has {size:,} bytes; a recipe is a page of text", str(path), "name a recipe file")
+            raise UserError(f"has {size:,} bytes, too many for a recipe", str(path), "name a recipe file")
         text = path.read_bytes().decode("utf-8")
         values = reader.read(text)
     except UnicodeDecodeError as error:
@@ -98,11 +98,11 @@ class BeyondAPage(MarkedYAMLError):
 
 
 def _nested(place: StreamMark | None) -> BeyondAPage:
-    return BeyondAPage(problem=f"more than {DEEPEST} brackets or indentations within each other", problem_mark=place)
+    return BeyondAPage(problem=f"more than {DEEPEST} nested brackets or indentations", problem_mark=place)
 
 
 def _too_many(place: StreamMark | None) -> BeyondAPage:
-    problem = f"more than {_MOST_VALUES:,} values, aliases counted as often as they are named"
+    problem = f"more than {_MOST_VALUES:,} values (each use of an alias counts)"
     return BeyondAPage(problem=problem, problem_mark=place)
 
 
@@ -161,7 +161,7 @@ class _Reader:
         if not plain and not (isinstance(value, int) and value.bit_length() <= _LONGEST_NUMBER):
             value = node.value
         if isinstance(value, str) and (found := _NO_TEXT.search(value)):
-            problem = f"the character U+{ord(found[0]):04X} is no part of a text"
+            problem = f"the character U+{ord(found[0]):04X} is not allowed in text"
             raise BeyondAPage(problem=problem, problem_mark=node.start_mark)
         return value
 
@@ -186,14 +186,14 @@ def _not_yaml(path: Path, text: str, error: YAMLError) -> UserError:
     if not isinstance(error, MarkedYAMLError) or error.problem is None:
         return UserError(f"not YAML: {error}", where=str(path), remedy="compare it with `s2s recipe show translate`")
     mark = error.problem_mark or error.context_mark
-    remedy = "look at the colons, quotes, brackets and indentation of this line and the one above"
+    remedy = "check the colons, quotes, brackets and indentation of this line and the one above"
     if "\\t" in error.problem:
         remedy = "indent with spaces, not tabs"
     elif "another document" in error.problem:
-        remedy = "one recipe a file: remove the line ---"
-    elif "within each other" in error.problem or "aliases" in error.problem:
+        remedy = "write one recipe per file: remove the line ---"
+    elif "nested brackets" in error.problem or "an alias" in error.problem:
         remedy = "write plain sections of keys and values, as `s2s recipe show translate` does"
-    elif error.problem.endswith("no part of a text"):
+    elif error.problem.endswith("not allowed in text"):
         remedy = "remove it"
     return UserError(
         f"not YAML: {error.problem}", where=f"{path}:{mark.line + 1}" if mark else str(path), remedy=remedy

@@ -71,9 +71,9 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> TrainRecipe:
     for override in parsed:
         malformed += _apply(override, tree)
     recipe, wrongs = _check(tree, tasks)
-    again = "is written twice, first in line"
+    again = "duplicate key, first in line"
     twice = [
-        (line, f"{path}:{line}: {'.'.join(key)}: {again} {page.lines[key]}; remove one of the two")
+        (line, f"{path}:{line}: {'.'.join(key)}: {again} {page.lines[key]}; remove one of them")
         for key, line in page.twice.items()
     ]
     wrong = [_placed(key, what, path, page, parsed) for key, what in wrongs.items()]
@@ -125,7 +125,7 @@ def recipe_path(path: Path) -> Path:
         return path / "recipe.yaml"
     if path.is_file():
         return path
-    check_regular(path, "name a recipe file; of a pipe, write it to a file first")
+    check_regular(path, "name a recipe file; save the output of a pipe to a file first")
     known = shipped()
     if str(path) in known:
         return known[str(path)]
@@ -459,6 +459,6 @@ def check_new(path: Path, overwrite: bool) -> None:
         UserError: The file exists already, or its folder does not.
     """
     if path.exists() and not overwrite:
-        raise UserError("is there already", where=str(path), remedy="name another file, or use --overwrite")
+        raise UserError("already exists", where=str(path), remedy="name another file, or use --overwrite")
     if not path.parent.is_dir():
         raise UserError("its folder does not exist", where=str(path), remedy=f"mkdir -p {quote_path(path.parent)}")

@@ -49,7 +49,7 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=LONGEST_NAME)]
 
 def _different(names: tuple[str, ...]) -> tuple[str, ...]:
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"has {', '.join(twice)} twice; name each class once")
+        raise ValueError(f"contains {', '.join(twice)} twice; list each class once")
     return names
 
 
@@ -131,7 +131,7 @@ class TokenizerSettings(PieceSettings):
     @model_validator(mode="after")
     def _two_sections_are_two_vocabularies(self) -> Self:
         if self.shared and (self.source or self.target):
-            raise ValueError("shared is true, but source and target shall be cut differently; set shared: false")
+            raise ValueError("shared is true, but source and target have settings of their own; set shared: false")
         return self
 
     def of(self, side: Literal["source", "target"]) -> PieceSettings:
@@ -219,7 +219,7 @@ class OptimizationSettings(Section):
         if self.warmup >= self.updates and self.schedule in ("cosine", "linear"):
             raise ValueError(
                 f"warmup ({self.warmup}) must be below updates ({self.updates}) with schedule {self.schedule}; "
-                "try training.warmup=0.1, a share of the updates, or name more updates where a run goes on"
+                "set training.warmup=0.1 (a share of the updates), or resume the run with more updates"
             )
         return self
 
@@ -235,7 +235,7 @@ class OptimizationSettings(Section):
             # A saved recipe has all keys, including defaults that the optimizer does not use.
             if self.optimizer not in readers and getattr(self, key) != type(self).model_fields[key].default:
                 remedy = f"leave {key} out, or set optimizer: {readers[0]}"
-                raise ValueError(f"{self.optimizer} does not read {key}; {remedy}")
+                raise ValueError(f"{key} has no effect with {self.optimizer}; {remedy}")
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov is a form of momentum, which is 0; set momentum: 0.9, or nesterov: false")
         return self
@@ -320,8 +320,8 @@ class SourceSettings(Section):
     def _what_is_made_lies_in_no_folder(self) -> Self:
         if self.root is not None and self.corpus in MADE:
             raise ValueError(
-                f"root is {self.root!r}, but the corpus is {self.corpus}, which lies in no folder: corpus: files reads "
-                "your own; leave out root"
+                f"root is {self.root!r}, but the corpus {self.corpus} is generated; leave out root, or set "
+                "corpus: files to read your own"
             )
         return self
 
@@ -458,9 +458,7 @@ class FineTunedRecipe(TrainRecipe[Model], Generic[Model]):
     @model_validator(mode="after")
     def _something_is_loaded(self) -> Self:
         if self.init_from is None and self.init != InitSettings():
-            raise ValueError(
-                "init says what becomes of loaded tensors, but init_from names no run; set it, or leave init out"
-            )
+            raise ValueError("init has no effect without init_from; set init_from, or leave init out")
         return self
 
 

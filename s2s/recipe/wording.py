@@ -41,7 +41,7 @@ def expected(field: FieldInfo) -> str:
     if section_of(field):
         return "a section: `key: value` lines, indented"
     if named_section_of(field):
-        return "sections, each under a name of its own"
+        return "named sections"
     return " or ".join(dict.fromkeys(_words(_json_schema(field))))
 
 

@@ -6,11 +6,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from s2s.errors import UserError
-from s2s.files import sha256_of, write_atomically
+from s2s.files import EXPORTED, sha256_of, write_atomically
 from s2s.json_files import read_json
 
-EXPORTED = "export.json"
-"""File name of the description of an export, in its folder."""
 # Files that determine the output; a model card and results that are written later do not.
 _COMPUTED_WITH = (
     *("recipe.yaml", "manifest.json", "tokenizer/*", "model.safetensors", "pooler.safetensors"),
@@ -45,21 +43,16 @@ def seal(folder: Path, to: str, checkpoint: str, quantization: str = "float32") 
     write_atomically(folder / EXPORTED, json.dumps(described.model_dump(), indent=1) + "\n")
 
 
-def _read_exported(folder: Path) -> Exported:
-    """Read `export.json`."""
-    return read_json(folder / EXPORTED, Exported, "export the run again")
-
-
 def check_files(folder: Path) -> None:
     """Verify the files of an exported model against the digests in `export.json`.
 
     Raises:
         UserError: A file has changed, is missing, or has no digest.
     """
-    digests = _read_exported(folder).files
+    digests = read_json(folder / EXPORTED, Exported, "export the run again").files
     for path in _needed(folder):
         if path.relative_to(folder).as_posix() not in digests:
-            raise UserError(f"has no digest in {EXPORTED}", str(path), "remove it, or export the run again")
+            raise UserError(f"has no digest in {EXPORTED}", str(path), "delete it, or export the run again")
     for name, digest in digests.items():
         path = folder / name
         if not path.exists():

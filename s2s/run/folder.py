@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from s2s.errors import UserError, quote_path
 from s2s.files import (
+    EXPORTED,
     UNFINISHED,
     file_lock,
     foreign_files,
@@ -20,8 +21,6 @@ from s2s.files import (
 )
 from s2s.recipe.reading import learned_from, write
 from s2s.recipe.schema import TrainRecipe
-from s2s.run.exported import EXPORTED
-from s2s.run.hub import is_on_hub, resolve_run_path
 from s2s.run.tasks import read, schema_of
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
 MANIFEST = "manifest.json"
 LOCK = ".lock"
+MEASURED = "another process is measuring in it"
+"""Message of `run_lock` for a comparison."""
 # File names of training, TensorBoard, evaluations and probes; and the cost of runs of a comparison.
 _OURS = (
     *(RECIPE, TOKENIZER, MANIFEST, LOCK, f"{UNFINISHED}*", "checkpoints", "metrics.jsonl", "events.out.tfevents.*"),
@@ -42,18 +43,13 @@ _LENGTH = "training.updates"
 # steps.
 _MAY_CHANGE = ("data", "device", _LENGTH)
 # Data settings that a model depends on but that hashes of texts or pixels do not cover.
-_LEARNED = {"size", "channels", "mean", "deviation", "mixing", "weight"}
+_FIXED = {"size", "channels", "mean", "deviation", "mixing", "weight"}
 # Further settings that must stay on resume: the objective, and the metric that compares checkpoints.
-_ASKED = {"prefix", "objective", "share", "span", "answers", "metric"}
+_FIXED_ON_RESUME = {"prefix", "objective", "share", "span", "answers", "metric"}
 
 
 def run_dir(recipe: TrainRecipe) -> Path:
-    """Return the folder of a recipe's run: `run.dir`, or `runs/<name>`.
-
-    Example:
-        >>> run_dir(read(Path("recipes/translate.yaml"))).as_posix()  # doctest: +SKIP
-        'runs/translate'
-    """
+    """Return the folder of a recipe's run: `run.dir`, or `runs/<name>`."""
     return Path(recipe.run.dir) if recipe.run.dir else Path("runs") / recipe.name
 
 
@@ -68,30 +64,27 @@ def check_free(recipe: TrainRecipe, overwrite: bool) -> None:
         UserError: The folder has other files, a run that must not be replaced, or data that the recipe reads.
     """
     folder, another = run_dir(recipe), "name another folder with run.dir=DIR"
+    where = str(folder)
     try:
         folder.exists()
     except OSError as error:
-        raise UserError(f"cannot be a folder: {error.strerror}", str(folder), "shorten name or run.dir") from None
+        raise UserError(f"cannot be a folder: {error.strerror}", where, "shorten name or run.dir") from None
     if not folder.exists() or (folder.is_dir() and is_unstarted(folder, TOKENIZER)):
         return
     if other := identify_folder(folder):
-        raise UserError(f"is no run, but {other[0]}", where=str(folder), remedy=f"{another}; {other[1]}")
+        raise UserError(f"is not a run but {other[0]}", where, f"{another}; {other[1]}")
     if not (folder / RECIPE).exists():
-        raise UserError("exists and is not a run", where=str(folder), remedy=another)
+        raise UserError("exists and is not a run", where, another)
     if not overwrite:
-        raise UserError(
-            "holds a run already",
-            where=str(folder),
-            remedy=f"continue it with `s2s train {quote_path(folder)} --resume`, "
-            f"replace it with --overwrite, or {another}",
-        )
+        remedy = f"resume it with `s2s train {quote_path(folder)} --resume`, replace it with --overwrite, or {another}"
+        raise UserError("already contains a run", where, remedy)
     # A folder with a recipe.yaml next to a corpus looks like a run.
     if some := foreign_files(folder, _OURS):
-        remedy = f"{another}, or move away what is not the run's"
-        raise UserError(f"holds what no run writes, and --overwrite would remove: {some}", str(folder), remedy)
+        what = f"contains files that do not belong to a run, which --overwrite would delete: {some}"
+        raise UserError(what, where, f"{another}, or move these files elsewhere")
     for key, path in learned_from(recipe):
         if path.resolve().is_relative_to(folder.resolve()):
-            raise UserError(f"lies in {folder}, which --overwrite would empty", f"{key}: {path}", another)
+            raise UserError(f"is inside {folder}, which --overwrite would empty", f"{key}: {path}", another)
 
 
 def is_unstarted(folder: Path, *begun: str) -> bool:
@@ -129,7 +122,13 @@ def create_run_dir(recipe: TrainRecipe, tokenizers: "Mapping[str, Tokenizer]", o
         try:
             # Another process may have created it meanwhile.
             check_free(recipe, overwrite)
-            _clear(place)
+            remove_unfinished(place, alone=True)
+            # The recipe is removed last, so that an interrupted clean-up can be repeated.
+            for path in sorted(place.iterdir(), key=lambda path: path.name == RECIPE):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path.name != LOCK:
+                    path.unlink()
             with write_folder_atomically(place / TOKENIZER) as tokenizer_folder:
                 tokenizer_folder.mkdir()
                 for name, tokenizer in tokenizers.items():
@@ -143,10 +142,7 @@ def create_run_dir(recipe: TrainRecipe, tokenizers: "Mapping[str, Tokenizer]", o
 
 
 def _check_rereadable(recipe: TrainRecipe) -> None:
-    """Check that the recipe file can be read again.
-
-    Names of classes that come from the data are not validated before.
-    """
+    """Check that the recipe can be read again: names of classes come from the data and are not validated before."""
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / RECIPE
         write(recipe, path)
@@ -155,33 +151,15 @@ def _check_rereadable(recipe: TrainRecipe) -> None:
         except UserError as error:
             found = f"{error.where}: {error.what}" if error.where else error.what
             raise UserError(
-                "the run's recipe, with what the data add to it, could not be read again: "
+                "the recipe with the values from the data could not be read again: "
                 + found.replace(f"{temporary}/", ""),
                 where=str(run_dir(recipe)),
                 remedy="shorten the names of classes and files in the data",
             ) from None
 
 
-def _clear(place: Path) -> None:
-    """Empty a folder except for its lock.
-
-    The recipe is removed last, so that an interrupted clean-up can be repeated.
-    """
-    remove_unfinished(place, alone=True)
-    for path in sorted(place.iterdir(), key=lambda path: path.name == RECIPE):
-        if path.name == LOCK:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-MEASURED = "is being measured by another process"
-
-
 @contextmanager
-def run_lock(folder: Path, taken: str = "is being trained by another process") -> Iterator[Path]:
+def run_lock(folder: Path, taken: str = "another process is training this run") -> Iterator[Path]:
     """Lock the folder of a run; a context manager.
 
     Args:
@@ -197,29 +175,31 @@ def run_lock(folder: Path, taken: str = "is being trained by another process") -
         try:
             stack.enter_context(file_lock(folder / LOCK))
         except BlockingIOError:
-            raise UserError(taken, where=str(folder), remedy="wait for it, or stop it") from None
+            raise UserError(taken, where=str(folder), remedy="wait until it ends, or stop it") from None
         yield folder
 
 
 def check_is_run(folder: Path) -> None:
-    """Refuse a folder that is not a run.
-
-    Raises:
-        UserError: The folder has no recipe, or is a comparison or a reproduction.
-    """
+    """Refuse a folder that is not a run: one without a recipe, a comparison or a reproduction."""
     if other := identify_folder(folder):
-        raise UserError(f"not a run, but {other[0]}", str(folder), other[1])
+        raise UserError(f"is not a run but {other[0]}", str(folder), other[1])
     if not (folder / RECIPE).is_file():
-        found = f"no {RECIPE} in it" if folder.is_dir() else "there is no such folder"
-        raise UserError(f"not a run: {found}", where=str(folder), remedy="name a folder such as runs/translate")
+        found = f"it has no {RECIPE}" if folder.is_dir() else "there is no such folder"
+        raise UserError(f"is not a run: {found}", where=str(folder), remedy="name a folder such as runs/translate")
 
 
 def run_dir_of(path: Path) -> Path:
-    """Return the folder of a run, given the run or one of its checkpoints.
-
-    The path of a checkpoint may be a link or `.`.
-    """
+    """Return the folder of a run, given the run or one of its checkpoints (also as a link or `.`)."""
     return path if (path / MANIFEST).exists() else path.resolve().parent.parent
+
+
+def resolve_run_path(path: Path) -> Path:
+    """Return the local folder of a run: download it from the hub, or convert published weights, if needed."""
+    if not str(path).startswith("hf:") and ((path / RECIPE).exists() or not (path / "config.json").is_file()):
+        return path
+    from s2s.run.published import local_run
+
+    return local_run(str(path))
 
 
 def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
@@ -228,23 +208,21 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
     Args:
         overrides: `section.key=value` arguments for data paths, device or number of steps.
 
-    Returns:
-        The recipe of the run with the overrides.
-
     Raises:
         UserError: The folder is not a run, or an override or an edited recipe would make it a different run.
     """
     check_is_run(folder)
+    where = str(folder)
     if (folder / EXPORTED).exists():
-        raise UserError("is an export, which nothing goes on from", str(folder), "name the run that was exported")
+        raise UserError("is an export, which cannot be resumed", where, "name the run that was exported")
     if (folder / "model.safetensors").exists():
-        raise UserError("is a checkpoint", where=str(folder), remedy=f"name its run: {folder.resolve().parent.parent}")
-    _check_sections(overrides, _MAY_CHANGE, "--resume continues the run by its own recipe")
+        raise UserError("is a checkpoint", where, f"name its run: {folder.resolve().parent.parent}")
+    _check_sections(overrides, _MAY_CHANGE, "--resume uses the recipe of the run")
     # A training process removes checkpoints, so the lock must be held while they are read.
     with run_lock(folder):
         _check_same(folder, [override for override in overrides if _key(override) == _LENGTH])
     recipe = read(folder / RECIPE, overrides)
-    _check_learned(folder, read(folder / RECIPE), recipe, _LEARNED | _ASKED)
+    _check_data_settings(folder, read(folder / RECIPE), recipe, _FIXED | _FIXED_ON_RESUME)
     return recipe
 
 
@@ -254,11 +232,10 @@ def _check_same(folder: Path, length: list[str]) -> None:
     if not saved:
         return
     last = saved[max(saved)]
-    recipes = [read(path / RECIPE, length) for path in (folder, last)]
-    if length and recipes[0].training.updates < max(saved):
-        had = f"the run has had {max(saved)} updates"
-        raise UserError(had, where=length[-1], remedy="name more of them")
-    if keys := changed_settings(*recipes):
+    now, then = (read(path / RECIPE, length) for path in (folder, last))
+    if length and now.training.updates < max(saved):
+        raise UserError(f"the run already has {max(saved)} updates", where=length[-1], remedy="set a larger number")
+    if keys := changed_settings(now, then):
         raise UserError(
             f"{', '.join(keys)} changed since the last checkpoint",
             where=str(folder / RECIPE),
@@ -267,22 +244,18 @@ def _check_same(folder: Path, length: list[str]) -> None:
 
 
 def changed_settings(one: TrainRecipe, other: TrainRecipe) -> list[str]:
-    """Compare two recipes.
-
-    Returns:
-        The dotted names of settings that differ, sorted.
-    """
+    """Return the dotted names of settings that differ between two recipes, sorted."""
     now, then = (flatten(recipe.model_dump(mode="json")) for recipe in (one, other))
     return sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
 
 
-def _check_learned(folder: Path, kept: TrainRecipe, now: TrainRecipe, fixed: Collection[str] = _LEARNED) -> None:
+def _check_data_settings(folder: Path, kept: TrainRecipe, now: TrainRecipe, fixed: Collection[str] = _FIXED) -> None:
     """Refuse data settings that differ from those of the training."""
     then, wanted = (flatten(recipe.model_dump(mode="json")["data"], "data.") for recipe in (kept, now))
     ours = [key for key in then.keys() | wanted.keys() if key.rpartition(".")[2] in fixed]
     if changed := sorted(key for key in ours if then.get(key) != wanted.get(key)):
         had = ", ".join(f"{key} was {then.get(key)}" for key in changed)
-        raise UserError(f"{had} when it was trained", where=str(folder), remedy=f"leave out {', '.join(changed)}")
+        raise UserError(f"{had} in training", where=str(folder), remedy=f"leave out {', '.join(changed)}")
 
 
 def _check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: str) -> None:
@@ -291,7 +264,7 @@ def _check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: st
         if not {_key(override), _key(override).partition(".")[0]} & set(allowed):
             raise UserError(
                 f"{reason}; {override!r} cannot change it",
-                remedy=f"leave it out (only {', '.join(allowed)} may differ), or start a new run with run.dir=DIR",
+                remedy=f"leave it out (only {', '.join(allowed)} may change), or start a new run with run.dir=DIR",
             )
 
 
@@ -362,10 +335,10 @@ def open_run(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = (
             where=str(path),
             remedy=f"use `s2s {schema.command} {quote_path(path)}`" if other else f"name a run of task {tasks[0]}",
         )
-    _check_sections(overrides, schema.changeable, "a trained model keeps its recipe")
+    _check_sections(overrides, schema.changeable, "the recipe of a trained model is fixed")
     recipe = read(path / RECIPE, overrides) if overrides else kept
-    _check_learned(path, kept, recipe)
-    return RunConfig(path, tuple(overrides), kept, recipe, fetched=is_on_hub(asked) or path != asked)
+    _check_data_settings(path, kept, recipe)
+    return RunConfig(path, tuple(overrides), kept, recipe, fetched=path != asked)
 
 
 def open_runs(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[str, object]) -> list[RunConfig]:
@@ -379,9 +352,9 @@ def open_runs(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[
         UserError: No run is given, a run is given twice, the tasks differ, or an option does not apply to the task.
     """
     if not paths:
-        raise UserError("no run is named", remedy="s2s evaluate runs/NAME")
+        raise UserError("no run is given", remedy="s2s evaluate runs/NAME")
     if len({path.resolve() for path in paths}) < len(paths):
-        raise UserError("the same run is named twice", remedy="name each run once")
+        raise UserError("a run is given twice", remedy="name each run once")
     runs = [open_run(path) for path in paths]
     if len({run.kept.task for run in runs}) > 1:
         raise UserError(
@@ -390,5 +363,5 @@ def open_runs(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[
         )
     known = schema_of(runs[0].kept).scored_by
     if wrong := [option for option, value in options.items() if value and option not in known]:
-        raise UserError(f"{', '.join(wrong)} says nothing to runs of {runs[0].kept.task}", remedy="leave it out")
+        raise UserError(f"{', '.join(wrong)} does not apply to runs of {runs[0].kept.task}", remedy="leave it out")
     return [open_run(path, overrides) for path in paths] if overrides else runs

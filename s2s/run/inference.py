@@ -15,12 +15,11 @@ from s2s.data.text_files import line_rows
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.generate import TextTranslator
 from s2s.errors import UserError, quote_path
-from s2s.files import explain_os_error, is_number, read_file
+from s2s.files import EXPORTED, explain_os_error, is_number, read_file
 from s2s.models.base import Seq2Seq
 from s2s.recipe.pairs import PairRecipe
 from s2s.recipe.schema import DeviceSettings, TrainRecipe
 from s2s.run import manifest
-from s2s.run.exported import EXPORTED, check_files
 from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, open_run, run_dir_of
 from s2s.run.tasks import read, task_of
 from s2s.tasks.base import AnyRun, AnyTask, Evaluation, EvaluationOptions, LoadedModel, PreparedData
@@ -81,7 +80,12 @@ def check_saved(folder: Path) -> None:
     Raises:
         UserError: A file has changed or is missing, or there is no digest.
     """
-    (check_files if (folder / EXPORTED).exists() else check_weights)(folder)
+    if (folder / EXPORTED).exists():
+        from s2s.run.exported import check_files
+
+        check_files(folder)
+    else:
+        check_weights(folder)
 
 
 def load_for_inference(run: RunConfig, checkpoint: str | None = None) -> AnyRun:
@@ -113,14 +117,7 @@ def line_translator(
 
 
 def load_tokenizers(folder: Path, recipe: TrainRecipe) -> tuple[Tokenizer, ...]:
-    """Load the tokenizers of a run or a checkpoint.
-
-    Args:
-        folder: Folder of the run or checkpoint.
-
-    Returns:
-        One tokenizer, or one each for source and target; none for a task without input texts.
-    """
+    """Load the tokenizers of a run or a checkpoint: one, one each for source and target, or none without texts."""
     return tuple(Tokenizer.load(folder / TOKENIZER, name) for name in recipe.tokenizer_names)
 
 
@@ -167,13 +164,13 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
         raise UserError(
             "has no checkpoint yet",
             where=str(path),
-            remedy=f"train it to the first one: s2s train {quote_path(path)} --resume",
+            remedy=f"resume its training: s2s train {quote_path(path)} --resume",
         )
     there = sorted(p.name for p in checkpoints.folder.glob("[!.]*"))
     # A name such as `.` would lead outside the folder of checkpoints.
     if found.parent != checkpoints.folder or found.name not in there:
         raise UserError(
-            f"no checkpoint {name!r}; there: {', '.join(there) or 'none'}",
+            f"no checkpoint {name!r}; available: {', '.join(there) or 'none'}",
             where=str(path),
             remedy="name one of these, best or last",
         )
@@ -197,7 +194,7 @@ def inspect_input(run: RunConfig, focus: "InspectionRequest", checkpoint: str | 
     task = task_of(loaded.recipe)
     if not isinstance(task, Inspectable):
         raise UserError(
-            f"there is nothing to look into where the task is {loaded.recipe.task}",
+            f"runs of task {loaded.recipe.task} cannot be inspected",
             where=str(loaded.path),
             remedy="name a run of another task",
         )
@@ -251,11 +248,7 @@ def evaluate(
 
 
 def train_overlap(run: RunConfig, recipe: TrainRecipe, split: str, part: Split) -> TrainOverlap | None:
-    """Return how much of a split occurs in the training data.
-
-    Returns:
-        The counts; None if nothing overlaps, or it is unknown.
-    """
+    """Return how much of a split occurs in the training data; None if nothing overlaps, or it is unknown."""
     source = task_of(recipe).source(recipe)
     return manifest.train_overlap(run_dir_of(run.path) / MANIFEST, split, lambda: source.digest(part))
 
@@ -266,13 +259,7 @@ def default_split(run: AnyRun) -> str:
 
 
 def evenly_spaced(count: int, most: int) -> Int[np.ndarray, " rows"]:
-    """Return evenly spaced row indices, because a corpus may be sorted.
-
-    Args:
-        most: Maximum number of indices.
-
-    Returns:
-        Sorted indices without duplicates.
+    """Return at most `most` evenly spaced row indices, because a corpus may be sorted.
 
     Example:
         >>> evenly_spaced(10, 4).tolist()
@@ -306,13 +293,13 @@ def evaluation_split(run: RunConfig, recipe: TrainRecipe, split: str) -> Split:
         held_out = isinstance(getattr(run.kept.data, split), int)
         if not held_out or (known and not same):
             raise UserError(
-                f"the {split} set is drawn from the training data, and would not be the one that was held out when the "
-                "run was trained: training has seen some of it",
+                f"the {split} set is drawn from the training data, and would differ from the one held out in training: "
+                "it would contain training examples",
                 where=f"{run.path}: {section}.{split}: {wanted}",
                 remedy=f"restore the training data and {section}.seed, or name a file or split: {section}.{split}=FILE",
             )
     if part is None:
-        raise UserError(f"the run's recipe has no {split} set", remedy=f"name one: {section}.{split}=FILE")
+        raise UserError(f"the run's recipe has no {split} set", remedy=f"set {section}.{split}=FILE")
     return part
 
 
@@ -341,7 +328,7 @@ def data_hashes(task: AnyTask, recipe: TrainRecipe, data: PreparedData) -> dict[
 def _from_files(source: Path, *references: Path) -> "datasets.Dataset":
     rows = list(line_rows(source, *references))
     if not rows:
-        raise UserError("has no lines", where=str(source), remedy="name a file with a sentence a line")
+        raise UserError("has no lines", where=str(source), remedy="name a file with one sentence per line")
     return pairs_to_score([row[0] for row in rows], [row[1:] for row in rows])
 
 
@@ -382,5 +369,5 @@ def score_together(
         try:
             evaluation.save()
         except OSError as error:
-            tell(f"the scores are shown, but not kept: {explain_os_error(error)}")
+            tell(f"the scores could not be saved: {explain_os_error(error)}")
     return evaluations, comparisons

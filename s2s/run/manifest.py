@@ -18,11 +18,10 @@ from pydantic import BaseModel, field_validator
 
 from s2s.data.sources import TrainOverlap
 from s2s.errors import UserError
-from s2s.files import LARGE_BYTES, write_atomically
+from s2s.files import EXPORTED, LARGE_BYTES, write_atomically
 from s2s.json_files import read_json
 from s2s.models.base import count_parameters
 from s2s.recipe.schema import TrainRecipe
-from s2s.run.exported import EXPORTED
 from s2s.run.folder import MANIFEST
 from s2s.training.checkpoint import Checkpoints
 from s2s.training.device import DeviceContext
@@ -42,17 +41,17 @@ def describe(
     overlaps: Sequence[TrainOverlap],
     measured: PrecisionBenchmark | None = None,
 ) -> dict[str, object]:
-    """Describe the start of a run for its manifest.
+    """Describe the start of a run for its manifest, ready for JSON.
 
     Args:
         hashes: Hashes of data and tokenizers by name.
         counts: Numbers of examples by name.
         overlaps: Overlap of the training data with the other splits.
         measured: Benchmark that selected the precision; None if it was not measured.
-
-    Returns:
-        The entry, ready for JSON.
     """
+    data = recipe.data.model_dump()
+    # The seed of the corpus, or of each corpus of a mixture.
+    seed = data["seed"] if "seed" in data else {name: each["seed"] for name, each in data["corpora"].items()}
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": sys.argv,
@@ -64,7 +63,7 @@ def describe(
         "device": str(device_context),
         "gradients": asdict(measured) if measured else None,
         "threads": torch.get_num_threads(),
-        "seeds": recipe.seeds.model_dump() | {"corpus": _corpus_seed(recipe.data.model_dump())},
+        "seeds": recipe.seeds.model_dump() | {"corpus": seed},
         "parameters": count_parameters(model),
         "hashes": hashes,
         "counts": counts,
@@ -72,34 +71,18 @@ def describe(
     }
 
 
-def _corpus_seed(data: dict[str, Any]) -> Any:
-    """Return the seed of the corpus, or of each corpus of a mixture."""
-    return data["seed"] if "seed" in data else {name: each["seed"] for name, each in data["corpora"].items()}
-
-
-def write(manifest: dict[str, object], path: Path) -> None:
-    """Append a start to the manifest; a resumed run has several.
-
-    Args:
-        manifest: The start, as returned by `describe`.
-    """
-    starts = read(path)
-    write_atomically(path, json.dumps([*starts, manifest], indent=1))
+def write(start: dict[str, object], path: Path) -> None:
+    """Append a start to the manifest; a resumed run has several."""
+    write_atomically(path, json.dumps([*read(path), start], indent=1))
 
 
 def read(path: Path, begun: bool = False) -> list[dict]:
-    """Read the starts of a run.
+    """Read the starts of a run, oldest first; empty without a manifest.
 
     Args:
-        begun: Require at least one start.
-
-    Returns:
-        The starts, oldest first; empty without a manifest.
-
-    Raises:
-        UserError: The file is damaged, or missing although `begun` is set.
+        begun: Raise a `UserError` if there is no start.
     """
-    remedy = "restore it; without it nobody knows the run's data"
+    remedy = "restore it; it identifies the run's data"
     if path.exists():
         read_json(path, list[Start], remedy, LARGE_BYTES)
     # Read again as plain dictionaries, to keep other entries.
@@ -167,30 +150,24 @@ def training_device(folder: Path) -> str:
 
 
 def processor_name() -> str:
-    """Return the CPU name with family and model.
-
-    Virtual machines use one name for several CPU generations.
-    """
+    """Return the CPU name with family and model: virtual machines use one name for several CPU generations."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return platform.processor()
     # Reversed, so that the first processor's values are kept; all processors have the same.
-    told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
-    name = told.get("model name") or platform.machine()
-    known = [f"{key.removeprefix('cpu ')} {told[key]}" for key in ("cpu family", "model") if told.get(key)]
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
+    name = fields.get("model name") or platform.machine()
+    known = [f"{key.removeprefix('cpu ')} {fields[key]}" for key in ("cpu family", "model") if fields.get(key)]
     # The name alone may be ambiguous: some "Intel(R) Xeon(R) Processor" have AMX, others do not.
     return f"{name} ({', '.join(known)})" if known else name
 
 
 def git_commit() -> dict[str, object] | None:
-    """Return the commit of the source tree and whether its files changed.
-
-    Returns:
-        The keys `commit` and `changed`; None outside a repository.
-    """
+    """Return `commit` and `changed` of the source tree; None outside a repository."""
     try:
-        _check_ours()
+        # Fails if s2s is installed inside another repository.
+        _git("ls-files", "--error-unmatch", str(Path(__file__).resolve()))
         return {"commit": _git("rev-parse", "HEAD"), "changed": bool(_git("status", "--porcelain", "--", *_CODE))}
     except (OSError, subprocess.CalledProcessError):
         return None
@@ -207,11 +184,6 @@ def code_version() -> str:
         digest.update(f"{path.relative_to(there).as_posix()}\0{path.stat().st_size}\0".encode())
         digest.update(path.read_bytes())
     return f"s2s {version('s2s')} (modules {digest.hexdigest()}) with torch {torch.__version__}"
-
-
-def _check_ours() -> None:
-    """Raise git's error if s2s is installed inside another repository."""
-    _git("ls-files", "--error-unmatch", str(Path(__file__).resolve()))
 
 
 def _git(*words: str) -> str:

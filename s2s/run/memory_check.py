@@ -42,7 +42,6 @@ def check_memory(task: AnyTask, recipe: TrainRecipe) -> Iterator[None]:
     there, counted = _memory(recipe.device.kind), 0
 
     def count(module: nn.Module, name: str, parameter: Tensor | None) -> None:
-        """Count a parameter when a module registers it."""
         nonlocal counted
         # Tied parameters are registered several times. An attribute marks them, because a reference would prevent
         # moving them to a device.
@@ -51,7 +50,15 @@ def check_memory(task: AnyTask, recipe: TrainRecipe) -> Iterator[None]:
         setattr(parameter, _COUNTED, True)
         counted += parameter.numel()
         if counted * _BYTES > there:
-            raise _too_large(counted, there)
+            raise too_large()
+
+    def too_large() -> UserError:
+        return UserError(
+            f"training a model of more than {counted:,} parameters needs more than {counted * _BYTES / 2**30:,.0f} GiB "
+            f"of memory; available: {there / 2**30:,.1f} GiB",
+            where="model",
+            remedy="lower model.width, model.feedforward, the numbers of layers or tokenizer.size",
+        )
 
     hook = register_module_parameter_registration_hook(count)
     try:
@@ -70,7 +77,7 @@ def check_memory(task: AnyTask, recipe: TrainRecipe) -> Iterator[None]:
         # A single tensor may exceed the largest possible allocation.
         if not is_out_of_memory(error):
             raise
-        raise _too_large(counted, there) from None
+        raise too_large() from None
     finally:
         hook.remove()
 
@@ -90,7 +97,7 @@ def explain_oom(train_context: AnyContext, folder: Path) -> Iterator[None]:
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        what = f"no memory for a batch: {strip_source_locations(error)}"
+        what = f"out of memory in a batch: {strip_source_locations(error)}"
         raise OutOfMemory(what, str(folder), _smaller_batches_command(train_context, folder)) from None
 
 
@@ -100,31 +107,19 @@ def _smaller_batches_command(train_context: AnyContext, folder: Path) -> str:
     sizes = {key: value for key, value in dict(recipe.batches).items() if key in _SIZES and value is not None}
     halved = [f"batches.{key}={value // 2}" for key, value in sizes.items() if value > 1]
     if not halved:
-        return "a batch has one example: make the model smaller, or the examples shorter"
+        return "a batch has only one example: use a smaller model or shorter examples"
     training = dict(recipe.training)
     if "tokens_per_update" in training:
         halved.append(f"training.tokens_per_update={training['tokens_per_update'] or sizes['tokens']}")
     elif "examples_per_update" in training:
         examples = sum(len(rows) for batches in trainer.groups for rows in batches)
         halved.append(f"training.examples_per_update={max(1, round(examples / len(trainer.groups)))}")
-    place = folder.with_name(f"{folder.name}-smaller")
-    words, launch = (
-        ["train", str(folder / RECIPE), f"run.dir={place}", *halved],
-        trainer.device_context.distributed.launch,
-    )
+    launch = trainer.device_context.distributed.launch
+    words = ["train", str(folder / RECIPE), f"run.dir={folder.with_name(f'{folder.name}-smaller')}", *halved]
     # A new run, because results depend on the batches bit by bit, and a run must keep its own.
     return (
-        "start a run of smaller batches, more of which make the same update: "
+        "start a run with smaller micro-batches, and more of them per update: "
         f"{shlex.join(launch.command(words) if launch else ['s2s', *words])}\n  → or free memory"
-    )
-
-
-def _too_large(parameters: int, there: int) -> UserError:
-    return UserError(
-        f"a model of more than {parameters:,} parameters takes {parameters * _BYTES / 2**30:,.0f} GiB and more to "
-        f"train, and there are {there / 2**30:,.1f}",
-        where="model",
-        remedy="lower model.width, model.feedforward, the numbers of layers or tokenizer.size",
     )
 
 

@@ -47,11 +47,8 @@ def schema_of(recipe: TrainRecipe) -> TaskSchema:
 
 
 def task_of(recipe: TrainRecipe) -> "AnyTask":
-    """Return the task of a recipe.
-
-    Its methods get the recipe, the data and the model of the same task, so that the type of any task is right, although
-    a checker cannot know.
-    """
+    """Return the task of a recipe."""
+    # Its methods get the recipe, the data and the model of the same task, which a type checker cannot know.
     return task_module(recipe.task, "task").TASK
 
 
@@ -71,9 +68,9 @@ def serialize_recipe(recipe: TrainRecipe) -> tuple[str, str, str]:
     return recipe.task, recipe.model.kind, recipe.model_dump_json()
 
 
-def deserialize_recipe(told: tuple[str, str, str]) -> TrainRecipe:
+def deserialize_recipe(serialized: tuple[str, str, str]) -> TrainRecipe:
     """Return the recipe that `serialize_recipe` serialized."""
-    task, kind, written = told
+    task, kind, written = serialized
     schema = schemas()[task]
     return schema.recipe_class(schema.settings(kind)).model_validate_json(written)
 
@@ -91,14 +88,11 @@ def read(path: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
 
 
 def inspected(recipe: TrainRecipe) -> str:
-    """Report common problems of a recipe's data, before training.
-
-    Returns:
-        The report, as text.
+    """Report common problems of a recipe's data, before training, as text.
 
     Raises:
         UserError: The data cannot be read, or the task has no data check (`diagnosis.py`).
     """
     if find_spec(f"{tasks()[recipe.task].value}.diagnosis") is None:
-        raise UserError(f"there is no check for data of task {recipe.task}", remedy="look at what `s2s train` tells")
+        raise UserError(f"task {recipe.task} has no data check", remedy="see the first lines of `s2s train`")
     return task_module(recipe.task, "diagnosis").inspected(recipe)

@@ -203,7 +203,7 @@ class Run:
             named = task_named(self.recipe, task)
             return named.prefix, named.answers
         if task is not None:
-            raise UserError("says nothing to runs of translation", where=f"task {task!r}", remedy="leave it out")
+            raise UserError("does not apply to runs of translation", where=f"task {task!r}", remedy="leave it out")
         return self.loaded.narrow(Recipe, Seq2Seq).recipe.data.prefix, None
 
     def _chosen(

@@ -1,4 +1,4 @@
-"""The story of a training run: recipe, data, model, trainer, training, test.
+"""The story of a training run: recipe, data, model, trainer, folder, training, test.
 
 `run_training` runs it on rank 0, `run_worker` on the other ranks of data-parallel training. The optimizer step and the
 loop around it are in `s2s.training.trainer`.
@@ -6,31 +6,41 @@ loop around it are in `s2s.training.trainer`.
 
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import torch
 from rich.console import Console
 from torch import nn
 
 from s2s.data.dataset import BaseBatch
-from s2s.errors import printable
-from s2s.files import read_file
-from s2s.recipe.schema import FineTunedRecipe, TrainRecipe
+from s2s.data.sources import train_overlaps
+from s2s.errors import UserError, printable
+from s2s.files import check_unlinked, read_file, remove_unfinished
+from s2s.models.base import count_parameters
+from s2s.nn.precision import fp32_layers
+from s2s.recipe.schema import FineTunedRecipe, SearchRecipe, TrainRecipe
 from s2s.run import folder as folders
+from s2s.run import manifest
 from s2s.run.inference import data_hashes, evaluate, load_tokenizers
-from s2s.run.init_from import Initialization, PretrainedRun, initialize_from, open_pretrained
 from s2s.run.memory_check import check_memory, explain_oom
-from s2s.run.start import start_training
-from s2s.run.tasks import deserialize_recipe, serialize_recipe, task_of
-from s2s.tasks.base import FIGURES, AnyContext, AnyTask, PreparedData, TrainContext
+from s2s.run.tasks import deserialize_recipe, read, serialize_recipe, task_of
+from s2s.tasks.base import FIGURES, AnyContext, AnyTask, PreparedData, PrintFn, TrainContext
 from s2s.tasks.protocols import WritesAtEnd, WritesAtStart
-from s2s.training.checkpoint import Checkpoints, Progress, average_checkpoints
-from s2s.training.device import DeviceContext, select_device, setup_process
+from s2s.training.checkpoint import Checkpoints, Progress, average_checkpoints, check_weights, read_training
+from s2s.training.device import PRECISION_NAMES, DeviceContext, parse_precision, select_device, setup_process
 from s2s.training.distributed import SINGLE_PROCESS, Distributed
 from s2s.training.divergence import check_divergence
-from s2s.training.logger import NullLog, RunLog
+from s2s.training.logger import METRICS, NullLog, RunLog
+from s2s.training.optimization import learning_rate
+from s2s.training.precision import PrecisionBenchmark, benchmark_precision, check_precision
 from s2s.training.shutdown import print_resume_hint_on_exit
 from s2s.training.step import StepResult
 from s2s.training.trainer import Trainer, TrainingLoop
+
+if TYPE_CHECKING:
+    from s2s.run.init_from import Initialization, PretrainedRun
 
 
 def train(
@@ -59,14 +69,13 @@ def resume(
         distributed: Process group of data-parallel training.
 
     Raises:
-        UserError: it is not a run, or its recipe or its training data has changed since.
+        UserError: The folder is not a run, or its recipe or its training data has changed since.
     """
     recipe = recipe or folders.check_resumable(folder, overrides)
     return _run_to_end(run_training(recipe, console, folder=folder, overrides=overrides, distributed=distributed))
 
 
 def _run_to_end(steps: Generator[StepResult, None, Path]) -> Path:
-    """Exhaust the generator and return its value."""
     while True:
         try:
             next(steps)
@@ -110,9 +119,13 @@ def run_training(
         distributed.broadcast_object(serialize_recipe(recipe))
         device_context = select_device(recipe.device, distributed)
         print_fn(f"{recipe.name} on {device_context}")
-        source = open_pretrained(recipe) if folder is None else None
-        recipe = source.adapt_recipe(recipe) if source and isinstance(recipe, FineTunedRecipe) else recipe
+        source = None
         if folder is None:
+            if isinstance(recipe, FineTunedRecipe) and recipe.init_from is not None:
+                from s2s.run.init_from import open_pretrained
+
+                source = open_pretrained(recipe)
+                recipe = source.adapt_recipe(recipe)
             task.check(recipe)
 
         # 2. Data and tokenizers.
@@ -128,7 +141,7 @@ def run_training(
         )
 
     with ExitStack() as stack:
-        # 4. The folder.
+        # 4. The folder: its lock, the precision, the manifest, and the state of the last checkpoint.
         named = dict(zip(recipe.tokenizer_names, prepared.tokenizers, strict=True))
         folder = stack.enter_context(
             folders.run_lock(folder) if folder else folders.create_run_dir(recipe, named, overwrite)
@@ -141,7 +154,11 @@ def run_training(
             launch.record_run(folder)
         command = launch.command(again) if launch else ["s2s", *again]
         stack.enter_context(print_resume_hint_on_exit(folder, command, lambda: _status(trainer, checkpoints)))
-        progress = start_training(task, train_context, initialization, checkpoints, print_fn)
+        _remove_unfinished(checkpoints)
+        measured = _select_precision(train_context, folder, print_fn)
+        _write_manifest(task, train_context, checkpoints, measured)
+        _log_summary(task, train_context, initialization, folder, print_fn)
+        progress = _restore(trainer, checkpoints, print_fn)
         trainer.sync_from_main()
 
         # 5. Training.
@@ -195,55 +212,176 @@ def run_worker(distributed: Distributed) -> None:
             pass
 
 
+def overfit(recipe: TrainRecipe, print_fn: PrintFn) -> None:
+    """Overfit 16 pairs of a translation recipe, as a sanity check; no run is kept."""
+    from s2s.tasks.translation.recipe import Recipe
+    from s2s.tasks.translation.task import overfit as overfit_translation
+
+    with check_memory(task_of(recipe), recipe):
+        if isinstance(recipe, Recipe):
+            overfit_translation(recipe, print_fn)
+
+
 def build_trainer(
     task: AnyTask,
     recipe: TrainRecipe,
     data: PreparedData,
     device_context: DeviceContext,
-    origin: tuple[PretrainedRun | None, Path | None],
-) -> tuple[Trainer[nn.Module, BaseBatch], Initialization]:
+    origin: "tuple[PretrainedRun | None, Path | None]",
+) -> "tuple[Trainer[nn.Module, BaseBatch], Initialization | None]":
     """Build the model and the trainer of a run, with initial or pretrained weights.
 
     Args:
         origin: The pretrained run of `init_from`, if any; and the folder of a run that is resumed.
 
     Returns:
-        The trainer before its first step, and which weights were loaded.
+        The trainer before its first step, and the weights that were loaded; None without `init_from`.
     """
-    model = task.build(recipe, data.tokenizers)
-    initialization = initialize_from(model, recipe, *origin)
+    model, initialization = task.build(recipe, data.tokenizers), None
+    if isinstance(recipe, FineTunedRecipe) and recipe.init_from is not None:
+        from s2s.run.init_from import initialize_from
+
+        initialization = initialize_from(model, recipe, *origin)
+    scales = initialization.scales if initialization else None
     examples, loss = task.examples(recipe, data, model.to(device_context.device)), task.loss(recipe)
-    trainer = Trainer(model, examples, loss, recipe.training, recipe.seeds, device_context, initialization.scales)
-    return trainer, initialization
+    return Trainer(model, examples, loss, recipe.training, recipe.seeds, device_context, scales), initialization
 
 
 def _training_loop(
-    task: AnyTask,
-    train_context: AnyContext,
-    log: RunLog,
-    checkpoints: Checkpoints | None,
-    progress: Progress,
+    task: AnyTask, train_context: AnyContext, log: RunLog, checkpoints: Checkpoints | None, progress: Progress
 ) -> TrainingLoop:
-    recipe = train_context.recipe
-    return TrainingLoop(
-        train_context.trainer,
-        recipe.validation,
-        recipe.validation.metric,
-        lambda: task.validate(train_context, log),
-        log,
-        checkpoints,
-        progress,
-        recipe.run.save_minutes,
-    )
+    recipe, trainer = train_context.recipe, train_context.trainer
+    settings, minutes = recipe.validation, recipe.run.save_minutes
+    validate = lambda: task.validate(train_context, log)  # noqa: E731
+    return TrainingLoop(trainer, settings, settings.metric, validate, log, checkpoints, progress, minutes)
 
 
 def _status(trainer: Trainer[nn.Module, BaseBatch], checkpoints: Checkpoints) -> str:
     """Return the progress and the last saved step as a phrase, for messages."""
     last = checkpoints.last()
-    saved = int(last.name) if last else 0
-    phrase = f"saved is update {saved:,}" if last else "no update is saved yet"
-    phrase = "saved" if last and saved == trainer.update else phrase
-    return f"stopped after update {trainer.update:,} of {trainer.settings.updates:,}; {phrase}"
+    if last is None:
+        saved = "no checkpoint yet"
+    elif int(last.name) == trainer.update:
+        saved = "saved"
+    else:
+        saved = f"last checkpoint: update {int(last.name):,}"
+    return f"stopped after update {trainer.update:,} of {trainer.settings.updates:,}; {saved}"
+
+
+def _remove_unfinished(checkpoints: Checkpoints) -> None:
+    folder = checkpoints.run
+    check_unlinked(folder)
+    # Other processes may be writing results into the run; only this one writes checkpoints.
+    for place in (folder, folder / FIGURES, folder / folders.TOKENIZER):
+        remove_unfinished(place)
+    remove_unfinished(checkpoints.folder, alone=True)
+
+
+def _select_precision(train_context: AnyContext, folder: Path, print_fn: PrintFn) -> PrecisionBenchmark | None:
+    """Select the faster precision for a new run; a resumed run keeps its precision, so that all bits are equal."""
+    trainer, recipe = train_context.trainer, train_context.recipe
+    device_context, before = trainer.device_context, parse_precision(manifest.training_device(folder))
+    if before is not None and device_context.autoselect_precision:
+        trainer.device_context = replace(device_context, precision=before, autoselect_precision=False)
+    elif before is not None and before != device_context.precision:
+        print_fn(
+            f"precision changed from {PRECISION_NAMES[before]} to {PRECISION_NAMES[device_context.precision]}; "
+            "the result will not be bit-identical to an uninterrupted run"
+        )
+    measured = None
+    searched = recipe.decoding.precision if isinstance(recipe, SearchRecipe) else "fp32"
+    in_search = torch.bfloat16 if searched == "bf16" else torch.float32
+    with explain_oom(train_context, folder):
+        if trainer.device_context.autoselect_precision:
+            measured = benchmark_precision(trainer)
+            trainer.device_context = replace(device_context, precision=measured.faster, autoselect_precision=False)
+            print_fn(str(measured))
+        check_precision(trainer, in_search)
+    if exception := fp32_layers(trainer.model, {trainer.device_context.precision, in_search}, device_context.device):
+        print_fn(exception)
+    return measured
+
+
+def _write_manifest(
+    task: AnyTask, train_context: AnyContext, checkpoints: Checkpoints, measured: PrecisionBenchmark | None
+) -> None:
+    """Add this start to the manifest; raise an error if the data changed since the first one."""
+    recipe, trainer, corpus = train_context.recipe, train_context.trainer, train_context.data.corpus
+    path, hashes = checkpoints.run / folders.MANIFEST, data_hashes(task, recipe, train_context.data)
+    for earlier in manifest.read(path, begun=checkpoints.last() is not None):
+        if changed := [name for name in hashes if hashes[name] != earlier["hashes"].get(name)]:
+            raise UserError(
+                f"{', '.join(changed)} changed since the run was started",
+                where=str(checkpoints.run),
+                remedy="restore the files, or start a new run with run.dir=DIR",
+            )
+    overlaps = train_overlaps(task.source(recipe), corpus)
+    sizes = {name: len(part) for name, part in corpus.parts().items()}
+    counts = {"test": 0, **sizes, **trainer.examples.manifest_counts()}
+    start = manifest.describe(recipe, trainer.device_context, trainer.model, hashes, counts, overlaps, measured)
+    manifest.write(start, path)
+
+
+def _log_summary(
+    task: AnyTask,
+    train_context: AnyContext,
+    initialization: "Initialization | None",
+    folder: Path,
+    print_fn: PrintFn,
+) -> None:
+    task.log_dataset_summary(train_context, print_fn)
+    if initialization:
+        initialization.save(folder)
+        initialization.log_summary(print_fn)
+    trainer = train_context.trainer
+    learning, whole = count_parameters(trainer.model), sum(p.numel() for p in trainer.model.parameters())
+    parameters = f"{whole:,} parameters" if learning == whole else f"{learning:,} of {whole:,} parameters trained"
+    print_fn(
+        f"{parameters} · {len(trainer.groups)} updates per epoch · {trainer.micro_batches} micro-batches per update"
+    )
+
+
+def _restore(trainer: Trainer[nn.Module, BaseBatch], checkpoints: Checkpoints, print_fn: PrintFn) -> Progress:
+    """Apply a changed `training.updates`, and load the last checkpoint into the trainer if there is one.
+
+    Returns:
+        Progress of the run so far.
+
+    Raises:
+        UserError: A checkpoint is damaged; found now, because each of them could end the run hours later.
+    """
+    last, now = checkpoints.last(), trainer.settings
+    then = read(checkpoints.run / folders.RECIPE).training
+    if last is not None:
+        for place in sorted({last, *checkpoints.validated()}):
+            check_weights(place, "restore the file, or delete this checkpoint and resume from another one")
+        if then.updates != now.updates:
+            read_training(last)
+    if then.updates != now.updates:
+        checkpoints.prepare_extension()
+        last = checkpoints.last()
+        for place in (last, checkpoints.run):
+            if place is not None:
+                folders.set_num_updates(place / folders.RECIPE, now.updates)
+        print_fn(f"training.updates changed from {then.updates:,} to {now.updates:,}")
+        if now.schedule in ("cosine", "linear") and last is not None:
+            done = int(last.name)
+            rates = learning_rate(max(1, done), then), learning_rate(done + 1, now)
+            print_fn(
+                f"the {now.schedule} schedule now ends at the new last update: the learning rate changes from "
+                f"{rates[0]:.2e} to {rates[1]:.2e}; the result differs from a run planned with this length from the "
+                "start"
+            )
+    if last is None:
+        if (checkpoints.run / METRICS).exists():
+            print_fn("no checkpoint yet: starting from the first update")
+        return Progress(0, 0, 0)
+    tensors, progress = read_training(last)
+    trainer.load_state(tensors, progress.place, last)
+    # Prune here: a run that is already at its last step saves no further checkpoint.
+    checkpoints.prune()
+    print_fn(f"resuming after update {progress.update}")
+    return progress
 
 
 def _test(recipe: TrainRecipe, folder: Path, log: RunLog, update: int, overrides: Sequence[str]) -> None:

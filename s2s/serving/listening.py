@@ -60,7 +60,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
 def names_of(paths: Sequence[Path]) -> list[str]:
     """Return the names of runs for requests: folder names, or whole paths if these are equal."""
     if len({path.resolve() for path in paths}) < len(paths):
-        raise UserError("the same run is named twice", remedy="name each run once")
+        raise UserError("a run is given twice", remedy="name each run once")
     short = [path.resolve().name for path in paths]
     return [str(path) if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]
 

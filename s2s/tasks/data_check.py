@@ -62,7 +62,7 @@ class CorpusInspection:
             yield from found.advice
         for name, count in self.in_train[noun].items():
             if count:
-                yield f"{count:,} {noun} of {name} also occur in train: scores will flatter"
+                yield f"{count:,} {noun} of {name} also occur in train: scores will be too optimistic"
         yield from self.cut.advice() if self.cut else ()
         yield from self.own
 
@@ -103,7 +103,7 @@ def conversions(suspicious: Mapping[str, list[int]], which: str) -> list[str]:
     Returns:
         One line for each kind.
     """
-    meant = ": wanted, or a conversion gone wrong?"
+    meant = ": check whether a conversion went wrong"
     return [words for kind, rows in suspicious.items() for words in some(rows, f"{which} with a {kind}", meant)]
 
 

@@ -411,7 +411,7 @@ def read_head(path: Path, wanted: Sequence[str]) -> Head:
     layout = Columns((), "", quoting=quoting) if quoting else None
     found = [row for _, row in itertools.islice(raw_rows(path, layout), _READ + 1)]
     if not found:
-        raise UserError("holds no rows", where=str(path), remedy="name another file")
+        raise UserError("has no rows", where=str(path), remedy="name another file")
     header = None
     if isinstance(found[0], list):
         header = _has_header(found, wanted, path)

@@ -41,7 +41,7 @@ _STATE = "state.json"
 _WEIGHTS = "model.safetensors"
 _DEVICE = "device.txt"
 _DIGEST, _WEIGHTS_DIGEST = "digest", "weights"
-_RESTORE = "restore the file, or remove this checkpoint and go on from an older one"
+_RESTORE = "restore the file, or delete this checkpoint and resume from an older one"
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,7 @@ class Checkpoints:
         return path
 
     def save_average(self, model: nn.Module, progress: Progress) -> Path:
-        """Write a checkpoint named `average`, for decoding only.
-
-        Returns:
-            Folder of the checkpoint.
-        """
+        """Write a checkpoint named `average`, for decoding only, and return its folder."""
         return self._write("average", model, progress, None, None)
 
     def _write(
@@ -129,7 +125,7 @@ class Checkpoints:
             if training is not None:
                 save_tensors({n: t.detach() for n, t in training.items()}, place / _TRAINING)
             weights = _digest_of(place / _WEIGHTS)
-            (place / _STATE).write_text(_described(progress, place / _TRAINING, weights), encoding="utf-8")
+            (place / _STATE).write_text(_state_json(progress, place / _TRAINING, weights), encoding="utf-8")
             if device is not None:
                 (place / _DEVICE).write_text(f"{device}\n", encoding="utf-8")
             (place / "recipe.yaml").write_bytes(read_file(self.run / "recipe.yaml"))
@@ -137,10 +133,7 @@ class Checkpoints:
         return path
 
     def validated(self) -> list[Path]:
-        """Return the validated checkpoints, oldest first.
-
-        The others exist for resuming only.
-        """
+        """Return the validated checkpoints, oldest first; the others exist for resuming only."""
         return list(self._validations())
 
     def prepare_extension(self) -> None:
@@ -154,7 +147,7 @@ class Checkpoints:
             progress = read_progress(last)
             scores = [row for row in progress.scores if row[0] != progress.update]
             progress = replace(progress, score=None, loss=None, scores=scores)
-            write_atomically(last / _STATE, _described(progress, last / _TRAINING, _saved(last, _WEIGHTS_DIGEST)))
+            write_atomically(last / _STATE, _state_json(progress, last / _TRAINING, _saved(last, _WEIGHTS_DIGEST)))
         if (self.folder / "average").exists():
             remove(self.folder / "average")
 
@@ -167,14 +160,7 @@ class Checkpoints:
         return self.all()[-1] if self.all() else None
 
     def device(self) -> str:
-        """Return the description of device, threads and precision of the newest checkpoint.
-
-        Returns:
-            The description; empty if there is no checkpoint.
-
-        Raises:
-            UserError: The file is missing or damaged.
-        """
+        """Return device, threads and precision of the newest checkpoint; empty if there is none."""
         last = self.last()
         if last is None:
             return ""
@@ -184,14 +170,12 @@ class Checkpoints:
             raise UserError("is missing", str(last / _DEVICE), _RESTORE) from None
 
     def best(self) -> Path | None:
-        """Return the checkpoint with the best validation score.
+        """Return the checkpoint with the best validation score; the newest one if none was validated.
 
         Equal scores are ranked by the lower validation loss, equal losses by the newer checkpoint.
-
-        Returns:
-            The best checkpoint; the newest one if none was validated; None if there is none.
         """
-        return _best_first(self._validations())[0] if self._validations() else self.last()
+        best = _best_first(self._validations())
+        return best[0] if best else self.last()
 
     def _validations(self) -> dict[Path, Validation]:
         """Return the validation of each validated checkpoint, oldest first.
@@ -231,20 +215,13 @@ def _best_first(validations: Mapping[Path, Validation]) -> list[Path]:
 
 
 def read_training(checkpoint: Path) -> tuple[dict[str, Tensor], Progress]:
-    """Read what resuming needs: the trainer's tensors and the progress.
-
-    Args:
-        checkpoint: Folder of the checkpoint.
-
-    Raises:
-        UserError: A file is missing, damaged, or has changed since it was saved.
-    """
+    """Read the trainer's tensors and the progress from a checkpoint; a changed file raises a `UserError`."""
     tensors, progress = read_tensors(checkpoint / _TRAINING), read_progress(checkpoint)
     if _saved(checkpoint, _DIGEST) != _digest(progress, checkpoint / _TRAINING):
         raise UserError(
             f"{_TRAINING} or {_STATE} has changed since the checkpoint was saved",
             where=str(checkpoint),
-            remedy="restore both files, or remove this checkpoint and go on from an older one",
+            remedy="restore both files, or delete this checkpoint and resume from an older one",
         )
     return tensors, progress
 
@@ -276,19 +253,12 @@ def _saved(checkpoint: Path, key: str) -> str:
     path = checkpoint / _STATE
     saved = read_json(path, dict[str, Any], _RESTORE).get(key)
     if not isinstance(saved, str):
-        raise UserError(f"has no {key!r}, the digest of what was saved", str(path), _RESTORE)
+        raise UserError(f"has no digest {key!r}", str(path), _RESTORE)
     return saved
 
 
 def read_progress(checkpoint: Path) -> Progress:
-    """Read the progress of a checkpoint from `state.json`.
-
-    Args:
-        checkpoint: Folder of the checkpoint.
-
-    Raises:
-        UserError: There is no such checkpoint, or the file is damaged.
-    """
+    """Read the progress of a checkpoint from `state.json`; a missing or damaged file raises a `UserError`."""
     progress = None
     try:
         written = read_json(checkpoint / _STATE, dict[str, Any], _RESTORE)
@@ -302,12 +272,12 @@ def read_progress(checkpoint: Path) -> Progress:
     except KeyError as error:
         wrong = f"has no {error}"
     except (ValueError, TypeError) as error:
-        wrong = f"holds something else: {error}"
+        wrong = f"has other contents: {error}"
     else:
         wrong = _inconsistency(progress, checkpoint)
     if wrong or progress is None:
         raise UserError(
-            f"not a whole checkpoint: {_STATE}: {wrong}",
+            f"damaged checkpoint: {_STATE}: {wrong}",
             where=str(checkpoint),
             remedy=_RESTORE,
         )
@@ -320,7 +290,7 @@ def _inconsistency(progress: Progress, checkpoint: Path) -> str:
     numbers += [("scores", update) for update, *_ in progress.scores]
     for name, value in numbers:
         if type(value) is not int or value < 0:
-            return f"{name} is {value!r}, expected a number of 0 or more"
+            return f"{name} is {value!r}, expected an integer of at least 0"
     floats = [("seconds", progress.seconds), *(("scores", value) for _, *row in progress.scores for value in row)]
     for name, value in (*floats, ("score", progress.score or 0.0), ("loss", progress.loss or 0.0)):
         if type(value) not in (int, float):
@@ -328,20 +298,19 @@ def _inconsistency(progress: Progress, checkpoint: Path) -> str:
     if not 0 <= progress.seconds < math.inf:
         return f"seconds is {progress.seconds}, expected 0 or more"
     if is_number(checkpoint.name) and int(checkpoint.name) != progress.update:
-        return f"update is {progress.update}, but the folder says {int(checkpoint.name)}"
+        return f"update is {progress.update}, but the folder is named {int(checkpoint.name)}"
     if max(progress.epoch, progress.position) > progress.update:
-        return f"epoch {progress.epoch}, position {progress.position} cannot be after {progress.update} updates"
+        return f"epoch {progress.epoch}, position {progress.position} is impossible after {progress.update} updates"
     return ""
 
 
-def _described(progress: Progress, training: Path, weights: str) -> str:
+def _state_json(progress: Progress, training: Path, weights: str) -> str:
     """Return the content of `state.json`; `weights` is the digest of the weights."""
     digests = {_DIGEST: _digest(progress, training), _WEIGHTS_DIGEST: weights}
     return json.dumps(asdict(progress) | digests, indent=1)
 
 
 def _digest(progress: Progress, training: Path) -> str:
-    """Return a digest of progress and training tensors."""
     return _digest_of(training, json.dumps(asdict(progress)).encode())
 
 

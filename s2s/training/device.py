@@ -66,10 +66,9 @@ class DeviceContext:
 
 
 def setup_process(settings: DeviceSettings) -> None:
-    """Configure torch for this process: threads, memory, determinism.
+    """Configure torch for this process: threads, memory, determinism, denormal numbers.
 
-    Called once by each command and each worker, before any computation. On a GPU, torch's own kernels compute attention
-    instead of cuDNN's. Denormal numbers are flushed to zero.
+    Called once by each command and each worker, before any computation.
 
     Args:
         settings: Device settings of the recipe. `threads: null` keeps the number of threads.
@@ -81,9 +80,9 @@ def setup_process(settings: DeviceSettings) -> None:
         most = max(_THREADS, _THREADS_OF_CORE * (os.cpu_count() or 1))
         if settings.threads > most:
             raise UserError(
-                f"is {settings.threads:,}, but this machine has {os.cpu_count()} processor cores",
+                f"is {settings.threads:,}, but this machine has {os.cpu_count()} CPU cores",
                 where="device.threads",
-                remedy=f"set a number up to {most}, or leave it out to use all cores",
+                remedy=f"set at most {most}, or leave it out to use all cores",
             )
         torch.set_num_threads(settings.threads)
     if settings.deterministic:
@@ -125,9 +124,9 @@ def select_device(settings: DeviceSettings, distributed: Distributed = SINGLE_PR
     )
     if settings.compile and kind == "cpu" and not _has_compiler():
         raise UserError(
-            "is true, but no C++ compiler is installed (CXX, g++ or clang++)",
+            "needs a C++ compiler, and none is installed (CXX, g++ or clang++)",
             where="device.compile",
-            remedy="install g++, name a compiler in the variable CXX, or set device.compile=false",
+            remedy="install g++, set the variable CXX to a compiler, or set device.compile=false",
         )
     # On a GPU a compiled model is not benchmarked, because it differs from the model that would be measured.
     measured = kind == "cpu" or (in_bf16 and not settings.compile)
@@ -148,15 +147,15 @@ def _own_device(kind: str, launch: TorchrunProcess) -> torch.device:
         return torch.device(kind)
     if not dist.is_nccl_available():
         raise UserError(
-            f"torch {torch.__version__} was built without nccl, by which GPUs add up gradients (gloo would copy each "
-            "to the processor and back)",
+            f"torch {torch.__version__} was built without NCCL, which sums gradients of GPUs (gloo would copy them to "
+            "the CPU and back)",
             where="device.kind: cuda",
-            remedy="install a build of torch with nccl, or set device.kind: cpu",
+            remedy="install a build of torch with NCCL, or set device.kind: cpu",
         )
     if launch.local_rank >= torch.cuda.device_count():
         raise UserError(
             f"torchrun started {launch.local_size} processes on a machine with {torch.cuda.device_count()} GPUs",
-            remedy=f"--nproc-per-node {torch.cuda.device_count()}",
+            remedy=f"start it with --nproc-per-node {torch.cuda.device_count()}",
         )
     device = torch.device(kind, launch.local_rank)
     torch.cuda.set_device(device)
@@ -247,8 +246,7 @@ def is_out_of_memory(error: Exception) -> bool:
         >>> is_out_of_memory(RuntimeError("CUDA error: out of memory")), is_out_of_memory(ValueError("no"))
         (True, False)
     """
-    said = str(error)
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in said for words in _NO_MEMORY)
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(w in str(error) for w in _NO_MEMORY)
 
 
 def strip_source_locations(error: Exception) -> str:

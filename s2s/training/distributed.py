@@ -74,7 +74,7 @@ class Distributed:
 
     def _all_reduce(self, numbers: Sequence[int | float], operation: "dist.ReduceOp.RedOpType") -> list[int | float]:
         tensor = torch.tensor(numbers, dtype=torch.float64)
-        with translate_collective_errors():
+        with _translate_errors():
             dist.all_reduce(tensor, operation)
         return tensor.tolist()
 
@@ -82,19 +82,19 @@ class Distributed:
         """Broadcast a picklable object from rank 0; the arguments of other ranks are ignored."""
         if self.world_size == 1:
             return what
-        said: list[Any] = [what]
-        with translate_collective_errors():
-            dist.broadcast_object_list(said, src=0)
-        return said[0]
+        objects: list[Any] = [what]
+        with _translate_errors():
+            dist.broadcast_object_list(objects, src=0)
+        return objects[0]
 
     def all_gather_object(self, what: T) -> list[T]:
         """Gather a picklable object from each rank, in the order of ranks."""
         if self.world_size == 1:
             return [what]
-        said: list[Any] = [None] * self.world_size
-        with translate_collective_errors():
-            dist.all_gather_object(said, what)
-        return said
+        objects: list[Any] = [None] * self.world_size
+        with _translate_errors():
+            dist.all_gather_object(objects, what)
+        return objects
 
     def map_sharded(self, work: Callable[[list[Item]], Sequence[T]], items: Sequence[Item]) -> list[T]:
         """Apply a function to items in parallel, with each rank working on its share.
@@ -126,8 +126,8 @@ class Distributed:
         for number, (host, theirs) in enumerate(others, start=1):
             if changed := [name for name in first[1] if theirs.get(name) != first[1][name]]:
                 raise UserError(
-                    f"{', '.join(changed)} of process {number} (on {host}) is not that of process 0 (on {first[0]})",
-                    remedy="let all of them read the same files and have the same versions and devices",
+                    f"{', '.join(changed)} of process {number} (on {host}) differs from process 0 (on {first[0]})",
+                    remedy="use the same files, versions and devices for all processes",
                 )
 
     def all_reduce_gradients(self, parameters: Sequence[Tensor], loss: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ class Distributed:
             given[name] = (
                 tensors[name].detach().cpu().contiguous() if self.is_main_process else torch.empty(shape, dtype=dtype)
             )
-            with translate_collective_errors():
+            with _translate_errors():
                 dist.broadcast(given[name], src=0)
         return given
 
@@ -190,10 +190,10 @@ def _buckets(parts: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 def _all_reduce_bucket(bucket: Sequence[Tensor]) -> Iterator[Tensor]:
     flat = torch.cat([part.flatten() for part in bucket])
-    with translate_collective_errors():
+    with _translate_errors():
         dist.all_reduce(flat)
-    tokens = flat.split([part.numel() for part in bucket])
-    return (piece.view(part.shape) for piece, part in zip(tokens, bucket, strict=True))
+    sizes = [part.numel() for part in bucket]
+    return (piece.view(part.shape) for piece, part in zip(flat.split(sizes), bucket, strict=True))
 
 
 def _first_sentence(error: Exception) -> str:
@@ -203,14 +203,14 @@ def _first_sentence(error: Exception) -> str:
 
 
 @contextmanager
-def translate_collective_errors() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Turn errors of collectives into `PeerLostError`, as a context manager."""
     try:
         yield
     except RuntimeError as error:
         raise PeerLostError(
-            f"another process of this training has ended, or does not answer ({_first_sentence(error)})",
-            remedy="look at what it said, and at what the system says of it (memory?)",
+            f"another process of this training has ended or does not answer ({_first_sentence(error)})",
+            remedy="look at its output and at the system log (out of memory?)",
         ) from None
 
 
@@ -254,8 +254,8 @@ def init_distributed(launch: TorchrunProcess | None) -> Iterator[Distributed]:
         return
     if not (dist.is_available() and dist.is_gloo_available()):
         raise UserError(
-            f"torch {torch.__version__} was built without gloo, by which processes speak",
-            remedy="install another build of torch, or train in one process: leave torchrun out",
+            f"torch {torch.__version__} was built without gloo, which connects the processes",
+            remedy="install another build of torch, or train in one process, without torchrun",
         )
     # Imported here, because a torch build without distributed support can still train in one process.
     from torch.distributed import PrefixStore  # pyright: ignore[reportPrivateImportUsage]  as torch's pages do
@@ -269,8 +269,8 @@ def init_distributed(launch: TorchrunProcess | None) -> Iterator[Distributed]:
         dist.init_process_group(here, store=store, rank=rank, world_size=size, timeout=_PATIENCE)
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
-        remedy = "look at torchrun's --rdzv-endpoint, the firewall, and GLOO_SOCKET_IFNAME for the network to take"
-        raise UserError(f"the processes do not find each other: {_first_sentence(error)}", where, remedy) from None
+        remedy = "check torchrun's --rdzv-endpoint, the firewall, and the network interface in GLOO_SOCKET_IFNAME"
+        raise UserError(f"the processes cannot connect: {_first_sentence(error)}", where, remedy) from None
     yield Distributed(rank, size, launch)
     # Not after an error: other ranks may be waiting, and they notice when this process ends.
     dist.destroy_process_group()
@@ -292,15 +292,14 @@ def check_world_size(distributed: Distributed, sizes: Sequence[int], noise_scale
     usual = sorted(sizes)[len(sizes) // 2] if sizes else 0
     if usual < distributed.world_size:
         raise UserError(
-            f"{distributed.world_size} processes share an update, but it usually has {usual} examples: "
-            "some would only wait",
+            f"an update usually has {usual} examples, which is fewer than {distributed.world_size} processes",
             where="training",
-            remedy="let an update learn from more (training.tokens_per_update, training.examples_per_update, or what "
-            f"gives a batch its size), or start {max(1, usual)} with --nproc-per-node",
+            remedy="use larger updates (training.tokens_per_update, training.examples_per_update or the batch size), "
+            f"or start fewer processes: --nproc-per-node {max(1, usual)}",
         )
     if noise_scale:
         raise UserError(
-            f"is measured in one process, and torchrun started {distributed.world_size}",
+            f"is measured with one process only, and torchrun started {distributed.world_size}",
             where="training.noise_scale",
-            remedy="set training.noise_scale=false, or leave torchrun out",
+            remedy="set training.noise_scale=false, or start it without torchrun",
         )

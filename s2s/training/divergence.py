@@ -38,8 +38,8 @@ def check_divergence(folder: Path, model: nn.Module, guessing: float) -> None:
         raise UserError(
             f"the training diverged: {sign}",
             where=str(folder),
-            remedy="its scores say nothing; lower training.learning_rate, lengthen training.warmup or set "
-            "training.clip, and train anew with --overwrite",
+            remedy="ignore its scores; lower training.learning_rate, raise training.warmup or set training.clip, and "
+            "train again with --overwrite",
         )
 
 
@@ -56,12 +56,12 @@ def is_diverged(model: nn.Module, loss: float, untrained: float) -> str:
         >>> is_diverged(model, loss=1.0, untrained=5.0)
         ''
         >>> is_diverged(model, loss=9.0, untrained=5.0)
-        'the loss ends at 9.00 nats, and without training it is 5.00'
+        'the loss ends at 9.00 nats; without training it is 5.00'
     """
     largest = {name: float(p.detach().abs().max()) for name, p in model.named_parameters() if p.numel()}
     # Negated, so that NaN counts as too large.
     if sick := [name for name, value in largest.items() if not value <= _LARGEST]:
         return f"a weight of {sick[0]} is {largest[sick[0]]:.2g}"
     if not loss <= untrained + max(0.5, 0.1 * untrained):
-        return f"the loss ends at {loss:.2f} nats, and without training it is {untrained:.2f}"
+        return f"the loss ends at {loss:.2f} nats; without training it is {untrained:.2f}"
     return ""

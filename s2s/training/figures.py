@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _DOTS = 150
 _SMALL = 8
 ATTENTION_AXES = {
-    "encoder": ("pieces that look", "pieces of the source"),
-    "decoder": ("target pieces", "target pieces read before"),
-    "cross": ("target pieces", "source pieces"),
+    "encoder": ("query tokens", "source tokens"),
+    "decoder": ("target tokens", "earlier target tokens"),
+    "cross": ("target tokens", "source tokens"),
 }
 """Names of the rows and columns of an attention map, by its kind."""
 _NOT_IN_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
@@ -120,7 +120,7 @@ def draw_heads(
         panel.set_xlabel(across, fontsize=_SMALL)
     panels[0].set_ylabel(down, fontsize=_SMALL)
     bar = figure.colorbar(images[0], ax=panels, fraction=0.02)
-    bar.set_label("share of a target piece's attention" if across == "source pieces" else "share", fontsize=_SMALL)
+    bar.set_label("share of a target token's attention" if across == "source tokens" else "share", fontsize=_SMALL)
     bar.ax.tick_params(labelsize=_SMALL)
 
 

@@ -21,9 +21,8 @@ from rich.progress import Progress
 from s2s.errors import UserError, printable
 from s2s.files import RESTORE, append_to, open_regular, write_atomically
 from s2s.json_files import parse_json
-from s2s.training.noise import Noise, noise_scale
 from s2s.training.progress import PLAIN_LINE_EVERY, Advance, bar_columns, fit_to_row, progress_bar
-from s2s.training.step import StepResult
+from s2s.training.step import Noise, StepResult, noise_scale
 
 METRICS = "metrics.jsonl"
 _LONGEST_LINE = 1 << 20
@@ -81,7 +80,8 @@ class RunLog:
         self._recent: list[StepResult] = []
         self._waiting: list[StepResult] = []
         # A resumed run includes earlier steps.
-        self._noises: deque[Noise] = deque(_read_noise(self.path), maxlen=_NOISY)
+        earlier = (entry.noise for _, entry in (_entries(self.path) if self.path.exists() else ()) if entry.noise)
+        self._noises: deque[Noise] = deque(earlier, maxlen=_NOISY)
         self._spoke = time.monotonic()
         self._first: list[float] | None = []
         self._bar = Progress(*bar_columns("training"), console=console, disable=not console.is_terminal)
@@ -264,8 +264,8 @@ class RunLog:
         if not self._noises:
             return ""
         scale = noise_scale(self._noises)
-        found = f"about {scale:,.0f} items" if scale is not None else "beyond what so few updates tell"
-        return f"gradient noise scale by the last {len(self._noises)} updates: {found}"
+        found = f"about {scale:,.0f} items" if scale is not None else "too few updates to estimate it"
+        return f"gradient noise scale over the last {len(self._noises)} updates: {found}"
 
     def _estimate(self, update: StepResult) -> None:
         """Print the estimated training time once, after the first steps on this machine."""
@@ -273,13 +273,13 @@ class RunLog:
             return
         self._first.append(update.seconds)
         # The first steps are not counted, because they also compile kernels and allocate memory.
-        told_by = self._first[_WARMING:]
-        if sum(told_by) >= _ESTIMATED_AFTER:
+        counted = self._first[_WARMING:]
+        if sum(counted) >= _ESTIMATED_AFTER:
             self._first = None
-            minutes = (self._total - update.update) * sum(told_by) / len(told_by) / 60
+            minutes = (self._total - update.update) * sum(counted) / len(counted) / 60
             if minutes >= 1:
                 length = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
-                self.info(f"about {length} of training to go, by the first {len(told_by)} updates")
+                self.info(f"remaining: about {length}, estimated from {len(counted)} updates")
 
     def _update_bar(self, update: StepResult) -> None:
         speed = update.tokens / update.seconds
@@ -335,13 +335,7 @@ class Entry(BaseModel):
 
 
 def read_metrics(folder: Path) -> list[Entry]:
-    """Read metrics.jsonl of a run.
-
-    Args:
-        folder: Folder of the run.
-
-    Returns:
-        All entries, in the order of the file.
+    """Read all entries of a run's metrics.jsonl.
 
     Raises:
         UserError: The file is missing, or a line is not an entry of a training.
@@ -364,15 +358,9 @@ def drop_entries_after(metrics: Path, update: int) -> None:
         write_atomically(metrics, b"".join(kept))
 
 
-def _read_noise(metrics: Path) -> Iterator[Noise]:
-    for _, entry in _entries(metrics) if metrics.exists() else ():
-        if entry.noise is not None:
-            yield entry.noise
-
-
 def _entries(path: Path, skip_cut: bool = False) -> Iterator[tuple[bytes, Entry]]:
     """Yield each line with its parsed entry; skip lines that are not JSON if `skip_cut`."""
-    number, remedy = 0, "take the line out, and repeat"
+    number, remedy = 0, "delete the line, and repeat the command"
     try:
         with open_regular(path) as file:
             while line := file.readline(_LONGEST_LINE):

@@ -1,24 +1,40 @@
-"""Learning-rate schedule, gradient clipping, optimizer step and EMA weights."""
+"""Optimizers of torch.optim built from a recipe, learning-rate schedule, gradient clipping, L1 penalty and EMA."""
 
+import inspect
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from s2s.errors import UserError
 from s2s.recipe.schema import OptimizationSettings
-from s2s.training.optimizers import SavedState, build_optimizers, skips_on_device, step
+from s2s.recipe.wording import suggestion
+
+_CLASSES = {
+    name.lower(): found
+    for name, found in vars(torch.optim).items()
+    if isinstance(found, type) and issubclass(found, Optimizer)
+}
+# Optimizers with a fused kernel, which changes nothing if `found_inf` is 1; for others the host decides.
+_FUSED = ("adam", "adamw", "sgd")
+# Recipe key: torch's argument.
+_ARGUMENTS = {"betas": "betas", "epsilon": "eps", "momentum": "momentum", "nesterov": "nesterov"}
+# Output layers of all models. AdamW optimizes them and the embeddings, if the other parameters have Muon.
+_OUTPUT_LAYERS = ("projection.weight", "head.weight")
 
 
 def learning_rate(update: int, settings: OptimizationSettings) -> float:
-    """Compute the learning rate of a step: linear warm-up, then the schedule.
+    """Compute the learning rate of a step: linear warm-up, then the learning-rate schedule.
 
     Schedules: inverse square root (Vaswani et al. 2017, section 5.3, scaled so that the peak is `learning_rate`), half
-        a
-    cosine (Loshchilov & Hutter 2017), linear decay, or constant.
+    a cosine (Loshchilov & Hutter 2017), linear decay, or constant.
 
     Args:
         update: Number of the step, from 1 on.
@@ -53,14 +69,46 @@ def layer_name(name: str) -> str:
     return numbered[1] if numbered else ".".join(name.split(".")[:2])
 
 
-# Output layers of all models. AdamW optimizes them and the embeddings, if the other parameters have Muon.
-_OUTPUT_LAYERS = ("projection.weight", "head.weight")
+def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
+    """Exclude parameters from training by their names (`training.freeze`).
+
+    Args:
+        model: Model whose parameters are frozen, in place.
+        patterns: Names of parameters or modules with `*` as a wildcard: `encoder.layers.0`, `*.embedding`, `*.bias`. A
+            module's name freezes all its parameters. A tied tensor has several names, and any of them freezes it.
+
+    Raises:
+        UserError: A pattern matches nothing, or no parameter remains to train.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        >>> freeze(model, ["0", "*.bias"])
+        >>> [name for name, p in model.named_parameters() if p.requires_grad]
+        ['1.weight']
+    """
+    named = list(model.named_parameters(remove_duplicate=False))
+    for pattern in patterns:
+        found = []
+        for name, p in named:
+            parts = name.split(".")
+            if any(fnmatchcase(".".join(parts[:depth]), pattern) for depth in range(1, len(parts) + 1)):
+                found.append(p)
+        if not found:
+            groups = list(dict.fromkeys(layer_name(name) for name, _ in named))
+            raise UserError(
+                f"{pattern!r} matches no parameter of the model", "training.freeze", suggestion(pattern, groups)
+            )
+        for p in found:
+            p.requires_grad_(False)
+    if patterns and not any(p.requires_grad for _, p in named):
+        raise UserError("all parameters are frozen", "training.freeze", "remove one of its patterns")
 
 
 class OptimizerWrapper:
     """Optimizer of a model, with gradient clipping, L1 penalty and EMA weights.
 
-    Weight decay and L1 penalty apply to matrices other than embeddings.
+    Weight decay and L1 penalty apply to matrices other than embeddings. With `optimizer: muon` there are two
+    optimizers: Muon for the matrices of hidden layers, AdamW for all other parameters.
 
     Args:
         model: Model in training; frozen parameters are not included.
@@ -92,55 +140,54 @@ class OptimizerWrapper:
         self.names = [name for name, p in model.named_parameters() if p.requires_grad]
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-        groups: dict[tuple[bool, float], list[tuple[str, nn.Parameter]]] = {}
+        # One parameter group for each optimizer, decay and scale; `scale` and `l1` are keys of our own.
+        groups: dict[str, dict[tuple[bool, float], list[tuple[str, nn.Parameter]]]] = {"muon": {}, "adamw": {}}
+        if settings.optimizer != "muon":
+            groups = {settings.optimizer: {}}
         for name, p in zip(self.names, self.parameters, strict=True):
-            shrinks = bool(settings.weight_decay or settings.l1) and p.dim() > 1 and id(p) not in embeddings
-            groups.setdefault((shrinks, (scales or {}).get(name, 1.0)), []).append((name, p))
-        matrices = {
-            id(p)
-            for name, p in zip(self.names, self.parameters, strict=True)
-            if p.dim() == 2 and id(p) not in embeddings and name not in _OUTPUT_LAYERS
-        }
-        decay, l1 = settings.weight_decay, settings.l1
-        self.optimizers = build_optimizers(
-            settings,
-            [
-                {"params": named, "scale": scale, "weight_decay": decay * shrinks, "l1": l1 * shrinks}
-                for (shrinks, scale), named in groups.items()
-            ],
-            matrices,
-        )
-        self._saved = SavedState(self.optimizers)
+            is_matrix = p.dim() == 2 and id(p) not in embeddings and name not in _OUTPUT_LAYERS
+            kind = settings.optimizer if settings.optimizer != "muon" or is_matrix else "adamw"
+            decays = bool(settings.weight_decay or settings.l1) and p.dim() > 1 and id(p) not in embeddings
+            groups[kind].setdefault((decays, (scales or {}).get(name, 1.0)), []).append((name, p))
+        self.optimizers = [
+            _build(
+                kind,
+                settings,
+                [
+                    {
+                        "params": named,
+                        "scale": scale,
+                        "weight_decay": settings.weight_decay * decays,
+                        "l1": settings.l1 * decays,
+                    }
+                    for (decays, scale), named in own.items()
+                ],
+            )
+            for kind, own in groups.items()
+            if own
+        ]
+        self._initial_states: dict[tuple[str, torch.Size, torch.dtype], dict[str, Tensor]] = {}
         self._recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema else None
 
     def measure_gradient_norms(self) -> tuple[Tensor, dict[str, Tensor]]:
-        """Compute the gradient norms: of the whole gradient, and of each layer.
-
-        Clipping itself is done in `step`.
-
-        Returns:
-            Norms as tensors on the device (the whole one), and by layer name.
-        """
+        """Compute the norm of the whole gradient, which `step` clips, and of each layer's, on the device."""
         groups: dict[str, list[Tensor]] = {}
         for name, p in zip(self.names, self.parameters, strict=True):
             if p.grad is not None:
                 groups.setdefault(layer_name(name), []).append(p.grad)
         norms = torch.stack([nn.utils.get_total_norm(gradients) for gradients in groups.values()])
-        # On a CPU the norms are read without a wait, and are summed in fp64.
-        at_once = norms.device.type == "cpu"
-        whole = (
-            torch.tensor(math.sqrt(sum(n**2 for n in norms.tolist()))) if at_once else torch.linalg.vector_norm(norms)
-        )
+        if norms.device.type == "cpu":
+            # On a CPU the norms are read without a wait, and are summed in fp64.
+            whole = torch.tensor(math.sqrt(sum(n**2 for n in norms.tolist())))
+        else:
+            whole = torch.linalg.vector_norm(norms)
         return whole, dict(zip(groups, norms.unbind(), strict=True))
 
     @property
     def skips_on_device(self) -> bool:
-        """True if `step` can skip a non-finite gradient on the device (`found_inf`).
-
-        The host then does not wait for the device.
-        """
-        return all(map(skips_on_device, self.optimizers))
+        """True if `step` can skip a non-finite gradient on the device (`found_inf`), without a wait of the host."""
+        return all(optimizer.defaults.get("fused") for optimizer in self.optimizers)
 
     def step(self, update: int, norm: Tensor, found_inf: Tensor | None = None) -> None:
         """Clip the gradient, update the weights, clear the gradient, update the EMA weights.
@@ -159,7 +206,7 @@ class OptimizerWrapper:
                 group["lr"] = group["scale"] * learning_rate(update, self.settings)
                 if group["l1"] and not decoupled:
                     _add_signs(group["params"], group["l1"])
-            step(optimizer, found_inf)
+            _step(optimizer, found_inf)
             for group in optimizer.param_groups:
                 if group["l1"] and decoupled:
                     _shrink(group["params"], group["lr"] * group["l1"], found_inf)
@@ -184,12 +231,15 @@ class OptimizerWrapper:
         Yields:
             The losses. At the end, the parameters have the accumulated gradient.
         """
-        whole = list[Tensor | None]()
+        whole: list[Tensor | None] = [None] * len(self.parameters)
         for loss in losses:
             own = [p.grad for p in self.parameters]
             norms.append(nn.utils.get_total_norm([part for part in own if part is not None]))
             # Summed in the order of autograd.
-            whole = [_sum(before, part) for before, part in zip(whole, own, strict=True)] if whole else own
+            whole = [
+                part if before is None else before if part is None else before.add_(part)
+                for before, part in zip(whole, own, strict=True)
+            ]
             self.zero_grad()
             yield loss
         for p, gradient in zip(self.parameters, whole, strict=True):
@@ -198,9 +248,6 @@ class OptimizerWrapper:
     @contextmanager
     def use_ema_weights(self) -> Iterator[None]:
         """Use the EMA weights in the model, as a context manager; no effect without EMA."""
-        if self.average is None:
-            yield
-            return
         self._swap()
         try:
             yield
@@ -208,15 +255,34 @@ class OptimizerWrapper:
             self._swap()
 
     def _swap(self) -> None:
-        for p, a in zip(self.parameters, self.average or (), strict=True):
+        if self.average is None:
+            return
+        for p, a in zip(self.parameters, self.average, strict=True):
             p.data, a.data = a.data, p.data
         # cuDNN needs the weights of a recurrent layer in contiguous memory.
         for layer in self._recurrent:
             layer.flatten_parameters()
 
     def state(self) -> dict[str, Tensor]:
-        """Return the state of the optimizers and the EMA weights, by parameter name."""
-        return self._saved.tensors() | self._averages()
+        """Return the state of the optimizers and the EMA weights, by parameter name.
+
+        Names are `adam.exp_avg.NAME`; AdamW has the names of Adam.
+        """
+        states = {
+            f"{kind}.{part}.{name}": tensor
+            for optimizer, kind, name, p in self._named()
+            for part, tensor in optimizer.state.get(p, {}).items()
+            if isinstance(tensor, Tensor)
+        }
+        return states | self._averages()
+
+    def _named(self) -> Iterator[tuple[Optimizer, str, str, nn.Parameter]]:
+        """Yield the optimizer, its name in checkpoints, the name and the tensor of each parameter."""
+        for optimizer in self.optimizers:
+            kind = "adam" if isinstance(optimizer, torch.optim.Adam) else type(optimizer).__name__.lower()
+            for group in optimizer.param_groups:
+                for name, p in zip(group["param_names"], group["params"], strict=True):
+                    yield optimizer, kind, name, p
 
     def _averages(self) -> dict[str, Tensor]:
         # Detached, so that these tensors remain the EMA weights inside of `use_ema_weights`.
@@ -232,18 +298,69 @@ class OptimizerWrapper:
             Tensors with the names, shapes and data types of `state`, and the names that may be missing, because their
             parameter never had a gradient.
         """
-        wanted, may = self._saved.expected(set(tensors))
-        return wanted | self._averages(), may
+        wanted, optional = self._averages(), set[str]()
+        for optimizer, kind, name, p in self._named():
+            own = {f"{kind}.{part}.{name}": like for part, like in self._initial_state(optimizer, p).items()}
+            if not own.keys() & tensors.keys():
+                optional |= own.keys()
+            wanted |= own
+        return wanted, optional
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore the state that `state` returned."""
-        self._saved.load(dict(tensors))
+        for optimizer in self.optimizers:
+            optimizer.state.clear()
+        for optimizer, kind, name, p in self._named():
+            parts = {part: f"{kind}.{part}.{name}" for part in self._initial_state(optimizer, p)}
+            if found := {part: tensors[key].to(p.device) for part, key in parts.items() if key in tensors}:
+                optimizer.state[p] = found
         for name, a in self._averages().items():
             a.copy_(tensors[name])
 
+    def _initial_state(self, optimizer: Optimizer, p: Tensor) -> dict[str, Tensor]:
+        """Return the shapes of a parameter's state, from a first step of a parameter of zeros."""
+        key = (type(optimizer).__name__, p.shape, p.dtype)
+        if key not in self._initial_states:
+            zeros = nn.Parameter(torch.zeros(p.shape, dtype=p.dtype))
+            zeros.grad = torch.zeros_like(zeros)
+            known = inspect.signature(type(optimizer)).parameters
+            probe = type(optimizer)([("", zeros)], **{k: v for k, v in optimizer.defaults.items() if k in known})
+            _step(probe)
+            state = {part: t.to("meta") for part, t in probe.state[zeros].items() if isinstance(t, Tensor)}
+            self._initial_states[key] = state
+        return self._initial_states[key]
 
-def _sum(before: Tensor | None, part: Tensor | None) -> Tensor | None:
-    return part if before is None else before if part is None else before.add_(part)
+
+def _build(name: str, settings: OptimizationSettings, groups: Sequence[dict[str, Any]]) -> Optimizer:
+    # Keep `Optimizer.add_param_group` from importing torch._dynamo, which takes as long as importing torch.
+    added = inspect.unwrap(Optimizer.add_param_group)
+    vars(added).setdefault("__dynamo_disable", added)
+    known = inspect.signature(_CLASSES[name]).parameters
+    arguments: dict[str, Any] = {
+        theirs: getattr(settings, ours)
+        for ours, theirs in _ARGUMENTS.items()
+        # Adafactor's eps is a pair, and Muon's eps guards another quantity than Adam's.
+        if theirs in known and not (theirs == "eps" and name in ("adafactor", "muon"))
+    }
+    if name in _FUSED:
+        arguments["fused"] = True
+    if name == "muon":
+        # Steps as large as AdamW's, so that both optimizers have the same learning rate (Liu et al. 2025).
+        arguments["adjust_lr_fn"] = "match_rms_adamw"
+    return _CLASSES[name](list(groups), lr=settings.learning_rate, **arguments)  # pyright: ignore[reportCallIssue]
+
+
+@torch.no_grad()
+def _step(optimizer: Optimizer, found_inf: Tensor | None = None) -> None:
+    """Update all parameters that have a gradient, unless `found_inf` is 1."""
+    if isinstance(optimizer, torch.optim.SGD) and optimizer.defaults["momentum"]:
+        # torch's fused SGD cannot start the momentum of some parameters later than that of others.
+        for p in (p for group in optimizer.param_groups for p in group["params"]):
+            if p.grad is not None and p not in optimizer.state:
+                optimizer.state[p] = {"momentum_buffer": torch.zeros_like(p)}
+    optimizer.found_inf = found_inf  # type: ignore[attr-defined]
+    # The wrappers of `step` serve compiled optimizers and import torch._dynamo.
+    inspect.unwrap(type(optimizer).step)(optimizer)
 
 
 @torch.no_grad()

@@ -44,7 +44,7 @@ class PrecisionBenchmark:
         >>> result.faster
         torch.bfloat16
         >>> print(result)
-        bf16: a gradient takes 0.50 of fp32's time here
+        precision: bf16 (a gradient takes 0.50 times as long as in fp32 on this device)
     """
 
     fp32: float | None
@@ -63,10 +63,11 @@ class PrecisionBenchmark:
         if self.bf16 is None:
             return f"precision: fp32 (bf16 does not work for this model on this device: {self.bf16_error})"
         if self.fp32 is None:
-            return "bf16: in fp32 a gradient takes more than half of the device's memory, or more than is free"
+            reason = "in fp32 a gradient needs more than half of the device's memory, or more than is free"
+            return f"precision: bf16 ({reason})"
         fast, slow = sorted((self.fp32, self.bf16))
         name, other = ("bf16", "fp32") if self.bf16 < self.fp32 else ("fp32", "bf16")
-        return f"{name}: a gradient takes {fast / slow:.2f} of {other}'s time here"
+        return f"precision: {name} (a gradient takes {fast / slow:.2f} times as long as in {other} on this device)"
 
 
 def benchmark_precision(trainer: Trainer[Any, Any]) -> PrecisionBenchmark:

@@ -15,14 +15,20 @@ from s2s.files import explain_os_error, is_disk_full
 from s2s.training.device import OutOfMemory
 from s2s.training.distributed import PeerLostError
 
-# Ctrl-C, the system's or a scheduler's wish, and a terminal that is closed
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+def _handled_signals() -> list[signal.Signals]:
+    """Return Ctrl-C, the signal of a scheduler, and that of a closed terminal.
+
+    Ignored signals stay ignored (nohup), and worker processes of a comparison leave signals to their parent.
+    """
+    if threading.current_thread() is not threading.main_thread() or multiprocessing.parent_process() is not None:
+        return []
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [number for number in signals if signal.getsignal(number) not in (signal.SIG_IGN, None)]
 
 
 class GracefulShutdown:
     """Context manager: the first SIGINT, SIGTERM or SIGHUP requests a stop, the second one exits immediately.
-
-    Ignored signals stay ignored (nohup). Worker processes of a comparison leave signals to their parent.
 
     Attributes:
         signal: Number of the signal; 0 while no stop is requested.
@@ -33,20 +39,17 @@ class GracefulShutdown:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "GracefulShutdown":
-        if threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None:
-            for number in _SIGNALS:
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                    self._before[number] = signal.signal(number, self._note)
+        self._before = {number: signal.signal(number, self._request_stop) for number in _handled_signals()}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, before in self._before.items():
-            # torchrun stops all when one is lost, but this one ends by itself, and has yet to tell why
+            # torchrun stops all ranks when one is lost, but this one ends by itself, after it has reported the reason.
             signal.signal(number, signal.SIG_IGN if isinstance(error, PeerLostError) else before)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _request_stop(self, number: int, frame: FrameType | None) -> None:
         if self.signal:
             raise Stopped(number)
         self.signal = number
@@ -56,54 +59,52 @@ class GracefulShutdown:
 def interrupt_immediately() -> Iterator[Callable[[], None]]:
     """Context manager: SIGINT, SIGTERM and SIGHUP raise `KeyboardInterrupt`, so that child processes are ended, too.
 
-    Ignored signals stay ignored (nohup). A `GracefulShutdown` inside takes over the signals while it is active.
+    A `GracefulShutdown` inside takes over the signals while it is active.
 
     Yields:
-        What ends it where a signal came and was lost: Python drops what is raised while it collects garbage.
+        A function that raises `KeyboardInterrupt` again if a signal was lost: Python drops exceptions that are raised
+        during garbage collection.
 
     Raises:
-        Stopped: one came.
+        Stopped: A signal arrived.
     """
-    came: list[int] = []
+    arrived: list[int] = []
 
-    def _interrupt(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-        # who waits for others, as Ray does, knows this one and passes on no other
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        arrived.append(number)
+        # The only exception that Ray, which waits for other processes, passes on.
         raise KeyboardInterrupt
 
-    def _check() -> None:
-        if came:
+    def check() -> None:
+        if arrived:
             raise KeyboardInterrupt
 
-    usable = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
-    wanted = [each for each in _SIGNALS if usable and signal.getsignal(each) not in (signal.SIG_IGN, None)]
-    before = {number: signal.signal(number, _interrupt) for number in wanted}
+    before = {number: signal.signal(number, interrupt) for number in _handled_signals()}
     try:
-        yield _check
+        yield check
     except KeyboardInterrupt:
-        raise Stopped(came[-1] if came else signal.SIGINT) from None
+        raise Stopped(arrived[-1] if arrived else signal.SIGINT) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 @contextmanager
-def print_resume_hint_on_exit(folder: Path, command: Sequence[str], stands: Callable[[], str]) -> Iterator[None]:
+def print_resume_hint_on_exit(folder: Path, command: Sequence[str], status: Callable[[], str]) -> Iterator[None]:
     """Context manager that adds the progress and the command to resume to errors that end a training.
 
     Raises:
         Stopped: A signal requested a stop.
-        UserError: the disk is full, memory is, or another process of the training is lost.
+        UserError: The disk is full, memory is exhausted, or another process of the training is lost.
     """
+    again = f"resume with: {shlex.join(command)}"
     try:
         yield
     except (KeyboardInterrupt, Stopped) as stop:
-        again = f"go on: {shlex.join(command)}"
-        raise Stopped(getattr(stop, "signal", signal.SIGINT), stands(), str(folder), again) from None
+        raise Stopped(getattr(stop, "signal", signal.SIGINT), status(), str(folder), again) from None
     except (PeerLostError, OutOfMemory) as lost:
-        again = f"{lost.remedy}; go on: {shlex.join(command)}"
-        raise type(lost)(f"{lost.what}; {stands()}", str(folder), again) from None
+        raise type(lost)(f"{lost.what}; {status()}", str(folder), f"{lost.remedy}; {again}") from None
     except OSError as error:
         if not is_disk_full(error):
             raise
-        raise explain_os_error(error, str(folder), f"go on: {shlex.join(command)}") from None
+        raise explain_os_error(error, str(folder), again) from None

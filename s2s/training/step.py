@@ -1,4 +1,12 @@
-"""Results of an optimizer step, read from the device when they are available."""
+"""Metrics of an optimizer step, read from the device when they are available, and the gradient noise scale.
+
+The noise scale is that of McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", appendix A. The
+gradient of n items is the gradient of all items, G, plus noise. With independently drawn items its mean squared norm is
+|G|² + S/n, where S is the trace of the covariance of one item's gradient. Both sides are known for the micro-batches of
+a step and for the whole step, so |G|² and S have unbiased estimates. B_simple = S / |G|² is the number of items at
+which noise and gradient have the same norm: much smaller batches are mostly noise, and much larger batches learn little
+more.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +16,51 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from s2s.training.noise import Noise, estimate_noise
+
+@dataclass(frozen=True)
+class Noise:
+    """Unbiased noise estimates of one optimizer step; both may be negative.
+
+    Attributes:
+        spread: S, the trace of the covariance of one item's gradient.
+        square: |G|², the squared norm of the gradient of all items.
+    """
+
+    spread: float
+    square: float
+
+
+def estimate_noise(counts: Sequence[int], squares: Sequence[float], whole: float) -> Noise:
+    """Estimate the gradient noise from the micro-batches of one optimizer step.
+
+    Args:
+        counts: Items of each micro-batch; at least two micro-batches, none empty.
+        squares: Squared norm of the mean gradient of each micro-batch.
+        whole: Squared norm of the mean gradient over all items.
+
+    Example:
+        >>> estimate_noise(counts=[10, 10], squares=[3.0, 3.0], whole=2.0)
+        Noise(spread=20.0, square=1.0)
+    """
+    inverse = sum(1 / count for count in counts) / len(counts)
+    spread = (sum(squares) / len(squares) - whole) / (inverse - 1 / sum(counts))
+    return Noise(spread, whole - spread / sum(counts))
+
+
+def noise_scale(noises: Sequence[Noise]) -> float | None:
+    """Compute the gradient noise scale B_simple of several steps.
+
+    This is the ratio of the means of S and |G|², which has less noise than the mean of the ratios.
+
+    Returns:
+        The number of items; None if the mean of |G|² is not above zero, so that more steps are needed.
+
+    Example:
+        >>> noise_scale([Noise(spread=20.0, square=1.0), Noise(spread=40.0, square=2.0)])
+        20.0
+    """
+    square = sum(noise.square for noise in noises)
+    return sum(noise.spread for noise in noises) / square if square > 0 else None
 
 
 class StepMetrics:
@@ -121,12 +173,7 @@ class StepResult:
     @property
     def gradient_norm(self) -> float:
         """Norm of the whole gradient, before clipping."""
-        return math.sqrt(sum(norm**2 for norm in self.layer_norms.values()))
-
-    @property
-    def layer_norms(self) -> dict[str, float]:
-        """Gradient norm of each layer."""
-        return self.measured.layer_norms
+        return math.sqrt(sum(norm**2 for norm in self.measured.layer_norms.values()))
 
     @property
     def noise(self) -> Noise | None:
@@ -138,6 +185,11 @@ class StepResult:
         # items.
         squares = [(norm * self.count / part) ** 2 for norm, part in zip(norms, self.parts, strict=True)]
         return estimate_noise(self.parts, squares, self.gradient_norm**2)
+
+    @property
+    def layer_norms(self) -> dict[str, float]:
+        """Gradient norm of each layer."""
+        return self.measured.layer_norms
 
     @property
     def clipped(self) -> bool:

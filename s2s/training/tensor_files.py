@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from s2s.errors import UserError
 from s2s.files import open_regular
 
-ANOTHER = "use another checkpoint of the run; where it has no other one, train it again"
+ANOTHER = "use another checkpoint of the run, or train it again"
 """Remedy in errors for a damaged checkpoint."""
 
 
@@ -92,12 +92,12 @@ def check_shapes(
     likes = {name: (t.shape, t.dtype) for name, t in tensors.items()}
     wrong += [name for name, t in wanted.items() if name in likes and likes[name] != (t.shape, t.dtype)]
     if wrong:
-        alone = "; an encoder alone, without a head, is for init_from" if tensors.keys() < wanted.keys() else ""
+        alone = "; an encoder without a head can only be used by init_from" if tensors.keys() < wanted.keys() else ""
         raise UserError(
             f"{len(wrong)} tensors do not fit the model, first {wrong[0]}",
             where=str(path),
-            remedy="file and recipe are not of one training: restore the one that was changed, or remove this "
-            f"checkpoint and go on from an older one{alone}",
+            remedy="file and recipe belong to different trainings: restore the one that was changed, or delete this "
+            f"checkpoint and resume from an older one{alone}",
         )
 
 
@@ -138,7 +138,7 @@ def check_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise UserError(
-                f"tensor {name} holds NaN or infinity",
+                f"tensor {name} contains NaN or infinity",
                 where=str(path),
-                remedy=f"{ANOTHER}; if training ended so, lower training.learning_rate and train again",
+                remedy=f"{ANOTHER}; if training produced them, lower training.learning_rate",
             )

@@ -7,7 +7,7 @@ stop iterating.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,11 +30,8 @@ from s2s.recipe.schema import OptimizationSettings, PauseSettings, SeedSettings
 from s2s.training.checkpoint import Checkpoints, Progress
 from s2s.training.device import DeviceContext, derive_seed, seed_generators
 from s2s.training.distributed import PeerLostError, check_world_size
-from s2s.training.freezing import freeze
 from s2s.training.logger import RunLog
-from s2s.training.noise import check_several_micro_batches
-from s2s.training.nonfinite import check_weights, locate_nonfinite
-from s2s.training.optimization import OptimizerWrapper, learning_rate
+from s2s.training.optimization import OptimizerWrapper, freeze, learning_rate
 from s2s.training.shutdown import GracefulShutdown
 from s2s.training.step import StepMetrics, StepResult
 from s2s.training.tensor_files import check_shapes
@@ -109,8 +106,13 @@ class Trainer(Generic[Model, Batch]):
         self.micro_batches = examples.accumulation_steps(examples.make_batches(seeds.data, 0))
         self._seek(0, 0)
         check_world_size(self.distributed, [sum(map(len, batches)) for batches in self.groups], training.noise_scale)
-        if training.noise_scale:
-            check_several_micro_batches(list(map(len, self.groups)))
+        if training.noise_scale and all(len(batches) < 2 for batches in self.groups):
+            raise UserError(
+                "an optimizer step has only one micro-batch, and the noise is measured between micro-batches",
+                where="training.noise_scale",
+                remedy="use two micro-batches or more: lower batches.tokens or the task's setting for the batch size, "
+                "and set training.tokens_per_update or training.examples_per_update to the previous size",
+            )
         self._prefetcher = Prefetcher(examples, device_context.device)
         self._pending: _PendingStep[Batch] | None = None
         # A compiled model is called like the model and has its attributes.
@@ -150,7 +152,13 @@ class Trainer(Generic[Model, Batch]):
             UserError: The loss or gradient of the last step, or a weight after it, is not finite.
         """
         self._check_pending_finite()
-        check_weights(self.model, self.update)
+        # Finite gradients can overflow the weights.
+        is_finite = torch.stack([p.detach().isfinite().all() for p in self.model.parameters()]).tolist()
+        for (name, _), finite in zip(self.model.named_parameters(), is_finite, strict=True):
+            if not finite:
+                from s2s.training.nonfinite import REMEDY
+
+                raise UserError(f"{name} is not finite after the step", f"update {self.update}", REMEDY)
         weights = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
         place = {"update": self.update, "epoch": self.epoch, "position": self.position}
         return weights | self.optimization.state(), place
@@ -177,9 +185,9 @@ class Trainer(Generic[Model, Batch]):
         self._seek(place["epoch"], place["position"])
         if self.position > len(self.groups):
             raise UserError(
-                f"update {self.position} of epoch {self.epoch} is named, but an epoch has {len(self.groups)}",
+                f"position {self.position} of epoch {self.epoch}: an epoch has only {len(self.groups)} steps",
                 where=str(where),
-                remedy="restore the checkpoint, or remove it and go on from an older one",
+                remedy="restore the checkpoint, or delete it and resume from an older one",
             )
 
     def sync_from_main(self) -> None:
@@ -206,25 +214,37 @@ class Trainer(Generic[Model, Batch]):
     def train_step(self) -> StepResult:
         """Run one optimizer step: accumulate gradients over micro-batches and ranks, clip, and move the weights."""
         started, worked = time.perf_counter(), time.process_time()
-        number, batches = self.update + 1, self._batches()
-        shares = [batch.real_share for batch in batches]
+        number, device = self.update + 1, self.device_context.device
+        # 1. The micro-batches of this rank. One seed for the whole epoch: random choices for an example, such as masks,
+        #    do not depend on its batch. The next step's batches are prepared meanwhile.
+        group, *following = self._shares[self.position : self.position + 2]
+        epoch_seed = derive_seed(self.seeds.data, self.epoch)
+        batches = self._prefetcher.batches(group, epoch_seed, following[0] if following else None)
+        # 2. One denominator for all items of the step, over micro-batches and ranks.
         items, tokens, real, parts = self.distributed.all_reduce_sum(
-            sum(batch.count for batch in batches), sum(batch.tokens for batch in batches), sum(shares), len(batches)
+            sum(batch.count for batch in batches),
+            sum(batch.tokens for batch in batches),
+            sum(batch.real_share for batch in batches),
+            len(batches),
         )
-        # One denominator for all items of the step, over micro-batches and ranks.
         count = max(1, int(items))
+        # 3. Gradient accumulation over micro-batches. A rank can have none.
         self._seed_dropout(number)
         self.model.train()
-        # Gradient accumulation, then the all-reduce of data-parallel training.
-        loss, part_norms = self._add_gradients(batches, count)
+        part_norms: list[Tensor] = []
+        losses = (self._add_gradient(self._compute, count, batch) for batch in batches)
+        if self.settings.noise_scale and len(batches) > 1:
+            losses = self.optimization.per_microbatch_grad_norms(losses, part_norms)
+        loss = torch.stack(list(losses) or [torch.zeros((), device=device)]).sum()
+        # 4. The all-reduce of data-parallel training.
         loss = self.distributed.all_reduce_gradients(self.optimization.parameters, loss)
         # The GPU is still computing this gradient, so it does not idle while the metrics of the last step are read.
         self._check_pending_finite()
         norm, layer_norms = self.optimization.measure_gradient_norms()
         measured = StepMetrics(loss, layer_norms, part_norms)
         self._pending = _PendingStep(number, (self.epoch, self.position), batches, count, measured)
-        # Gradient clipping, learning-rate schedule, optimizer and EMA update.
-        if is_asynchronous(self.device_context.device) and self.optimization.skips_on_device:
+        # 5. Gradient clipping, learning-rate schedule, optimizer and EMA update.
+        if is_asynchronous(device) and self.optimization.skips_on_device:
             self.optimization.step(number, norm, measured.found_inf)
         else:
             self._check_pending_finite()
@@ -244,29 +264,9 @@ class Trainer(Generic[Model, Batch]):
             parts=tuple(batch.count for batch in batches),
         )
 
-    def _batches(self) -> list[Batch]:
-        group, *following = self._shares[self.position : self.position + 2]
-        # One seed for the whole epoch: random choices for an example do not depend on its batch.
-        drawn = derive_seed(self.seeds.data, self.epoch)
-        return self._prefetcher.batches(group, drawn, following[0] if following else None)
-
     def _seed_dropout(self, update: int) -> None:
         # Rank 0 has the seed of single-process training, because a last zero changes no seed.
         seed_generators(derive_seed(self.seeds.dropout, update, self.distributed.rank), self.device_context.device)
-
-    def _add_gradients(self, batches: Sequence[Batch], count: int) -> tuple[Tensor, list[Tensor]]:
-        """Accumulate the gradients of this rank's micro-batches.
-
-        Returns:
-            Sum of the reported losses; and the gradient norm of each micro-batch, if the noise scale is measured.
-        """
-        norms: list[Tensor] = []
-        losses = (self._add_gradient(self._compute, count, batch) for batch in batches)
-        if self.settings.noise_scale and len(batches) > 1:
-            losses = self.optimization.per_microbatch_grad_norms(losses, norms)
-        found = list(losses)
-        # A rank can have no micro-batch.
-        return torch.stack(found or [torch.zeros((), device=self.device_context.device)]).sum(), norms
 
     def _add_gradient(self, compute: Callable[[Batch], tuple[Tensor, Tensor]], count: int, batch: Batch) -> Tensor:
         """Add the gradient of a micro-batch, divided by `count`, and return its reported loss, summed."""
@@ -282,6 +282,8 @@ class Trainer(Generic[Model, Batch]):
             return
         self.update = last.number - 1
         self._seek(*last.position)
+        from s2s.training.nonfinite import locate_nonfinite
+
         # The weights are unchanged; the gradient is computed again, with the same dropout, to locate the tensor.
         self.optimization.zero_grad()
         self._seed_dropout(last.number)
@@ -395,9 +397,9 @@ class TrainingLoop:
             self.checkpoints.save(self.trainer.model, tensors, self.progress, str(self.trainer.device_context))
         if validates and self.metric != "loss" and is_stuck_at_zero(self.progress.validations):
             self.log.info(
-                f"validation.metric: {self.metric} is 0 at two validations while the loss falls, so it cannot tell "
-                "which checkpoint is best; until it moves, the lower loss decides. "
-                f"Better on such data: validation.metric={_MOVES_SOONER.get(self.metric, 'loss')}"
+                f"validation.metric: {self.metric} is 0 at two validations although the loss falls, so it cannot rank "
+                "checkpoints; until it rises, the lower loss counts. "
+                f"Better for such data: validation.metric={_MOVES_SOONER.get(self.metric, 'loss')}"
             )
 
     def _should_stop_early(self) -> bool:
@@ -406,8 +408,8 @@ class TrainingLoop:
         if patience is None or count_without_improvement(self.progress.validations) < patience:
             return False
         update, last = self.progress.update, self.trainer.settings.updates
-        no_better = f"no better {self.metric} in {patience} validations (validation.patience)"
-        self.log.info(f"stopping after update {update:,} of {last:,}: {no_better}")
+        reason = f"{self.metric} has not improved for {patience} validations (validation.patience)"
+        self.log.info(f"early stopping after update {update:,} of {last:,}: {reason}")
         return True
 
     def _save_after_lost_peer(self) -> None:

@@ -19,11 +19,11 @@ MISTAKES = {
     "coverage without attention": (
         ["kind: lstm", "coverage: true"],
         4,
-        "model.coverage: unknown key; it belongs to gru-attention, lstm-attention, rnn-attention",
+        "model.coverage: unknown key; it is a key of gru-attention, lstm-attention, rnn-attention",
     ),
     "coverage of a product": (["kind: lstm-attention", "coverage: true"], 2, "additive, not of general"),
     "turned twice": (["kind: gru", "reverse_source: true"], 2, "reverse_source needs bidirectional: false"),
-    "another model's key": (["kind: rnn", "heads: 4"], 4, "model.heads: unknown key; it belongs to transformer"),
+    "another model's key": (["kind: rnn", "heads: 4"], 4, "model.heads: unknown key; it is a key of transformer"),
     "no window": (["kind: conv", "kernel: 1"], 4, "model.kernel: is 1, expected a whole number at least 2"),
     "misspelt cell": (["kind: rnn-tagger", "cell: lsmt"], 4, "did you mean lstm?"),
     "misspelt model": (["kind: lstm-atention"], 3, "did you mean lstm-attention?"),

@@ -70,7 +70,7 @@ def test_lines_that_are_not_utf_8_are_numbered_and_utf_16_is_refused(world, s2s)
     (world / "lines").write_bytes(b"hello\nb\xffd\nhello\n")
     status, out, err = s2s("classify", "runs/c", "--input", "lines")
     assert (status, len(out)) == (1, 3)
-    assert "line 2: not UTF-8, replaced what cannot be read" in err
+    assert "line 2: not UTF-8; replaced the invalid bytes" in err
     (world / "lines").write_bytes("hello\n".encode("utf-16"))
     status, _, err = s2s("classify", "runs/c", "--input", "lines")
     assert status == 2

@@ -237,11 +237,11 @@ def test_cli_run_may_have_an_equals_sign_in_its_name(folder):
 
 MISTAKES = [
     (["translate", "runs/none"], "not a run"),
-    (["translate", "runs/tiny", "--checkpoint", "77"], "no checkpoint '77'; there: 0000006, 0000012, average"),
-    (["translate", "runs/tiny", "--checkpoint", "."], "no checkpoint '.'; there: 0000006, 0000012, average"),
-    (["translate", "runs/tiny", "--checkpoint", ""], "no checkpoint ''; there: 0000006, 0000012, average"),
+    (["translate", "runs/tiny", "--checkpoint", "77"], "no checkpoint '77'; available: 0000006, 0000012, average"),
+    (["translate", "runs/tiny", "--checkpoint", "."], "no checkpoint '.'; available: 0000006, 0000012, average"),
+    (["translate", "runs/tiny", "--checkpoint", ""], "no checkpoint ''; available: 0000006, 0000012, average"),
     (["translate", "runs/tiny", "--nbest", "9"], "--beam 9"),
-    (["translate", "runs/tiny", "--task", ""], "says nothing to runs of translation"),
+    (["translate", "runs/tiny", "--task", ""], "does not apply to runs of translation"),
     (["translate", "runs/tiny", "--input", "nowhere"], "nowhere"),
     (["evaluate", "runs/tiny", "data.test=null"], "has no test set"),
     (["evaluate", "runs/tiny", "decoding.beem=2"], "did you mean beam?"),
@@ -251,12 +251,12 @@ MISTAKES = [
     (["train", "tiny.yaml", "run.dir=x", "batches.tokens=8"], "batches.tokens"),
     (["train", "tiny.yaml", "run.dir=tiny.yaml/x"], "tiny.yaml"),
     (["translate", "runs/tiny", "--output", "nowhere/out.txt"], "no folder nowhere"),
-    (["evaluate", "decoding.beam=1"], "no run is named"),
+    (["evaluate", "decoding.beam=1"], "no run is given"),
     (["evaluate", "runs/tiny", "--json", "nowhere/x.json"], "nowhere"),
     (["data", "check", "nowhere.yaml"], "nowhere.yaml"),
     (["inspect", "runs/tiny", " "], "the sentence is empty"),
-    (["inspect", "runs/tiny", "A cat.", "--output", "a.txt"], ".txt is not known"),
-    (["inspect", "runs/tiny", "A cat.", "--row", "2"], "is of the test set, but there is an INPUT"),
+    (["inspect", "runs/tiny", "A cat.", "--output", "a.txt"], "unknown file name extension '.txt'"),
+    (["inspect", "runs/tiny", "A cat.", "--row", "2"], "selects a test example, but INPUT is given"),
     (["inspect", "runs/tiny", "A cat.", "--output", "a.png", "--layer", "7"], "no layer 7"),
     (
         ["train", "tiny.yaml", "run.dir=x", "model={kind: rnn-tagger, width: 8}"],
@@ -271,12 +271,12 @@ MISTAKES = [
     (["inspect", "runs/tiny", "A cat.", "--reference", "a.de"], "--reference: has no effect without --align"),
     (["inspect", "runs/tiny", "A cat.", "--align"], "INPUT: has no effect with --align"),
     (["evaluate", "runs/tiny", "--hypotheses", "tiny.yaml"], "RUN cannot be combined with --hypotheses"),
-    (["evaluate", "runs/tiny", "--metric", "bleu"], "--metric: has an effect with --hypotheses only"),
+    (["evaluate", "runs/tiny", "--metric", "bleu"], "--metric: only has an effect with --hypotheses"),
     (["evaluate", "runs/tiny", "--bias", "p.csv", "--beam", "2"], "--beam cannot be combined with a probe"),
-    (["serve", "runs/none", "--seconds", "inf"], "'--seconds': 'inf' is no finite number"),
-    (["translate", "runs/tiny", "--length-penalty", "nan"], "'--length-penalty': 'nan' is no finite number"),
-    (["generate", "runs/tiny", "--temperature", "nan"], "'--temperature': 'nan' is no finite number"),
-    (["generate", "runs/tiny", "--top-p", "nan"], "'--top-p': 'nan' is no finite number"),
+    (["serve", "runs/none", "--seconds", "inf"], "'--seconds': 'inf' is not a finite number"),
+    (["translate", "runs/tiny", "--length-penalty", "nan"], "'--length-penalty': 'nan' is not a finite number"),
+    (["generate", "runs/tiny", "--temperature", "nan"], "'--temperature': 'nan' is not a finite number"),
+    (["generate", "runs/tiny", "--top-p", "nan"], "'--top-p': 'nan' is not a finite number"),
 ]
 
 
@@ -330,4 +330,4 @@ def test_cli_resuming_says_so_before_anything_heavy_is_loaded(folder):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
-    assert (done.returncode, done.stdout) == (7, "going on with runs/tiny: loading …\n"), done.stderr
+    assert (done.returncode, done.stdout) == (7, "resuming runs/tiny: loading …\n"), done.stderr

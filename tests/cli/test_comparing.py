@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from s2s.cli.compare import Order, check_resumes, extended, order
 from s2s.comparison.candidate_names import file_name, kind_of
 from s2s.comparison.plans import PLANS, TABLES, experiments_of, plan_of
+from s2s.comparison.request import Order, check_resumes, extended, order
 from s2s.errors import UserError
 from s2s.recipe.schema import NAME_PATTERN
 
@@ -113,27 +113,27 @@ def test_compare_classification_task_has_a_table_and_a_folder_of_its_own():
     [
         (("rnn", "lstm", "training.updates"), {}, r"is not an installed model\n.*as in training.updates=200"),
         (("rnn", "tranformer"), {}, r"'tranformer' is not an installed model\n.*did you mean transformer"),
-        (("rnn",), {}, r"two different models or more; given: rnn"),
-        (("rnn", "rnn"), {}, r"different models; one is there twice: rnn, rnn"),
+        (("rnn",), {}, r"at least two models; given: rnn"),
+        (("rnn", "rnn"), {}, r"different models; one is given twice: rnn, rnn"),
         ((), {}, r"given: none"),
-        (("rnn", "gru"), {"experiments": ("gradient",)}, r"--experiment: 'gradient' is no experiment\n.*gradients"),
+        (("rnn", "gru"), {"experiments": ("gradient",)}, r"--experiment: no experiment 'gradient'\n.*gradients"),
         (
             ("rnn", "gru"),
             {"experiments": ("accuracy",), "task": "ag_news"},
-            r"'accuracy' is no experiment\n.*classification",
+            r"no experiment 'accuracy'\n.*classification",
         ),
         (
             ("rnn", "gru"),
             {"experiments": ("quality",), "task": "ag_news"},
-            r"'quality' is an experiment on translation, not on class.*\n.*there are classification, text-length",
+            r"'quality' is an experiment on translation, not on class.*\n.*classification: classification, text-length",
         ),
         (("rnn", "gru"), {"experiments": ("text-length",)}, r"on classification, not on translation\n.*parallelism"),
         (
             ("rnn", "gru"),
             {"task": "ag_news", "recipe": "compare"},
-            r"--task ag_news and --recipe compare both say what models are compared on\n.*leave out one",
+            r"--task ag_news and --recipe compare exclude each other\n.*leave one",
         ),
-        (("rnn", "gru"), {"task": "ag_news", "profile": "quick"}, r"--profile quick says nothing with --task"),
+        (("rnn", "gru"), {"task": "ag_news", "profile": "quick"}, r"--profile quick has no effect with --task"),
         (("rnn", "gru"), {"task": "compare"}, r"--task: compare is a recipe of task translation.*\n.*--recipe compare"),
         (("rnn", "gru"), {"recipe": "ag_news"}, r"--recipe: ag_news is a recipe of task class.*\n.*--task ag_news"),
         (
@@ -154,10 +154,14 @@ def test_compare_classification_task_has_a_table_and_a_folder_of_its_own():
             {},
             r"rnn:layers=2: layers: unknown key(.|\n)*dropout: is 2, expected(.|\n)*did you mean encoder_positions",
         ),
-        (("rnn", "transformer:rope"), {}, r"transformer:rope.* is no model with settings\n.*transformer:encoder_pos"),
-        (("rnn", "transformer:"), {}, r"transformer:.* is no model with settings"),
+        (
+            ("rnn", "transformer:rope"),
+            {},
+            r"transformer:rope.* is not a model with settings\n.*transformer:encoder_pos",
+        ),
+        (("rnn", "transformer:"), {}, r"transformer:.* is not a model with settings"),
         (("rnn", "tranformer:norm=post"), {}, r"'tranformer' is not an installed model\n.*did you mean transformer"),
-        (("rnn:dropout=0,residual=true", "rnn:residual=true,dropout=0"), {}, "one is there twice"),
+        (("rnn:dropout=0,residual=true", "rnn:residual=true,dropout=0"), {}, "one is given twice"),
         (("rnn", "transformer:norm=["), {}, r"is not a YAML value"),
         (("rnn", "lstm", "lstm.bidirectional=maybe"), {}, r"lstm: bidirectional: is .maybe., expected true or false"),
         (("rnn", "gru", "gru.dropout=["), {}, r"command line: gru.dropout=\[: '\[' is not a YAML value"),
@@ -172,9 +176,11 @@ def test_compare_wrong_word_is_named_with_the_remedy(words, options, message):
 def test_compare_resuming_takes_nothing_but_more_models_seeds_and_experiments():
     check_resumes(_order("gru", ROPE, seeds=2, experiments=("memory",)))
     for word in ("training.updates=500", "rnn.dropout=0"):
-        with pytest.raises(UserError, match=rf"as it was begun, so {word} would be ignored\n.*as in transformer:norm"):
+        with pytest.raises(
+            UserError, match=rf"of the comparison, so {word} would be ignored\n.*as in transformer:norm"
+        ):
             check_resumes(_order("gru", word))
-    with pytest.raises(UserError, match="as it was begun, so --task would"):
+    with pytest.raises(UserError, match="settings of the comparison, so --task would"):
         check_resumes(_order(task="ag_news"))
 
 
@@ -222,11 +228,11 @@ def test_comparison_with_further_models_is_one_that_was_begun_with_them():
 
 def test_compare_further_models_are_checked():
     begun = order(_order(*WORDS)).summary
-    with pytest.raises(UserError, match="rnn: compared there already"):
+    with pytest.raises(UserError, match="rnn: already compared"):
         extended(begun, _order("gru", "rnn"))
     with pytest.raises(UserError, match="'tranformer' is not an installed model"):
         extended(begun, _order("tranformer"))
-    with pytest.raises(UserError, match="gru would change how long all others may learn"):
+    with pytest.raises(UserError, match="gru would change the training time of all others"):
         extended(order(_order(*WORDS, match="time")).summary, _order("gru"))
 
 
@@ -234,7 +240,7 @@ def test_compare_fewer_seeds_than_there_are_are_refused():
     begun = order(_order(*WORDS, seeds=3)).summary
     assert len(extended(begun, _order(seeds=4)).seeds) == 4
     assert extended(begun, _order(seeds=3)).seeds == begun.seeds
-    with pytest.raises(UserError, match="--seeds 2: it has 3, and what is measured stays"):
+    with pytest.raises(UserError, match="--seeds 2: the comparison already has 3 seeds"):
         extended(begun, _order(seeds=2))
 
 

@@ -89,7 +89,7 @@ def test_main_current_folder_that_was_removed_is_one_message(tmp_path, monkeypat
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "the current folder was removed\n  → change to one that exists, e.g. cd ~\n"
+    assert capsys.readouterr().err == "the current folder was deleted\n  → change to an existing one, e.g. cd ~\n"
 
 
 def test_main_library_that_finds_no_memory_is_one_message(monkeypatch, capsys):
@@ -129,7 +129,7 @@ def test_out_of_memory_anywhere_is_a_two_line_error(monkeypatch, capsys, asked):
 def test_main_refuses_text_that_is_not_utf_8_before_loading(words):
     done = CliRunner().invoke(main.commands, words)
     assert done.exit_code == 2
-    assert "'a\\\\udcff' is not UTF-8 from character 2 on" in done.output
+    assert "'a\\\\udcff' is not UTF-8 at character 2" in done.output
 
 
 def test_main_error_of_ours_keeps_its_traceback(monkeypatch):
@@ -155,8 +155,8 @@ def test_main_streams_that_are_closed_are_empty_and_take_everything():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["train", "RUN", "--resume", "--overwrite"], "--resume keeps what --overwrite would replace"),
-        (["generate", "RUN", "a", "--input", "LINES"], "PROMPT is what is gone on with"),
+        (["train", "RUN", "--resume", "--overwrite"], "--resume and --overwrite exclude each other"),
+        (["generate", "RUN", "a", "--input", "LINES"], "PROMPT and --input exclude each other"),
     ],
 )
 def test_main_refuses_options_that_exclude_each_other(words, said, tmp_path):
@@ -175,7 +175,7 @@ def _bytes(*words: str, encoding: str) -> bytes:
 def test_main_characters_that_output_lacks_are_spelt_and_end_no_training(small_world, tmp_path):
     shutil.copytree(small_world / "runs" / "t", tmp_path / "t")
     told = _bytes("-m", "s2s", "train", str(tmp_path / "t"), "--resume", encoding="latin-1").decode("latin-1")
-    assert f"going on with {tmp_path / 't'}: loading \\u2026\n" in told
+    assert f"resuming {tmp_path / 't'}: loading \\u2026\n" in told
     assert "curves: " in told
 
 

@@ -144,7 +144,7 @@ def test_list_has_every_recipe_and_copies_are_whole_and_never_overwrite(folder):
         _s2s("recipe", "copy", name)
         assert (folder / f"{name}.yaml").read_bytes() == path.read_bytes()
     (folder / "translate.yaml").write_text("mine")
-    with pytest.raises(UserError, match=r"translate.yaml: is there already(.|\n)*--overwrite"):
+    with pytest.raises(UserError, match=r"translate.yaml: already exists(.|\n)*--overwrite"):
         _s2s("recipe", "copy", "translate")
     assert (folder / "translate.yaml").read_text() == "mine"
     _s2s("recipe", "copy", "translate", "--overwrite")
@@ -185,7 +185,7 @@ def test_new_recipe_is_written_once_and_names_the_next_commands(folder):
     ]
     recipe = read(folder / "my recipe.yaml")
     assert (recipe.name, recipe.data.train) == ("my-recipe", (str(folder / source), str(folder / target)))
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         _s2s(*words)
     validation = _pair(folder, "v", 10)
     _s2s(*words, "--overwrite", "--validation-source", validation[0], "--validation-target", validation[1])
@@ -215,7 +215,7 @@ def test_new_writes_a_recipe_for_a_table_and_reports_its_choices(folder):
     (folder / "tasks.txt").write_text("".join(f"IN: jump {n} OUT: {n} JUMP\n" for n in range(60)))
     assert "s2s train t.yaml" in _s2s("new", "translate", "--data", "tasks.txt", "--output", "t.yaml")
     assert read(folder / "t.yaml").data.train == str(folder / "tasks.txt")
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         _s2s("new", "classify", "--data", "nothing is read before.tsv", "--output", "t.yaml")
 
 

@@ -94,7 +94,7 @@ def test_torchrun_devices_that_several_processes_cannot_have_are_refused(told, m
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     monkeypatch.setattr(device.dist, "is_nccl_available", lambda: False)
-    with pytest.raises(UserError, match="without nccl"):
+    with pytest.raises(UserError, match="without NCCL"):
         select_device(DeviceSettings(kind="cuda", precision="fp32"), distributed)
     monkeypatch.setattr(device.dist, "is_nccl_available", lambda: True)
     with pytest.raises(UserError, match="2 processes on a machine with 1 GPUs"):
@@ -177,7 +177,7 @@ def test_torchrun_stopped_stops_all_and_saves_and_what_goes_on_is_the_same(numbe
     code, _, errors = _done(process)
     assert code != 0
     assert errors.count("; saved\n") == 1, errors
-    assert "go on: torchrun --nproc-per-node 2 -m s2s train runs/tiny --resume" in errors
+    assert "resume with: torchrun --nproc-per-node 2 -m s2s train runs/tiny --resume" in errors
     assert _done(_torchrun(tmp_path, "train", "runs/tiny", "--resume"))[0] == 0
     assert _losses(tmp_path / "runs/tiny") == _losses(straight[0])
 
@@ -211,7 +211,7 @@ def test_started_again_by_torchrun_the_run_goes_on_without_being_asked(straight,
         time.sleep(1)
     code, said, errors = _done(process)
     assert code == 0, errors
-    assert said.count("continuing after update") == 2
+    assert said.count("resuming after update") == 2
     assert _losses(run) == _losses(straight[0])
 
 
@@ -222,7 +222,7 @@ def test_started_again_by_torchrun_the_run_goes_on_without_being_asked(straight,
         (["train", "tiny.yaml", "model.widht=3"], "did you mean width?"),
         (["train", "gone.yaml"], "no such recipe"),
         (["recipe", "models"], "`s2s recipe` is one process"),
-        (["train", "tiny.yaml", "batches.tokens=125", "training.tokens_per_update=60"], "processes share an update"),
+        (["train", "tiny.yaml", "batches.tokens=125", "training.tokens_per_update=60"], "which is fewer than"),
         (["train", "tiny.yaml", "training.learning_rate=1e30", "training.clip=null"], "not finite"),
     ],
 )
@@ -240,5 +240,5 @@ def test_run_that_was_there_before_torchrun_is_left_alone(straight, tmp_path):
     code, _, errors = _done(process)
     assert code != 0
     # once each time they are started
-    assert errors.count("holds a run already") == 2, errors
+    assert errors.count("already contains a run") == 2, errors
     assert (run / "metrics.jsonl").read_bytes() == before

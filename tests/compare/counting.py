@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from s2s.cli.compare import Order, order
 from s2s.comparison import setup
+from s2s.comparison.request import Order, order
 from s2s.comparison.results import Figure, Series, Verdict
 from s2s.comparison.spec import Analysis, Experiment, NotForThisModel, Trial
 

@@ -16,12 +16,12 @@ import pytest
 import torch
 from rich.console import Console
 
-from s2s.cli.compare import Order, order
 from s2s.comparison import engine, setup
 from s2s.comparison.executor import machine_here
 from s2s.comparison.questions.gradients import measure as gradients
 from s2s.comparison.questions.long_range import measure as long_range
 from s2s.comparison.questions.parallelism import measure as parallelism
+from s2s.comparison.request import Order, order
 from s2s.comparison.translation import counts_of
 from s2s.evaluation.metrics import exact_share, score
 from s2s.run.manifest import code_version

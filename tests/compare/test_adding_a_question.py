@@ -4,10 +4,10 @@ import json
 import re
 from pathlib import Path
 
-from s2s.cli.compare import Order, order
 from s2s.comparison import questions
 from s2s.comparison.engine import all_experiments
 from s2s.comparison.plans import TABLES, Row
+from s2s.comparison.request import Order, order
 from s2s.comparison.results import Result
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-question.md"

@@ -7,9 +7,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from s2s.cli.compare import Order, extended, order
 from s2s.comparison import engine, setup, tuning
 from s2s.comparison.report.drawing import draw
+from s2s.comparison.request import Order, extended, order
 from s2s.comparison.results import RESULT, read_result, read_summary
 from s2s.errors import UserError
 from s2s.files import ASKED, COMPARISON
@@ -29,10 +29,10 @@ def _go_on(folder, **more):
 def test_a_folder_that_is_there_is_not_touched(counting, tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "letter.txt").write_text("dear")
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         begin(tmp_path / "there", "rnn", "lstm")
     assert [p.name for p in (tmp_path / "there").iterdir()] == ["letter.txt"]
-    with pytest.raises(UserError, match=r"letter.txt: exists already"):
+    with pytest.raises(UserError, match=r"letter.txt: already exists"):
         begin(tmp_path / "there/letter.txt", "rnn", "lstm")
     with pytest.raises(UserError, match="is no comparison"):
         engine.resume(tmp_path / "there", Console(file=io.StringIO()))
@@ -61,7 +61,7 @@ def test_a_start_that_was_killed_is_no_comparison_yet_and_can_be_repeated(counti
     with pytest.raises(UserError, match=r"one that did not begin\n.*repeat the command"):
         engine.resume(folder, Console(file=io.StringIO()))
     # somebody's own recipe is not replaced
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         begin(folder, "rnn", "lstm", "seeds.data=9")
     assert (begin(folder, "rnn", "lstm") / COMPARISON).exists()
     with pytest.raises(UserError, match="continue it with"):
@@ -195,7 +195,7 @@ def test_a_comparison_that_lost_what_it_was_asked_has_a_copy_beside_its_measurem
         _go_on(folder)
     (folder / COMPARISON).unlink()
     # another one does not take its measurements over
-    with pytest.raises(UserError, match=r"exists already\n.*--resume"):
+    with pytest.raises(UserError, match=r"already exists\n.*--resume"):
         begin(folder, "rnn", "lstm", "lstm.dropout=0.4")
     assert "in all 0 measurements" in engine.describe_costs(folder, setup.load_summary(folder), None)
     assert not (folder / COMPARISON).exists()
@@ -243,7 +243,7 @@ def test_what_is_damaged_is_told_and_measured_again(counting, tmp_path, monkeypa
 
 def test_a_folder_that_another_command_made_is_told_as_what_it_is(counting, tmp_path):
     folder, other = begin(tmp_path / "both", "rnn", "lstm"), tmp_path / "other"
-    with pytest.raises(UserError, match=rf"not a run, but a comparison\n.*s2s compare --resume {folder}"):
+    with pytest.raises(UserError, match=rf"is not a run but a comparison\n.*s2s compare --resume {folder}"):
         check_is_run(folder)
     (folder / COMPARISON).unlink()
     (folder / "cells").mkdir()

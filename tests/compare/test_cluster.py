@@ -17,10 +17,10 @@ import pytest
 import torch
 from rich.console import Console
 
-from s2s.cli.compare import Order, order
 from s2s.cli.main import commands
 from s2s.comparison import engine, setup
 from s2s.comparison.cluster import Cluster, RayWorkers
+from s2s.comparison.request import Order, order
 from s2s.comparison.runs import COST
 from s2s.comparison.tasks import trained
 from s2s.errors import UserError
@@ -37,9 +37,9 @@ TINY += ("decoding.max_ratio=0.5", "decoding.max_extra=1", "validation.every=75"
 
 
 def test_without_the_extra_one_line_says_so_and_nothing_is_begun(tmp_path, monkeypatch):
-    monkeypatch.setattr("s2s.cli.compare.find_spec", lambda name: None)
+    monkeypatch.setattr("s2s.comparison.request.find_spec", lambda name: None)
     words = ["compare", "rnn", "transformer", "--cluster", "auto", "--out", str(tmp_path / "new")]
-    with pytest.raises(UserError, match=r"^--cluster: a cluster needs ray\n.*pip install -e '\.\[cluster\]'$"):
+    with pytest.raises(UserError, match=r"^--cluster: a cluster needs Ray\n.*pip install -e '\.\[cluster\]'$"):
         commands(words, standalone_mode=False)
     assert not (tmp_path / "new").exists()
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from s2s.cli.compare import Order, extended, order
 from s2s.comparison import engine, executor, setup
 from s2s.comparison.report.drawing import draw
+from s2s.comparison.request import Order, extended, order
 from s2s.comparison.results import RESULT, Failure, read_result, read_summary
 from s2s.errors import Stopped, UserError
 from s2s.files import COMPARISON
@@ -32,7 +32,7 @@ def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(c
         engine.resume(whole, console)
     asked, counting.asked, counting.interrupt_at = counting.asked, [], 3
     stopped = begin(tmp_path / "stopped", "rnn", "lstm")
-    with pytest.raises(Stopped, match=r"go on: s2s compare --resume .*stopped"):
+    with pytest.raises(Stopped, match=r"resume with: s2s compare --resume .*stopped"):
         engine.resume(stopped, console)
     counting.interrupt_at = None
     engine.resume(stopped, console)

@@ -8,10 +8,10 @@ import pytest
 import torch
 from rich.console import Console
 
-from s2s.cli.compare import Order, extended, order
 from s2s.comparison import engine, executor, setup
 from s2s.comparison.analysis import partly_failed
 from s2s.comparison.executor import StoredResult
+from s2s.comparison.request import Order, extended, order
 from s2s.comparison.results import RESULT, read_result
 from s2s.comparison.spec import Analysis, Trial
 from s2s.errors import Stopped, UserError

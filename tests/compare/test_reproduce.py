@@ -349,7 +349,7 @@ def test_the_median_over_seeds_decides():
 
 
 def test_two_processes_do_not_measure_in_one_folder(tmp_path):
-    with run_lock(tmp_path), pytest.raises(UserError, match="is being measured by another process"):
+    with run_lock(tmp_path), pytest.raises(UserError, match="another process is measuring in it"):
         reproducing.reproduce("radius", tmp_path, 1, lambda line: None)
     assert list((tmp_path / "cells").iterdir()) == []
     # the lock is given back, and does not stand in the way

@@ -197,7 +197,7 @@ MISTAKES = {
     "other columns": (
         lambda f: (f / "captions.txt").write_text("picture,caption\na.png,x\n"),
         "captions.txt",
-        r"captions.txt:1: no column 'image'; there are 'picture', 'caption'",
+        r"captions.txt:1: no column 'image'; columns: 'picture', 'caption'",
     ),
     "no number": (
         lambda f: (f / "Flickr8k.token.txt").write_text("a.png\tx\n"),
@@ -258,7 +258,7 @@ def test_caption_inspection_reports_faults_of_a_corpus(folder):
     told = str(inspect_captions(source.load(), source, "nfkc", 1))
     for words in (
         "1 images of train (row 3) are of a single colour",
-        "1 images of validation also occur in train: scores will flatter",
+        "1 images of validation also occur in train: scores will be too optimistic",
         "captions of 1 images of train with a line separator U+2028 (row 2)",
     ):
         assert words in told

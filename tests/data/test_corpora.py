@@ -155,7 +155,7 @@ def test_missing_split_error_lists_expected_and_existing_files(tmp_path):
     _write(tmp_path, "train.en", "train.de", "val.en")
     message = (
         r"data.root: .*: no files for the split 'validation': looked for validation.en and validation.de, or "
-        r"validation with .tsv.*also as valid, val, dev; there: train.de, train.en, val.en\n.*data.validation=BEGINNING"
+        r"validation with .tsv.*also as valid, val, dev; files: train.de, train.en, val.en\n.*data.validation=BEGINNING"
     )
     with pytest.raises(UserError, match=message):
         load(DataSettings(corpus="x/y", root=str(tmp_path)))
@@ -172,7 +172,7 @@ def test_corpora_hub_data_set_is_read_by_its_columns(tmp_path, nested):
     assert corpus.train.column_names == ["source", "target"]
     held_out = load(DataSettings(corpus=str(tmp_path), validation=1))
     assert sorted(_pairs(held_out.train) + _pairs(held_out.validation)) == sorted(_pairs(corpus.train))
-    with pytest.raises(UserError, match=r"train row 1: no column 'fr'; there are 'en', 'de'"):
+    with pytest.raises(UserError, match=r"train row 1: no column 'fr'; columns: 'en', 'de'"):
         load(DataSettings(corpus=str(tmp_path), target="fr"))
     with pytest.raises(UserError, match=r"split 'dev'(.|\n)*validation"):
         load(DataSettings(corpus=str(tmp_path), validation="dev"))
@@ -206,7 +206,7 @@ def test_corpora_held_out_pairs_follow_from_the_seed(tmp_path):
 def test_corpora_holding_everything_out_is_refused(tmp_path, size):
     path = tmp_path / "a.tsv"
     path.write_text("en\tde\n" + "".join(f"source {i // 2}\ttarget {i}\n" for i in range(200)))
-    with pytest.raises(UserError, match=rf"data.validation: {size}: .* out of 200 leave nothing to train on"):
+    with pytest.raises(UserError, match=rf"data.validation: {size}: .* out of 200 leave no training data"):
         load(DataSettings(corpus="files", train=str(path), validation=size, test=None))
 
 
@@ -253,7 +253,7 @@ _LONG = "".join(f"{i * i}\t{i**3}\n" for i in range(5_000)).encode()
 _XZ = lzma.compress(_LONG)
 BAD = {
     "counts the other way": ({"a.en": b"x", "a.de": b"x\ny"}, ("a.en", "a.de"), r"a.en has 1 lines, .*a.de has 2"),
-    "missing file": ({"a.en": b"x\n"}, ("a.en", "a.de"), r"a.de: no such file(.|\n)*there is a.en"),
+    "missing file": ({"a.en": b"x\n"}, ("a.en", "a.de"), r"a.de: no such file(.|\n)*did you mean a.en"),
     "bytes": (
         {"a.en": b"x\nb\xffd\n", "a.de": b"x\ny\n"},
         ("a.en", "a.de"),
@@ -263,14 +263,14 @@ BAD = {
     "column": (
         {"a.tsv": b"en\tded\nx\ty\n"},
         "a.tsv",
-        r"a.tsv:1: no column 'de'; there are 'en', 'ded'(.|\n)*did you mean ded(.|\n)*data.target(.|\n)*position",
+        r"a.tsv:1: no column 'de'; columns: 'en', 'ded'(.|\n)*did you mean ded(.|\n)*data.target(.|\n)*position",
     ),
     "windows header": ({"a.tsv": b"en\tde\r\nx\ty\r\n"}, "a.tsv", r"a.tsv:1: .*carriage return(.|\n)*dos2unix"),
     "row after two lines in a cell": ({"a.csv": b'en,de\n"x\nx",y\nz\n'}, "a.csv", r"a.csv:4: has 1 cells, expected 2"),
     "row of two lines": ({"a.csv": b'en,de\n"x\nx",y,z\n'}, "a.csv", r"a.csv:2: has 3 cells, expected 2"),
     "json": ({"a.jsonl": b'{"en": "x", "de": "y"}\n{"en": \n'}, "a.jsonl", r"a.jsonl:2: not JSON"),
     "null": ({"a.jsonl": b'{"en": "x", "de": null}\n'}, "a.jsonl", r"a.jsonl:1: de is None, expected text"),
-    "empty lines": ({"a.en": b"", "a.de": b""}, ("a.en", "a.de"), r"a.en, .*a.de: holds no rows"),
+    "empty lines": ({"a.en": b"", "a.de": b""}, ("a.en", "a.de"), r"a.en, .*a.de: has no rows"),
     "gzip inside": ({"a.tsv.gz": gzip.compress(_LONG)[:10] + bytes([255]) * 50}, "a.tsv.gz", r"a.tsv.gz: is damaged"),
     "xz inside": ({"a.tsv.xz": _XZ[:5_000] + bytes(50) + _XZ[5_050:]}, "a.tsv.xz", r"a.tsv.xz: is damaged"),
     "csv gzip": ({"a.csv.gz": b"not gzip"}, "a.csv.gz", r"a.csv.gz: is damaged"),
@@ -279,7 +279,7 @@ BAD = {
     "parquet column": (
         {"a.parquet": _table(".parquet", PAIRS)},
         "a.parquet",
-        r"a.parquet: no column '0'; there are",
+        r"a.parquet: no column '0'; columns:",
     ),
     "parquet text": ({"a.parquet": _no_text()}, "a.parquet", r"a.parquet: not parquet: 'utf-8' codec"),
     "csv": ({"a.csv": b'en,de\nx,y\n"x,y\nx,y\n'}, "a.csv", r"a.csv:3: the row that begins here is not CSV"),
@@ -311,7 +311,7 @@ def test_corpora_bad_file_gives_one_clear_message(tmp_path, case, monkeypatch):
         ({"corpus": "file"}, r"data.corpus: Hugging Face data set 'file'(.|\n)*did you mean files"),
         (
             {"corpus": "files", "train": 7},
-            r"data.train is 7; only the built-in corpora .built-in, homonyms. are made to measure",
+            r"data.train is 7; only the built-in corpora .built-in, homonyms. can be generated in any size",
         ),
         ({"corpus": "x/y", "train": ("a", "b")}, r"data.train is a pair of files(.|\n)*set data.corpus: files"),
     ],

@@ -166,11 +166,11 @@ def test_new_every_kind_of_table_is_read_and_its_columns_found(tmp_path):
 
 
 MISTAKES = {
-    "no such column": ("a.csv", ("wrod", None), r"a.csv: no column 'wrod'; there are 'id', 'en', 'de'(.|\n)*--source"),
+    "no such column": ("a.csv", ("wrod", None), r"a.csv: no column 'wrod'; columns: 'id', 'en', 'de'(.|\n)*--source"),
     "which columns": ("a.csv", (None, None), r"nothing tells which.*'id' \(e.g. '0'\), 'en'(.|\n)*--source COLUMN"),
-    "no such position": ("b.tsv", ("0", "7"), r"b.tsv: no column '7'; there are '0', '1'"),
+    "no such position": ("b.tsv", ("0", "7"), r"b.tsv: no column '7'; columns: '0', '1'"),
     "too few": ("b.tsv", (None, None), r"b.tsv: 3 different sources are too few"),
-    "no file": ("aa.csv", (None, None), r"aa.csv: no such file\n.*there is a.csv"),
+    "no file": ("aa.csv", (None, None), r"aa.csv: no such file\n.*did you mean a.csv"),
     "no table": ("a.doc", (None, None), r"a.doc: is no table \(.tsv, "),
     "no marks": (
         "a.txt",
@@ -178,7 +178,7 @@ MISTAKES = {
         r"a.txt:1: is 'A line.', expected cells with a tab between them, or `IN: … OUT",
     ),
     "a line without marks": ("b.txt", (None, None), r"b.txt:2: is 'IN: walk', expected IN: … OUT: …"),
-    "nothing in it": ("empty.tsv", (None, None), r"empty.tsv: holds no rows"),
+    "nothing in it": ("empty.tsv", (None, None), r"empty.tsv: has no rows"),
 }
 
 
@@ -213,7 +213,7 @@ def test_new_labelled_texts_are_fitted_by_names_by_looks_and_by_options(tmp_path
         assert len(corpus.train) + len(corpus.validation) + len(corpus.test) == 120
     with pytest.raises(UserError, match=r"nothing tells which columns are meant; there are '0' \(e.g. 'neg'\)"):
         generate_classification_recipe("mine", Splits(tmp_path / "wide.tsv"))
-    with pytest.raises(UserError, match=r"no column 'lable'; there are 'label', 'text'(.|\n)*did you mean label"):
+    with pytest.raises(UserError, match=r"no column 'lable'; columns: 'label', 'text'(.|\n)*did you mean label"):
         generate_classification_recipe("mine", Splits(tmp_path / "named.tsv"), (), "lable")
     column = (tmp_path / "named.tsv").read_text().splitlines()[0].split("\t")[0]
     with pytest.raises(UserError, match=rf"column '{column}' is both text and class"):

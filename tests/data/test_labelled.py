@@ -120,7 +120,11 @@ def test_label_outside_the_classes_is_named_with_its_file_and_line(tmp_path, kin
 @pytest.mark.parametrize("kind", [".tsv", ".parquet"])
 @pytest.mark.parametrize(
     ("label", "words"),
-    [("", "has no label"), ("Sports ", "'Sports ' has a space"), ("Sports\r", r"'Sports\\r'(.|\n)*dos2unix")],
+    [
+        ("", "has no label"),
+        ("Sports ", "'Sports ' has surrounding"),
+        ("Sports\r", r"'Sports\\r'(.|\n)*dos2unix"),
+    ],
 )
 def test_label_that_cannot_be_seen_is_refused_with_its_line(tmp_path, kind, label, words):
     path = tmp_path / f"a{kind}"
@@ -154,7 +158,7 @@ MISTAKES = {
     "one class": ({"label": "same"}, r"data.label: the training data has 1 different labels"),
     "no table": ({"train": "a.doc"}, r"data.train: .*a.doc: is no table"),
     "no file": ({"train": "b.tsv"}, r"b.tsv: no such file"),
-    "no validation": ({"validation": 9}, r"data.validation: 9: 9 texts to hold out of 4 leave nothing"),
+    "no validation": ({"validation": 9}, r"data.validation: 9: 9 texts to hold out of 4 leave no"),
 }
 
 
@@ -204,7 +208,7 @@ def test_labelled_folder_holds_tables_of_the_usual_names_with_columns_of_their_o
     )
     assert _is(LabelledSource(settings).load())
     assert LabelledSource(settings).part("test") is None
-    with pytest.raises(UserError, match=r"no table for the split 'test'(.|\n)*there: dev.tsv.gz, train.tsv.gz"):
+    with pytest.raises(UserError, match=r"no table for the split 'test'(.|\n)*files: dev.tsv.gz, train.tsv.gz"):
         LabelledSource(settings.model_copy(update={"test": "test"})).load()
 
 

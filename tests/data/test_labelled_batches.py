@@ -133,7 +133,7 @@ def test_labelled_batches_updates_have_about_as_many_texts_as_wanted():
     assert 40 < np.mean([sum(map(len, group)) for group in groups[:-1]]) < 80
     assert sum(len(rows) for group in groups for rows in group) == 300
     with pytest.raises(
-        UserError, match=r"training.examples_per_update: .* should learn from 3 texts(.|\n)*batches.rows=3"
+        UserError, match=r"training.examples_per_update: .* update of 3 texts is less(.|\n)*batches.rows=3"
     ):
         _texts(tokens=2000, examples_per_update=3).accumulation_steps(_texts(tokens=2000).make_batches(1, 0))
 

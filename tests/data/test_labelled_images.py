@@ -56,5 +56,5 @@ def test_updates_have_as_many_images_as_wanted(images):
     assert together == 2
     groups = group_into_steps(batches, together)
     assert [sum(len(rows) for rows in group) for group in groups] == [8, 8, 7]
-    with pytest.raises(UserError, match=r"(?s)from 3 images, but a batch has 10.*batches.images=3"):
+    with pytest.raises(UserError, match=r"(?s)3 images is less than a batch of 10.*batches.images=3"):
         LabelledImages(images, 5, 10, examples_per_update=3).accumulation_steps([])

@@ -181,8 +181,8 @@ def test_mixture_inspection_pieces_are_counted_as_the_tokenizer_cuts():
     assert found.splits["train"].too_long == 1  # its end makes four
     test = found.splits["test"]
     assert (test.tokens, test.unknown, test.new) == (11, 6, 0)
-    assert any("54.5% of the pieces of test are unknown (6)" in words for words in found.advice())
-    assert any("1 texts of train have more than batches.max_length (3) pieces" in words for words in found.advice())
+    assert any("54.5% of the tokens of test are unknown (6)" in words for words in found.advice())
+    assert any("1 texts of train have more than batches.max_length (3) tokens" in words for words in found.advice())
     spelt = cutting(splits, lambda: train(splits["train"], PieceSettings(kind="bytes"), "text"), None)
     # a byte for each character and the spaces between them: x, y, d, e, f never stood in train
     assert (spelt.splits["test"].unknown, spelt.splits["test"].new) == (0, 6)
@@ -192,5 +192,5 @@ def test_mixture_inspection_tokenizer_that_cannot_be_made_is_advice_and_no_end()
     few = ["a b", "b a"]
     found = cutting({"train": few}, lambda: train(few, PieceSettings(size=8000), "text"), 10)
     (words,) = found.advice()
-    assert words.startswith("tokenizer.size: 8000 pieces are more than the training text")
+    assert words.startswith("tokenizer.size: 8000 tokens are more than the training text")
     assert found.rows() == {}

@@ -174,7 +174,7 @@ def test_tokenizers_sentencepiece_is_silent(capfd):
 def test_tokenizers_sizes_named_as_largest_and_smallest_are_exactly_these(kind, lines, fallback):
     def limit(size: int) -> int:
         with pytest.raises(
-            UserError, match=rf"tokenizer\.source\.size: {size} pieces are(.|\n)*→ set tokenizer\.source\.size="
+            UserError, match=rf"tokenizer\.source\.size: {size} tokens are(.|\n)*→ set tokenizer\.source\.size="
         ) as e:
             trained(kind, size, lines, byte_fallback=fallback)
         return int(re.search(r"tokenizer\.source\.size=(\d+)", e.value.remedy)[1])
@@ -193,13 +193,13 @@ def test_tokenizers_size_of_char_and_word_is_a_limit():
     for kind in ("char", "word"):
         assert trained(kind, 9).size == 9
         assert trained(kind, 5).size == 5
-        with pytest.raises(UserError, match=r"source\.size: 4 pieces are too few(.|\n)*source\.size=5"):
+        with pytest.raises(UserError, match=r"source\.size: 4 tokens are too few(.|\n)*source\.size=5"):
             trained(kind, 4)
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word"])
 def test_tokenizers_nothing_to_learn_from_is_said_so(kind):
-    with pytest.raises(UserError, match=r"data\.train: there is no text to learn pieces from \(target\)"):
+    with pytest.raises(UserError, match=r"data\.train: there is no text to train a tokenizer on \(target\)"):
         train(["", " \t "], TokenizerSettings(kind=kind), "target")
 
 
@@ -264,7 +264,7 @@ def test_tokenizers_changed_or_missing_file_is_refused(made, tmp_path, file, old
         content = path.read_bytes()
         assert old in content
         path.write_bytes(content.replace(old, new, 1))
-    with pytest.raises(UserError, match=message + r"(.|\n)*→ copy the tokenizer's two files again"):
+    with pytest.raises(UserError, match=message + r"(.|\n)*→ copy both files of the tokenizer again"):
         Tokenizer.load(tmp_path, "source")
 
 
@@ -301,7 +301,7 @@ def test_tokenizers_forged_model_is_refused_though_its_digest_is_right(made, tmp
     settings = {key: described[key] for key in ("kind", "normalization", "lowercase")}
     (tmp_path / "shared.model").write_bytes(model)
     (tmp_path / "shared.json").write_text(json.dumps(described | {"digest": _digest(model, settings)}))
-    with pytest.raises(UserError, match=r"shared.model and shared.json are no tokenizer: (.|\n)*copy"):
+    with pytest.raises(UserError, match=r"shared.model and shared.json are not a tokenizer: (.|\n)*copy"):
         Tokenizer.load(tmp_path, "shared")
 
 
@@ -317,7 +317,7 @@ def test_settings_that_no_recipe_can_have_are_no_tokenizers(made, tmp_path, chan
     settings = {key: described[key] for key in ("kind", "normalization", "lowercase")}
     digest = _digest((tmp_path / "shared.model").read_bytes(), settings)
     (tmp_path / "shared.json").write_text(json.dumps(described | {"digest": digest}))
-    with pytest.raises(UserError, match=r"are no tokenizer|shared\.json: (normalization|lowercase): input should be"):
+    with pytest.raises(UserError, match=r"are not a tokenizer|shared\.json: (normalization|lowercase): input should"):
         Tokenizer.load(tmp_path, "shared")
 
 

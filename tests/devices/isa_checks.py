@@ -60,7 +60,7 @@ def _translate(kind: str, precision: str) -> None:
 
 def _resume(kind: str) -> None:
     said = _run(f"train {kind}-auto --resume training.updates=7")
-    assert "continuing after update 5" in said, said
+    assert "resuming after update 5" in said, said
 
 
 def _compare(words: str, name: str) -> None:

@@ -296,8 +296,10 @@ CORPUS_SIZES = " ".join(
 
 
 def _optimizers_checked(session: Session) -> None:
-    assert "gradient noise scale by the last 6 updates: " in session.output("s2s train translate training.noise_scale")
-    assert re.search(r"[\d,]+ of [\d,]+ parameters learn", session.output("s2s train translate 'training.freeze"))
+    assert "gradient noise scale over the last 6 updates: " in session.output(
+        "s2s train translate training.noise_scale"
+    )
+    assert re.search(r"[\d,]+ of [\d,]+ parameters trained", session.output("s2s train translate 'training.freeze"))
 
 
 # using trained models
@@ -372,7 +374,7 @@ def _twice(session: Session, script: str) -> str:
 def _distributed_checked(session: Session) -> None:
     assert all("2 processes" in output for output in session.outputs.values())
     assert session.output("for node").count("update 6: validation") == 1
-    assert "continuing after update 6" in session.output("#!/bin/bash")
+    assert "resuming after update 6" in session.output("#!/bin/bash")
 
 
 def _ray(session: Session) -> None:

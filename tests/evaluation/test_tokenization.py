@@ -233,9 +233,9 @@ def test_tokenization_command_scores_several_references_and_says_the_tokenizer(t
     assert "zh (Chinese references)" in said
     for words, message in {
         ("hyp", "one", "short"): "short has 2",
-        ("hyp", "one", "one"): "named twice",
+        ("hyp", "one", "one"): "given twice",
         ("hyp",): "--reference FILE",
-        ("hyp", "one", "--against", "hyp"): "named twice",
+        ("hyp", "one", "--against", "hyp"): "given twice",
         ("hyp", "one", "--tokenize", "flores"): "flores200",
     }.items():
         status, _, said = _score(tmp_path, *words)

@@ -186,7 +186,7 @@ def test_hub_card_names_all_that_was_learned_from_and_no_folder(small, monkeypat
 
 
 def test_hub_reports_a_missing_repository(hub, lines):
-    for name, says in (("hf:nobody/nothing", "cannot be fetched"), ("hf:a/b/c", "is no name of the hub")):
+    for name, says in (("hf:nobody/nothing", "cannot be downloaded"), ("hf:a/b/c", "is not a name on the hub")):
         with pytest.raises(UserError, match=says):
             _s2s("translate", name, "--input", lines)
 
@@ -220,7 +220,7 @@ def test_hub_folder_that_is_no_export_is_not_replaced(small, tmp_path):
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(UserError, match="exists and is no export"):
         _s2s("export", small, "--to", "hub", "--output", tmp_path)
-    with pytest.raises(UserError, match="says nothing to --to hub"):
+    with pytest.raises(UserError, match="does not apply to --to hub"):
         _s2s("export", small, "--to", "hub", "--output", tmp_path / "new", "--quantization", "int8")
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
 

@@ -122,12 +122,12 @@ CORPORA: dict[str, tuple[str, Mapping[str, Content], tuple[str, ...]]] = {
     "too few pieces": (
         PAIR + " tokenizer.kind=bpe tokenizer.size=9",
         {"a.en": LINES, "a.de": LINES},
-        ("tokenizer.size", "9 pieces"),
+        ("tokenizer.size", "9 tokens"),
     ),
     "no room for words": (
         PAIR + " tokenizer.kind=word tokenizer.size=4",
         {"a.en": LINES, "a.de": LINES},
-        ("tokenizer.size", "4 pieces"),
+        ("tokenizer.size", "4 tokens"),
     ),
     "all too long": (PAIR + " batches.max_length=2", {"a.en": LINES, "a.de": LINES}, ("batches.max_length",)),
     "a tagger's lengths": ("model.kind=rnn-tagger", {}, ("rnn-tagger", "differ in length")),
@@ -142,7 +142,7 @@ LABELLED: dict[str, tuple[str, Content, tuple[str, ...]]] = {
     "no text column": ("", LABELS.replace("text", "words", 1), ("c.tsv:1", "'text'")),
     "an empty label": ("", LABELS + "x\t\n", ("c.tsv:32", "no label")),
     "a label with a space": ("", LABELS + "x\tgood \n", ("c.tsv:32", "'good '")),
-    "a label nobody sees": ("", LABELS + "x\tgo\u200bod\n", ("c.tsv:32", "cannot be seen")),
+    "a label nobody sees": ("", LABELS + "x\tgo\u200bod\n", ("c.tsv:32", "invisible")),
     "a long label": ("", LABELS + f"x\t{'l' * 4097}\n", ("c.tsv:32", "4,097 characters")),
     "many long labels": (
         "",

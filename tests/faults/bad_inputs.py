@@ -25,8 +25,8 @@ LONGEST = 6_000
 MOST_SECONDS = 10
 # what a message tells a user to do, or that it says what would be right
 REMEDY = re.compile(
-    "→|expected|did you mean|there are |there is |remove|write |quote it|Try 's2s|leave|must |try |it belongs to|needs|"
-    "cannot|holds|check|is not in the range|name each",
+    "→|expected|did you mean|there are |there is |remove|write |quote it|Try 's2s|leave|must |try |needs|"
+    "it is a key of|set |name |list |cannot|holds|check|is not in the range|name each",
     re.IGNORECASE,
 )
 

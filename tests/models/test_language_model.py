@@ -59,7 +59,7 @@ def tokens() -> Tensor:
 def test_language_model_kinds_that_can_write_without_a_source_are_these():
     assert {"transformer", "rnn", "gru", "lstm", "mingru", "minlstm"} <= set(KINDS)
     for kind in ("conv", "rnn-tagger", "lstm-attention"):
-        with pytest.raises(UserError, match=r"no language model(.|\n)*transformer"):
+        with pytest.raises(UserError, match=r"not a language model(.|\n)*transformer"):
             language_settings(kind)
 
 

@@ -128,11 +128,11 @@ def test_plugin_one_package_listed_twice_is_no_mistake(install):
 BROKEN = {
     "import": (
         "import nowhere_at_all",
-        r"'broken' does not load: broken_models: ModuleNotFoundError: No module named 'nowhere_at_all'",
+        r"'broken' cannot be loaded: broken_models: ModuleNotFoundError: No module named 'nowhere_at_all'",
     ),
-    "syntax": ("def", r"'broken' does not load: broken_models: SyntaxError"),
-    "empty": ("", r"'broken' is not complete: broken_models has no Settings and no build"),
-    "no build": (MODULE.replace("def build", "def built"), r"'broken' is not complete: broken_models has no build"),
+    "syntax": ("def", r"'broken' cannot be loaded: broken_models: SyntaxError"),
+    "empty": ("", r"'broken' is incomplete: broken_models has no Settings and no build"),
+    "no build": (MODULE.replace("def build", "def built"), r"'broken' is incomplete: broken_models has no build"),
     "no section": (
         MODULE.replace("class Settings(Section)", "class Settings"),
         r"Settings of broken_models is no recipe section",
@@ -178,5 +178,5 @@ def test_plugin_another_package_of_the_same_name_is_named_with_its_place(other, 
         command = [sys.executable, "-c", code, *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stdout + done.stderr
-        assert f"another package named baselines is in the way: {file.parent if '/' in other else file}" in done.stderr
+        assert f"another package named baselines hides it: {file.parent if '/' in other else file}" in done.stderr
         assert "start where no folder or file is named baselines" in done.stderr

@@ -75,7 +75,7 @@ def test_recipe_another_model_keeps_the_keys_that_it_has_and_only_those(good, tm
     assert not hasattr(model, "heads")
     # what no model in question has is a mistake as ever, and so is what the command line itself says
     assert (
-        "model.heads: unknown key; it belongs to transformer" in _mistakes(path, "model.kind=lstm", "model.heads=2")[0]
+        "model.heads: unknown key; it is a key of transformer" in _mistakes(path, "model.kind=lstm", "model.heads=2")[0]
     )
     assert "model.widht: unknown key" in _mistakes(_with(tmp_path, text + "  widht: 3\n"), "model.kind=lstm")[0]
     assert len(_mistakes(_with(tmp_path, text.replace("transformer", "lstm")))) == 2
@@ -99,8 +99,8 @@ def test_recipe_task_picks_the_keys_that_there_are(tmp_path, good):
     assert read(tmp_path / "resolved.yaml") == recipe
     assert "task: classification" in dump(recipe)
     told = {
-        "decoding.beam=2": "decoding: unknown key; it belongs to recipes of task translation or",
-        "tokenizer.shared=true": "tokenizer.shared: unknown key; it belongs to recipes of task translation, and",
+        "decoding.beam=2": "decoding: unknown key; it is a key of task translation or",
+        "tokenizer.shared=true": "tokenizer.shared: unknown key; it is a key of task translation, and",
         "model.decoder_layers=2": "model.decoder_layers: unknown key; did you mean encoder_layers?",
         "head.poling=max": "head.poling: unknown key; did you mean pooling?",
         "data.classes=[a, b, a]": "data.classes: has a twice",
@@ -112,7 +112,7 @@ def test_recipe_task_picks_the_keys_that_there_are(tmp_path, good):
     }
     for override, words in told.items():
         assert words in "\n".join(_mistakes(path, override))
-    assert "head: unknown key; it belongs to recipes of task classification" in _mistakes(good, "head.pooling=max")[0]
+    assert "head: unknown key; it is a key of task classification" in _mistakes(good, "head.pooling=max")[0]
 
 
 def test_resolved_recipe_reads_back_as_itself(good, tmp_path):
@@ -238,9 +238,9 @@ def test_recipe_every_mistake_is_one_line_that_names_key_value_and_remedy(good, 
 
 
 FILES = {
-    "duplicate": (GOOD + "name: again\n", ":10: name: is written twice, first in line 1; remove one of the two"),
-    "deep duplicate": (GOOD + "  kind: rnn\n", ":10: model.kind: is written twice, first in line 9; remove one"),
-    "two pages": ("name: x\n---\nname: y\n", ":2: not YAML: but found another document\n  → one recipe a file"),
+    "duplicate": (GOOD + "name: again\n", ":10: name: duplicate key, first in line 1; remove one of them"),
+    "deep duplicate": (GOOD + "  kind: rnn\n", ":10: model.kind: duplicate key, first in line 9; remove one"),
+    "two pages": ("name: x\n---\nname: y\n", ":2: not YAML: but found another document\n  → one recipe per file"),
     "control character": (
         "name: x\nrun:\n  dir: a\x07b\n",
         ":3: not YAML: character U+0007 is not allowed\n  → remove it",

@@ -179,7 +179,7 @@ def test_shipped_recipe_schema_of_one_model_knows_no_other():
 def test_copied_recipe_is_never_overwritten_by_accident(tmp_path):
     path = copy_shipped("translate", tmp_path)
     assert path.read_text() == shipped()["translate"].read_text()
-    with pytest.raises(UserError, match=r"translate.yaml: is there already(.|\n)*--overwrite"):
+    with pytest.raises(UserError, match=r"translate.yaml: already exists(.|\n)*--overwrite"):
         copy_shipped("translate", tmp_path)
     with pytest.raises(UserError, match=r"no recipe 'tranlate'(.|\n)*did you mean translate"):
         copy_shipped("tranlate", tmp_path)

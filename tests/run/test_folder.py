@@ -87,7 +87,7 @@ def test_an_empty_folder_and_a_link_to_one_are_filled_not_replaced(folder, monke
 def test_only_one_process_trains_a_run(folder):
     with run_lock(folder / "runs/tiny"):
         for words in (("runs/tiny", "--resume"), ("tiny.yaml", "--overwrite")):
-            with pytest.raises(UserError, match=r"runs/tiny: is being trained by another process"):
+            with pytest.raises(UserError, match=r"runs/tiny: another process is training this run"):
                 _s2s("train", *words)
     assert (folder / "runs/tiny/checkpoints/0000004").exists()
     _s2s("train", "runs/tiny", "--resume")
@@ -177,13 +177,17 @@ def test_learned_positions_end_a_translation_in_time(folder, capfd):
 @pytest.mark.parametrize(
     ("there", "words", "message"),
     [
-        (["comparison.json"], [], r"is no run, but a comparison(.|\n)*run.dir=DIR; .*compare --resume"),
-        (["asked.json"], [], "is no run, but a reproduction"),
-        (["corpus.tsv"], [], "holds what no run writes, and --overwrite would remove: corpus.tsv\n"),
-        (["a.en", "a.de", ".git/config"], [], r"would remove: \.git and 2 others"),
+        (["comparison.json"], [], r"is not a run but a comparison(.|\n)*run.dir=DIR; .*compare --resume"),
+        (["asked.json"], [], "is not a run but a reproduction"),
+        (
+            ["corpus.tsv"],
+            [],
+            "contains files that do not belong to a run, which --overwrite would delete: corpus.tsv\n",
+        ),
+        (["a.en", "a.de", ".git/config"], [], r"would delete: \.git and 2 others"),
         (["checkpoints/a.en"], ["data={corpus: files, root: runs/tiny/checkpoints, train: a.en}"], "data.root: "),
-        ([], ["init_from=runs/tiny"], "init_from: runs/tiny: lies in runs/tiny, which --overwrite would empty"),
-        ([], ["init_from=runs/tiny/checkpoints/0000004"], "init_from: .*0000004: lies in"),
+        ([], ["init_from=runs/tiny"], "init_from: runs/tiny: is inside runs/tiny, which --overwrite would empty"),
+        ([], ["init_from=runs/tiny/checkpoints/0000004"], "init_from: .*0000004: is inside"),
         ([], ["data.more={back: {train: [runs/tiny/a.en, a.de]}}"], "data.more.back.train: "),
     ],
 )

@@ -164,7 +164,7 @@ def test_files_get_the_answers_of_the_test_set(trained, tmp_path, monkeypatch):
 def test_pixels_are_read_as_they_were_learned(trained):
     run, _ = trained
     for asked in (lambda changes: training.resume(run, Console(quiet=True), changes), lambda c: open_run(run, c)):
-        with pytest.raises(UserError, match=r"data.mean was \[.* when it was trained"):
+        with pytest.raises(UserError, match=r"data.mean was \[.* in training"):
             asked(["data.mean=[0.1]"])
     assert open_run(run, ["data.root=elsewhere", "data.test=null"]).recipe.data.root.endswith("elsewhere")
 

@@ -89,7 +89,7 @@ def test_a_run_begins_with_the_named_tensors_of_another(folder, name):
     assert "from masked (masked-lm), checkpoint" in log
     assert "150 of 151 rows" in log
     assert "left out    transform.0" in log
-    assert ("newly made  head" if name == "classes" else "newly made  decoder") in log
+    assert ("new         head" if name == "classes" else "new         decoder") in log
 
 
 @pytest.mark.parametrize("name", ["classes", "translated"])
@@ -101,7 +101,7 @@ def test_the_tokenizer_of_that_run_is_taken_over_and_said(folder, name):
     recipe = read(path / "recipe.yaml")
     assert (recipe.tokenizer.size, recipe.tokenizer.lowercase) == (150, True)
     assert Path(recipe.init_from).is_absolute()
-    assert "taken over: 150 pieces (word)" in log
+    assert "150 tokens (word)" in log
 
 
 def test_init_from_takes_the_source_vocabulary_of_two(folder):
@@ -141,7 +141,7 @@ def test_all_of_a_run_with_two_vocabularies_is_taken_each_for_its_side(folder, t
     assert {name: tensor.tolist() for name, tensor in found.items()} == {n: t.tolist() for n, t in there.items()}
     said: list[str] = []
     beginning.log_summary(said.append)
-    assert "  tokenizers  taken over: 60 and 60 pieces (word)" in said
+    assert "  tokenizers  60 and 60 tokens (word)" in said
 
 
 def test_one_table_of_two_vocabularies_is_refused_when_they_are_taken_over(folder, two):
@@ -159,9 +159,9 @@ def test_init_from_reports_differing_decoder_settings(folder, two):
 
 def test_a_vocabulary_is_not_taken_for_another_one(folder, two):
     (folder / "tasks.yaml").write_text(TASKS, encoding="utf-8")
-    with pytest.raises(UserError, match=r"two vocabularies, and this model one(.|\n)*init.parts: encoder"):
+    with pytest.raises(UserError, match=r"two vocabularies, and this model has one(.|\n)*init.parts: encoder"):
         _began(folder, "tasks", f"init_from={two}", "init.parts=all")
-    with pytest.raises(UserError, match=r"one vocabulary, and this model two(.|\n)*tokenizer.shared: true"):
+    with pytest.raises(UserError, match=r"one vocabulary, and this model has two(.|\n)*tokenizer.shared: true"):
         _began(folder, "translated", *_begin(folder, "init.parts=all", "tokenizer.shared=false"))
 
 
@@ -174,7 +174,7 @@ def test_init_from_freezes_and_trains_the_rest(folder, freeze, frozen):
     assert stayed == {name for name in found if name.startswith(frozen)}
     assert "frozen" in log
     learning = sum(tensor.numel() for name, tensor in found.items() if name not in stayed)
-    assert f"{learning:,} of {sum(tensor.numel() for tensor in found.values()):,} parameters learn" in log
+    assert f"{learning:,} of {sum(tensor.numel() for tensor in found.values()):,} parameters trained" in log
 
 
 def test_loaded_tensors_learn_at_the_lower_rate(folder):
@@ -189,7 +189,7 @@ def test_loaded_tensors_learn_at_the_lower_rate(folder):
             assert moved[0.01][name] < 0.05 * moved[1][name]
         else:
             assert moved[0.01][name] > 0.5 * moved[1][name]
-    assert "learns at 0.01 of the learning rate" in log
+    assert "loaded tensors have 0.01 times the learning rate" in log
 
 
 def test_a_run_goes_on_without_the_run_that_it_began_with(folder, tmp_path):

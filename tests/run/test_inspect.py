@@ -315,7 +315,7 @@ def test_a_text_to_text_model_is_looked_into_while_it_does_the_task_that_is_name
     assert _found(world, "x").examples[0].source.startswith("to German: ")
     with pytest.raises(UserError, match="no task is named"):
         _found(world, "x", "A dog runs.")
-    with pytest.raises(UserError, match="does that alone"):
+    with pytest.raises(UserError, match="has no other tasks"):
         commands.main(["inspect", str(world / "runs/t"), "--task", "good"], standalone_mode=False)
 
 

@@ -188,14 +188,14 @@ def test_several_files_are_tested_against_the_first(folder):
         ([*_SCORE, "nothere", "--reference", "ref"], "no such file"),
         ([*_SCORE, "ref", "--reference", "empty"], "ref has 2 lines, empty has 0"),
         ([*_SCORE, "empty", "--reference", "empty2"], "has no lines"),
-        ([*_SCORE, "ref", "--reference", "ref"], "named twice"),
+        ([*_SCORE, "ref", "--reference", "ref"], "given twice"),
         ([*_SCORE, "ref", "--reference", "ref", "--json", "no/where.json"], "there is no folder no"),
         (["evaluate", "runs/phones", "--source", "ref"], "--reference FILE"),
         (["evaluate", "runs/phones", "--source", "ref", "--reference", "nothere"], "no such file"),
         (["evaluate", "runs/phones", "--source", "ref", "--reference", "empty"], "empty has 0"),
         (
             ["evaluate", "runs/phones", "--split", "test", "--source", "ref", "--reference", "ref"],
-            "--split: test is not scored: --source takes its place",
+            "--split: test is not scored, because --source replaces it",
         ),
     ],
 )
@@ -258,7 +258,7 @@ def test_seen_characters_are_no_tokenizer(folder):
     assert (folder / "one/tokenizer" / FILE).exists()
     with contextlib.chdir(folder):
         source = open_pretrained(read(Path("phones.yaml"), ["init_from=one"]))
-    assert source.tokenizer.digest == Tokenizer.load(folder / "one/tokenizer", "shared").digest
+    assert source.tokenizers[0].digest == Tokenizer.load(folder / "one/tokenizer", "shared").digest
     assert read(folder / "one/recipe.yaml").model.tie == "all"
 
 

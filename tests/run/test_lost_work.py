@@ -91,7 +91,7 @@ def test_graceful_stop_saves_prints_the_resume_command_and_is_bit_identical(fold
             _s2s("train", "tiny.yaml", "run.dir=ein Läuf $(x)")
     assert stopped.value.signal == number
     assert "after update 3 of 5; saved" in str(stopped.value)
-    assert "go on: s2s train 'ein Läuf $(x)' --resume" in str(stopped.value)
+    assert "resume with: s2s train 'ein Läuf $(x)' --resume" in str(stopped.value)
     assert {n: signal.getsignal(n) for n in before} == before
     assert (folder / "ein Läuf $(x)/checkpoints/0000003").exists()
     _s2s("train", "ein Läuf $(x)", "--resume")
@@ -100,7 +100,7 @@ def test_graceful_stop_saves_prints_the_resume_command_and_is_bit_identical(fold
 
 def test_a_second_wish_stops_at_once(folder, monkeypatch):
     _signalled(monkeypatch, 3, signal.SIGINT, signal.SIGINT)
-    with pytest.raises(Stopped, match="after update 3 of 5; saved is update 2") as stopped:
+    with pytest.raises(Stopped, match="after update 3 of 5; last checkpoint: update 2") as stopped:
         _s2s("train", "tiny.yaml", "run.dir=twice")
     assert stopped.value.signal == signal.SIGINT
     assert not (folder / "twice/checkpoints/0000003").exists()
@@ -170,7 +170,7 @@ def test_a_run_that_lost_its_patience_says_so_again_and_a_stopped_one_loses_it_i
     assert _bits(folder / "stopped") == _bits(folder / "straight")
     capsys.readouterr()
     _s2s("train", "stopped", "--resume", "training.updates=30")
-    said = "after update 6 of 30: no better loss in 2 validations (validation.patience)"
+    said = "after update 6 of 30: loss has not improved for 2 validations (validation.patience)"
     assert said in capsys.readouterr().out
     assert _bits(folder / "stopped") == _bits(folder / "straight")
 
@@ -192,9 +192,9 @@ def test_a_run_made_longer_is_one_that_was_so_long_from_the_start(folder, schedu
 def test_the_tail_of_a_cosine_begins_again_and_it_is_said(folder, capsys):
     _s2s("train", "tiny.yaml", "run.dir=cosine", "training.schedule=cosine")
     _s2s("train", "cosine", "--resume", "training.updates=8")
-    assert "the cosine schedule ends with the last update, so its tail begins again" in capsys.readouterr().out
+    assert "the cosine schedule now ends at the new last update" in capsys.readouterr().out
     assert [json.loads(line)["update"] for line in _lines(folder / "cosine") if "count" in line] == list(range(1, 9))
-    with pytest.raises(UserError, match="the run has had 8 updates"):
+    with pytest.raises(UserError, match="the run already has 8 updates"):
         _s2s("train", "cosine", "--resume", "training.updates=7")
 
 
@@ -218,7 +218,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_half_written(folder, size):
     assert "File too large" in str(error)
     assert [path for path in folder.rglob(".unfinished*")] == []
     if (folder / "full").exists():
-        assert "make room, then go on: s2s train full --resume" in str(error)
+        assert "free disk space, then resume with: s2s train full --resume" in str(error)
         _s2s("train", "full", "--resume")
         _s2s("train", "tiny.yaml", "run.dir=roomy", "training.updates=8")
         assert _bits(folder / "full") == _bits(folder / "roomy")
@@ -257,7 +257,7 @@ def test_second_start_of_a_run_is_refused(folder):
     recipe = read(Path("tiny.yaml"), ["run.dir=new"])
     with create_run_dir(recipe, {}, overwrite=False):
         for overwrite in (False, True):
-            with pytest.raises(UserError, match=r"holds a run already|is being trained by another"):
+            with pytest.raises(UserError, match=r"already contains a run|another process is training"):
                 create_run_dir(recipe, {}, overwrite).__enter__()
         assert (folder / "new/recipe.yaml").exists()
 
@@ -313,7 +313,7 @@ def test_a_state_that_cannot_be_is_named(tmp_path, state):
     (tmp_path / "0000005").mkdir()
     text = "[" * 100_000 if state == "nested" else json.dumps(state)
     (tmp_path / "0000005/state.json").write_text(text)
-    with pytest.raises(UserError, match=r"0000005: not a whole checkpoint: state.json: (.|\n)*remove this checkpoint"):
+    with pytest.raises(UserError, match=r"0000005: damaged checkpoint: state.json: (.|\n)*delete this checkpoint"):
         read_progress(tmp_path / "0000005")
 
 
@@ -330,7 +330,7 @@ def test_a_manifest_that_says_nothing_of_the_data_is_named(tmp_path, text):
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        (f"{LAST}/state.json", json.dumps(STATE | {"update": -1}), "not a whole checkpoint"),
+        (f"{LAST}/state.json", json.dumps(STATE | {"update": -1}), "damaged checkpoint"),
         (f"{LAST}/state.json", json.dumps(STATE | {"digest": "", "weights": ""}), "has changed since the checkpoint"),
         ("manifest.json", "{}", "input should be a valid array"),
         ("manifest.json", "[]", "is missing or empty"),
@@ -360,7 +360,7 @@ def test_extending_a_run_that_cannot_resume_is_refused(folder):
     weights = folder / "run/checkpoints/0000004/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     before = {path: path.read_bytes() for path in (folder / "run").rglob("*") if path.is_file()}
-    with pytest.raises(UserError, match=r"has changed(.|\n)*remove this checkpoint"):
+    with pytest.raises(UserError, match=r"has changed(.|\n)*delete this checkpoint"):
         _s2s("train", "run", "--resume", "training.updates=9")
     assert {path for path in before if path.read_bytes() != before[path]} <= {folder / "run/manifest.json"}
     # as it says
@@ -389,7 +389,7 @@ def test_foreign_tensors_are_not_trained_on(folder):
     # of the right shape, but not what was saved
     shutil.copy(folder / "run/checkpoints/0000004/training.safetensors", path)
     shutil.copy(folder / "run/checkpoints/0000004/state.json", path.with_name("state.json"))
-    with pytest.raises(UserError, match=r"update is 4, but the folder says 5"):
+    with pytest.raises(UserError, match=r"update is 4, but the folder is named 5"):
         _s2s("train", "run", "--resume")
 
 

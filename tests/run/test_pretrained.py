@@ -101,7 +101,7 @@ def test_the_printed_list_has_all_three_parts():
     assert f"encoder.embedding.tokens.weight ({SIZE} of {SIZE + 1} rows)" in text
     assert "encoder.layers.0 (" in text
     assert "left out    transform.0 (2 tensors), transform.2 (2 tensors)" in text
-    assert "newly made  head" in text
+    assert "new         head" in text
 
 
 def test_longer_learned_positions_keep_their_new_rows():
@@ -113,7 +113,7 @@ def test_longer_learned_positions_keep_their_new_rows():
     after = _tensors(model)["encoder.embedding.positions.weight"]
     assert torch.equal(after[8:], before[8:])
     assert torch.equal(after[:8], _tensors(source)["encoder.embedding.positions.weight"])
-    assert found.partly["encoder.embedding.positions.weight"] == "8 of 8 rows, 4 newly made"
+    assert found.partly["encoder.embedding.positions.weight"] == "8 of 8 rows, 4 new"
 
 
 def test_another_width_is_refused_with_the_shapes():

@@ -202,7 +202,7 @@ def test_commands_of_pretrained_weights_page_work_on_marian(marian, tmp_path, mo
 
 def test_published_model_of_unknown_type_is_refused(marian, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bloom"}))
-    with pytest.raises(UserError, match="model of type 'bloom'"):
+    with pytest.raises(UserError, match="unsupported type 'bloom'"):
         open_run(tmp_path)
     for name in ("vocab.json", "source.spm", "target.spm", "model.safetensors"):
         shutil.copy(marian / name, tmp_path)

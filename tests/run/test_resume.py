@@ -137,9 +137,9 @@ def test_a_run_is_neither_overwritten_nor_resumed_by_accident(tmp_path, monkeypa
     assert _here("tiny.yaml", "training.updates=12", "validation.every=6").exception is None
     before = (tmp_path / "runs/tiny/metrics.jsonl").read_bytes()
     for words, reason in (
-        (["tiny.yaml"], "holds a run already"),
+        (["tiny.yaml"], "already contains a run"),
         (["tiny.yaml", "data.corpus=files", "data.train=nowhere.tsv", "--overwrite"], "nowhere.tsv"),
-        (["runs/tiny", "training.updates=11", "--resume"], "the run has had 12 updates"),
+        (["runs/tiny", "training.updates=11", "--resume"], "the run already has 12 updates"),
         (["runs/tiny", "training.clip=2", "--resume"], "training.clip=2"),
         (["runs/none", "--resume"], "not a run"),
     ):
@@ -156,7 +156,7 @@ def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     faster = {"fp32": 1.0, "bf16": 0.5}
-    monkeypatch.setattr("s2s.run.start.benchmark_precision", lambda trainer: PrecisionBenchmark(**faster, threads=1))
+    monkeypatch.setattr("s2s.run.training.benchmark_precision", lambda trainer: PrecisionBenchmark(**faster, threads=1))
     words = ("device.threads=1", "training.updates=20")
     assert _here("tiny.yaml", "run.dir=auto", *words).exception is None
     assert _here("tiny.yaml", "run.dir=bf16", "device.precision=bf16", *words).exception is None
@@ -171,7 +171,7 @@ def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
     assert "bf16" not in found.output
     assert json.loads((tmp_path / "auto/manifest.json").read_text())[1]["device"].endswith(", bf16")
     told = _here("auto", "--resume", "device.precision=fp32").output
-    assert "until now this run computed in bf16, from here on it does in fp32" in " ".join(told.split())
+    assert "precision changed from bf16 to fp32" in " ".join(told.split())
 
 
 @pytest.mark.slow
@@ -180,7 +180,7 @@ def test_a_start_that_saved_nothing_changes_no_precision(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     monkeypatch.setattr(
-        "s2s.run.start.benchmark_precision", lambda trainer: PrecisionBenchmark(fp32=0.1, bf16=0.5, threads=1)
+        "s2s.run.training.benchmark_precision", lambda trainer: PrecisionBenchmark(fp32=0.1, bf16=0.5, threads=1)
     )
     words = ("tiny.yaml", "device.threads=1", "validation.every=4")
     assert _here(*words, "run.dir=straight", "training.updates=8").exception is None
@@ -192,7 +192,7 @@ def test_a_start_that_saved_nothing_changes_no_precision(tmp_path, monkeypatch, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as once:
-        once.setattr("s2s.run.start._restore", interrupted)
+        once.setattr("s2s.run.training._restore", interrupted)
         with pytest.raises(Stopped):
             _here("stopped", "--resume", "device.precision=bf16")
     devices = [start["device"] for start in json.loads((tmp_path / "stopped/manifest.json").read_text())]

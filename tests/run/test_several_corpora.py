@@ -87,7 +87,7 @@ def test_two_corpora_of_weight_1_are_one_corpus(folder):
     _s2s("train", whole)
     told = _s2s("train", parts)
     assert _weights("whole") == _weights("parts")
-    assert "  two: 50 examples, drawn 41.7% of the time, 1.00 passes an epoch" in told
+    assert "  two: 50 examples, drawn 41.7% of the time, 1.00 passes per epoch" in told
     # what it is scored by is the first corpus' alone, and the other is not needed for that
     (folder / "two.tsv").unlink()
     assert _s2s("evaluate", "runs/parts").replace("parts", "whole") == _s2s("evaluate", "runs/whole")

@@ -128,7 +128,7 @@ def test_the_command_answers_for_a_task(run, tmp_path):
     assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
     assert rows[0][2] == lines[0]
     assert float(rows[0][1]) > float(rows[1][1])
-    asked, silent_to = ("--task", "acceptable"), "says nothing to a task with answers"
+    asked, silent_to = ("--task", "acceptable"), "does not apply to a task with answers"
     for words, said in (
         ((), "no task is named"),
         (("--task", "words"), "no task of this run"),
@@ -148,7 +148,7 @@ def test_only_as_many_answers_are_given_as_there_are_and_none_by_a_beam(run):
     assert sorted(candidate.text for candidate in found) == ["acceptable", "unacceptable"]
     for asked, said in (
         *(({"nbest": number}, f"{number} best answers asked for, but there are 2") for number in (-1, 0, 3)),
-        ({"beam": 4}, "beam 4: says nothing to a task with answers"),
+        ({"beam": 4}, "beam 4: does not apply to a task with answers"),
     ):
         with pytest.raises(UserError, match=said):
             model.candidates(["Der Mann schläft."], task="acceptable", **asked)
@@ -341,5 +341,5 @@ def test_diagnose_tests_the_beam_search_of_text_to_text(run):
 )
 def test_a_mixture_goes_on_as_it_was_mixed_asked_and_scored(run, change):
     key = change.partition("=")[0]
-    with pytest.raises(UserError, match=f"{key} was .* when it was trained"):
+    with pytest.raises(UserError, match=f"{key} was .* in training"):
         s2s("train", run, "--resume", change)

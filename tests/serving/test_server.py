@@ -282,7 +282,7 @@ def _told(*words) -> str:
 
 def test_serve_refuses_unusable_runs_before_loading(small_runs, monkeypatch):
     assert "not a run" in _told(small_runs / "x")
-    assert "the same run is named twice" in _told(small_runs / "t", small_runs / "t")
+    assert "a run is given twice" in _told(small_runs / "t", small_runs / "t")
     with bind_socket("127.0.0.1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]

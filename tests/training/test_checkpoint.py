@@ -123,7 +123,7 @@ def test_checkpoint_damaged_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"model.safetensors: cannot be read"):
         load_weights(_model(0.0), path / "model.safetensors")
     (path / "state.json").write_text(json.dumps({"update": 1})[:-1])
-    with pytest.raises(UserError, match=r"0000001: not a whole checkpoint"):
+    with pytest.raises(UserError, match=r"0000001: damaged checkpoint"):
         read_progress(path)
 
 
@@ -142,7 +142,7 @@ def test_checkpoint_weights_that_are_not_finite_are_refused_by_the_tensors_name(
         with torch.no_grad():
             broken.weight[0, 0] = value
         save_weights(broken, tmp_path / "model.safetensors")
-        with pytest.raises(UserError, match=r"model.safetensors: tensor weight holds NaN or infinity(.|\n)*→"):
+        with pytest.raises(UserError, match=r"model.safetensors: tensor weight contains NaN or infinity(.|\n)*→"):
             load_weights(model, tmp_path / "model.safetensors")
         assert torch.equal(model.weight, _model(1.0).weight)
 
@@ -155,7 +155,7 @@ def test_checkpoint_without_digests_is_refused(tmp_path, key):
     with pytest.raises(UserError, match=f"state.json: has no '{key}', the digest(.|\n)*→ restore"):
         (check_weights if key == "weights" else read_training)(path)
     (path / "state.json").unlink()
-    with pytest.raises(UserError, match=r"not a whole checkpoint: state\.json: there is no such file"):
+    with pytest.raises(UserError, match=r"damaged checkpoint: state\.json: there is no such file"):
         check_weights(path)
 
 
@@ -199,5 +199,5 @@ def test_checkpoint_that_lacks_a_field_is_refused(tmp_path, key):
     state = json.loads((path / "state.json").read_text())
     del state[key]
     (path / "state.json").write_text(json.dumps(state))
-    with pytest.raises(UserError, match=rf"not a whole checkpoint: state\.json: has no '{key}'"):
+    with pytest.raises(UserError, match=rf"damaged checkpoint: state\.json: has no '{key}'"):
         read_progress(path)

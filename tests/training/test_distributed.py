@@ -164,7 +164,7 @@ def test_distributed_lost_process_ends_all_with_one_message_and_a_checkpoint_of_
     assert other is None
     assert "another process of this training has ended" in told
     assert "stopped after update 7 of 12; saved" in told
-    assert "go on:" in told
+    assert "resume with:" in told
     assert (folder / "lost" / "checkpoints" / "0000007" / "model.safetensors").exists()
 
 
@@ -182,7 +182,7 @@ def test_resume_with_the_same_world_size_is_bit_identical(tmp_path):
 def test_distributed_more_processes_than_examples_are_refused_with_the_key():
     check_world_size(Distributed(0, 3), [1, 3, 3, 4], noise_scale=False)
     check_world_size(Distributed(0, 1), [], noise_scale=True)
-    with pytest.raises(UserError, match="4 processes share an update, but it usually has 3 examples"):
+    with pytest.raises(UserError, match="an update usually has 3 examples, which is fewer than 4 processes"):
         check_world_size(Distributed(0, 4), [1, 3, 3, 4], noise_scale=False)
     with pytest.raises(UserError, match=r"training\.noise_scale"):
         check_world_size(Distributed(0, 2), [9], noise_scale=True)

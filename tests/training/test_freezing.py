@@ -7,7 +7,7 @@ from torch import nn
 from s2s.errors import UserError
 from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build
-from s2s.training.freezing import freeze
+from s2s.training.optimization import freeze
 
 
 def _model(tie: str = "all") -> nn.Module:
@@ -46,10 +46,10 @@ def test_freezing_tied_tensor_is_frozen_by_any_of_its_names():
 
 def test_freezing_pattern_that_names_nothing_and_one_that_leaves_nothing_are_refused():
     with pytest.raises(
-        UserError, match=r"'encoder.layer.0' names no part of the model\n.*did you mean encoder.layers.0"
+        UserError, match=r"'encoder.layer.0' matches no parameter of the model\n.*did you mean encoder.layers.0"
     ):
         freeze(_model(), ["decoder", "encoder.layer.0"])
-    with pytest.raises(UserError, match="nothing of the model is left to learn"):
+    with pytest.raises(UserError, match="all parameters are frozen"):
         freeze(_model(), ["encoder", "decoder"])
     untouched = _model()
     freeze(untouched, [])

@@ -31,8 +31,8 @@ UPDATE = StepResult(
 @pytest.mark.parametrize(
     ("seconds", "total", "said"),
     [
-        (2.0, 100, "about 3 minutes of training to go, by the first 3 updates"),
-        (2.0, 10_000, "about 5.6 hours of training to go, by the first 3 updates"),
+        (2.0, 100, "remaining: about 3 minutes, estimated from 3 updates"),
+        (2.0, 10_000, "remaining: about 5.6 hours, estimated from 3 updates"),
         (2.0, 30, None),
         (0.01, 10_000, None),
     ],
@@ -60,7 +60,7 @@ def test_logger_estimates_the_remaining_time_from_the_first_updates(tmp_path, se
 def test_logger_line_that_is_none_of_a_run_is_named_and_kept(tmp_path, text):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"update": 1, "validation": {"loss": NaN}}\n' + text + "\n")
-    with pytest.raises(UserError, match=r"metrics.jsonl:2: (.|\n)*take the line out"):
+    with pytest.raises(UserError, match=r"metrics.jsonl:2: (.|\n)*delete the line"):
         drop_entries_after(path, 5)
     assert path.read_text().endswith(text + "\n")
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from s2s.training.noise import Noise, estimate_noise, noise_scale
+from s2s.training.step import Noise, estimate_noise, noise_scale
 
 POINTS = np.array([[1.0, 2.0], [-0.5, 3.0], [4.0, 0.0]])
 # the gradient of half the squared distance to a point; that of all is the mean

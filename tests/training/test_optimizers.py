@@ -152,12 +152,12 @@ def test_optimizers_saved_state_of_sgd_goes_on_like_the_original(momentum):
 
 
 def test_optimizer_settings_unknown_to_the_class_are_refused():
-    with pytest.raises(ValidationError, match="adam does not read momentum; leave momentum out, or set optimizer: sgd"):
+    with pytest.raises(ValidationError, match=r"momentum has no effect with adam; .* set optimizer: sgd"):
         _settings(momentum=0.9)
     with pytest.raises(ValidationError, match="nesterov is a form of momentum, which is 0"):
         _settings(**SGD, nesterov=True)
     for key, other, default in (("betas", (0.8, 0.98), (0.9, 0.98)), ("epsilon", 1e-8, 1e-9)):
-        with pytest.raises(ValidationError, match=f"sgd does not read {key}"):
+        with pytest.raises(ValidationError, match=f"{key} has no effect with sgd"):
             _settings(optimizer="sgd", **{key: other})
         # what a run has written down has all keys
         assert _settings(optimizer="sgd", **{key: default}) == _settings(optimizer="sgd")

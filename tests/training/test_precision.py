@@ -97,13 +97,13 @@ def test_precision_faster_one_is_taken_and_said(fp32, bf16, faster):
     measured = PrecisionBenchmark(fp32, bf16, threads=1)
     assert measured.faster == faster
     name, other = ("bf16", "fp32") if faster == torch.bfloat16 else ("fp32", "bf16")
-    assert str(measured) == f"{name}: a gradient takes 0.50 of {other}'s time here"
+    assert str(measured) == f"precision: {name} (a gradient takes 0.50 times as long as in {other} on this device)"
 
 
 def test_precision_bf16_is_taken_where_fp32_does_not_fit():
     measured = PrecisionBenchmark(None, 2.0, threads=1)
     assert measured.faster == torch.bfloat16
-    assert str(measured) == "bf16: in fp32 a gradient takes more than half of the device's memory, or more than is free"
+    assert str(measured).startswith("precision: bf16 (in fp32 a gradient needs more than half of the device's memory")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_precision_has_bf16_lstm_tells_what_an_lstm_does():
 
 def test_precision_more_threads_than_a_machine_can_use_are_refused():
     before = torch.get_num_threads()
-    with pytest.raises(UserError, match=r"device.threads: is 2,048, but this machine has \d+ processor cores"):
+    with pytest.raises(UserError, match=r"device.threads: is 2,048, but this machine has \d+ CPU cores"):
         setup_process(DeviceSettings(threads=2048))
     assert torch.get_num_threads() == before
 

@@ -15,7 +15,7 @@ from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import mean_loss, translation_trainer
 from s2s.training.device import select_device
 from s2s.training.distributed import Distributed
-from s2s.training.noise import estimate_noise
+from s2s.training.step import estimate_noise
 from s2s.training.trainer import Trainer
 
 SIZE = 20
@@ -158,7 +158,9 @@ def test_trainer_measuring_noise_changes_no_bit_and_is_what_the_micro_batches_gi
 
 
 def test_trainer_noise_between_batches_needs_more_than_one(pairs):
-    with pytest.raises(UserError, match=r"training.noise_scale: an update has one batch only(.|\n)*tokens_per_update"):
+    with pytest.raises(
+        UserError, match=r"noise_scale: an optimizer step has only one micro-batch(.|\n)*tokens_per_update"
+    ):
         _trainer(pairs, tokens=60 * 9, noise_scale=True)
 
 

@@ -137,7 +137,7 @@ def _vocabulary(folder: Path) -> tuple[list[str], tuple[bool, bool, bool]]:
         lines = read_file(path, AGAIN, LARGE_BYTES).decode("utf-8").removesuffix("\n").split("\n")
     except (OSError, ValueError) as error:
         what = (error.strerror if isinstance(error, OSError) else None) or "is not UTF-8"
-        raise UserError(f"cannot be read: {what}", str(path), "fetch the whole model") from None
+        raise UserError(f"cannot be read: {what}", str(path), "download the whole model") from None
     path = folder / "tokenizer_config.json"
     settings = read_json(path, _TokenizerConfig, AGAIN) if path.exists() else _TokenizerConfig()
     return lines, _how(settings.do_lower_case, settings.strip_accents, settings.tokenize_chinese_chars)

@@ -16,9 +16,11 @@ from s2s.run.tasks import schemas
 M = TypeVar("M", bound=BaseModel)
 
 CONFIG = "config.json"
+HUB = "hf:"
+"""Prefix of names on the Hugging Face hub."""
 POOLER = "pooler.safetensors"
 """File of the pooler's weights, which a classifier may load, in the folder of a run."""
-AGAIN = "fetch the model again"
+AGAIN = "download the model again"
 """Remedy for a damaged file of a published folder."""
 
 

@@ -124,7 +124,7 @@ def _tokenizers(folder: Path, order: list[tuple[str, int]]) -> list[Tokenizer]:
         except OSError as error:
             missing = isinstance(error, FileNotFoundError)
             what = "there is no such file" if missing else f"cannot be read: {error.strerror}"
-            raise UserError(what, str(path), "fetch the whole model") from None
+            raise UserError(what, str(path), "download the whole model") from None
         except RuntimeError:
             raise UserError("is no model of sentencepiece", str(path), AGAIN) from None
     return found

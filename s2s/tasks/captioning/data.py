@@ -212,7 +212,7 @@ class CaptionSource(Source[CaptionDataSettings, Captioned]):
             return _built_in(name, split, self.settings)
         if name == "train" and isinstance(split, int):
             raise UserError(
-                f"data.train is {split}; only the built-in corpus is made to measure", remedy="name a table or a split"
+                f"data.train is {split}; only the built-in corpus is generated", remedy="name a table or a split"
             )
         return super().part(name, train)
 
@@ -288,7 +288,7 @@ def _texts(cell: object, column: str, where: str) -> list[str]:
     texts = [text for text in cells if isinstance(text, str) and text.strip()]
     if not texts or len(texts) < len(cells):
         raise UserError(
-            f"{column} is {cell!r:.60}, expected a caption or a list of captions", where, "remove or mend the row"
+            f"{column} is {cell!r:.60}, expected a caption or a list of captions", where, "delete or fix the row"
         )
     return texts
 

@@ -83,7 +83,7 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
         path = sources.split_table(self, name, str(split))
         table = self._from_hub(str(split)) if path is None else self._from_table(path)
         if not len(table.rows):
-            raise UserError(f"data.{name} has no texts", remedy="look at the file, or name another")
+            raise UserError(f"data.{name} has no texts", remedy="check the file, or name another one")
         if name == "train" and path is not None:
             _check_first_row(table)
         classes = train.names if train else self.settings.classes or table.names or _different_labels(table)

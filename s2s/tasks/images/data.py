@@ -212,7 +212,7 @@ def _numbered(
     own = getattr(feature, "names", None)
     for row, value in enumerate(values, start=1):
         if value is None or value != value:
-            raise UserError("has no label", where=f"{where}, row {row}", remedy="label the row, or remove it")
+            raise UserError("has no label", where=f"{where}, row {row}", remedy="label the row, or delete it")
         # -1, which marks unknown classes in some data sets, would index from the end.
         if own and value not in range(len(own)):
             raise _unknown_class(repr(value), own, f"{where}, row {row}")

@@ -157,7 +157,7 @@ def check_chosen(answers: Sequence[str], nbest: int, searching: Sequence[str]) -
         UserError: A search option is given, or `nbest` is not between 1 and the number of answers.
     """
     if searching:
-        raise UserError("says nothing to a task with answers, which searches nothing", searching[0], "leave it out")
+        raise UserError("does not apply to a task with answers, which has no search", searching[0], "leave it out")
     if not 1 <= nbest <= len(answers):
         what = f"{nbest} best answers asked for, but there are {len(answers)}"
         raise UserError(what, remedy=f"ask for 1 to {len(answers)}")
