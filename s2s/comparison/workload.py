@@ -48,6 +48,18 @@ UNFUSED = Form("unfused", fused=False)
 
 
 @dataclass(frozen=True)
+class End:
+    """First length that was not measured, why, and what was measured."""
+
+    n: int
+    why: str
+    form: str = ""
+    batch: str = ""
+    place: str = ""
+    length: str = ""  # of the `source` or the `target`
+
+
+@dataclass(frozen=True)
 class Texts:
     """Random pairs without padding."""
 

@@ -7,7 +7,7 @@ from s2s.comparison.reporting import Value, axis, figure, filled, series, stoppe
 from s2s.comparison.results import Figure, Series, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial
 from s2s.comparison.speed_benchmark import assess_count
-from s2s.comparison.workload import AS_BUILT, EXPLICIT
+from s2s.comparison.workload import AS_BUILT, EXPLICIT, End
 from s2s.evaluation.inference import Slope, growth, long_slope
 
 SOURCE = 32
@@ -40,15 +40,6 @@ class StateSize:
     n: int
     state: int
     context: int
-
-
-@dataclass(frozen=True)
-class End:
-    """The first length at which a form was not measured, and why."""
-
-    form: str
-    n: int
-    why: str
 
 
 @dataclass(frozen=True)

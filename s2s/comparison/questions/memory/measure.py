@@ -11,7 +11,6 @@ from s2s.comparison.questions.memory.analyse import (
     FITTED_FROM,
     SHORTEST,
     SOURCE,
-    End,
     MemoryUse,
     Peak,
     StateSize,
@@ -22,6 +21,7 @@ from s2s.comparison.speed_benchmark import MARGIN
 from s2s.comparison.workload import (
     EXPLICIT,
     VOCABULARY,
+    End,
     Form,
     Texts,
     backward,
@@ -88,7 +88,7 @@ def _peaks(model: Seq2Seq, form: Form, sizes: Sizes, device: torch.device) -> tu
     peaks: list[Peak] = []
     for n in (SHORTEST, *sizes.lengths):
         if why := too_long(model, n) or _too_large(peaks, n, device):
-            return peaks, [End(form.name, n, why)]
+            return peaks, [End(n, why, form.name)]
         pairs = texts(sizes.rows, n, n, device)
         works = {"training": partial(_train, model, pairs, form), "inference": partial(_infer, model, pairs, form)}
         try:
@@ -101,7 +101,7 @@ def _peaks(model: Seq2Seq, form: Form, sizes: Sizes, device: torch.device) -> tu
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            return peaks, [End(form.name, n, "memory ran out")]
+            return peaks, [End(n, "memory ran out", form.name)]
     return peaks, []
 
 
