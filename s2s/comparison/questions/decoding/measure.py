@@ -14,14 +14,13 @@ from s2s.comparison.workload import (
     End,
     built,
     generated,
-    is_out_of_memory,
     supported_lengths,
     texts,
     too_long,
 )
 from s2s.evaluation import gates
 from s2s.models.base import Seq2Seq
-from s2s.training.device import DeviceContext
+from s2s.training.device import DeviceContext, is_out_of_memory
 
 _WARM_UPS = 1
 

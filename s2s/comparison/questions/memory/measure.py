@@ -26,7 +26,6 @@ from s2s.comparison.workload import (
     Texts,
     backward,
     built,
-    is_out_of_memory,
     other_forms,
     states_of,
     supported_lengths,
@@ -34,6 +33,7 @@ from s2s.comparison.workload import (
     too_long,
 )
 from s2s.models.base import Seq2Seq
+from s2s.training.device import is_out_of_memory
 
 _CPU = torch.device("cpu")
 
@@ -111,7 +111,7 @@ def _too_large(peaks: list[Peak], n: int, device: torch.device) -> str:
     A GPU's allocator fails cleanly; a CPU's would take the machine down.
     """
     last = next((each for each in reversed(peaks) if each.what == "training" and each.n != SHORTEST), None)
-    free = None if device.type == "cuda" else free_bytes(device)
+    free = None if device.type == "cuda" else free_bytes()
     if last is None or free is None or last.bytes * (n / last.n) ** 2 <= free / 2:
         return ""
     return "it could take more than half of the free memory"

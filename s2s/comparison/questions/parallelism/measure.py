@@ -29,7 +29,6 @@ from s2s.comparison.workload import (
     backward,
     built,
     generated,
-    is_out_of_memory,
     loss_of,
     other_forms,
     states_of,
@@ -39,6 +38,7 @@ from s2s.comparison.workload import (
 )
 from s2s.evaluation import gates
 from s2s.models.base import Seq2Seq
+from s2s.training.device import is_out_of_memory
 
 _WORK = "work"
 _CPU = torch.device("cpu")
