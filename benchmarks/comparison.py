@@ -21,14 +21,14 @@ from pathlib import Path
 from benchmarks.keeping import ROOT, asked, write_tables
 from s2s.comparison.plans import TABLES
 from s2s.comparison.report.drawing import kept_results
-from s2s.comparison.report.matrix import (
+from s2s.comparison.report.numbers import duration, with_unit
+from s2s.comparison.report.table import (
     LEGEND,
     Box,
     Line,
     heading,
     matrix,
 )
-from s2s.comparison.report.numbers import duration, with_unit
 from s2s.comparison.results import RESULT, Summary, read_summary
 from s2s.files import COMPARISON
 from s2s.run.folder import RECIPE

@@ -321,8 +321,7 @@ class Comparison:
         import pandas
 
         from s2s.comparison.report.drawing import kept_comparison
-        from s2s.comparison.report.matrix import matrix
-        from s2s.comparison.report.papers import HEAD, table_rows
+        from s2s.comparison.report.table import HEAD, matrix, table_rows
 
         summary, models, results = kept_comparison(self.folder)
         return pandas.DataFrame(list(table_rows(matrix(summary, models, results))), columns=list(HEAD))

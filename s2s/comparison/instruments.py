@@ -1,4 +1,4 @@
-"""Measuring instruments: clock, reference product, peak memory, and counters of operations."""
+"""Measuring instruments: timer, reference product, peak memory, and control of fused kernels."""
 
 import gc
 import os
@@ -21,21 +21,21 @@ from torch.utils.flop_counter import FlopCounterMode
 from s2s.models.base import BatchedState
 from s2s.training.device import DeviceContext
 
-# side of the square product that the machine is known by: large enough for its full rate
+# side of the square reference product: large enough for the full rate of the device
 _SIDES = {"cpu": 512, "cuda": 4096}
-# for so many seconds it is repeated: a moment's disturbance does not move the fastest
+# seconds for which the reference product is repeated, so that a short disturbance does not change the fastest
 _WATCHED = 0.2
 
 
 class Marks:
-    """Moments between pieces of work, in the device's own order: a GPU is not stopped to look at the clock."""
+    """Timestamps between pieces of work, as events in the stream of a GPU, which is not synchronized until the end."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._moments: list[Any] = []
 
     def mark(self) -> None:
-        """Record a moment after all work that was launched before."""
+        """Record a timestamp after all work launched so far."""
         if self.device.type == "cuda":
             event: Any = torch.cuda.Event(enable_timing=True)
             event.record()
@@ -46,7 +46,7 @@ class Marks:
         self._moments.append(time.perf_counter())
 
     def seconds(self) -> list[float]:
-        """From each mark to the next one."""
+        """Seconds from each mark to the next one."""
         pairs = zip(self._moments[:-1], self._moments[1:], strict=True)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
@@ -67,7 +67,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def spent(work: Callable[[], object], device: torch.device) -> float:
-    """Seconds that a piece of work takes, once."""
+    """Seconds of one call."""
     marks = Marks(device)
     marks.mark()
     work()
@@ -76,12 +76,12 @@ def spent(work: Callable[[], object], device: torch.device) -> float:
 
 
 def rounded(value: float, figures: int = 5) -> float:
-    """The value with few figures, so that files stay small."""
+    """Round to significant digits, so that files stay small."""
     return float(f"{value:.{figures}g}")
 
 
 def reference(device_context: DeviceContext) -> float:
-    """Seconds of one product of two square matrices, always the same one: the fastest within a fifth of a second."""
+    """Seconds of a fixed product of two square matrices: the fastest of a fifth of a second."""
     side = _side(device_context)
     a = torch.ones(side, side, dtype=device_context.precision, device=device_context.device)
     b, out = torch.ones_like(a), torch.empty_like(a)
@@ -97,7 +97,7 @@ def reference(device_context: DeviceContext) -> float:
 
 
 def flops_of_reference(device_context: DeviceContext) -> int:
-    """Multiplications and additions of that product."""
+    """FLOPs of the product of `reference`."""
     return 2 * _side(device_context) ** 3
 
 
@@ -106,17 +106,16 @@ def _side(device_context: DeviceContext) -> int:
 
 
 def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
-    """The most memory that a piece of work holds beyond what was held before, in bytes.
+    """Measure the peak memory of a call beyond what was allocated before, in bytes.
 
-    On a GPU the caching allocator's own peak; elsewhere the sum of what the processor's allocator gave out and took
-    back, in the order of time, at its largest.
+    On a GPU the caching allocator's own peak; on a CPU the maximum of the running sum of allocations.
 
     Args:
-        work: has run before, so that what is made once is there; gives back nothing that was there before, since a
-            processor's allocator does not report that.
-        device: what works.
+        work: Has run before, so that one-time allocations exist; frees nothing that was allocated before, because the
+            CPU allocator does not report that.
+        device: Device that it uses.
     """
-    # garbage stays where it is: given back on the way, it would be missing from the sum
+    # garbage collected meanwhile would be missing from the sum
     with undisturbed():
         if device.type != "cuda":
             return max(0, *accumulate(_allocations(work), initial=0))
@@ -128,10 +127,8 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device) - before
 
 
-def free_bytes(device: torch.device) -> int | None:
-    """Memory that could still be taken; None where the system does not say."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+def free_bytes() -> int | None:
+    """Free memory of the machine; None where the system does not report it."""
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
@@ -139,14 +136,13 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def _allocations(work: Callable[[], object]) -> list[int]:
-    """Changes of torch's CPU memory in bytes, in the order of time."""
+    """Allocations (positive) and frees (negative) of torch's CPU memory in bytes, in order."""
     config = ProfilerConfig(ProfilerState.KINETO, False, True, False, False, False, _ExperimentalConfig(), "")
     activities = {ProfilerActivity.CPU}
     with _without_chatter():
         _prepare_profiler(config, activities)
-        # Of scopes that nobody opens it records the memory alone. The profiler of torch.profiler records operations,
-        # too: of a recurrence over 2,048 tokens in seven gigabytes, and in ten times the time.
-        # Torch's type stubs know neither scopes nor a memory's size.
+        # With a scope that is never opened, it records memory alone. torch.profiler records operations, too: seven
+        # gigabytes for a recurrence over 2,048 tokens, and ten times the time. Torch's stubs lack scopes and sizes.
         _enable_profiler(config, activities, {RecordScope.USER_SCOPE})  # pyright: ignore
     try:
         work()
@@ -159,7 +155,7 @@ def _allocations(work: Callable[[], object]) -> list[int]:
 
 @contextmanager
 def _without_chatter() -> Iterator[None]:
-    """The profiler's library writes a line past Python whenever it starts and stops."""
+    """Redirect file descriptor 2: the profiler's library writes to it whenever it starts and stops."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
@@ -172,7 +168,7 @@ def _without_chatter() -> Iterator[None]:
 
 
 def numbers(bundle: object) -> list[Tensor]:
-    """All floating-point tensors of a state, including nested states and tuples, in the order of its fields."""
+    """Floating-point tensors of a state and of nested states and tuples, in the order of the fields."""
     if isinstance(bundle, Tensor):
         return [bundle] if bundle.is_floating_point() else []
     if isinstance(bundle, BatchedState):
@@ -191,7 +187,7 @@ def unfused() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(explicit_attention())
         with warnings.catch_warnings():
-            # leaving TF32 as it is warns of its old setting
+            # leaving the TF32 setting unchanged raises a deprecation warning
             warnings.simplefilter("ignore")
             stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
             stack.enter_context(torch.backends.cudnn.flags(enabled=False))
@@ -209,5 +205,5 @@ def explicit_attention() -> AbstractContextManager[Any]:
 
 
 def counted_flops() -> FlopCounterMode:
-    """Counts the floating-point operations of matrix products within it; a multiplication with an addition is two."""
+    """Context manager that counts FLOPs of matrix products; a multiply-add counts as two."""
     return FlopCounterMode(display=False)

@@ -1,7 +1,7 @@
-"""A counter of operations, followed on the real computation: how many, how much work, and how much of it must wait.
+"""Count operations, work and span of a computation while torch runs it.
 
-Work and span are those of the theory of parallel computing (Brent 1974; Blelloch 1996): what one processor has to do,
-and what remains with as many as one likes.
+Work and span are those of the theory of parallel computing (Brent 1974; Blelloch 1996): the FLOPs of one processor,
+and the FLOPs of the longest dependent chain, which remain with any number of processors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 from torch.utils.flop_counter import flop_registry
 
-# memory without numbers: nothing is computed, so nothing has to be waited for
+# allocations compute nothing
 _ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
-# each number that these write depends on a whole row of what they read
+# each output element depends on a whole row of the input
 _OF_ROWS = {
     "_softmax",
     "_safe_softmax",
@@ -28,30 +28,28 @@ _OF_ROWS = {
     "cumprod",
 }
 
-# of a chain: its operations, its FLOPs where operations are split, its FLOPs where they are not
 Chain = tuple[int, int, int]
+"""Length of a chain: operations, FLOPs if operations are split among processors, FLOPs if they are not."""
 _NOTHING: Chain = (0, 0, 0)
 
 
 class Operations(TorchDispatchMode):
-    """Counts, within its `with`, the operations that torch sends to its kernels, and follows who waits for whom.
+    """Context manager that counts dispatched torch operations and tracks their dependencies.
 
-    An operation waits for all that wrote into the memory that it reads; its depth is one more than the largest of
-    theirs. Memory is followed in stretches, from a tensor's first number to its last: quarters of a row are told apart,
-    every other row of a matrix from the rows between is not. An operation in place waits for what stood there before.
-    Views, allocations and questions about a shape are no operations. Backward passes are followed, too, if they run in
-    this thread, as they do on a processor. What a fused kernel does inside is not seen, and its work is that of its
-    results alone, unless torch has a formula for it.
+    An operation depends on all operations that wrote into the memory that it reads; its depth is one more than the
+    largest of theirs. Memory is tracked in ranges from a tensor's first element to its last: quarters of a row are
+    distinguished, alternating rows of a matrix are not. An in-place operation depends on the previous content. Views,
+    allocations and shape queries are not operations. Backward passes are tracked if they run in this thread, as they do
+    on a CPU. A fused kernel is one operation, and its work is that of its results alone unless torch has a formula.
 
     Attributes:
-        count: operations so far; a fused kernel is one of them, whatever goes on inside it.
-        depth: the longest chain of operations of which each waits for the one before.
-        work: floating-point operations (FLOPs) so far: those of products by torch's own formulae, a multiplication with
-            an addition being two; of sums, one for each number read; of all others, copies included, one for each
-            number of the largest tensor written.
-        span: FLOPs of the longest chain where every operation is itself done by as many processors as it can use: a
-            number that takes f FLOPs has a chain of ⌈log₂ f⌉, at least 1, since sums are made two by two.
-        undivided: FLOPs of the longest chain where no operation is split.
+        count: Operations so far.
+        depth: Longest chain of dependent operations.
+        work: FLOPs so far: of products by torch's formulas, a multiply-add counting as two; of reductions, one for each
+            element read; of all others, copies included, one for each element of the largest tensor written.
+        span: FLOPs of the longest chain if every operation uses as many processors as it can: an element that takes f
+            FLOPs has a chain of ⌈log₂ f⌉, at least 1, because sums are computed as trees.
+        undivided: FLOPs of the longest chain if no operation is split.
     """
 
     def __init__(self) -> None:
@@ -59,24 +57,24 @@ class Operations(TorchDispatchMode):
         self.count = 0
         self.work = 0
         self._longest = _NOTHING
-        # of each piece of memory, the stretches that were written: first byte, end, and the chain that led there
+        # by storage, the ranges that were written: first byte, end, and the chain that led there
         self._written: dict[int, list[tuple[int, int, Chain]]] = {}
-        # an address is given out again when its owner is gone, so owners are kept
+        # addresses are reused once a storage is freed, so storages are kept
         self._kept: dict[int, Any] = {}
 
     @property
     def depth(self) -> int:
-        """See the attributes."""
+        """Longest chain; see the class."""
         return self._longest[0]
 
     @property
     def span(self) -> int:
-        """See the attributes."""
+        """Longest chain; see the class."""
         return self._longest[1]
 
     @property
     def undivided(self) -> int:
-        """See the attributes."""
+        """Longest chain; see the class."""
         return self._longest[2]
 
     def _chain(self, tensor: Tensor) -> Chain:
@@ -87,7 +85,7 @@ class Operations(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Runs the operation and takes note of it."""
+        """Run the operation and record it."""
         given = dict(kwargs or {})
         out = func(*args, **given)
         read, made = _tensors((args, given)), _tensors(out)
@@ -105,7 +103,7 @@ class Operations(TorchDispatchMode):
         for tensor in (*made, *written):
             address, (first, end) = _address(tensor), _stretch(tensor)
             self._kept[address] = tensor.untyped_storage()
-            # it was read before, so it is deeper than all that it covers
+            # it replaces the ranges that it covers: it depends on them, so it is deeper
             left = [old for old in self._written.get(address, ()) if old[0] < first or end < old[1]]
             self._written[address] = [*left, (first, end, chain)]
         return out
@@ -119,7 +117,7 @@ def _longest(chains: Sequence[Chain]) -> Chain:
 
 
 def _work(func: Any, call: tuple[tuple, dict, Any], read: Sequence[Tensor], results: Sequence[Tensor]) -> int:
-    """FLOPs of an operation, see `Operations`."""
+    """FLOPs of an operation; see `Operations`."""
     formula = flop_registry.get(func.overloadpacket)
     if formula is not None:
         args, given, out = call
@@ -129,11 +127,11 @@ def _work(func: Any, call: tuple[tuple, dict, Any], read: Sequence[Tensor], resu
 
 
 def _path(func: Any, work: int, results: Sequence[Tensor]) -> int:
-    """FLOPs of the longest chain within an operation: a tree of as many leaves as a number takes FLOPs."""
+    """FLOPs of the longest chain within an operation: depth of a tree with one leaf per FLOP of an element."""
     numbers = max((tensor.numel() for tensor in results), default=0)
     if func.overloadpacket.__name__ in _OF_ROWS and results[0].dim():
         work *= results[0].shape[-1]
-    # the logarithm rounded up, without rounding errors
+    # ⌈log₂⌉ in integer arithmetic
     return max(1, (-(-work // numbers) - 1).bit_length()) if numbers else 1
 
 
@@ -142,7 +140,7 @@ def _address(tensor: Tensor) -> int:
 
 
 def _stretch(tensor: Tensor) -> tuple[int, int]:
-    """The tensor's first byte in its memory, and the one after its last."""
+    """First byte of a tensor in its storage, and the byte after its last."""
     first, size = int(tensor.storage_offset()), tensor.element_size()
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     length = 1 + sum((count - 1) * stride for count, stride in steps) if tensor.numel() else 0
@@ -154,7 +152,7 @@ def _tensors(tree: object) -> list[Tensor]:
 
 
 def _written(func: Any, args: tuple, given: Mapping[str, Any]) -> list[Tensor]:
-    """The tensors that an operation changes in place."""
+    """Tensors that an operation changes in place."""
     if not func._schema.is_mutable or torch.Tag.inplace_view in func.tags:
         return []
     named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | dict(given)

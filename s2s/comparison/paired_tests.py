@@ -10,7 +10,7 @@ import numpy as np
 from s2s.comparison.spec import BySeed
 from s2s.evaluation.differences import paired
 from s2s.evaluation.gates import Assessment, Gate, converged, failed, rate_inside
-from s2s.evaluation.inference import Estimate, crossings, holm, mean
+from s2s.evaluation.inference import Estimate, holm, mean
 
 # below it, a difference is called one
 LEVEL = 0.05
@@ -137,24 +137,3 @@ def percent(values: Sequence[float]) -> Estimate:
 def listed(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
-
-
-def crossing_in_words(
-    names: tuple[str, str], x: Sequence[float], first: Sequence[Estimate], second: Sequence[Estimate]
-) -> str:
-    """Describe where two curves cross; lengths at which their intervals overlap are skipped."""
-    sure = [i for i in range(len(x)) if _apart(first[i], second[i])]
-    if not sure:
-        return f"no difference to be seen between {x[0]:,.0f} and {x[-1]:,.0f}"
-    faster = names[0] if first[sure[0]].value < second[sure[0]].value else names[1]
-    curves = [[curve[i].value for i in sure] for curve in (first, second)]
-    places = crossings([x[i] for i in sure], curves[0], curves[1])
-    if not places:
-        return f"none between {x[0]:,.0f} and {x[-1]:,.0f}: {faster} is faster wherever they differ"
-    words = ", ".join(f"{place:,.0f}" for place in places)
-    return f"{words}; {faster} is faster below {places[0]:,.0f}"
-
-
-def _apart(first: Estimate, second: Estimate) -> bool:
-    ends = [(e.value if e.low is None else e.low, e.value if e.high is None else e.high) for e in (first, second)]
-    return ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]

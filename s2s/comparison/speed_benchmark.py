@@ -1,18 +1,19 @@
-"""Times in rounds: the machine is watched while they are measured, and models are compared round by round.
+"""Speed benchmarks in rounds, with a reference product that detects changes of the machine's speed.
 
-A round measures every model once, one after the other, and the next round begins when all had their turn: what slows
-the machine for a minute falls on neighbours, and their ratio within a round keeps more of the truth than two times that
-lie half an hour apart. So the unit of every interval and test is the round, not the repetition within it.
+A round measures every candidate once, one after the other; the next round begins when all had their turn. A
+disturbance of a minute then affects neighbouring measurements alike, and their ratio within a round is more accurate
+than that of two times half an hour apart. Therefore the unit of intervals and tests is the round, not the repetition.
 """
 
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -20,7 +21,7 @@ from s2s.comparison.executor import load_result
 from s2s.comparison.instruments import reference, rounded
 from s2s.comparison.reporting import Column, Interval, table
 from s2s.comparison.results import Table
-from s2s.comparison.spec import Measured, Trial, Trials
+from s2s.comparison.spec import Trial
 from s2s.evaluation.differences import Difference, Pairwise, paired
 from s2s.evaluation.gates import (
     EQUIVALENCE,
@@ -32,17 +33,38 @@ from s2s.evaluation.gates import (
     steady_rounds,
 )
 from s2s.evaluation.gates import ROUNDS as LEAST
-from s2s.evaluation.inference import Estimate, mean
+from s2s.evaluation.inference import Estimate, long_slope, mean
 from s2s.training.device import DeviceContext
 
 ROUNDS = 8
 MARGIN = 0.05
 """Share by which two speeds may differ and be called equal."""
+TYPICAL = 32
+"""Length of a usual sentence, at which candidates are ranked by speed."""
 _TRIES = 3
-# seconds of the reference product by round
+
 References = Mapping[int, Sequence[float]]
-# in whatever unit, by round
+"""Seconds of the reference product by round."""
 Speeds = Mapping[int, float]
+"""Speed by round, in any unit."""
+Times = Mapping[int, Mapping[int, float]]
+"""Seconds by length and round."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedMeasurement:
+    """Base of measurements that `measure_steadily` makes.
+
+    Attributes:
+        references: Seconds of the reference product before and after it, by place.
+        tries: How often it was made, because the machine had changed.
+    """
+
+    references: dict[str, list[float]] = field(default_factory=dict)
+    tries: int = 1
+
+
+T = TypeVar("T", bound=TimedMeasurement)
 
 
 @dataclass(frozen=True)
@@ -65,7 +87,7 @@ class Place:
 
 
 def places(device_context: DeviceContext) -> list[Place]:
-    """One thread of the processor, and all that a comparison may use: the last is what it uses."""
+    """Compute placements to measure: one CPU thread, and what the comparison uses."""
     device, threads = device_context.device, torch.get_num_threads()
     if device.type != "cpu":
         alone = Place("1 thread", DeviceContext(torch.device("cpu"), torch.float32), 1)
@@ -75,38 +97,40 @@ def places(device_context: DeviceContext) -> list[Place]:
 
 
 def measure_steadily(
-    measure: Callable[[], Measured], where: Sequence[Place], folder: Path, trials: Sequence[Trial], trial: Trial
-) -> Measured:
-    """A measurement with the seconds of the reference product before and after it, at each place.
+    measure: Callable[[], T], where: Sequence[Place], folder: Path, trials: Sequence[Trial], trial: Trial
+) -> T:
+    """Measure between two runs of the reference product at each place, and repeat if the machine's speed changed.
 
-    It is made again, three times at most, where the machine has changed since its round began, or is slower than its
-    clock explains; the steadiest is kept. As there may be half as many repetitions as cells, a machine that is never
-    steady does not make a comparison much longer.
+    A measurement is repeated, up to three times, where the speed changed since its round began, or is lower than the
+    clock explains; the steadiest is kept. All trials together are repeated at most half as often as there are trials,
+    so a machine that is never steady does not make a comparison much longer.
 
     Args:
-        measure: what is to be measured.
-        where: places that it uses.
-        folder: of what was measured before.
-        trials: all timed trials of the question.
-        trial: the one that is measured now.
+        measure: Makes the measurement.
+        where: Places that it uses.
+        folder: Stored results of the question.
+        trials: All timed trials of the question.
+        trial: The one that is measured now.
+
+    Returns:
+        The steadiest measurement, with `references` and `tries`.
     """
     before = {each: own.measured for each in trials if (own := load_result(folder, each)) and own.measured}
     left = len(trials) // 2 - sum(own["tries"] - 1 for own in before.values())
-    made: list[tuple[float, Measured]] = []
+
+    def excess(place: str, own: Sequence[float]) -> float:
+        """Return by how much the machine's speed changed beyond what is allowed."""
+        every = {each: one["references"].get(place, ()) for each, one in before.items()}
+        this_round = [s for each, seconds in every.items() if each.part == trial.part for s in seconds]
+        return speed_changed([*own, *this_round], min([*own, *chain.from_iterable(every.values())]))
+
+    made: list[tuple[float, T]] = []
     while not made or (made[-1][0] > 0 and len(made) < min(_TRIES, 1 + left)):
         starts = _references(where)
         measured = measure()
         found = {name: [starts[name], end] for name, end in _references(where).items()}
-        changed = max(_changed(name, own, before, trial) for name, own in found.items())
-        made.append((changed, measured | {"references": found}))
-    return min(made, key=lambda one: one[0])[1] | {"tries": len(made)}
-
-
-def _changed(place: str, own: Sequence[float], before: Mapping[Trial, Measured], trial: Trial) -> float:
-    """Excess change of the machine's speed at a placement, see `speed_changed`."""
-    every = {each: one["references"].get(place, ()) for each, one in before.items()}
-    this_round = [s for each, seconds in every.items() if each.part == trial.part for s in seconds]
-    return speed_changed([*own, *this_round], min([*own, *chain.from_iterable(every.values())]))
+        made.append((max(excess(name, own) for name, own in found.items()), replace(measured, references=found)))
+    return replace(min(made, key=lambda one: one[0])[1], tries=len(made))
 
 
 def _references(where: Sequence[Place]) -> dict[str, float]:
@@ -122,41 +146,40 @@ def round_trials(models: Sequence[str], part: str = "round", rounds: int = ROUND
     return [Trial(model, f"{part}-{i + 1}", in_round=True) for i in range(rounds) for model in models]
 
 
-def by_round(measured: Trials, model: str, part: str = "round") -> dict[int, Measured]:
-    """A model's measurements by round."""
-    own = {trial.part: one for trial, one in measured.items() if trial.model == model}
-    rounds = {int(name.rpartition("-")[2]): one for name, one in own.items() if name.rpartition("-")[0] == part}
-    return dict(sorted(rounds.items()))
+def by_round(measured: Mapping[Trial, T], model: str, part: str = "round") -> dict[int, T]:
+    """Measurements of a candidate by round."""
+    own = [(trial.part.rpartition("-"), one) for trial, one in measured.items() if trial.model == model]
+    return dict(sorted((int(i), one) for (name, _, i), one in own if name == part))
 
 
-def references(rounds: Mapping[int, Measured], place: str) -> References:
-    """Seconds of the reference product at a place."""
-    return {i: one["references"][place] for i, one in rounds.items() if place in one["references"]}
+def references(rounds: Mapping[int, TimedMeasurement], place: str) -> References:
+    """Seconds of the reference product at a place, by round."""
+    return {i: one.references[place] for i, one in rounds.items() if place in one.references}
 
 
 def over_rounds(values: Sequence[float]) -> Estimate:
-    """The geometric mean of figures above 0, with Student's interval of their logarithms over rounds."""
+    """Geometric mean of positive values, with Student's interval of their logarithms over rounds."""
     logs = mean([math.log(value) for value in values])
     ends = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
     return Estimate(math.exp(logs.value), *ends)
 
 
 def rivals(names: Sequence[str]) -> list[str]:
-    """The places of which each model takes its fastest, of all `places`: numbers of threads, or the GPU alone."""
-    return list(names) if names[-1].endswith("threads") else list(names[-1:])
+    """Places among which each candidate takes its fastest: all numbers of threads, or the GPU alone."""
+    return list(names) if not names or names[-1].endswith("threads") else list(names[-1:])
 
 
 def at_best(names: Sequence[str]) -> str:
-    """`, with the number of threads that is fastest for it`; empty where there is no choice, of all `places`."""
+    """`, with the number of threads that is fastest for it`; empty where there is no choice among the places."""
     return ", with the number of threads that is fastest for it" if len(rivals(names)) > 1 else ""
 
 
 def fastest_place(speeds: Mapping[str, Speeds], watched_at: Mapping[str, References]) -> str:
-    """Placement with the highest mean speed over steady rounds; empty for none.
+    """Place with the highest mean log speed over steady rounds; empty if there is none.
 
     Args:
-        speeds: of one candidate, by placement.
-        watched_at: reference products around it, by placement.
+        speeds: Speeds of one candidate, by place.
+        watched_at: Seconds of the reference product around them, by place.
     """
     known = {place: own for place, own in speeds.items() if own}
     if not known:
@@ -166,6 +189,33 @@ def fastest_place(speeds: Mapping[str, Speeds], watched_at: Mapping[str, Referen
     return max(known, key=lambda place: sum(math.log(known[place][i]) for i in used))
 
 
+def fastest_times(at: Mapping[str, Times], watched_at: Mapping[str, References]) -> Times:
+    """Times of one candidate, each length at the place that is fastest for it.
+
+    Args:
+        at: Times by place.
+        watched_at: Seconds of the reference product around them, by place.
+    """
+    found = {}
+    for n in sorted({n for times in at.values() for n in times}):
+        speeds = {place: {i: 1 / s for i, s in times.get(n, {}).items()} for place, times in at.items()}
+        found[n] = at[fastest_place(speeds, watched_at)][n]
+    return found
+
+
+def exponent_over_rounds(times: Times) -> tuple[float, float, Estimate] | None:
+    """Fit the exponent of time against length in each round that has all lengths.
+
+    Returns:
+        First and last length of the fit, and the mean exponent; None below three lengths.
+    """
+    rounds = dict.fromkeys(i for own in times.values() for i in own)
+    complete = [i for i in rounds if all(i in own for own in times.values())]
+    slopes = [long_slope(list(times), [own[i] for own in times.values()]) for i in complete]
+    found = [slope for slope in slopes if slope]
+    return (found[0].first, found[0].last, mean([s.exponent for s in found])) if found else None
+
+
 def _enough(steady: Sequence[int], every: Iterable[int]) -> list[int]:
     """The steady rounds; all, where they are too few for a verdict."""
     return list(steady) if len(steady) >= LEAST else sorted(every)
@@ -173,12 +223,14 @@ def _enough(steady: Sequence[int], every: Iterable[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class SpeedBenchmark:
-    """Models' speeds, round by round, each at the place that is fastest for it; steady rounds alone count.
+    """Speeds of candidates by round, each at the place that is fastest for it.
+
+    Estimates and tests use the rounds in which the machine was steady.
 
     Attributes:
-        speeds: above 0, by model and round; the higher the better.
-        references: seconds of the reference product around them, by model and by each place that it could have taken.
-        places: which it took, by model.
+        speeds: Positive speeds by model and round; the higher the better.
+        references: Seconds of the reference product around them, by model and every place among which it chose.
+        places: The chosen place by model.
     """
 
     speeds: Mapping[str, Speeds]
@@ -189,23 +241,28 @@ class SpeedBenchmark:
     def between(
         cls, speeds: Mapping[str, Mapping[str, Speeds]], references: Mapping[str, Mapping[str, References]]
     ) -> "SpeedBenchmark":
-        """Each model at its fastest place, from speeds by model and place; models without any are left out."""
+        """Benchmark of candidates that have any speeds.
+
+        Args:
+            speeds: Speeds by model, place and round.
+            references: Seconds of the reference product, by the same.
+        """
         places = {model: fastest_place(own, references[model]) for model, own in speeds.items()}
         places = {model: place for model, place in places.items() if place}
         return cls({model: speeds[model][place] for model, place in places.items()}, references, places)
 
     def speed(self, model: str) -> Estimate:
-        """Over the rounds of its verdict: those that are steady for it and for the fastest of the others."""
+        """Mean speed over the rounds of `counted`."""
         return over_rounds(self.counted(model))
 
     def counted(self, model: str) -> list[float]:
-        """The speeds of these rounds."""
+        """Speeds in the rounds of its verdict: those that are steady for it and for its rival."""
         other = self.best_other(model)
         own, used = self.speeds[model], self._used(*filter(None, (model, other)))
         return [own[i] for i in used] or list(own.values())
 
     def _watched(self, *models: str) -> dict[str, dict[int, list[float]]]:
-        """The reference products around these models, at the places that any took, by round that all of them have."""
+        """Reference products around all of these models, by place that any chose and round that all have."""
         found = {}
         for place in dict.fromkeys(self.places[model] for model in models):
             every = [self.references[model][place] for model in models]
@@ -218,24 +275,24 @@ class SpeedBenchmark:
 
     @cached_property
     def pairs(self) -> Pairwise:
-        """The logarithm of how many times as fast as the first the second of two models is."""
-        return Pairwise.of(self.speeds, self._compared)
+        """Paired log speed ratios of all pairs: second over first."""
 
-    def _compared(self, a: str, b: str) -> Difference | None:
-        used = self._used(a, b)
-        return paired(*([math.log(self.speeds[model][i]) for i in used] for model in (a, b)))
+        def compared(a: str, b: str) -> Difference | None:
+            used = self._used(a, b)
+            return paired(*([math.log(self.speeds[model][i]) for i in used] for model in (a, b)))
 
-    def best_other(self, model: str) -> str | None:
-        """The fastest of the others, over the rounds that are steady for all; None where there is none."""
-        others = [name for name in self.speeds if name != model]
-        return max(others, key=self._means.__getitem__) if others else None
+        return Pairwise.of(self.speeds, compared)
 
     @cached_property
     def _means(self) -> dict[str, float]:
-        """Mean log speed of each candidate."""
+        """Mean log speed of each candidate over the rounds that are steady for all."""
         used = set(self._used(*self.speeds))
         every = {model: [own[i] for i in own if i in used] or list(own.values()) for model, own in self.speeds.items()}
         return {model: statistics.fmean(map(math.log, own)) for model, own in every.items()}
+
+    def best_other(self, model: str) -> str | None:
+        """The fastest of the other candidates; None without others."""
+        return max((name for name in self.speeds if name != model), key=self._means.__getitem__, default=None)
 
     def steady(self, *models: str) -> Gate:
         """Validity check: the machine kept its speed in enough rounds, without drift."""
@@ -248,7 +305,7 @@ class SpeedBenchmark:
         return sum(self.steady(*each).passed for each in self.pairs)
 
     def assess(self, model: str) -> Assessment:
-        """Compare a model with the fastest of the others; p-values of all pairs are corrected together (Holm 1979)."""
+        """Compare a candidate with the fastest of the others; p-values of all pairs are Holm-corrected together."""
         other = self.best_other(model)
         if other is None:
             return Assessment("not measurable", reasons=("no other model was measured",))
@@ -261,8 +318,7 @@ class SpeedBenchmark:
             return Assessment("not measurable", other, reasons=("one round, so no test over rounds",))
         margin = math.log1p(MARGIN)
         outcome = decide_outcome(difference, [steady], p, margin, self._ties)
-        low, high = (math.exp(end) for end in difference.interval())
-        ratio = Estimate(math.exp(difference.value), low, high)
+        ratio = Estimate(*(math.exp(each) for each in (difference.value, *difference.interval())))
         found = Assessment(outcome, other, ratio, "times as fast", p, "t-test over rounds, Holm", facts=where)
         if outcome == "tie":
             return replace(found, p=min(1.0, self._ties * difference.equivalence_p(margin)), test=EQUIVALENCE)
@@ -274,7 +330,7 @@ class SpeedBenchmark:
         return found
 
     def sign(self, model: str, other: str) -> int | None:
-        """1 where it is faster by more than `MARGIN`, -1 where slower, 0 between; None where one was not measured."""
+        """`sign` of the speed ratio of two candidates; None where one was not measured."""
         if not {model, other} <= self.speeds.keys():
             return None
         used = self._used(model, other)
@@ -282,21 +338,21 @@ class SpeedBenchmark:
         return sign(math.exp(statistics.fmean(ratios))) if ratios else None
 
     def robustness(self, model: str, variations: Mapping[str, "SpeedBenchmark"]) -> dict[str, bool]:
-        """In which variations it stands to the same other model as it does here; what is the same benchmark is none."""
+        """True where the candidate compares with the same rival as it does here; identical benchmarks are left out."""
         other = self.best_other(model)
         if other is None:
             return {}
-        own = [self.speeds[model], self.speeds[other]]
+        here, own = self.sign(model, other), [self.speeds[model], self.speeds[other]]
         signs = {
             name: benchmark.sign(model, other)
             for name, benchmark in variations.items()
             if [benchmark.speeds.get(model), benchmark.speeds.get(other)] != own
         }
-        return {name: each == self.sign(model, other) for name, each in signs.items() if each is not None}
+        return {name: each == here for name, each in signs.items() if each is not None}
 
 
 def sign(ratio: float) -> int:
-    """1 where it is above 1 by more than `MARGIN`, -1 where below, 0 between."""
+    """Return 1 for a ratio above 1 by more than `MARGIN`, -1 for one below, 0 between."""
     return 0 if abs(math.log(ratio)) <= math.log1p(MARGIN) else 1 if ratio > 1 else -1
 
 
@@ -305,12 +361,12 @@ def assess_count(
 ) -> Assessment:
     """Compare a counted figure with the highest of the others.
 
-    Counts have no chance in them, so nothing is tested: a tie is a difference of no more than `MARGIN`.
+    Counts are not random, so nothing is tested: a tie is a difference of at most `MARGIN`.
 
     Args:
-        model: the candidate.
-        figures: by model, above 0; the higher the better.
-        variations: other figures of the same kind; where there are several of one name, the outcome stays where all do.
+        model: The candidate.
+        figures: Positive figures by model; the higher the better.
+        variations: Figures of other choices, by name; the outcome must hold in all figures of a name.
     """
     others = [name for name in figures if name != model]
     if not others:
@@ -324,19 +380,18 @@ def assess_count(
 
 
 def pairs_table(title: str, benchmarks: Mapping[str, SpeedBenchmark]) -> Table:
-    """Table of the ratios of speeds of all pairs, in each benchmark."""
+    """Table of the speed ratios of all pairs in each benchmark."""
     rows = []
     for what, benchmark in benchmarks.items():
         for (a, b), found in benchmark.pairs.items():
             ratio = Estimate(*(math.exp(each) for each in (found.value, *found.interval())))
             equal = found.equivalence_p(math.log1p(MARGIN))
             steady = benchmark.steady(a, b).passed
-            # of too few rounds nothing is concluded, so nobody asks what they could have shown
+            # with too few rounds nothing is concluded, so their power does not matter
             seen = 100 * math.expm1(found.detectable(level=benchmark.pairs.level)) if steady else None
             where = f"{benchmark.places[b]} / {benchmark.places[a]}"
-            rows.append(
-                (what, f"{b} / {a}", where, ratio, benchmark.pairs.p[a, b], equal, seen, "yes" if steady else "no")
-            )
+            p = benchmark.pairs.p[a, b]
+            rows.append((what, f"{b} / {a}", where, ratio, p, equal, seen, "yes" if steady else "no"))
     columns = [
         "of",
         "models",
@@ -345,18 +400,23 @@ def pairs_table(title: str, benchmarks: Mapping[str, SpeedBenchmark]) -> Table:
         Column("p (Holm)", lambda row: row[4], 4),
         Column(f"p (equal within {MARGIN:.0%})", lambda row: row[5], 4),
         Column("seen in 80 % (%)", lambda row: row[6], 1),
-        Column("steady", lambda row: row[7]),
+        "steady",
     ]
     return table("pairs", title, columns, rows)
 
 
-def machine_table(rounds: Mapping[tuple[str, ...], Mapping[int, Measured]], heads: Sequence[str]) -> Table:
-    """The reference product before and after each measurement, and how often it was made."""
+def machine_table(rounds: Mapping[tuple[str, ...], Mapping[int, TimedMeasurement]], heads: Sequence[str]) -> Table:
+    """Table of the reference product before and after each measurement.
+
+    Args:
+        rounds: Measurements by names and round.
+        heads: Column heads of the names.
+    """
     rows = (
-        (*names, i, place, 1000 * seconds[0], 1000 * seconds[1], one["tries"])
+        (*names, i, place, 1000 * seconds[0], 1000 * seconds[1], one.tries)
         for names, own in rounds.items()
         for i, one in own.items()
-        for place, seconds in one["references"].items()
+        for place, seconds in one.references.items()
     )
     title = "The machine: seconds of one and the same product of matrices before and after each measurement"
     return table("machine", title, (*heads, "round", "place", "before, ms", "after, ms", "measured so often"), rows)

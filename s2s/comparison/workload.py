@@ -1,4 +1,4 @@
-"""Workloads of time and memory measurements: a candidate's model at any length, in several forms, on random tokens."""
+"""Workloads of time and memory measurements: models of any length, in several forms, on random tokens."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -14,27 +14,24 @@ from s2s.comparison.spec import Candidate, Comparison
 from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.training.device import DeviceContext, derive_seed
-
-# the questions take what they need for their workloads from here
-from s2s.training.device import is_out_of_memory as is_out_of_memory
 from s2s.training.loss import cross_entropy
 
-# So few that the projection onto them does not hide what the length costs.
 VOCABULARY = 1000
-_FIRST_WORD = 4  # before it stand the special pieces
+"""Small, so that the output projection does not dominate the cost of length."""
+_FIRST_WORD = 4  # after the special tokens
 
 AS_BUILT = "as built"
-# so short that a loop over time takes no time, so long that the choice between kernels has been made
+# a short length for which the same kernels are selected as for long ones
 _LIKE_LONG = 64
 
 
 @dataclass(frozen=True)
 class Form:
-    """One of the ways in which the same model can be computed."""
+    """A way to compute the same model: as built, with explicit attention weights, or without fused kernels."""
 
     name: str = AS_BUILT
-    explicit: bool = False  # whether attention's weights are made in plain sight
-    fused: bool = True  # whether recurrent layers, and attention, may run as one kernel
+    explicit: bool = False  # True to compute attention weights explicitly
+    fused: bool = True  # False to run recurrent layers step by step, and attention explicitly
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -48,8 +45,20 @@ UNFUSED = Form("unfused", fused=False)
 
 
 @dataclass(frozen=True)
+class End:
+    """First length that was not measured, why, and what was measured."""
+
+    n: int
+    why: str
+    form: str = ""
+    batch: str = ""
+    place: str = ""
+    length: str = ""  # of the `source` or the `target`
+
+
+@dataclass(frozen=True)
 class Texts:
-    """Random pairs without padding."""
+    """Random source and target sequences without padding."""
 
     source: Int[Tensor, "batch source"]
     valid: Bool[Tensor, "batch source"]
@@ -62,7 +71,7 @@ class Texts:
 
 
 def other_forms(model: Seq2Seq, among: Sequence[Form] = (EXPLICIT, UNFUSED)) -> list[Form]:
-    """Forms that launch other operations than the model as built, and than each other."""
+    """Return the forms that launch other numbers of operations than the model as built, and than each other."""
     forms, counts = [], {_launched(model, Form())}
     for form in among:
         count = _launched(model, form)
@@ -73,7 +82,7 @@ def other_forms(model: Seq2Seq, among: Sequence[Form] = (EXPLICIT, UNFUSED)) -> 
 
 
 def _launched(model: Seq2Seq, form: Form) -> int:
-    """Operations of a forward pass, without dropout: forms with as many are taken for one."""
+    """Number of operations of a forward pass without dropout."""
     pairs = texts(1, _LIKE_LONG, _LIKE_LONG, next(model.parameters()).device)
     learning = model.training
     model.eval()
@@ -84,7 +93,7 @@ def _launched(model: Seq2Seq, form: Form) -> int:
 
 
 def built(comparison: Comparison, candidate: Candidate, longest: int, device: torch.device) -> Seq2Seq:
-    """A fresh model with the candidate's settings; its tables of positions are long enough for the longest text."""
+    """Build a model with the candidate's settings, and with position tables for the longest text."""
     settings = candidate.settings
     given = settings.model_dump()
     if "max_positions" in given:
@@ -94,38 +103,45 @@ def built(comparison: Comparison, candidate: Candidate, longest: int, device: to
 
 
 def supported_lengths(model: Seq2Seq, lengths: tuple[int, ...]) -> list[int]:
-    """Lengths that the model can read and write."""
+    """Return the lengths that the model supports on both sides."""
     limits = [limit for limit in (model.encoder.max_positions, model.decoder.max_positions) if limit is not None]
     return [n for n in lengths if n <= min(limits, default=n)]
 
 
 def too_long(model: Seq2Seq, length: int) -> str:
-    """Reason why a model cannot be measured at a length; empty if it can."""
+    """Return the reason why a model cannot be measured at a length; empty if it can."""
     return "" if supported_lengths(model, (length,)) else "the model reads no texts of this length"
 
 
 def texts(rows: int, source: int, target: int, device: torch.device) -> Texts:
-    """Random words, always the same of a shape: so many rows, and so many words of each source and target."""
+    """Draw random tokens, always the same for a shape.
+
+    Args:
+        rows: Batch size.
+        source: Source length.
+        target: Target length.
+        device: Device of the tensors.
+    """
     generator = torch.Generator().manual_seed(rows)
     words = [torch.randint(_FIRST_WORD, VOCABULARY, (rows, n), generator=generator) for n in (source, target)]
     return Texts(words[0].to(device), torch.ones(rows, source, dtype=torch.bool, device=device), words[1].to(device))
 
 
 def states_of(model: Seq2Seq, pairs: Texts, form: Form) -> Float[Tensor, "batch target width"]:
-    """The decoder's states, with the target given."""
+    """Decoder states with teacher forcing."""
     with form.taken():
         return model(pairs.source, pairs.valid, pairs.target)
 
 
 def loss_of(model: Seq2Seq, pairs: Texts, form: Form, device_context: DeviceContext) -> Float[Tensor, ""]:
-    """The loss of training, in its precision; without label smoothing."""
+    """Cross-entropy in the training precision, without label smoothing."""
     with device_context.mixed_precision():
         states = states_of(model, pairs, form)
         return cross_entropy(states, model.projection.weight, pairs.target, pairs.target_valid)[0]
 
 
 def backward(loss: Tensor, form: Form) -> None:
-    """The backward pass, in the same form."""
+    """Backward pass in the given form."""
     with form.taken():
         loss.backward()
 
@@ -133,9 +149,15 @@ def backward(loss: Tensor, form: Form) -> None:
 def generated(
     model: Seq2Seq, pairs: Texts, tick: Callable[[], None] = lambda: None
 ) -> Iterator[Int[Tensor, "batch 1"]]:
-    """Greedy generation of as many words as the target has, each fed back; a sentence's end ends nothing.
+    """Greedy generation of as many tokens as the target has; the end-of-sentence token does not stop it.
 
-    `tick` is called once the source is read. The words are given step by step.
+    Args:
+        model: The model.
+        pairs: Sources, and the first target token.
+        tick: Called after the source is encoded.
+
+    Yields:
+        The next tokens, shape (batch, 1).
     """
     steps = pairs.target.shape[1]
     context, state = model.decoder.start(model.encoder(pairs.source, pairs.valid), steps)

@@ -268,14 +268,3 @@ def long_slope(lengths: Sequence[float], values: Sequence[float], start: float |
     r2 = 1 - float((missed**2).sum()) / spread if spread > 1e-18 else 1.0
     local = float((y[-1] - y[-2]) / (x[-1] - x[-2]))
     return Slope(lengths[first], lengths[-1], float(slope), r2, math.expm1(float(np.abs(missed).max())), local)
-
-
-def crossings(x: Sequence[float], first: Sequence[float], second: Sequence[float]) -> list[float]:
-    """Return the x at which two positive curves cross, interpolated on logarithmic axes."""
-    gaps = [math.log(a / b) for a, b in zip(first, second, strict=True)]
-    places = []
-    for i, (before, after) in enumerate(itertools.pairwise(gaps)):
-        if before * after < 0:
-            share = before / (before - after)
-            places.append(math.exp(math.log(x[i]) + share * math.log(x[i + 1] / x[i])))
-    return places

@@ -5,10 +5,12 @@ import torch
 
 from s2s.comparison import speed_benchmark
 from s2s.comparison.questions.decoding import measure as decoding
+from s2s.comparison.questions.decoding.analyse import DecodingTimes, PlaceTimes, TargetTime
 from s2s.comparison.questions.decoding.measure import EXPERIMENT, SIZES, Sizes
 from s2s.comparison.results import Result
 from s2s.comparison.spec import NotForThisModel
 from s2s.comparison.speed_benchmark import ROUNDS, Place, round_trials
+from s2s.comparison.workload import End
 from s2s.training.device import DeviceContext
 
 # two in name alone, so that tests do not fight for processors
@@ -27,11 +29,11 @@ def tiny(monkeypatch):
 
 @pytest.fixture
 def measured(tiny, measured_once):
-    """A contest of two models, and all that was measured in it."""
+    """A comparison of two models, and all its measurements."""
     return measured_once(EXPERIMENT, ["rnn", "transformer"])
 
 
-def test_every_model_has_its_cell(measured):
+def test_decoding_has_a_cell_for_every_model(measured):
     shared, found = measured
     result = EXPERIMENT.result(shared, found)
     assert [(f.model, f.row) for f in result.findings] == [(model, "decoding cost") for model in shared.models]
@@ -45,7 +47,7 @@ def test_every_model_has_its_cell(measured):
     assert len(tokens.rows) == 2 * (3 + 3 + 1 + 2)
 
 
-def test_the_figures_are_what_was_measured(contest, tiny, monkeypatch):
+def test_decoding_tables_are_what_was_measured(contest, tiny, monkeypatch):
     # reading takes 1 s for each source token, the k-th token k seconds
     def run(model, rows, source, target, device):
         return [1.0 * source, *(float(k) for k in range(1, target + 1))]
@@ -53,27 +55,26 @@ def test_the_figures_are_what_was_measured(contest, tiny, monkeypatch):
     monkeypatch.setattr(decoding, "_run", run)
     shared = contest(["rnn"])
     found = {cell: EXPERIMENT.measure(shared, cell) for cell in EXPERIMENT.trials(shared)}
-    one = next(iter(found.values()))["places"][0]
-    assert [point["seconds"] for point in one["targets"]] == [32 + 36, 32 + 136, 32 + 528]
+    one = next(iter(found.values())).places[0]
+    assert [point.seconds for point in one.targets] == [32 + 36, 32 + 136, 32 + 528]
     # tokens 5 to 8, 9 to 16, 17 to 32
-    assert [point["last"] for point in one["targets"]] == [6.5, 12.5, 24.5]
-    assert [point["seconds"] for point in one["sources"]] == [16 + 528, 32 + 528, 64 + 528]
+    assert [point.last for point in one.targets] == [6.5, 12.5, 24.5]
+    assert [point.seconds for point in one.sources] == [16 + 528, 32 + 528, 64 + 528]
     cell = EXPERIMENT.result(shared, found).findings[0]
     assert cell.value == pytest.approx(1000 * (32 + 528) / 32)
     assert cell.reasons == ["no other model was measured"]
 
 
 def _round(seconds, alone, reference=0.001):
-    """What a round would have given: seconds of a whole translation with two threads, and with one."""
-    held = [
-        {"place": place, "sources": [], "targets": [{"m": 32, "seconds": s, "last": 0.1}], "notes": []}
+    """A planted round: seconds of a whole translation with two threads, and with one."""
+    times = [
+        PlaceTimes(place, [], [TargetTime(32, s, 0.1)], [])
         for place, s in (("1 thread", alone), ("2 threads", seconds))
     ]
-    references = {"1 thread": [0.002] * 2, "2 threads": [reference] * 2}
-    return {"places": held, "references": references, "tries": 1}
+    return DecodingTimes(places=times, references={"1 thread": [0.002] * 2, "2 threads": [reference] * 2})
 
 
-# what rounds are slow by, in an order that is no trend
+# slowdown of each round, without a trend
 SLOW = (1.3, 1.0, 1.7, 1.1, 1.5, 1.2, 1.6, 1.4)
 
 
@@ -90,7 +91,7 @@ def _planted(reference=0.001, alone=1.0):
     }
 
 
-def test_the_faster_model_is_said_to_be_faster(contest):
+def test_decoding_the_faster_model_is_better(contest):
     shared = contest(["rnn", "lstm"])
     cells = {finding.model: finding for finding in EXPERIMENT.result(shared, _planted()).findings}
     assert cells["rnn"].value == pytest.approx(10 * math.prod(SLOW) ** (1 / ROUNDS))
@@ -101,7 +102,7 @@ def test_the_faster_model_is_said_to_be_faster(contest):
     assert cells["lstm"].variations == {"1 thread": False}
 
 
-def test_each_model_writes_with_the_number_of_threads_that_is_fastest_for_it(contest):
+def test_decoding_uses_the_number_of_threads_that_is_fastest_for_the_model(contest):
     shared = contest(["rnn", "lstm"])
     # with one thread both take 0.4 s for 32 tokens: rnn is faster with two, lstm with one
     result = EXPERIMENT.result(shared, _planted(alone=0.4))
@@ -117,13 +118,13 @@ def test_each_model_writes_with_the_number_of_threads_that_is_fastest_for_it(con
     assert lines == {model: [pytest.approx(cells[model].value)] for model in lines}
 
 
-def test_a_model_that_writes_a_piece_for_each_it_reads_cannot_take_part(contest, tiny):
+def test_decoding_refuses_a_model_that_cannot_translate(contest, tiny):
     shared = contest(["rnn-tagger"])
     with pytest.raises(NotForThisModel, match="rnn-tagger"):
         EXPERIMENT.measure(shared, EXPERIMENT.trials(shared)[0])
 
 
-def test_a_series_ends_where_memory_does(contest, tiny, monkeypatch):
+def test_decoding_series_ends_where_memory_runs_out(contest, tiny, monkeypatch):
     real = decoding._run
 
     def failing(model, rows, source, target, device):
@@ -134,6 +135,6 @@ def test_a_series_ends_where_memory_does(contest, tiny, monkeypatch):
     monkeypatch.setattr(decoding, "_run", failing)
     shared = contest(["rnn"])
     found = EXPERIMENT.measure(shared, EXPERIMENT.trials(shared)[0])
-    for held in found["places"]:
-        assert [point["n"] for point in held["sources"]] == [16, 32]
-        assert held["notes"] == [{"length": "source", "n": 64, "why": "memory ran out"}]
+    for own in found.places:
+        assert [point.n for point in own.sources] == [16, 32]
+        assert own.notes == [End(64, "memory ran out", length="source")]

@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 
 from s2s.comparison.instruments import rounded
-from s2s.comparison.paired_tests import crossing_in_words
-from s2s.evaluation.inference import Estimate, crossings, growth, long_slope
+from s2s.evaluation.inference import growth, long_slope
 
 LENGTHS = [16, 32, 64, 128, 256]
 
@@ -59,27 +58,6 @@ def test_a_slope_is_that_of_the_longer_lengths():
     assert bent.residual == pytest.approx(1.21 ** (2 / 3) - 1)
     assert bent.local == pytest.approx(math.log2(4 / 2.42))
     assert bent.r2 == pytest.approx(stats.linregress(np.log([1, 2, 4]), np.log([1, 2.42, 4])).rvalue ** 2)
-
-
-def test_curves_cross_where_they_are_equal():
-    x = [1.0, 10.0, 100.0, 1000.0]
-    found = crossings(x, [v for v in x], [30.0] * 4)
-    assert found == [pytest.approx(30)]
-    assert crossings(x, x, [2 * v for v in x]) == []
-
-
-def test_only_lengths_at_which_intervals_are_apart_decide():
-    x = [16, 32, 64, 128]
-    level = [Estimate(10, 9, 11)] * 4
-    rising = [Estimate(v, v - 1, v + 1) for v in (5, 10.5, 9.5, 20)]
-    said = crossing_in_words(("a", "b"), x, level, rising)
-    # once, between 16 and 128, though the medians cross three times
-    assert said == f"{16 * 8 ** (math.log(2) / math.log(4)):,.0f}; b is faster below 45"
-    assert crossing_in_words(("a", "b"), x, level, level) == "no difference to be seen between 16 and 128"
-    faster = [Estimate(1, 1, 1)] * 4
-    assert crossing_in_words(("a", "b"), x, faster, level) == (
-        "none between 16 and 128: a is faster wherever they differ"
-    )
 
 
 def test_figures_are_few():

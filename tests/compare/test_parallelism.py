@@ -7,14 +7,14 @@ import torch
 from s2s.comparison import speed_benchmark
 from s2s.comparison.plans import ROWS
 from s2s.comparison.questions.parallelism import measure as parallelism
+from s2s.comparison.questions.parallelism.analyse import Candidate, brent
 from s2s.comparison.questions.parallelism.measure import EXPERIMENT, SIZES, counted, timed
-from s2s.comparison.questions.parallelism.seen import Seen, brent
 from s2s.comparison.results import Result
 from s2s.comparison.spec import Trial
 from s2s.comparison.speed_benchmark import ROUNDS, Place
 from s2s.evaluation.inference import growth
 from s2s.training.device import DeviceContext
-from tests.compare.planted_rounds import SLOW, operations, planted
+from tests.compare.planted_rounds import SLOW, counts, planted
 
 # two in name alone, so that tests do not fight for processors
 TWO = Place("2 threads", DeviceContext(torch.device("cpu"), torch.float32), 1)
@@ -46,8 +46,8 @@ def tiny(monkeypatch):
 
 
 def _depths(found, form, what, key="depth"):
-    points = [point for point in found["points"] if point["form"] == form and point["what"] == what]
-    return [point["n"] for point in points], [point[key] for point in points]
+    points = [point for point in found.points if point.form == form and point.what == what]
+    return [point.n for point in points], [getattr(point, key) for point in points]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def _known():
 
 
 @pytest.fixture
-def counts(contest, _known):
+def count_operations(contest, _known):
     """A function that counts a model's operations: once a file."""
 
     def count(model):
@@ -69,8 +69,8 @@ def counts(contest, _known):
 
 
 @pytest.mark.parametrize("model", LAWS)
-def test_sequential_depth_grows_as_theory_says(counts, model):
-    found = counts(model)
+def test_parallelism_depth_grows_as_theory_says(count_operations, model):
+    found = count_operations(model)
     for what in ("forward", "training"):
         lengths, depths = _depths(found, "unfused", what)
         assert lengths == [8, 16, 32, 64]
@@ -79,8 +79,8 @@ def test_sequential_depth_grows_as_theory_says(counts, model):
     assert growth(*_depths(found, "unfused", "generating")).law == "linear"
 
 
-def test_fused_the_lstm_launches_as_much_at_every_length(counts):
-    found = counts("lstm")
+def test_parallelism_fused_lstm_launches_as_much_at_every_length(count_operations):
+    found = count_operations("lstm")
     assert len(set(_depths(found, "as built", "training", "count")[1])) == 1
     # seven operations for each token read, and as many for each written
     assert growth(*_depths(found, "unfused", "generating")).rate >= 14
@@ -88,8 +88,8 @@ def test_fused_the_lstm_launches_as_much_at_every_length(counts):
     assert growth([8, 16, 32, 64], unfused).law == "linear"
 
 
-def test_only_recurrences_keep_no_more_processors_busy_when_texts_are_longer(counts):
-    found = {model: Seen(counts(model), {}).parallelism() for model in LAWS}
+def test_parallelism_of_recurrences_alone_does_not_grow_with_length(count_operations):
+    found = {model: Candidate(count_operations(model), {}).parallelism() for model in LAWS}
     for model, own in found.items():
         grown = own[64] / own[8]
         assert (
@@ -98,7 +98,7 @@ def test_only_recurrences_keep_no_more_processors_busy_when_texts_are_longer(cou
     assert found["transformer"][64] > 2 * found["transformer"][16] > 2 * found["rnn"][16]
 
 
-def test_brents_bounds_are_those_of_the_theorem():
+def test_parallelism_brent_bounds_are_those_of_the_theorem():
     # work 1,000, span 10: with 4 processors between max(250, 10) and 250 + 10 steps of one's 1,000
     least, greatest = brent(1000 / 10, 4)
     assert (least, greatest) == (pytest.approx(1000 / 260), pytest.approx(1000 / 250))
@@ -108,11 +108,11 @@ def test_brents_bounds_are_those_of_the_theorem():
 
 @pytest.fixture
 def measured(tiny, measured_once):
-    """A contest of two models, and all that was measured in it."""
+    """A comparison of two models, and all its measurements."""
     return measured_once(EXPERIMENT, ["lstm", "transformer"])
 
 
-def test_every_model_has_its_three_cells(measured):
+def test_parallelism_has_three_cells_for_every_model(measured):
     shared, found = measured
     result = EXPERIMENT.result(shared, found)
     rows = [name for name, row in ROWS.items() if row.experiment == EXPERIMENT.name]
@@ -138,20 +138,20 @@ def test_every_model_has_its_three_cells(measured):
     assert set(speed.variations) == {"n = 16", "n = 64", "one pair at a time"} | places
 
 
-def test_each_round_has_all_places_and_lengths(measured):
+def test_parallelism_round_has_all_places_and_lengths(measured):
     _, found = measured
     assert sum(cell.part.startswith("round") for cell in found) == 2 * ROUNDS
     one = found[Trial("transformer", "round-3")]
     at = {}
-    for point in one["points"]:
-        at.setdefault((point["form"], point["batch"], point["place"]), []).append(point["n"])
-        assert point["rows"] == (1 if point["batch"] == "pair" else 64 // point["n"])
+    for point in one.points:
+        at.setdefault((point.form, point.batch, point.place), []).append(point.n)
+        assert point.rows == (1 if point.batch == "pair" else 64 // point.n)
     batches, names = ("tokens", "pair"), ("1 thread", "2 threads")
     assert at == {("as built", batch, place): [16, 32, 64] for batch in batches for place in names}
-    assert one["references"] == {"1 thread": [0.001, 0.001], "2 threads": [0.001, 0.001]}
+    assert one.references == {"1 thread": [0.001, 0.001], "2 threads": [0.001, 0.001]}
 
 
-def test_the_figures_are_what_was_measured(contest):
+def test_parallelism_tables_are_what_was_measured(contest):
     shared = contest(["rnn", "transformer"])
     result = EXPERIMENT.result(shared, planted())
     cells = {(f.model, f.row): f for f in result.findings}
@@ -175,13 +175,8 @@ def test_the_figures_are_what_was_measured(contest):
     assert parallel.facts["2 threads, times as fast as one thread at n = 256"] == 1.5
     assert parallel.facts["2 threads, Brent's bounds"] == f"{low:.2f} to {high:.2f}"
     assert parallel.standing == ""
-    assert [row[-1] for row in tables["crossings"].rows] == ["23; rnn is faster below 23"] * 2
     exponents = {tuple(row[:4]): row[6] for row in tables["exponents"].rows}
     assert exponents["transformer", "as built", "fixed tokens", "2 threads"] == pytest.approx(0)
-
-
-def _rows(result, name):
-    return next(table.rows for table in result.tables if table.name == name)
 
 
 def _failing_beyond(monkeypatch, longest, message):
@@ -195,54 +190,50 @@ def _failing_beyond(monkeypatch, longest, message):
     monkeypatch.setattr(parallelism, "loss_of", failing)
 
 
-def test_a_form_ends_where_memory_does(contest, tiny, monkeypatch):
+def test_parallelism_form_ends_where_memory_runs_out(contest, tiny, monkeypatch):
     _failing_beyond(monkeypatch, 32, "DefaultCPUAllocator: can't allocate memory")
     shared = contest(["transformer"])
     found = timed(shared, shared.candidate("transformer"), replace(TINY, variants=True), [TWO])
-    assert [(note["form"], note["n"], note["why"]) for note in found["notes"]] == [
-        ("explicit attention", 64, "memory ran out")
-    ]
-    assert [p["n"] for p in found["points"] if p["form"] == "explicit attention"] == [16, 32]
+    assert [(note.form, note.n, note.why) for note in found.notes] == [("explicit attention", 64, "memory ran out")]
+    assert [point.n for point in found.points if point.form == "explicit attention"] == [16, 32]
     _failing_beyond(monkeypatch, 0, "shapes do not fit")
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         timed(shared, shared.candidate("transformer"), replace(TINY, variants=True), [TWO])
 
 
-def test_one_thread_has_no_batches_of_a_gpus_size(contest, tiny):
+def test_parallelism_one_thread_is_not_timed_on_batches_of_a_gpu(contest, tiny):
     shared = contest(["rnn"])
     where = [Place("1 thread", TWO.device_context, 1), Place("CUDA", TWO.device_context, 1)]
     found = timed(shared, shared.candidate("rnn"), TINY, where)
-    measured = {(point["batch"], point["place"]) for point in found["points"]}
+    measured = {(point.batch, point.place) for point in found.points}
     assert measured == {("pair", "1 thread"), ("pair", "CUDA"), ("tokens", "CUDA")}
 
 
-def test_a_form_ends_where_patience_does(contest, tiny):
+def test_parallelism_form_ends_where_patience_does(contest, tiny):
     shared = contest(["rnn"])
     found = timed(shared, shared.candidate("rnn"), replace(TINY, patience=0.0), [TWO])
-    assert found["points"] == []
-    assert all(note["n"] == 16 and note["why"].startswith("a step took") for note in found["notes"])
+    assert found.points == []
+    assert all(note.n == 16 and note.why.startswith("a step took") for note in found.notes)
 
 
 @pytest.mark.parametrize(
     ("slopes", "standings", "shorter"),
     [
-        # by how much each chain grows with a token
+        # growth of each chain with a token
         ({"rnn": 0, "transformer": 0}, ["tie", "tie"], True),
         ({"rnn": 12, "transformer": 0}, ["worse", "better"], True),
         ({"rnn": 12, "transformer": 29}, ["better", "worse"], True),
-        # what grows may be the shorter one as long as sources are short
+        # a growing chain may be shorter for short sources
         ({"rnn": 2, "transformer": 0}, ["worse", "better"], False),
     ],
 )
-def test_chains_that_do_not_grow_are_equal_whatever_their_layers(contest, slopes, standings, shorter):
-    shared, found = contest(["rnn", "transformer"]), {}
-    for model, slope in slopes.items():
-        points = [
-            # fewer layers, but of what grows
-            {**point, "depth": (50 if model == "rnn" else 150) + slope * point["n"]}
-            for point in operations()["points"]
-        ]
-        found[Trial(model, "work")] = {"points": points}
+def test_parallelism_chains_that_do_not_grow_are_equal_whatever_their_layers(contest, slopes, standings, shorter):
+    shared = contest(["rnn", "transformer"])
+    # the recurrent network has fewer layers
+    found = {
+        Trial(model, "work"): counts(lambda n, slope=slope, start=50 if model == "rnn" else 150: start + slope * n)
+        for model, slope in slopes.items()
+    }
     findings = [f for f in EXPERIMENT.result(shared, found).findings if f.row == "sequential steps"]
     assert [f.standing for f in findings] == standings
     assert all(f.variations["forward pass alone"] for f in findings)

@@ -1,29 +1,30 @@
-"""What is said of a GPU's times, which are planted."""
+"""Verdicts on planted times of a GPU."""
 
 from dataclasses import replace
 
 import torch
 
+from s2s.comparison.questions.parallelism.analyse import StepTimes
 from s2s.comparison.questions.parallelism.measure import EXPERIMENT, SIZES
 from s2s.training.device import DeviceContext
 from tests.compare.planted_rounds import planted
 
 
 def _as_beside_a_gpu(one):
-    """What was measured, as a GPU would have been: named so, and one thread with pairs alone."""
-    if "references" not in one:
+    """The measurement with a GPU in place of two threads, and pairs alone on one thread."""
+    if not isinstance(one, StepTimes):
         return one
     renamed = {"1 thread": "1 thread", "2 threads": "CUDA"}
     points = [
-        {**point, "place": renamed[point["place"]]}
-        for point in one["points"]
-        if (point["batch"], point["place"]) != ("tokens", "1 thread")
+        replace(point, place=renamed[point.place])
+        for point in one.points
+        if (point.batch, point.place) != ("tokens", "1 thread")
     ]
-    by_place = {key: {renamed[place]: own for place, own in one[key].items()} for key in ("flops", "references")}
-    return {**one, "points": points, **by_place}
+    flops, references = ({renamed[place]: own for place, own in each.items()} for each in (one.flops, one.references))
+    return replace(one, points=points, flops=flops, references=references)
 
 
-def test_on_a_gpu_one_thread_says_what_the_gpu_gains_and_ranks_nobody(contest):
+def test_parallelism_on_a_gpu_one_thread_is_compared_with_and_not_ranked(contest):
     shared = contest(["rnn", "transformer"])
     both, beside = (
         {(f.model, f.row): f for f in EXPERIMENT.result(shared, found).findings}
@@ -37,20 +38,18 @@ def test_on_a_gpu_one_thread_says_what_the_gpu_gains_and_ranks_nobody(contest):
 
 
 def _of_many_texts(one, times):
-    """Batches of 32 texts, which take so many times as long as one."""
-    if "points" not in one or "references" not in one:
+    """The measurement with batches of 32 texts that take `times` as long as one."""
+    if not isinstance(one, StepTimes):
         return one
-    alone = {(p["place"], p["n"]): p["seconds"] for p in one["points"] if p["batch"] == "pair"}
+    alone = {(p.place, p.n): p.seconds for p in one.points if p.batch == "pair"}
     points = [
-        point
-        if point["batch"] == "pair"
-        else point | {"rows": 32, "seconds": times * alone[point["place"], point["n"]]}
-        for point in one["points"]
+        point if point.batch == "pair" else replace(point, rows=32, seconds=times * alone[point.place, point.n])
+        for point in one.points
     ]
-    return one | {"points": points}
+    return replace(one, points=points)
 
 
-def test_models_that_leave_the_device_without_work_are_not_ranked(contest):
+def test_parallelism_models_that_leave_the_device_idle_are_not_ranked(contest):
     shared = contest(["rnn", "transformer"])
 
     def speeds(of_rnn, of_transformer):
@@ -70,7 +69,7 @@ def test_models_that_leave_the_device_without_work_are_not_ranked(contest):
     assert rnn.reasons == ["rnn: 32 texts at once take 1.10 times as long as one (≥ 1.5 wanted)"]
 
 
-def test_a_gpu_is_given_larger_batches(contest):
+def test_parallelism_batches_are_larger_on_a_gpu(contest):
     shared = contest(["rnn"])
     gpu = replace(shared, device_context=DeviceContext(torch.device("cuda"), torch.float32))
     for profile in ("quick", "lecture", "definitive"):

@@ -1,7 +1,7 @@
 import contextlib
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ from s2s.comparison.speed_benchmark import (
     ROUNDS,
     Place,
     SpeedBenchmark,
+    TimedMeasurement,
     assess_count,
     at_best,
     by_round,
@@ -42,12 +43,17 @@ def products(monkeypatch):
     return plan
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Measured(TimedMeasurement):
+    value: int
+
+
 def _watched(folder, cells=CELLS):
     made = []
 
     def measure():
         made.append(len(made))
-        return {"value": made[-1]}
+        return _Measured(value=made[-1])
 
     return measure_steadily(measure, [Place("1 thread", EXACT, 1)], folder, cells, CELLS[2])
 
@@ -55,24 +61,24 @@ def _watched(folder, cells=CELLS):
 def test_models_take_turns_and_rounds_follow_each_other():
     assert [(cell.model, cell.part) for cell in CELLS[:3]] == [("a", "round-1"), ("b", "round-1"), ("a", "round-2")]
     assert len(CELLS) == 2 * ROUNDS
-    found = by_round({cell: {"at": i} for i, cell in enumerate(CELLS)}, "b")
-    assert found == {i + 1: {"at": 2 * i + 1} for i in range(ROUNDS)}
+    found = by_round({cell: _Measured(value=i) for i, cell in enumerate(CELLS)}, "b")
+    assert found == {i + 1: _Measured(value=2 * i + 1) for i in range(ROUNDS)}
 
 
 def test_a_steady_measurement_is_made_once(tmp_path, products):
     products([0.001, 0.00109])
-    assert _watched(tmp_path) == {"value": 0, "references": {"1 thread": [0.001, 0.00109]}, "tries": 1}
+    assert _watched(tmp_path) == _Measured(value=0, references={"1 thread": [0.001, 0.00109]}, tries=1)
 
 
 def test_one_during_which_the_machine_changed_is_made_again(tmp_path, products):
     products([0.001, 0.0012, 0.001, 0.00105])
-    assert _watched(tmp_path) == {"value": 1, "references": {"1 thread": [0.001, 0.00105]}, "tries": 2}
+    assert _watched(tmp_path) == _Measured(value=1, references={"1 thread": [0.001, 0.00105]}, tries=2)
 
 
 def test_of_three_the_steadiest_is_kept(tmp_path, products):
     products([0.001, 0.0015, 0.001, 0.0012, 0.001, 0.0013])
-    assert (found := _watched(tmp_path))["value"] == 1
-    assert found["tries"] == 3
+    found = _watched(tmp_path)
+    assert (found.value, found.tries) == (1, 3)
 
 
 def _keep(folder, cell, seconds, tries=1):
@@ -98,14 +104,14 @@ def test_what_was_measured_before_decides_whether_one_is_made_again(
 ):
     _keep(tmp_path, before, kept_seconds)
     products(measured)
-    assert _watched(tmp_path)["tries"] == tries
+    assert _watched(tmp_path).tries == tries
 
 
 def test_a_machine_that_is_never_steady_makes_a_comparison_half_as_long_again_at_most(tmp_path, products):
     for cell in CELLS[:ROUNDS]:
         _keep(tmp_path, cell, 0.001, tries=2)
     products([0.001, 0.002])
-    assert _watched(tmp_path)["tries"] == 1
+    assert _watched(tmp_path).tries == 1
 
 
 def test_threads_are_given_back():

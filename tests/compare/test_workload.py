@@ -10,14 +10,13 @@ from s2s.comparison.workload import (
     backward,
     built,
     generated,
-    is_out_of_memory,
     loss_of,
     other_forms,
     states_of,
     supported_lengths,
     texts,
 )
-from s2s.training.device import DeviceContext
+from s2s.training.device import DeviceContext, is_out_of_memory
 
 CPU = torch.device("cpu")
 MODELS = ["rnn", "lstm", "mingru", "conv", "transformer", "lstm-attention"]

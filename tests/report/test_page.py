@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from s2s.comparison.plans import PLANS, ROWS
-from s2s.comparison.report.matrix import describe
 from s2s.comparison.report.page import command_for
+from s2s.comparison.report.table import describe
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 VOID = ("meta", "col", "br", "input", "link", "img", "hr")

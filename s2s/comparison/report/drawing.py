@@ -10,10 +10,9 @@ from tensorboard.compat.proto.summary_pb2 import Summary as Entries  # pyright: 
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from s2s.comparison.report.figures import Drawing, drawn
-from s2s.comparison.report.matrix import matrix
 from s2s.comparison.report.numbers import csv_name, figure_csv, table_csv
 from s2s.comparison.report.page import Pictures, page
-from s2s.comparison.report.papers import CSV, TEX, table_as_csv, table_as_latex
+from s2s.comparison.report.table import CSV, TEX, matrix, table_as_csv, table_as_latex
 from s2s.comparison.results import RESULT, Figure, Result, Summary, read_result, read_summary
 from s2s.errors import UserError
 from s2s.files import COMPARISON, check_unlinked, identify_folder, write_atomically

@@ -10,9 +10,9 @@ from markupsafe import Markup, escape
 
 from s2s.comparison.plans import TABLES, plan_of
 from s2s.comparison.report.figures import Drawing, inlined, size
-from s2s.comparison.report.matrix import LEGEND, Line, matrix, omitted_rows
 from s2s.comparison.report.numbers import Sheet, brief, csv_name, duration, figure_sheets, number, table_sheet
 from s2s.comparison.report.styles import MARKS, PALETTE
+from s2s.comparison.report.table import LEGEND, Line, matrix, omitted_rows
 from s2s.comparison.results import CandidateSummary, Figure, Result, Summary
 from s2s.templates import templates
 

@@ -1,72 +1,98 @@
 """Analyse decoding speed: cost of a token, its growth with source and target length, and the fastest candidate."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from s2s.comparison.reporting import Interval, Value, axis, figure, filled, series, stopped, table, verdict
 from s2s.comparison.results import Figure, Series, Verdict
-from s2s.comparison.spec import Analysis, Comparison, Measured, Trials
+from s2s.comparison.spec import Analysis, Comparison, Trial
 from s2s.comparison.speed_benchmark import (
+    TYPICAL,
     SpeedBenchmark,
+    TimedMeasurement,
+    Times,
     at_best,
     by_round,
-    fastest_place,
+    exponent_over_rounds,
+    fastest_times,
     machine_table,
     over_rounds,
     pairs_table,
     references,
     rivals,
 )
-from s2s.evaluation.inference import Estimate, long_slope, mean
+from s2s.comparison.workload import End
+from s2s.evaluation.inference import Estimate
 
-# both lengths of the sentence at which models are ranked, and the one that is fixed while the other varies
-TYPICAL = 32
 
-# each round's measurement, by model and batch
-Timed = Mapping[tuple[str, int], Mapping[int, Measured]]
+@dataclass(frozen=True)
+class SourceTime:
+    """Seconds of translating a source of n tokens, and of encoding it."""
+
+    n: int
+    seconds: float
+    reading: float
+
+
+@dataclass(frozen=True)
+class TargetTime:
+    """Seconds until m tokens are written, and of one token in their second half."""
+
+    m: int
+    seconds: float
+    last: float
+
+
+@dataclass(frozen=True)
+class PlaceTimes:
+    """Times at one place; the other length is `TYPICAL`."""
+
+    place: str
+    sources: list[SourceTime]
+    targets: list[TargetTime]
+    notes: list[End]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodingTimes(TimedMeasurement):
+    """Measurement of one candidate in one round."""
+
+    places: list[PlaceTimes]
+
+
+Rounds = Mapping[int, DecodingTimes]
+Timed = Mapping[tuple[str, int], Rounds]
+"""Rounds by model and batch size."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Times against a length."""
+    """A time against a length."""
 
-    words: str  # which time against which length
-    points: str  # key of the measurements
-    length: str  # key of the length in each of them
-    seconds: str  # key of the time
+    words: str
+    by_target: bool  # True if the length is that of the target
+    seconds: Callable[[PlaceTimes], dict[int, float]]  # by length
 
-    def of(self, rounds: Mapping[int, Measured], place: str) -> dict[int, dict[int, float]]:
-        """Seconds by length and round, at a place."""
+    def at(self, rounds: Rounds, place: str) -> Times:
+        """Times at a place."""
         found: dict[int, dict[int, float]] = {}
         for i, one in rounds.items():
-            for point in (point for held in one["places"] if held["place"] == place for point in held[self.points]):
-                found.setdefault(point[self.length], {})[i] = point[self.seconds]
+            for own in (own for own in one.places if own.place == place):
+                for length, seconds in self.seconds(own).items():
+                    found.setdefault(length, {})[i] = seconds
         return found
 
-    def fastest(self, rounds: Mapping[int, Measured]) -> dict[int, dict[int, float]]:
-        """Seconds by length and round, each length at the place that is fastest for it."""
-        at = {place: self.of(rounds, place) for place in rivals(_places(rounds))}
-        watched_at = {place: references(rounds, place) for place in at}
-        found = {}
-        for length in sorted({length for times in at.values() for length in times}):
-            speeds = {place: {i: 1 / s for i, s in times.get(length, {}).items()} for place, times in at.items()}
-            found[length] = at[fastest_place(speeds, watched_at)][length]
-        return found
-
-    def slope(self, rounds: Mapping[int, Measured], place: str) -> tuple[float, float, Estimate] | None:
-        """Between which lengths, and the exponent there over rounds; None where there are too few lengths."""
-        times = self.of(rounds, place)
-        whole = [i for i in rounds if times and all(i in own for own in times.values())]
-        slopes = [long_slope(list(times), [own[i] for own in times.values()]) for i in whole]
-        found = [slope for slope in slopes if slope]
-        return (found[0].first, found[0].last, mean([s.exponent for s in found])) if found else None
+    def fastest(self, rounds: Rounds) -> Times:
+        """Times, each length at the place that is fastest for it."""
+        at = {place: self.at(rounds, place) for place in rivals(_places(rounds))}
+        return fastest_times(at, {place: references(rounds, place) for place in at})
 
 
 _CURVES = (
-    Curve("whole time against source n", "sources", "n", "seconds"),
-    Curve("reading against source n", "sources", "n", "reading"),
-    Curve("whole time against target m", "targets", "m", "seconds"),
-    Curve("a late token against target m", "targets", "m", "last"),
+    Curve("whole time against source n", False, lambda own: {each.n: each.seconds for each in own.sources}),
+    Curve("reading against source n", False, lambda own: {each.n: each.reading for each in own.sources}),
+    Curve("whole time against target m", True, lambda own: {each.m: each.seconds for each in own.targets}),
+    Curve("a late token against target m", True, lambda own: {each.m: each.last for each in own.targets}),
 )
 _BY_SOURCE, _, _BY_TARGET, _LATE = _CURVES
 
@@ -76,8 +102,8 @@ def part(rows: int) -> str:
     return f"batch-{rows}-round"
 
 
-def analyse(comparison: Comparison, measured: Trials) -> Analysis:
-    """Milliseconds for a token, how they grow, and who is fastest."""
+def analyse(comparison: Comparison, measured: Mapping[Trial, DecodingTimes]) -> Analysis:
+    """Compare the cost of a token at batch size 1."""
     batches = sorted({int(trial.part.split("-")[1]) for trial in measured})
     timed = {
         (model, rows): own
@@ -94,35 +120,51 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
         for key, own in timed.items()
         for place in _places(own)
         for curve in _CURVES
-        if (slope := curve.slope(own, place))
+        if (slope := exponent_over_rounds(curve.at(own, place)))
     )
     heads = ("model", "batch", "place", "of", "from", "to", Interval("b", lambda row: row[6], 3))
+    ms = Interval("ms for a step", lambda row: row[5], 4)
+    ends = (
+        (*key, at.place, end.length, end.n, end.why)
+        for key, own in timed.items()
+        for one in own.values()
+        for at in one.places
+        for end in at.notes
+    )
     return Analysis(
         findings=[_verdict(model, timed, benchmarks) for model in comparison.models],
         figures=_figures(timed),
         tables=filled(
             table("exponents", title, heads, slopes),
             pairs_table("How many times as fast models write as one another", benchmarks),
-            table("tokens", "Times over rounds", _TOKENS, _tokens(timed)),
+            table(
+                "tokens",
+                "Times over rounds",
+                ("model", "batch", "place", "source n", "target m", ms, "rounds"),
+                _tokens(timed),
+            ),
             machine_table({(m, str(rows)): own for (m, rows), own in timed.items()}, ("model", "batch")),
-            stopped(("model", "batch", "place", "length of the", "not measured from"), _notes(timed)),
+            stopped(
+                ("model", "batch", "place", "length of the", "not measured from"),
+                {end[:5]: end for end in ends}.values(),
+            ),
         ),
         seeds=[comparison.seeds[0]],
     )
 
 
 def _benchmarks(timed: Timed) -> dict[str, SpeedBenchmark]:
-    """Output tokens a second as models are ranked by them, first, and all variations."""
+    """Benchmarks of output tokens per second: the one that ranks, then all variations."""
     if not timed:
         return {}
     names = _places(next(iter(timed.values())))
 
     def benchmark(rows: int, curve: Curve, length: int, places: Sequence[str]) -> SpeedBenchmark:
         own = {model: rounds for (model, batch), rounds in timed.items() if batch == rows}
-        tokens = rows * (length if curve.length == "m" else TYPICAL)
+        tokens = rows * (length if curve.by_target else TYPICAL)
 
-        def speeds(rounds: Mapping[int, Measured], place: str) -> dict[int, float]:
-            return {i: tokens / seconds for i, seconds in curve.of(rounds, place).get(length, {}).items()}
+        def speeds(rounds: Rounds, place: str) -> dict[int, float]:
+            return {i: tokens / seconds for i, seconds in curve.at(rounds, place).get(length, {}).items()}
 
         return SpeedBenchmark.between(
             {model: {place: speeds(rounds, place) for place in places} for model, rounds in own.items()},
@@ -140,23 +182,25 @@ def _benchmarks(timed: Timed) -> dict[str, SpeedBenchmark]:
     benchmarks |= {
         f"batch {b}": benchmark(b, _BY_TARGET, TYPICAL, every) for b in sorted({b for _, b in timed}) if b != rows
     }
-    # everybody at the same place
+    # all candidates at the same place
     return benchmarks | {name: benchmark(rows, _BY_TARGET, TYPICAL, [name]) for name in names if [name] != every}
 
 
-def _places(rounds: Mapping[int, Measured]) -> list[str]:
+def _places(rounds: Rounds) -> list[str]:
     """Compute placements of a candidate, one thread first."""
-    return list(next(iter(rounds.values()))["references"])
+    return list(next(iter(rounds.values())).references)
 
 
 def _verdict(model: str, timed: Timed, benchmarks: Mapping[str, SpeedBenchmark]) -> Verdict | None:
-    benchmark, *_ = [*benchmarks.values(), None]
+    benchmark = next(iter(benchmarks.values()), None)
     if benchmark is None or not benchmark.speeds.get(model) or (model, 1) not in timed:
         return None
     found, (_, *others) = benchmark.assess(model), benchmarks
-    sides = (("source", _BY_SOURCE), ("target", _BY_TARGET))
-    slopes = ((side, curve.slope(timed[model, 1], benchmark.places[model])) for side, curve in sides)
-    facts = {f"exponent of time in the {side}'s length": round(slope[2].value, 2) for side, slope in slopes if slope}
+    facts = {
+        f"exponent of time in the {side}'s length": round(slope[2].value, 2)
+        for side, curve in (("source", _BY_SOURCE), ("target", _BY_TARGET))
+        if (slope := exponent_over_rounds(curve.at(timed[model, 1], benchmark.places[model])))
+    }
     cost = over_rounds([1000 / speed for speed in benchmark.counted(model)])
     quantity = f"time of an output token, batch 1, source and target of {TYPICAL} tokens"
     quantity += at_best(list(benchmark.references[model]))
@@ -172,71 +216,45 @@ def _figures(timed: Timed) -> list[Figure]:
     over = "Geometric means over rounds; intervals (95 %): Student's over rounds."
     over = f"{best and f'At each length a model is timed{best[1:]}. '}{over}"
     whole = f"Whole time of a translation, reading included, over its tokens. {over}"
+
+    def lines(curve: Curve) -> list[Series]:
+        shown = []
+        for (model, rows), own in timed.items():
+            if times := curve.fastest(own):
+                tokens = {n: 1 if curve is _LATE else n if curve.by_target else TYPICAL for n in times}
+                ms = [over_rounds([1000 * s / tokens[n] for s in each.values()]) for n, each in times.items()]
+                shown.append(series(f"{model}, batch {rows}", model, list(times), ms))
+        return shown
+
     return [
         figure(
             "by-target",
             f"An output token against the length of the target, at a source of {TYPICAL} tokens",
             (target, cost),
-            _lines(timed, _BY_TARGET),
+            lines(_BY_TARGET),
             whole,
         ),
         figure(
             "by-source",
             f"An output token against the length of the source, at a target of {TYPICAL} tokens",
             (source, cost),
-            _lines(timed, _BY_SOURCE),
+            lines(_BY_SOURCE),
             whole,
         ),
         figure(
             "late-tokens",
             "A late token alone: the mean of the last half of the target, without reading",
             (target, cost),
-            _lines(timed, _LATE),
+            lines(_LATE),
             f"Level for a recurrent state; what looks back at all earlier tokens rises. {over}",
         ),
     ]
 
 
-def _lines(timed: Timed, curve: Curve) -> list[Series]:
-    """Milliseconds for a token."""
-
-    def each(length: int, rounds: Mapping[int, float]) -> Estimate:
-        tokens = 1 if curve is _LATE else length if curve.length == "m" else TYPICAL
-        return over_rounds([1000 * seconds / tokens for seconds in rounds.values()])
-
-    return [
-        series(f"{model}, batch {rows}", model, list(times), [each(*time) for time in times.items()])
-        for (model, rows), own in timed.items()
-        if (times := curve.fastest(own))
-    ]
-
-
-_TOKENS = (
-    "model",
-    "batch",
-    "place",
-    "source n",
-    "target m",
-    Interval("ms for a step", lambda row: row[5], 4),
-    "rounds",
-)
-
-
-def _tokens(timed: Timed) -> Iterator[tuple]:
+def _tokens(timed: Timed) -> Iterator[tuple[Value | Estimate, ...]]:
     for (model, batch), own in timed.items():
         for place, curve in ((p, c) for p in _places(own) for c in (_BY_SOURCE, _BY_TARGET)):
-            for length, rounds in curve.of(own, place).items():
-                n, m = (length, TYPICAL) if curve is _BY_SOURCE else (TYPICAL, length)
+            for length, rounds in curve.at(own, place).items():
+                n, m = (TYPICAL, length) if curve.by_target else (length, TYPICAL)
                 steps = over_rounds([1000 * seconds / m for seconds in rounds.values()])
                 yield model, batch, place, n, m, steps, len(rounds)
-
-
-def _notes(timed: Timed) -> Sequence[Sequence[Value]]:
-    notes = (
-        (*key, held["place"], note["length"], note["n"], note["why"])
-        for key, own in timed.items()
-        for one in own.values()
-        for held in one["places"]
-        for note in held["notes"]
-    )
-    return list({note[:5]: note for note in notes}.values())

@@ -1,18 +1,26 @@
-"""Greedy generation, timed against the lengths of source and target."""
+"""Measure the time of greedy generation against the lengths of source and target."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
+from pydantic import TypeAdapter
 
 from s2s.comparison.instruments import Marks, rounded, undisturbed
-from s2s.comparison.questions.decoding.analyse import TYPICAL, analyse, part
-from s2s.comparison.spec import Comparison, Experiment, Measured, Scale, Trial, check_translates
-from s2s.comparison.speed_benchmark import MARGIN, ROUNDS, Place, measure_steadily, places, round_trials
-from s2s.comparison.workload import VOCABULARY, built, generated, is_out_of_memory, supported_lengths, texts, too_long
+from s2s.comparison.questions.decoding.analyse import DecodingTimes, PlaceTimes, SourceTime, TargetTime, analyse, part
+from s2s.comparison.spec import Comparison, Experiment, Scale, Trial, check_translates
+from s2s.comparison.speed_benchmark import MARGIN, ROUNDS, TYPICAL, measure_steadily, places, round_trials
+from s2s.comparison.workload import (
+    VOCABULARY,
+    End,
+    built,
+    generated,
+    supported_lengths,
+    texts,
+    too_long,
+)
 from s2s.evaluation import gates
 from s2s.models.base import Seq2Seq
-from s2s.training.device import DeviceContext
+from s2s.training.device import DeviceContext, is_out_of_memory
 
 _WARM_UPS = 1
 
@@ -21,10 +29,9 @@ _WARM_UPS = 1
 class Sizes:
     """Sizes of the measurement, for one batch size."""
 
-    rows: int  # sources that are translated at once
-    sources: tuple[int, ...]  # lengths of the source, at a target of 32 tokens
-    # lengths of the target, at a source of 32 tokens; one run to the longest has all of them in it
-    targets: tuple[int, ...]
+    rows: int  # sources in a batch
+    sources: tuple[int, ...]  # source lengths, at a target of 32 tokens
+    targets: tuple[int, ...]  # target lengths, at a source of 32 tokens; one run to the longest contains all
     repetitions: int  # of each in a round
 
 
@@ -38,80 +45,79 @@ SIZES["lecture"] = SIZES["quick"]
 
 
 def trials(comparison: Comparison) -> list[Trial]:
-    """The rounds of one sentence, then those of many."""
+    """All rounds of the first batch size, then those of the next."""
     return [trial for sizes in comparison.sizes(SIZES) for trial in round_trials(comparison.models, part(sizes.rows))]
 
 
-def measure(comparison: Comparison, trial: Trial) -> Measured:
-    """The fastest seconds at each length, at each place."""
+def measure(comparison: Comparison, trial: Trial) -> DecodingTimes:
+    """Measure the fastest time at each length and place."""
     sizes = next(sizes for sizes in comparison.sizes(SIZES) if trial.part.startswith(part(sizes.rows) + "-"))
     where = [
         replace(place, device_context=DeviceContext(place.device_context.device, torch.float32))
         for place in places(comparison.device_context)
     ]
     longest = max(*sizes.sources, *sizes.targets)
-    devices = {place.device_context.device for place in where}
     models = {
-        device: built(comparison, comparison.candidate(trial.model), longest, device).eval() for device in devices
+        device: built(comparison, comparison.candidate(trial.model), longest, device).eval()
+        for device in {place.device_context.device for place in where}
     }
     for model in models.values():
         check_translates(model, trial.model)
-    together = round_trials(comparison.models, part(sizes.rows))
-    folder = comparison.results_folder(EXPERIMENT.name)
-    return measure_steadily(
-        lambda: {"places": [_timed(models, place, sizes) for place in where]}, where, folder, together, trial
-    )
+
+    def measure_places() -> DecodingTimes:
+        times = []
+        for place in where:
+            device = place.device_context.device
+            with undisturbed(), torch.inference_mode(), place.used():
+                targets, no_target = _by_target(models[device], sizes, device)
+                sources, no_source = _by_source(models[device], sizes, device)
+            times.append(PlaceTimes(place.name, sources, targets, [*no_target, *no_source]))
+        return DecodingTimes(places=times)
+
+    all_rounds = round_trials(comparison.models, part(sizes.rows))
+    return measure_steadily(measure_places, where, comparison.results_folder(EXPERIMENT.name), all_rounds, trial)
 
 
-def _timed(models: Mapping[torch.device, Seq2Seq], place: Place, sizes: Sizes) -> Measured:
-    measured: Measured = {"place": place.name, "sources": [], "targets": [], "notes": []}
-    device = place.device_context.device
-    with undisturbed(), torch.inference_mode(), place.used():
-        _by_target(measured, models[device], sizes, device)
-        _by_source(measured, models[device], sizes, device)
-    return measured
-
-
-def _by_target(measured: Measured, model: Seq2Seq, sizes: Sizes, device: torch.device) -> None:
-    """Each repetition is one run to the longest target; shorter ones are its beginnings."""
-    targets = supported_lengths(model, sizes.targets)
-    for n in sizes.targets[len(targets) :][:1]:
-        measured["notes"].append({"length": "target", "n": n, "why": too_long(model, n)})
-    if not targets:
-        return
-    runs = [_run(model, sizes.rows, TYPICAL, targets[-1], device) for _ in range(_WARM_UPS + sizes.repetitions)]
-    for m in targets:
+def _by_target(model: Seq2Seq, sizes: Sizes, device: torch.device) -> tuple[list[TargetTime], list[End]]:
+    """Measure all target lengths in runs to the longest one."""
+    lengths = supported_lengths(model, sizes.targets)
+    ends = [End(n, too_long(model, n), length="target") for n in sizes.targets[len(lengths) :][:1]]
+    if not lengths:
+        return [], ends
+    runs = [_run(model, sizes.rows, TYPICAL, lengths[-1], device) for _ in range(_WARM_UPS + sizes.repetitions)]
+    times = []
+    for m in lengths:
         totals = [sum(seconds[: m + 1]) for seconds in runs[_WARM_UPS:]]
-        # the last tokens of the run, where the past is longest
+        # the second half of the target, where the past is longest
         last = [sum(seconds[m // 2 + 1 : m + 1]) / (m - m // 2) for seconds in runs[_WARM_UPS:]]
-        measured["targets"].append({"m": m, "seconds": _fastest(totals), "last": _fastest(last)})
+        times.append(TargetTime(m, _fastest(totals), _fastest(last)))
+    return times, ends
 
 
-def _by_source(measured: Measured, model: Seq2Seq, sizes: Sizes, device: torch.device) -> None:
-    """The source is read anew for each length and repetition."""
+def _by_source(model: Seq2Seq, sizes: Sizes, device: torch.device) -> tuple[list[SourceTime], list[End]]:
+    """Measure each source length in runs of its own."""
+    times: list[SourceTime] = []
     for n in sizes.sources:
         if why := too_long(model, n):
-            measured["notes"].append({"length": "source", "n": n, "why": why})
-            return
+            return times, [End(n, why, length="source")]
         try:
             count = _WARM_UPS + sizes.repetitions
             runs = [_run(model, sizes.rows, n, TYPICAL, device) for _ in range(count)][_WARM_UPS:]
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            measured["notes"].append({"length": "source", "n": n, "why": "memory ran out"})
-            return
-        totals, reading = [sum(seconds) for seconds in runs], [seconds[0] for seconds in runs]
-        measured["sources"].append({"n": n, "seconds": _fastest(totals), "reading": _fastest(reading)})
+            return times, [End(n, "memory ran out", length="source")]
+        times.append(SourceTime(n, _fastest([sum(run) for run in runs]), _fastest([run[0] for run in runs])))
+    return times, []
 
 
 def _fastest(seconds: list[float]) -> float:
-    # what else the machine does only ever adds to a time
+    # other load on the machine only ever adds to a time
     return rounded(min(seconds))
 
 
 def _run(model: Seq2Seq, rows: int, source: int, target: int, device: torch.device) -> list[float]:
-    """Seconds of reading the source, and of each output token."""
+    """Seconds of encoding the source, and of each output token."""
     pairs = texts(rows, source, target, device)
     marks = Marks(device)
     marks.mark()
@@ -126,6 +132,7 @@ EXPERIMENT = Experiment(
     trials,
     measure,
     analyse,
+    measurement=TypeAdapter(DecodingTimes),
     exclusive=True,
     tuning_level="depth",
     precision="fp32",

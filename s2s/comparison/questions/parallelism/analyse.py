@@ -1,71 +1,249 @@
 """Analyse work, span, speed-up by threads, and training speed."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
-from s2s.comparison.questions.parallelism.figures import count_figures, law, tables, time_figures
-from s2s.comparison.questions.parallelism.seen import TYPICAL, Models, Seen, benchmarks, brent
-from s2s.comparison.reporting import filled, verdict
-from s2s.comparison.results import Verdict
-from s2s.comparison.spec import Analysis, Comparison, Trials
-from s2s.comparison.speed_benchmark import SpeedBenchmark, assess_count, at_best, by_round, over_rounds
-from s2s.comparison.workload import UNFUSED
-from s2s.evaluation.gates import Assessment
-from s2s.evaluation.inference import growth
+from s2s.comparison.reporting import Interval, Value, axis, figure, filled, series, stopped, table, verdict
+from s2s.comparison.results import Figure, Series, Table, Verdict
+from s2s.comparison.spec import Analysis, Comparison, Trial
+from s2s.comparison.speed_benchmark import (
+    TYPICAL,
+    References,
+    SpeedBenchmark,
+    TimedMeasurement,
+    Times,
+    assess_count,
+    at_best,
+    by_round,
+    exponent_over_rounds,
+    fastest_times,
+    machine_table,
+    over_rounds,
+    pairs_table,
+    references,
+    rivals,
+)
+from s2s.comparison.workload import AS_BUILT, UNFUSED, End
+from s2s.evaluation.gates import Assessment, Gate, device_busy, machine_steady, steady_rounds
+from s2s.evaluation.inference import Estimate, growth
+
+# Brent's lower bound is not drawn if it is nearer to the upper bound than this share
+_VISIBLY = 0.95
+_BATCHES = {"tokens": "fixed tokens", "pair": "one pair"}
+_OVER_ROUNDS = "Geometric means over rounds; intervals (95 %): Student's over rounds."
+_CAPTIONS = {
+    "tokens": "Every batch has as many tokens: longer texts are fewer. A model that is parallel over time hardly "
+    "minds; a recurrent one has fewer texts to fill the machine with.",
+    "pair": "One pair at a time: the work grows with n at least.",
+}
 
 
-def analyse(comparison: Comparison, measured: Trials) -> Analysis:
+@dataclass(frozen=True)
+class Count:
+    """Counted operations of one pair of length n in one form; see `s2s.comparison.operations.Operations`.
+
+    `what` is `forward`, `training` or `generating`.
+    """
+
+    form: str
+    what: str
+    n: int
+    depth: int
+    count: int
+    work: int
+    span: int
+    undivided: int
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counted operations of one candidate."""
+
+    points: list[Count] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Seconds of a training step; `batch` is `tokens` (a fixed number of target tokens) or `pair`."""
+
+    form: str
+    batch: str
+    place: str
+    n: int
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTimes(TimedMeasurement):
+    """Times of one candidate in one round, and FLOPs of the reference product by place."""
+
+    points: list[StepTime]
+    notes: list[End]
+    flops: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """All measurements of one candidate: counts, empty if counting failed, and times by round."""
+
+    counts: Counts
+    rounds: Mapping[int, StepTimes]
+
+    @property
+    def places(self) -> list[str]:
+        """Compute placements, one thread first."""
+        return list(next(iter(self.rounds.values())).references) if self.rounds else []
+
+    def counted(self, what: str, form: str = UNFUSED.name) -> dict[int, Count]:
+        """Counts by length."""
+        return {each.n: each for each in self.counts.points if (each.form, each.what) == (form, what)}
+
+    def depths(self, what: str, form: str = UNFUSED.name) -> dict[int, int]:
+        """Longest chain of dependent operations by length."""
+        return {n: each.depth for n, each in self.counted(what, form).items()}
+
+    def parallelism(self) -> dict[int, float]:
+        """Work over span of a training step, by length."""
+        return {n: each.work / each.span for n, each in self.counted("training").items()}
+
+    def forms(self, batch: str) -> list[str]:
+        """Timed forms, in order."""
+        points = (point for one in self.rounds.values() for point in one.points)
+        return list(dict.fromkeys(point.form for point in points if point.batch == batch))
+
+    def seconds(self, batch: str, place: str, form: str = AS_BUILT) -> Times:
+        """Seconds of a training step, by length and round."""
+        times: dict[int, dict[int, float]] = {}
+        for i, one in self.rounds.items():
+            for point in one.points:
+                if (point.form, point.batch, point.place) == (form, batch, place):
+                    times.setdefault(point.n, {})[i] = point.seconds
+        return times
+
+    def fastest(self, batch: str, form: str = AS_BUILT) -> Times:
+        """Seconds of a training step, each length at the place that is fastest for it."""
+        at = {place: self.seconds(batch, place, form) for place in rivals(self.places)}
+        return fastest_times(at, {place: references(self.rounds, place) for place in at})
+
+    def rows(self, batch: str) -> dict[int, int]:
+        """Batch size by length."""
+        return {p.n: p.rows for one in self.rounds.values() for p in one.points if p.batch == batch}
+
+    def gains(self, place: str) -> Times:
+        """Speed-up over one thread, by length and steady round."""
+        alone, together = (self.seconds("pair", name) for name in (self.places[0], place))
+        both = {n: alone[n].keys() & together[n].keys() for n in alone if n in together}
+        steady = set(steady_rounds(*self.watched(place).values())) or set(self.rounds)
+        return {n: {i: alone[n][i] / together[n][i] for i in sorted(rounds & steady)} for n, rounds in both.items()}
+
+    def watched(self, place: str) -> dict[str, References]:
+        """Reference products on one thread and at a place."""
+        return {name: references(self.rounds, name) for name in (self.places[0], place)}
+
+    def processors(self, place: str) -> float:
+        """Speed-up of large matrix products over one thread: p in Brent's bounds."""
+        flops = next(iter(self.rounds.values())).flops
+        alone, there = (flops[name] / min(map(min, own.values())) for name, own in self.watched(place).items())
+        return there / alone
+
+
+Models = Mapping[str, Candidate]
+
+
+def brent(parallelism: float, processors: float) -> tuple[float, float]:
+    """Bounds on the speed-up of p processors over one (Brent 1974).
+
+    With work W and span S, the time on p processors is at least max(W/p, S) and at most W/p + S; on one it is W.
+
+    Args:
+        parallelism: W/S.
+        processors: p.
+
+    Returns:
+        The lower and the upper bound.
+    """
+    return 1 / (1 / processors + 1 / parallelism), min(processors, parallelism)
+
+
+def analyse(comparison: Comparison, measured: Mapping[Trial, Counts | StepTimes]) -> Analysis:
     """Compare sequential steps, parallelism and training speed."""
-    models = {}
-    for model in comparison.models:
-        counts = next((own for trial, own in measured.items() if (trial.model, trial.part) == (model, "work")), None)
-        models[model] = Seen(counts, by_round(measured, model))
-    ranked = benchmarks(models)
-    verdicts = [
-        (_sequential(model, models), _parallel(model, models), _speed(model, models, ranked)) for model in models
-    ]
+    counts = {trial.model: each for trial, each in measured.items() if isinstance(each, Counts)}
+    timed = {trial: each for trial, each in measured.items() if isinstance(each, StepTimes)}
+    models = {m: Candidate(counts.get(m, Counts()), by_round(timed, m)) for m in comparison.models}
+    ranked = _benchmarks(models)
     return Analysis(
-        findings=[each for of_model in verdicts for each in of_model],
-        figures=[*count_figures(models), *time_figures(models)],
-        tables=filled(*tables(models, ranked)),
+        findings=[
+            found for m in models for found in (_sequential(m, models), _parallel(m, models), _speed(m, models, ranked))
+        ],
+        figures=[*_count_figures(models), *_time_figures(models)],
+        tables=filled(*_tables(models, ranked)),
         seeds=[comparison.seeds[0]],
     )
 
 
-def _counts(models: Models, what: str, key: str, n: int | None = None) -> dict[str, float]:
-    """A count of all models at a length, or at the longest."""
-    found = {model: seen.counted(UNFUSED.name, what, key) for model, seen in models.items()}
-    return {model: own[n or max(own)] for model, own in found.items() if own and (n or max(own)) in own}
+def _benchmarks(models: Models) -> dict[str, SpeedBenchmark]:
+    """Benchmarks of target tokens per second: the one that ranks, then all variations."""
+    timed = {model: own for model, own in models.items() if own.rounds}
+    if not timed:
+        return {}
+    every = rivals(next(iter(timed.values())).places)
+    lengths = sorted({n for own in timed.values() for n in own.fastest("tokens")})
+
+    def benchmark(batch: str, n: int, places: Sequence[str]) -> SpeedBenchmark:
+        speeds = {
+            model: {
+                place: {i: own.rows(batch)[n] * n / s for i, s in own.seconds(batch, place).get(n, {}).items()}
+                for place in places
+            }
+            for model, own in timed.items()
+        }
+        held = {model: {place: references(own.rounds, place) for place in places} for model, own in timed.items()}
+        return SpeedBenchmark.between(speeds, held)
+
+    found = {f"n = {TYPICAL}": benchmark("tokens", TYPICAL, every)}
+    found |= {f"n = {n:,}": benchmark("tokens", n, every) for n in lengths if n != TYPICAL}
+    found["one pair at a time"] = benchmark("pair", TYPICAL, every)
+    # all candidates at the same place
+    return found | {name: benchmark("tokens", TYPICAL, [name]) for name in every if [name] != every}
 
 
 def _sequential(model: str, models: Models) -> Verdict | None:
-    depths = models[model].counted(UNFUSED.name, "training", "depth")
+    depths = models[model].depths("training")
     if not depths:
         return None
     longest = max(depths)
     quantity = f"longest chain of dependent operations, forward and backward, at n = {longest:,}"
 
     def shortness(what: str, n: int | None = None) -> dict[str, float]:
-        # how many layers were best for quality is not the question: chains that do not grow are all as the shortest
-        depths = _counts(models, what, "depth", n)
-        level = {name for name in depths if _level(models[name], what)}
-        shortest = min((depths[name] for name in level), default=0.0)
-        return {name: 1 / (shortest if name in level else depth) for name, depth in depths.items()}
+        """One over the depth of each candidate at a length, or at its longest.
 
-    # all other lengths are one choice: where chains keep their order, each of them says so again
+        The number of layers does not matter here: all chains that do not grow with length count as the shortest.
+        """
+        known = {name: own for name, each in models.items() if (own := each.depths(what))}
+        at = {name: own[n or max(own)] for name, own in known.items() if (n or max(own)) in own}
+        level = {
+            name
+            for name in at
+            if len(own := known[name]) > 2 and growth(list(own), list(own.values())).law == "constant"
+        }
+        shortest = min((at[name] for name in level), default=0)
+        return {name: 1 / (shortest if name in level else depth) for name, depth in at.items()}
+
+    # all other lengths are one choice: where chains keep their order, each of them says the same
     shorter = [shortness("training", n) for n in depths if n != longest]
     forms = {"forward pass alone": shortness("forward", longest), "in generation": shortness("generating")}
     variations = {"other lengths": shorter} | {name: [figures] for name, figures in forms.items()}
     whats = {"chain in training": "training", "chain in generation": "generating"}
-    laws = {name: law(models[model].counted(UNFUSED.name, what, "depth")) for name, what in whats.items()}
+    laws = {name: _law(models[model].depths(what)) for name, what in whats.items()}
     found = replace(assess_count(model, shortness("training", longest), variations), facts=laws)
     return verdict("sequential steps", model, depths[longest], "operations", quantity, found, "depth")
 
 
-def _level(seen: Seen, what: str) -> bool:
-    """Return True if a chain does not grow with length; False below three lengths."""
-    depths = seen.counted(UNFUSED.name, what, "depth")
-    return len(depths) > 2 and growth(list(depths), list(depths.values())).law == "constant"
+def _law(counts: Mapping[int, int]) -> str:
+    return str(growth(list(counts), list(counts.values()))) if len(counts) > 2 else "too few lengths for a law"
 
 
 def _parallel(model: str, models: Models) -> Verdict | None:
@@ -83,8 +261,9 @@ def _parallel(model: str, models: Models) -> Verdict | None:
         both = [n for n in gains if n in own and gains[n]]
         if not both:
             continue
-        if not seen.steady(place).passed:
-            reasons.append(f"{place}: {seen.steady(place).sentence}")
+        steady = machine_steady(seen.watched(place))
+        if not steady.passed:
+            reasons.append(f"{place}: {steady.sentence}")
             continue
         n = max(both)
         gain, bounds = over_rounds(list(gains[n].values())), brent(own[n], seen.processors(place))
@@ -97,17 +276,15 @@ def _parallel(model: str, models: Models) -> Verdict | None:
 
 
 def _speed(model: str, models: Models, benchmarks: Mapping[str, SpeedBenchmark]) -> Verdict | None:
-    benchmark, *_ = [*benchmarks.values(), None]
+    benchmark = next(iter(benchmarks.values()), None)
     if benchmark is None or not benchmark.speeds.get(model):
         return None
     found, (ranked, *others) = benchmark.assess(model), benchmarks
     quantity = f"target tokens a second, forward and backward, at {ranked}, as many tokens in every batch"
     quantity += at_best(list(benchmark.references[model]))
-    # nothing is said where the model, or the one that it is compared with, leaves its device without work
+    # no verdict if the candidate or its rival leaves its device idle
     checks = {
-        name: models[name].busy(benchmark.places[name], TYPICAL)
-        for name in (model, benchmark.best_other(model))
-        if name
+        name: _busy(models[name], benchmark.places[name]) for name in (model, benchmark.best_other(model)) if name
     }
     idle = [f"{name}: {check.sentence}" for name, check in checks.items() if check and not check.passed]
     if idle:
@@ -115,3 +292,173 @@ def _speed(model: str, models: Models, benchmarks: Mapping[str, SpeedBenchmark])
     else:
         found = replace(found, variations=benchmark.robustness(model, {name: benchmarks[name] for name in others}))
     return verdict("training speed", model, benchmark.speed(model), "tokens/s", quantity, found, "time-tokens")
+
+
+def _busy(seen: Candidate, place: str) -> Gate | None:
+    """Validity check: the device is busy with the ranking batch; None where that was not measured."""
+    alone, together = (seen.seconds(batch, place).get(TYPICAL, {}) for batch in ("pair", "tokens"))
+    if not alone or not together:
+        return None
+    one, many = (over_rounds(list(own.values())).value for own in (alone, together))
+    return device_busy(one, many, seen.rows("tokens")[TYPICAL])
+
+
+def _count_figures(models: Models) -> list[Figure]:
+    length = axis("length n", "tokens", log=True)
+    depths = {model: own for model, seen in models.items() if (own := seen.depths("training"))}
+    ratios = {model: own for model, seen in models.items() if (own := seen.parallelism())}
+    return [
+        figure(
+            "depth",
+            "How many operations of a training step must wait for each other",
+            (length, axis("longest chain of dependent operations", log=True)),
+            [series(model, model, list(own), list(own.values())) for model, own in depths.items()],
+            "Forward and backward pass of one pair, counted without fused kernels. A level line: all positions "
+            "are computed at once. A line that doubles with n: each waits for the one before.",
+        ),
+        figure(
+            "work-span",
+            "How much could be done at once: work over span of a training step",
+            (length, axis("work / span", log=True)),
+            [series(model, model, list(own), list(own.values())) for model, own in ratios.items()],
+            "FLOPs of one pair's forward and backward pass, over those on the longest chain, each operation shared out "
+            "among as many processors as it can use. Level: longer texts keep no more processors busy.",
+        ),
+    ]
+
+
+def _time_figures(models: Models) -> list[Figure]:
+    length, time = axis("length n", "tokens", log=True), axis("time", "ms", log=True)
+    best = at_best(next((seen.places for seen in models.values() if seen.rounds), []))
+
+    def line(label: str, model: str, values: Times, scale: float = 1000) -> Series:
+        shown = [over_rounds([scale * value for value in own.values()]) for own in values.values()]
+        return series(label, model, list(values), shown)
+
+    gains = [
+        line(f"{model}, {place}", model, seen.gains(place), 1)
+        for model, seen in models.items()
+        for place in seen.places[1:]
+    ]
+    return [
+        figure(
+            "speed-up",
+            "What more processors give: one pair, as built, against one thread",
+            (length, axis("times as fast as with one thread", log=True)),
+            [*(each for each in gains if each.y), *_bounds(models)],
+            "Of processors worth p threads, Brent's theorem promises nearly p times wherever work over span is much "
+            "larger than p (a lower promise is drawn): what is missing is lost by the program, not the model. "
+            f"{_OVER_ROUNDS}",
+        ),
+        *(
+            figure(
+                f"time-{kind}",
+                f"Time of a training step: {words}",
+                (length, time),
+                [
+                    line(f"{model}, {form}", model, seen.fastest(kind, form))
+                    for model, seen in models.items()
+                    for form in seen.forms(kind)
+                ],
+                f"Forward and backward pass{best and f'{best} at that length'}. {_CAPTIONS[kind]} {_OVER_ROUNDS}",
+            )
+            for kind, words in _BATCHES.items()
+        ),
+    ]
+
+
+def _bounds(models: Models) -> list[Series]:
+    """Brent's bounds on the speed-up."""
+    timed = {model: seen for model, seen in models.items() if seen.rounds}
+    shown = []
+    for place in next(iter(timed.values())).places[1:] if timed else ():
+        worth = statistics.median(seen.processors(place) for seen in timed.values())
+        lengths = sorted({n for seen in timed.values() for n in seen.gains(place)})
+        shown.append(series(f"{place}: what they are worth", "", lengths, [worth] * len(lengths), reference=True))
+        for model, seen in timed.items():
+            least = {n: brent(each, worth)[0] for n, each in seen.parallelism().items()}
+            if least and min(least.values()) < _VISIBLY * worth:
+                label = f"{model}, {place}: at least, by Brent"
+                shown.append(series(label, model, list(least), list(least.values()), reference=True))
+    return shown
+
+
+def _tables(models: Models, benchmarks: Mapping[str, SpeedBenchmark]) -> list[Table]:
+    timed = ("model", "form", "batch", "place")
+    counted = ("n", "chain", "operations")
+    times = [
+        (model, form, words, place, own)
+        for model, seen in models.items()
+        for batch, words in _BATCHES.items()
+        for place in seen.places
+        for form in seen.forms(batch)
+        if (own := seen.seconds(batch, place, form))
+    ]
+    slopes = ((*labels, *slope) for *labels, own in times if (slope := exponent_over_rounds(own)))
+    means = (
+        (*labels, n, over_rounds([1000 * s for s in rounds.values()]))
+        for *labels, own in times
+        for n, rounds in own.items()
+    )
+    works = (
+        (model, what, n, c.work, c.span, c.work / c.span, c.undivided, c.work / c.undivided)
+        for model, seen in models.items()
+        for what in ("forward", "training")
+        for n, c in seen.counted(what).items()
+    )
+    ends = (
+        (model, end.form, _BATCHES[end.batch], end.place, end.n, end.why)
+        for model, seen in models.items()
+        for one in seen.rounds.values()
+        for end in one.notes
+    )
+    return [
+        table(
+            "growth",
+            "Longest chain of dependent operations, and operations launched, counted for one pair",
+            ("model", "form", "of", *counted, *counted, "the chain", "the operations"),
+            _growths(models),
+        ),
+        table(
+            "work",
+            "Work and span of one pair: FLOPs in all, on the longest chain, and on it if no operation is divided",
+            ("model", "of", "n", "work", "span", "work / span", "undivided span", "work / undivided span"),
+            works,
+        ),
+        table(
+            "brent",
+            "Brent's bounds and what was measured: one pair, forward and backward, as built",
+            ("model", "place", "n", "worth threads", "at least", "at most", Interval("measured", itemgetter(6), 3)),
+            _brents(models),
+        ),
+        table(
+            "exponents",
+            "Exponent b of time ~ n^b over the longer half of the lengths; interval over rounds",
+            (*timed, "from n", "to n", Interval("b", itemgetter(6), 3)),
+            slopes,
+        ),
+        pairs_table("How many times as fast models train as one another", benchmarks),
+        table("times", "Times over rounds", (*timed, "n", Interval("ms", itemgetter(5), 4)), means),
+        machine_table({(model,): seen.rounds for model, seen in models.items()}, ("model",)),
+        # one row for what happened in several rounds
+        stopped((*timed, "not measured from n"), {end[:5]: end for end in ends}.values()),
+    ]
+
+
+def _growths(models: Models) -> Iterator[Sequence[Value]]:
+    kinds = [(UNFUSED.name, "training"), (AS_BUILT, "training"), (UNFUSED.name, "generating")]
+    for model, form, what in ((model, *kind) for model in models for kind in kinds):
+        if points := models[model].counted(what, form):
+            ends = [value for n in (min(points), max(points)) for value in (n, points[n].depth, points[n].count)]
+            laws = (_law({n: getattr(each, key) for n, each in points.items()}) for key in ("depth", "count"))
+            yield model, form, what, *ends, *laws
+
+
+def _brents(models: Models) -> Iterator[tuple[Value | Estimate, ...]]:
+    for model, seen in models.items():
+        parallelism = seen.parallelism()
+        for place in seen.places[1:]:
+            worth = seen.processors(place)
+            for n, gains in seen.gains(place).items():
+                bounds = brent(parallelism[n], worth) if n in parallelism else (None, None)
+                yield model, place, n, worth, *bounds, over_rounds(list(gains.values()))

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.comparison import _figure, _words
-from s2s.comparison.report.matrix import LEGEND, describe, matrix, steadiness
-from s2s.comparison.report.papers import escaped, table_as_latex
+from s2s.comparison.report.table import LEGEND, describe, escaped, matrix, steadiness, table_as_latex
 from s2s.comparison.results import Verdict
 
 

@@ -1,0 +1,308 @@
+"""The classroom table of verdicts: as data, in words, as CSV and as LaTeX."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from s2s.comparison.plans import TABLES, Row, plan_of, settling
+from s2s.comparison.report.numbers import brief, csv_text, halves, titled
+from s2s.comparison.results import Result, Summary, Verdict
+
+CSV, TEX = "table.csv", "table.tex"
+SIGNS = {
+    **{"better": "▲", "worse": "▼", "tie": "=", "undecided": "~"},
+    **{"still learning": "…", "not measurable": "?", "measured": "·"},
+}
+"""Symbol beside the word of an outcome, for readers who cannot distinguish colours."""
+HOLLOW = {"better": "△", "worse": "▽", "tie": "≈"}
+"""Symbols of outcomes that change in more than a fifth of their variations."""
+KEEPS = 0.8
+LEGEND = (
+    "▲ better and ▼ worse than the best of the others are tested, = equal is proven by a test of its own, ~ is "
+    "neither: no difference from the best of the others can be seen; in counts, in which chance has no part, ▲ and ▼ "
+    "are a difference of more than 5 %, = is one of 5 % at most, by convention; "
+    "chains of steps that do not grow with the length are equal, too. △, ▽ and ≈ are the same, but change with more "
+    "than a fifth of the other choices that were tried."
+)
+OPEN = ("still learning", "not measurable", "failed", "not measured")
+"""Words of cells without a verdict, which are grey."""
+_FIRST = ("better", "tie", "measured", "undecided", "worse")
+_BESIDE = {
+    "better": "better than {}",
+    "worse": "worse than {}",
+    "tie": "equal to {}",
+    "undecided": "no difference from {} shown",
+    "": "beside {}",
+}
+
+HEAD = (
+    *("row", "model", "standing", "value", "low", "high", "unit", "quantity", "good", "rival", "difference", "p"),
+    *("verdict", "stays", "target tokens", "failed", "others found"),
+)
+"""Columns of `table_rows`."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """Cell of the table."""
+
+    model: str
+    word: str  # the outcome, or why there is none
+    value: str = ""
+    ends: str = ""  # of the confidence interval
+    unit: str = ""  # if it is not the row's
+    verdict: str = ""  # in words, or why it failed
+    steady: str = ""  # robustness in words
+    finding: Verdict | None = None
+
+    @property
+    def sign(self) -> str:
+        """Symbol of the outcome; hollow if it changes in more than a fifth of the variations."""
+        stays = list(self.finding.variations.values()) if self.finding and self.word in HOLLOW else []
+        return HOLLOW[self.word] if stays and sum(stays) < KEEPS * len(stays) else SIGNS.get(self.word, "")
+
+    @property
+    def stays(self) -> str:
+        """Short form of `steady`: the count, and the variations in which the outcome changes."""
+        count, _, tried = self.steady.partition(": ")
+        return f"{count}: not with{tried.partition('not with')[2]}" if "not with" in tried else count
+
+    @property
+    def open(self) -> bool:
+        """True if there is neither an outcome nor an estimate to build on."""
+        one = self.finding
+        return self.word in OPEN or (one is not None and one.value is None and not one.standing)
+
+
+@dataclass(frozen=True)
+class Line:
+    """Row of the table."""
+
+    name: str
+    row: Row
+    unit: str  # common unit of all cells, or empty
+    quantity: str  # common quantity of all cells, or empty
+    boxes: list[Box]  # one for each model; empty if the question is not finished
+
+    @property
+    def finished(self) -> bool:
+        """True if the row has cells."""
+        return bool(self.boxes)
+
+    @property
+    def arrow(self) -> str:
+        """Arrow up if high values are good, down if low ones are; or empty."""
+        return {"high": "↑", "low": "↓", "": ""}[self.row.good]
+
+    @property
+    def tokens(self) -> str:
+        """Number of target tokens that the models had learned from; empty where nothing was learned."""
+        seen = [box.finding.tokens for box in self.boxes if box.finding and box.finding.tokens]
+        low, high = (f"{each / 1e6:.2f}" for each in (min(seen), max(seen))) if seen else ("", "")
+        return f"after {low if low == high else f'{low} to {high}'} M target tokens" if seen else ""
+
+    @property
+    def figure(self) -> str:
+        """Name of the figure that shows the row; or empty."""
+        return next((box.finding.figure for box in self.boxes if box.finding and box.finding.figure), "")
+
+    @property
+    def sentence(self) -> str:
+        """One sentence on the row: the verdict of its best candidate, or the reason why there is none."""
+        said = [box for box in self.boxes if box.verdict]
+        if not said:
+            return ""
+        if len(said) > 1 and len({box.verdict for box in said}) == 1:
+            return said[0].verdict
+
+        def order(box: Box) -> tuple[int, float]:
+            place = _FIRST.index(box.word) if box.word in _FIRST else len(_FIRST)
+            value = (box.finding.value if box.finding and self.row.good else None) or 0.0
+            return place, -value if self.row.good == "high" else value
+
+        best = min(said, key=order)
+        return f"{best.model}: {best.verdict}"
+
+
+def matrix(summary: Summary, models: Sequence[str], results: Sequence[Result]) -> list[Line]:
+    """Build the rows that a comparison asks for, and others that were measured.
+
+    Args:
+        summary: Summary of the comparison.
+        models: Columns.
+        results: Finished results.
+    """
+    finished = {result.experiment: result for result in results}
+    return [
+        _line(name, row, models, finished.get(row.experiment))
+        for name, row in TABLES[summary.task].items()
+        if row.experiment in finished or row.experiment in summary.experiments
+    ]
+
+
+def _line(name: str, row: Row, models: Sequence[str], result: Result | None) -> Line:
+    if result is None:
+        return Line(name, row, "", "", [])
+    found: Mapping[str, Verdict] = {finding.model: finding for finding in result.findings if finding.row == name}
+    measured = [finding for finding in found.values() if finding.value is not None]
+    units, quantities = {finding.unit for finding in measured}, {finding.quantity for finding in measured}
+    unit = units.pop() if len(units) == 1 else ""
+    quantity = quantities.pop() if len(quantities) == 1 else ""
+    return Line(name, row, unit, quantity, [_box(model, found.get(model), unit, row.without) for model in models])
+
+
+def _box(model: str, finding: Verdict | None, unit: str, without: str) -> Box:
+    if finding is None:
+        return Box(model, "not measured")
+    if finding.failed:
+        return Box(model, "failed", verdict=finding.failed, finding=finding)
+    word = finding.standing or ("measured" if finding.value is not None else without)
+    value, ends = "", ""
+    if finding.value is not None:
+        value, ends, power = halves(finding.value, finding.low, finding.high)
+        # of a lower bound, an interval without width says nothing more
+        ends = "" if finding.at_least and finding.low == finding.high else ends
+        value, ends = f"{value}{power}", f"({ends}){power}" if power and ends else ends
+        value = f"≥ {value}" if finding.at_least else value
+    own = finding.unit if finding.unit != unit else ""
+    return Box(model, word, value, ends, own, describe(finding), steadiness(finding), finding)
+
+
+def steadiness(finding: Verdict) -> str:
+    """Describe in which variations the outcome stays: `stays in 1 of 2: with another rate; not with half the updates`.
+
+    Empty without variations or without an outcome.
+    """
+    if not finding.variations or finding.standing in (*OPEN, "undecided"):
+        return ""
+    kept, lost = ([name for name, stays in finding.variations.items() if stays == wanted] for wanted in (True, False))
+    tried = [f"{word} {_together(names)}" for word, names in (("with", kept), ("not with", lost)) if names]
+    return f"stays in {len(kept)} of {len(finding.variations)}: {'; '.join(tried)}"
+
+
+def _together(names: Sequence[str]) -> str:
+    """`n = 16, 64, batch 8`: names that differ in their number alone share their words."""
+    numbers: dict[str, list[str]] = {}
+    for name in names:
+        found = re.fullmatch(r"(.* )([\d.,]+)", name)
+        numbers.setdefault(found[1] if found else name, []).append(found[2] if found else "")
+    return ", ".join(what + ", ".join(each) for what, each in numbers.items())
+
+
+def heading(line: Line) -> str:
+    """Quantity of a row, with its unit."""
+    return titled(line.quantity, line.unit)
+
+
+def omitted_rows(summary: Summary) -> tuple[dict[str, list[str]], str]:
+    """Return the rows that the profile does not ask for, by the shortest profile that does, and the reason."""
+    plan = plan_of(summary.task, summary.profile)
+    asked = {*plan.experiments, *summary.experiments}
+    rows: dict[str, list[str]] = {}
+    for name, row in TABLES[summary.task].items():
+        if row.experiment not in asked:
+            rows.setdefault(settling([row.experiment]), []).append(name)
+    return rows, plan.why
+
+
+def describe(verdict: Verdict) -> str:
+    """Describe how a candidate compares with its rival.
+
+    Returns:
+        The rival, the difference with its 95 % interval, the p-value, reasons and further numbers, for example
+        `better than lstm: +3.1 BLEU (1.2 to 5.0), p = 0.002 (t-test, Holm); half-life (steps): 4.2`. Empty where
+        nothing is known beside the estimate.
+    """
+    compared = []
+    if verdict.difference is not None:
+        value, ends, power = halves(verdict.difference, verdict.difference_low, verdict.difference_high)
+        sign = "+" if verdict.difference > 0 and not verdict.difference_unit.startswith("times") else ""
+        compared.append(f"{sign}{value}{power} {verdict.difference_unit}{f' ({ends}){power}' if ends else ''}")
+    if verdict.p is not None:
+        p = "p ≤ 0.001" if verdict.p <= 0.001 else f"p = {verdict.p:.2g}"
+        compared.append(f"{p} ({verdict.test})" if verdict.test else p)
+    if verdict.rival and verdict.standing in _BESIDE:
+        beside = _BESIDE[verdict.standing].format(verdict.rival)
+        compared = [f"{beside}: {', '.join(compared)}" if compared else beside]
+    facts = [f"{name}: {value if isinstance(value, str) else brief(value)}" for name, value in verdict.facts.items()]
+    return "; ".join([*compared, *verdict.reasons, *facts])
+
+
+def table_rows(lines: Sequence[Line]) -> Iterator[tuple[str | float | None, ...]]:
+    """One row for each cell of the table, with the columns of `HEAD` and all digits; None where there is no number."""
+    for line in lines:
+        for box in line.boxes:
+            one = box.finding or Verdict(row=line.name, model=box.model)
+            yield (
+                *(line.name, box.model, box.word, one.value, one.low, one.high, one.unit, one.quantity, line.row.good),
+                *(one.rival, one.difference, one.p, "" if one.failed else box.verdict, steadiness(one), one.tokens),
+                *(one.failed, line.row.literature),
+            )
+
+
+def table_as_csv(lines: Sequence[Line]) -> str:
+    """The text of a CSV file of `table_rows`."""
+    return csv_text(HEAD, table_rows(lines))
+
+
+_LATEX_SIGNS = {
+    **{"▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "=": "$=$"},
+    **{"~": r"$\sim$", "△": r"$\vartriangle$", "▽": r"$\triangledown$", "≈": r"$\approx$"},
+}
+_PLAIN = str.maketrans(
+    {sign: rf"\{sign}" for sign in "#$%&_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "−": "$-$", "–": "--", "×": r"$\times$", "≤": r"$\leq$"}
+    | {"≥": r"$\geq$", "\u202f": r"\,", "…": r"\dots{}"}
+)
+_SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+
+
+def table_as_latex(lines: Sequence[Line], models: Sequence[str], caption: str) -> str:
+    r"""The text of a LaTeX `table` with booktabs and amssymb, values above their intervals."""
+    missing = [line.name for line in lines if not line.finished]
+    body = [text for line in lines if line.finished for text in (*_latex_rows(line), r"\addlinespace")]
+    return "\n".join(
+        [
+            r"% \usepackage{booktabs,amssymb}",
+            f"% {LEGEND}",
+            *([f"% not measured yet: {', '.join(missing)}"] if missing else []),
+            r"\begin{table}",
+            r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
+            rf"\caption{{{escaped(caption)}}}",
+            rf"\begin{{tabular}}{{l{'r' * len(models)}}}",
+            r"\toprule",
+            _latex_row(["", *map(escaped, models)]),
+            r"\midrule",
+            *body[:-1],
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _latex_rows(line: Line) -> Iterator[str]:
+    figures = []
+    for box in line.boxes:
+        if box.open or not box.value:
+            figures.append(rf"\textit{{{escaped(box.word)}}}")
+        else:
+            sign = f" {_LATEX_SIGNS[box.sign]}" if box.sign in _LATEX_SIGNS else ""
+            figures.append(escaped(f"{box.value} {box.unit}".rstrip()) + sign)
+    arrow = {"↑": r" $\uparrow$", "↓": r" $\downarrow$"}.get(line.arrow, "")
+    yield _latex_row([f"{escaped(line.name)}{arrow}", *figures])
+    ends = [escaped(box.ends) for box in line.boxes]
+    if line.unit or any(ends):
+        yield _latex_row([rf"\quad {escaped(line.unit)}".rstrip(), *ends])
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return rf"{' & '.join(cells)} \\"
+
+
+def escaped(text: str) -> str:
+    """Escape a text for LaTeX."""
+    plain = text.translate(_PLAIN)
+    return re.sub("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda power: f"$^{{{power[0].translate(_SUPERSCRIPTS)}}}$", plain)
