@@ -41,13 +41,28 @@ def _whole(path: Path) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item):
-    # around the fixtures, too, that train what several tests look at
-    checked = item.path.relative_to(ROOT / "tests").as_posix().startswith(SHAPES_CHECKED) and not _whole(item.path)
+    # around module fixtures, too, which train what several tests look at
+    whole = _whole(item.path)
+    checked = item.path.relative_to(ROOT / "tests").as_posix().startswith(SHAPES_CHECKED) and not whole
     config.update("jaxtyping_disable", not checked)
     try:
-        return (yield)
+        with pytest.MonkeyPatch.context() as patch:
+            if whole and "painted" not in getattr(item, "fixturenames", ()):
+                _quicken(patch)
+            return (yield)
     finally:
         config.update("jaxtyping_disable", False)
+
+
+def _quicken(patch: pytest.MonkeyPatch) -> None:
+    """Let trainings draw no figures, sync no files, and compute in fp32 without a benchmark."""
+    from s2s.training.precision import PrecisionBenchmark
+
+    dot = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
+    patch.setattr("s2s.training.figures.attention_picture", lambda *given: None)
+    patch.setattr("s2s.training.figures.render_png", lambda figure: dot)
+    patch.setattr("s2s.files._sync", lambda path: None)
+    patch.setattr("s2s.run.training.benchmark_precision", lambda trainer: PrecisionBenchmark(fp32=1, bf16=2, threads=1))
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -69,24 +84,7 @@ def _all_numbers() -> Iterator[None]:
 
 @pytest.fixture
 def painted() -> None:
-    """Asked for by a test that looks at a picture of its own."""
-
-
-@pytest.fixture(autouse=True)
-def _quick_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test's own run paints no picture, waits for no disk, and computes in fp32 unmeasured.
-
-    What several tests share does all of it.
-    """
-    if _whole(request.path) and "painted" not in request.fixturenames:
-        from s2s.training.precision import PrecisionBenchmark
-
-        dot = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
-        monkeypatch.setattr("s2s.training.figures.render_png", lambda figure: dot)
-        monkeypatch.setattr("s2s.files._sync", lambda path: None)
-        monkeypatch.setattr(
-            "s2s.run.training.benchmark_precision", lambda trainer: PrecisionBenchmark(fp32=1, bf16=2, threads=1)
-        )
+    """Requested by a test whose training draws real figures."""
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,6 +5,7 @@ YAML 1.2 as in ruamel.yaml: `1e-3` is a number, `no` is text. Duplicate keys are
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -119,18 +120,25 @@ class _CountingComposer(Composer):
         return super().compose_node(parent, index)
 
 
+@lru_cache(maxsize=16)
+def _compose(text: str) -> Node | None:
+    """Parse YAML; cached, because a run reads its recipe several times, and parsing takes a tenth of a second."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = _CountingComposer
+    yaml.max_depth = DEEPEST
+    return yaml.compose(text)
+
+
 class _Reader:
     def __init__(self) -> None:
         self.lines: dict[Location, int] = {}
         self.twice: dict[Location, int] = {}
         self._values = 0
-        self._yaml = YAML(typ="safe", pure=True)
-        self._yaml.Composer = _CountingComposer
-        self._yaml.max_depth = DEEPEST
+        self._constructor = YAML(typ="safe", pure=True).constructor
 
     def read(self, text: str) -> object:
         try:
-            node = self._yaml.compose(text)
+            node = _compose(text)
         except MaxDepthExceededError as error:
             raise _nested(error.problem_mark) from None
         return None if node is None else self._value(node, (), ())
@@ -152,7 +160,7 @@ class _Reader:
 
     def _scalar(self, node: Node) -> bool | int | float | str | None:
         try:
-            value = self._yaml.constructor.construct_object(node)
+            value = self._constructor.construct_object(node)
         except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError):
             # A text that looks like a number or a date but is invalid, such as 2026-13-01.
             value = node.value

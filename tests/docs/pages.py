@@ -474,7 +474,11 @@ PAGES = {
     "compare": Page(prepare=_compare, settings=COMPARE_SETTINGS, replace=COMPARE_REPLACE, slow=""),
     "comparison": Page(
         prepare=parallel_text,
-        settings={"^s2s compare": "--cost", r"data\.root=DIR": "data.root=files tokenizer.size=450"},
+        settings={
+            "^s2s compare": "--cost tokenizer.size=450",
+            r"^s2s compare (?!.*data\.root)": BUILT_IN,
+            r"data\.root=DIR": "data.root=files",
+        },
     ),
     "data": Page(prepare=_tatoeba, settings={"^s2s data check": "data.train=300"}),
     "diagnose": Page(prepare=recipes, settings={TRAIN_TRANSLATE: TRANSLATE}),
