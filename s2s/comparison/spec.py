@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 ComparedRecipe = Recipe[Any] | ClassificationRecipe[Any]
 """A recipe of one of the tasks that models are compared on."""
 
-# what an experiment's sizes are given for; without sizes of its own, a lecture has those of `definitive`, and a GPU
-# those of the profile
-# nothing, a model's depth, or its depth and its rate
 Choice = Literal["", "depth", "rate"]
+"""What trials of a question depend on that tuning selects: nothing, the depth, or depth and learning rate."""
 Scale = Literal["quick", "lecture", "definitive", "quick on a GPU", "lecture on a GPU", "definitive on a GPU"]
 S = TypeVar("S")
 R = TypeVar("R", bound=ComparedRecipe)
@@ -45,42 +43,47 @@ MACHINE = "machine"
 
 
 class NotForThisModel(UserError):
-    """A model cannot take part in an experiment by what it is; its cell says so."""
+    """A model cannot be measured in a question by its kind; the reason is shown in its cell of the table."""
 
 
 class NoSuchSize(UserError):
-    """No width gives a model the number of parameters that all are to have."""
+    """No width gives a model the number of parameters of the others."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One model with everything that was chosen for it."""
+    """A model of a comparison, with everything that was chosen for it.
 
-    name: str  # as typed in the command: the model's kind, and settings of its own where it has some
-    # its recipe in full, of the comparison's task, with settings of the matched size, and the depth and rate chosen
+    Attributes:
+        name: Name on the command line: the kind of the model, and its settings if it has any.
+        recipe: Full recipe of the task, with the matched width, and the tuned depth and learning rate.
+        depths: Numbers of layers to try, the recipe's first; empty if the depth is fixed.
+        parameters: Number of parameters before tuning.
+        own: Names of settings that tuning must not change.
+        rates: Learning rates that were tried at its depth; empty before tuning.
+        inside: True if lower and higher rates than the chosen one are worse.
+        losses: Validation losses of the short trainings at `rates`; None if a training failed.
+        whole: Learning rates of full trainings at its depth, with their validation losses.
+        slope: Change of the best trial's loss per doubling of the tokens at its end, in nats; None if unknown.
+    """
+
+    name: str
     recipe: ComparedRecipe
-    # numbers of layers to choose from, the first being its recipe's at first; none where there is no choice
     depths: tuple[int, ...] = ()
-    # of its model, as it came
     parameters: int = 0
-    # names of settings that trials must not choose
     own: tuple[str, ...] = ()
-    # the rates tried at its depth, and whether the one chosen has worse ones on both sides; nothing before they are
     rates: tuple[float, ...] = ()
     inside: bool = False
-    # validation losses of the short trainings at these rates; None where one failed
     losses: tuple[float | None, ...] = ()
-    # rates that were trained in full at its depth, with their losses likewise
     whole: tuple[tuple[float, float | None], ...] = ()
-    # nats that a doubling of the tokens changed its best trial's loss by at its end; None where it is not known
     slope: float | None = None
 
     @property
     def translation(self) -> Recipe[Any]:
-        """Its recipe, where translation is what models are compared on.
+        """The recipe of a comparison on translation.
 
         Raises:
-            TypeError: it is not.
+            TypeError: The task is another.
         """
         if not isinstance(self.recipe, Recipe):
             raise TypeError(f"{self.name} does not translate: its task is {self.recipe.task}")
@@ -88,12 +91,12 @@ class Candidate:
 
     @property
     def kind(self) -> str:
-        """The kind of its model."""
+        """Kind of the model."""
         return self.recipe.model.kind
 
     @property
     def still_learns(self) -> bool:
-        """True if even all pairs and updates of the task are too few for it to converge."""
+        """True if the loss still falls at the end of a full training."""
         return self.slope is not None and -self.slope >= LEARNING
 
     @property
@@ -103,7 +106,7 @@ class Candidate:
 
     @property
     def learning_rate(self) -> float:
-        """The rate chosen for it on the task's validation set."""
+        """Learning rate, chosen by validation loss."""
         return self.recipe.training.learning_rate
 
     def choice(self) -> dict[str, Any]:
@@ -127,10 +130,10 @@ def _restored(name: str, recipe: tuple[str, str, str], chosen: tuple[Any, ...]) 
 
 
 def comparable(recipe: "TrainRecipe") -> ComparedRecipe:
-    """The recipe, when it is of a task that models are compared on.
+    """Return the recipe, if models are compared on its task.
 
     Raises:
-        UserError: it is of another.
+        UserError: They are not.
     """
     if isinstance(recipe, Recipe | ClassificationRecipe):
         return recipe
@@ -139,19 +142,27 @@ def comparable(recipe: "TrainRecipe") -> ComparedRecipe:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Shared context of all questions of a comparison."""
+    """Shared context of all questions of a comparison.
 
-    folder: Path  # where everything is kept
-    profile: Profile  # which sizes the experiments take; each has its own table of them
-    candidates: tuple[Candidate, ...]  # in the order of the command
-    seeds: tuple[int, ...]  # of the repetitions, from 1 on
-    device_context: DeviceContext  # device and precision
-    # the kind of device that its sizes are for: of the one that it began on; empty: of the computer's
+    Attributes:
+        folder: Folder of all files.
+        profile: Name of the sizes; each question has a table of its sizes.
+        candidates: Candidates in the order of the command.
+        seeds: Seeds of the repetitions, from 1.
+        device_context: Device and precision.
+        sized_for: Kind of the device that the comparison began on, which selects the sizes; empty: this device's.
+    """
+
+    folder: Path
+    profile: Profile
+    candidates: tuple[Candidate, ...]
+    seeds: tuple[int, ...]
+    device_context: DeviceContext
     sized_for: str = ""
 
     @property
     def models(self) -> list[str]:
-        """The candidates' names."""
+        """Names of the candidates."""
         return [candidate.name for candidate in self.candidates]
 
     def results_folder(self, experiment: str) -> Path:
@@ -159,86 +170,109 @@ class Comparison:
         return self.folder / CELLS / experiment
 
     def sizes(self, table: Mapping[Scale, S]) -> S:
-        """An experiment's sizes for this profile, on the device that the comparison began on."""
+        """Return a question's sizes for this profile and device.
+
+        Without an entry for the profile, the sizes of `definitive` are used; without one for GPUs, the profile's.
+        """
         by_name: dict[str, S] = {**table}
         on_gpu = (self.sized_for or self.device_context.device.type) == "cuda"
         there = f"{self.profile} on a GPU" if on_gpu else self.profile
         return next(by_name[name] for name in (there, self.profile, "definitive") if name in by_name)
 
     def candidate(self, name: str) -> Candidate:
-        """The candidate of that name."""
+        """Return the candidate of this name."""
         return next(candidate for candidate in self.candidates if candidate.name == name)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One measurement: done in one go, kept in one file, and not done again when a comparison is resumed."""
+    """One measurement of a question, cached in a file.
 
-    model: str  # whose it is
-    # which of the experiment's measurements, in lower-case letters, digits and single hyphens; may be empty
+    Attributes:
+        model: Name of the candidate.
+        part: Part of the question, in lower-case letters, digits and single hyphens; may be empty.
+        seed: Seed of the repetition; None if nothing is random.
+        in_round: True for a timing that is comparable only with those of the same part and session.
+    """
+
+    model: str
     part: str = ""
-    seed: int | None = None  # of the repetition; None where chance plays no part
-    # whether it is of use only beside those of its part that were measured in the same session: a round of times
+    seed: int | None = None
     in_round: bool = field(default=False, compare=False)
 
     @property
     def key(self) -> str:
-        """Name of its file, without the ending."""
+        """Name of the file, without the ending."""
         parts = [file_name(self.model), self.part, "" if self.seed is None else f"seed{self.seed}"]
         return "--".join(part for part in parts if part)
 
 
-# an experiment's measurements, as far as they succeeded
+# Measurements of a question's successful trials.
 Trials = Mapping[Trial, Measured]
 BySeed = dict[int, Measured]
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """Verdicts, figures and tables of a question."""
+    """Verdicts, figures and tables of a question.
 
-    findings: Sequence[Verdict | None] = ()  # cells of the table; None is what could not be said
-    figures: Sequence[Figure] = ()  # pictures; those that show nothing are left out
-    tables: Sequence[Table] = ()  # numbers beside them
-    seeds: Sequence[int] | None = None  # of the repetitions; None: all of the comparison's
+    Attributes:
+        findings: Verdicts; None where there is no estimate.
+        figures: Figures; empty ones are left out of the result.
+        tables: Further numbers.
+        seeds: Seeds of the repetitions; None: all of the comparison's.
+    """
+
+    findings: Sequence[Verdict | None] = ()
+    figures: Sequence[Figure] = ()
+    tables: Sequence[Table] = ()
+    seeds: Sequence[int] | None = None
 
 
 @dataclass(frozen=True)
 class Experiment(Generic[M]):
-    """A question, how it is measured, and what the measurements say.
+    """A question of a comparison: its trials, how each is measured, and how the measurements are analysed.
 
-    Beside the module that measures lie `METHOD.md`, how it is measured, and `LIMITS.md`, what the numbers do not say.
-    `TABLES` of `s2s.comparison.plans` says which row of the table it fills.
+    The module of `measure` has two texts for the report beside it: `METHOD.md` describes the measurement, `LIMITS.md`
+    what the numbers do not show. `TABLES` of `s2s.comparison.plans` has the rows of the table that a question fills.
+
+    Attributes:
+        name: Name after `--experiment`.
+        question: The question, one sentence.
+        trials: Returns all trials, in the order of execution.
+        measure: Runs one trial. Raises `NotForThisModel` if the model cannot be measured, and `UserError` if a training
+            failed.
+        analyse: Turns the measurements of successful trials into verdicts, figures and tables. It reads nothing but the
+            measurements and the comparison, so that it can be repeated without measuring.
+        measurement: Reads a stored measurement: a dataclass, or a union of those of several kinds of trials.
+        exclusive: True if trials measure time or memory, and must run alone.
+        tuning_level: What the trials depend on that tuning selects.
+        depends_on: Name of the question whose trained models this one uses; it runs before.
+        depends_on_part: Part of the trials that use them; empty: all.
+        numbers: Returns the values of the placeholders in `METHOD.md`.
+        precision: Precision of the trials; empty: that of the comparison.
     """
 
-    name: str  # as typed after `--experiment`
-    question: str  # what it asks, in one sentence
-    trials: Callable[[Comparison], list[Trial]]  # all measurements, in the order in which they are made
-    # makes one measurement; raises `NotForThisModel` where the model cannot be measured so, `UserError` where a
-    # training failed
+    name: str
+    question: str
+    trials: Callable[[Comparison], list[Trial]]
     measure: Callable[[Comparison, Trial], M]
-    # what the measurements say; those that failed are missing, and the caller fills their models' cells. It depends on
-    # the measurements and the comparison's names and sizes alone, so it can be drawn anew
     analyse: Callable[[Comparison, Mapping[Trial, M]], Analysis]
-    # reads the stored JSON of a measurement: its dataclass, or a union of those of several kinds of trials
     measurement: TypeAdapter[M] = field(default_factory=lambda: TypeAdapter(Measured))  # type: ignore[assignment]
-    # whether nothing else may be measured meanwhile, because it looks at the clock or at the machine's memory
     exclusive: bool = False
-    tuning_level: Choice = "rate"  # what its measurements depend on of that which trials choose
-    depends_on: str = ""  # the experiment whose trained models it looks at, which is made before it
-    depends_on_part: str = ""  # the part of its cells that do; empty: all of them
-    numbers: Callable[[Comparison], Mapping[str, object]] = (
-        lambda comparison: {}
-    )  # what the method's text names in braces
-    precision: str = ""  # in which it measures; the comparison's where it is empty
+    tuning_level: Choice = "rate"
+    depends_on: str = ""
+    depends_on_part: str = ""
+    numbers: Callable[[Comparison], Mapping[str, object]] = lambda comparison: {}
+    precision: str = ""
 
     def precision_in(self, comparison: Comparison) -> str:
-        """In which precision a comparison's models are measured: what its measurements are labelled with."""
+        """Return the precision in which a comparison's models are measured."""
         return self.precision or PRECISION_NAMES[comparison.device_context.precision]
 
     @property
     def rows(self) -> list[str]:
-        """The rows of its task's table that it fills."""
+        """Rows of the table that the question fills."""
         return [name for table in TABLES.values() for name, row in table.items() if row.experiment == self.name]
 
     def result(self, comparison: Comparison, stored: Mapping[Trial, Mapping[str, object]]) -> Result:
@@ -257,18 +291,18 @@ class Experiment(Generic[M]):
         )
 
     def text(self, kind: str) -> str:
-        """`METHOD` or `LIMITS`, of the file beside the module that measures."""
+        """Return the text of `METHOD.md` or `LIMITS.md`."""
         folder = resources.files(self.measure.__module__.rpartition(".")[0])
         return (folder / f"{kind}.md").read_text(encoding="utf-8").removesuffix("\n")
 
 
 def each_run(comparison: Comparison, part: str = "") -> list[Trial]:
-    """A cell for each model and seed; the models in turn."""
+    """Return a trial for each seed and model; for each seed, the models in turn."""
     return [Trial(model, part, seed) for seed in comparison.seeds for model in comparison.models]
 
 
 def by_model(comparison: Comparison, measured: Trials, part: str = "") -> dict[str, BySeed]:
-    """One part's measurements by model, in the order of the command, and by seed, rising; none of models without."""
+    """Group the measurements of a part by model, in the order of the command, and by ascending seed."""
     runs: dict[str, BySeed] = {}
     for model in comparison.models:
         own = {trial.seed or 0: m for trial, m in measured.items() if (trial.model, trial.part) == (model, part)}
@@ -278,14 +312,14 @@ def by_model(comparison: Comparison, measured: Trials, part: str = "") -> dict[s
 
 
 def check_translates(model: Seq2Seq, name: str) -> None:
-    """Refuses a model whose target must be as long as its source.
+    """Refuse a one-to-one decoder, whose target must be as long as its source.
 
     Raises:
-        NotForThisModel: it is such a model.
+        NotForThisModel: The model has one.
     """
     if model.decoder.is_one_to_one:
         raise NotForThisModel(
-            f"{name} writes one piece for each that it reads, so it cannot translate",
+            f"{name} generates one token for each source token, so it cannot translate",
             where=f"command line: {name}",
             remedy="leave it out",
         )

@@ -1,4 +1,4 @@
-"""Translation models: short trainings that leave nothing behind, their losses, and the scores of what they write."""
+"""Translation models of questions: short trainings without checkpoints, translations, and scores."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,10 +40,15 @@ def trainer_for(
     device_context: DeviceContext,
     start: Mapping[str, Tensor] | None = None,
 ) -> Trainer:
-    """A trainer of a recipe's model that has done nothing yet, from these weights where there are any.
+    """Build the trainer of a translation model, before its first step.
+
+    Args:
+        pieces: Sizes of the source and the target vocabulary.
+        data: Training pairs.
+        start: Initial weights by name; None initializes the model with the seed.
 
     Raises:
-        NotForThisModel: the model cannot translate.
+        NotForThisModel: The model cannot translate.
     """
     seeds = seeds_of(seed)
     model = build_model(recipe.model_copy(update={"seeds": seeds}), *pieces)
@@ -57,11 +62,17 @@ def trainer_for(
 
 @dataclass(frozen=True)
 class ShortTraining:
-    """A model after a short training."""
+    """A model after a short training.
 
-    model: Seq2Seq  # with the weights that decide: the average, where one is made
-    seconds: float  # that its updates took
-    tokens: int  # target tokens that it learned from
+    Attributes:
+        model: Model with its final weights, which are the EMA weights if the recipe has EMA.
+        seconds: Training time without validations.
+        tokens: Number of target tokens that it was trained on.
+    """
+
+    model: Seq2Seq
+    seconds: float
+    tokens: int
 
 
 def train_briefly(
@@ -72,19 +83,15 @@ def train_briefly(
     pairs: TokenizedDataset | None = None,
     half_way: Callable[[Seq2Seq], None] | None = None,
 ) -> ShortTraining:
-    """Trains a fresh model as its recipe says, on all pairs or on these, without validations and checkpoints.
+    """Train a new model by its recipe, without validations and checkpoints.
 
     Args:
-        recipe: says how.
-        data: its pieces and pairs.
-        seed: of everything random.
-        device_context: where.
-        pairs: what is learned from, where that is not all.
-        half_way: is shown the model that would be kept after half of the updates; that takes no time of the training.
+        pairs: Training pairs; None: all of `data`.
+        half_way: Called with the model after half of the updates; its time is not counted.
 
     Raises:
-        NotForThisModel: the model cannot translate.
-        UserError: the training failed.
+        NotForThisModel: The model cannot translate.
+        UserError: The training failed.
     """
     trainer = trainer_for(recipe, sizes_of(data), data.train if pairs is None else pairs, seed, device_context)
     clock = stopwatch(device_context)
@@ -102,33 +109,41 @@ def train_briefly(
 
 
 def sizes_of(data: PreparedTranslation) -> tuple[int, int]:
-    """Sizes of the vocabularies of source and target."""
+    """Return the sizes of the source and the target vocabulary."""
     return data.source_tokenizer.size, data.target_tokenizer.size
 
 
 def copy_weights(model: nn.Module) -> dict[str, Tensor]:
-    """A copy of the weights, by name."""
+    """Copy the weights, by name."""
     return {name: p.detach().clone() for name, p in model.named_parameters()}
 
 
 def set_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Gives a model these weights."""
+    """Set the weights of a model."""
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.copy_(weights[name])
 
 
 def final_weights(trainer: Trainer) -> dict[str, Tensor]:
-    """The weights that would be kept now: the average, where one is made."""
+    """Copy the weights that a checkpoint would have now: the EMA weights, if there are any."""
     with trainer.optimization.use_ema_weights():
         return copy_weights(trainer.model)
 
 
 def joined_texts(count: int, together: int, texts: int) -> list[list[int]]:
-    """Rows of `count` sentences that make texts of so many sentences: at least `texts`, no row twice in one pass.
+    """Return the rows of sentences that are joined into longer texts.
 
-    The sentences are cut into texts again and again, in another order each time, so that texts of all lengths consist
-    of the same sentences, each about as often.
+    The sentences are permuted again for each pass, so that texts of all lengths consist of the same sentences, each
+    about as often.
+
+    Args:
+        count: Number of sentences.
+        together: Number of sentences of a text.
+        texts: Minimum number of texts.
+
+    Returns:
+        Rows of the sentences of each text; no row occurs twice in one pass.
     """
     generator, found = np.random.default_rng([1, together]), list[list[int]]()
     whole = count // together
@@ -138,9 +153,10 @@ def joined_texts(count: int, together: int, texts: int) -> list[list[int]]:
 
 
 def unigram_loss(train: TokenizedDataset, held_out: TokenizedDataset, pieces: int) -> float:
-    """The loss of one who knows how often each piece occurs, and nothing else, in nats per target token.
+    """Return the cross-entropy of a unigram model with add-one smoothing, in nats per target token.
 
-    Each piece is counted once more than it occurs.
+    Args:
+        pieces: Size of the target vocabulary.
     """
 
     def _counts(data: TokenizedDataset) -> np.ndarray:
@@ -154,25 +170,21 @@ def unigram_loss(train: TokenizedDataset, held_out: TokenizedDataset, pieces: in
 
 
 def chosen_pairs(data: TokenizedDataset, rows: np.ndarray, swapped: bool = False) -> TokenizedDataset:
-    """The pairs of these rows, in that order; source and target change places where they are swapped."""
+    """Select pairs by row; `swapped` exchanges source and target."""
     sources, targets = data.rows(rows)
     return TokenizedDataset.from_rows(targets, sources) if swapped else TokenizedDataset.from_rows(sources, targets)
 
 
 def resized(settings: Section, kind: str, pieces: tuple[int, int], parameters: int) -> Section:
-    """A model's settings with so many parameters: everything but its width stays.
-
-    Raises:
-        UserError: no width comes within 5 %.
-    """
+    """Return a model's settings with the width that gives it a number of parameters; see `match_parameters`."""
     return match_parameters(kind, translators(*pieces), parameters, non_width_settings(settings))
 
 
 def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: TokenizedDataset) -> float:
-    """Floating-point operations of the matrix products that training spends on a target token, forward and backward.
+    """Count the floating-point operations of matrix products per target token, forward and backward.
 
-    They are counted on a batch of middling place in the plan, on the form of the model in which no kernel hides what it
-    does; work on padding counts, padding itself is no token.
+    They are counted on the batch in the middle of an epoch, without fused kernels, whose operations cannot be counted.
+    Operations on padding are included; padding is not counted as tokens.
     """
     model = build_model(recipe, *pieces).eval()
     kept, _ = data.within(recipe.batches.max_length)
@@ -186,14 +198,14 @@ def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: Tokenize
 
 
 def some_pairs(data: PreparedTranslation, count: int) -> tuple[list[str], list[str]]:
-    """The first sources and references of the test set; of the validation set where there is none."""
+    """Return the first sources and references of the test set, or of the validation set if there is no test set."""
     pairs = data.corpus.validation if data.corpus.test is None else data.corpus.test
     pairs = pairs.select(range(min(count, len(pairs))))
     return list(pairs["source"]), list(pairs["target"])
 
 
 def greedy(model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any], sources: Sequence[str]) -> list[str]:
-    """Greedy translations, written as the recipe says, but for the beam."""
+    """Translate with greedy search, and the recipe's other decoding settings."""
     decoding = recipe.decoding.model_copy(update={"beam": 1})
     translator = TextTranslator(model, data.source_tokenizer, data.target_tokenizer, decoding)
     return [translation.text for translation in translator.translate(sources)]
@@ -206,7 +218,11 @@ def counts_of(
     lowercase: bool = False,
     tokenizer: BleuTokenizer = "auto",
 ) -> list[list[int]]:
-    """Statistics of sacreBLEU for each sentence, `bleu` or `chrf`; a corpus score is computed from their sums."""
+    """Return the sufficient statistics of each sentence; a corpus score is computed from their sums.
+
+    Args:
+        metric: `bleu` or `chrf`.
+    """
     tokenization = choose_tokenization(references, tokenizer)
     counted = metrics(lowercase, (metric,), tokenization)[metric]._extract_corpus_statistics(
         list(translations), [list(references)]
@@ -215,12 +231,12 @@ def counts_of(
 
 
 def corpus_score(metric: str, counts: Counts) -> float:
-    """The corpus' score from its sentences' counts, in percent."""
+    """Compute the score of a corpus from its sentences' statistics, in percent."""
     return float(scores_of(metrics()[metric], counts.sum(axis=0)[None])[0])
 
 
 def resampled_scores(metric: str, counts: Counts, drawn: Draws) -> Float[np.ndarray, " resamples"]:
-    """The corpus' score in each resample."""
+    """Compute the score of a corpus in each bootstrap resample, in percent."""
     return scores_of(metrics()[metric], drawn @ counts)
 
 
@@ -230,13 +246,13 @@ def built_in(
     training: Mapping[str, object],
     batches: BatchSettings,
 ) -> Recipe[Section]:
-    """The recipe `compare`, English to German in 1,000 pieces, on one processor, greedy; with other settings.
+    """Return the recipe `compare` with changed settings: English to German, 1,000 tokens, on a CPU, greedy search.
 
     Args:
-        model: its settings, or those that are changed.
-        data: what is changed.
-        training: likewise.
-        batches: in the place of its own.
+        model: Settings of a model, or changes of the recipe's.
+        data: Changes of the `data` section.
+        training: Changes of the `training` section.
+        batches: The `batches` section.
     """
     base = cast(Recipe[Section], read(shipped()["compare"]))
     return base.model_copy(

@@ -117,7 +117,7 @@ def open_pretrained(recipe: FineTunedRecipe) -> PretrainedRun:
     if recipe.init.parts == "all":
         two, section = "source" in names, recipe.tokenizer
         has_sides = isinstance(section, TokenizerSettings)
-        what = ""
+        what = remedy = ""
         if two and not has_sides:
             what, remedy = "that run has two vocabularies, and this model has one", "set init.parts: encoder"
         elif not two and isinstance(section, TokenizerSettings) and not section.shared:
