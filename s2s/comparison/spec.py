@@ -53,6 +53,17 @@ class NoSuchSize(UserError):
 
 
 @dataclass(frozen=True)
+class RateChoice:
+    """Learning rate of a candidate, and the rates that were tried at its depth."""
+
+    chosen: float
+    tried: tuple[float, ...]
+    losses: tuple[float | None, ...] = ()  # validation losses of short trainings at `tried`; None where one failed
+    whole: tuple[tuple[float, float | None], ...] = ()  # rates of full trainings with their validation losses
+    inside: bool = False  # True if the chosen rate has worse ones on both sides
+
+
+@dataclass(frozen=True)
 class Candidate:
     """One model with everything that was chosen for it."""
 
@@ -106,10 +117,9 @@ class Candidate:
         """The rate chosen for it on the task's validation set."""
         return self.recipe.training.learning_rate
 
-    def choice(self) -> dict[str, Any]:
-        """Choice of the learning rate, as trials store it."""
-        tried = {"tried": list(self.rates), "losses": list(self.losses), "whole": [list(each) for each in self.whole]}
-        return {"chosen": self.learning_rate, **tried, "inside": self.inside}
+    def choice(self) -> "RateChoice":
+        """Return the choice of the learning rate, as measurements store it."""
+        return RateChoice(self.learning_rate, self.rates, self.losses, self.whole, self.inside)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (
@@ -267,9 +277,9 @@ def each_run(comparison: Comparison, part: str = "") -> list[Trial]:
     return [Trial(model, part, seed) for seed in comparison.seeds for model in comparison.models]
 
 
-def by_model(comparison: Comparison, measured: Trials, part: str = "") -> dict[str, BySeed]:
-    """One part's measurements by model, in the order of the command, and by seed, rising; none of models without."""
-    runs: dict[str, BySeed] = {}
+def by_model(comparison: Comparison, measured: Mapping[Trial, M], part: str = "") -> dict[str, dict[int, M]]:
+    """Return the measurements of a part by candidate, in the order of the command, and by seed, ascending."""
+    runs: dict[str, dict[int, M]] = {}
     for model in comparison.models:
         own = {trial.seed or 0: m for trial, m in measured.items() if (trial.model, trial.part) == (model, part)}
         if own:
