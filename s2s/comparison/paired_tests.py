@@ -3,11 +3,11 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from s2s.comparison.spec import BySeed
+from s2s.comparison.runs import LearningCurve, TrainedRun
+from s2s.comparison.spec import RateChoice
 from s2s.evaluation.differences import paired
 from s2s.evaluation.gates import Assessment, Gate, converged, failed, rate_inside
 from s2s.evaluation.inference import Estimate, holm, mean
@@ -83,24 +83,29 @@ def against(
     return Assessment("", other, difference, unit, p, test if p is not None else "", facts=facts)
 
 
-def gates_of_training(runs: BySeed) -> list[Gate]:
-    """Validity checks of trained runs: the mean loss has converged, and the learning rate is inside its grid."""
-    rate = next(iter(runs.values())).get("rate")
-    closed = [converged(*mean_curve(runs))]
-    return [*closed, gate_of_rate(rate)] if rate else closed
+def gates_of_training(runs: Mapping[int, TrainedRun]) -> list[Gate]:
+    """Check that the mean loss over seeds has converged, and that the learning rate lies inside its grid."""
+    rate = next(iter(runs.values())).rate
+    return [converged(*mean_curve(runs)), *([gate_of_rate(rate)] if rate else [])]
 
 
-def gate_of_rate(rate: Mapping[str, Any]) -> Gate:
-    """Validity check: the learning rate lies inside the grid that was searched."""
-    tried = {*rate["tried"], *(each for each, _ in rate.get("whole", ()))}
-    return rate_inside(rate["chosen"], sorted(tried), rate["inside"])
+def gate_of_rate(rate: RateChoice) -> Gate:
+    """Check that the learning rate lies inside the grid that was searched."""
+    return rate_inside(rate.chosen, sorted({*rate.tried, *(each for each, _ in rate.whole)}), rate.inside)
 
 
-def mean_curve(runs: BySeed, key: str = "losses") -> tuple[list[float], list[float]]:
-    """Tokens, and what is kept under a key, at each look at the validation set, on average over seeds."""
-    looks = min(len(run[key]) for run in runs.values())
-    tokens, values = (np.mean([run[each][:looks] for run in runs.values()], axis=0) for each in ("tokens", key))
-    return tokens.tolist(), values.tolist()
+def mean_curve(runs: Mapping[int, LearningCurve], values: str = "losses") -> tuple[list[float], list[float]]:
+    """Return tokens and values at each validation, means over seeds.
+
+    Args:
+        runs: Runs by seed; validations that not all of them have are left out.
+        values: Attribute of the runs.
+    """
+    count = min(len(getattr(run, values)) for run in runs.values())
+    tokens, means = (
+        np.mean([getattr(run, each)[:count] for run in runs.values()], axis=0) for each in ("tokens", values)
+    )
+    return tokens.tolist(), means.tolist()
 
 
 def corrected(pairs: Pairs) -> Pairs:

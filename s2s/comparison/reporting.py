@@ -1,31 +1,36 @@
-"""Builders of tables, figures and verdicts, used by all questions."""
+"""Build the tables, figures and verdicts of a result; used by all questions."""
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from operator import itemgetter
-from typing import Any, Literal, TypeVar, cast
+from operator import attrgetter, itemgetter
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from s2s.comparison.results import Axis, Figure, Series, Table, Verdict
-from s2s.comparison.spec import BySeed, Measured
+from s2s.comparison.runs import LearningCurve
+from s2s.comparison.spec import M
 from s2s.evaluation.differences import Difference
 from s2s.evaluation.gates import Assessment, Gate
 from s2s.evaluation.inference import Estimate, mean
 
 Value = str | float | int | None
-Runs = Mapping[str, BySeed]  # whole runs by model and seed, whatever their task
-P = TypeVar("P")
+Names = TypeVar("Names", bound=str | tuple[Value, ...])
+Runs = Mapping[str, Mapping[int, M]]
+"""Measurements by candidate and seed."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table."""
+    """A column of a table.
 
-    head: str  # what stands above it, with the unit
-    # gives a row's; or is its key in the row, which is the head where nothing is said
-    value: Callable[[Any], Any] | str | None = None
-    # so many after the point; or what shortens a number. None: all. What is unknown stays empty
+    Attributes:
+        head: Column head, with the unit.
+        value: Function of a row, or the name of a row's key or attribute (`run.exact`); None: the head is the name.
+        digits: Decimal places, or a function that rounds a number; None: all digits. None values are empty cells.
+    """
+
+    head: str
+    value: Callable[[Any], object] | str | None = None
     digits: int | Callable[[float], float | None] | None = None
 
     @property
@@ -33,26 +38,31 @@ class Column:
         """Column heads."""
         return [self.head]
 
-    def cells(self, row: Any) -> list[Value]:
+    def cells(self, row: object) -> list[Value]:
         """Cells of a row."""
-        return [self.shortened(self.of(row))]
+        return [self._rounded(self._of(row))]
 
-    def of(self, row: Any) -> Any:
-        """A row's value, with all digits."""
-        return self.value(row) if callable(self.value) else row[self.value or self.head]
+    def _of(self, row: object) -> object:
+        if callable(self.value):
+            return self.value(row)
+        name = self.value or self.head
+        return row[name] if isinstance(row, Mapping) else attrgetter(name)(row)
 
-    def shortened(self, value: Any) -> Value:
-        """Rounded value."""
-        if value is None or self.digits is None:
-            return value
+    def _rounded(self, value: object) -> Value:
+        if self.digits is None or not isinstance(value, int | float):
+            return cast(Value, value)
         return self.digits(value) if callable(self.digits) else round(value, self.digits)
 
 
 @dataclass(frozen=True)
 class Interval(Column):
-    """Three columns: an `Estimate`, or a `Difference`, and its ends."""
+    """Three columns: the value of an `Estimate` or a `Difference`, and the ends of its interval.
 
-    of_what: str = ""  # stands in brackets behind `low` and `high`; empty where nothing does
+    Attributes:
+        of_what: Put in brackets behind `low` and `high`, to tell several intervals apart.
+    """
+
+    of_what: str = ""
 
     @property
     def heads(self) -> list[str]:
@@ -60,13 +70,21 @@ class Interval(Column):
         what = f" ({self.of_what})" if self.of_what else ""
         return [self.head, f"low{what}", f"high{what}"]
 
-    def cells(self, row: Any) -> list[Value]:
+    def cells(self, row: object) -> list[Value]:
         """Value and ends; empty where there is no estimate."""
-        return [self.shortened(end) for end in _ends(self.of(row))]
+        found = cast(Estimate | Difference | float | None, self._of(row))
+        return [self._rounded(end) for end in _ends(found)]
 
 
-def table(name: str, title: str, columns: Sequence[Column | str], rows: Iterable[Any]) -> Table:
-    """A table of what its columns say of each row; a text alone stands above the cell of its place in the row."""
+def table(name: str, title: str, columns: Sequence[Column | str], rows: Iterable[object]) -> Table:
+    """Build a table.
+
+    Args:
+        name: Name of its file.
+        title: Title.
+        columns: The columns; a string is the head of the column that shows a row's item at the same place.
+        rows: Rows, in order.
+    """
     known = [Column(each, itemgetter(i)) if isinstance(each, str) else each for i, each in enumerate(columns)]
     return Table(
         name=name,
@@ -76,28 +94,28 @@ def table(name: str, title: str, columns: Sequence[Column | str], rows: Iterable
     )
 
 
-def gates_table(of_what: str, closed: Mapping[Any, Sequence[Gate]], heads: Sequence[str] = ("model", "name")) -> Table:
-    """Table of validity checks by candidate, or by tuple of names with these `heads`."""
-    rows = (
-        (*([of] if isinstance(of, str) else of), gate.name, "yes" if gate.passed else "no", gate.sentence)
-        for of, own in closed.items()
+def gates_table(of_what: str, gates: Mapping[Names, Sequence[Gate]], heads: Sequence[str] = ("model", "name")) -> Table:
+    """Build the table of validity checks, by candidate or by tuple of names with these `heads`."""
+    rows = [
+        (*([names] if isinstance(names, str) else names), gate.name, "yes" if gate.passed else "no", gate.sentence)
+        for names, own in gates.items()
         for gate in own
-    )
+    ]
     return table("gates", f"What must be true of {of_what}", (*heads, "holds", "what was found"), rows)
 
 
 def filled(*tables: Table) -> list[Table]:
-    """Tables that have rows."""
+    """Return the tables that have rows."""
     return [one for one in tables if one.rows]
 
 
 def stopped(heads: Sequence[str], rows: Iterable[Sequence[Value]]) -> Table:
-    """A table of measurements that ended early; the last cell of a row is the reason."""
+    """Build the table of measurements that ended early; the last cell of a row is the reason."""
     return table("ends", "Where a measurement ended before the longest length, and why", [*heads, "reason"], rows)
 
 
 def axis(label: str, unit: str = "", log: bool = False) -> Axis:
-    """An axis of a figure."""
+    """Build an axis of a figure."""
     return Axis(label=label, unit=unit, log=log)
 
 
@@ -109,10 +127,15 @@ def series(
     intervals: bool | None = None,
     reference: bool = False,
 ) -> Series:
-    """A curve, or a group of bars.
+    """Build a curve, or a group of bars.
 
-    `intervals` are drawn where values have them, unless something else is said: over fewer than three seeds they would
-    fill the page. A `reference` is what models are compared with.
+    Args:
+        label: Its name in the legend.
+        model: The candidate, which gives the colour.
+        x: Positions, or names of groups.
+        values: Values at these positions.
+        intervals: Whether intervals are drawn; None: if any value is an `Estimate`.
+        reference: True for a baseline or a theory.
     """
     if intervals is None:
         intervals = any(isinstance(value, Estimate) for value in values)
@@ -136,7 +159,7 @@ def figure(
     caption: str = "",
     kind: Literal["lines", "bars", "points"] = "lines",
 ) -> Figure:
-    """A figure of series, by its horizontal and its vertical axis; the caption says what to look for."""
+    """Build a figure of series; `axes` are the horizontal and the vertical one."""
     return Figure(name=name, title=title, kind=kind, x=axes[0], y=axes[1], series=list(shown), caption=caption)
 
 
@@ -150,17 +173,17 @@ def verdict(
     picture: str,
     tokens: float | None = None,
 ) -> Verdict:
-    """Make a cell of the table.
+    """Build a cell of the table of verdicts.
 
     Args:
-        row: the table's row.
-        model: the candidate.
-        value: the estimate; None where there is none.
-        unit: of the estimate.
-        quantity: what the estimate is.
-        found: how it compares with the best of the others.
-        picture: name of the figure that shows it.
-        tokens: target tokens that the model had learned from.
+        row: The table's row.
+        model: The candidate.
+        value: The estimate; None if there is none.
+        unit: Unit of the estimate.
+        quantity: What is estimated, in words.
+        found: Comparison with the best of the others.
+        picture: Name of the figure that shows it.
+        tokens: Target tokens that the model was trained on.
     """
     shown, low, high = _ends(value)
     difference, difference_low, difference_high = _ends(found.difference)
@@ -189,63 +212,66 @@ def verdict(
 
 
 def _ends(value: Estimate | Difference | float | None) -> tuple[float | None, float | None, float | None]:
-    """A figure and the ends of its interval, as far as they are known."""
     known = value.estimate() if isinstance(value, Difference) else value
     return (known.value, known.low, known.high) if isinstance(known, Estimate) else (known, None, None)
 
 
-class SeedMean(Column):
-    """A column of `every_model`: the mean over the seeds for which something is known; empty where nothing is."""
+class Run(NamedTuple, Generic[M]):
+    """A row of a table of all runs."""
 
-    def of(self, row: Measured) -> float | None:
-        """The mean of what the column's value is in each of a model's runs."""
-        known = [value for run in row["runs"].values() if (value := Column.of(self, run)) is not None]
+    model: str
+    seed: int
+    run: M
+
+
+def every_run(runs: Runs[M]) -> Iterator[Run[M]]:
+    """Yield all runs, by candidate and seed."""
+    return (Run(model, seed, run) for model, own in runs.items() for seed, run in own.items())
+
+
+def first_run(runs: Mapping[int, M]) -> M:
+    """Return the run of the first seed."""
+    return next(iter(runs.values()))
+
+
+def seed_mean(head: str, value: Callable[[Any], float | None], digits: int) -> Column:
+    """Build a column of the mean of a run's value over the seeds where it is known; rows are items of `Runs`."""
+
+    def _mean(row: tuple[str, Mapping[int, object]]) -> float | None:
+        known = [each for run in row[1].values() if (each := value(run)) is not None]
         return statistics.mean(known) if known else None
 
-
-def each_pair(runs: Runs, compared: Callable[[BySeed, BySeed], P | None]) -> dict[tuple[str, str], P]:
-    """`compared` of all pairs of candidates, without those that cannot be compared."""
-    return {(a, b): pair for a, b in combinations(runs, 2) if (pair := compared(runs[a], runs[b]))}
+    return Column(head, _mean, digits)
 
 
-def first_runs(runs: Runs) -> dict[str, Measured]:
-    """Each model's run of its first seed."""
-    return {model: next(iter(own.values())) for model, own in runs.items()}
-
-
-def every_run(runs: Runs) -> Iterator[Measured]:
-    """All runs, each with its candidate and seed."""
-    return ({"model": model, "seed": seed, **run} for model, own in runs.items() for seed, run in own.items())
-
-
-def every_model(runs: Runs) -> Iterator[Measured]:
-    """All candidates: number of seeds, runs by seed, and the measurement of the first seed."""
-    firsts = first_runs(runs)
-    return ({**firsts[model], "model": model, "seeds": len(own), "runs": own} for model, own in runs.items())
-
-
-def score_bars(scores: Mapping[str, Callable[[BySeed], Estimate]], runs: Runs, caption: str) -> Figure:
-    """A group of bars for each score, in percent, of a model's runs."""
+def score_bars(scores: Mapping[str, Callable[[Mapping[int, M]], Estimate]], runs: Runs[M], caption: str) -> Figure:
+    """Build a figure with a bar of each score, in percent, of each candidate."""
     shown = [series(m, m, list(scores), [score(own) for score in scores.values()]) for m, own in runs.items()]
     return figure("scores", "Scores on the test set", (axis("metric"), axis("score", "%")), shown, caption, "bars")
 
 
-def curves(runs: Runs, name: str, title: str, x: tuple[str, str, Axis], y: tuple[str, Axis]) -> Figure:
-    """A curve for each model: means over seeds.
+def curves(
+    runs: Mapping[str, Mapping[int, LearningCurve]],
+    name: str,
+    title: str,
+    x: tuple[str, str, Axis],
+    y: tuple[str, Axis],
+) -> Figure:
+    """Build a figure of learning curves, means over seeds.
 
     Args:
-        runs: with a list of numbers, one for each validation, under the keys of both axes, and `updates`.
-        name: of the figure, but for what it is drawn against.
-        title: likewise.
-        x: key, words and axis of what was learned from.
-        y: key and axis of what was measured.
+        runs: Runs by candidate and seed.
+        name: Name of the figure; the attribute of the horizontal axis is added to it.
+        title: Title; the words of the horizontal axis are added to it.
+        x: Attribute of the runs, words, and axis of the training cost.
+        y: Attribute of the runs and axis of the measured value.
     """
     shown = []
     for model, own in runs.items():
-        # a run that lost patience has fewer validations
-        count = min(len(run["updates"]) for run in own.values())
-        values = [mean([run[y[0]][i] for run in own.values()]) for i in range(count)]
-        places = [statistics.mean(run[x[0]][i] for run in own.values()) for i in range(count)]
+        # early stopping leaves some runs with fewer validations
+        count = min(len(run.updates) for run in own.values())
+        values = [mean([getattr(run, y[0])[i] for run in own.values()]) for i in range(count)]
+        places = [statistics.mean(getattr(run, x[0])[i] for run in own.values()) for i in range(count)]
         shown.append(series(model, model, places, values, intervals=len(own) > 2))
     caption = "Means over seeds; intervals (95 %): Student's, from three seeds on."
     return figure(f"{name}-{x[0]}", f"{title} against {x[1]}", (x[2], y[1]), shown, caption)

@@ -3,13 +3,13 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
 from s2s.comparison.candidate_names import file_name
-from s2s.comparison.spec import R
+from s2s.comparison.spec import R, RateChoice
 from s2s.json_files import read_json
 from s2s.recipe.schema import Section, SeedSettings, TrainRecipe
 from s2s.run.tasks import schemas, task_of
@@ -89,18 +89,44 @@ def validation_points(folder: Path) -> Iterator[ValidationPoint]:
             cpu_seconds += entry.seconds if entry.cpu_seconds is None else entry.cpu_seconds
 
 
+@dataclass(frozen=True, kw_only=True)
+class LearningCurve:
+    """Validations and cost of a finished run; base class of the measurements of trained models."""
+
+    updates: list[int]  # optimizer steps before each validation
+    tokens: list[int]  # real tokens trained on before each validation
+    seconds: list[float]  # training time before each validation: CPU time on a CPU, else wall-clock time
+    losses: list[float]  # validation losses
+    run_seconds: float | None = None  # wall-clock time of the whole run; None if it was interrupted
+    cpu_seconds: float | None = None  # CPU time of the whole run; likewise
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedRun(LearningCurve):
+    """Measurement of a trained candidate: its learning curve and the choice of its learning rate."""
+
+    rate: RateChoice | None = None
+    machine: str = ""  # set by the engine
+
+
+def learning_curve(folder: Path, device_context: DeviceContext) -> LearningCurve:
+    """Read the learning curve and the cost of a finished run."""
+    points, cost = list(validation_points(folder)), cost_of(folder)
+    on_cpu = device_context.device.type == "cpu"
+    return LearningCurve(
+        updates=[point.update for point in points],
+        tokens=[point.tokens for point in points],
+        seconds=[round(point.cpu_seconds if on_cpu else point.seconds, 3) for point in points],
+        losses=[point.scores["loss"] for point in points],
+        run_seconds=cost.seconds,
+        cpu_seconds=cost.cpu_seconds,
+    )
+
+
 def history(folder: Path, scores: Mapping[str, str], device_context: DeviceContext) -> dict[str, Any]:
-    """A finished run's curve and its cost, as a measurement keeps them; scores of its validations by their keys."""
-    curve, cost = list(validation_points(folder)), cost_of(folder)
-    on_processor = device_context.device.type == "cpu"
-    return {
-        "updates": [pause.update for pause in curve],
-        "tokens": [pause.tokens for pause in curve],
-        "seconds": [round(pause.cpu_seconds if on_processor else pause.seconds, 3) for pause in curve],
-        **{key: [pause.scores[score] for pause in curve] for key, score in scores.items()},
-        "run_seconds": cost.seconds,
-        "cpu_seconds": cost.cpu_seconds,
-    }
+    """The same as a dictionary, with these scores of the validations by their keys."""
+    curve = asdict(learning_curve(folder, device_context))
+    return curve | {key: [each.scores[score] for each in validation_points(folder)] for key, score in scores.items()}
 
 
 def stopwatch(device_context: DeviceContext) -> Callable[[], float]:

@@ -51,6 +51,17 @@ class NoSuchSize(UserError):
 
 
 @dataclass(frozen=True)
+class RateChoice:
+    """Learning rate of a candidate, and the rates that were tried at its depth."""
+
+    chosen: float
+    tried: tuple[float, ...]
+    losses: tuple[float | None, ...] = ()  # validation losses of short trainings at `tried`; None where one failed
+    whole: tuple[tuple[float, float | None], ...] = ()  # rates of full trainings with their validation losses
+    inside: bool = False  # True if the chosen rate has worse ones on both sides
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A model of a comparison, with everything that was chosen for it.
 
@@ -109,10 +120,9 @@ class Candidate:
         """Learning rate, chosen by validation loss."""
         return self.recipe.training.learning_rate
 
-    def choice(self) -> dict[str, Any]:
-        """Choice of the learning rate, as trials store it."""
-        tried = {"tried": list(self.rates), "losses": list(self.losses), "whole": [list(each) for each in self.whole]}
-        return {"chosen": self.learning_rate, **tried, "inside": self.inside}
+    def choice(self) -> "RateChoice":
+        """Return the choice of the learning rate, as measurements store it."""
+        return RateChoice(self.learning_rate, self.rates, self.losses, self.whole, self.inside)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (

@@ -1,17 +1,25 @@
-"""What length costs: the same sentences one and several at a time, in shares of a model's own BLEU."""
+"""The question bottleneck: BLEU on longer texts as a share of a model's own BLEU on single sentences."""
 
 import json
 import random
 import statistics
 import sys
+from dataclasses import asdict, replace
 
 import pytest
 import sacrebleu
 
 from s2s.comparison.plans import ROWS
 from s2s.comparison.questions.bottleneck import measure as bottleneck
-from s2s.comparison.questions.bottleneck.analyse import beyond, compared, cut
+from s2s.comparison.questions.bottleneck.analyse import (
+    BottleneckRun,
+    Translations,
+    compared,
+    longer_kinds,
+    split_by_length,
+)
 from s2s.comparison.questions.bottleneck.measure import EXPERIMENT, Sizes
+from s2s.comparison.spec import RateChoice
 from s2s.comparison.translation import counts_of, joined_texts
 from s2s.errors import UserError
 from s2s.evaluation.gates import EQUIVALENCE
@@ -25,8 +33,8 @@ def _tiny(monkeypatch):
     monkeypatch.setitem(bottleneck.SIZES, "quick", Sizes(texts=6, words=30))
 
 
-def _planted(wrong, seed, slope=0.0):
-    """What a model would leave behind that gets so many words wrong, and more with each sentence that is joined."""
+def _run(wrong, seed, slope=0.0, **changes):
+    """A run with this share of wrong words, which grows by `slope` with each further sentence."""
     mistakes, parts = random.Random(seed), []
     for together in (1, 2, 3):
         rows = joined_texts(len(SENTENCES), together, 40)
@@ -34,16 +42,19 @@ def _planted(wrong, seed, slope=0.0):
         share = wrong + slope * (together - 1)
         texts = [" ".join("x" if mistakes.random() < share else w for w in text.split()) for text in references]
         parts.append(
-            {
-                "rows": rows,
-                "words": [len(text.split()) for text in references],
-                "translations": texts,
-                "counts": counts_of("bleu", texts, references),
-                "exact": [int(a == b) for a, b in zip(texts, references, strict=True)],
-                "unread": 0,
-            }
+            Translations(
+                rows=rows,
+                words=[len(text.split()) for text in references],
+                translations=texts,
+                counts=counts_of("bleu", texts, references),
+                exact=[int(a == b) for a, b in zip(texts, references, strict=True)],
+                unread=0,
+            )
         )
-    return {"parts": parts, "learned": 12, "tokens": [100, 200, 400], "losses": [1.02, 1.01, 1.0]}
+    run = BottleneckRun(
+        parts=parts, learned=12, updates=[1, 2, 4], tokens=[100, 200, 400], seconds=[1, 2, 4], losses=[1.02, 1.01, 1.0]
+    )
+    return replace(run, **changes)
 
 
 def _concluded(contest, planted, seeds=(1, 2, 3, 4, 5)):
@@ -57,7 +68,7 @@ def _table(result, name):
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def test_texts_of_every_length_hold_each_sentence_about_as_often():
+def test_bottleneck_texts_use_each_sentence_about_as_often():
     for together in (1, 2, 4, 7):
         texts = joined_texts(len(SENTENCES), together, 100)
         assert len(texts) >= 100
@@ -69,40 +80,38 @@ def test_texts_of_every_length_hold_each_sentence_about_as_often():
 
 
 @pytest.mark.parametrize("least", [5, 1000])
-def test_each_kind_of_texts_is_longer_than_all_learned_from_or_none_of_it_is(monkeypatch, least):
-    run = _planted(0.1, 1, 0.1) | {"learned": 20}
-    monkeypatch.setattr(sys.modules[cut.__module__], "_LEAST", least)
-    parts, divided = cut(run)["parts"], 0
-    for sentences, whole in enumerate(run["parts"], start=1):
-        references = [" ".join(SENTENCES[row] for row in text) for text in whole["rows"]]
+def test_bottleneck_splits_texts_by_the_longest_training_source(monkeypatch, least):
+    run = _run(0.1, 1, 0.1, learned=20)
+    monkeypatch.setattr(sys.modules[split_by_length.__module__], "_LEAST", least)
+    kinds, divided = split_by_length(run), 0
+    for sentences, part in enumerate(run.parts, start=1):
         sides = {}
-        for i, text in enumerate(references):
-            sides.setdefault(len(text.split()) > run["learned"], []).append(i)
-        small = [longer for longer, rows in sides.items() if len(rows) < least]
-        if small or len(sides) == 1:
+        for i, words in enumerate(part.words):
+            sides.setdefault(words > run.learned, []).append(i)
+        if len(sides) == 1 or any(len(rows) < least for rows in sides.values()):
             sides = {longer: rows for longer, rows in sides.items() if len(rows) == max(map(len, sides.values()))}
-        own = [part for part in parts if part["sentences"] == sentences]
-        assert len(own) == len(sides)
+        own = [kind for kind in kinds if kind.sentences == sentences]
+        assert [kind.beyond for kind in own] == sorted(sides)
         divided += len(sides) == 2
-        for part, (_, rows) in zip(own, sorted(sides.items()), strict=True):
-            for key in ("words", "counts", "exact"):
-                assert part[key] == [whole[key][i] for i in rows]
+        for kind in own:
+            rows = sides[kind.beyond]
+            assert kind.words.tolist() == [part.words[i] for i in rows]
+            assert kind.counts.tolist() == [part.counts[i] for i in rows]
+            assert kind.exact == [part.exact[i] for i in rows]
     assert divided == (1 if least == 5 else 0)
-    places = beyond({"rnn": {1: cut(run)}})
-    assert places
-    for i, part in enumerate(parts):
-        assert {words > run["learned"] for words in part["words"]} == {i in places}
+    places = longer_kinds({"rnn": {1: kinds}})
+    assert places == [i for i, kind in enumerate(kinds) if kind.beyond]
 
 
-def test_what_is_left_is_the_ratio_of_two_corpus_scores(contest):
-    result, measured = _concluded(contest, {"lstm": lambda seed: _planted(0.1, seed, 0.1)}, seeds=(1,))
+def test_bottleneck_share_is_the_ratio_of_corpus_scores(contest):
+    result, measured = _concluded(contest, {"lstm": lambda seed: _run(0.1, seed, 0.1)}, seeds=(1,))
     (run,) = measured.values()
     scores = []
-    for together, part in enumerate(run["parts"], start=1):
+    for together, part in enumerate(run.parts, start=1):
         # two of the shortest sentences are no longer than one of the longest
-        here = [i for i, words in enumerate(part["words"]) if (words > run["learned"]) == (together > 1)]
-        references = [" ".join(SENTENCES[row] for row in part["rows"][i]) for i in here]
-        scores.append(sacrebleu.corpus_bleu([part["translations"][i] for i in here], [references]).score)
+        here = [i for i, words in enumerate(part.words) if (words > run.learned) == (together > 1)]
+        references = [" ".join(SENTENCES[row] for row in part.rows[i]) for i in here]
+        scores.append(sacrebleu.corpus_bleu([part.translations[i] for i in here], [references]).score)
     rows = _table(result, "lengths")
     assert [row["BLEU"] for row in rows] == pytest.approx(scores, abs=0.01)
     wanted = [100 * score / scores[0] for score in scores]
@@ -115,8 +124,8 @@ def test_what_is_left_is_the_ratio_of_two_corpus_scores(contest):
     assert (finding.standing, finding.reasons) == ("not measurable", ["no other model was measured"])
 
 
-def test_a_planted_fall_is_found_and_compared(contest):
-    planted = {"lstm": lambda seed: _planted(0.05, seed, 0.1), "lstm-attention": lambda seed: _planted(0.1, seed)}
+def test_bottleneck_finds_a_planted_fall(contest):
+    planted = {"lstm": lambda seed: _run(0.05, seed, 0.1), "lstm-attention": lambda seed: _run(0.1, seed)}
     result, measured = _concluded(contest, planted)
     assert EXPERIMENT.result(contest(list(planted), (1, 2, 3, 4, 5)), dict(reversed(measured.items()))) == result
     falls, stays = result.findings
@@ -136,21 +145,20 @@ def test_a_planted_fall_is_found_and_compared(contest):
     assert pair["p"] < 0.001
     by_kind = [pair["2 sentences (points)"], pair["3 sentences (points)"]]
     assert pair["points of what is kept"] == pytest.approx(statistics.mean(by_kind), abs=0.01)
-    # a model that is worse everywhere by the same share of words loses nothing with length
-    runs = {m: {c.seed: run for c, run in measured.items() if c.model == m} for m in planted}
-    assert abs(compared(runs["lstm-attention"], runs["lstm-attention"], [1, 2]).value) < 1e-9
+    kinds = {t.seed: split_by_length(run) for t, run in measured.items() if t.model == "lstm-attention"}
+    assert abs(compared(kinds, kinds, [1, 2]).value) < 1e-9
 
 
-def test_where_nothing_is_longer_than_what_was_learned_from_nothing_is_said(contest):
-    planted = {name: lambda seed: _planted(0.05, seed) | {"learned": 99} for name in ("gru", "lstm")}
+def test_bottleneck_without_longer_texts_is_not_measurable(contest):
+    planted = {name: lambda seed: _run(0.05, seed, learned=99) for name in ("gru", "lstm")}
     result, _ = _concluded(contest, planted)
     for finding in result.findings:
         assert (finding.standing, finding.value) == ("not measurable", None)
         assert finding.reasons == ["no texts were longer than the 99 words of the longest learned from"]
 
 
-def test_models_that_keep_as_much_are_a_tie(contest):
-    planted = {"gru": lambda seed: _planted(0.02, seed), "lstm": lambda seed: _planted(0.02, seed)}
+def test_bottleneck_equal_shares_are_a_tie(contest):
+    planted = {"gru": lambda seed: _run(0.02, seed), "lstm": lambda seed: _run(0.02, seed)}
     result, _ = _concluded(contest, planted)
     assert {finding.standing for finding in result.findings} == {"tie"}
     assert result.findings[0].test == EQUIVALENCE
@@ -160,21 +168,21 @@ def test_models_that_keep_as_much_are_a_tie(contest):
 @pytest.mark.parametrize(
     ("change", "standing", "sentence"),
     [
-        (lambda seed: _planted(0.6, seed), "not measurable", "BLEU on single sentences (≥ 20 wanted)"),
+        (lambda seed: _run(0.6, seed), "not measurable", "BLEU on single sentences (≥ 20 wanted)"),
         (
-            lambda seed: _planted(0.1, seed) | {"losses": [3.0, 2.5, 2.0]},
+            lambda seed: _run(0.1, seed, losses=[3.0, 2.5, 2.0]),
             "still learning",
             "its loss still falls by 0.50 nats",
         ),
         (
-            lambda seed: _planted(0.1, seed) | {"rate": {"chosen": 0.008, "tried": [0.004, 0.008], "inside": False}},
+            lambda seed: _run(0.1, seed, rate=RateChoice(0.008, (0.004, 0.008))),
             "not measurable",
             "its rate 0.008 lies at an end of",
         ),
     ],
 )
-def test_what_cannot_translate_or_still_learns_is_not_judged_and_is_no_measure(contest, change, standing, sentence):
-    planted = {"rnn": change, "gru": lambda seed: _planted(0.1, seed), "lstm": lambda seed: _planted(0.05, seed, 0.1)}
+def test_bottleneck_failed_checks_replace_the_verdict(contest, change, standing, sentence):
+    planted = {"rnn": change, "gru": lambda seed: _run(0.1, seed), "lstm": lambda seed: _run(0.05, seed, 0.1)}
     result, _ = _concluded(contest, planted, seeds=(1, 2, 3))
     rnn, gru, lstm = result.findings
     assert rnn.standing == standing
@@ -183,27 +191,27 @@ def test_what_cannot_translate_or_still_learns_is_not_judged_and_is_no_measure(c
     assert [row["holds"] for row in _table(result, "gates")].count("no") == 1
 
 
-def test_a_real_run_translates_longer_and_longer_texts(contest):
+def test_bottleneck_measures_a_real_run(contest):
     made = contest(["rnn"])
-    measured = {cell: EXPERIMENT.measure(made, cell) for cell in EXPERIMENT.trials(made)}
-    measured_values = list(measured.values())
-    assert json.loads(json.dumps(measured_values)) == measured_values
-    assert measured_values[0]["rate"] == made.candidates[0].choice()
-    result = EXPERIMENT.result(made, measured)
+    (trial,) = EXPERIMENT.trials(made)
+    run = EXPERIMENT.measure(made, trial)
+    assert EXPERIMENT.measurement.validate_python(json.loads(json.dumps(asdict(run)))) == run
+    assert run.rate == made.candidates[0].choice()
+    result = EXPERIMENT.result(made, {trial: run})
     assert result.experiment == ROWS["sentence length (fixed-size bottleneck)"][1]
     rows = _table(result, "lengths")
     assert [row["sentences"] for row in rows] == [1, 2, 3]
-    kinds = [[words > measured_values[0]["learned"] for words in part["words"]] for part in measured_values[0]["parts"]]
+    kinds = [[words > run.learned for words in part.words] for part in run.parts]
     assert [len(kind) for kind in kinds] == [40, 20, 13]
     assert [row["texts"] for row in rows] == [max(sum(kind), len(kind) - sum(kind)) for kind in kinds]
     assert rows[2]["words"] > 2.5 * rows[0]["words"]
     assert {figure.name for figure in result.figures} >= {finding.figure for finding in result.findings}
     ends = [each for figure in result.figures for each in figure.series if each.reference]
     assert ends
-    assert {x for each in ends for x in each.x} == {measured_values[0]["learned"]}
+    assert {x for each in ends for x in each.x} == {run.learned}
 
 
-def test_a_tagger_is_told_so(contest):
+def test_bottleneck_refuses_a_tagger(contest):
     made = contest(["rnn-tagger"])
     with pytest.raises(UserError, match="rnn-tagger"):
         EXPERIMENT.measure(made, EXPERIMENT.trials(made)[0])

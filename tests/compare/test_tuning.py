@@ -269,7 +269,7 @@ def test_what_was_tried_decides_and_is_described(base):
     assert (candidate.recipe.training.updates, candidate.recipe.training.warmup) == (7, 1)
     # the chosen one's, whose loss is -0.1
     assert (candidate.slope, candidate.still_learns) == (-1.1, True)
-    assert candidate.choice()["whole"] == [[0.004, 0.9], [0.008, -0.1]]
+    assert candidate.choice().whole == ((0.004, 0.9), (0.008, -0.1))
     told = summarize(candidate, found)
     assert (told.learning_rate, told.inside, told.settings["encoder_layers"]) == (0.008, True, 1)
     assert set(told.rates) == {"0.004", "0.008", "0.016"}

@@ -1,4 +1,4 @@
-"""Analyse the loss of BLEU with the length of the source (fixed-size bottleneck)."""
+"""Analyse how much of its BLEU a model keeps on longer sources (fixed-size bottleneck)."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -6,13 +6,27 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Bool, Shaped
 from scipy.linalg import block_diag
 
 from s2s.comparison.paired_tests import WITHOUT_A_SEED, gates_of_training
-from s2s.comparison.reporting import Column, Interval, Runs, axis, figure, filled, gates_table, series, table, verdict
+from s2s.comparison.reporting import (
+    Column,
+    Interval,
+    Runs,
+    axis,
+    figure,
+    filled,
+    first_run,
+    gates_table,
+    series,
+    table,
+    verdict,
+)
 from s2s.comparison.results import Figure, Table, Verdict
-from s2s.comparison.spec import Analysis, BySeed, Comparison, Measured, Trials, by_model
+from s2s.comparison.runs import TrainedRun
+from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
+from s2s.comparison.translation import corpus_score
 from s2s.evaluation.differences import Difference, Pairwise, over_seeds_and_sentences
 from s2s.evaluation.gates import Assessment, Gate, beside, best_other, translates
 from s2s.evaluation.inference import Estimate, draws, estimate, mean
@@ -20,191 +34,186 @@ from s2s.evaluation.metrics import metrics, scores_of
 
 JOINED = "joined"
 MARGIN = 5.0
-"""Points of what is left that nobody cares about."""
-_ROW = "sentence length (fixed-size bottleneck)"
-# texts that make a kind of their own where most of as many sentences lie on the other side of the training's longest
+"""Equivalence margin: percentage points of the kept BLEU."""
+# fewest texts of a kind, where texts of the same number of sentences are split by length
 _LEAST = 100
-_OF_TEXTS = ("words", "counts", "exact")
 
 
 @dataclass(frozen=True)
-class Left:
-    """BLEU of a candidate on texts of some number of sentences, relative to single sentences."""
+class Translations:
+    """Translations of texts of a number of sentences; each list has one item for each text."""
 
-    model: str
-    place: int  # among the parts, from the shortest texts on
-    together: int  # sentences of a text
-    words: float  # of their sources, on average
-    span: str  # from the shortest to the longest
-    beyond: str  # whether they are longer than anything learned from
-    texts: int  # how many
-    bleu: Estimate
-    share: Estimate  # of the BLEU of single sentences, in percent
-    exact: float  # texts translated as the reference, in percent
-    unread: int  # texts that are longer than the model can read
+    rows: list[list[int]]  # sentences of the test set that a text consists of
+    words: list[int]  # length of the source
+    translations: list[str]
+    counts: list[list[int]]  # sacreBLEU's statistics
+    exact: list[int]  # 1 for a translation that equals the reference
+    unread: int  # number of texts that are too long for the model
 
 
-def analyse(comparison: Comparison, measured: Trials) -> Analysis:
-    """Compare the share of BLEU that candidates keep on texts longer than any trained on."""
-    found = by_model(comparison, measured, JOINED)
-    runs = {model: {seed: cut(run) for seed, run in own.items()} for model, own in found.items()}
+@dataclass(frozen=True, kw_only=True)
+class BottleneckRun(TrainedRun):
+    """Measurement of a trained translator on texts of one sentence, two, and so on."""
+
+    parts: list[Translations]
+    learned: int  # words of the longest training source
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Texts of a number of sentences, either all longer than the longest training source or none."""
+
+    sentences: int
+    beyond: bool  # True if longer
+    words: Shaped[np.ndarray, " texts"]
+    counts: Shaped[np.ndarray, "texts counts"]
+    exact: list[int]
+    unread: int
+
+    @property
+    def bleu(self) -> float:
+        """BLEU of the texts."""
+        return corpus_score("bleu", self.counts)
+
+
+Kinds = Mapping[int, list[Kind]]
+"""Kinds of texts of each seed, from the shortest texts to the longest; the first one are single sentences."""
+
+
+def analyse(comparison: Comparison, measured: Mapping[Trial, BottleneckRun]) -> Analysis:
+    """Compare the share of BLEU that candidates keep on texts longer than all training sources."""
+    runs = by_model(comparison, measured, JOINED)
     if not runs:
         return Analysis()
-    left = {model: [_left(model, own, i) for i in range(_parts(own))] for model, own in runs.items()}
-    places = beyond(runs)
-    pairs = Pairwise.of(runs, lambda a, b: compared(runs[a], runs[b], places))
-    closed = {model: gates(own) for model, own in runs.items()}
-    learned = max(run["learned"] for own in runs.values() for run in own.values())
-    assessed = {model: _assess(model, places, runs, pairs, closed) for model in runs}
+    kinds = {model: {seed: split_by_length(run) for seed, run in own.items()} for model, own in runs.items()}
+    places = longer_kinds(kinds)
+    pairs = Pairwise.of(runs, lambda a, b: compared(kinds[a], kinds[b], places))
+    checks: dict[str, list[Gate]] = {}
+    for model, own in runs.items():
+        bleu = statistics.mean(each[0].bleu for each in kinds[model].values())
+        checks[model] = [translates(bleu), *gates_of_training(own)]
+    learned = max(run.learned for own in runs.values() for run in own.values())
+    rows = [row for model, own in kinds.items() for row in _rows(model, own)]
     return Analysis(
-        findings=[_verdict(model, own, places, assessed[model]) for model, own in runs.items()],
-        figures=_figures(left, learned),
+        findings=[_verdict(model, runs, kinds, places, pairs, checks) for model in runs],
+        figures=_figures(rows, learned),
         tables=[
-            _lengths(left),
-            gates_table("a model before length is spoken of", closed),
-            *filled(_pairs(pairs, runs, places)),
+            _lengths(rows),
+            gates_table("a model before length is spoken of", checks),
+            *filled(_pairs(pairs, kinds, places)),
         ],
     )
 
 
-def beyond(runs: Runs) -> list[int]:
-    """The places of all kinds of texts that are longer than anything learned from, the shortest first.
+def split_by_length(run: BottleneckRun) -> list[Kind]:
+    """Split texts of the same number of sentences into those longer than all training sources, and the others.
 
-    Single sentences are what they are measured by. They are the kinds that all models translated.
+    A side with fewer than 100 texts is left out.
     """
-    run = next(iter(next(iter(runs.values())).values()))
-    return [i for i in range(1, min(map(_parts, runs.values()))) if min(run["parts"][i]["words"]) > run["learned"]]
+    kinds = []
+    for sentences, part in enumerate(run.parts, start=1):
+        words, counts, exact = np.array(part.words), np.array(part.counts), np.array(part.exact)
+        longer: Bool[np.ndarray, " texts"] = words > run.learned
+        sides = {False: ~longer, True: longer}
+        if min(side.sum() for side in sides.values()) < _LEAST:
+            most = max(sides, key=lambda beyond: sides[beyond].sum())
+            sides = {most: sides[most]}
+        for beyond, side in sides.items():
+            # no model has fewer positions than its training needed
+            unread = part.unread if beyond else 0
+            kinds.append(Kind(sentences, beyond, words[side], counts[side], exact[side].tolist(), unread))
+    return kinds
 
 
-def compared(first: BySeed, second: BySeed, places: Sequence[int]) -> Difference | None:
-    """Difference of the kept share of BLEU (second minus first), in points: the interaction of model and length.
+def longer_kinds(kinds: Mapping[str, Kinds]) -> list[int]:
+    """Return the places of the kinds that all models translated and that are longer than all training sources."""
+    first = first_run(next(iter(kinds.values())))
+    count = min(len(own) for runs in kinds.values() for own in runs.values())
+    return [i for i in range(1, count) if first[i].beyond]
 
-    Texts are resampled within each kind. None below two seeds, or without any kind.
+
+def compared(first: Kinds, second: Kinds, places: Sequence[int]) -> Difference | None:
+    """Test the difference of the kept share of BLEU (second minus first): the interaction of model and length.
+
+    Texts are resampled within each kind.
+
+    Returns:
+        The difference in percentage points; None below two seeds, or without longer kinds.
     """
     if not places:
         return None
-    one, two = ([_together(run, places) for run in runs.values()] for runs in (first, second))
-    drawn = _drawn(next(iter(first.values())), places)
+    one, two = ([_block_counts(own, places) for own in runs.values()] for runs in (first, second))
+    drawn = _draws(first_run(first), places)
     return over_seeds_and_sentences(one, two, partial(kept_share, kinds=len(places)), drawn)
 
 
-def cut(run: Measured) -> Measured:
-    """The measurement with texts that are all longer than anything learned from, or all not, in each of its parts.
-
-    Texts of as many sentences make two parts, or one without the fewer ones where these are not enough.
-    """
-    parts = []
-    for sentences, part in enumerate(run["parts"], start=1):
-        longer = np.array(part["words"]) > run["learned"]
-        sides = [~longer, longer]
-        if min(side.sum() for side in sides) < _LEAST:
-            sides = [max(sides, key=lambda side: side.sum())]
-        for chosen in sides:
-            own = {key: [each for each, here in zip(part[key], chosen, strict=True) if here] for key in _OF_TEXTS}
-            # no model has fewer positions than it learned from
-            unread = part["unread"] if longer[chosen].all() else 0
-            parts.append({**own, "sentences": sentences, "unread": unread})
-    return {**run, "parts": parts}
-
-
-def gates(runs: BySeed) -> list[Gate]:
-    """Validity checks of a candidate."""
-    return [translates(statistics.mean(_bleu(run, 0) for run in runs.values())), *gates_of_training(runs)]
-
-
 def kept_share(sums: Shaped[np.ndarray, "rows counts"], kinds: int) -> Shaped[np.ndarray, " rows"]:
-    """BLEU of longer texts in percent of that of single sentences: the mean over kinds of texts.
+    """Return the BLEU of longer texts in percent of that of single sentences: the mean over kinds of texts.
 
     Args:
-        sums: of the counts of single sentences, and beside them those of each kind of longer texts.
-        kinds: how many there are.
+        sums: Sums of the counts of single sentences, and beside them those of each kind of longer texts.
+        kinds: Number of kinds of longer texts.
     """
     single, *longer = (scores_of(metrics()["bleu"], part) for part in np.split(sums, 1 + kinds, axis=1))
     return np.mean([100 * each / np.maximum(single, 1e-9) for each in longer], axis=0)
 
 
-def _together(run: Measured, places: Sequence[int]) -> Shaped[np.ndarray, "texts counts"]:
-    """Counts of single sentences, and beside and below them those of each kind of texts; zeros elsewhere."""
-    # sums of so many whole numbers are exact in floats, and much faster
-    return np.asarray(block_diag(*(np.array(run["parts"][i]["counts"], dtype=float) for i in (0, *places))))
+def _block_counts(kinds: Sequence[Kind], places: Sequence[int]) -> Shaped[np.ndarray, "texts counts"]:
+    """Block-diagonal matrix of the counts of single sentences and of each longer kind."""
+    # whole numbers are exact in floats, and their products are much faster
+    return np.asarray(block_diag(*(kinds[i].counts.astype(float) for i in (0, *places))))
 
 
-def _drawn(run: Measured, places: Sequence[int]) -> np.ndarray:
-    return np.hstack([draws(len(run["parts"][i]["counts"]), stream=1 + i) for i in (0, *places)])
+def _draws(kinds: Sequence[Kind], places: Sequence[int]) -> np.ndarray:
+    return np.hstack([draws(len(kinds[i].counts), stream=1 + i) for i in (0, *places)])
 
 
-def _kept(run: Measured, places: Sequence[int]) -> float:
-    return float(kept_share(_together(run, places).sum(axis=0)[None], len(places))[0])
+def _kept(kinds: Sequence[Kind], places: Sequence[int]) -> float:
+    return float(kept_share(_block_counts(kinds, places).sum(axis=0)[None], len(places))[0])
 
 
-def _estimate(runs: BySeed, places: Sequence[int]) -> Estimate:
+def _mean_kept(runs: Kinds, places: Sequence[int], without: int | None = None) -> float:
+    return statistics.mean(_kept(kinds, places) for seed, kinds in runs.items() if seed != without)
+
+
+def _estimate(runs: Kinds, places: Sequence[int]) -> Estimate:
     """Kept share over seeds; with one seed, over resampled texts."""
-    values = [_kept(run, places) for run in runs.values()]
+    values = [_kept(kinds, places) for kinds in runs.values()]
     if len(values) > 1:
         return mean(values)
-    (run,) = runs.values()
-    return estimate(values[0], kept_share(_drawn(run, places) @ _together(run, places), len(places)))
+    kinds = first_run(runs)
+    return estimate(values[0], kept_share(_draws(kinds, places) @ _block_counts(kinds, places), len(places)))
 
 
-def _parts(runs: BySeed) -> int:
-    return min(len(run["parts"]) for run in runs.values())
-
-
-def _bleu(run: Measured, place: int) -> float:
-    return float(scores_of(metrics()["bleu"], np.array(run["parts"][place]["counts"]).sum(axis=0)[None])[0])
-
-
-def _left(model: str, runs: BySeed, place: int) -> Left:
-    made = list(runs.values())
-    parts = [run["parts"][place] for run in made]
-    words = parts[0]["words"]
-    return Left(
-        model=model,
-        place=place,
-        together=parts[0]["sentences"],
-        words=statistics.mean(words),
-        span=f"{min(words)}–{max(words)}",
-        beyond="yes" if min(words) > made[0]["learned"] else "no",
-        texts=len(words),
-        bleu=mean([_bleu(run, place) for run in made]),
-        share=_estimate(runs, [place]) if place else Estimate(100.0, 100.0, 100.0),
-        exact=100 * statistics.mean(statistics.mean(part["exact"]) for part in parts),
-        unread=parts[0]["unread"],
-    )
-
-
-def _verdict(model: str, runs: BySeed, places: Sequence[int], found: Assessment) -> Verdict:
-    tokens = statistics.mean(run["tokens"][-1] for run in runs.values())
-    value = _estimate(runs, places) if places else None
+def _verdict(
+    model: str,
+    runs: Runs[BottleneckRun],
+    kinds: Mapping[str, Kinds],
+    places: Sequence[int],
+    pairs: Pairwise,
+    checks: Mapping[str, Sequence[Gate]],
+) -> Verdict:
+    own, learned = kinds[model], first_run(runs[model]).learned
     quantity = "BLEU on texts longer than any learned from, in percent of its own on single sentences"
     if places:
-        words = [n for i in places for n in next(iter(runs.values()))["parts"][i]["words"]]
-        quantity += f": mean over {len(places)} kinds of {min(words)} to {max(words)} words"
-    return verdict(_ROW, model, value, "%", quantity, found, "share", tokens)
-
-
-def _assess(
-    model: str, places: Sequence[int], runs: Runs, pairs: Pairwise, checks: Mapping[str, Sequence[Gate]]
-) -> Assessment:
-    own = runs[model]
-    learned = next(iter(own.values()))["learned"]
-    if not places:
+        words = np.concatenate([first_run(own)[i].words for i in places])
+        quantity += f": mean over {len(places)} kinds of {words.min()} to {words.max()} words"
+        # a model that translates nothing keeps all of it, and is no rival
+        other = best_other(model, {name: _mean_kept(each, places) for name, each in kinds.items()}, checks)
+        test = "t-test over seeds and texts, Holm"
+        found = beside(model, other, pairs, checks, "% of its own BLEU", MARGIN, test=test)
+        facts = {"words of the longest text learned from": learned}
+        kept = _variations(own, kinds[other], places) if found.decided else {}
+        value, found = _estimate(own, places), replace(found, facts=facts, variations=kept)
+    else:
         reason = f"no texts were longer than the {learned} words of the longest learned from"
-        return Assessment("not measurable", reasons=(reason,))
-    # what translates nothing keeps all of it, and is no measure
-    other = best_other(model, {name: _mean_kept(each, places) for name, each in runs.items()}, checks)
-    test = "t-test over seeds and texts, Holm"
-    found = beside(model, other, pairs, checks, "% of its own BLEU", MARGIN, test=test)
-    facts = {"words of the longest text learned from": learned}
-    return replace(found, facts=facts, variations=_variations(own, runs[other], places) if found.decided else {})
+        value, found = None, Assessment("not measurable", reasons=(reason,))
+    tokens = statistics.mean(run.tokens[-1] for run in runs[model].values())
+    return verdict("sentence length (fixed-size bottleneck)", model, value, "%", quantity, found, "share", tokens)
 
 
-def _mean_kept(runs: BySeed, places: Sequence[int], without: int | None = None) -> float:
-    return statistics.mean(_kept(run, places) for seed, run in runs.items() if seed != without)
-
-
-def _variations(own: BySeed, other: BySeed, places: Sequence[int]) -> dict[str, bool]:
-    """Recompute the difference under other choices, to see whether its sign stays."""
+def _variations(own: Kinds, other: Kinds, places: Sequence[int]) -> dict[str, bool]:
+    """Return whether the difference keeps its sign under other choices."""
 
     def _more(at: Sequence[int], without: int | None = None) -> bool:
         return _mean_kept(own, at, without) > _mean_kept(other, at, without)
@@ -212,7 +221,8 @@ def _variations(own: BySeed, other: BySeed, places: Sequence[int]) -> dict[str, 
     ends = {"the first texts beyond": places[:1], "the longest texts": places[-1:]} if len(places) > 1 else {}
     sides = {name: _more(at) for name, at in ends.items()}
     lost = [
-        statistics.mean(_bleu(run, 0) - _bleu(run, i) for run in runs.values() for i in places) for runs in (own, other)
+        statistics.mean(kinds[0].bleu - kinds[i].bleu for kinds in runs.values() for i in places)
+        for runs in (own, other)
     ]
     sides["BLEU lost, in points"] = lost[0] < lost[1]
     kept = {name: side == _more(places) for name, side in sides.items()}
@@ -221,55 +231,98 @@ def _variations(own: BySeed, other: BySeed, places: Sequence[int]) -> dict[str, 
     return kept
 
 
-def _figures(left: Mapping[str, list[Left]], learned: int) -> list[Figure]:
+@dataclass(frozen=True)
+class _Row:
+    """A row of the table of lengths: a model on a kind of texts."""
+
+    model: str
+    sentences: int
+    words: float  # mean length of the sources
+    span: str  # shortest to longest
+    beyond: str
+    texts: int
+    bleu: Estimate
+    share: Estimate  # BLEU in percent of that of single sentences
+    exact: float  # percent
+    unread: int
+
+
+def _rows(model: str, runs: Kinds) -> list[_Row]:
+    rows = []
+    for i in range(min(map(len, runs.values()))):
+        kinds = [own[i] for own in runs.values()]
+        first = kinds[0]
+        rows.append(
+            _Row(
+                model=model,
+                sentences=first.sentences,
+                words=float(first.words.mean()),
+                span=f"{first.words.min()}–{first.words.max()}",
+                beyond="yes" if first.beyond else "no",
+                texts=len(first.words),
+                bleu=mean([kind.bleu for kind in kinds]),
+                share=_estimate(runs, [i]) if i else Estimate(100.0, 100.0, 100.0),
+                exact=100 * statistics.mean(statistics.mean(kind.exact) for kind in kinds),
+                unread=first.unread,
+            )
+        )
+    return rows
+
+
+def _figures(rows: Sequence[_Row], learned: int) -> list[Figure]:
     shown = []
     x = axis("words of the source, mean of its texts")
     measures = {
         "share": ("BLEU in percent of its own on single sentences", "BLEU kept"),
         "bleu": ("BLEU against the length of the source", "BLEU"),
     }
+    caption = (
+        "Texts of as many sentences are two points where enough are longer than all that was learned from, and "
+        "enough are not. The table has the mean of the points beyond the dashed line. "
+        "Intervals (95 %): Student's over seeds; of texts drawn with replacement where there is one seed."
+    )
     for key, (title, label) in measures.items():
-        lines = [
-            series(m, m, [each.words for each in own], [getattr(each, key) for each in own]) for m, own in left.items()
-        ]
+        lines = []
+        for model in dict.fromkeys(row.model for row in rows):
+            own = [row for row in rows if row.model == model]
+            lines.append(series(model, model, [row.words for row in own], [getattr(row, key) for row in own]))
         lines.append(series("longest text learned from", "", [learned, learned], [0.0, 100.0], reference=True))
-        caption = (
-            "Texts of as many sentences are two points where enough are longer than all that was learned from, and "
-            "enough are not. The table has the mean of the points beyond the dashed line. "
-            "Intervals (95 %): Student's over seeds; of texts drawn with replacement where there is one seed."
-        )
         shown.append(figure(key, title, (x, axis(label, "%")), lines, caption))
     return shown
 
 
-def _lengths(left: Mapping[str, list[Left]]) -> Table:
+def _lengths(rows: Sequence[_Row]) -> Table:
     columns = [
-        *(Column("model"), Column("sentences", "together"), Column("words", "words", 1), Column("from–to", "span")),
+        Column("model"),
+        Column("sentences"),
+        Column("words", "words", 1),
+        Column("from–to", "span"),
         Column("longer than all learned from", "beyond"),
-        *(
-            Column("texts"),
-            Interval("BLEU", "bleu", 2),
-            Interval("of its own on single sentences (%)", "share", 1, "%"),
-        ),
-        *(Column("exact (%)", "exact", 1), Column("too long to be read", "unread")),
+        Column("texts"),
+        Interval("BLEU", "bleu", 2),
+        Interval("of its own on single sentences (%)", "share", 1, "%"),
+        Column("exact (%)", "exact", 1),
+        Column("too long to be read", "unread"),
     ]
-    rows = [vars(each) for own in left.values() for each in own]
     return table("lengths", "BLEU by the number of sentences that are read at once", columns, rows)
 
 
-def _pairs(pairs: Pairwise, runs: Runs, places: Sequence[int]) -> Table:
+def _pairs(pairs: Pairwise, kinds: Mapping[str, Kinds], places: Sequence[int]) -> Table:
     rows = [
         {"models": f"{b} − {a}", "difference": pair, "p": pair.p(), "corrected": pairs.p[a, b]}
         | {"equal": pair.equivalence_p(MARGIN), "seen": pair.detectable(level=pairs.level)}
-        | {i: _mean_kept(runs[b], [i]) - _mean_kept(runs[a], [i]) for i in places}
+        | {str(i): _mean_kept(kinds[b], [i]) - _mean_kept(kinds[a], [i]) for i in places}
         for (a, b), pair in pairs.items()
     ]
-    parts = next(iter(next(iter(runs.values())).values()))["parts"]
+    first = first_run(next(iter(kinds.values())))
     columns = [
-        *(Column("models"), Interval("points of what is kept", "difference", 2), Column("p", "p", 4)),
-        *(Column("p, of all pairs (Holm)", "corrected", 4), Column(f"p (equal within {MARGIN:g})", "equal", 4)),
+        Column("models"),
+        Interval("points of what is kept", "difference", 2),
+        Column("p", "p", 4),
+        Column("p, of all pairs (Holm)", "corrected", 4),
+        Column(f"p (equal within {MARGIN:g})", "equal", 4),
         Column("seen in 80 % (points)", "seen", 2),
-        *(Column(f"{parts[i]['sentences']} sentences (points)", lambda row, at=i: row[at], 2) for i in places),
+        *(Column(f"{first[i].sentences} sentences (points)", str(i), 2) for i in places),
     ]
     title = (
         "How much more of its own BLEU one model keeps than another on texts longer than all that was learned from: "

@@ -2,9 +2,10 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 
@@ -13,67 +14,88 @@ from s2s.comparison.reporting import (
     Column,
     Interval,
     Runs,
-    SeedMean,
     axis,
     curves,
-    each_pair,
-    every_model,
     every_run,
     figure,
-    first_runs,
+    first_run,
     gates_table,
     score_bars,
+    seed_mean,
     series,
     table,
     verdict,
 )
 from s2s.comparison.results import Figure, Table, Verdict
-from s2s.comparison.spec import Analysis, BySeed, Comparison, Measured, Trials, by_model
+from s2s.comparison.runs import TrainedRun
+from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
+from s2s.evaluation.classification import Calibration, ClassScore
 from s2s.evaluation.gates import Assessment, Gate
-from s2s.evaluation.inference import Estimate, mean
+from s2s.evaluation.inference import Estimate, Share, mean
 from s2s.evaluation.significance import McNemar, mcnemar
 
 _DISAGREEMENTS = 10
 
-# of a run, by the field of `Pair`; None where it is not known
-_VALUES: dict[str, Callable[[Measured], float | None]] = {
-    "accuracy": lambda run: run["accuracy"]["value"],
-    "macro_f1": lambda run: run["macro_f1"],
-    "calibration": lambda run: run["calibration"]["error"],
-    # tokens learned from in a second
-    "speed": lambda run: run["tokens"][-1] / max(run["seconds"][-1], 1e-9),
-    "cost": lambda run: run["cpu_seconds"],
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationRun(TrainedRun):
+    """Measurement of a trained classifier; scores in percent."""
+
+    accuracies: list[float]  # accuracy at each validation
+    texts: list[int]  # texts trained on before each validation
+    split: str  # on which it was evaluated
+    digest: str  # of the texts of this split
+    classes: list[str]
+    truth: list[int]
+    predicted: list[int]
+    truncated: int  # texts that were too long
+    accuracy: Share
+    macro_f1: float
+    loss: float  # nats per text
+    per_class: list[ClassScore]
+    calibration: Calibration  # bins of equal width
+    adaptive: Calibration  # bins of equal count
+    wrong: dict[int, str]  # some misclassified texts, by row
+    parameters: int
+
+
+ClassifierRuns = Mapping[int, ClassificationRun]
+
+# compared values of a run by name; None where unknown
+_VALUES: dict[str, Callable[[ClassificationRun], float | None]] = {
+    "accuracy": lambda run: run.accuracy.value,
+    "macro_f1": lambda run: run.macro_f1,
+    "calibration": lambda run: run.calibration.error,
+    # tokens per second
+    "speed": lambda run: run.tokens[-1] / max(run.seconds[-1], 1e-9),
+    "cost": lambda run: run.cpu_seconds,
 }
-_RATIOS = ("speed", "cost")
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Differences between two candidates: the second minus the first."""
+    """Differences between two candidates (the second minus the first), over seeds and over texts."""
 
-    accuracy: Evidence  # over seeds, in points, with McNemar's test on one of them
-    macro_f1: Evidence  # likewise, without a test of texts
-    calibration: Evidence  # likewise
-    speed: Evidence  # of the logarithms of tokens per second
-    cost: Evidence | None  # of the logarithms of CPU seconds; None where no seed has those of both
-    test: McNemar  # where the runs of one seed were tested on the same texts
+    evidence: dict[str, Evidence]  # by name of the value; of logarithms for speed and cost; without unknown ones
+    test: McNemar  # the texts of one seed
 
 
-Pairs = dict[tuple[str, str], Pair]
+Pairs = Mapping[tuple[str, str], Pair]
 
 
-def analyse(comparison: Comparison, measured: Trials) -> Analysis:
-    """Scores over seeds, tests for each pair of models, curves and costs."""
+def analyse(comparison: Comparison, measured: Mapping[Trial, ClassificationRun]) -> Analysis:
+    """Compare scores over seeds and texts, learning curves and costs."""
     runs = by_model(comparison, measured)
     if not runs:
         return Analysis()
-    pairs = each_pair(runs, compared)
+    pairs = {(a, b): pair for a, b in combinations(runs, 2) if (pair := _compare(runs[a], runs[b]))}
+    checks = {model: _gates(own) for model, own in runs.items()}
     return Analysis(
-        findings=[each for model in runs for each in _verdicts(model, runs, pairs)],
+        findings=[each for model in runs for each in _verdicts(model, runs, pairs, checks)],
         figures=_figures(runs),
         tables=[
             _summary(runs),
-            gates_table("a model before its answers are spoken of", {model: gates(own) for model, own in runs.items()}),
+            gates_table("a model before its answers are spoken of", checks),
             _pairs(pairs),
             _every_run(runs),
             _classes(runs),
@@ -82,59 +104,58 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
     )
 
 
-def compared(first: BySeed, second: BySeed) -> Pair | None:
-    """Differences (second minus first) with their tests; None without a common seed."""
-    accuracy, *others = (difference(_paired(first, name), _paired(second, name)) for name in _VALUES)
-    if accuracy is None:
+def _compare(first: ClassifierRuns, second: ClassifierRuns) -> Pair | None:
+    """Test the differences of two candidates; None without a common seed."""
+    seed = next((seed for seed in first if seed in second), None)
+    if seed is None:
         return None
-    seed = next(seed for seed in first if seed in second)
-    one, two = first[seed], second[seed]
-    test = mcnemar(*(np.array(row) for row in (one["truth"], one["predicted"], two["predicted"])))
-    return Pair(replace(accuracy, test="McNemar", test_p=test.p_value, seed=seed), *others, test)  # pyright: ignore
+    evidence = {}
+    for name in _VALUES:
+        one, two = (_known(runs, name) for runs in (first, second))
+        if name in ("speed", "cost"):
+            one, two = ({at: math.log(value) for at, value in own.items() if value} for own in (one, two))
+        if found := difference(one, two):
+            evidence[name] = found
+    test = mcnemar(*map(np.array, (first[seed].truth, first[seed].predicted, second[seed].predicted)))
+    evidence["accuracy"] = replace(evidence["accuracy"], test="McNemar", test_p=test.p_value, seed=seed)
+    return Pair(evidence, test)
 
 
-def _paired(runs: BySeed, name: str) -> dict[int, float]:
-    known = {seed: value for seed, run in runs.items() if (value := _VALUES[name](run)) is not None}
-    return {seed: math.log(value) for seed, value in known.items() if value} if name in _RATIOS else known
+def _known(runs: ClassifierRuns, name: str) -> dict[int, float]:
+    return {seed: value for seed, run in runs.items() if (value := _VALUES[name](run)) is not None}
 
 
-def _known(runs: BySeed, name: str) -> list[float]:
-    return [value for run in runs.values() if (value := _VALUES[name](run)) is not None]
+def _over_seeds(name: str, runs: ClassifierRuns) -> Estimate:
+    return percent(list(_known(runs, name).values()))
 
 
-def _of_texts(run: Measured) -> Estimate:
-    return Estimate(*(run["accuracy"][key] for key in ("value", "low", "high")))
+def _accuracy(runs: ClassifierRuns) -> Estimate:
+    """Mean over seeds; with one seed, the accuracy with its Wilson interval."""
+    return first_run(runs).accuracy if len(runs) == 1 else _over_seeds("accuracy", runs)
 
 
-def _over(name: str, runs: BySeed) -> Estimate:
-    return percent(_known(runs, name))
-
-
-def _accuracy_over(runs: BySeed) -> Estimate:
-    """The mean over seeds; with Wilson's interval where there is one seed."""
-    return _of_texts(*runs.values()) if len(runs) == 1 else _over("accuracy", runs)
-
-
-def _verdicts(model: str, runs: Runs, pairs: Pairs) -> Iterator[Verdict]:
+def _verdicts(
+    model: str, runs: Runs[ClassificationRun], pairs: Pairs, checks: Mapping[str, list[Gate]]
+) -> Iterator[Verdict]:
     own, seeds = runs[model], len(runs[model])
-    split = next(iter(own.values()))["split"]
+    split = first_run(own).split
     over = "one seed" if seeds == 1 else f"mean of {seeds_in_words(seeds)}"
-    checks = {name: gates(each) for name, each in runs.items()}
 
-    def assess(name: str, unit: str, best: Callable[..., str] = max) -> Assessment:
-        means = {other: statistics.mean(values) for other in runs if (values := _known(runs[other], name))}
-        known = {k: each for k, pair in pairs.items() if (each := getattr(pair, name)) is not None}
-        return against(model, means, known, unit, best, checks if name in ("accuracy", "calibration") else {})
+    def _assess(name: str, unit: str, best: Callable[..., str] = max) -> Assessment:
+        means = {other: statistics.mean(known.values()) for other in runs if (known := _known(runs[other], name))}
+        evidence = {models: pair.evidence[name] for models, pair in pairs.items() if name in pair.evidence}
+        return against(model, means, evidence, unit, best, checks if name in ("accuracy", "calibration") else {})
 
     quantity = f"accuracy on the {split} set ({over}{'; interval over texts' if seeds == 1 else ''})"
-    yield verdict("accuracy", model, _accuracy_over(own), "%", quantity, assess("accuracy", "points"), "scores")
+    yield verdict("accuracy", model, _accuracy(own), "%", quantity, _assess("accuracy", "points"), "scores")
     quantity = f"expected calibration error on the {split} set ({over})"
-    found = assess("calibration", "points", min)
-    yield verdict("calibration", model, _over("calibration", own), "points", quantity, found, "reliability")
+    found = _assess("calibration", "points", min)
+    yield verdict("calibration", model, _over_seeds("calibration", own), "points", quantity, found, "reliability")
     quantity = f"tokens learned from per second, while other trainings may run beside it ({over})"
-    found = assess("speed", "times as fast")
-    yield verdict("training speed", model, mean(_known(own, "speed")), "tokens/s", quantity, found, "")
-    known = _known(own, "cost")
+    found = _assess("speed", "times as fast")
+    speed = mean(list(_known(own, "speed").values()))
+    yield verdict("training speed", model, speed, "tokens/s", quantity, found, "")
+    known = list(_known(own, "cost").values())
     if not known:
         why = "its runs were interrupted, so they were not counted whole"
         yield Verdict(row="training cost", model=model, failed=why)
@@ -142,21 +163,20 @@ def _verdicts(model: str, runs: Runs, pairs: Pairs) -> Iterator[Verdict]:
     quantity = f"CPU seconds of a whole run, while others may run beside it ({over})"
     if len(known) < seeds:
         quantity = f"CPU seconds of a whole run ({seeds_in_words(len(known))} that ran without interruption)"
-    found = assess("cost", "times the CPU seconds", min)
+    found = _assess("cost", "times the CPU seconds", min)
     yield verdict("training cost", model, mean(known), "s", quantity, found, "")
 
 
-def gates(runs: BySeed) -> list[Gate]:
-    """Validity checks of a classifier."""
-    first = next(iter(runs.values()))
-    truth = np.array(first["truth"])
-    usual = 100 * np.bincount(truth).max() / len(truth)
-    low = first["accuracy"]["low"]
+def _gates(runs: ClassifierRuns) -> list[Gate]:
+    """Validity checks: the training ones, and that a classifier beats the most frequent class."""
+    first = first_run(runs)
+    usual = 100 * np.bincount(first.truth).max() / len(first.truth)
+    low = first.accuracy.low
     said = f"at least {low:.1f} % are right, where naming the most frequent class is right for {usual:.1f} %"
-    return [*gates_of_training(runs), Gate("beats frequencies", low > usual, said)]
+    return [*gates_of_training(runs), Gate("beats frequencies", bool(low > usual), said)]
 
 
-def _figures(runs: Runs) -> list[Figure]:
+def _figures(runs: Runs[ClassificationRun]) -> list[Figure]:
     texts = ("texts", "texts", axis("texts learned from"))
     tokens = ("tokens", "tokens", axis("tokens learned from"))
     seconds = ("seconds", "time", axis("time of training, one thread of a processor or a GPU", "s"))
@@ -164,7 +184,7 @@ def _figures(runs: Runs) -> list[Figure]:
     loss = ("losses", axis("validation loss", "nats per text"))
     return [
         score_bars(
-            {"accuracy": _accuracy_over, "macro-F1": partial(_over, "macro_f1")},
+            {"accuracy": _accuracy, "macro-F1": partial(_over_seeds, "macro_f1")},
             runs,
             "Intervals (95 %): Student's over seeds; for one seed Wilson's over texts, of accuracy alone.",
         ),
@@ -174,12 +194,12 @@ def _figures(runs: Runs) -> list[Figure]:
     ]
 
 
-def _reliability(runs: Runs) -> Figure:
+def _reliability(runs: Runs[ClassificationRun]) -> Figure:
     """Reliability diagram of each candidate's first seed."""
     shown = []
-    for model, run in first_runs(runs).items():
-        bins = run["adaptive"]["bins"]
-        shown.append(series(model, model, [each["confidence"] for each in bins], [_of_texts(each) for each in bins]))
+    for model, own in runs.items():
+        bins = first_run(own).adaptive.bins
+        shown.append(series(model, model, [each.confidence for each in bins], [each.accuracy for each in bins]))
     ends = [min(float(x) for one in shown for x in one.x), 100.0]
     return figure(
         "reliability",
@@ -190,99 +210,90 @@ def _reliability(runs: Runs) -> Figure:
     )
 
 
-def _summary(runs: Runs) -> Table:
+def _summary(runs: Runs[ClassificationRun]) -> Table:
     scores = (
         ("accuracy (%)", "accuracy", ""),
         ("macro-F1 (%)", "macro_f1", "macro-F1"),
         ("calibration error (points)", "calibration", "calibration"),
     )
     columns = [
-        *map(Column, ("model", "seeds")),
-        *(Interval(head, lambda row, name=name: _over(name, row["runs"]), 2, what) for head, name, what in scores),
-        SeedMean("calibration error, equal counts (points)", lambda run: run["adaptive"]["error"], 2),
-        SeedMean("test loss (nats per text)", "loss", 4),
-        Column("parameters"),
-        SeedMean("training (s)", lambda run: run["seconds"][-1], 1),
-        SeedMean("whole run (s)", "run_seconds", 1),
-        SeedMean("whole run (CPU s)", "cpu_seconds", 1),
+        "model",
+        Column("seeds", lambda row: len(row[1])),
+        *(Interval(head, lambda row, name=name: _over_seeds(name, row[1]), 2, what) for head, name, what in scores),
+        seed_mean("calibration error, equal counts (points)", lambda run: run.adaptive.error, 2),
+        seed_mean("test loss (nats per text)", lambda run: run.loss, 4),
+        Column("parameters", lambda row: first_run(row[1]).parameters),
+        seed_mean("training (s)", lambda run: run.seconds[-1], 1),
+        seed_mean("whole run (s)", lambda run: run.run_seconds, 1),
+        seed_mean("whole run (CPU s)", lambda run: run.cpu_seconds, 1),
     ]
-    return table("scores", "Scores, sizes and costs: means over seeds", columns, every_model(runs))
+    return table("scores", "Scores, sizes and costs: means over seeds", columns, runs.items())
 
 
 def _pairs(pairs: Pairs) -> Table:
     columns = [
-        Column("models"),
-        Column("seed tested", lambda pair: pair["accuracy"].seed),
-        Column("only the first named has it right", lambda pair: pair["test"].only_second),
-        Column("only the other has it right", lambda pair: pair["test"].only_first),
-        Column("p (McNemar)", lambda pair: pair["test"].p_value, 4),
-        Column("form of the test", lambda pair: pair["test"].method),
-        Column("seeds", lambda pair: pair["accuracy"].seeds),
+        Column("models", lambda row: f"{row[0][1]} − {row[0][0]}"),
+        Column("seed tested", lambda row: row[1].evidence["accuracy"].seed),
+        Column("only the first named has it right", lambda row: row[1].test.only_second),
+        Column("only the other has it right", lambda row: row[1].test.only_first),
+        Column("p (McNemar)", lambda row: row[1].test.p_value, 4),
+        Column("form of the test", lambda row: row[1].test.method),
+        Column("seeds", lambda row: row[1].evidence["accuracy"].seeds),
     ]
     for head, key, of_what, test in (
         ("accuracy (points)", "accuracy", "", "t-test"),
         ("macro-F1 (points)", "macro_f1", "macro-F1", "macro-F1"),
         ("calibration error (points)", "calibration", "calibration", "calibration"),
     ):
-        columns.append(Interval(head, lambda pair, key=key: pair[key].over_seeds, 2, of_what))
-        columns.append(Column(f"p ({test})", lambda pair, key=key: pair[key].p, 4))
+        columns.append(Interval(head, lambda row, key=key: row[1].evidence[key].over_seeds, 2, of_what))
+        columns.append(Column(f"p ({test})", lambda row, key=key: row[1].evidence[key].p, 4))
     title = "Differences between models: McNemar's test over texts, and paired t-tests over seeds"
-    return table("pairs", title, columns, [{"models": f"{b} − {a}", **vars(p)} for (a, b), p in pairs.items()])
+    return table("pairs", title, columns, pairs.items())
 
 
-def _every_run(runs: Runs) -> Table:
+def _every_run(runs: Runs[ClassificationRun]) -> Table:
     columns = [
-        *map(Column, ("model", "seed", "split")),
-        Column("texts tested", lambda run: len(run["truth"])),
-        Column("of them read in part", "truncated"),
-        Interval("accuracy (%)", _of_texts, 2),
-        Column("macro-F1 (%)", "macro_f1", 2),
-        Column("calibration error (points)", _VALUES["calibration"], 2),
-        Column("loss (nats per text)", "loss", 4),
-        Column("best validation accuracy (%)", lambda run: max(run["accuracies"]), 2),
-        Column("lowest validation loss", lambda run: min(run["losses"]), 4),
-        *(Column(key, lambda run, key=key: run[key][-1]) for key in ("updates", "texts", "tokens")),
-        Column("training (s)", lambda run: run["seconds"][-1], 1),
-        Column("whole run (s)", "run_seconds", 1),
-        Column("whole run (CPU s)", "cpu_seconds", 1),
+        *("model", "seed"),
+        Column("split", "run.split"),
+        Column("texts tested", lambda row: len(row.run.truth)),
+        Column("of them read in part", "run.truncated"),
+        Interval("accuracy (%)", "run.accuracy", 2),
+        Column("macro-F1 (%)", "run.macro_f1", 2),
+        Column("calibration error (points)", "run.calibration.error", 2),
+        Column("loss (nats per text)", "run.loss", 4),
+        Column("best validation accuracy (%)", lambda row: max(row.run.accuracies), 2),
+        Column("lowest validation loss", lambda row: min(row.run.losses), 4),
+        Column("updates", lambda row: row.run.updates[-1]),
+        Column("texts", lambda row: row.run.texts[-1]),
+        Column("tokens", lambda row: row.run.tokens[-1]),
+        Column("training (s)", lambda row: row.run.seconds[-1], 1),
+        Column("whole run (s)", "run.run_seconds", 1),
+        Column("whole run (CPU s)", "run.cpu_seconds", 1),
     ]
     return table("runs", "Every run; intervals of its accuracy are Wilson's", columns, every_run(runs))
 
 
-def _classes(runs: Runs) -> Table:
-    """The F1 of each class, mean over seeds."""
+def _classes(runs: Runs[ClassificationRun]) -> Table:
+    def _f1(i: int) -> list[float]:
+        return [round(statistics.mean(run.per_class[i].f1 for run in own.values()), 2) for own in runs.values()]
 
-    def f1(own: BySeed, i: int) -> float:
-        return statistics.mean(run["per_class"][i]["f1"] for run in own.values())
-
-    names = next(iter(first_runs(runs).values()))["per_class"]
-    columns = [
-        Column("class", lambda i: names[i]["name"]),
-        Column("texts", lambda i: names[i]["support"]),
-        *(Column(model, partial(f1, own), 2) for model, own in runs.items()),
-    ]
-    return table("classes", "F1 of each class, in percent: means over seeds", columns, range(len(names)))
+    classes = first_run(next(iter(runs.values()))).per_class
+    rows = [(each.name, each.support, *_f1(i)) for i, each in enumerate(classes)]
+    return table("classes", "F1 of each class, in percent: means over seeds", ("class", "texts", *runs), rows)
 
 
-def _disagreements(runs: Runs) -> Table:
-    """Texts on which the candidates' first seeds disagree, spread over the test set."""
-    firsts = first_runs(runs)
+def _disagreements(runs: Runs[ClassificationRun]) -> Table:
+    """Table of texts that the candidates' first seeds classify differently, spread over the test set."""
+    firsts = {model: first_run(own) for model, own in runs.items()}
     any_run = next(iter(firsts.values()))
-    # the same texts in the same order, or there is nothing to agree on
-    same = {model: run for model, run in firsts.items() if run["digest"] == any_run["digest"]}
-    texts = {int(row): text for run in same.values() for row, text in run["wrong"].items()}
-
-    def answer(run: Measured, row: int) -> str:
-        return run["classes"][run["predicted"][row]]
-
-    rows = [row for row in sorted(texts) if len({answer(run, row) for run in same.values()}) > 1]
-    columns = [
-        Column("row", lambda row: row + 1),
-        Column("text", lambda row: texts[row]),
-        Column("class", lambda row: any_run["classes"][any_run["truth"][row]]),
-        *(Column(model, partial(answer, run)) for model, run in same.items()),
+    # only runs on the same texts in the same order can be compared
+    same = {model: run for model, run in firsts.items() if run.digest == any_run.digest}
+    texts = {row: text for run in same.values() for row, text in run.wrong.items()}
+    rows = [
+        (row + 1, texts[row], any_run.classes[any_run.truth[row]], *answers)
+        for row in sorted(texts)
+        if len(set(answers := [run.classes[run.predicted[row]] for run in same.values()])) > 1
     ]
-    # spread over the test set, whatever the order in which it lists its classes
-    chosen = rows[:: max(1, len(rows) // _DISAGREEMENTS)][:_DISAGREEMENTS]
     title = "Some texts of the test set that the models' first seeds do not agree on"
-    return table("disagreements", title, columns, chosen)
+    chosen = rows[:: max(1, len(rows) // _DISAGREEMENTS)][:_DISAGREEMENTS]
+    return table("disagreements", title, ("row", "text", "class", *same), chosen)

@@ -1,57 +1,62 @@
-"""Whole trainings on the classification task, and what their test says."""
+"""Train classifiers in full, and measure their test scores, learning curves and costs."""
 
-from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
+from pydantic import TypeAdapter
 
-from s2s.comparison.questions.classification.analyse import analyse
-from s2s.comparison.runs import history, validation_points
-from s2s.comparison.spec import Comparison, Experiment, Measured, Trial, each_run
+from s2s.comparison.questions.classification.analyse import ClassificationRun, analyse
+from s2s.comparison.runs import learning_curve, validation_points
+from s2s.comparison.spec import Comparison, Experiment, Trial, each_run
 from s2s.comparison.tasks import evaluation_of, model_spec
+from s2s.evaluation.classification import ClassificationScores
 from s2s.run.folder import open_run
 from s2s.run.inference import evaluation_split
 from s2s.tasks.classification.data import Labelled
 
-# of the texts that a run names wrong: enough that models disagree on some of them
+_SCORES = TypeAdapter(ClassificationScores)
+# stored misclassified texts of a run: enough that some of them are shared by the candidates
 _WRONG = 100
-_SHOWN = 240
+_MAX_CHARACTERS = 240
 
 
-def measure(comparison: Comparison, trial: Trial) -> Measured:
-    """Trains a classifier, unless that is done, and takes its scores, its curve and its cost."""
+def measure(comparison: Comparison, trial: Trial) -> ClassificationRun:
+    """Train a classifier, unless its run is finished, and evaluate it."""
     folder, tested = evaluation_of(comparison, trial.model, trial.seed)
     candidate = comparison.candidate(trial.model)
-    scores = tested["scores"]
-    return {
+    scores = _SCORES.validate_python(tested["scores"])
+    points = list(validation_points(folder))
+    return ClassificationRun(
+        **asdict(learning_curve(folder, comparison.device_context)),
+        accuracies=[point.scores["accuracy"] for point in points],
+        texts=[point.count for point in points],
         **{key: tested[key] for key in ("split", "digest", "classes", "truth", "predicted", "truncated")},
-        **{key: scores[key] for key in ("accuracy", "macro_f1", "loss", "calibration", "adaptive")},
-        "per_class": scores["classes"],
-        "wrong": _wrong(folder, tested),
-        **history(
-            folder, {"losses": "loss", "accuracies": "accuracy", "macro_f1s": "macro_f1"}, comparison.device_context
-        ),
-        "texts": [pause.count for pause in validation_points(folder)],
-        "rate": candidate.choice(),
-        "parameters": model_spec(candidate.recipe).parameters(candidate.name, candidate.settings),
-    }
+        accuracy=scores.accuracy,
+        macro_f1=scores.macro_f1,
+        loss=scores.loss,
+        per_class=scores.classes,
+        calibration=scores.calibration,
+        adaptive=scores.adaptive,
+        wrong=_wrong(texts_of(folder, tested["split"]), np.array(tested["truth"]), np.array(tested["predicted"])),
+        rate=candidate.choice(),
+        parameters=model_spec(candidate.recipe).parameters(candidate.name, candidate.settings),
+    )
 
 
 def texts_of(folder: Path, split: str) -> list[str]:
-    """The untouched texts of a run's `test` or `validation` set, in the order of the evaluation."""
+    """Return the texts of a run's `test` or `validation` split, in the order of the evaluation."""
     run = open_run(folder)
     return list(cast(Labelled, evaluation_split(run, run.recipe, split)).texts["text"])
 
 
-def _wrong(folder: Path, tested: Mapping[str, Any]) -> dict[str, str]:
+def _wrong(texts: list[str], truth: np.ndarray, predicted: np.ndarray) -> dict[int, str]:
     """Misclassified texts by row: the first ones of a permutation that is the same for all runs."""
-    truth, predicted = np.array(tested["truth"]), np.array(tested["predicted"])
     order = np.random.default_rng(len(truth)).permutation(len(truth))
     rows = order[truth[order] != predicted[order]][:_WRONG].tolist()
-    texts = texts_of(folder, tested["split"])
     shown = {row: " ".join(texts[row].split()) for row in rows}
-    return {str(row): t if len(t) <= _SHOWN else t[: _SHOWN - 1] + "…" for row, t in shown.items()}
+    return {row: t if len(t) <= _MAX_CHARACTERS else t[: _MAX_CHARACTERS - 1] + "…" for row, t in shown.items()}
 
 
 EXPERIMENT = Experiment(
@@ -60,4 +65,5 @@ EXPERIMENT = Experiment(
     each_run,
     measure,
     analyse,
+    TypeAdapter(ClassificationRun),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from s2s.comparison.paired_tests import LEVEL, excludes_zero, gate_of_rate, seeds_in_words
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Series, Table, Verdict
-from s2s.comparison.spec import Analysis, BySeed, Comparison, Measured, Trials, by_model
+from s2s.comparison.spec import Analysis, BySeed, Comparison, Measured, RateChoice, Trials, by_model
 from s2s.comparison.translation import corpus_score, resampled_scores
 from s2s.evaluation.differences import welch
 from s2s.evaluation.gates import Assessment, Gate, converged, failed, translates
@@ -122,7 +122,7 @@ def _converged(runs: list[Measured]) -> Gate:
 
 def _rate(runs: list[Measured]) -> list[Gate]:
     rate = runs[0].get("rate")
-    return [gate_of_rate(rate)] if rate else []
+    return [gate_of_rate(RateChoice(**rate))] if rate else []
 
 
 def _rise(losses: list[tuple[list[float], list[float]]], tokens: list[int]) -> Estimate:

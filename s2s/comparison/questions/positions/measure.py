@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any, get_args
 
@@ -98,7 +98,7 @@ def measure(comparison: Comparison, trial: Trial) -> Measured:
         measured |= {
             "own": own and list(own),
             "curve": history(folder, {"losses": "loss"}, comparison.device_context),
-            "rate": candidate.choice(),
+            "rate": asdict(candidate.choice()),
         }
     else:
         longest = max(recipe.batches.max_length, *(int(each.source_lengths.max()) for each in (pairs, shuffled)))
