@@ -7,8 +7,7 @@ import matplotlib
 import pytest
 
 from s2s.comparison.report.figures import drawn
-from s2s.comparison.report.plots import tick_places, tick_texts
-from s2s.comparison.report.styles import styles
+from s2s.comparison.report.plots import styles, ticks
 from s2s.comparison.results import Axis, Figure, Heatmap, Mark, Series
 
 LOG = Axis(label="time", unit="ms", log=True)
@@ -149,24 +148,31 @@ def test_what_is_compared_with_is_grey_and_dashed():
     assert not one.marker
 
 
-def test_ticks_are_powers_of_two_where_the_data_are():
-    places = tick_places([2.0**k for k in range(4, 17)], True, (15.0, 70_000.0))
+def test_ticks_are_powers_of_two_if_most_values_are():
+    places, texts = ticks([2.0**k for k in range(4, 17)], True, (15.0, 70_000.0))
     assert 4 < len(places) < 10
     assert all(math.log2(place).is_integer() for place in places)
-    assert tick_texts([16.0, 1024.0, 65536.0], True) == ["16", "1,024", "65,536"]
-    assert tick_texts([1e-6, 1e-3, 1.0], True) == ["10⁻⁶", "10⁻³", "1"]
-    assert tick_texts([5e5, 1e6, 1.5e6], False) == ["500,000", "1,000,000", "1,500,000"]
-    assert tick_texts([0.3, 1.0, 3.0], True) == ["0.3", "1", "3"]
-    assert tick_texts(tick_places([], True, (2.9, 4.8)), True) == ["3.0", "3.5", "4.0", "4.5"]
-    assert tick_texts([2.0, 2.5, 3.0], False) == ["2.0", "2.5", "3.0"]
-    assert tick_texts([-0.1, 0.0, 0.1], False) == ["−0.1", "0.0", "0.1"]
-
-
-def test_ticks_stand_at_the_data_where_these_are_few_and_round():
-    assert tick_places([1.0, 2.0, 5.0], False, (0.8, 5.2)) == [1.0, 2.0, 5.0]
-    assert tick_places([5.92, 8.27, 14.54], False, (5.0, 15.0)) == [6.0, 8.0, 10.0, 12.0, 14.0]
+    assert texts[:2] == ["16", "64"]
     # some lengths are no powers of two
-    assert tick_places([64.0, 128.0, 256.0, 768.0, 1024.0], True, (60.0, 1100.0)) == [64.0, 128.0, 256.0, 1024.0]
+    values = [64.0, 128.0, 256.0, 768.0, 1024.0]
+    assert ticks(values, True, (60.0, 1100.0)) == (
+        [64.0, 128.0, 256.0, 512.0, 1024.0],
+        ["64", "128", "256", "512", "1,024"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "limits", "texts"),
+    [
+        (True, (1e-7, 2.0), ["10⁻⁷", "10⁻⁶", "10⁻⁵", "10⁻⁴", "10⁻³", "10⁻²", "10⁻¹", "1"]),
+        (True, (0.25, 4.0), ["0.5", "1", "2"]),
+        (True, (2.9, 4.8), ["3.0", "3.5", "4.0", "4.5"]),
+        (False, (4e5, 1.4e6), ["400,000", "600,000", "800,000", "1,000,000", "1,200,000", "1,400,000"]),
+        (False, (-0.11, 0.11), ["−0.10", "−0.05", "0.00", "0.05", "0.10"]),
+    ],
+)
+def test_ticks_are_few_and_round(log, limits, texts):
+    assert ticks([], log, limits)[1] == texts
 
 
 def test_drawing_leaves_the_settings_of_matplotlib_alone():

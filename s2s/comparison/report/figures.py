@@ -1,6 +1,6 @@
-"""Figures as files: no pyplot, no global state, the same bytes each time.
+"""Figures as SVG and PNG files, without pyplot and global state; the same data give the same bytes.
 
-On the page an SVG file takes the page's colours and letters, by day and by night.
+On the page, a drawing takes the page's colours and fonts, in light and in dark mode.
 """
 
 import io
@@ -11,19 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import matplotlib.style
+from markupsafe import Markup
 from matplotlib import figure as canvas
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-from s2s.comparison.report.heatmaps import draw_heatmaps
-from s2s.comparison.report.plots import Plot
-from s2s.comparison.report.styles import GREY, GRID, INK, PAGE, PALETTE
+from s2s.comparison.report.plots import GREY, GRID, INK, PAGE, PALETTE, Plot, draw_heatmaps
 from s2s.comparison.results import Figure
 from s2s.training.fonts import use_installed_fonts
 
 _RESOLUTION = 150
 _WIDTH, _HEIGHT = 7.2, 3.3
-# an entry of the legend takes so much of the height, in inches
+# height of a line of the legend, in inches
 _LEGEND_LINE = 0.19
 
 _LOOK: dict[str, object] = {
@@ -45,7 +44,7 @@ _LOOK: dict[str, object] = {
     "text.color": INK,
     "text.parse_math": False,
     "figure.facecolor": PAGE,
-    # one unit of the drawing is one point of the SVG
+    # one unit of the drawing is one unit of the SVG
     "figure.dpi": 72.0,
     "legend.frameon": False,
     "legend.fontsize": 8.5,
@@ -61,7 +60,7 @@ _LOOK: dict[str, object] = {
 }
 
 
-# the page's style sheet defines these for light and dark
+# variables of report.css, with values for light and dark mode
 VARIABLES = {INK: "var(--ink)", GREY: "var(--grey)", GRID: "var(--grid)", PAGE: "var(--page)"} | {
     colour: f"var(--model-{i})" for i, colour in enumerate(PALETTE)
 }
@@ -71,27 +70,36 @@ _STYLE = re.compile(r'(?<= style=")[^"]*(?=")')
 _REFERENCE = re.compile(r'(?:url\(#|href="#)([^")]+)')
 _NUMBER = re.compile(r"-?\d+\.\d{2,}")
 
-# a place in a drawing, from its left and its top edge in the SVG's units, and what is measured there
 Spot = tuple[float, float, str]
-# where a heat-map lies: its left and its upper edge, width and height
+"""Distance from the left and the top edge in units of the SVG, and a text."""
 Panel = tuple[float, float, float, float]
+"""Left and top edge, width and height of a heat-map."""
 
 
 @dataclass(frozen=True)
 class Drawing:
     """A drawn figure."""
 
-    svg: str  # the file's text
-    png: bytes  # the file at 150 dots per inch; empty where it is not wanted
-    spots: Sequence[Spot] = ()  # one for each point and bar that is shown
+    svg: str
+    png: bytes  # empty for linear drawings
+    spots: Sequence[Spot] = ()  # one for each visible point and bar
     panels: Sequence[Panel] = ()  # one for each heat-map
-    hidden: int = 0  # how many values a logarithmic axis cannot show
+    hidden: int = 0  # number of values that a logarithmic axis cannot show
+
+    def inline(self, key: str) -> dict[str, object]:
+        """Return what a page needs: width, height, and the inside of the `svg` element, whose ids start with `key`."""
+        size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', self.svg)
+        width, height = (float(size[1]), float(size[2])) if size else (0.0, 0.0)
+        return {"width": width, "height": height, "inside": Markup(_inlined(self.svg, key))}
 
 
 def drawn(figure: Figure, models: Sequence[str], linear: bool = False) -> Drawing:
-    """Draws a figure; the order of the models gives colours and markers.
+    """Draw a figure.
 
-    With `linear`, logarithmic axes are drawn as linear ones, and there is no PNG file.
+    Args:
+        figure: Its data.
+        models: Candidates, whose order gives colours and markers.
+        linear: True to draw logarithmic axes as linear ones, without a PNG file.
     """
     with _look():
         page = canvas.Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
@@ -100,11 +108,11 @@ def drawn(figure: Figure, models: Sequence[str], linear: bool = False) -> Drawin
             panels = draw_heatmaps(page, figure, linear)
             _lay_out(page)
             boxes, height = [panel.get_window_extent() for panel in panels], page.bbox.height
-            places = [(_seen(b.x0), _seen(height - b.y1), _seen(b.width), _seen(b.height)) for b in boxes]
+            places = [(_tenths(b.x0), _tenths(height - b.y1), _tenths(b.width), _tenths(b.height)) for b in boxes]
             return Drawing(*_files(page, linear), panels=places)
         plot, axes = Plot(figure, models, linear), page.subplots()
         plot.draw(axes)
-        # one series needs no name
+        # a single series needs no legend
         if plot.drawn and len(figure.series) > 1:
             lines = sum(1 + str(entry.get_label()).count("\n") for entry in plot.drawn)
             page.set_size_inches(_WIDTH, max(_HEIGHT, lines * _LEGEND_LINE + 0.3))
@@ -113,16 +121,16 @@ def drawn(figure: Figure, models: Sequence[str], linear: bool = False) -> Drawin
         spots: list[Spot] = []
         for x, y, text in plot.spots() if axes.axison else ():
             across, up = axes.transData.transform((x, y))
-            spots.append((_seen(across), _seen(page.bbox.height - up), text))
+            spots.append((_tenths(across), _tenths(page.bbox.height - up), text))
         return Drawing(*_files(page, linear), spots=spots, hidden=plot.hidden())
 
 
-def _seen(place: float) -> float:
+def _tenths(place: float) -> float:
     return round(float(place), 1)
 
 
 def _files(page: canvas.Figure, linear: bool) -> tuple[str, bytes]:
-    """SVG and PNG of a figure. `savefig` would lay it out a second time."""
+    """Text of the SVG file and bytes of the PNG file; `savefig` would repeat the layout."""
     text, picture = io.StringIO(), io.BytesIO()
     FigureCanvasSVG(page).print_svg(text, metadata={"Date": None, "Creator": None})
     if not linear:
@@ -134,48 +142,44 @@ def _files(page: canvas.Figure, linear: bool) -> tuple[str, bytes]:
 
 @contextmanager
 def _look() -> Iterator[None]:
-    """Our settings and nobody else's, for as long as a figure is drawn."""
+    """Context manager with our settings of matplotlib, independent of the user's."""
     with warnings.catch_warnings(), matplotlib.style.context(["default", _LOOK]):
-        # a letter that the font lacks is a box in the PNG file, and whole in the SVG file
+        # a glyph that the font lacks is a box in the PNG file alone
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 
 
 def _lay_out(page: canvas.Figure) -> None:
-    """Makes the layout once, so that all files and the spots agree."""
+    """Compute the layout once, so that all files and the spots agree."""
     use_installed_fonts(page)
     page.draw_without_rendering()
     page.set_layout_engine("none")
 
 
-def inlined(svg: str, key: str) -> str:
-    """The inside of matplotlib's file as HTML takes it; the `svg` element around it is the caller's.
+def _inlined(svg: str, key: str) -> str:
+    """Return the inside of the `svg` element of a file, minified for HTML.
 
-    The key is unique in the page: ids of different drawings must differ.
+    Args:
+        svg: Text of a file of matplotlib.
+        key: Prefix of all ids, unique in the page.
     """
     inside = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
     inside = re.sub(r"\s*<metadata>.*?</metadata>", "", inside, flags=re.DOTALL)
-    # it would hold for the whole page, which says it itself
+    # this style would apply to the whole page
     inside = re.sub(r"\s*<defs>\s*<style[^>]*>[^<]*</style>\s*</defs>", "", inside)
     inside = re.sub(r"<!--.*?-->", "", inside, flags=re.DOTALL)
-    # matplotlib's ids are long, and each point repeats one
+    # short ids, because each point repeats one
     used = {name: f"{key}-{i}" for i, name in enumerate(dict.fromkeys(_REFERENCE.findall(inside)))}
     inside = re.sub(r' id="([^"]+)"', lambda found: f' id="{used[found[1]]}"' if found[1] in used else "", inside)
     inside = _REFERENCE.sub(lambda found: found[0].replace(found[1], used[found[1]]), inside)
     inside = _STYLE.sub(lambda found: _restyled(found[0]), inside)
     inside = re.sub(r' transform="rotate\(-0 [^"]*"', "", inside)
-    # a twentieth of a point is nothing that can be seen
+    # round to tenths of a point
     inside = re.sub(r'(?<= d=")[^"]*', lambda path: _rounded(path[0]), inside)
-    # in a path, letters make spaces superfluous
+    # no spaces around the letters of a path
     inside = re.sub(r'(?<= d=")[^"]*', lambda path: re.sub(r"\s*([A-Za-z])\s*", r"\1", path[0]).strip(), inside)
     inside = re.sub(r'(?<= [xy]=")-?\d+\.\d+', lambda place: _rounded(place[0]), inside)
     return re.sub(r"\s*\n\s*", "\n", inside).strip()
-
-
-def size(svg: str) -> tuple[float, float]:
-    """Width and height of a drawing, in its own units."""
-    found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
-    return (float(found[1]), float(found[2])) if found else (0.0, 0.0)
 
 
 def _restyled(style: str) -> str:

@@ -9,9 +9,9 @@ from pathlib import Path
 from markupsafe import Markup, escape
 
 from s2s.comparison.plans import TABLES, plan_of
-from s2s.comparison.report.figures import Drawing, inlined, size
+from s2s.comparison.report.figures import Drawing
 from s2s.comparison.report.numbers import Sheet, brief, csv_name, duration, figure_sheets, number, table_sheet
-from s2s.comparison.report.styles import MARKS, PALETTE
+from s2s.comparison.report.plots import MARKS, PALETTE
 from s2s.comparison.report.table import LEGEND, Line, matrix, omitted_rows
 from s2s.comparison.results import CandidateSummary, Figure, Result, Summary
 from s2s.templates import templates
@@ -150,9 +150,7 @@ def _section(
 def _figure(result: Result, figure: Figure, ways: Sequence[Drawing], counter: _Counter) -> dict[str, object]:
     sides, place = [], counter.figures[result.experiment, figure.name]
     for way, side in zip(("meant", "linear"), ways, strict=False):
-        width, height = size(side.svg)
-        inside = Markup(inlined(side.svg, f"f{place}{way}"))
-        sides.append(vars(side) | {"way": way, "width": width, "height": height, "inside": inside})
+        sides.append(vars(side) | {"way": way} | side.inline(f"f{place}{way}"))
     return {
         "at": (result.experiment, figure.name),
         "key": f"figure-{result.experiment}-{figure.name}",

@@ -1,90 +1,259 @@
-"""Lines, points and bars on one pair of axes, whose ticks are few, round, and powers of two where the data are."""
+"""Draw lines, points, bars and heat-maps on matplotlib axes.
 
-import itertools
+A candidate has its colour, marker and hatch in every figure; all can be distinguished without colour.
+"""
+
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, MaxNLocator, NullLocator
 
-from s2s.comparison.report.numbers import brief, interval, number, places, power_of_ten, titled, with_unit
-from s2s.comparison.report.styles import GREY, INK, PAGE, Style, styles
-from s2s.comparison.results import Figure, Series
+from s2s.comparison.report.numbers import (
+    brief,
+    fixed,
+    interval,
+    number,
+    places,
+    power_of_ten,
+    titled,
+    with_unit,
+)
+from s2s.comparison.results import Figure, Heatmap, Series
 
-# longer curves get a band and few markers, shorter ones a bar at each point
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b5518a", "#a17200", "#332288", "#882255")
+"""Colours of candidates, safe for colour-blind readers: Okabe and Ito (2008), Tol (2021), darkened."""
+INK, GREY, GRID, PAGE = "#1c1c1c", "#737373", "#e2e2e2", "#ffffff"
+MARKS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★", "◀", "▶")
+"""The markers as letters, to print beside a candidate's name."""
+# seven colours and ten markers: the first seventy candidates differ
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+_LINES = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 3)))
+# straight lines only: circles make SVG files a hundred times as large
+_HATCHES = ("", "///", "\\\\\\", "xxx", "--", "||", "++")
+
+# curves of more points get a band and few markers, shorter ones a bar at each point
 _SPARSE = 12
-# bars together, of the distance between two groups
-_GROUP = 0.8
-_WIDEST = 0.28
-# points of one group need less
-_APART = 0.16
-# so many bars have their figures written above
+# widths, of the distance between two groups: all bars of a group, one bar at most, and one of several points
+_GROUP, _WIDEST, _APART = 0.8, 0.28, 0.16
+# number of bars up to which values are written above them
 _WRITTEN = 14
+# characters in a line of the legend and of a group's name, and number of names
 _LEGEND_WIDTH, _NAME_WIDTH, _MOST_NAMES = 26, 16, 36
-_BAND = 0.15
-# ticks of an axis, and characters that fit beside each other under a figure
+
 _MOST_TICKS = 9
-_LINE = 64
+
+# heat-maps: width in inches, panels in a line, characters under all panels of a line
+_WIDTH, _PANELS_A_LINE, _LINE_LETTERS = 7.2, 3, 75
+# size up to which values are written into the cells
+_WRITTEN_COLUMNS, _WRITTEN_ROWS = 6, 12
+# characters of a column's and of a row's name
+_NAMES, _ROW_NAMES = 16, 22
+# colour of missing values; neither end of the colour map
+_UNKNOWN = "#b8b8b8"
+
+
+@dataclass(frozen=True)
+class Style:
+    """Style of a series."""
+
+    colour: str
+    marker: str  # empty for references
+    line: str | tuple[float, tuple[float, ...]]  # a line style of matplotlib
+    filled: bool  # whether the markers are
+    hatch: str  # of bars
+    strength: float  # opacity of bars, 0 to 1
+    place: int  # of the candidate in the comparison; -1 for none
+
+
+def styles(series: Sequence[Series], models: Sequence[str]) -> list[Style]:
+    """Return one style for each series of a figure.
+
+    A candidate has its colour, marker and hatch by its position in the comparison; others follow. Several series of
+    one candidate differ by line style, by filled and open markers, and by the strength of bars.
+    """
+    known = list(models)
+    seen: dict[tuple[str, bool], int] = {}
+    found = []
+    for one in series:
+        if one.model and one.model not in known:
+            known.append(one.model)
+        variant = seen.get((one.model, one.reference), 0)
+        seen[one.model, one.reference] = variant + 1
+        place = known.index(one.model) if one.model else -1
+        strength, colour = (1.0, 0.55, 0.3)[variant % 3], PALETTE[place % len(PALETTE)]
+        line, filled = _LINES[variant % len(_LINES)], variant % 2 == 0
+        if one.reference:
+            # never solid
+            line = _LINES[1 + variant % (len(_LINES) - 1)]
+            found.append(Style(GREY if place < 0 else colour, "", line, False, "", strength, place))
+        elif place < 0:
+            found.append(Style(INK, "h", line, filled, "", strength, len(_MARKERS) - 1))
+        else:
+            marker, hatch = _MARKERS[place % len(_MARKERS)], _HATCHES[place % len(_HATCHES)]
+            found.append(Style(colour, marker, line, filled, hatch, strength, place))
+    return found
 
 
 class Plot:
     """Plot of a figure of series.
 
-    Colours and markers follow the order of the models. Logarithmic axes can be drawn as linear ones.
+    Args:
+        figure: Its data.
+        models: Candidates, whose order gives colours and markers.
+        linear: True to draw logarithmic axes as linear ones.
+
+    Attributes:
+        drawn: Artists for the legend, after `draw`.
     """
 
     def __init__(self, figure: Figure, models: Sequence[str], linear: bool) -> None:
         self.figure = figure
         self.styles = styles(figure.series, models)
+        self.drawn: list[Artist] = []
         there = places(figure.series)
         grouped = figure.kind == "bars" or any(isinstance(x, str) for x in there)
-        # of groups; none where the horizontal axis has numbers
+        # names of groups; none where the horizontal axis has numbers
         self.names = list(dict.fromkeys(map(_name, there))) if grouped else []
-        self.places = self._places()
-        self.drawn: list[Artist] = []
-        xs = [] if self.names else [float(x) for places in self.places for x in places]
+        self.width = 0.0
+        self.places = self._positions()
+        xs = [] if self.names else [float(x) for own in self.places for x in own]
         ys = [v for one in figure.series for v in (*one.y, *(one.low or ()), *(one.high or ())) if v is not None]
         # an axis without a positive value cannot be logarithmic
         self.log_x = figure.x.log and not linear and any(x > 0 for x in xs)
         self.log_y = figure.y.log and not linear and any(y > 0 for y in ys)
-        # a mark beyond the data is seen, too
+        # marks beyond the data are shown, too
         xs += [float(mark.at) for mark in figure.marks if xs and not isinstance(mark.at, str)]
         self.xs = [x for x in xs if x > 0 or not self.log_x]
         self.ys = [y for y in ys if y > 0 or not self.log_y]
 
+    def _positions(self) -> list[np.ndarray]:
+        """Horizontal positions of each series; points and bars of one group are side by side unless they are joined."""
+        if not self.names:
+            return [np.array([float(x) for x in one.x]) for one in self.figure.series]
+        beside = [not one.reference and self.figure.kind != "lines" for one in self.figure.series]
+        there = [[self.names.index(_name(x)) for x in one.x] for one in self.figure.series]
+        counts = [sum(i in group for group, b in zip(there, beside, strict=True) if b) for i in range(len(self.names))]
+        widest = _APART if self.figure.kind == "points" else _WIDEST
+        self.width = min(widest, _GROUP / max(1, *counts))
+        ranks = [0] * len(self.names)
+        found = []
+        for group, side in zip(there, beside, strict=True):
+            offsets = [(ranks[i] - (counts[i] - 1) / 2) * self.width if side else 0.0 for i in group]
+            found.append(np.array([i + offset for i, offset in zip(group, offsets, strict=True)], dtype=float))
+            for i in set(group) if side else ():
+                ranks[i] += 1
+        return found
+
     def draw(self, axes: Axes) -> None:
-        """Draws it on empty axes."""
+        """Draw on empty axes."""
+        figure = self.figure
         if not self.ys or not (self.names or self.xs):
             axes.text(0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", color=INK)
             axes.set_axis_off()
             return
-        bars = self.figure.kind == "bars"
-        bottom, top = _ends([*self.ys, 0.0] if bars and not self.log_y else self.ys, self.log_y, 0.05)
+        bars = figure.kind == "bars"
+        bottom, top = _limits([*self.ys, 0.0] if bars and not self.log_y else self.ys, self.log_y, 0.05)
         if bars and not self.log_y:
             bottom, top = (0.0 if min(self.ys) >= 0 else bottom), (0.0 if max(self.ys) <= 0 else top * 1.04)
-            # bars that are all nought
+            # for bars that are all zero
             top = top if top > bottom else 1.0
         axes.set_yscale("log" if self.log_y else "linear")
         axes.set_ylim(bottom, top)
-        tick(axes.yaxis, [], self.log_y, (bottom, top))
-        self._horizontal(axes)
-        self.drawn = [
-            self._series(axes, *each) for each in zip(self.figure.series, self.styles, self.places, strict=True)
-        ]
+        set_ticks(axes.yaxis, [], self.log_y, (bottom, top))
+        self._draw_x_axis(axes)
+        together = zip(figure.series, self.styles, self.places, strict=True)
+        self.drawn = [self._draw_series(axes, *each) for each in together]
         if bars:
             axes.axhline(0.0 if not self.log_y else bottom, color=INK, linewidth=0.7)
-        self._marks(axes)
-        # at the top, where it is read without turning the head
-        axes.set_title(titled(self.figure.y.label, self.figure.y.unit), loc="left", fontsize=9, pad=9, color=INK)
-        axes.set_xlabel(titled(self.figure.x.label, self.figure.x.unit))
+        self._draw_marks(axes)
+        axes.set_title(titled(figure.y.label, figure.y.unit), loc="left", fontsize=9, pad=9, color=INK)
+        axes.set_xlabel(titled(figure.x.label, figure.x.unit))
 
-    def _marks(self, axes: Axes) -> None:
-        """A dashed line for each mark, its label beside its upper end, the next one's below."""
+    def _draw_x_axis(self, axes: Axes) -> None:
+        if not self.names:
+            left, right = _limits(self.xs, self.log_x, 0.03)
+            axes.set_xscale("log" if self.log_x else "linear")
+            axes.set_xlim(left, right)
+            set_ticks(axes.xaxis, self.xs, self.log_x, (left, right))
+            return
+        names = ["\n".join(textwrap.wrap(name, _NAME_WIDTH)) or " " for name in self.names]
+        axes.set_xlim(-0.5 - 0.1 * (len(names) < 3), len(names) - 0.5 + 0.1 * (len(names) < 3))
+        turned = max(len(line) for name in names for line in name.split("\n")) * len(names) > 76
+        shown = range(0, len(names), -(-len(names) // _MOST_NAMES))
+        axes.set_xticks(
+            shown,
+            [names[i] for i in shown],
+            rotation=35 if turned else 0,
+            ha="right" if turned else "center",
+            rotation_mode="anchor" if turned else "default",
+        )
+        axes.tick_params(axis="x", length=0)
+        axes.grid(visible=False, axis="x")
+
+    def _draw_series(self, axes: Axes, one: Series, style: Style, places: np.ndarray) -> Artist:
+        """Draw a series and return its artist for the legend."""
+        kind, order = self.figure.kind, np.argsort(places, kind="stable")
+        x = places[order]
+        ends = (values or [None] * len(x) for values in (one.y, one.low, one.high))
+        y, low, high = (np.array(values, dtype=float)[order] for values in ends)
+        if self.log_y:
+            # an interval that reaches zero extends to the edge
+            y, low = np.where(y <= 0, np.nan, y), np.where(low <= 0, axes.get_ylim()[0], low)
+        label = "\n".join(textwrap.wrap(one.label, _LEGEND_WIDTH)) or "–"
+        # matplotlib 3.9 leaves labels out that begin with an underscore
+        label = f" {label}" if label.startswith("_") else label
+        if kind == "bars" and not one.reference:
+            self._draw_bars(axes, style, (x, y, low, high))
+            return Patch(facecolor=(style.colour, style.strength), edgecolor=PAGE, hatch=style.hatch, label=label)
+        if self.names and one.reference and kind != "lines":
+            return axes.hlines(y, x - 0.45, x + 0.45, color=style.colour, linestyle=style.line, label=label)
+        if kind == "lines" and len(x) > _SPARSE:
+            axes.fill_between(x, low, high, color=style.colour, alpha=0.15, linewidth=0, zorder=1.5)
+        else:
+            _draw_whiskers(axes, x, low, high, style.colour)
+        joined, step = kind == "lines" or one.reference, -(-len(x) // 8)
+        return axes.plot(
+            x,
+            y,
+            color=style.colour,
+            label=label,
+            linestyle=style.line if joined else "",
+            linewidth=1.2 if one.reference else 1.5,
+            marker=style.marker,
+            markerfacecolor=style.colour if style.filled else PAGE,
+            # markers of different candidates at different points, so that they do not hide each other
+            markevery=((style.place * 2) % step, step) if joined and len(x) > _SPARSE else None,
+            zorder=2.4 if one.reference else 3,
+        )[0]
+
+    def _draw_bars(self, axes: Axes, style: Style, values: tuple[np.ndarray, ...]) -> None:
+        x, y, low, high = values
+        base = axes.get_ylim()[0] if self.log_y else 0.0
+        look = {"width": self.width * 0.9, "bottom": base, "zorder": 2}
+        # an opaque bar below a pale one hides the grid
+        axes.bar(x, y - base, color=PAGE, linewidth=0, **look)
+        axes.bar(x, y - base, color=(style.colour, style.strength), linewidth=0, **look)
+        # a hatch has the edge's colour: that of the page, which also separates bars that touch
+        axes.bar(x, y - base, facecolor="none", edgecolor=PAGE, hatch=style.hatch, linewidth=0.8, **look)
+        _draw_whiskers(axes, x, low, high, INK)
+        if sum(len(each.x) for each in self.figure.series if not each.reference) <= _WRITTEN:
+            for at, height, below, above in zip(x, y, np.fmin(y, low), np.fmax(y, high), strict=True):
+                if np.isfinite(height):
+                    place, away = (above, 3) if height >= 0 else (below, -9)
+                    text = number(float(height)) if abs(height) >= 0.01 else brief(float(height), 2)
+                    axes.annotate(text, (at, place), (0, away), textcoords="offset points", ha="center", fontsize=8)
+
+    def _draw_marks(self, axes: Axes) -> None:
+        """Draw a dashed line for each mark, with the labels at the top, one below the other."""
         drawn = 0
         for mark in self.figure.marks:
             name = _name(mark.at)
@@ -109,125 +278,28 @@ class Plot:
             )
             drawn += 1
 
-    def spots(self) -> list[tuple[float, float, str]]:
-        """Each point that is shown: where it stands on the axes, and what is measured there."""
-        return [
-            (float(x), y, _words(self.figure, one, at))
-            for one, places in zip(self.figure.series, self.places, strict=True)
-            for at, (x, y) in enumerate(zip(places, one.y, strict=True))
-            if y is not None and not self._lost(float(x), y)
-        ]
+    def spots(self) -> Iterator[tuple[float, float, str]]:
+        """Yield each value with its position on the axes and a text: series, place, and estimate with interval."""
+        for one, own in zip(self.figure.series, self.places, strict=True):
+            for i, (x, y) in enumerate(zip(own, one.y, strict=True)):
+                if y is not None and not self._is_lost(float(x), y):
+                    at = one.x[i]
+                    where = at if isinstance(at, str) else with_unit(brief(at), self.figure.x.unit)
+                    low, high = (ends[i] if ends else None for ends in (one.low, one.high))
+                    value = with_unit(interval(y, low, high), self.figure.y.unit)
+                    yield float(x), y, f"{one.label} · {where}: {value}"
 
     def hidden(self) -> int:
-        """Number of values that a logarithmic axis cannot show."""
-        return sum(
-            y is not None and self._lost(float(x), y)
-            for one, places in zip(self.figure.series, self.places, strict=True)
-            for x, y in zip(places, one.y, strict=True)
-        )
+        """Return the number of values that a logarithmic axis cannot show."""
+        pairs = zip(self.figure.series, self.places, strict=True)
+        values = ((float(x), y) for one, own in pairs for x, y in zip(own, one.y, strict=True))
+        return sum(y is not None and self._is_lost(x, y) for x, y in values)
 
-    def _lost(self, x: float, y: float) -> bool:
+    def _is_lost(self, x: float, y: float) -> bool:
         return (self.log_x and x <= 0) or (self.log_y and y <= 0)
 
-    def _places(self) -> list[np.ndarray]:
-        """Horizontal positions of each series; points of one group stand side by side unless they are joined."""
-        if not self.names:
-            return [np.array([float(x) for x in one.x]) for one in self.figure.series]
-        index = {name: i for i, name in enumerate(self.names)}
-        beside = [not one.reference and self.figure.kind != "lines" for one in self.figure.series]
-        there = [[index[_name(x)] for x in one.x] for one in self.figure.series]
-        counts = [sum(i in group for group, b in zip(there, beside, strict=True) if b) for i in range(len(self.names))]
-        self.width = min(_WIDEST, _GROUP / max(1, *counts))
-        if self.figure.kind == "points":
-            self.width = min(self.width, _APART)
-        ranks = [0] * len(self.names)
-        found = []
-        for group, side in zip(there, beside, strict=True):
-            offsets = [(ranks[i] - (counts[i] - 1) / 2) * self.width if side else 0.0 for i in group]
-            found.append(np.array([i + offset for i, offset in zip(group, offsets, strict=True)], dtype=float))
-            for i in set(group) if side else ():
-                ranks[i] += 1
-        return found
 
-    def _horizontal(self, axes: Axes) -> None:
-        if not self.names:
-            left, right = _ends(self.xs, self.log_x, 0.03)
-            axes.set_xscale("log" if self.log_x else "linear")
-            axes.set_xlim(left, right)
-            tick(axes.xaxis, self.xs, self.log_x, (left, right))
-            return
-        names = ["\n".join(textwrap.wrap(name, _NAME_WIDTH)) or " " for name in self.names]
-        axes.set_xlim(-0.5 - 0.1 * (len(names) < 3), len(names) - 0.5 + 0.1 * (len(names) < 3))
-        widest = max(len(line) for name in names for line in name.split("\n"))
-        turned = widest * len(names) > 76
-        shown = range(0, len(names), -(-len(names) // _MOST_NAMES))
-        axes.set_xticks(
-            shown,
-            [names[i] for i in shown],
-            rotation=35 if turned else 0,
-            ha="right" if turned else "center",
-            rotation_mode="anchor" if turned else "default",
-        )
-        axes.tick_params(axis="x", length=0)
-        axes.grid(visible=False, axis="x")
-
-    def _series(self, axes: Axes, one: Series, style: Style, places: np.ndarray) -> Artist:
-        """Draws one; what stands for it in the legend."""
-        order = np.argsort(places, kind="stable")
-        x = places[order]
-        ends = (values or [None] * len(x) for values in (one.y, one.low, one.high))
-        y, low, high = (np.array(values, dtype=float)[order] for values in ends)
-        if self.log_y:
-            # an interval that reaches zero goes down to the edge
-            y, low = np.where(y <= 0, np.nan, y), np.where(low <= 0, axes.get_ylim()[0], low)
-        if self.figure.kind == "bars" and not one.reference:
-            return self._bars(axes, one, style, (x, y, low, high))
-        if self.names and one.reference and self.figure.kind != "lines":
-            look = {"color": style.colour, "linestyle": style.line, "label": _wrapped(one.label)}
-            return axes.hlines(y, x - 0.45, x + 0.45, **look)
-        if self.figure.kind == "lines" and len(x) > _SPARSE:
-            axes.fill_between(x, low, high, color=style.colour, alpha=_BAND, linewidth=0, zorder=1.5)
-        else:
-            _whiskers(axes, x, low, high, style.colour)
-        return self._line(axes, one, style, (x, y))
-
-    def _line(self, axes: Axes, one: Series, style: Style, points: tuple[np.ndarray, np.ndarray]) -> Artist:
-        joined, step = self.figure.kind == "lines" or one.reference, -(-len(points[0]) // 8)
-        return axes.plot(
-            *points,
-            color=style.colour,
-            label=_wrapped(one.label),
-            linestyle=style.line if joined else "",
-            linewidth=1.2 if one.reference else 1.5,
-            marker=style.marker,
-            markerfacecolor=style.colour if style.filled else PAGE,
-            # markers of different models shall not hide each other
-            markevery=((style.place * 2) % step, step) if joined and len(points[0]) > _SPARSE else None,
-            zorder=2.4 if one.reference else 3,
-        )[0]
-
-    def _bars(self, axes: Axes, one: Series, style: Style, values: tuple[np.ndarray, ...]) -> Artist:
-        x, y, low, high = values
-        base = axes.get_ylim()[0] if self.log_y else 0.0
-        look = {"width": self.width * 0.9, "bottom": base, "zorder": 2}
-        # the page beneath a pale bar hides the grid
-        axes.bar(x, y - base, color=PAGE, linewidth=0, **look)
-        axes.bar(x, y - base, color=(style.colour, style.strength), linewidth=0, **look)
-        # a hatch has the edge's colour; here the edge is the page, which also parts bars that touch
-        axes.bar(x, y - base, facecolor="none", edgecolor=PAGE, hatch=style.hatch, linewidth=0.8, **look)
-        _whiskers(axes, x, low, high, INK)
-        if sum(len(each.x) for each in self.figure.series if not each.reference) <= _WRITTEN:
-            # beyond the ends of bars and of their intervals
-            for at, height, below, above in zip(x, y, np.fmin(y, low), np.fmax(y, high), strict=True):
-                if np.isfinite(height):
-                    place, away = (above, 3) if height >= 0 else (below, -9)
-                    text = number(float(height)) if abs(height) >= 0.01 else brief(float(height), 2)
-                    axes.annotate(text, (at, place), (0, away), textcoords="offset points", ha="center", fontsize=8)
-        colour = (style.colour, style.strength)
-        return Patch(facecolor=colour, edgecolor=PAGE, hatch=style.hatch, label=_wrapped(one.label))
-
-
-def _whiskers(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> None:
+def _draw_whiskers(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> None:
     if not np.isfinite(low).any() and not np.isfinite(high).any():
         return
     axes.vlines(x, low, high, color=colour, linewidth=1.0, zorder=2.5)
@@ -235,20 +307,12 @@ def _whiskers(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colo
         axes.plot(x, ends, linestyle="", marker="_", markersize=4.5, color=colour, zorder=2.5)
 
 
-def _words(figure: Figure, one: Series, at: int) -> str:
-    """Its series, where it stands, the figure with its interval."""
-    low, high = (ends[at] if ends else None for ends in (one.low, one.high))
-    x = one.x[at]
-    where = x if isinstance(x, str) else with_unit(brief(x), figure.x.unit)
-    return f"{one.label} · {where}: {with_unit(interval(one.y[at] or 0.0, low, high), figure.y.unit)}"
-
-
 def _name(x: float | str) -> str:
     return x if isinstance(x, str) else brief(x)
 
 
-def _ends(values: Sequence[float], log: bool, margin: float) -> tuple[float, float]:
-    """Ends of an axis with some room beside the data."""
+def _limits(values: Sequence[float], log: bool, margin: float) -> tuple[float, float]:
+    """Limits of an axis, with a margin as a share of the range."""
     low, high = min(values), max(values)
     if log:
         room = max(math.log10(high) - math.log10(low), 0.2) * margin
@@ -259,99 +323,122 @@ def _ends(values: Sequence[float], log: bool, margin: float) -> tuple[float, flo
     return low - room, high + room
 
 
-def _wrapped(label: str) -> str:
-    text = "\n".join(textwrap.wrap(label, _LEGEND_WIDTH)) or "–"
-    # matplotlib 3.9 leaves out what begins with an underscore
-    return f" {text}" if text.startswith("_") else text
-
-
-def tick(axis: Axis, values: Sequence[float], log: bool, limits: tuple[float, float]) -> None:
-    """Sets the ticks of matplotlib's axis between these limits, by the values that the data have there."""
-    places = tick_places(values, log, limits)
+def set_ticks(axis: Axis, values: Sequence[float], log: bool, limits: tuple[float, float]) -> None:
+    """Set the ticks of an axis between its limits; see `ticks`."""
+    places, texts = ticks(values, log, limits)
     axis.set_minor_locator(NullLocator())
     axis.set_major_locator(FixedLocator(places))
-    axis.set_major_formatter(FixedFormatter(tick_texts(places, log)))
+    axis.set_major_formatter(FixedFormatter(texts))
 
 
-def tick_places(values: Sequence[float], log: bool, limits: tuple[float, float]) -> list[float]:
-    """Tick positions of an axis."""
-    places = _log_ticks(sorted(set(values)), *limits) if log else _few(sorted(set(values)), limits)
-    if places:
-        return places
-    room = (limits[1] - limits[0]) * 1e-9
-    everywhere = MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]).tick_values(*limits)
-    return [float(place) for place in everywhere if limits[0] - room <= place <= limits[1] + room]
+def ticks(values: Sequence[float], log: bool, limits: tuple[float, float]) -> tuple[list[float], list[str]]:
+    """Choose few, round ticks: powers of two on a logarithmic axis if most values are.
+
+    Args:
+        values: Values on the axis; may be empty.
+        log: True for a logarithmic axis.
+        limits: Ends of the axis.
+
+    Returns:
+        Positions and labels.
+    """
+    low, high = limits
+    decades = math.log10(high) - math.log10(low) if log else 0.0
+    binary = log and 2 * sum(v > 0 and math.log2(v).is_integer() for v in values) >= len(values) > 0
+    # on a short logarithmic axis, linear steps have rounder labels
+    linear = decades < 0.75 and not binary
+    if linear:
+        locator = MaxNLocator(6, steps=[1, 2, 2.5, 5, 10])
+    elif binary:
+        locator = LogLocator(2, numticks=_MOST_TICKS)
+    else:
+        subs = (1,) if decades > 2.5 else (1, 3) if decades > 1.4 else (1, 2, 5)
+        locator = LogLocator(10, subs, numticks=_MOST_TICKS)
+    room = (high - low) * 1e-9
+    # decades around the limits may exceed the range of a float
+    with np.errstate(over="ignore"):
+        places = [float(f"{p:.10g}") for p in locator.tick_values(low, high) if low - room <= p <= high + room]
+    texts = [brief(place) for place in places]
+    if linear and not any("×" in text for text in texts):
+        decimals = max((len(text.partition(".")[2]) for text in texts), default=0)
+        return places, [fixed(place, decimals) for place in places]
+    exponents = [round(math.log10(place)) if place > 0 else 0 for place in places]
+    tens = all(math.isclose(place, 10.0**e) for place, e in zip(places, exponents, strict=True))
+    if tens and not all(-3 <= e < 6 for e in exponents):
+        texts = [power_of_ten(e) if e else "1" for e in exponents]
+    return places, texts
 
 
-def tick_texts(places: Sequence[float], log: bool) -> list[str]:
-    """Tick labels: powers of ten if all are, or equal decimals where they fit."""
-    texts = [tick_text(place) for place in places]
-    exponents = [_exponent(place) for place in places]
-    if any(_is_power(text) for text in texts) and None not in exponents:
-        return [power_of_ten(e) if e else "1" for e in exponents if e is not None]
-    if not log:
-        texts = [brief(float(f"{place:.10g}")) for place in places]
-    decimals = max((len(text.partition(".")[2]) for text in texts), default=0)
-    sizes = [abs(place) for place in places if place]
-    if not 0 < decimals <= 3 or any("×" in text or _is_power(text) for text in texts):
-        return texts
-    # on a logarithmic axis 0.3, 1, 3 and 10 stand side by side
-    if min(sizes) * (8 if log else 200) < max(sizes):
-        return texts
-    return [f"{round(place, decimals) + 0.0:,.{decimals}f}".replace("-", "−") for place in places]
+def draw_heatmaps(page: Canvas, figure: Figure, linear: bool) -> list[Axes]:
+    """Draw the matrices of a figure side by side, with one colour bar.
 
+    Args:
+        page: An empty figure; its size is set.
+        figure: The data; the `y` axis describes the colours.
+        linear: True to draw a logarithmic colour map as a linear one.
 
-def tick_text(value: float) -> str:
-    """Label of a single tick."""
-    # a sum of steps such as 0.30000000000000004
-    value = float(f"{value:.10g}")
-    exponent = _exponent(value)
-    if exponent is not None and not -3 <= exponent < 6:
-        return power_of_ten(exponent)
-    return brief(value)
-
-
-def _exponent(value: float) -> int | None:
-    exponent = round(math.log10(value)) if value > 0 else None
-    return exponent if exponent is not None and math.isclose(value, 10.0**exponent) else None
-
-
-def _is_power(text: str) -> bool:
-    return text.startswith("10") and text[-1] in "⁰¹²³⁴⁵⁶⁷⁸⁹"
-
-
-def thinned(places: Sequence[float], most: int = _MOST_TICKS) -> list[float]:
-    """Every, every second, every third … so that all fit beside each other."""
-    for step in range(1, len(places) + 1):
-        kept = list(places[::step])
-        if len(kept) <= most and sum(len(tick_text(place)) + 3 for place in kept) <= _LINE:
-            return kept
-    return list(places[:1])
-
-
-def _few(values: list[float], limits: tuple[float, float]) -> list[float]:
-    """The data's own places, where they are few and stand apart."""
-    if not 1 <= len(values) <= _MOST_TICKS:
+    Returns:
+        The axes of each matrix.
+    """
+    maps = figure.heatmaps
+    if not maps:
+        page.text(0.5, 0.5, "nothing was measured", ha="center")
         return []
-    if sum(len(tick_text(value)) + 3 for value in values) > _LINE:
-        return []
-    if not all((v.is_integer() and abs(v) < 10_000) or math.isclose(v, float(f"{v:.2g}")) for v in values):
-        return []
-    gaps = [after - before for before, after in itertools.pairwise(values)]
-    return values if not gaps or min(gaps) > (limits[1] - limits[0]) / 14 else []
+    across = 2 if len(maps) == 4 else min(_PANELS_A_LINE, len(maps))
+    down = -(-len(maps) // across)
+    tallest = max(len(one.rows) for one in maps)
+    longest = max((len(name) for one in maps for name in one.columns), default=0)
+    page.set_size_inches(_WIDTH, down * (min(max(0.19 * tallest, 1.5), 3.6) + 0.75 + 0.05 * min(longest, 12)))
+    values = [v for one in maps for row in one.values for v in row if v is not None]
+    positive = [v for v in values if v > 0]
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    colours = "viridis"
+    if log := figure.y.log and not linear and bool(positive):
+        norm = LogNorm(min(positive), high if high > min(positive) else min(positive) * 10)
+    elif low < 0 < high:
+        norm, colours = Normalize(-max(-low, high), max(-low, high)), "PuOr_r"
+    else:
+        norm = Normalize(min(0.0, low), max(0.0, high) if high or low else 1.0)
+    panels = list(page.subplots(down, across, squeeze=False).flat)
+    for panel in panels[len(maps) :]:
+        panel.set_visible(False)
+    panels = panels[: len(maps)]
+    for panel, one in zip(panels, maps, strict=True):
+        _draw_heatmap(panel, one, norm, colours, _LINE_LETTERS // across)
+    for panel in panels[-across:]:
+        panel.set_xlabel(titled(figure.x.label, figure.x.unit))
+    bar = page.colorbar(panels[0].images[0], ax=panels, fraction=0.035, pad=0.02, aspect=25)
+    bar.set_label(titled(figure.y.label, figure.y.unit))
+    bar.outline.set_linewidth(0.5)  # pyright: ignore[reportCallIssue]
+    at, labels = ticks([], log, (float(norm.vmin or 0.0), float(norm.vmax or 0.0)))
+    bar.set_ticks(at, labels=labels)
+    bar.minorticks_off()
+    return panels
 
 
-def _log_ticks(values: list[float], low: float, high: float) -> list[float]:
-    powers = [value for value in values if value > 0 and math.log2(value).is_integer()]
-    if powers and len(powers) * 2 >= len(values):
-        return thinned(powers)
-    decades = math.log10(high) - math.log10(low)
-    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    if decades > 2.5:
-        step = math.ceil(decades / 7)
-        return [10.0**e for e in exponents if e % step == 0 and low <= 10.0**e <= high]
-    # over so short a way the ticks of a linear axis serve better
-    if decades < 0.75:
-        return []
-    parts = (1, 3) if decades > 1.4 else (1, 2, 5)
-    return thinned([p * 10.0**e for e in exponents for p in parts if low <= p * 10.0**e <= high])
+def _draw_heatmap(panel: Axes, one: Heatmap, norm: Normalize, colours: str, line: int) -> None:
+    values = np.array([[math.nan if v is None else v for v in row] for row in one.values], dtype=float)
+    values = values.reshape(len(one.rows), len(one.columns)) if values.size else np.full((1, 1), math.nan)
+    panel.set_facecolor(_UNKNOWN)
+    image = panel.imshow(values, cmap=colours, norm=norm, aspect="auto", interpolation="none")
+    panel.grid(visible=False)
+    panel.spines[:].set_visible(False)
+    panel.set_title("\n".join(textwrap.wrap(one.label, 24)), fontsize=9)
+    panel.tick_params(length=0, labelsize=7.5)
+    sizes = ((len(one.columns), 16), (len(one.rows), 20))
+    columns, rows = (range(0, count, -(-count // most) or 1) for count, most in sizes)
+    names = [_short(one.columns[i], _NAMES) for i in columns]
+    turned = len(names) * (max(map(len, names), default=0) + 1) > line
+    panel.set_xticks(columns, names, rotation=90 if turned else 0)
+    panel.set_yticks(rows, [_short(one.rows[i], _ROW_NAMES) for i in rows])
+    if len(one.columns) <= _WRITTEN_COLUMNS and len(one.rows) <= _WRITTEN_ROWS:
+        for (row, column), value in np.ndenumerate(values):
+            if math.isfinite(value):
+                red, green, blue, _ = image.cmap(norm(value))
+                # near black and near white, which the page's dark mode does not change
+                colour = "#010101" if 0.3 * red + 0.59 * green + 0.11 * blue > 0.55 else "#fefefe"
+                panel.text(column, row, number(value, 2), ha="center", va="center", fontsize=7.5, color=colour)
+
+
+def _short(name: str, most: int) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"

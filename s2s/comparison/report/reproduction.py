@@ -5,7 +5,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from s2s.comparison.report.figures import drawn, inlined, size
+from s2s.comparison.report.figures import drawn
 from s2s.comparison.report.numbers import duration
 from s2s.comparison.report.page import typeset
 from s2s.comparison.reproduced import RESULT, read
@@ -25,12 +25,7 @@ def draw(folder: Path) -> Path:
     pictures = []
     for i, figure in enumerate(result.figures):
         models = list(dict.fromkeys(series.model for series in figure.series if series.model))
-        svg = drawn(figure, models).svg
-        width, height = size(svg)
-        inside = Markup(inlined(svg, f"f{i}"))
-        pictures.append(
-            {"title": figure.title, "caption": figure.caption, "width": width, "height": height, "inside": inside}
-        )
+        pictures.append({"title": figure.title, "caption": figure.caption} | drawn(figure, models).inline(f"f{i}"))
     surroundings = Environment(
         loader=FileSystemLoader(_HERE, encoding="utf-8"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
