@@ -84,8 +84,8 @@ def execute_plan(start: TrainingPlan, launch: TorchrunProcess | None, print_fn: 
     if start.overfit:
         from s2s.run.memory_check import check_memory
         from s2s.run.tasks import task_of
+        from s2s.tasks.translation.diagnosis import overfit
         from s2s.tasks.translation.recipe import Recipe
-        from s2s.tasks.translation.task import overfit
 
         with check_memory(task_of(recipe), recipe):
             if isinstance(recipe, Recipe):
