@@ -26,7 +26,6 @@ from s2s.files import (
     write_atomically,
     write_folder_atomically,
 )
-from s2s.tasks.masked_lm.bias import write_preferences
 
 
 def _names(folder: Path) -> list[str]:
@@ -274,11 +273,3 @@ def test_files_full_disk_within_a_copied_folder_is_an_error_of_the_system(tmp_pa
     ):
         (place.mkdir(), copy_files(tmp_path / "tokenizer", place / "tokenizer"))
     assert (failed.value.errno, failed.value.filename) == (errno.ENOSPC, tmp_path / "checkpoint")
-
-
-def test_files_table_that_the_user_names_is_written_through_a_link(tmp_path):
-    (tmp_path / "table.csv").touch()
-    (tmp_path / "link.csv").symlink_to("table.csv")
-    write_preferences([], tmp_path / "link.csv")
-    assert (tmp_path / "link.csv").is_symlink()
-    assert (tmp_path / "table.csv").read_text(encoding="utf-8").startswith("line,")

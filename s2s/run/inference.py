@@ -23,7 +23,7 @@ from s2s.run import manifest
 from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, open_run, run_dir_of
 from s2s.run.tasks import read, task_of
 from s2s.tasks.base import AnyRun, AnyTask, Evaluation, EvaluationOptions, LoadedModel, PreparedData
-from s2s.tasks.line_translation import VocabularyCoverage
+from s2s.tasks.coverage import VocabularyCoverage
 from s2s.tasks.protocols import Inspectable
 from s2s.tasks.seq2seq import build_translator
 from s2s.training.checkpoint import Checkpoints, check_weights, digest_of_weights

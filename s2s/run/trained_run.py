@@ -25,10 +25,11 @@ from s2s.run.inference import evaluation_split, load, pairs_to_score, train_over
 from s2s.run.tasks import classification_task, schema_of, task_of
 from s2s.tasks.base import TEXTS, TOKENIZER, Evaluation, EvaluationOptions, LoadedModel
 from s2s.tasks.classification_base import class_probabilities, truncation_warning
-from s2s.tasks.line_translation import TooLong, VocabularyCoverage, count_sentences
+from s2s.tasks.coverage import VocabularyCoverage, count_sentences
+from s2s.tasks.line_translation import TooLong
 from s2s.tasks.protocols import Inspectable
 from s2s.tasks.seq2seq import build_translator, check_fits
-from s2s.tasks.text_generation import sequence_scores
+from s2s.tasks.source_use import sequence_scores
 from s2s.tasks.text_to_text.answers import best_first, check_chosen, log_probabilities, task_named
 from s2s.tasks.text_to_text.recipe import TextToTextRecipe
 from s2s.tasks.translation.diagnosis import after_prefix, attention_between

@@ -215,7 +215,7 @@ def run_worker(distributed: Distributed) -> None:
 def overfit(recipe: TrainRecipe, print_fn: PrintFn) -> None:
     """Overfit 16 pairs of a translation recipe, as a sanity check; no run is kept."""
     from s2s.tasks.translation.recipe import Recipe
-    from s2s.tasks.translation.task import overfit as overfit_translation
+    from s2s.tasks.translation.diagnosis import overfit as overfit_translation
 
     with check_memory(task_of(recipe), recipe):
         if isinstance(recipe, Recipe):

@@ -25,7 +25,6 @@ from s2s.files import explain_os_error, make_folder, write_atomically
 from s2s.models.base import Encoder
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import BleuTokenizer, TrainRecipe
-from s2s.training import figures
 from s2s.training.device import DeviceContext, derive_seed
 from s2s.training.logger import RunLog
 from s2s.training.progress import ProgressBar
@@ -62,10 +61,7 @@ class PreparedData(Protocol):
         ...
 
     def hashes(self) -> dict[str, str]:
-        """Return hashes that identify the training data and all derived data.
-
-        File names have no influence on the hashes.
-        """
+        """Return hashes of the training data and all derived data, independent of file names."""
         ...
 
 
@@ -80,10 +76,7 @@ ModelT_co = TypeVar("ModelT_co", bound=nn.Module, covariant=True)
 
 @dataclass(frozen=True)
 class TrainContext(Generic[RecipeT_co, DataT_co, ModelT_co]):
-    """Context of a training run: resolved recipe, data and trainer.
-
-    Training passes the context to the hooks of a task, such as `on_train_start` and `validate`.
-    """
+    """Resolved recipe, data and trainer of a training run."""
 
     recipe: RecipeT_co
     data: DataT_co
@@ -117,11 +110,7 @@ class LoadedModel(Generic[RecipeT_co, ModelT_co]):
     fetched: bool = False
 
     def narrow(self, recipe: type[RecipeT], model: type[ModelT]) -> "LoadedModel[RecipeT, ModelT]":
-        """Return this model with the types of its task.
-
-        Raises:
-            TypeError: The run is of another task; callers check the task before.
-        """
+        """Return this model with the types of its task, which the caller has checked."""
         if not (isinstance(self.recipe, recipe) and isinstance(self.model, model)):
             raise TypeError(f"{self.path} is a run of task {self.recipe.task}")
         return cast("LoadedModel[RecipeT, ModelT]", self)
@@ -181,7 +170,7 @@ class Evaluation(ABC):
         return [f"  {self.train_overlap}"] if self.train_overlap else []
 
     def __str__(self) -> str:
-        """Return the complete evaluation as text for a terminal; by default, the headline metrics."""
+        """Return the evaluation as text for a terminal; by default, the headline metrics."""
         scores = ", ".join(f"{name} {value:.3f}" for name, value in self.headline_metrics().items())
         return "\n".join([f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {scores}", *self.notes()])
 
@@ -197,10 +186,10 @@ class Evaluation(ABC):
             evaluations: Evaluations of this class; the first is the baseline.
 
         Returns:
-            Comparisons with the first evaluation; empty if the task has no test.
+            One comparison for each evaluation; empty if the task has no test.
 
         Raises:
-            UserError: The evaluations are of different examples.
+            UserError: The evaluations are of different examples, or otherwise not comparable.
         """
         return ()
 
@@ -222,11 +211,7 @@ class Evaluation(ABC):
         return iter(())
 
     def samples(self) -> list[tuple[str, str]]:
-        """Return pairs of an input and the model's output, for the model card.
-
-        Returns:
-            A few pairs; none if the task generates no text.
-        """
+        """Return some pairs of an input and the model's output, for the model card; none by default."""
         return []
 
     def save(self) -> None:
@@ -237,12 +222,16 @@ class Evaluation(ABC):
 
 
 def _save_figures(run: Path, pictures: "Mapping[str, Figure]") -> dict[str, bytes]:
-    """Render figures as PNG files into a run's `figures/` folder."""
-    drawn = {name: figures.render_png(picture) for name, picture in pictures.items()}
-    for name, picture in drawn.items():
-        make_folder(run / FIGURES)
-        write_atomically(run / FIGURES / f"{name}.png", picture)
-    return drawn
+    """Write figures into the run's `figures/` folder; return them as PNG."""
+    if not pictures:
+        return {}
+    from s2s.training.figures import render_png
+
+    rendered = {name: render_png(picture) for name, picture in pictures.items()}
+    make_folder(run / FIGURES)
+    for name, png in rendered.items():
+        write_atomically(run / FIGURES / f"{name}.png", png)
+    return rendered
 
 
 class Task(ABC, Generic[RecipeT, DataT, ModelT]):
@@ -274,12 +263,9 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
         """
 
     def finalize_config(self, recipe: RecipeT, data: DataT) -> RecipeT:
-        """Return the recipe with the settings that depend on the data.
+        """Return the recipe with the settings that depend on the data; unchanged by default.
 
         A checkpoint saves these settings, so that the model can be built without the data.
-
-        Returns:
-            The recipe with these settings; unchanged by default.
         """
         return recipe
 
@@ -378,36 +364,22 @@ def build_encoder(recipe: TrainRecipe, vocabulary: int) -> tuple[Encoder, int]:
 
 
 def check_positions(longest: int | None, wanted: int, remedy: str, key: str = "batches.max_length") -> None:
-    """Refuse texts with more tokens than the model has positions.
+    """Refuse a recipe whose texts may have more tokens than the model has positions.
 
     Args:
         longest: Number of positions of the model; None if unlimited.
-        remedy: Remedy for the error message.
-        key: Recipe key that sets the number of tokens.
-
-    Raises:
-        UserError: The model has fewer positions.
+        wanted: Number of tokens that `key` allows.
     """
     if longest is not None and longest < wanted:
-        raise UserError(
-            f"the model knows {longest} positions, but {key} is {wanted}",
-            where="model.max_positions",
-            remedy=remedy,
-        )
+        raise UserError(f"the model has {longest} positions, but {key} is {wanted}", "model.max_positions", remedy)
 
 
 def log_figures(
     train_context: AnyContext, folder: Path, log: RunLog, group: str, pictures: "Mapping[str, Figure]"
 ) -> None:
-    """Save figures to the run's `figures/` folder and add them to TensorBoard.
-
-    Args:
-        train_context: Context of the run; its optimizer step dates the figures.
-        log: Log of the run, with TensorBoard.
-        group: Name of the group in TensorBoard.
-    """
-    for name, picture in _save_figures(folder, pictures).items():
-        log.add_figure(f"{group}/{name}", picture, train_context.trainer.update)
+    """Write figures into the run's `figures/` folder, and add them to a group in TensorBoard."""
+    for name, png in _save_figures(folder, pictures).items():
+        log.add_figure(f"{group}/{name}", png, train_context.trainer.update)
 
 
 E = TypeVar("E", bound=Evaluation)
@@ -415,64 +387,41 @@ E = TypeVar("E", bound=Evaluation)
 
 def check_comparable(
     evaluations: Sequence[E],
-    asked: Callable[[E], object],
+    examples: Callable[[E], object],
     remedy: str = "compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
 ) -> None:
     """Refuse evaluations of different examples.
 
     Args:
-        asked: Returns the examples of an evaluation, as a comparable object.
-        remedy: Remedy for the error message.
-
-    Raises:
-        UserError: An evaluation has other examples than the first.
+        examples: Returns the examples of an evaluation, as a comparable object.
     """
     first = evaluations[0]
     for other in evaluations[1:]:
-        if asked(other) != asked(first):
+        if examples(other) != examples(first):
             raise UserError(f"{first.run} and {other.run} have different {first.split} sets", remedy=remedy)
 
 
-def check_case(lowercase: Sequence[bool]) -> None:
-    """Refuse to compare cased with case-insensitive scores.
-
-    Args:
-        lowercase: True for each evaluation without regard to case.
-
-    Raises:
-        UserError: The values differ.
-    """
-    if len(set(lowercase)) > 1:
-        what = "some of the runs write small letters alone and are scored without regard to case, others are not"
-        raise UserError(what, remedy="add --lowercase, which scores all of them so")
-
-
 def check_tokenizers(tokenizers: Sequence[str]) -> None:
-    """Refuse to compare BLEU scores of different tokenizers.
-
-    Args:
-        tokenizers: sacreBLEU tokenizer of each evaluation.
-
-    Raises:
-        UserError: The tokenizers differ.
-    """
+    """Refuse to compare BLEU scores of different sacreBLEU tokenizers."""
     if len(set(tokenizers)) > 1:
         what = f"the runs are scored with different tokenizers: {', '.join(dict.fromkeys(tokenizers))}"
-        raise UserError(what, remedy="add --tokenize, which scores all of them with one")
+        raise UserError(what, remedy="score all runs with one tokenizer: --tokenize NAME")
 
 
-def why_not_kept(run: AnyRun, write: Callable[[], object]) -> str:
-    """Save the result of a probe, if the run's folder is writable.
+def save_probe(run: AnyRun, files: Mapping[str, str | bytes]) -> str:
+    """Write the result of a probe into the run's folder, unless it is read-only or a cached model of the hub.
 
-    Runs that are read-only or fetched from the hub can be probed, too.
+    Args:
+        files: Content by file name.
 
     Returns:
-        The reason why the result was not saved; empty if it was saved.
+        The reason why nothing was saved; empty if it was saved.
     """
     if run.fetched:
-        return f"{run.path} is the copy in the cache, which all who name this model share"
+        return f"{run.path} is in the cache, which all users of this model share"
     try:
-        write()
+        for name, content in files.items():
+            write_atomically(run.path / name, content)
     except OSError as error:
         return str(explain_os_error(error))
     return ""

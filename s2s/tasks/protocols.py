@@ -29,11 +29,7 @@ class WritesAtStart(Protocol):
     """Task that writes files or draws figures before training."""
 
     def on_train_start(self, train_context: AnyContext, folder: Path, log: RunLog) -> None:
-        """Write files and figures that are available before the first optimizer step.
-
-        Args:
-            log: Log of the run, with TensorBoard.
-        """
+        """Write files and figures that are available before the first optimizer step."""
 
 
 @runtime_checkable
@@ -41,7 +37,7 @@ class WritesAtEnd(Protocol):
     """Task that draws figures after training."""
 
     def on_train_end(self, train_context: AnyContext, folder: Path, log: RunLog) -> None:
-        """Draw figures after the last optimizer step, before the test; see `WritesAtStart.on_train_start`."""
+        """Draw figures after the last optimizer step, before the test."""
 
 
 @runtime_checkable
@@ -51,10 +47,8 @@ class Inspectable(Protocol):
     def inspect(self, run: AnyRun, focus: "InspectionRequest") -> "Inspection":
         """Inspect a trained model on one or two inputs.
 
-        A view that the model does not support, such as attention, is omitted.
-
         Returns:
-            Attention maps, saliency and further views.
+            Attention maps, saliency and further views, without those that the model does not support.
 
         Raises:
             UserError: The input does not fit the model.
@@ -64,17 +58,10 @@ class Inspectable(Protocol):
 
 @runtime_checkable
 class Diagnosable(Protocol):
-    """Task whose models `s2s diagnose` tests and whose answers it examines."""
+    """Task whose models `s2s diagnose` tests and whose outputs it examines."""
 
     def examples_for_inference(self, run: AnyRun, part: Split) -> Examples[BaseBatch]:
-        """Encode a split for inference: in full, without data augmentation.
-
-        Args:
-            part: Split of the corpus, as the task's source returns it.
-
-        Returns:
-            Examples to make batches from.
-        """
+        """Encode a split of the corpus for inference: in full, without data augmentation."""
         ...
 
     def log_probs(self, model: nn.Module, batch: BaseBatch) -> Float[Tensor, "items choices"]:
@@ -84,14 +71,14 @@ class Diagnosable(Protocol):
     def diagnose(
         self, run: AnyRun, part: Split, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar
     ) -> "Diagnostics":
-        """Examine a trained model's answers for signs of known problems.
+        """Examine a trained model's outputs for signs of known problems.
 
         Args:
+            part: Examples of a split.
             rows: Row of each example in its split, from 0.
-            progress_bar: Makes a progress bar.
 
         Returns:
-            Findings, and the examples with the worst answers.
+            Findings, and the examples with the worst outputs.
         """
         ...
 
@@ -116,11 +103,11 @@ class HasBeamSearch(Protocol):
 
 @dataclass(frozen=True)
 class RescoredHypotheses:
-    """Log-probabilities of beam-search hypotheses, from the search and recomputed.
+    """Log-probabilities of beam-search hypotheses, from the search and by teacher forcing, in nats.
 
     Attributes:
-        reported: Log-probabilities that the search reported, in nats.
-        again: Log-probabilities computed by teacher forcing, in nats.
+        reported: Log-probabilities that the search reported.
+        again: Log-probabilities by teacher forcing.
         longest: Number of tokens of the longest hypothesis, `EOS` included.
     """
 

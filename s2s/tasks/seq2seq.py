@@ -29,15 +29,7 @@ from s2s.training.trainer import Loss, Trainer
 
 
 def build_model(recipe: TrainRecipe, source_size: int, target_size: int) -> Seq2Seq:
-    """Build the recipe's model, initialized with the recipe's seed.
-
-    Args:
-        source_size: Size of the source vocabulary.
-        target_size: Size of the target vocabulary.
-
-    Returns:
-        The model, on the CPU.
-    """
+    """Build the recipe's model for vocabularies of these sizes, initialized with the recipe's seed, on the CPU."""
     torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
     return module_of(recipe.model.kind).build(recipe.model, source_size, target_size)
 
@@ -54,7 +46,6 @@ def sequence_loss(smoothing: float) -> Loss[Seq2Seq, ParallelBatch]:
     """
 
     def loss(model: Seq2Seq, batch: ParallelBatch) -> tuple[Tensor, Tensor]:
-        """Return the smoothed sum and the plain sum, in nats."""
         # Teacher forcing: the decoder reads BOS and the reference, and predicts the reference and EOS.
         states = model(batch.source, batch.source_valid, batch.target_in)  # (batch, target, width)
         # The loss takes states and the output projection, not logits: (batch, target, vocabulary) may be too large.
@@ -74,15 +65,6 @@ def translation_trainer(
 ) -> Trainer[Seq2Seq, ParallelBatch]:
     """Build a trainer for a model on pairs of tokenized texts.
 
-    Args:
-        data: Tokenized training pairs.
-        training: Optimizer, learning-rate schedule and label smoothing.
-        batches: Batch size and maximum length, in tokens.
-        seeds: Seeds of data order and dropout.
-
-    Returns:
-        A trainer before its first optimizer step.
-
     Raises:
         UserError: All pairs are too long, or a step has fewer tokens than a batch.
     """
@@ -91,14 +73,7 @@ def translation_trainer(
 
 
 def mean_loss(model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, device_context: DeviceContext) -> float:
-    """Compute the cross-entropy per target token, without smoothing and dropout.
-
-    Args:
-        batches: Batch size in tokens.
-
-    Returns:
-        Mean cross-entropy over all target tokens, in nats.
-    """
+    """Compute the cross-entropy in nats per target token, without smoothing and dropout."""
     return trainer.mean_loss(model, all_pairs_in_order(data, batches), sequence_loss(0.0), device_context)
 
 
@@ -107,12 +82,8 @@ def attention_weights(
 ) -> Float[Tensor, "layer head target source"]:
     """Compute the cross-attention weights of a pair, by teacher forcing.
 
-    Args:
-        source: Source tokens, without `EOS`.
-        target: Target tokens, without `EOS`.
-
     Returns:
-        Weights (layer, head, target, source), with `EOS` on both sides; no layers if the model has no attention.
+        Weights (layer, head, target, source), with `EOS` added on both sides; no layers if the model has no attention.
     """
     batch = collate([source], [target], [0]).to(device)
     with torch.no_grad():
@@ -123,14 +94,11 @@ def attention_weights(
 def build_translator(
     run: LoadedModel[PairRecipe, Seq2Seq], nbest: int = 1, before_step: Callable[[], None] | None = None
 ) -> TextTranslator:
-    """Build a translator from text to text, by the recipe's `decoding` section.
+    """Build a translator from text to text, with the beam search of the recipe's `decoding` section.
 
     Args:
         nbest: Number of hypotheses for each source.
         before_step: Called before each decoding step; may end the search, see `Generator`.
-
-    Returns:
-        A translator with beam search.
     """
     return TextTranslator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding, nbest, before_step)
 
@@ -139,7 +107,6 @@ def translate_texts(translator: TextTranslator, lines: list[str], refuse: Refuse
     """Translate lines into tokens.
 
     Args:
-        translator: Translator of a trained model.
         refuse: Receives the error of each line that cannot be translated; None raises the first error.
 
     Returns:
@@ -150,27 +117,16 @@ def translate_texts(translator: TextTranslator, lines: list[str], refuse: Refuse
 
 
 def check_fits(model: Seq2Seq, source: Sequence[int], target: Sequence[int], most: int | None = None) -> None:
-    """Refuse a pair that exceeds a model's positions.
-
-    Args:
-        most: Maximum length if the model has no limit; None: no limit.
-
-    Raises:
-        UserError: A side is too long.
-    """
-    for side, tokens, longest in (
+    """Refuse a pair that exceeds a model's positions, or `most` tokens if the model has no limit."""
+    for side, tokens, positions in (
         ("sentence", source, model.encoder.max_positions),
         ("translation", target, model.decoder.max_positions),
     ):
-        if longest is None and most is not None and len(tokens) >= most:
-            raise UserError(
-                f"a {side} of {len(tokens):,} pieces is longer than the {most:,} that are read", remedy="shorten it"
-            )
+        longest = most if positions is None else positions
         if longest is not None and len(tokens) >= longest:
-            raise UserError(
-                f"a {side} of {len(tokens)} pieces is longer than the {longest} positions that the model has",
-                remedy="shorten it",
-            )
+            limit = "tokens that are read" if positions is None else "positions of the model"
+            what = f"a {side} of {len(tokens):,} tokens, and its end, are longer than the {longest:,} {limit}"
+            raise UserError(what, remedy="shorten it")
 
 
 def check_prefixes(prefixes: Mapping[str, str], tokenizer: Tokenizer) -> None:
@@ -180,39 +136,25 @@ def check_prefixes(prefixes: Mapping[str, str], tokenizer: Tokenizer) -> None:
 
     Args:
         prefixes: Prefix by section of the recipe.
-
-    Raises:
-        UserError: A prefix has an unknown token.
     """
     for section, prefix in prefixes.items():
         if UNK in tokenizer.encode(prefix):
             raise UserError(
-                f"has pieces that the tokenizer does not know: {prefix!r}",
+                f"has tokens that the tokenizer does not know: {prefix!r}",
                 where=f"{section}.prefix",
-                remedy="take words that it knows, or leave out init_from, so that a tokenizer is made for them",
+                remedy="write words that it knows, or leave out init_from, so that a tokenizer is trained for them",
             )
 
 
 class Lengths(Protocol):
-    """Tokenized pairs with known lengths.
-
-    Attributes:
-        source_lengths: Number of tokens of each source, `EOS` included.
-        target_lengths: Number of tokens of each target, `EOS` included.
-    """
+    """Tokenized pairs with their lengths in tokens, `EOS` included."""
 
     source_lengths: Int[np.ndarray, " examples"]
     target_lengths: Int[np.ndarray, " examples"]
 
 
 def longest_source(lengths: Lengths, max_length: int) -> int:
-    """Return the length of the longest source among the pairs that fit.
-
-    Args:
-        max_length: Maximum number of tokens of source and target, `EOS` included.
-
-    Returns:
-        Number of tokens, `EOS` not counted.
+    """Return the number of tokens of the longest source, `EOS` not counted, among pairs of up to `max_length` tokens.
 
     Example:
         >>> pairs = TokenizedDataset.from_rows([[5, 6, 7], [5]], [[8], [9, 9]])
@@ -224,17 +166,7 @@ def longest_source(lengths: Lengths, max_length: int) -> int:
 
 
 def unreachable_references(name: str, lengths: Lengths, model: Seq2Seq, decoding: DecodingSettings) -> str | None:
-    """Return a warning about references that are longer than decoding allows.
-
-    Args:
-        name: Name of the split, such as `test`.
-        lengths: Lengths of the split's pairs.
-        model: Model whose decoder may have a limited number of positions.
-        decoding: The recipe's `decoding` section.
-
-    Returns:
-        The warning; None if all references can be generated.
-    """
+    """Return a warning about the references of a split that are longer than decoding allows; None if there are none."""
     if model.decoder.is_one_to_one:
         return None
     sources, targets = lengths.source_lengths - 1, lengths.target_lengths - 1
@@ -250,17 +182,14 @@ def too_long_for_decoding(
     model: Seq2Seq,
     remedy: str,
 ) -> str | None:
-    """Return a warning about references with more tokens than allowed.
+    """Return a warning about references with more tokens than allowed, `EOS` not counted; None if there are none.
 
     Args:
         name: Name of the split, such as `test`.
-        targets: Number of tokens of each reference, `EOS` not counted.
+        targets: Number of tokens of each reference.
         allowed: Number of tokens that the decoding settings allow for each reference.
         model: Model whose decoder may have a limited number of positions.
         remedy: Setting that allows all references, with its value.
-
-    Returns:
-        The warning; None if all references can be generated.
     """
     most, remedies = model.decoder.max_positions, [remedy] if (targets > allowed).any() else []
     if most is not None:
@@ -272,34 +201,31 @@ def too_long_for_decoding(
     if not count:
         return None
     return (
-        f"{count:,} of {len(targets):,} {name} references are longer than decoding allows, so they cannot be written: "
+        f"{count:,} of {len(targets):,} {name} references are longer than decoding allows, so they are out of reach: "
         f"set {' and '.join(remedies)} or higher"
     )
 
 
-def check_test_lengths(model: Seq2Seq, test: Callable[[], Lengths], read_alone: bool = True) -> None:
+def check_test_lengths(model: Seq2Seq, test: Callable[[], Lengths], check_targets: bool = False) -> None:
     """Refuse test sentences that are longer than the model's positions.
 
     The check runs before training; otherwise the error would come after the training, at the test.
 
     Args:
         test: Returns the lengths of the test set; called only if the model has a limited number of positions.
-        read_alone: True if no loss is computed on test targets, so that long targets never reach the decoder.
-
-    Raises:
-        UserError: A test sentence is too long.
+        check_targets: True if the loss on test targets is computed, so that the decoder reads them.
     """
-    parts = (model.encoder,) if read_alone else (model.encoder, model.decoder)
+    parts = (model.encoder, model.decoder) if check_targets else (model.encoder,)
     if all(part.max_positions is None for part in parts):
         return
     lengths = test()
     for part, longest in zip(parts, (lengths.source_lengths, lengths.target_lengths), strict=False):
         if part.max_positions is not None and part.max_positions < (wanted := int(longest.max(initial=0))):
             raise UserError(
-                f"the model knows {part.max_positions} positions, but the longest test sentence has {wanted} pieces",
+                f"the model has {part.max_positions} positions, but the longest test sentence has {wanted} tokens",
                 where="model.max_positions",
-                remedy=f"set model.max_positions={wanted} or higher, or split the sentence; a run that was begun goes "
-                "on with another test set, or with none (null)",
+                remedy=f"set model.max_positions={wanted} or higher, or split it; resume an existing run with "
+                "another test set, or with none (null)",
             )
 
 
@@ -310,23 +236,14 @@ def check_lengths(batches: BatchSettings, model: Seq2Seq, train: Lengths, valida
     which writes one token for each source token, needs pairs of equal length.
 
     Args:
-        batches: Batch settings with `max_length`.
-        train: Lengths of the training pairs.
-        validation: Lengths of the validation pairs.
         kind: Kind of the model, for messages.
-
-    Raises:
-        UserError: A length is too large, or a one-to-one model has pairs of unequal length.
     """
-    for part, lengths in (
-        (model.encoder, validation.source_lengths),
-        (model.decoder, validation.target_lengths),
-    ):
+    for part, lengths in ((model.encoder, validation.source_lengths), (model.decoder, validation.target_lengths)):
         longest = max(int(lengths.max()), batches.max_length)
         if part.max_positions is not None and part.max_positions < longest:
             raise UserError(
-                f"the model knows {part.max_positions} positions, but batches.max_length is "
-                f"{batches.max_length}, and the longest validation sentence has {lengths.max()} pieces",
+                f"the model has {part.max_positions} positions, but batches.max_length is "
+                f"{batches.max_length}, and the longest validation sentence has {lengths.max()} tokens",
                 where="model.max_positions",
                 remedy=f"set model.max_positions={longest} or higher",
             )
@@ -337,9 +254,9 @@ def check_lengths(batches: BatchSettings, model: Seq2Seq, train: Lengths, valida
         if len(unequal):
             sizes = part.source_lengths[unequal[0]] - 1, part.target_lengths[unequal[0]] - 1
             raise UserError(
-                f"a model of kind {kind} writes one piece for each that it reads, but "
-                f"{len(unequal):,} pairs of {name} differ in length, the first with {sizes[0]} and {sizes[1]}",
+                f"a model of kind {kind} generates one token for each source token, but {len(unequal):,} pairs of "
+                f"{name} differ in length, the first with {sizes[0]} and {sizes[1]} tokens",
                 where="model.kind",
-                remedy="give a corpus of equally many words a side, with tokenizer.kind: word and "
-                "tokenizer.shared: false, or take another model",
+                remedy="use a corpus with as many target words as source words, with tokenizer.kind: word and "
+                "tokenizer.shared: false, or another model",
             )

@@ -1,34 +1,35 @@
-"""Losses by pair and by token, and a test of a translator's use of its sources.
+"""Scores of given targets: losses by pair and token, rescoring of hypotheses, and a test of the use of sources.
 
-The loss with the right sources is compared with the loss with the sources of other sentences of about the same length.
+All are computed by teacher forcing, but for `feed_stepwise`, with which a self-test compares it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from torch import nn
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor, nn
 
-from s2s.data.batches import collate, make_batches
+from s2s.data.batches import ParallelBatch, collate, make_batches
 from s2s.data.tokenized import TokenizedDataset
-from s2s.models.base import Seq2Seq
-from s2s.recipe.pairs import BatchSettings
+from s2s.decoding.beam_search import Hypothesis
+from s2s.decoding.generate import TextTranslator
+from s2s.models.base import BatchedState, Seq2Seq
+from s2s.nn.layers import Tokens, Vectors
+from s2s.recipe.pairs import BatchSettings, PairRecipe
+from s2s.tasks.base import LoadedModel
+from s2s.tasks.protocols import RescoredHypotheses
 from s2s.training.device import DeviceContext
+
+State = TypeVar("State", bound=BatchedState)
 
 
 def pair_losses(
     model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, device_context: DeviceContext
 ) -> Float[np.ndarray, " pairs"]:
-    """Compute the cross-entropy of each pair, without dropout.
-
-    Args:
-        batches: Batch size in tokens.
-
-    Returns:
-        Cross-entropy of each pair in nats, summed over its target tokens.
-    """
+    """Compute the cross-entropy of each pair in nats, summed over its target tokens, without dropout."""
     losses = np.zeros(len(data))
     for rows, each, valid in token_losses(model, data, batches, device_context):
         losses[rows] = (each * valid).sum(axis=1)
@@ -39,9 +40,6 @@ def token_losses(
     model: Seq2Seq, data: TokenizedDataset, batches: BatchSettings, device_context: DeviceContext
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Compute the cross-entropy of each target token, without dropout.
-
-    Args:
-        batches: Batch size in tokens.
 
     Yields:
         For each batch: rows of its pairs, cross-entropy in nats (batch, target), and the padding mask (batch, target),
@@ -57,13 +55,108 @@ def token_losses(
             yield rows, each.cpu().double().numpy(), batch.target_valid.cpu().numpy()
 
 
+def sequence_scores(
+    model: Seq2Seq,
+    source: Shaped[Tensor, "batch ..."],
+    valid: Bool[Tensor, "batch source"],
+    targets: Sequence[Sequence[int]],
+) -> Float[Tensor, " batch"]:
+    """Return the log-probability of one target for each source of a batch.
+
+    Args:
+        valid: Padding mask, True at real positions.
+        targets: Tokens of each target, without `BOS` and `EOS`.
+
+    Returns:
+        Log-probabilities in nats, summed over the target's tokens and its `EOS`.
+    """
+    batch = collate([[] for _ in targets], targets, range(len(targets))).to(source.device)
+    memory = model.encoder(source, valid)
+    context, state = model.decoder.start(memory, batch.target_in.shape[1])
+    # Teacher forcing: all target tokens at once, so that the final state is not needed.
+    states, _ = model.decoder(context, state, batch.target_in)  # (batch, target, width)
+    # The log-probability of each target token, and the sum over tokens without padding.
+    each = model.projection(states).log_softmax(-1).gather(2, batch.target_out.unsqueeze(2)).squeeze(2)
+    return (each * batch.target_valid).sum(dim=1)
+
+
+def rescore_texts(run: LoadedModel[PairRecipe, Seq2Seq], batch: ParallelBatch) -> RescoredHypotheses:
+    """Rescore the n-best hypotheses of a batch of sources, in fp32, with the beam of the recipe."""
+    sources = [row[valid].tolist()[:-1] for row, valid in zip(batch.source, batch.source_valid, strict=True)]
+    exact = run.recipe.decoding.model_copy(update={"precision": "fp32"})
+    found = TextTranslator(run.model, run.tokenizers[0], run.tokenizers[-1], exact, exact.beam).search(sources)
+    return rescore_hypotheses(run.model, batch.source, batch.source_valid, found)
+
+
+def rescore_hypotheses(
+    model: Seq2Seq,
+    source: Shaped[Tensor, "batch ..."],
+    valid: Bool[Tensor, "batch source"],
+    found: Sequence[Sequence[Hypothesis]],
+) -> RescoredHypotheses:
+    """Recompute the log-probabilities of the hypotheses of a batch of sources by teacher forcing.
+
+    Args:
+        valid: Padding mask, True at real positions.
+    """
+    rows = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
+    every = [hypothesis for hypotheses in found for hypothesis in hypotheses]
+    again = sequence_scores(model, source[rows], valid[rows], [h.tokens for h in every])
+    reported = torch.tensor([h.log_probability for h in every], dtype=again.dtype, device=again.device)
+    return RescoredHypotheses(reported, again, 1 + max(len(h.tokens) for h in every))
+
+
+@dataclass(frozen=True)
+class _Decoding(BatchedState):
+    """Decoder context (fixed) and decoder state (updated at each step)."""
+
+    context: BatchedState
+    state: BatchedState
+
+
+def decode_stepwise(model: Seq2Seq, batch: ParallelBatch) -> Float[Tensor, "batch target width"]:
+    """Return the decoder's hidden states for a batch, with one target token fed per step; see `feed_stepwise`."""
+    memory = model.encoder(batch.source, batch.source_valid)
+
+    def feed(fed: _Decoding, tokens: Tokens) -> tuple[Vectors, _Decoding]:
+        states, state = model.decoder(fed.context, fed.state, tokens)
+        return states, _Decoding(fed.context, state)
+
+    return feed_stepwise(feed, _Decoding(*model.decoder.start(memory, batch.target_in.shape[1])), batch.target_in)
+
+
+def feed_stepwise(feed: Callable[[State, Tokens], tuple[Vectors, State]], state: State, tokens: Tokens) -> Vectors:
+    """Return decoder states before the projection, with one token fed per step.
+
+    The rows of the state are reversed before each step, because a beam search reorders them.
+
+    Args:
+        feed: One step: takes a state and tokens (batch, 1), and returns hidden states (batch, 1, width) and the new
+            state.
+        state: State before the first token.
+        tokens: Tokens (batch, target).
+
+    Returns:
+        Hidden states (batch, target, width).
+    """
+    rows, found = torch.arange(len(tokens), device=tokens.device), []
+    turn = rows.flip(0)
+    for place in range(tokens.shape[1]):
+        # A beam search selects rows of the state after each step; here the selection is a reversal.
+        rows, state = rows[turn], state.select(turn)
+        states, state = feed(state, tokens[rows, place : place + 1])
+        # `rows` is a reversal or the identity, so indexing by it restores the original order.
+        found.append(states[rows, 0])
+    return torch.stack(found, dim=1)
+
+
 @dataclass(frozen=True)
 class SourceUse:
     """Value of the sources for a translator, on the same targets.
 
     Attributes:
         right: Loss with the right sources, in nats per target token.
-        exchanged: Loss with exchanged sources, in nats per target token.
+        exchanged: Loss with the sources of other sentences of about the same length, in nats per target token.
     """
 
     right: float
@@ -104,17 +197,12 @@ def source_use(
 
     Pairs whose exchanged source is the same text are left out.
 
-    Args:
-        data: Tokenized validation pairs.
-        batches: Batch size in tokens.
-
     Returns:
         Both losses; None if no pair has a different source.
     """
     if len(data) < 2:
         return None
-    everything = np.arange(len(data))
-    sources, targets = data.rows(everything)
+    sources, targets = data.rows(np.arange(len(data)))
     others = exchanged_rows(data.source_lengths)
     kept = np.array([not np.array_equal(sources[i], sources[j]) for i, j in enumerate(others.tolist())])
     if not kept.any():

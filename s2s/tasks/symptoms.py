@@ -1,8 +1,4 @@
-"""Signs of problems in the outputs of sequence-to-sequence models and classifiers.
-
-The signs of a sequence-to-sequence model are in the outputs (`text_signs`), in the use of the source (`source_ignored`)
-and in the search (`search_errors`).
-"""
+"""Signs of problems in the outputs of sequence-to-sequence models and classifiers, and pairs for `s2s inspect`."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -21,37 +17,23 @@ from s2s.decoding.beam_search import Beam
 from s2s.decoding.generate import Translation, describe_collapse
 from s2s.errors import UserError
 from s2s.evaluation import classification as measures
+from s2s.evaluation import signs
 from s2s.evaluation.gates import SOURCE, uses_its_source
 from s2s.evaluation.metrics import metrics, score
-from s2s.evaluation.signs import (
-    WORST,
-    Diagnostics,
-    Finding,
-    WorstExample,
-    class_signs,
-    entropy,
-    plain_sign,
-    share_sign,
-    text_signs,
-    unknown,
-)
+from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, plain_sign, share_sign
 from s2s.evaluation.tokenization import choose_tokenization
 from s2s.inspection.seq2seq import Pair, source_of
 from s2s.models.base import Seq2Seq
 from s2s.recipe.pairs import PairRecipe
 from s2s.recipe.schema import BleuTokenizer, SearchRecipe
 from s2s.tasks.base import TOKENIZER, LoadedModel
-from s2s.tasks.line_translation import VocabularyCoverage
+from s2s.tasks.coverage import VocabularyCoverage
 from s2s.tasks.seq2seq import build_translator, check_fits, translate_texts
-from s2s.tasks.source_use import SourceUse, source_use
-from s2s.tasks.text_generation import sequence_scores
+from s2s.tasks.source_use import SourceUse, sequence_scores, source_use
 from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:
     import datasets
-
-Read = Callable[[list[int]], tuple[Shaped[Tensor, "batch ..."], Bool[Tensor, "batch source"]]]
-"""Function that returns sources and padding mask of examples, by their numbers."""
 
 
 def pair_symptoms(
@@ -59,15 +41,14 @@ def pair_symptoms(
     part: "datasets.Dataset",
     places: Sequence[str],
     progress_bar: ProgressBar,
-    prefix: str = "",
-    tokenizer: BleuTokenizer = "auto",
+    prefix: str,
+    tokenizer: BleuTokenizer,
 ) -> Diagnostics:
     """Translate pairs and return signs of problems in the outputs.
 
     Args:
         part: Pairs, without prefix.
-        places: Description of each pair's place.
-        progress_bar: Makes a progress bar.
+        places: Place of each pair in its split, as text.
         tokenizer: sacreBLEU tokenizer for BLEU.
 
     Returns:
@@ -87,10 +68,10 @@ def pair_symptoms(
         summary=f"{len(sources):,} sentences: BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}, "
         f"exact {found['exact']:.2f} %",
         signs=[
-            *text_signs(sources, outputs, references, cut_off(translations)),
+            *signs.text_signs(sources, outputs, references, sum(each.at_length_limit for each in translations)),
             collapsed(sources, outputs, references),
             source_ignored(source_use(run.model, data, run.recipe.batches, run.device_context)),
-            unknown(np.concatenate(read), UNK, seen.pieces if seen else None),
+            signs.unknown(np.concatenate(read), UNK, seen.pieces if seen else None),
             search_errors(
                 run,
                 translator.beam,
@@ -100,60 +81,45 @@ def pair_symptoms(
             ),
         ],
         worst=worst_texts(sources, outputs, [[r] for r in references], places, lowercase),
-        chance_loss=entropy(np.concatenate([*wanted, np.full(len(wanted), EOS)])),
+        chance_loss=signs.entropy(np.concatenate([*wanted, np.full(len(wanted), EOS)])),
     )
 
 
 def collapsed(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]) -> Finding:
-    """Return the sign for a model that gives the same answer to different sources.
+    """Return the sign for a model that gives the same output for different sources.
 
     `describe_collapse` makes the same check during training.
-
-    Args:
-        outputs: Output of the model for each source.
-
-    Returns:
-        The finding, with the share of different answers.
     """
     different, right = len(set(sources)), len(set(references))
     answers, empty = len(set(outputs)), sum(not text.strip() for text in outputs)
-    found = describe_collapse(sources, outputs, references) is not None
-    measured = (
-        f"{answers:,} different answers to {different:,} different sources, where {right:,} are right; {empty:,} "
-        "answers are empty"
+    return plain_sign(
+        "says always the same",
+        describe_collapse(sources, outputs, references) is not None,
+        f"{answers:,} different outputs for {different:,} different sources, which have {right:,} different "
+        f"references; {empty:,} outputs are empty",
+        answers / max(1, different),
+        "if outputs are fewer than a tenth of the sources and of the references, all equal, or mostly empty",
+        "lower training.learning_rate, raise training.warmup, and look for misaligned pairs with `s2s data check`",
     )
-    threshold = (
-        "where answers are fewer than a tenth of the sources, and of what is right, or all one, or most are empty"
-    )
-    remedy = "lower training.learning_rate, raise training.warmup, and look for misaligned pairs with `s2s data check`"
-    return plain_sign("says always the same", found, measured, answers / max(1, different), threshold, remedy)
 
 
-def cut_off(written: Sequence[Translation]) -> int:
-    """Return the number of outputs that the length limit ended."""
-    return sum(each.at_length_limit for each in written)
-
-
-def source_ignored(worth: SourceUse | None, noun: str = "source") -> Finding:
+def source_ignored(found: SourceUse | None, noun: str = "source") -> Finding:
     """Return the sign for a model that ignores its sources.
 
     Args:
-        worth: Losses with right and exchanged sources; None if no two sources differ.
-
-    Returns:
-        The finding, with the difference of the losses in nats per target token.
+        found: Losses with right and exchanged sources; None if no two sources differ.
     """
     name = f"ignores the {noun}"
     remedy = (
         "train for longer (training.updates), lower training.learning_rate, raise training.warmup, and look for "
         "misaligned pairs with `s2s data check`"
     )
-    if worth is None:
+    if found is None:
         return plain_sign(name, False, f"there are no two different {noun}s to exchange", 0.0, "", remedy)
-    gate = uses_its_source(worth.right, worth.exchanged)
-    said = f"of {worth.pairs:,} pairs, {gate.sentence}".replace("sources", f"{noun}s")
-    threshold = f"where {noun}s are worth less than {SOURCE:g} nats per target piece, as comparisons ask of translators"
-    return plain_sign(name, not gate.passed, said, worth.exchanged - worth.right, threshold, remedy)
+    gate = uses_its_source(found.right, found.exchanged)
+    said = f"of {found.pairs:,} pairs, {gate.sentence}".replace("sources", f"{noun}s")
+    threshold = f"if the right {noun}s lower the loss by less than {SOURCE:g} nats per target token, as in comparisons"
+    return plain_sign(name, not gate.passed, said, found.exchanged - found.right, threshold, remedy)
 
 
 @torch.inference_mode()
@@ -162,23 +128,23 @@ def search_errors(
     beam: Beam,
     written: Sequence[Translation],
     wanted: Sequence[list[int]],
-    read: Read,
+    read: Callable[[list[int]], tuple[Shaped[Tensor, "batch ..."], Bool[Tensor, "batch source"]]],
 ) -> Finding:
     """Return the sign for search errors: references that score higher than the output.
 
     The search missed such a reference. For all other wrong outputs, the model itself prefers the wrong text.
 
     Args:
-        read: Returns the sources of some examples, by number.
-
-    Returns:
-        The finding, with the share of search errors among wrong outputs.
+        read: Returns sources and padding mask of some examples, by number.
     """
     best = [each.candidates[0].hypothesis if each.candidates else None for each in written]
-    wrong = [i for i, h in enumerate(best) if h is not None and list(h.tokens) != wanted[i]]
     # References with more tokens than the decoder has positions cannot be scored.
     most = run.model.decoder.max_positions
-    wrong = [i for i in wrong if most is None or len(wanted[i]) < most]
+    wrong = [
+        i
+        for i, h in enumerate(best)
+        if h is not None and list(h.tokens) != wanted[i] and (most is None or len(wanted[i]) < most)
+    ]
     missed, size = 0, run.recipe.decoding.batch
     order = sorted(wrong, key=lambda i: len(wanted[i]))
     for rows in (order[first : first + size] for first in range(0, len(order), size)):
@@ -205,18 +171,9 @@ def worst_texts(
     outputs: Sequence[str],
     references: Sequence[Sequence[str]],
     places: Sequence[str],
-    lowercase: bool = False,
+    lowercase: bool,
 ) -> list[WorstExample]:
-    """Return the outputs with the lowest chrF.
-
-    Args:
-        outputs: Output of the model for each source.
-        references: References of each source; the first is shown.
-        places: Description of each example's place.
-
-    Returns:
-        Examples, worst first.
-    """
+    """Return the outputs with the lowest chrF, worst first, with the first of their references."""
     metric = metrics(lowercase, ("chrf",))["chrf"]
     scores = [metric.sentence_score(o, list(r)).score for o, r in zip(outputs, references, strict=True)]
     order = sorted(range(len(scores)), key=lambda i: scores[i])[:WORST]
@@ -231,9 +188,6 @@ def pair_of(
     Args:
         output: Output text; None generates the model's own output.
         remark: Remark to print with the output.
-
-    Returns:
-        Input and output as tokens and texts.
 
     Raises:
         UserError: The text is empty or too long.
@@ -257,26 +211,20 @@ def class_symptoms(
     places: Sequence[str],
     described: Callable[[int], str],
 ) -> Diagnostics:
-    """Return signs in the predictions, and the worst examples.
-
-    The worst examples are those whose true class has the lowest probability.
+    """Return signs in predictions, and the examples whose true class has the lowest probability.
 
     Args:
         truth: True class of each example.
-        probabilities: Probability of each class for each example.
+        names: Names of the classes.
         noun: Plural noun for the examples.
-        places: Description of each example's place.
+        places: Place of each example in its split, as text.
         described: Returns an example, by its row in `truth`, as one line of text.
-
-    Returns:
-        Accuracy, signs and worst examples.
     """
     right, worst = measures.accuracy(truth, probabilities.argmax(axis=1)), []
     for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:WORST].tolist():
         said, wanted = int(probabilities[row].argmax()), int(truth[row])
         given = f"{places[row]}, {names[wanted]} has a probability of {probabilities[row, wanted]:.3g}"
-        worst.append(
-            WorstExample(described(row), f"{names[said]} ({probabilities[row, said]:.3f})", names[wanted], given)
-        )
+        output = f"{names[said]} ({probabilities[row, said]:.3f})"
+        worst.append(WorstExample(described(row), output, names[wanted], given))
     summary = f"{len(truth):,} {noun}: accuracy {right.value:.2f} % ({right.low:.2f} to {right.high:.2f})"
-    return Diagnostics(summary, class_signs(truth, probabilities, names), worst)
+    return Diagnostics(summary, signs.class_signs(truth, probabilities, names), worst)

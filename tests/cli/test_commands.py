@@ -260,7 +260,7 @@ MISTAKES = [
     (["inspect", "runs/tiny", "A cat.", "--output", "a.png", "--layer", "7"], "no layer 7"),
     (
         ["train", "tiny.yaml", "run.dir=x", "model={kind: rnn-tagger, width: 8}"],
-        "writes one piece for each that it reads",
+        "generates one token for each source token",
     ),
     (["fly"], "fly"),
     (["doctor", "runs/tiny"], "No such command 'doctor'.\nuse `s2s diagnose RUN`"),

@@ -176,7 +176,7 @@ MISTAKES = {
     "listed twice": (
         lambda f: (f / "images.txt").write_text("a.png\na.png\n"),
         ("captions.csv", "images.txt"),
-        r"images.txt:2: 'a.png' is named a second time",
+        r"images.txt:2: 'a.png' is named twice",
     ),
     "unlisted image without a file": (lambda f: None, "Flickr8k.token.txt", r"txt:7: 2258277193.jpg.1: cannot be read"),
     "empty caption": (
@@ -212,14 +212,14 @@ MISTAKES = {
     "coco's caption": (
         lambda f: _without(f, "annotations", 0, lambda row: row.pop("caption")),
         "coco.json",
-        r"coco.json annotation 1: has no caption",
+        r"coco.json: annotations.0.caption: field required",
     ),
     "coco's name": (
         lambda f: _without(f, "images", 2, lambda row: row.update(file_name=3)),
         "coco.json",
-        r"coco.json image 3: has no file_name",
+        r"coco.json: images.2.file_name: input should be a valid string, not 3",
     ),
-    "no coco": (lambda f: (f / "coco.json").write_text("[]"), "coco.json", r"coco.json: has no list `images`"),
+    "no coco": (lambda f: (f / "coco.json").write_text("[]"), "coco.json", r"coco.json: input should be an object"),
     "no json": (lambda f: (f / "coco.json").write_text("{"), "coco.json", r"coco.json: not JSON"),
     "no table": (lambda f: None, "photos/a.png", r"a.png: is no table of captions"),
     "nothing": (lambda f: None, "nowhere.csv", r"nowhere.csv: no such file"),

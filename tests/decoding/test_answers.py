@@ -17,5 +17,5 @@ def test_answers_line_beyond_the_learned_positions_is_one_message():
     )
     model = build(settings, cut.size, cut.size)
     assert log_probabilities(model, cut, ["a dog"], ["a", "dog"], 2).shape == (1, 2)
-    with pytest.raises(UserError, match="a sentence of 11 pieces is longer than the 9 positions"):
+    with pytest.raises(UserError, match="a sentence of 11 tokens, and its end, are longer than the 9 positions"):
         log_probabilities(model, cut, ["a dog", "a dog runs"], ["a", "dog"], 2)

@@ -8,7 +8,8 @@ import pytest
 
 from s2s.decoding.generate import length_limited
 from s2s.recipe.schema import DecodingSettings
-from s2s.tasks.line_translation import TooLong, count_sentences
+from s2s.tasks.coverage import count_sentences
+from s2s.tasks.line_translation import TooLong
 from s2s.tasks.seq2seq import longest_source, unreachable_references
 
 

@@ -1,6 +1,7 @@
 """Pseudo-log-likelihood, fillers and the bias probe, compared with direct computations."""
 
 import csv
+import io
 import itertools
 import math
 
@@ -199,10 +200,9 @@ def test_masked_lm_probes_table_that_is_none_is_named_with_its_line(tmp_path, ro
         read_pairs(_table(tmp_path / "pairs.csv", rows, head))
 
 
-def test_masked_lm_probes_preferences_are_written_line_by_line(tmp_path):
-    bias.write_preferences([_preference(-1.5, -2, "=1+1"), _preference(-2, -1)], tmp_path / "out.csv")
-    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+def test_masked_lm_probes_preferences_are_written_line_by_line():
+    table = bias.preferences_table([_preference(-1.5, -2, "=1+1"), _preference(-2, -1)])
+    rows = list(csv.DictReader(io.StringIO(table, newline="")))
     assert [(r["score_more"], r["score_less"], r["preferred"]) for r in rows] == [
         ("-1.5000", "-2.0000", "more"),
         ("-2.0000", "-1.0000", "less"),

@@ -5,7 +5,7 @@ import torch
 
 from s2s.decoding.beam_search import Beam, search
 from s2s.recipe.installed import models
-from s2s.tasks import text_generation
+from s2s.tasks import source_use
 from s2s.training.tensor_files import load_weights, save_weights
 
 
@@ -62,7 +62,7 @@ def test_bf16_search_scores_are_close_to_fp32(fresh, batch):
     model, (source, valid, target) = fresh(0), batch
     limits = np.full(len(source), target.shape[1])
     found = search(model, source, valid, limits, Beam(size=3, nbest=3, precision=torch.bfloat16))
-    again = text_generation.rescore_hypotheses(model, source, valid, found)
+    again = source_use.rescore_hypotheses(model, source, valid, found)
     # eight bits of each of a few log probabilities of about 3
     torch.testing.assert_close(again.reported, again.again, atol=0.2, rtol=0)
     assert not torch.equal(again.reported, again.again)

@@ -62,7 +62,7 @@ def _train(*overrides: str, recipe: Path = Path("scenes.yaml")) -> tuple[Path, s
 
 def test_a_run_tells_and_draws_and_keeps_what_it_found(trained):
     run, told = trained
-    for words in ("train: 60 images", "convolution of 4 x 4: 16 vectors of an image", "facts told rightly: number"):
+    for words in ("train: 60 images", "convolution of 4 x 4: 16 vectors per image", "correct facts: number"):
         assert words in told
     found = json.loads((run / "evaluation-test.json").read_text())
     settings = read(run / "recipe.yaml").data
@@ -223,18 +223,18 @@ def test_mistakes_are_answered_before_anything_is_made(place):
         (["data.size=12", "stem.size=6"], r"by halving it: one of 1, 2, 4"),
         (["stem={kind: patches, size: 5}"], r"stem.size \(5\) must divide data.size \(16\): one of 1, 2, 4, 8, 16"),
         (["model.tie=all"], r"model.tie is all, but an image has no pieces"),
-        (["model.encoder_positions=learned", "model.max_positions=15"], r"knows 15 positions, but an image has 16"),
+        (["model.encoder_positions=learned", "model.max_positions=15"], r"15 positions, but an image has 16"),
         (
             ["model.decoder_positions=learned", "model.max_positions=15"],
-            r"knows 15 positions, but batches.max_length is 16",
+            r"has 15 positions, but batches.max_length is 16",
         ),
-        (["batches.max_length=3"], r"captions are longer than 3 pieces"),
+        (["batches.max_length=3"], r"captions are longer than 3 tokens"),
         (
             ["model.decoder_positions=learned", "model.max_positions=9", "batches.max_length=9"],
-            r"knows 9 positions, but the longest validation caption has \d+ pieces",
+            r"has 9 positions, but the longest validation caption has \d+ tokens",
         ),
-        (["model={kind: rnn-tagger, width: 8}"], r"a model of kind rnn-tagger writes one piece for each"),
-        (["data.train=all"], r"data.train is 'all', but the built-in corpus is drawn to measure"),
+        (["model={kind: rnn-tagger, width: 8}"], r"a model of kind rnn-tagger generates one token for each"),
+        (["data.train=all"], r"data.train is 'all', but the built-in corpus is generated"),
         (["data.mean=[0.5]"], r"mean has 1 numbers, but channels is 3"),
         (["data.corpus=files", "data.train=nowhere.csv"], r"nowhere.csv: no such file"),
     ):

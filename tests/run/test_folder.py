@@ -154,7 +154,7 @@ def test_a_run_from_a_machine_with_another_device_translates_here(folder):
         (["model.decoder_positions=learned", "model.max_positions=64"], r"knows 64 positions(.|\n)*max_positions=256"),
         (
             ["data.test=400", "batches.max_length=56", "model.encoder_positions=learned", "model.max_positions=56"],
-            r"knows 56 positions, but the longest test sentence has \d\d pieces(.|\n)*max_positions=\d\d",
+            r"has 56 positions, but the longest test sentence has \d\d tokens(.|\n)*max_positions=\d\d",
         ),
     ],
 )

@@ -287,11 +287,11 @@ def test_a_probe_that_cannot_be_kept_or_is_of_what_was_fetched_is_shown_all_the_
     asked = ["--induction", "6"]
     shutil.copytree(run, tmp_path / "fetched", ignore=shutil.ignore_patterns("probe-*"))
     with monkeypatch.context() as patch:
-        patch.setattr("s2s.tasks.language_model.induction.write_atomically", refuse)
+        patch.setattr("s2s.tasks.base.write_atomically", refuse)
         locked = CliRunner().invoke(evaluate_command, [str(run), *asked]).output
     monkeypatch.setattr("s2s.run.folder.resolve_run_path", lambda path: tmp_path / "fetched")
     fetched = CliRunner().invoke(evaluate_command, ["hf:somebody/lm", *asked]).output
-    whys = f"{run}/probe-induction.json: Permission denied", f"{tmp_path}/fetched is the copy in the cache"
+    whys = f"{run}/probe-induction.json: Permission denied", f"{tmp_path}/fetched is in the cache"
     for shown, why in zip((locked, fetched), whys, strict=True):
         assert "each twice" in shown
         assert f"shown, but not kept: {why}" in shown

@@ -18,7 +18,7 @@ from s2s.evaluation.metrics import scores
 from s2s.run.inference import load
 from s2s.run.init_from import open_pretrained
 from s2s.run.tasks import read
-from s2s.tasks.line_translation import FILE, VocabularyCoverage
+from s2s.tasks.coverage import FILE, VocabularyCoverage
 from s2s.tasks.translation.task import TASK
 from s2s.training.checkpoint import Checkpoints, read_progress
 
@@ -60,7 +60,7 @@ def folder(tmp_path_factory) -> Path:
     (folder / "phones.yaml").write_text(RECIPE)
     status, out, err = _s2s(folder, "train", "phones.yaml")
     assert status == 0, err
-    assert "17 source pieces (char), 17 target pieces (word)" in out
+    assert "17 source tokens (char), 17 target tokens (word)" in out
     return folder
 
 
@@ -214,7 +214,7 @@ def test_unseen_characters_are_reported_once_per_file(folder):
     assert (status, out.count("\n")) == (0, 5)
     # every test word is new, so words say nothing; ß and ñ were in no training word
     assert "2 of 5 lines are far from the training text" in err
-    assert "first line 3: 14% of its pieces" in err
+    assert "first line 3: 14% of its tokens" in err
     (folder / "runs/phones/tokenizer" / FILE).rename(folder / "away")
     kept = [place.rename(f"{place}.away") for place in (folder / "runs/phones/checkpoints").glob(f"*/tokenizer/{FILE}")]
     assert kept

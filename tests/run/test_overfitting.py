@@ -1,4 +1,4 @@
-"""`s2s train RECIPE --overfit`: what can be learned by heart, and what is said when it cannot."""
+"""`s2s train RECIPE --overfit`: overfitting succeeds, or gives advice."""
 
 import re
 
@@ -6,8 +6,8 @@ import pytest
 
 from s2s.errors import UserError
 from s2s.run.tasks import read
-from s2s.tasks.translation import task
-from s2s.tasks.translation.task import overfit
+from s2s.tasks.translation import diagnosis
+from s2s.tasks.translation.diagnosis import overfit
 
 RECIPE = """
 name: heart
@@ -31,17 +31,17 @@ def _recipe(folder, kind: str, *overrides: str):
     ],
 )
 @pytest.mark.slow
-def test_a_model_learns_sixteen_pairs_by_heart(kind, rate, tmp_path, monkeypatch):
+def test_overfit_learns_sixteen_pairs(kind, rate, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said: list[str] = []
     overfit(_recipe(tmp_path, kind, f"training.learning_rate={rate}"), said.append)
-    assert said[-1].startswith("known by heart after")
+    assert said[-1].startswith("overfitted after")
     assert int(re.findall(r"(\d+) % of the translations exact", said[-2])[0]) >= 90
     assert not (tmp_path / "runs").exists()
 
 
 def test_overfit_advises_a_lower_learning_rate(tmp_path, monkeypatch):
-    monkeypatch.setattr(task, "_UPDATES", 16)
+    monkeypatch.setattr(diagnosis, "_UPDATES", 16)
     recipe = _recipe(tmp_path, "gru", "training.learning_rate=1e30", "training.warmup=0")
     with pytest.raises(UserError, match=r"the training diverged: a weight of (.|\n)*lower training.learning_rate"):
         overfit(recipe, lambda line: None)
@@ -49,7 +49,7 @@ def test_overfit_advises_a_lower_learning_rate(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_overfit_advises_a_higher_learning_rate(tmp_path, monkeypatch):
-    monkeypatch.setattr(task, "_UPDATES", 20)
+    monkeypatch.setattr(diagnosis, "_UPDATES", 20)
     recipe = _recipe(tmp_path, "transformer", "training.learning_rate=1e-7")
-    with pytest.raises(UserError, match=r"16 pairs are not known by heart(.|\n)*training.learning_rate"):
+    with pytest.raises(UserError, match=r"the model did not overfit 16 pairs(.|\n)*training.learning_rate"):
         overfit(recipe, lambda line: None)

@@ -150,7 +150,7 @@ def test_prefix_is_added_to_every_line(folder):
     both = _s2s("evaluate", run, "runs/bare", "--source", "few.en", "--reference", "few.de")
     assert "against the first" in both
     _s2s("train", _recipe(folder, "small", "one.tsv"), "tokenizer.lowercase=true")
-    with pytest.raises(UserError, match=r"without regard to case, others are not(.|\n)*add --lowercase"):
+    with pytest.raises(UserError, match=r"without regard to case, others are not(.|\n)*--lowercase"):
         _s2s("evaluate", "runs/bare", "runs/small")
     assert "against the first" in _s2s("evaluate", "runs/bare", "runs/small", "--lowercase")
     assert not (folder / "runs/small/evaluation-test-lowercase.json").exists()
@@ -194,7 +194,7 @@ def test_test_sentences_are_removed_from_all_corpora(folder):
     _, data, said = _prepared(recipe)
     assert data.sizes == {"data": 70, "two": 51}
     assert "other" not in {*data.corpus.train["source"], *data.corpus.train["target"]}
-    assert any("2 of them stand in validation or test: left out" in line for line in said)
+    assert any("2 of them are in the validation or test set: left out" in line for line in said)
 
 
 def test_the_check_tells_of_each_corpus_and_of_shares(folder):

@@ -18,7 +18,7 @@ from s2s.errors import UserError
 from s2s.recipe.schema import MADE, PieceSettings
 from s2s.run.inference import load
 from s2s.tasks.base import EvaluationOptions
-from s2s.tasks.line_translation import VocabularyCoverage
+from s2s.tasks.coverage import VocabularyCoverage
 from s2s.tasks.text_to_text import evaluation
 from s2s.tasks.text_to_text.answers import best_first, check_apart, log_probabilities
 from s2s.tasks.text_to_text.data import Mixture, MixtureSource, prepare
@@ -128,7 +128,7 @@ def test_the_command_answers_for_a_task(run, tmp_path):
     assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
     assert rows[0][2] == lines[0]
     assert float(rows[0][1]) > float(rows[1][1])
-    asked, silent_to = ("--task", "acceptable"), "does not apply to a task with answers"
+    asked, silent_to = ("--task", "acceptable"), "has no effect on a task with given answers"
     for words, said in (
         ((), "no task is named"),
         (("--task", "words"), "no task of this run"),
@@ -136,7 +136,7 @@ def test_the_command_answers_for_a_task(run, tmp_path):
         ((*asked, "--beam", 2), f"--beam 2: {silent_to}"),
         ((*asked, "--length-penalty", 1), f"--length-penalty 1.0: {silent_to}"),
         ((*asked, "--precision", "fp32"), f"--precision fp32: {silent_to}"),
-        ((*asked, "--nbest", 3), "3 best answers asked for, but there are 2"),
+        ((*asked, "--nbest", 3), "3 best answers requested, but there are 2"),
     ):
         with pytest.raises(UserError, match=said):
             s2s("translate", run, *words)
@@ -147,8 +147,8 @@ def test_only_as_many_answers_are_given_as_there_are_and_none_by_a_beam(run):
     (found,) = model.candidates(["Der Mann schläft."], nbest=2, task="acceptable")
     assert sorted(candidate.text for candidate in found) == ["acceptable", "unacceptable"]
     for asked, said in (
-        *(({"nbest": number}, f"{number} best answers asked for, but there are 2") for number in (-1, 0, 3)),
-        ({"beam": 4}, "beam 4: does not apply to a task with answers"),
+        *(({"nbest": number}, f"{number} best answers requested, but there are 2") for number in (-1, 0, 3)),
+        ({"beam": 4}, "beam 4: has no effect on a task with given answers"),
     ):
         with pytest.raises(UserError, match=said):
             model.candidates(["Der Mann schläft."], task="acceptable", **asked)
@@ -282,17 +282,17 @@ def test_a_test_set_beyond_the_positions_that_are_learned_is_refused_before_all_
     # 76 are enough for each validation sentence
     changes = [f"model.{part}_positions=learned", "model.max_positions=76", "batches.max_length=76"]
     changes += ["data.corpora.en-de.test=60", "data.corpora.de-en.test=60"]
-    with pytest.raises(UserError, match=f"knows 76 positions, but the longest test sentence has {longest} pieces"):
+    with pytest.raises(UserError, match=f"has 76 positions, but the longest test sentence has {longest} tokens"):
         s2s("train", RECIPE, *SMALL, *changes, f"run.dir={tmp_path / 'run'}")
     assert not (tmp_path / "run").exists()
 
 
 def test_answers_that_are_cut_alike_are_refused(tmp_path):
     answers = "data.corpora.acceptable.answers=[acceptable, unacceptable, Acceptable]"
-    with pytest.raises(UserError, match=r"acceptable\.answers: 'acceptable' and 'Acceptable' are the same pieces"):
+    with pytest.raises(UserError, match=r"acceptable\.answers: 'acceptable' and 'Acceptable' have the same tokens"):
         s2s("train", RECIPE, *SMALL, answers, "tokenizer.lowercase=true", f"run.dir={tmp_path / 'run'}")
     words = train(["a yes and a no"] * 9, PieceSettings(kind="word", size=9), "text")
-    with pytest.raises(UserError, match="answers: 'nope' has a piece that the tokenizer does not know"):
+    with pytest.raises(UserError, match="answers: 'nope' has a token that the tokenizer does not know"):
         check_apart(("yes", "nope"), words, "answers")
 
 

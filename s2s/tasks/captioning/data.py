@@ -1,7 +1,6 @@
 """Images with captions: tables and hub data sets, tokenization and batches."""
 
 import itertools
-import json
 import re
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from jaxtyping import Bool, Int, UInt8
+from pydantic import BaseModel
 from torch import Tensor
 
 from s2s.data import text_files
@@ -21,13 +21,16 @@ from s2s.data.sources import Source, digest_of, digest_of_arrays
 from s2s.data.text_files import Columns, check_there
 from s2s.data.tokenized import PreparedTexts, RaggedArray
 from s2s.errors import UserError
+from s2s.files import LARGE_BYTES
+from s2s.json_files import read_json
 from s2s.recipe.wording import near_files
 from s2s.tasks.captioning.recipe import CaptionDataSettings, CaptionRecipe
 from s2s.tasks.captioning.scenes import SPLITS, pictures, scenes
 from s2s.tasks.image_files import Pixels, hub_images, read_all, read_cell
 
 _NUMBERED = re.compile(r"(.+)#\d+")
-_KEYS = "data.image and data.caption"
+BUILT_IN = "built-in"
+_BUILT_IN_SIZES = {"train": 20_000, "validation": 500, "test": 1_000}
 
 
 @dataclass(frozen=True)
@@ -43,41 +46,16 @@ Table = dict[str, list[Row]]
 
 
 def captions_of(path: Path, settings: CaptionDataSettings) -> Table:
-    """Read the captions of a table.
-
-    Args:
-        settings: Names of the columns, and quoting.
-
-    Raises:
-        UserError: The file is missing, damaged or of an unknown format, or a row has no image or no caption.
-    """
+    """Read the captions of a table; refuse a row without image or caption."""
     check_there(path)
     table: Table = {}
     for name, caption, where in _rows(path, settings):
         if not name.strip():
-            raise UserError("names no image", where=where, remedy="mend or remove the row")
+            raise UserError("names no image", where=where, remedy="correct or remove the row")
         if not caption.strip():
-            raise UserError(f"{name} has no caption", where=where, remedy="mend or remove the row")
+            raise UserError(f"{name} has no caption", where=where, remedy="correct or remove the row")
         table.setdefault(name, []).append(Row(caption, where))
     return table
-
-
-def _listed(table: Table, names: Path, path: Path) -> Table:
-    """Select the images of a list."""
-    check_there(names)
-    found: Table = {}
-    for number, line in enumerate(text_files.lines(names), start=1):
-        name, where = line.strip(), f"{names}:{number}"
-        if not name:
-            continue
-        if name not in table:
-            near = near_files(name, list(table))
-            remedy = f"did you mean {near[0]}?" if near else "remove the line, or name another table"
-            raise UserError(f"{name!r} has no caption in {path}", where=where, remedy=remedy)
-        if name in found:
-            raise UserError(f"{name!r} is named a second time", where=where, remedy="remove the line")
-        found[name] = table[name]
-    return found
 
 
 def _rows(path: Path, settings: CaptionDataSettings) -> Iterator[tuple[str, str, str]]:
@@ -87,77 +65,58 @@ def _rows(path: Path, settings: CaptionDataSettings) -> Iterator[tuple[str, str,
         return
     kind = text_files.table_kind(path)
     if kind is None:
-        raise UserError(
-            "is no table of captions",
-            where=str(path),
-            remedy=f"name one of {', '.join(text_files.TABLES)} (plain, .gz or .xz), or COCO's .json",
-        )
+        formats = f"{', '.join(text_files.TABLES)} (plain, .gz or .xz), or COCO's .json"
+        raise UserError("is no table of captions", where=str(path), remedy=f"name one of {formats}")
     if kind == ".txt" and "\t" in next(text_files.lines(path), ""):
-        yield from _numbered(path)
+        # Flickr8k.token.txt
+        for number, line in enumerate(text_files.lines(path), start=1):
+            name, tab, caption = line.removesuffix("\r").partition("\t")
+            image = _NUMBERED.fullmatch(name)
+            if not tab or image is None:
+                what = f"is {line[:40]!r}, expected image.jpg#0, a tab and a caption"
+                raise UserError(what, where=f"{path}:{number}", remedy="correct the line, or remove it")
+            yield image[1], caption, f"{path}:{number}"
         return
     captions = (settings.caption,) if isinstance(settings.caption, str) else settings.caption
+    columns = Columns((settings.image, *captions), "data.image and data.caption", quoting=settings.quoting)
     read = text_files.comma_cells if kind == ".txt" else text_files.table_cells
-    for number, (name, *texts) in read(path, Columns((settings.image, *captions), _KEYS, quoting=settings.quoting)):
+    for number, (name, *texts) in read(path, columns):
         for text in texts:
             yield name, text, text_files.place(path, number)
 
 
-def _numbered(path: Path) -> Iterator[tuple[str, str, str]]:
-    for number, line in enumerate(text_files.lines(path), start=1):
-        name, tab, caption = line.removesuffix("\r").partition("\t")
-        image = _NUMBERED.fullmatch(name)
-        if not tab or image is None:
-            what = f"is {line[:40]!r}, expected image.jpg#0, a tab and a caption"
-            raise UserError(what, where=f"{path}:{number}", remedy="mend the line, or remove it")
-        yield image[1], caption, f"{path}:{number}"
+class _CocoImage(BaseModel):
+    id: int | str
+    file_name: str
+
+
+class _CocoCaption(BaseModel):
+    image_id: int | str
+    caption: str
+
+
+class _Coco(BaseModel):
+    """The fields of COCO's captions_train2017.json that are read."""
+
+    images: list[_CocoImage]
+    annotations: list[_CocoCaption]
 
 
 def _coco(path: Path) -> Iterator[tuple[str, str, str]]:
-    whole = _json(path)
-    names: dict[Any, str] = {}
-    for number, image in enumerate(_list(whole, "images", path), start=1):
-        where = f"{path} image {number}"
-        identity, name = _entry(image, ("id", "file_name"), where)
-        if identity in names:
-            raise UserError(f"has the id {identity!r:.40}, as {names[identity]} has", where, "mend the file")
-        names[identity] = str(name)
-    for number, annotation in enumerate(_list(whole, "annotations", path), start=1):
+    found = read_json(path, _Coco, "name COCO's captions_train2017.json or the like", LARGE_BYTES)
+    names: dict[int | str, str] = {}
+    for number, image in enumerate(found.images, start=1):
+        if image.id in names:
+            what = f"has the id {image.id!r:.40}, as {names[image.id]} has"
+            raise UserError(what, f"{path} image {number}", "correct the file")
+        names[image.id] = image.file_name
+    for number, each in enumerate(found.annotations, start=1):
         where = f"{path} annotation {number}"
-        identity, caption = _entry(annotation, ("image_id", "caption"), where)
-        if identity not in names:
-            raise UserError(f"is of image {identity!r:.40}, which `images` does not have", where, "mend or remove it")
+        if each.image_id not in names:
+            what = f"is of image {each.image_id!r:.40}, which `images` does not have"
+            raise UserError(what, where, "correct or remove it")
         # Some of COCO's captions contain line ends.
-        yield names[identity], " ".join(str(caption).split()), where
-
-
-def _json(path: Path) -> Any:
-    text = text_files.text(path)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"not JSON: {error}", where=str(path), remedy="fetch it again") from None
-
-
-def _list(whole: Any, key: str, path: Path) -> list[Any]:
-    found = whole.get(key) if isinstance(whole, dict) else None
-    if not isinstance(found, list):
-        raise UserError(
-            f"has no list `{key}`", where=str(path), remedy="name COCO's captions_train2017.json or the like"
-        )
-    return found
-
-
-def _entry(entry: Any, keys: tuple[str, str], where: str) -> list[Any]:
-    values = [entry.get(key) if isinstance(entry, dict) else None for key in keys]
-    for key, value in zip(keys, values, strict=True):
-        wanted = (str,) if key in ("file_name", "caption") else (int, str)
-        if not isinstance(value, wanted) or isinstance(value, bool):
-            raise UserError(f"has no {key}: {entry!r:.60}", where=where, remedy="mend the file")
-    return values
-
-
-BUILT_IN = "built-in"
-_BUILT_IN_SIZES = {"train": 20_000, "validation": 500, "test": 1_000}
+        yield names[each.image_id], " ".join(each.caption.split()), where
 
 
 @dataclass(frozen=True)
@@ -181,7 +140,7 @@ class Captioned:
         return replace(self, pixels=self.pixels[indices], captions=captions, names=names)
 
     def first(self, count: int | None) -> "Captioned":
-        """Return the first `count` images; all if None or if there are fewer."""
+        """Return the first `count` images; all if None."""
         return self.select(np.arange(len(self))[:count])
 
     def texts(self) -> Iterator[str]:
@@ -203,17 +162,13 @@ class CaptionSource(Source[CaptionDataSettings, Captioned]):
     item_name: ClassVar[str] = "images"
 
     def part(self, name: str, train: Captioned | None = None) -> Captioned | None:
-        """Return a split; the built-in corpus is generated in the requested size.
-
-        For the built-in corpus, a number is the size of the split; nothing is held out.
-        """
+        """Return a split; for the built-in corpus, a number is the size of the split, which is generated."""
         split = getattr(self.settings, name)
         if self.settings.corpus == BUILT_IN and split is not None:
             return _built_in(name, split, self.settings)
         if name == "train" and isinstance(split, int):
-            raise UserError(
-                f"data.train is {split}; only the built-in corpus is generated", remedy="name a table or a split"
-            )
+            what = f"data.train is {split}; only the built-in corpus is generated in any size"
+            raise UserError(what, remedy="name a table or a split")
         return super().part(name, train)
 
     def read(self, name: str, split: str | tuple[str, str], train: Captioned | None) -> Captioned:
@@ -246,21 +201,33 @@ class CaptionSource(Source[CaptionDataSettings, Captioned]):
             raise UserError("has no captions", where=str(path), remedy="look at it, or name another")
         folder = path.parent / (self.settings.images or "")
         if not folder.is_dir():
-            raise UserError(
-                "there is no such folder", where=f"data.images: {folder}", remedy="name the folder of the images"
-            )
-        return _of_table(table, folder, self.settings)
+            raise UserError("there is no such folder", f"data.images: {folder}", "name the folder of the images")
+        # A table may name files of the folder, and nothing outside of it.
+        for name, rows in table.items():
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise UserError(f"{name!r} is no file in {folder}", rows[0].where, "name a file relative to the folder")
+        places = [f"{rows[0].where}: {name}" for name, rows in table.items()]
+        pixels = read_all([folder / name for name in table], self.settings, places)
+        captions = tuple(tuple(dict.fromkeys(row.caption for row in rows)) for rows in table.values())
+        return Captioned(pixels, captions, tuple(table))
 
 
-def _of_table(table: Table, folder: Path, settings: CaptionDataSettings) -> Captioned:
-    # A table may name files of the folder, and nothing outside of it.
-    for name, rows in table.items():
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise UserError(f"{name!r} is no file in {folder}", where=rows[0].where, remedy="name it as it lies there")
-    places = [f"{rows[0].where}: {name}" for name, rows in table.items()]
-    pixels = read_all([folder / name for name in table], settings, places)
-    captions = tuple(tuple(dict.fromkeys(row.caption for row in rows)) for rows in table.values())
-    return Captioned(pixels, captions, tuple(table))
+def _listed(table: Table, names: Path, path: Path) -> Table:
+    """Select the images of a list."""
+    check_there(names)
+    found: Table = {}
+    for number, line in enumerate(text_files.lines(names), start=1):
+        name, where = line.strip(), f"{names}:{number}"
+        if not name:
+            continue
+        if name not in table:
+            near = near_files(name, list(table))
+            remedy = f"did you mean {near[0]}?" if near else "remove the line, or name another table"
+            raise UserError(f"{name!r} has no caption in {path}", where=where, remedy=remedy)
+        if name in found:
+            raise UserError(f"{name!r} is named twice", where=where, remedy="remove the line")
+        found[name] = table[name]
+    return found
 
 
 def _from_hub(folder: Path | None, split: str, settings: CaptionDataSettings) -> Captioned:
@@ -271,36 +238,29 @@ def _from_hub(folder: Path | None, split: str, settings: CaptionDataSettings) ->
     for number, row in enumerate(found.select_columns([settings.image, *columns]), start=1):
         cells, place = cast("dict[str, Any]", row), f"{where} row {number}"
         pixels = read_cell(cells[settings.image], place, settings)
-        captions = [text for column in columns for text in _texts(cells[column], column, place)]
+        captions: list[str] = []
+        for column in columns:
+            cell = cells[column] if isinstance(cells[column], list) else [cells[column]]
+            texts = [text for text in cell if isinstance(text, str) and text.strip()]
+            if not texts or len(texts) < len(cell):
+                what = f"{column} is {cells[column]!r:.60}, expected a caption or a list of captions"
+                raise UserError(what, place, "remove or correct the row")
+            captions += texts
         # An image in several rows has the captions of all of them.
         key = blake2b(pixels.tobytes()).digest()
         images.setdefault(key, (pixels, f"row {number}", []))[2].extend(captions)
     if not images:
-        raise UserError("holds no images", where=where, remedy="look at it, or name another")
-    captions = tuple(tuple(dict.fromkeys(texts)) for _, _, texts in images.values())
-    return Captioned(
-        np.stack([pixels for pixels, _, _ in images.values()]), captions, tuple(name for _, name, _ in images.values())
-    )
-
-
-def _texts(cell: object, column: str, where: str) -> list[str]:
-    cells = cell if isinstance(cell, list) else [cell]
-    texts = [text for text in cells if isinstance(text, str) and text.strip()]
-    if not texts or len(texts) < len(cells):
-        raise UserError(
-            f"{column} is {cell!r:.60}, expected a caption or a list of captions", where, "delete or fix the row"
-        )
-    return texts
+        raise UserError("has no images", where=where, remedy="look at it, or name another")
+    every = tuple(tuple(dict.fromkeys(texts)) for _, _, texts in images.values())
+    names = tuple(name for _, name, _ in images.values())
+    return Captioned(np.stack([pixels for pixels, _, _ in images.values()]), every, names)
 
 
 def _built_in(name: str, split: object, settings: CaptionDataSettings) -> Captioned:
-    """Generate a split of the built-in corpus.
-
-    The same seed gives the same scenes, and no description is in two splits.
-    """
+    """Generate a split of the built-in corpus; no description is in two splits."""
     if not isinstance(split, int) and split != name:
         raise UserError(
-            f"data.{name} is {split!r}, but the built-in corpus is drawn to measure",
+            f"data.{name} is {split!r}, but the built-in corpus is generated",
             remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files",
         )
     size = split if isinstance(split, int) else _BUILT_IN_SIZES[name]
@@ -315,7 +275,6 @@ class PreparedCaptions(PreparedTexts[Captioned]):
     """Images of all splits, with their captions as text and as tokens."""
 
     def learned(self) -> Iterator[np.ndarray]:
-        """Yield the pixels, the number of captions of each image, and their tokens."""
         train = self.corpus.train
         yield train.pixels
         yield np.array([len(several) for several in train.captions], dtype=np.int64)
@@ -345,7 +304,7 @@ class CaptionedImages(Examples[ParallelBatch]):
         self.num_skipped = len(self.image) - len(self.kept)
         if not len(self.kept):
             raise UserError(
-                f"all {len(self.image):,} captions are longer than {max_length} pieces",
+                f"all {len(self.image):,} captions are longer than {max_length} tokens",
                 where="batches.max_length",
                 remedy="raise it",
             )
@@ -372,15 +331,7 @@ class CaptionedImages(Examples[ParallelBatch]):
 def as_read(
     pixels: Pixels, positions: int
 ) -> tuple[UInt8[Tensor, "batch channels rows columns"], Bool[Tensor, "batch source"]]:
-    """Return images as the encoder's input.
-
-    Args:
-        pixels: Images (images, channels, height, width), uint8.
-        positions: Number of vectors that the encoder reads of an image.
-
-    Returns:
-        Images as a tensor, and the padding mask (batch, source), True everywhere.
-    """
+    """Return images as a tensor, and their padding mask (batch, `positions`), True everywhere."""
     valid = torch.ones(len(pixels), positions, dtype=torch.bool)
     return torch.from_numpy(np.ascontiguousarray(pixels)), valid
 
@@ -388,18 +339,6 @@ def as_read(
 def positions_of(recipe: CaptionRecipe) -> int:
     """Return the number of vectors that the encoder reads of an image."""
     return (recipe.data.size // recipe.stem.size) ** 2
-
-
-def examples_of(recipe: CaptionRecipe, part: Captioned, tokens: RaggedArray) -> CaptionedImages:
-    """Return training examples under the recipe's limits.
-
-    Args:
-        tokens: Tokenized captions, image by image.
-
-    Returns:
-        Examples to make batches from.
-    """
-    return CaptionedImages(part, tokens, positions_of(recipe), recipe.batches.captions, recipe.batches.max_length)
 
 
 def all_captions_in_order(
@@ -410,9 +349,6 @@ def all_captions_in_order(
     Args:
         tokens: Tokenized captions, image by image.
         known: Number of positions of the decoder, beyond which captions are left out; None for no limit.
-
-    Returns:
-        Examples to make batches from.
     """
     longest = longest_of(tokens) if known is None else min(known, longest_of(tokens))
     return CaptionedImages(part, tokens, positions_of(recipe), recipe.batches.captions, longest)

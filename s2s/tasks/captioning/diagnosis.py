@@ -35,17 +35,18 @@ from s2s.tasks.data_check import CorpusInspection, Split, conversions, some
 from s2s.tasks.image_files import DAMAGED, Pixels, plain, read_all
 from s2s.tasks.seq2seq import sequence_loss
 from s2s.tasks.source_use import SourceUse
-from s2s.tasks.symptoms import collapsed, cut_off, search_errors, source_ignored, worst_texts
+from s2s.tasks.symptoms import collapsed, search_errors, source_ignored, worst_texts
 from s2s.training.progress import ProgressBar
 from s2s.training.trainer import mean_loss
 
+CaptionRun = LoadedModel[CaptionRecipe, Seq2Seq]
+
+# Percentage of wrong facts of a kind that is a sign of a problem.
+_WRONG_FACTS = 10.0
+
 
 def inspected(recipe: CaptionRecipe) -> str:
-    """Return a report on a recipe's images and captions.
-
-    Returns:
-        Statistics and suspicious examples as text.
-    """
+    """Return a report on a recipe's images and captions: statistics and suspicious examples."""
     source, tokenizer = CaptionSource(recipe.data), recipe.tokenizer
     corpus = source.load()
     captions = {name: list(part.texts()) for name, part in corpus.parts().items()}
@@ -57,11 +58,7 @@ def inspected(recipe: CaptionRecipe) -> str:
 def inspect_captions(
     corpus: Corpus[Captioned], source: CaptionSource, normalization: str, seed: int
 ) -> CorpusInspection:
-    """Check images and captions.
-
-    Args:
-        seed: Seed for the sample of training images.
-    """
+    """Check images and captions; the seed draws a sample of training images."""
     train = corpus.train
     drawn = [(train.names[row], train.captions[row][0]) for row in look.sample_rows(len(train), seed)]
     spots = [f"  {look.escape_invisible(name)}: {look.escape_invisible(caption)}" for name, caption in drawn]
@@ -89,35 +86,22 @@ def _split(name: str, part: Captioned, source: CaptionSource, normalization: str
         f"{unit_name(unspaced)} of the shortest caption": int(words.min()),
         "  of the middle one": int(np.median(words)),
         "  of the longest": int(words.max()),
-        "captions said before": len(repeated_rows(hashes(part.texts()))),
+        "repeated captions": len(repeated_rows(hashes(part.texts()))),
         "repeated images": len(again),
         "images of a single colour": len(dull),
     }
-    which, spelt = f"images of {name}", f"the tokenizer changes {changed} ({name})"
+    which, altered = f"images of {name}", f"the tokenizer changes {changed} ({name})"
     advice = [
-        *some(again, which, " equal an earlier one as they are read: the same image, or data.size is too small"),
+        *some(again, which, " equal an earlier one after scaling: the same image, or data.size is too small"),
         *some(dull, which, DAMAGED),
-        *([f"{spelt}: such captions can never be written as they are"] if changed else []),
+        *([f"{altered}: such captions can never be generated exactly"] if changed else []),
         *(f"captions of {words}" for words in conversions(suspicious, which)),
     ]
     return Split(rows, advice)
 
 
-CaptionRun = LoadedModel[CaptionRecipe, Seq2Seq]
-
-
 def insides(run: CaptionRun, focus: InspectionRequest) -> Inspection:
-    """Inspect one image or two, with generated captions (`s2s inspect`).
-
-    Args:
-        focus: Image files, and the patch, layer and head to inspect.
-
-    Returns:
-        Attention, saliency and hidden states.
-
-    Raises:
-        UserError: A file is missing or not an image; or the patch, layer or head does not exist.
-    """
+    """Inspect one image or two, with generated captions (`s2s inspect`)."""
     if focus.inputs:
         pixels, names = read_all([Path(name) for name in focus.inputs], run.recipe.data), list(focus.inputs)
     else:
@@ -140,32 +124,22 @@ def _pair(run: CaptionRun, pixels: Pixels, name: str) -> Pair:
     return Pair(source, written, (name, caption.text), tokenizer.tokens([*written, EOS]), nothing)
 
 
-# More than a tenth of wrong facts of a kind is a sign of a problem.
-_WRONG_FACTS = 10.0
-
-
 def symptoms(
-    run: LoadedModel[CaptionRecipe, Seq2Seq],
-    part: Captioned,
-    rows: Int[np.ndarray, " images"],
-    progress_bar: ProgressBar,
+    run: CaptionRun, part: Captioned, rows: Int[np.ndarray, " images"], progress_bar: ProgressBar
 ) -> Diagnostics:
-    """Caption images, and return signs of problems.
-
-    Args:
-        rows: Row of each image in its split, from 0.
-        progress_bar: Makes a progress bar.
-
-    Returns:
-        Scores, signs and the worst captions.
-    """
+    """Caption images, and return scores, signs of problems and the worst captions."""
     recipe, (tokenizer,) = run.recipe, run.tokenizers
     writer = Generator(run.model, tokenizer, recipe.decoding)
     with progress_bar("captioning", len(part)) as advance:
         written = write(recipe, writer, part.pixels, advance)
     outputs = [each.text for each in written]
     unspaced = is_unspaced(part.texts())
-    references = [_nearest(output, several, unspaced) for output, several in zip(outputs, part.captions, strict=True)]
+    references = []
+    for output, several in zip(outputs, part.captions, strict=True):
+        # The reference that equals the output, else the one of the nearest length.
+        words = len(split_words(output, unspaced))
+        distances = {each: abs(len(split_words(each, unspaced)) - words) for each in several}
+        references.append(min(several, key=lambda each, output=output, d=distances: (each != output, d[each])))
     cut, positions = unit_of(references), positions_of(recipe)
     places = [f"image {row + 1}" for row in rows]
     tokens = RaggedArray.from_rows(tokenizer.encode_batch(list(part.texts())))
@@ -177,11 +151,19 @@ def symptoms(
         f"{found['exact']:.2f} %",
         signs=[
             repeated(outputs, references, cut),
-            *lengths(outputs, references, cut, cut_off(written), "decoding.max_length"),
+            *lengths(outputs, references, cut, sum(each.at_length_limit for each in written), "decoding.max_length"),
             collapsed([image.tobytes().hex() for image in part.pixels], outputs, references),
             _image_ignored(run, part),
             *(facts_wrong(outputs, part) if recipe.data.corpus == BUILT_IN else ()),
-            _unknown(np.concatenate(every)),
+            share_sign(
+                "unknown pieces",
+                int((np.concatenate(every) == UNK).sum()),
+                sum(map(len, every)),
+                "tokens of the references are unknown, so that they can never be generated",
+                1,
+                "each spoils a caption",
+                "tokenizer.byte_fallback=true, tokenizer.kind=unigram, or captions with these words (data.train)",
+            ),
             search_errors(
                 run,
                 writer.beam,
@@ -195,13 +177,7 @@ def symptoms(
     )
 
 
-def _nearest(output: str, several: Sequence[str], unspaced: bool) -> str:
-    """Return a reference that equals the output, else the one of the nearest length."""
-    words = len(split_words(output, unspaced))
-    return min(several, key=lambda each: (each != output, abs(len(split_words(each, unspaced)) - words)))
-
-
-def _image_ignored(run: LoadedModel[CaptionRecipe, Seq2Seq], part: Captioned) -> Finding:
+def _image_ignored(run: CaptionRun, part: Captioned) -> Finding:
     """Return the sign for a model that ignores images: each image is exchanged once."""
     others = np.roll(np.arange(len(part)), -1)
     kept = [i for i, j in enumerate(others) if not np.array_equal(part.pixels[i], part.pixels[j])]
@@ -217,37 +193,17 @@ def _image_ignored(run: LoadedModel[CaptionRecipe, Seq2Seq], part: Captioned) ->
 
 
 def facts_wrong(outputs: Sequence[str], part: Captioned) -> list[Finding]:
-    """Return the signs for wrong facts in captions of built-in scenes.
-
-    Args:
-        outputs: Generated caption of each image.
-        part: Images of the built-in corpus.
-
-    Returns:
-        One finding for each kind of fact.
-    """
+    """Return a sign for each kind of fact in captions of built-in scenes."""
     return [
         share_sign(
             f"wrong {kind}",
             right.count(False),
             len(right),
-            f"facts of the kind {kind} are told wrongly or not at all",
+            f"facts of the kind {kind} are wrong or missing",
             _WRONG_FACTS,
-            "a tenth is more than slips",
+            "more than a tenth is more than occasional errors",
             "train for longer (training.updates); a smaller stem.size or a larger data.size shows more of each shape, "
             "data.channels=3 shows colours",
         )
         for kind, right in facts_of(outputs, part).items()
     ]
-
-
-def _unknown(tokens: np.ndarray) -> Finding:
-    return share_sign(
-        "unknown pieces",
-        int((tokens == UNK).sum()),
-        len(tokens),
-        "pieces of the references are unknown, so that they can never be written",
-        1,
-        "each spoils a caption",
-        "tokenizer.byte_fallback=true, tokenizer.kind=unigram, or training captions with these words (data.train)",
-    )

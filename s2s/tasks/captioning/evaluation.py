@@ -57,25 +57,18 @@ class CaptionEvaluation(GenerationEvaluation):
         lines = self.score_table(f"{len(self.names):,} images, {several:.1f} references each")
         if self.facts:
             shares = " · ".join(f"{name} {share.value:.2f} %" for name, share in self.facts.items())
-            lines.append(f"  facts told rightly: {shares}")
+            lines.append(f"  correct facts: {shares}")
         return "\n".join([*lines, *self.notes()])
 
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
         if self.looks:
-            yield "attention", looks_picture(self.looks, "where the model looks for each word")
+            yield "attention", looks_picture(self.looks, "attention of each word to the image")
 
 
 def evaluate_images(
     run: LoadedModel[CaptionRecipe, Seq2Seq], part: Captioned, scoring: EvaluationOptions, progress_bar: ProgressBar
 ) -> CaptionEvaluation:
-    """Caption images and score the captions.
-
-    Args:
-        progress_bar: Makes a progress bar.
-
-    Returns:
-        Scores, with the captions.
-    """
+    """Caption images and score the captions."""
     recipe, (tokenizer,) = run.recipe, run.tokenizers
     writer = Generator(run.model, tokenizer, recipe.decoding)
     with progress_bar("captioning", len(part)) as advance:
@@ -105,31 +98,15 @@ def evaluate_images(
 
 
 def measure_stated_facts(captions: Sequence[str], part: Captioned) -> dict[str, Share]:
-    """Return the share of correct facts in captions of built-in scenes.
-
-    Args:
-        captions: Generated caption of each image.
-        part: Images of the built-in corpus.
-
-    Returns:
-        Share in percent with a confidence interval, by kind of fact.
-    """
+    """Return the share of correct facts in captions of built-in scenes, in percent, by kind of fact."""
     return {kind: wilson(sum(right), len(right)) for kind, right in facts_of(captions, part).items()}
 
 
 def facts_of(captions: Sequence[str], part: Captioned) -> dict[str, list[bool]]:
-    """Check each fact in captions of built-in scenes.
-
-    Args:
-        captions: Generated caption of each image.
-        part: Images of the built-in corpus.
-
-    Returns:
-        True for each correct fact, by kind of fact.
-    """
-    told = [
+    """Check each fact in captions of built-in scenes: True for each correct fact, by kind of fact."""
+    checked = [
         facts(scene, caption)
         for caption, (reference, *_) in zip(captions, part.captions, strict=True)
         if (scene := described(reference))
     ]
-    return {field.name: [fact for each in told for fact in getattr(each, field.name)] for field in fields(Facts)}
+    return {field.name: [fact for each in checked for fact in getattr(each, field.name)] for field in fields(Facts)}

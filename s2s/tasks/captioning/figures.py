@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, UInt8
-from jinja2 import Environment, FileSystemLoader
 
 from s2s.decoding.generate import Generator, LengthLimited, Translation, length_limited
 from s2s.errors import Refuse, UserError
@@ -21,24 +20,23 @@ from s2s.tasks.captioning.generation import Look, length_settings, looks, write
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.image_files import Pixels, read_some
 from s2s.training import figures
-from s2s.training.figures import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from s2s.tasks.captioning.generation import Look
-
 Shown = UInt8[np.ndarray, "side side 3"]
 
-SIDE = 192
-"""Height and width of a displayed image, in pixels."""
+ENDINGS = (".png", ".html")
+"""Extensions of files for attention maps."""
+# Height and width of an image in a figure and on a page, in pixels.
+_SIDE, _PAGE_SIDE = 192, 256
 _DARK, _LIGHT = 0.25, 70
 _ACROSS = 8
 # Size of a panel in inches, and the space for words below it, as a share of its side.
 _INCHES, _WORDS = 1.25, 0.3
 
 
-def _enlarged(image: UInt8[np.ndarray, "channels height width"], side: int = SIDE) -> Shown:
+def _enlarged(image: UInt8[np.ndarray, "channels height width"], side: int = _SIDE) -> Shown:
     """Enlarge an image without smoothing, so that its pixels are visible."""
     from PIL.Image import Resampling, fromarray
 
@@ -57,12 +55,8 @@ def _lit(image: Shown, shares: Float[np.ndarray, "rows columns"]) -> Shown:
     return (image * (_DARK + (1 - _DARK) * bright) + _LIGHT * bright).round().clip(0, 255).astype(np.uint8)
 
 
-def looks_picture(looks: Sequence["Look"], title: str) -> "Figure":
-    """Draw images, each followed by an attention map for each word of its caption.
-
-    Args:
-        looks: Attention maps of each image.
-    """
+def looks_picture(looks: Sequence[Look], title: str) -> "Figure":
+    """Draw images, each followed by an attention map for each word of its caption."""
     panels: list[tuple[Shown, str]] = []
     for look in looks:
         image = _enlarged(np.array(look.pixels, dtype=np.uint8))
@@ -74,11 +68,7 @@ def looks_picture(looks: Sequence["Look"], title: str) -> "Figure":
 
 
 def captions_picture(pixels: Pixels, captions: Sequence[str], title: str) -> "Figure":
-    """Draw images, each above its caption.
-
-    Args:
-        pixels: Images (images, channels, height, width), uint8.
-    """
+    """Draw images, each above its caption."""
     return _sheet([(_enlarged(i), c) for i, c in zip(pixels, captions, strict=True)], 6, 22, title)
 
 
@@ -87,28 +77,21 @@ def _sheet(panels: Sequence[tuple[Shown, str]], across: int, letters: int, title
 
     The panels form a single image, because hundreds of axes would take seconds.
     """
-    down, step = -(-len(panels) // across), round(SIDE * (1 + _WORDS))
-    sheet = np.full((down * step, across * (SIDE + 8), 3), 255, dtype=np.uint8)
-    figure = new_figure(across * _INCHES, down * _INCHES * (1 + _WORDS) + 0.3)
+    down, step = -(-len(panels) // across), round(_SIDE * (1 + _WORDS))
+    sheet = np.full((down * step, across * (_SIDE + 8), 3), 255, dtype=np.uint8)
+    figure = figures.new_figure(across * _INCHES, down * _INCHES * (1 + _WORDS) + 0.3)
     figure.set_layout_engine("none")
     axes = figure.add_axes((0.0, 0.0, 1.0, 1 - 0.3 / (down * _INCHES * (1 + _WORDS) + 0.3)))
     axes.set_axis_off()
     for place, (panel, words) in enumerate(panels):
         row, column = divmod(place, across)
-        top, left = row * step, column * (SIDE + 8)
-        sheet[top : top + SIDE, left + 4 : left + 4 + SIDE] = panel
-        lines = textwrap.wrap(words, letters, max_lines=3, placeholder=" …")
-        axes.text(
-            left + 4 + SIDE / 2, top + SIDE + 4, "\n".join(lines), ha="center", va="top", fontsize=6.5, parse_math=False
-        )
+        top, left = row * step, column * (_SIDE + 8)
+        sheet[top : top + _SIDE, left + 4 : left + 4 + _SIDE] = panel
+        lines = "\n".join(textwrap.wrap(words, letters, max_lines=3, placeholder=" …"))
+        axes.text(left + 4 + _SIDE / 2, top + _SIDE + 4, lines, ha="center", va="top", fontsize=6.5, parse_math=False)
     axes.imshow(sheet, aspect="auto")
     figure.text(0.01, 1 - 0.15 / figure.get_figheight(), title, va="center", fontsize=8, parse_math=False)
     return figure
-
-
-ENDINGS = (".png", ".html")
-"""Extensions of files for attention maps."""
-_SIDE = 256
 
 
 @dataclass(frozen=True)
@@ -129,38 +112,23 @@ class CaptionedFiles:
     length_limited: LengthLimited | None = None
 
     def save(self, path: Path) -> None:
-        """Draw the attention maps as a PNG file or as a self-contained HTML page.
-
-        Args:
-            path: File with extension `.png` or `.html`.
-
-        Raises:
-            UserError: The model has no attention, or the file has another extension.
-        """
+        """Draw the attention maps as a PNG file or as a self-contained HTML page, by the file's extension."""
         check_ending(path)
         if not self.looks:
-            raise UserError("the model has no attention to be drawn", where=self.run, remedy="name another run")
-        title = f"{self.run}: where the model looks for each word"
+            raise UserError("the model has no attention to draw", where=self.run, remedy="name another run")
+        title = f"{self.run}: attention of each word to the image"
         if path.suffix == ".html":
             captions = [caption for row, caption in enumerate(self.captions) if row not in self.refused]
-            write_atomically(path, page(self.looks, captions, title), follow=True)
-            return
-        write_atomically(path, figures.render_png(looks_picture(self.looks, title)), follow=True)
+            write_atomically(path, _page(self.looks, captions, title), follow=True)
+        else:
+            write_atomically(path, figures.render_png(looks_picture(self.looks, title)), follow=True)
 
 
 def check_ending(path: Path) -> None:
-    """Refuse a file for attention maps with an unknown extension.
-
-    Args:
-        path: File with extension `.png` or `.html`.
-
-    Raises:
-        UserError: The file has another extension.
-    """
+    """Refuse a file for attention maps with an unknown extension."""
     if path.suffix not in ENDINGS:
-        raise UserError(
-            f"{path.suffix or 'no ending'} is not known", where=f"--attention {path}", remedy=" or ".join(ENDINGS)
-        )
+        what = f"{path.suffix or 'no ending'} is not known"
+        raise UserError(what, where=f"--attention {path}", remedy=f"name a file with {' or '.join(ENDINGS)}")
 
 
 def caption_files(
@@ -189,33 +157,27 @@ def caption_files(
     return CaptionedFiles(f"{run.path}, checkpoint {run.checkpoint.name}", captions, seen, refused, limited)
 
 
-def page(looks: Sequence[Look], captions: Sequence[str], title: str) -> str:
-    """Render an HTML page with images, captions and attention maps.
+def _page(looks: Sequence[Look], captions: Sequence[str], title: str) -> str:
+    """Render an HTML page: hovering over a word shows its attention; below is a panel for each word."""
+    from s2s.templates import templates
 
-    Hovering over a word shows its attention; below is a panel for each word.
-
-    Args:
-        looks: Attention maps of each image.
-
-    Returns:
-        The page as HTML.
-    """
     images = []
     for look, caption in zip(looks, captions, strict=True):
-        image = _enlarged(np.array(look.pixels, dtype=np.uint8), _SIDE)
+        image = _enlarged(np.array(look.pixels, dtype=np.uint8), _PAGE_SIDE)
         words = [
-            {"text": word, "lit": _inline(_lit(image, np.array(shares))), "most": f"{np.max(shares):.0%}"}
+            {"text": word, "lit": _data_url(_lit(image, np.array(shares))), "most": f"{np.max(shares):.0%}"}
             for word, shares in zip(look.words, look.maps, strict=True)
         ]
-        images.append({"name": look.name, "caption": caption, "whole": _inline(image), "words": words})
-    # Captions are text, never markup, so that everything is escaped.
-    loader = FileSystemLoader(Path(__file__).parent, encoding="utf-8")
-    surroundings = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return surroundings.get_template("page.html").render(title=title, images=images, side=2 * _SIDE)
+        images.append({"name": look.name, "caption": caption, "whole": _data_url(image), "words": words})
+    # Captions are text, never markup: the template escapes everything.
+    return (
+        templates(Path(__file__).parent)
+        .get_template("page.html")
+        .render(title=title, images=images, side=2 * _PAGE_SIDE)
+    )
 
 
-def _inline(image: Shown) -> str:
-    """Return an image as a data URL."""
+def _data_url(image: Shown) -> str:
     from PIL.Image import fromarray
 
     file = io.BytesIO()

@@ -15,34 +15,27 @@ from s2s.errors import UserError
 from s2s.models.base import Seq2Seq
 from s2s.models.feature_map import FeatureMap
 from s2s.models.patches import ImageShape, PatchTable, read_vectors, width_of
-from s2s.recipe.installed import module_of
 from s2s.tasks.captioning.data import as_read, positions_of
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.image_files import Pixels
-from s2s.training.device import derive_seed
-
-_SPACE = "▁"
+from s2s.tasks.seq2seq import build_model as build_seq2seq
 
 
 def build_model(recipe: CaptionRecipe, target_size: int) -> Seq2Seq:
-    """Build the recipe's model, with a stem for images instead of source embeddings.
-
-    Returns:
-        The model, on the CPU.
+    """Build the recipe's model, on the CPU, with a stem for images instead of source embeddings.
 
     Raises:
         UserError: The encoder has fewer positions than an image needs, or the decoder is one-to-one.
     """
-    torch.default_generator.manual_seed(derive_seed(recipe.seeds.initialization))
     data, stem = recipe.data, recipe.stem
     # An embedding table of one token, which is replaced at once.
-    model: Seq2Seq = module_of(recipe.model.kind).build(recipe.model, 1, target_size)
+    model = build_seq2seq(recipe, 1, target_size)
     if model.decoder.is_one_to_one:
         raise UserError(
-            f"a model of kind {recipe.model.kind} writes one piece for each that it reads, and a caption has as many "
-            "as it takes",
+            f"a model of kind {recipe.model.kind} generates one token for each vector of the image, but captions "
+            "differ in length",
             where="model.kind",
-            remedy="take another model, such as lstm-attention",
+            remedy="use another model, such as lstm-attention",
         )
     shape = ImageShape(data.channels, data.size, data.mean or (), data.deviation or ())
     width = width_of(model.encoder)
@@ -55,16 +48,10 @@ def build_model(recipe: CaptionRecipe, target_size: int) -> Seq2Seq:
 def write(
     recipe: CaptionRecipe, writer: Generator, pixels: Pixels, advance: Callable[[int], object] = lambda count: None
 ) -> list[Translation]:
-    """Generate a caption for each image.
+    """Generate captions for images, with the recipe's batch size and length limit.
 
     Args:
-        recipe: Recipe with the batch size and length limit.
-        writer: Generator of a trained model.
-        pixels: Images (images, channels, height, width), uint8.
         advance: Called after each batch with its number of images.
-
-    Returns:
-        Captions, with n-best candidates.
     """
     written: list[Translation] = []
     for first in range(0, len(pixels), recipe.decoding.batch):
@@ -104,14 +91,7 @@ def looks(
     written: Sequence[Translation],
     names: Sequence[str],
 ) -> list[Look]:
-    """Return the attention maps of generated captions.
-
-    Args:
-        pixels: Images (images, channels, height, width), uint8.
-
-    Returns:
-        One result for each image; empty if the model has no attention.
-    """
+    """Return the attention maps of generated captions; empty if the model has no attention."""
     tokens = [list(each.candidates[0].hypothesis.tokens) for each in written]
     weights = attention(model, pixels, tokens, positions_of(recipe))
     if weights is None:
@@ -119,8 +99,15 @@ def looks(
     across = recipe.data.size // recipe.stem.size
     found = []
     for name, image, row, seen in zip(names, pixels, tokens, weights, strict=True):
-        words, of_word = _words(tokenizer.tokens(row))
-        maps = [seen[of].mean(axis=0).reshape(across, across).round(6).tolist() for of in of_word]
+        words: list[str] = []
+        places: list[list[int]] = []
+        for place, token in enumerate(tokenizer.tokens(row)):
+            if token.startswith("▁") or not words:
+                words.append("")
+                places.append([])
+            words[-1] += token.removeprefix("▁")
+            places[-1].append(place)
+        maps = [seen[of_word].mean(axis=0).reshape(across, across).round(6).tolist() for of_word in places]
         found.append(Look(name, words, maps, image.tolist()))
     return found
 
@@ -131,15 +118,14 @@ def attention(
     tokens: Sequence[list[int]],
     positions: int,
 ) -> Float[np.ndarray, "images target source"] | None:
-    """Compute the cross-attention of the last layer, averaged over heads.
+    """Compute the cross-attention of the last layer, averaged over heads; None if the decoder has no attention.
 
     Args:
-        pixels: Images (images, channels, height, width), uint8.
         tokens: Tokens of each caption, without `EOS`.
         positions: Number of positions of an image.
 
     Returns:
-        Weights (images, target, source), `EOS` included; None if the decoder has no attention.
+        Weights (images, target, source), `EOS` included.
     """
     device = next(model.parameters()).device
     batch = collate([[]] * len(tokens), tokens, range(len(tokens)))
@@ -148,16 +134,3 @@ def attention(
         memory = model.encoder(source, valid)
         weights = model.decoder.attention_weights(memory, to_device(batch.target_in, device))
     return weights[:, -1].mean(dim=1).cpu().double().numpy() if weights.shape[1] else None
-
-
-def _words(tokens: Sequence[str]) -> tuple[list[str], list[list[int]]]:
-    """Merge tokens to words; return the words and the token positions of each."""
-    words: list[str] = []
-    of_word: list[list[int]] = []
-    for place, piece in enumerate(tokens):
-        if piece.startswith(_SPACE) or not words:
-            words.append("")
-            of_word.append([])
-        words[-1] += piece.removeprefix(_SPACE)
-        of_word[-1].append(place)
-    return words, of_word

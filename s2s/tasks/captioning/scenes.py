@@ -27,14 +27,7 @@ _HELD_OUT = 5
 
 @dataclass(frozen=True)
 class Group:
-    """Equal shapes.
-
-    Attributes:
-        number: Number of shapes, 1 to 3.
-        size: One of `SIZES`.
-        colour: One of `COLOURS`.
-        shape: One of `SHAPES`.
-    """
+    """One to three equal shapes."""
 
     number: int
     size: str
@@ -48,11 +41,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Scene:
-    """One group and its place, or two groups and their relative position.
-
-    Attributes:
-        groups: One group or two.
-        position: Place of the group, or position of the first relative to the second.
+    """One group and its place, or two groups and the position of the first relative to the second.
 
     Example:
         >>> scene = described("two big blue squares above a small red circle")
@@ -83,14 +72,7 @@ _READ = {str(group): group for group in GROUPS}
 
 
 def described(caption: str) -> Scene | None:
-    """Parse a caption.
-
-    Args:
-        caption: Caption in the grammar of the corpus.
-
-    Returns:
-        The scene; None if the caption is not in the grammar.
-    """
+    """Parse a caption to its scene; None if the caption is not in the grammar of the corpus."""
     words = caption.split()
     first, rest = _READ.get(" ".join(words[:4])), words[4:]
     if first is None:
@@ -103,15 +85,7 @@ def described(caption: str) -> Scene | None:
 
 @dataclass(frozen=True)
 class Facts:
-    """Correctness of each fact in a caption.
-
-    Attributes:
-        number: True for each group of the scene whose number is correct.
-        size: True for each group whose size is correct.
-        colour: True for each group whose color is correct.
-        shape: True for each group whose shape is correct.
-        position: True if the position is correct.
-    """
+    """Correctness of each fact in a caption: of each group's attributes, and of the position."""
 
     number: tuple[bool, ...]
     size: tuple[bool, ...]
@@ -135,29 +109,22 @@ def facts(scene: Scene, caption: str) -> Facts:
         >>> facts(scene, "two big blue squares above a small red cross").right()
         8
     """
-    said = described(caption)
-    return max((_compared(told, said) for told in (scene, scene.turned())), key=Facts.right)
-
-
-def _compared(scene: Scene, said: Scene | None) -> Facts:
-    there = said.groups if said else ()
-    pairs = list(itertools.zip_longest(scene.groups, there[: len(scene.groups)]))
-
-    def right(name: str) -> tuple[bool, ...]:
-        """Compare an attribute of each group."""
-        return tuple(told is not None and getattr(group, name) == getattr(told, name) for group, told in pairs)
-
-    position = said is not None and scene.position == said.position
-    return Facts(right("number"), right("size"), right("colour"), right("shape"), (position,))
+    found, candidates = described(caption), []
+    for right in (scene, scene.turned()):
+        groups = found.groups if found else ()
+        pairs = list(itertools.zip_longest(right.groups, groups[: len(right.groups)]))
+        number, size, colour, shape = (
+            tuple(other is not None and getattr(group, name) == getattr(other, name) for group, other in pairs)
+            for name in ("number", "size", "colour", "shape")
+        )
+        candidates.append(Facts(number, size, colour, shape, (found is not None and right.position == found.position,)))
+    return max(candidates, key=Facts.right)
 
 
 def split_of(scene: Scene) -> str:
-    """Return the split that a scene belongs to, by a hash of its captions.
+    """Return the split (`train`, `validation` or `test`) that a scene belongs to, by a hash of its captions.
 
     No description of the validation or test set is in the training set.
-
-    Returns:
-        `train`, `validation` or `test`.
     """
     told = min(scene.captions()).encode()
     bucket = int.from_bytes(blake2b(told, digest_size=8).digest(), "big") % 100
@@ -166,9 +133,6 @@ def split_of(scene: Scene) -> str:
 
 def scenes(split: str, seed: int) -> Iterator[Scene]:
     """Yield random scenes of a split, without end; scenes may repeat.
-
-    Yields:
-        Scenes.
 
     Example:
         >>> print(next(scenes("train", 1)))
@@ -214,12 +178,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True)
 class Drawn:
-    """A shape in an image.
-
-    Attributes:
-        x: Center, to the right.
-        y: Center, downward.
-    """
+    """A shape in an image, with its center: `x` to the right, `y` downward."""
 
     x: float
     y: float
@@ -271,12 +230,8 @@ def pictures(
     Shapes of the same kind differ in brightness and position; the background is grey, with noise.
 
     Args:
-        size: Height and width in pixels.
         channels: 1 for grey, 3 for RGB.
         seed: Seed of positions, brightness and noise.
-
-    Returns:
-        Pixels (scenes, channels, size, size), uint8.
     """
     chance = np.random.default_rng(seed)
     found = np.empty((len(scenes), channels, size, size), dtype=np.uint8)
@@ -309,22 +264,17 @@ def covered(shape: Drawn, size: int) -> tuple[slice, slice, Float[np.ndarray, "r
 
     The edge is taken as straight within a pixel: a pixel is half covered if the edge passes through its center.
 
-    Args:
-        size: Height and width of the image in pixels.
-
     Returns:
         Rows and columns around the shape, and the covered share of each pixel there, in [0, 1].
     """
     radius = RADII[shape.group.size]
-    rows, columns = (_window(centre, radius, size) for centre in (shape.y, shape.x))
+    rows, columns = (
+        slice(max(0, math.floor((c - radius) * size) - 1), min(size, math.ceil((c + radius) * size) + 1))
+        for c in (shape.y, shape.x)
+    )
     y = (np.arange(rows.start, rows.stop) + 0.5)[:, None] / size - shape.y
     x = (np.arange(columns.start, columns.stop) + 0.5)[None, :] / size - shape.x
     return rows, columns, np.clip(0.5 - size * _outside(shape.group.shape, x, y, radius), 0, 1)
-
-
-def _window(centre: float, radius: float, size: int) -> slice:
-    first, last = math.floor((centre - radius) * size) - 1, math.ceil((centre + radius) * size) + 1
-    return slice(max(0, first), min(size, last))
 
 
 def _outside(

@@ -31,7 +31,6 @@ from s2s.tasks.captioning.data import (
     CaptionSource,
     PreparedCaptions,
     all_captions_in_order,
-    examples_of,
     longest_of,
     positions_of,
 )
@@ -42,7 +41,7 @@ from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.image_files import statistics_for
 from s2s.tasks.protocols import RescoredHypotheses
 from s2s.tasks.seq2seq import sequence_loss, too_long_for_decoding
-from s2s.tasks.text_generation import TextGeneration, rescore_hypotheses
+from s2s.tasks.text_generation import TextGeneration
 from s2s.training import figures
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import ProgressBar
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 _SAMPLES = 5
 _DRAWN, _LOOKED_AT = 18, 2
 
-CaptionCourse = TrainContext[CaptionRecipe, PreparedCaptions, Seq2Seq]
+CaptionContext = TrainContext[CaptionRecipe, PreparedCaptions, Seq2Seq]
 CaptionRun = LoadedModel[CaptionRecipe, Seq2Seq]
 
 
@@ -91,12 +90,9 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
         check_positions(model.decoder.max_positions, longest, f"set model.max_positions={longest} or higher")
         asked, known = longest_of(data.validation), model.decoder.max_positions
         if known is not None and known < asked:
-            raise UserError(
-                f"the model knows {known} positions, but the longest validation caption has {asked} pieces",
-                where="model.max_positions",
-                remedy=f"set model.max_positions={asked} or higher",
-            )
-        return examples_of(recipe, data.corpus.train, data.train)
+            what = f"the model has {known} positions, but the longest validation caption has {asked} tokens"
+            raise UserError(what, "model.max_positions", f"set model.max_positions={asked} or higher")
+        return CaptionedImages(data.corpus.train, data.train, positions_of(recipe), recipe.batches.captions, longest)
 
     def loss(self, recipe: CaptionRecipe) -> Loss[Seq2Seq, ParallelBatch]:
         return sequence_loss(recipe.training.label_smoothing)
@@ -106,7 +102,8 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
         return all_captions_in_order(run.recipe, part, tokens, run.model.decoder.max_positions)
 
     def score_tokens(self, run: CaptionRun, batch: ParallelBatch) -> RescoredHypotheses:
-        """Rescore the n-best captions of a batch of images, in fp32."""
+        from s2s.tasks.source_use import rescore_hypotheses
+
         decoding = run.recipe.decoding.model_copy(update={"precision": "fp32"})
         writer = Generator(run.model, run.tokenizers[0], decoding, decoding.beam)
         limits = np.full(len(batch.source), decoding.max_length)
@@ -120,40 +117,40 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
 
         return symptoms(run, part, rows, progress_bar)
 
-    def log_dataset_summary(self, train_context: CaptionCourse, print_fn: PrintFn) -> None:
-        data, stem = train_context.recipe.data, train_context.recipe.stem
+    def log_dataset_summary(self, train_context: CaptionContext, print_fn: PrintFn) -> None:
+        recipe, tokenizer = train_context.recipe, train_context.data.tokenizer
+        data, stem = recipe.data, recipe.stem
         for name, part in train_context.data.corpus.parts().items():
             captions = sum(map(len, part.captions))
             print_fn(f"{name}: {len(part):,} images, {captions:,} captions")
-            if name != "train" and (advice := self._unreachable(train_context, name, part)):
+            if name == "train":
+                continue
+            tokens = np.array([len(row) for row in tokenizer.encode_batch(list(part.texts()))])
+            allowed, remedy = recipe.decoding.max_length, f"decoding.max_length={tokens.max(initial=0)}"
+            allowed = np.full(len(tokens), allowed)
+            if advice := too_long_for_decoding(name, tokens, allowed, train_context.model, remedy):
                 print_fn(advice)
         references = train_context.data.corpus.validation.captions
-        tokenization = choose_tokenization(references, train_context.recipe.validation.bleu_tokenizer)
+        tokenization = choose_tokenization(references, recipe.validation.bleu_tokenizer)
         if note := describe_tokenizer(tokenization.tokenizer, references):
             print_fn(note)
         colour = "grey" if data.channels == 1 else "colour"
         print_fn(
             f"{data.size} x {data.size} pixels, {colour} · {stem.kind} of {stem.size} x {stem.size}: "
-            f"{positions_of(train_context.recipe)} vectors of an image · {train_context.data.tokenizer.size:,} pieces"
+            f"{positions_of(recipe)} vectors per image · vocabulary: {tokenizer.size:,} tokens"
         )
         if left_out := train_context.trainer.examples.num_skipped:
-            limit = train_context.recipe.batches.max_length
+            limit = recipe.batches.max_length
             print_fn(f"{left_out} training captions are longer than batches.max_length ({limit}): left out")
 
-    def _unreachable(self, train_context: CaptionCourse, name: str, part: Captioned) -> str | None:
-        tokens = np.array([len(row) for row in train_context.data.tokenizer.encode_batch(list(part.texts()))])
-        allowed = np.full(len(tokens), train_context.recipe.decoding.max_length)
-        remedy = f"decoding.max_length={tokens.max(initial=0)}"
-        return too_long_for_decoding(name, tokens, allowed, train_context.model, remedy)
-
-    def on_train_start(self, train_context: CaptionCourse, folder: Path, log: RunLog) -> None:
+    def on_train_start(self, train_context: CaptionContext, folder: Path, log: RunLog) -> None:
         """Draw some training images with their captions."""
         some = train_context.data.corpus.train.first(_DRAWN)
         captions = [first for first, *_ in some.captions]
         picture = captions_picture(some.pixels, captions, "training images, each with one of its captions")
         log_figures(train_context, folder, log, "data", {"training": picture})
 
-    def validate(self, train_context: CaptionCourse, log: RunLog) -> Validation:
+    def validate(self, train_context: CaptionContext, log: RunLog) -> Validation:
         recipe, data, update = train_context.recipe, train_context.data, train_context.trainer.update
         examples = all_captions_in_order(recipe, data.corpus.validation, data.validation)
         loss = mean_loss(train_context.model, examples, sequence_loss(0.0), train_context.trainer.device_context)
@@ -192,20 +189,13 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
 TASK = CaptioningTask()
 
 
-def _draw_captions(train_context: CaptionCourse, log: RunLog, part: Captioned, written: Sequence[Translation]) -> None:
+def _draw_captions(train_context: CaptionContext, log: RunLog, part: Captioned, written: Sequence[Translation]) -> None:
     """Draw validation images with generated captions and attention, for TensorBoard."""
-    update = train_context.trainer.update
-    title = f"{train_context.recipe.name}, update {update}"
+    update, recipe = train_context.trainer.update, train_context.recipe
+    title = f"{recipe.name}, update {update}"
     captions = [each.text for each in written[: len(part)]]
     log.add_figure("captions/validation", figures.render_png(captions_picture(part.pixels, captions, title)), update)
     some = part.first(_LOOKED_AT)
-    seen = looks(
-        train_context.recipe,
-        train_context.model,
-        train_context.data.tokenizer,
-        some.pixels,
-        written[: len(some)],
-        some.names,
-    )
-    if seen:
+    tokenizer = train_context.data.tokenizer
+    if seen := looks(recipe, train_context.model, tokenizer, some.pixels, written[: len(some)], some.names):
         log.add_figure("attention/validation", figures.render_png(looks_picture(seen, title)), update)

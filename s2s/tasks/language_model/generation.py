@@ -15,9 +15,9 @@ from s2s.data.tokenizers import BOS, EOS, PAD, UNK, Tokenizer
 from s2s.decoding.generate import MAX_SOURCE_LENGTH, one_line
 from s2s.errors import Refuse, UserError
 from s2s.models.language_model import LanguageModel
-from s2s.tasks.base import LoadedModel
+from s2s.tasks.base import LoadedModel, PrintFn
 from s2s.tasks.language_model.recipe import LanguageRecipe
-from s2s.tasks.line_translation import ReportFn, TooLong
+from s2s.tasks.line_translation import TooLong
 from s2s.training.device import DeviceContext
 
 _NEVER_WRITTEN = (PAD, BOS, UNK)
@@ -242,7 +242,7 @@ def texts_after(
     return [tokenizer.decode(text) for text in written]
 
 
-def too_long_prompts(run: LanguageRun, at_once: bool, tell: ReportFn) -> TooLong:
+def too_long_prompts(run: LanguageRun, at_once: bool, tell: PrintFn) -> TooLong:
     """Return a reporter of prompts that are longer than `batches.length`.
 
     Args:
@@ -252,7 +252,7 @@ def too_long_prompts(run: LanguageRun, at_once: bool, tell: ReportFn) -> TooLong
 
 
 def answers(
-    run: LanguageRun, chunks: Iterable[list[str]], asked: Writing, refuse: Refuse, at_once: bool, tell: ReportFn
+    run: LanguageRun, chunks: Iterable[list[str]], asked: Writing, refuse: Refuse, at_once: bool, tell: PrintFn
 ) -> Iterator[str]:
     """Generate texts for each line, one text a line.
 

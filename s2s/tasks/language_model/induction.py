@@ -14,9 +14,8 @@ import torch
 
 from s2s.data.tokenizers import BOS, SPECIAL_TOKENS
 from s2s.errors import UserError
-from s2s.files import write_atomically
 from s2s.models.language_model import LanguageModel
-from s2s.tasks.base import why_not_kept
+from s2s.tasks.base import save_probe
 from s2s.tasks.figures import recall_picture
 from s2s.tasks.language_model.generation import LanguageRun
 from s2s.tasks.language_model.scoring import nats_of
@@ -118,10 +117,8 @@ def probe(run: LanguageRun, length: int, sequences: int = 64, seed: int = 1) -> 
     kept = {"run": str(run.path), "checkpoint": run.checkpoint.name, "seed": seed, "difference": found.difference}
     kept |= asdict(found)
     del kept["lost"]
-
-    def write() -> None:
-        """Write the losses and the figure."""
-        write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1) + "\n")
-        write_atomically(run.path / f"{_NAME}.png", figures.render_png(found.picture()))
-
-    return replace(found, lost=why_not_kept(run, write))
+    files = {
+        f"{_NAME}.json": json.dumps(kept, indent=1) + "\n",
+        f"{_NAME}.png": figures.render_png(found.picture()),
+    }
+    return replace(found, lost=save_probe(run, files))

@@ -21,7 +21,7 @@ from s2s.tasks.language_model.data import DocumentSource, PackedTexts, TextBatch
 from s2s.tasks.language_model.generation import Sampling, Writing, texts_after
 from s2s.tasks.language_model.recipe import LanguageRecipe
 from s2s.tasks.language_model.scoring import LanguageScores, Size, bits_per_byte, measure, nats_of, size_of, spans
-from s2s.tasks.text_generation import feed_stepwise
+from s2s.tasks.source_use import feed_stepwise
 from s2s.training.device import derive_seed
 from s2s.training.logger import RunLog
 from s2s.training.loss import cross_entropy

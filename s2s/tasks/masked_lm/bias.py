@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError, check_regular
 from s2s.evaluation.inference import Share, coin, holm, wilson
-from s2s.files import spreadsheet_cell, write_atomically, write_folder_atomically
+from s2s.files import spreadsheet_cell
 from s2s.models.masked_lm import MaskedLM
-from s2s.tasks.base import LoadedModel, why_not_kept
+from s2s.tasks.base import LoadedModel, save_probe
 from s2s.tasks.masked_lm.filling import masked_log_probabilities
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 from s2s.training import figures
@@ -239,15 +239,16 @@ def _group(name: str, preferences: Sequence[Preference]) -> Group:
     return Group(name, len(chosen), len(chosen) - decided, wilson(more, decided), coin(more, decided))
 
 
-def write_preferences(preferences: Sequence[Preference], path: Path) -> None:
-    """Write scores as a CSV file with one line for each pair."""
-    with write_folder_atomically(path, follow=True) as place, place.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["line", *_COLUMNS, "shared_pieces", "score_more", "score_less", "preferred"])
-        for p in preferences:
-            pair = p.pair
-            sentences = map(spreadsheet_cell, (pair.more, pair.less, pair.direction, pair.kind))
-            table.writerow([pair.line, *sentences, p.shared, f"{p.more:.4f}", f"{p.less:.4f}", p.preferred])
+def preferences_table(preferences: Sequence[Preference]) -> str:
+    """Return the scores as CSV, with one line for each pair."""
+    file = io.StringIO(newline="")
+    table = csv.writer(file)
+    table.writerow(["line", *_COLUMNS, "shared_pieces", "score_more", "score_less", "preferred"])
+    for p in preferences:
+        pair = p.pair
+        sentences = map(spreadsheet_cell, (pair.more, pair.less, pair.direction, pair.kind))
+        table.writerow([pair.line, *sentences, p.shared, f"{p.more:.4f}", f"{p.less:.4f}", p.preferred])
+    return file.getvalue()
 
 
 def bias_picture(found: BiasReport) -> "Figure":
@@ -289,11 +290,9 @@ def probe(run: LoadedModel[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
         "directions": [asdict(group) for group in found.directions],
         "kinds": [asdict(group) for group in found.kinds],
     }
-
-    def write() -> None:
-        """Write the summary, the scores of each pair, and the figure."""
-        write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
-        write_preferences(found.preferences, run.path / f"{_NAME}.csv")
-        write_atomically(run.path / f"{_NAME}.png", figures.render_png(bias_picture(found)))
-
-    return replace(found, lost=why_not_kept(run, write))
+    files = {
+        f"{_NAME}.json": json.dumps(kept, indent=1, ensure_ascii=False) + "\n",
+        f"{_NAME}.csv": preferences_table(found.preferences),
+        f"{_NAME}.png": figures.render_png(bias_picture(found)),
+    }
+    return replace(found, lost=save_probe(run, files))

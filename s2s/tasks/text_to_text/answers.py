@@ -1,4 +1,4 @@
-"""Answers of text-to-text models: the most probable of given answers, or generated text, line by line."""
+"""Outputs of text-to-text models line by line: the most probable of given answers, or generated text."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -11,8 +11,9 @@ from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.decoding.generate import MAX_SOURCE_LENGTH, one_line
 from s2s.errors import Refuse, UserError
 from s2s.models.base import Seq2Seq
-from s2s.tasks.base import TOKENIZER, LoadedModel
-from s2s.tasks.line_translation import ReportFn, TooLong, VocabularyCoverage, count_sentences, translate_lines
+from s2s.tasks.base import TOKENIZER, LoadedModel, PrintFn
+from s2s.tasks.coverage import VocabularyCoverage, count_sentences
+from s2s.tasks.line_translation import TooLong, translate_lines
 from s2s.tasks.seq2seq import build_translator, check_fits
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 
@@ -27,19 +28,15 @@ def log_probabilities(
     advance: Callable[[int], object] = lambda count: None,
     before_step: Callable[[], None] | None = None,
 ) -> Float[np.ndarray, "sources answers"]:
-    """Compute the log-probability of each answer for each source.
-
-    The log-probability includes `EOS`, and is not normalized over the answers. It is computed in fp32, without dropout,
-    and the model stays in evaluation mode. Each source is encoded once.
+    """Compute the log-probability of each answer, `EOS` included, for each source, in fp32 and without dropout.
 
     Args:
-        tokenizer: Tokenizer of sources and answers.
-        batch: Number of sources in a batch.
+        batch: Number of sources in a batch; each source is encoded once.
         advance: Called after each batch with its number of sources.
         before_step: Called before each answer of each batch; an exception ends the computation.
 
     Returns:
-        Log-probabilities (sources, answers) in nats.
+        Log-probabilities (sources, answers) in nats, not normalized over the answers.
 
     Raises:
         UserError: A source has more tokens than the model has positions.
@@ -68,13 +65,7 @@ def log_probabilities(
 
 
 def best_first(found: Iterable[float], answers: Sequence[str]) -> list[tuple[float, str]]:
-    """Sort answers by log-probability, highest first.
-
-    Args:
-        answers: The answers; ties keep their order.
-
-    Returns:
-        Pairs of log-probability and answer.
+    """Return pairs of a log-probability and its answer, highest first; ties keep their order.
 
     Example:
         >>> best_first([-2.0, -0.5], ["no", "yes"])
@@ -84,37 +75,21 @@ def best_first(found: Iterable[float], answers: Sequence[str]) -> list[tuple[flo
 
 
 def check_apart(answers: Sequence[str], tokenizer: Tokenizer, where: str) -> None:
-    """Refuse answers that no model can tell apart.
-
-    Args:
-        where: Recipe key, for messages.
-
-    Raises:
-        UserError: Two answers have the same tokens, or an answer has an unknown token.
-    """
+    """Refuse answers that no model can distinguish: with equal tokens, or with an unknown token."""
     seen: dict[tuple[int, ...], str] = {}
     for answer, tokens in zip(answers, map(tuple, tokenizer.encode_batch(answers)), strict=True):
         if UNK in tokens:
-            what, why = f"{answer!r:.60} has a piece that the tokenizer does not know", "another tokenizer.kind"
+            what, other = f"{answer!r:.60} has a token that the tokenizer does not know", "another tokenizer.kind"
         elif tokens in seen:
-            what, why = (
-                f"{seen[tokens]!r:.60} and {answer!r:.60} are the same pieces",
-                "tokenizer.lowercase: false",
-            )
+            what, other = f"{seen[tokens]!r:.60} and {answer!r:.60} have the same tokens", "tokenizer.lowercase: false"
         else:
             seen[tokens] = answer
             continue
-        raise UserError(what, where, f"write other answers, or try {why}: a model could not tell them apart")
+        raise UserError(what, where, f"write other answers, or try {other}: a model could not distinguish them")
 
 
 def shares(found: Float[np.ndarray, "sources answers"]) -> Float[np.ndarray, "sources answers"]:
     """Normalize log-probabilities over the answers (softmax).
-
-    Args:
-        found: Log-probabilities (sources, answers).
-
-    Returns:
-        Probabilities (sources, answers), given that the output is one of the answers.
 
     Example:
         >>> import numpy as np
@@ -126,10 +101,7 @@ def shares(found: Float[np.ndarray, "sources answers"]) -> Float[np.ndarray, "so
 
 
 def task_named(recipe: TextToTextRecipe, name: str | None) -> CorpusSettings:
-    """Return the settings of a task by name, or of the only task.
-
-    Args:
-        name: Name of the task; None for the only one.
+    """Return the settings of a task by name; None names the only task.
 
     Raises:
         UserError: The task is unknown or ambiguous, or all corpora use span corruption.
@@ -140,27 +112,20 @@ def task_named(recipe: TextToTextRecipe, name: str | None) -> CorpusSettings:
     if name is None and len(corpora) == 1:
         return next(iter(corpora.values()))
     if not corpora:
-        what = "the run learned nothing but to write what was taken out of texts"
-        raise UserError(what, recipe.name, "train another one with init_from, init.parts=all and a task of pairs")
+        what, remedy = "the run was trained with span corruption only", "a task with objective pairs"
+        raise UserError(what, recipe.name, f"train another run with init_from, init.parts=all and {remedy}")
     what = "no task is named" if name is None else f"{name!r} is no task of this run"
     raise UserError(what, where="--task", remedy=f"name one of {', '.join(corpora)}")
 
 
-def check_chosen(answers: Sequence[str], nbest: int, searching: Sequence[str]) -> None:
-    """Refuse options that do not apply to a task with answers.
-
-    Args:
-        nbest: Number of answers to return.
-        searching: Search options that the user gave, as written.
-
-    Raises:
-        UserError: A search option is given, or `nbest` is not between 1 and the number of answers.
-    """
-    if searching:
-        raise UserError("does not apply to a task with answers, which has no search", searching[0], "leave it out")
+def check_chosen(answers: Sequence[str], nbest: int, search_options: Sequence[str]) -> None:
+    """Refuse search options, as the user wrote them, and a wrong `nbest` for a task with given answers."""
+    if search_options:
+        what = "has no effect on a task with given answers, which needs no search"
+        raise UserError(what, search_options[0], "leave it out")
     if not 1 <= nbest <= len(answers):
-        what = f"{nbest} best answers asked for, but there are {len(answers)}"
-        raise UserError(what, remedy=f"ask for 1 to {len(answers)}")
+        what = f"{nbest} best answers requested, but there are {len(answers)}"
+        raise UserError(what, remedy=f"request 1 to {len(answers)}")
 
 
 def generate_answers(
@@ -169,7 +134,7 @@ def generate_answers(
     chunks: Iterable[list[str]],
     nbest: int,
     at_once: bool,
-    tell: ReportFn,
+    tell: PrintFn,
     refuse: Refuse,
 ) -> Iterator[str]:
     """Generate or choose an output for each line, for one of the model's tasks.
@@ -184,9 +149,6 @@ def generate_answers(
     Yields:
         Outputs in order; with n-best output, `line number TAB log probability TAB answer`, or the score of a generated
         text.
-
-    Raises:
-        UserError: The task is unknown or ambiguous.
     """
     task, seen = task_named(run.recipe, name), VocabularyCoverage.load(run.checkpoint / TOKENIZER)
     if task.answers is None:
@@ -196,9 +158,10 @@ def generate_answers(
     too_long = TooLong(seen.longest if seen else None, tell, at_once, sentences=seen.sentences if seen else None)
     for chunk in chunks:
         filled = {place: task.prefix + text for place, text in enumerate(chunk) if text.strip()}
-        for place, text in list(filled.items()):
+        lengths = dict(zip(filled, map(len, tokenizer.encode_batch(list(filled.values()))), strict=True))
+        for place, length in lengths.items():
             try:
-                check_fits(run.model, tokenizer.encode(text), (), MAX_SOURCE_LENGTH)
+                check_fits(run.model, range(length), (), MAX_SOURCE_LENGTH)
             except UserError as error:
                 refuse(number + place, error)
                 del filled[place]
@@ -206,12 +169,11 @@ def generate_answers(
         found = dict(zip(filled, rows, strict=True))
         for place in range(len(chunk)):
             number += 1
-            text = filled.get(place, "")
-            too_long.add(len(tokenizer.encode(text)) if place in found else 0, count_sentences(text))
-            best = best_first(found[place], task.answers) if place in found else []
+            too_long.add(lengths[place] if place in found else 0, count_sentences(filled.get(place, "")))
+            best = best_first(found[place], task.answers)[:nbest] if place in found else []
             if nbest == 1:
                 yield one_line(best[0][1]) if best else ""
             else:
-                yield from (f"{number}\t{score:.4f}\t{one_line(answer)}" for score, answer in best[:nbest])
+                yield from (f"{number}\t{score:.4f}\t{one_line(answer)}" for score, answer in best)
                 yield from () if best else (f"{number}\t\t",)
     too_long.report()

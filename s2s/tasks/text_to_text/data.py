@@ -14,7 +14,7 @@ from jaxtyping import Int
 
 from s2s.data.corruption import CorruptedText
 from s2s.data.mixing import FixedPairs, TokenizedPairSource
-from s2s.data.pairs import FilterReport, PairSource, filter_training, pairs, prefixed, with_prefix
+from s2s.data.pairs import FilterReport, PairSource, filter_training, pairs, prefixed
 from s2s.data.sources import Corpus, Source, digest_of_arrays
 from s2s.data.tokenized import RaggedArray, TokenizedDataset, encode_corpus, encode_texts
 from s2s.data.tokenizers import Tokenizer, train
@@ -41,14 +41,7 @@ class Mixture:
         return sum(map(len, self.parts.values()))
 
     def select(self, indices: Int[np.ndarray, " chosen"], /) -> "Mixture":
-        """Return the examples at these indices, counted over all corpora.
-
-        Args:
-            indices: Rows, from 0.
-
-        Returns:
-            The examples by corpus, without empty corpora.
-        """
+        """Return the examples at these indices, counted over all corpora; corpora without examples are left out."""
         ends = np.cumsum([0, *map(len, self.parts.values())])
         spans = zip(self.parts.items(), itertools.pairwise(ends.tolist()), strict=True)
         rows = np.asarray(indices)
@@ -62,12 +55,9 @@ class TaskSource(PairSource):
     settings: CorpusSettings
 
     def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
-        """Return a split, and check its targets.
+        """Return a split; refuse targets that are none of the answers.
 
         Empty targets pass in the training set, because filters drop them.
-
-        Raises:
-            UserError: The split cannot be read (see `PairSource`), or a target is not one of the answers.
         """
         found, answers = super().part(name, train), self.settings.answers
         if found is None or not answers:
@@ -78,7 +68,7 @@ class TaskSource(PairSource):
             more = f", and {len(wrong) - 1:,} more targets" if wrong[1:] else ""
             said = found[wrong[0]]["target"][:60]
             what = f"the target is {said!r}, which is none of the answers {', '.join(answers)}{more}"
-            raise UserError(what, self.place(name, wrong[0]), "add it to `answers`, or mend the row")
+            raise UserError(what, self.place(name, wrong[0]), "add it to `answers`, or correct the row")
         return found
 
     def classes(self, part: "datasets.Dataset") -> Int[np.ndarray, " examples"]:
@@ -161,12 +151,6 @@ def _of(corpus: str) -> Iterator[None]:
 def own_keys(text: str, corpus: str) -> str:
     """Rewrite keys of a single corpus in a message as keys of a corpus in a mixture.
 
-    Args:
-        text: Message with keys such as `data.train`.
-
-    Returns:
-        Message with keys such as `data.corpora.NAME.train`.
-
     Example:
         >>> own_keys("look at data.train", "plural")
         'look at data.corpora.plural.train'
@@ -189,10 +173,10 @@ class TrainingMixture:
     elsewhere: int
 
     def __str__(self) -> str:
-        return f"{self.ledger}\n{self.left}" if self.elsewhere else str(self.ledger)
+        return f"{self.ledger}\n{self.held_out}" if self.elsewhere else str(self.ledger)
 
     @property
-    def left(self) -> str:
+    def held_out(self) -> str:
         """Number of pairs that another corpus holds out, as text."""
         return f"{self.elsewhere:,} of its examples are held out by another corpus: left out"
 
@@ -205,24 +189,21 @@ def build_training_mixture(
     Examples that overlap with the validation or test set of another corpus are dropped: an example whose source is a
     source or target there, or whose target is a source there. A translation is thus held out in both directions. Equal
     targets are no overlap, because different examples may have the same target, such as tags.
-
-    Returns:
-        Training examples by corpus.
     """
     scored = [part.parts for part in (corpus.validation, corpus.test) if part is not None]
     found = {}
     for name, part in corpus.train.parts.items():
-        kept, ledger = filter_training(part, corpora[name].filters)
+        kept, report = filter_training(part, corpora[name].filters)
         held = [pair for parts in scored for other, each in parts.items() if other != name for pair in pairs(each)]
-        read = {source for source, _ in held}
-        known = read.union(target for _, target in held)
+        sources = {source for source, _ in held}
+        known = sources.union(target for _, target in held)
         # An answer is one of a few words, so that an equal source means nothing.
-        written = set() if corpora[name].answers else read
+        excluded = set() if corpora[name].answers else sources
         rows = [
-            row for row, (source, target) in enumerate(pairs(kept)) if source not in known and target not in written
+            row for row, (source, target) in enumerate(pairs(kept)) if source not in known and target not in excluded
         ]
         elsewhere = len(kept) - len(rows)
-        found[name] = TrainingMixture(kept.select(rows) if elsewhere else kept, ledger, elsewhere)
+        found[name] = TrainingMixture(kept.select(rows) if elsewhere else kept, report, elsewhere)
     return found
 
 
@@ -253,21 +234,8 @@ class PreparedMixture:
         return math.log(self.tokenizer.size)
 
     def hashes(self) -> dict[str, str]:
-        """Return hashes of the training tokens and of the tokenizer."""
         arrays = (array for each in self.learned for array in each.arrays())
         return {"training_data": digest_of_arrays(arrays), "tokenizer": self.tokenizer.digest}
-
-    def source_pieces(self, corpora: Mapping[str, CorpusSettings]) -> Int[np.ndarray, " different"]:
-        """Return the ids of tokens that occur in sources and prefixes.
-
-        With span corruption, the whole text counts.
-
-        Returns:
-            Ids in rising order.
-        """
-        # Sources of pairs are tokenized with their prefix, texts of span corruption without.
-        prefixes = [np.array(self.tokenizer.encode(each.prefix.rstrip()), np.int32) for each in corpora.values()]
-        return np.unique(np.concatenate([*prefixes, *(each.source_token_ids() for each in self.learned)]))
 
 
 def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, print_fn: Callable[[str], None]) -> PreparedMixture:
@@ -275,9 +243,6 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, print_fn: Cal
 
     Args:
         tokenizer: Tokenizer of a resumed run or of the encoder's run; None trains a new one on all texts.
-
-    Returns:
-        The data, with the tokenizer.
 
     Raises:
         UserError: A corpus cannot be read (see `MixtureSource`), or no pair of a corpus passes the filters.
@@ -287,7 +252,7 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, print_fn: Cal
     for name, learned in build_training_mixture(corpora, corpus).items():
         print_fn(f"{name}: {learned}")
         if not len(learned.kept):
-            remedy = "loosen its filters, hold out fewer, or mend its files"
+            remedy = "loosen its filters, hold out fewer, or repair its files"
             raise UserError("no training pair is left", f"data.corpora.{name}", remedy)
         kept[name] = learned.kept
     corpus = Corpus(Mixture(kept), corpus.validation, corpus.test)
@@ -322,24 +287,8 @@ def in_pieces(
     return FixedPairs(encoded), encoded
 
 
-def sources_of(corpora: Mapping[str, CorpusSettings], parts: Mapping[str, "datasets.Dataset"]) -> Iterator[str]:
-    """Yield all sources of the corpora, with their prefixes.
-
-    Yields:
-        Sources.
-    """
-    for name, part in parts.items():
-        yield from (with_prefix(corpora[name].prefix, source) for source, _ in pairs(part))
-
-
 def read_and_written(corpora: Mapping[str, CorpusSettings], parts: Mapping[str, "datasets.Dataset"]) -> Iterator[str]:
-    """Yield all sources and targets of the corpora, with prefixes.
-
-    With span corruption, there is no target.
-
-    Yields:
-        Texts.
-    """
+    """Yield all sources with their prefixes, and all targets; with span corruption, there is no target."""
     for name, part in parts.items():
         yield from (corpora[name].prefix + source for source, _ in pairs(part))
         if corpora[name].objective == "pairs":

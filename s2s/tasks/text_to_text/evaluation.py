@@ -52,7 +52,7 @@ class TaskScore:
     length_limited: LengthLimited | None = None
 
     def __str__(self) -> str:
-        unit = " nats a piece" if self.metric == LOSS else ""
+        unit = " nats per token" if self.metric == LOSS else ""
         head = f"{self.task}: {self.metric} {self.value:.2f}{unit}, {len(self.sources):,} examples"
         more = [str(self.classes)] if self.classes else score_lines(self.texts or {})
         note = describe_tokenizer(self.tokenizer, self.references) if self.texts else ""
@@ -107,17 +107,7 @@ class TextToTextEvaluation(Evaluation):
 
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> list[TaskComparison]:
-        """Compare runs task by task.
-
-        Args:
-            evaluations: Evaluations of the same tasks and examples; the first is the baseline.
-
-        Returns:
-            Comparisons of all tasks that have a significance test.
-
-        Raises:
-            UserError: The evaluations differ in tasks, examples or tokenizer.
-        """
+        """Compare runs task by task, for all tasks that have a significance test."""
         first = evaluations[0]
         check_comparable(
             evaluations,
@@ -145,11 +135,7 @@ class TextToTextEvaluation(Evaluation):
 
 
 def mean_of(found: Sequence[TaskScore]) -> float | None:
-    """Return the mean of the tasks' own metrics.
-
-    Returns:
-        Mean in percent; None if all metrics are losses.
-    """
+    """Return the mean of the tasks' own metrics in percent; None if all metrics are losses."""
     values = [each.percent for each in found if each.percent is not None]
     return sum(values) / len(values) if values else None
 
@@ -157,15 +143,11 @@ def mean_of(found: Sequence[TaskScore]) -> float | None:
 def score_task(
     run: Run, name: str, settings: CorpusSettings, part: "datasets.Dataset", progress_bar: ProgressBar, loss: float
 ) -> TaskScore:
-    """Generate or choose an output for each source of a task, and score the outputs.
+    """Generate or choose an output for each source of a task, and score the outputs without confidence intervals.
 
     Args:
         part: Pairs, without prefix.
-        progress_bar: Makes a progress bar.
         loss: Loss of the task, in nats per target token.
-
-    Returns:
-        The score, without confidence intervals.
     """
     sources, references = list(part["source"]), list(part["target"])
     if settings.objective == "span-corruption":
@@ -196,11 +178,7 @@ def score_task(
 
 
 def with_intervals(found: TaskScore, lowercase: bool) -> TaskScore:
-    """Add all text metrics with confidence intervals to the score of a generated task.
-
-    Returns:
-        The score with `texts`; unchanged for tasks with answers or without outputs.
-    """
+    """Add all text metrics with confidence intervals, unless the task has given answers or no outputs."""
     if not found.written or found.classes:
         return found
     tokenization = choose_tokenization(found.references, found.tokenizer)

@@ -13,11 +13,12 @@ from jaxtyping import Int
 from s2s.data.batches import ParallelBatch
 from s2s.data.corruption import SENTINELS
 from s2s.data.mixing import MixedDataset, TokenizedPairSource, all_pairs_by_corpus, describe_mixture
+from s2s.data.pairs import pairs, with_prefix
 from s2s.data.tokenizers import Tokenizer
 from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
 from s2s.tasks.base import TOKENIZER, EvaluationOptions, LoadedModel, PrintFn, Task, TrainContext
-from s2s.tasks.line_translation import measure_coverage
+from s2s.tasks.coverage import measure_coverage
 from s2s.tasks.protocols import RescoredHypotheses
 from s2s.tasks.seq2seq import (
     build_model,
@@ -27,8 +28,8 @@ from s2s.tasks.seq2seq import (
     sequence_loss,
     unreachable_references,
 )
-from s2s.tasks.text_generation import TextGeneration, rescore_texts
-from s2s.tasks.text_to_text.data import Mixture, MixtureSource, PreparedMixture, in_pieces, prepare, sources_of
+from s2s.tasks.text_generation import TextGeneration
+from s2s.tasks.text_to_text.data import Mixture, MixtureSource, PreparedMixture, in_pieces, prepare
 from s2s.tasks.text_to_text.evaluation import TextToTextEvaluation, mean_of, score_task, with_intervals
 from s2s.tasks.text_to_text.recipe import LOSS, MEAN, TextToTextRecipe
 from s2s.training import trainer
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from s2s.inspection.inspection import Inspection, InspectionRequest
 
 MixtureRun = LoadedModel[TextToTextRecipe, Seq2Seq]
-MixtureCourse = TrainContext[TextToTextRecipe, PreparedMixture, Seq2Seq]
+MixtureContext = TrainContext[TextToTextRecipe, PreparedMixture, Seq2Seq]
 
 
 class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
@@ -72,44 +73,31 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
         found = MixedDataset(data.train, batches, mixing, recipe.training.tokens_per_update, weights)
         check_lengths(batches, model, found, all_pairs_by_corpus(data.validation, batches), recipe.model.kind)
         if test := data.corpus.test:
-            check_test_lengths(model, lambda: _read(recipe, test, data.tokenizer), read_alone=False)
+            check_test_lengths(model, lambda: _read(recipe, test, data.tokenizer), check_targets=True)
         return found
 
     def loss(self, recipe: TextToTextRecipe) -> Loss[Seq2Seq, ParallelBatch]:
         return sequence_loss(recipe.training.label_smoothing)
 
-    def examples_for_inference(self, run: MixtureRun, part: Mixture) -> MixedDataset:
-        return _read(run.recipe, part, run.tokenizers[0])
-
-    def diagnose(
-        self, run: MixtureRun, part: Mixture, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar
-    ) -> "Diagnostics":
-        from s2s.tasks.text_to_text.diagnosis import symptoms
-
-        return symptoms(run, part, rows, progress_bar)
-
-    def log_dataset_summary(self, train_context: MixtureCourse, print_fn: PrintFn) -> None:
-        tokenizer, examples = train_context.data.tokenizer, train_context.trainer.examples
-        print_fn(f"{tokenizer.size:,} pieces ({tokenizer.kind})")
+    def log_dataset_summary(self, train_context: MixtureContext, print_fn: PrintFn) -> None:
+        recipe, tokenizer, examples = train_context.recipe, train_context.data.tokenizer, train_context.trainer.examples
+        print_fn(f"vocabulary: {tokenizer.size:,} tokens ({tokenizer.kind})")
         for name, part in train_context.data.corpus.validation.parts.items():
-            task = train_context.recipe.data.corpora[name]
+            task = recipe.data.corpora[name]
             if task.answers is None and task.objective == "pairs":
                 tokenization = choose_tokenization(part["target"], task.bleu_tokenizer)
                 if note := describe_tokenizer(tokenization.tokenizer, part["target"]):
                     print_fn(f"{name}: {note}")
         for advice in self._unreachable(train_context):
             print_fn(advice)
-        if not isinstance(examples, MixedDataset):
-            return
-        settings = train_context.recipe.data
-        print_fn(
-            "\n".join(describe_mixture(train_context.data.train, examples.sizes, settings.mixing, settings.weights))
-        )
+        if isinstance(examples, MixedDataset):
+            sizes, settings = examples.sizes, recipe.data
+            print_fn("\n".join(describe_mixture(train_context.data.train, sizes, settings.mixing, settings.weights)))
         if examples.num_skipped:
-            limit = train_context.recipe.batches.max_length
+            limit = recipe.batches.max_length
             print_fn(f"{examples.num_skipped} training examples are longer than batches.max_length ({limit}): left out")
 
-    def _unreachable(self, train_context: MixtureCourse) -> Iterator[str]:
+    def _unreachable(self, train_context: MixtureContext) -> Iterator[str]:
         """Yield warnings about references that are longer than decoding allows."""
         data, recipe = train_context.data, train_context.recipe
         for split, part in data.corpus.parts().items():
@@ -122,35 +110,38 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
                 if advice := unreachable_references(f"{name} {split}", lengths, train_context.model, recipe.decoding):
                     yield advice
 
-    def on_train_start(self, train_context: MixtureCourse, folder: Path, log: RunLog) -> None:
+    def on_train_start(self, train_context: MixtureContext, folder: Path, log: RunLog) -> None:
         """Write the vocabulary coverage of the training text, for out-of-domain warnings."""
         data, corpora = train_context.data, train_context.recipe.data.corpora
         longest = max(longest_source(each, train_context.recipe.batches.max_length) for each in data.train.values())
-        texts = sources_of(corpora, data.corpus.train.parts)
-        seen = measure_coverage(texts, data.source_pieces(corpora), longest, data.tokenizer)
-        held = list(sources_of(corpora, data.corpus.validation.parts))
-        seen.save(folder / TOKENIZER, held, data.tokenizer)
-
-    def validate(self, train_context: MixtureCourse, log: RunLog) -> Validation:
-        recipe, data, model, device_context = (
-            train_context.recipe,
-            train_context.data,
-            train_context.model,
-            train_context.trainer.device_context,
+        train, validation = (
+            (
+                with_prefix(corpora[name].prefix, source)
+                for name, each in part.parts.items()
+                for source, _ in pairs(each)
+            )
+            for part in (data.corpus.train, data.corpus.validation)
         )
+        # Sources of pairs are tokenized with their prefix, texts of span corruption without.
+        tokens = [np.array(data.tokenizer.encode(each.prefix.rstrip()), np.int32) for each in corpora.values()]
+        tokens += [each.source_token_ids() for each in data.learned]
+        seen = measure_coverage(train, np.unique(np.concatenate(tokens)), longest, data.tokenizer)
+        seen.save(folder / TOKENIZER, list(validation), data.tokenizer)
+
+    def validate(self, train_context: MixtureContext, log: RunLog) -> Validation:
+        recipe, data, model = train_context.recipe, train_context.data, train_context.model
         decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
         now = recipe.model_copy(update={"decoding": decoding})
-        run = LoadedModel(Path(recipe.name), Path(recipe.name), now, model.eval(), data.tokenizers, device_context)
+        place, device_context = Path(recipe.name), train_context.trainer.device_context
+        run = LoadedModel(place, place, now, model.eval(), data.tokenizers, device_context)
         tasks, samples, found = [], [], {LOSS: self._loss_of(run, data.validation)}
         for name, part in data.corpus.validation.parts.items():
             loss = self._loss_of(run, {name: data.validation[name]})
             rows = part.select(range(min(recipe.validation.sentences or len(part), len(part))))
             tasks.append(score := score_task(run, name, recipe.data.corpora[name], rows, no_progress_bar, loss))
             found |= {f"{name}/{LOSS}": loss, f"{name}/{score.metric}": score.value}
-            samples += [
-                Sample(name + ": " + s, r, w)
-                for s, r, w in zip(score.sources, score.references, score.written, strict=False)
-            ][:2]
+            texts = zip(score.sources, score.references, score.written, strict=False)
+            samples += [Sample(f"{name}: {source}", reference, output) for source, reference, output in texts][:2]
         mean = mean_of(tasks)
         found |= {} if mean is None else {MEAN: mean}
         log.log_validation(train_context.trainer.update, found, samples)
@@ -176,8 +167,20 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
         beam, mean = recipe.decoding.beam, mean_of(found)
         return TextToTextEvaluation(str(run.path), run.checkpoint.name, scoring.name, beam, lowercase, mean, found)
 
+    def examples_for_inference(self, run: MixtureRun, part: Mixture) -> MixedDataset:
+        return _read(run.recipe, part, run.tokenizers[0])
+
     def score_tokens(self, run: MixtureRun, batch: ParallelBatch) -> RescoredHypotheses:
+        from s2s.tasks.source_use import rescore_texts
+
         return rescore_texts(run, batch)
+
+    def diagnose(
+        self, run: MixtureRun, part: Mixture, rows: Int[np.ndarray, " examples"], progress_bar: ProgressBar
+    ) -> "Diagnostics":
+        from s2s.tasks.text_to_text.diagnosis import symptoms
+
+        return symptoms(run, part, rows, progress_bar)
 
     def inspect(self, run: MixtureRun, focus: "InspectionRequest") -> "Inspection":
         from s2s.tasks.text_to_text.diagnosis import insides

@@ -52,7 +52,7 @@ class TranslationEvaluation(GenerationEvaluation):
     def __str__(self) -> str:
         lines = self.score_table(f"{len(self.sources):,} sentences")
         if self.words is not None:
-            lines.append(f"  {'words':8} {self.words:6.2f} % are right, each in its place")
+            lines.append(f"  {'words':8} {self.words:6.2f} % are correct at their position")
         if len(self.buckets) > 1:
             lines.append("  BLEU by source length: " + " · ".join(map(str, self.buckets)))
         return "\n".join([*lines, *self.notes()])
@@ -72,12 +72,8 @@ def evaluate_pairs(
     """Translate sources and score the translations.
 
     Args:
-        sources: Source texts; the run's prefix is prepended.
+        sources: Source texts without the run's prefix.
         references: One reference for each source, or a list of references.
-        progress_bar: Makes a progress bar.
-
-    Returns:
-        Scores, with the translations.
     """
     with progress_bar("translating", len(sources)) as advance:
         asked = [with_prefix(run.recipe.data.prefix, source) for source in sources]
@@ -108,13 +104,7 @@ def evaluate_pairs(
 
 @dataclass(frozen=True)
 class FileScores:
-    """Scores of a file of translations against one or more reference files.
-
-    Attributes:
-        reference: Path of the references, or several paths.
-        lowercase: True if scored without regard to case.
-        scores: Scores by name of the metric.
-    """
+    """Scores of a file of translations against one or more reference files."""
 
     file: str
     reference: str | list[str]
@@ -143,10 +133,8 @@ def score_files(
     Args:
         files: Translations of the same sources by one or more systems, line by line.
         references: One or more files; with several, each line has several references.
-        lowercase: Score without regard to case.
         names: Metrics, as in `s2s.evaluation.metrics.NAMES`.
-        tokenizer: sacreBLEU tokenizer for BLEU and TER.
-        print_fn: Prints a line about the tokenizer, unless it is `13a`.
+        tokenizer: sacreBLEU tokenizer for BLEU and TER; a line is printed about any but `13a`.
 
     Returns:
         Scores of each file, and the comparisons with the first file.
@@ -161,7 +149,7 @@ def score_files(
     for file in files:
         rows = list(line_rows(file, *references))
         if not rows:
-            raise UserError("has no lines", where=str(file), remedy="name a file with a translation a line")
+            raise UserError("has no lines", where=str(file), remedy="name a file with one translation per line")
         systems[str(file)], wanted = [row[0] for row in rows], [row[1:] for row in rows]
     texts: References = wanted if len(references) > 1 else [each for (each,) in wanted]
     tokenization = choose_tokenization(texts, tokenizer)

@@ -15,7 +15,7 @@ from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.data.tokenizers import train as train_tokenizer
 from s2s.errors import UserError
 from s2s.tasks.seq2seq import check_prefixes
-from s2s.tasks.translation.recipe import DataSettings, FurtherPairs, Recipe
+from s2s.tasks.translation.recipe import DataSettings, Recipe
 
 if TYPE_CHECKING:
     import datasets
@@ -35,19 +35,13 @@ class TranslationSource(PairSource):
 
 
 def filtered(data: DataSettings, train: "datasets.Dataset") -> tuple["datasets.Dataset", FilterReport]:
-    """Filter training pairs by the recipe's `data.filters`.
-
-    Filters see the pairs without the recipe's prefix.
-
-    Args:
-        data: The recipe's `data` section.
-        train: Training pairs, with the prefix.
+    """Filter training pairs, which have the recipe's prefix, by `data.filters`, which sees them without.
 
     Returns:
         Pairs that pass, with the prefix, and the number of pairs dropped by each filter.
     """
-    kept, ledger = filter_training(without_prefix(train, data.prefix), data.filters)
-    return prefixed(kept, data.prefix), ledger
+    kept, report = filter_training(without_prefix(train, data.prefix), data.filters)
+    return prefixed(kept, data.prefix), report
 
 
 @dataclass(frozen=True)
@@ -67,58 +61,36 @@ class ExtraCorpus:
     held_out: int
 
     def __str__(self) -> str:
-        left = f"\n{self.held_out:,} of them stand in validation or test: left out" if self.held_out else ""
-        return f"{self.ledger}{left}"
+        held = f"\n{self.held_out:,} of them are in the validation or test set: left out" if self.held_out else ""
+        return f"{self.ledger}{held}"
 
 
 def read_extra_corpora(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -> dict[str, ExtraCorpus]:
     """Read and filter the additional corpora of a recipe.
 
     Args:
-        data: The recipe's `data` section.
         corpus: Main corpus, with the validation and test sets.
 
     Raises:
         UserError: A corpus cannot be read, or no pair passes the filters.
     """
-    if not data.more:
-        return {}
-    scored = [part for part in (corpus.validation, corpus.test) if part is not None]
+    found: dict[str, ExtraCorpus] = {}
+    scored = [part for part in (corpus.validation, corpus.test) if part is not None and data.more]
     held = {text.removeprefix(data.prefix) for part in scored for pair in pairs(part) for text in pair}
-    found = {}
     for name, settings in data.more.items():
         try:
-            found[name] = _further(settings, held)
+            read = PairSource(settings).part("train")
+            if read is None:
+                raise UserError("data.train is needed", remedy="name a file or a split")
+            passed, report = filter_training(read, settings.filters)
+            rows = [row for row, pair in enumerate(pairs(passed)) if held.isdisjoint(pair)]
+            if not rows:
+                raise UserError("no training pair is left of it", remedy="loosen its filters, or repair its files")
         except UserError as error:
             raise UserError(f"{error.what} (data.more.{name})", error.where, error.remedy) from None
+        kept = passed.select(rows) if len(rows) < len(passed) else passed
+        found[name] = ExtraCorpus(read, prefixed(kept, settings.prefix), report, len(passed) - len(rows))
     return found
-
-
-def _further(settings: FurtherPairs, held: set[str]) -> ExtraCorpus:
-    read = PairSource(settings).part("train")
-    if read is None:
-        raise UserError("data.train is needed", remedy="name a file or a split")
-    kept, ledger = filter_training(read, settings.filters)
-    rows = [row for row, pair in enumerate(pairs(kept)) if held.isdisjoint(pair)]
-    if not rows:
-        raise UserError("no training pair is left of it", remedy="loosen its filters, or mend its files")
-    held_out = len(kept) - len(rows)
-    kept = kept.select(rows) if held_out else kept
-    return ExtraCorpus(read, prefixed(kept, settings.prefix), ledger, held_out)
-
-
-def _prefix_tokens(data: DataSettings) -> list[str]:
-    """Return the words of prefixes that are a single token, such as `<2de>`.
-
-    Example:
-        >>> _prefix_tokens(DataSettings(prefix="<2de> "))
-        ['<2de>']
-    """
-    words = " ".join(each.prefix for each in (data, *data.more.values())).split()
-    return [word for word in dict.fromkeys(words) if word.startswith("<") and word.endswith(">")]
-
-
-_Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -129,7 +101,6 @@ class PreparedTranslation:
         corpus: Splits as text.
         target_tokenizer: Tokenizer of the targets; the same object if the vocabulary is shared.
         train: Tokenized training pairs, corpus after corpus.
-        validation: Tokenized validation pairs.
         sizes: Number of training pairs by corpus.
     """
 
@@ -151,7 +122,6 @@ class PreparedTranslation:
         return math.log(self.target_tokenizer.size)
 
     def hashes(self) -> dict[str, str]:
-        """Return hashes of the training tokens and of both tokenizers."""
         return {
             "training_data": digest_of_arrays(self.train.arrays()),
             "source_tokenizer": self.source_tokenizer.digest,
@@ -168,18 +138,18 @@ def prepare(
         tokenizers: Tokenizers of a resumed run; or the source tokenizer of the run that provides the encoder, with None
             for the target; None trains new ones.
 
-    Returns:
-        The data, with the tokenizers.
-
     Raises:
         UserError: A corpus cannot be read, no pair passes the filters, or a prefix has unknown tokens.
     """
     data = recipe.data
     corpus = TranslationSource(data).load()
-    kept, ledger = filtered(data, corpus.train)
-    print_fn(str(ledger))
+    kept, report = filtered(data, corpus.train)
+    print_fn(str(report))
     if not len(kept):
-        raise _none_left(ledger)
+        counts = ", ".join(f"{rule}: {count:,}" for rule, count in report.dropped.items() if count)
+        empty = not any(count for rule, count in report.dropped.items() if not rule.startswith("empty"))
+        remedy = "name files whose lines have text on both sides" if empty else "loosen them"
+        raise UserError(f"no training pair is left ({counts})", "data.train" if empty else "data.filters", remedy)
     others = read_extra_corpora(data, corpus)
     for name, each in others.items():
         print_fn(f"data.more.{name}: {each}")
@@ -191,57 +161,46 @@ def prepare(
         kept = concatenate_datasets([part.select_columns(["source", "target"]) for part in parts])
     for line in missing_text_lines(pairs(kept), "training pairs"):
         print_fn(line)
-    source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer, _prefix_tokens(data))
+    # A word of a prefix such as `<2de>` is a single token.
+    words = " ".join(each.prefix for each in (data, *data.more.values())).split()
+    prefix_tokens = [word for word in dict.fromkeys(words) if word.startswith("<") and word.endswith(">")]
+    source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer, prefix_tokens)
     check_prefixes({"data": data.prefix} | {f"data.more.{n}": each.prefix for n, each in data.more.items()}, source)
     target = target or train_tokenizer(kept["target"], recipe.tokenizer.of("target"), "target")
     examples = join_short_pairs(kept, data)
     if data.join > 1:
         print_fn(dataset_summary(examples, len(kept)))
     train, validation = (encode_corpus(part, source, target) for part in (examples, corpus.validation))
-    return PreparedTranslation(
-        Corpus(examples, corpus.validation, corpus.test), source, target, train, validation, sizes
-    )
-
-
-def _none_left(ledger: FilterReport) -> UserError:
-    counts = ", ".join(f"{rule}: {count:,}" for rule, count in ledger.dropped.items() if count)
-    blank = not any(count for rule, count in ledger.dropped.items() if not rule.startswith("empty"))
-    where, remedy = (
-        ("data.train", "name files whose lines hold text on both sides") if blank else ("data.filters", "loosen them")
-    )
-    return UserError(f"no training pair is left ({counts})", where=where, remedy=remedy)
+    corpus = Corpus(examples, corpus.validation, corpus.test)
+    return PreparedTranslation(corpus, source, target, train, validation, sizes)
 
 
 def join_short_pairs(dataset: "datasets.Dataset", settings: DataSettings) -> "datasets.Dataset":
-    """Join consecutive pairs into examples of 1 to `settings.join` pairs.
+    """Join consecutive pairs into examples of 1 to `settings.join` pairs; with `join` 1 the dataset is unchanged.
 
     Sentences are joined by a space, in Chinese and Japanese by nothing. Each number of pairs is equally likely, but
     joining stops before a side exceeds `filters.max_words` words (characters where spaces do not separate words). Every
-    pair is in exactly one example, in the order of the corpus; the last example has the remaining pairs. With `join` 1
-    the data set is returned unchanged; otherwise all texts are held in memory.
-
-    Args:
-        dataset: Pairs in the columns `source` and `target`.
-        settings: The recipe's `data` section.
+    pair is in exactly one example, in the order of the corpus; the last example has the remaining pairs.
 
     Returns:
-        Joined pairs, with the columns `source` and `target` only.
+        Joined pairs, in the columns `source` and `target`, in memory.
     """
     from datasets import Dataset, Features, Value
 
     if settings.join == 1:
         return dataset
-    generator = np.random.default_rng(settings.seed)
     texts: dict[str, list[str]] = {"source": [], "target": []}
     separators = [sentence_separator(dataset[side]) for side in texts]
-    for group in _groups(pairs(dataset), settings, generator):
+    for group in _groups(pairs(dataset), settings):
         for column, separator, sentences in zip(texts.values(), separators, zip(*group, strict=True), strict=True):
             column.append(separator.join(sentences))
     return Dataset.from_dict(texts, features=Features(dict.fromkeys(texts, Value("string"))))
 
 
-def _groups(rows: Iterable[_Pair], settings: DataSettings, generator: np.random.Generator) -> Iterator[list[_Pair]]:
-    group, words, wanted = list[_Pair](), np.zeros(2, dtype=int), 0
+def _groups(rows: Iterable[tuple[str, str]], settings: DataSettings) -> Iterator[list[tuple[str, str]]]:
+    """Yield groups of consecutive pairs, of random size."""
+    generator = np.random.default_rng(settings.seed)
+    group, words, wanted = list[tuple[str, str]](), np.zeros(2, dtype=int), 0
     for pair in rows:
         more = words + [len(split_words(side)) for side in pair]
         if group and (len(group) == wanted or more.max() > (settings.filters.max_words or more.max())):
@@ -256,14 +215,10 @@ def _groups(rows: Iterable[_Pair], settings: DataSettings, generator: np.random.
 
 
 def dataset_summary(examples: "datasets.Dataset", before: int) -> str:
-    """Return a line with the number of joined examples and their source lengths.
-
-    Args:
-        before: Number of pairs before joining.
-    """
+    """Return a line with the number of joined examples, made of `before` pairs, and their source lengths."""
     unspaced = is_unspaced(source for source, _ in pairs(examples))
     words = [len(split_words(source, unspaced)) for source, _ in pairs(examples)]
     return (
         f"{before:,} pairs joined to {len(examples):,} training examples; "
-        f"their sources have {np.mean(words):.1f} {unit_name(unspaced)}, the longest {max(words):,}"
+        f"sources have {np.mean(words):.1f} {unit_name(unspaced)} on average, at most {max(words):,}"
     )
