@@ -243,7 +243,7 @@ def facts_wrong(outputs: Sequence[str], part: Captioned) -> list[Finding]:
 
 def _unknown(tokens: np.ndarray) -> Finding:
     return share_sign(
-        "unknown pieces",
+        "unknown tokens",
         int((tokens == UNK).sum()),
         len(tokens),
         "pieces of the references are unknown, so that they can never be written",
