@@ -316,7 +316,7 @@ def _write_manifest(
                 remedy="restore the files, or start a new run with run.dir=DIR",
             )
     overlaps = train_overlaps(task.source(recipe), corpus)
-    sizes = {name: len(part) for name, part in corpus.parts().items()}
+    sizes = {name: len(part) for name, part in corpus.splits().items()}
     counts = {"test": 0, **sizes, **trainer.examples.manifest_counts()}
     start = manifest.describe(recipe, trainer.device_context, trainer.model, hashes, counts, overlaps, measured)
     manifest.write(start, path)

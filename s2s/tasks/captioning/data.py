@@ -202,7 +202,7 @@ class CaptionSource(Source[CaptionDataSettings, Captioned]):
 
     item_name: ClassVar[str] = "images"
 
-    def part(self, name: str, train: Captioned | None = None) -> Captioned | None:
+    def load_split(self, name: str, train: Captioned | None = None) -> Captioned | None:
         """Return a split; the built-in corpus is generated in the requested size.
 
         For the built-in corpus, a number is the size of the split; nothing is held out.
@@ -214,7 +214,7 @@ class CaptionSource(Source[CaptionDataSettings, Captioned]):
             raise UserError(
                 f"data.train is {split}; only the built-in corpus is generated", remedy="name a table or a split"
             )
-        return super().part(name, train)
+        return super().load_split(name, train)
 
     def read(self, name: str, split: str | tuple[str, str], train: Captioned | None) -> Captioned:
         """Read a split from a table of captions and its images, or from a hub data set."""

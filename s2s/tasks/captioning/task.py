@@ -122,7 +122,7 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
 
     def log_dataset_summary(self, train_context: CaptionCourse, print_fn: PrintFn) -> None:
         data, stem = train_context.recipe.data, train_context.recipe.stem
-        for name, part in train_context.data.corpus.parts().items():
+        for name, part in train_context.data.corpus.splits().items():
             captions = sum(map(len, part.captions))
             print_fn(f"{name}: {len(part):,} images, {captions:,} captions")
             if name != "train" and (advice := self._unreachable(train_context, name, part)):

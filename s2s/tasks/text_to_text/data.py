@@ -61,7 +61,7 @@ class TaskSource(PairSource):
 
     settings: CorpusSettings
 
-    def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
+    def load_split(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
         """Return a split, and check its targets.
 
         Empty targets pass in the training set, because filters drop them.
@@ -69,7 +69,7 @@ class TaskSource(PairSource):
         Raises:
             UserError: The split cannot be read (see `PairSource`), or a target is not one of the answers.
         """
-        found, answers = super().part(name, train), self.settings.answers
+        found, answers = super().load_split(name, train), self.settings.answers
         if found is None or not answers:
             return found
         wanted = {*answers, ""} if name == "train" else {*answers}
@@ -112,7 +112,7 @@ class MixtureSource(Source[Any, Mixture]):
         parts = {}
         for corpus, source in self.sources().items():
             with _of(corpus):
-                part = source.part(name, train.parts[corpus] if train else None)
+                part = source.load_split(name, train.parts[corpus] if train else None)
             if part is not None:
                 parts[corpus] = part
         return Mixture(parts)
@@ -121,7 +121,7 @@ class MixtureSource(Source[Any, Mixture]):
         parts: dict[str, dict[str, "datasets.Dataset"]] = {"train": {}, "validation": {}, "test": {}}
         for corpus, source in self.sources().items():
             with _of(corpus):
-                for split, part in source.load().parts().items():
+                for split, part in source.load().splits().items():
                     parts[split][corpus] = part
         test = Mixture(parts["test"]) if parts["test"] else None
         return Corpus(Mixture(parts["train"]), Mixture(parts["validation"]), test)
@@ -180,16 +180,16 @@ class TrainingMixture:
 
     Attributes:
         kept: Pairs that pass the filters.
-        ledger: Number of pairs dropped by each filter.
+        filter_report: Number of pairs dropped by each filter.
         elsewhere: Number of pairs dropped because another corpus holds them out.
     """
 
     kept: "datasets.Dataset"
-    ledger: FilterReport
+    filter_report: FilterReport
     elsewhere: int
 
     def __str__(self) -> str:
-        return f"{self.ledger}\n{self.left}" if self.elsewhere else str(self.ledger)
+        return f"{self.filter_report}\n{self.left}" if self.elsewhere else str(self.filter_report)
 
     @property
     def left(self) -> str:
@@ -212,7 +212,7 @@ def build_training_mixture(
     scored = [part.parts for part in (corpus.validation, corpus.test) if part is not None]
     found = {}
     for name, part in corpus.train.parts.items():
-        kept, ledger = filter_training(part, corpora[name].filters)
+        kept, filter_report = filter_training(part, corpora[name].filters)
         held = [pair for parts in scored for other, each in parts.items() if other != name for pair in pairs(each)]
         read = {source for source, _ in held}
         known = read.union(target for _, target in held)
@@ -222,7 +222,7 @@ def build_training_mixture(
             row for row, (source, target) in enumerate(pairs(kept)) if source not in known and target not in written
         ]
         elsewhere = len(kept) - len(rows)
-        found[name] = TrainingMixture(kept.select(rows) if elsewhere else kept, ledger, elsewhere)
+        found[name] = TrainingMixture(kept.select(rows) if elsewhere else kept, filter_report, elsewhere)
     return found
 
 

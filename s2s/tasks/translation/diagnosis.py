@@ -51,7 +51,7 @@ def inspected(recipe: Recipe) -> str:
         joined = dataset_summary(join_short_pairs(kept, data), len(kept)) if len(kept) else "nothing is left to join"
         more.append(["what data.join does", f"  {joined}"])
     others = read_extra_corpora(data, corpus)
-    sizes = [found.ledger.kept, *(len(each.kept) for each in others.values())]
+    sizes = [found.filter_report.kept, *(len(each.kept) for each in others.values())]
     for name, each in others.items():
         alone: Corpus["datasets.Dataset"] = Corpus(each.read, None, None)  # type: ignore[arg-type]
         beside = inspect(alone, data.more[name], normalization)

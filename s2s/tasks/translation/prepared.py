@@ -29,8 +29,8 @@ class TranslationSource(PairSource):
 
     settings: DataSettings
 
-    def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
-        found = super().part(name, train)
+    def load_split(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
+        found = super().load_split(name, train)
         return found and prefixed(found, self.settings.prefix)
 
 
@@ -46,8 +46,8 @@ def filtered(data: DataSettings, train: "datasets.Dataset") -> tuple["datasets.D
     Returns:
         Pairs that pass, with the prefix, and the number of pairs dropped by each filter.
     """
-    kept, ledger = filter_training(without_prefix(train, data.prefix), data.filters)
-    return prefixed(kept, data.prefix), ledger
+    kept, filter_report = filter_training(without_prefix(train, data.prefix), data.filters)
+    return prefixed(kept, data.prefix), filter_report
 
 
 @dataclass(frozen=True)
@@ -57,18 +57,18 @@ class ExtraCorpus:
     Attributes:
         read: Pairs as they were read.
         kept: Pairs to train on, with the corpus' prefix.
-        ledger: Number of pairs dropped by each filter.
+        filter_report: Number of pairs dropped by each filter.
         held_out: Number of pairs dropped because a side is in the validation or test set.
     """
 
     read: "datasets.Dataset"
     kept: "datasets.Dataset"
-    ledger: FilterReport
+    filter_report: FilterReport
     held_out: int
 
     def __str__(self) -> str:
         left = f"\n{self.held_out:,} of them stand in validation or test: left out" if self.held_out else ""
-        return f"{self.ledger}{left}"
+        return f"{self.filter_report}{left}"
 
 
 def read_extra_corpora(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -> dict[str, ExtraCorpus]:
@@ -95,16 +95,16 @@ def read_extra_corpora(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -
 
 
 def _further(settings: FurtherPairs, held: set[str]) -> ExtraCorpus:
-    read = PairSource(settings).part("train")
+    read = PairSource(settings).load_split("train")
     if read is None:
         raise UserError("data.train is needed", remedy="name a file or a split")
-    kept, ledger = filter_training(read, settings.filters)
+    kept, filter_report = filter_training(read, settings.filters)
     rows = [row for row, pair in enumerate(pairs(kept)) if held.isdisjoint(pair)]
     if not rows:
         raise UserError("no training pair is left of it", remedy="loosen its filters, or mend its files")
     held_out = len(kept) - len(rows)
     kept = kept.select(rows) if held_out else kept
-    return ExtraCorpus(read, prefixed(kept, settings.prefix), ledger, held_out)
+    return ExtraCorpus(read, prefixed(kept, settings.prefix), filter_report, held_out)
 
 
 def _prefix_tokens(data: DataSettings) -> list[str]:
@@ -176,10 +176,10 @@ def prepare(
     """
     data = recipe.data
     corpus = TranslationSource(data).load()
-    kept, ledger = filtered(data, corpus.train)
-    print_fn(str(ledger))
+    kept, filter_report = filtered(data, corpus.train)
+    print_fn(str(filter_report))
     if not len(kept):
-        raise _none_left(ledger)
+        raise _none_left(filter_report)
     others = read_extra_corpora(data, corpus)
     for name, each in others.items():
         print_fn(f"data.more.{name}: {each}")
@@ -203,9 +203,9 @@ def prepare(
     )
 
 
-def _none_left(ledger: FilterReport) -> UserError:
-    counts = ", ".join(f"{rule}: {count:,}" for rule, count in ledger.dropped.items() if count)
-    blank = not any(count for rule, count in ledger.dropped.items() if not rule.startswith("empty"))
+def _none_left(filter_report: FilterReport) -> UserError:
+    counts = ", ".join(f"{rule}: {count:,}" for rule, count in filter_report.dropped.items() if count)
+    blank = not any(count for rule, count in filter_report.dropped.items() if not rule.startswith("empty"))
     where, remedy = (
         ("data.train", "name files whose lines hold text on both sides") if blank else ("data.filters", "loosen them")
     )

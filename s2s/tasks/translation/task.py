@@ -128,7 +128,7 @@ class TranslationTask(TextGeneration, Task[Recipe, PreparedTranslation, Seq2Seq]
         source, target = train_context.data.source_tokenizer, train_context.data.target_tokenizer
         of_source = "" if source is target else f"{source.size:,} source pieces ({source.kind}), "
         print_fn(f"{of_source}{target.size:,} {f'target pieces ({target.kind})' if of_source else 'pieces'}")
-        for name, part in train_context.data.corpus.parts().items():
+        for name, part in train_context.data.corpus.splits().items():
             if name != "train" and (advice := unreachable(part, name, target.normalization)):
                 print_fn(advice)
             # Encoded only once, because `datasets` caches the tokens of a corpus on disk.
