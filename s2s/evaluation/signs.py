@@ -87,7 +87,7 @@ def plain_sign(name: str, found: bool, measured: str, value: float, threshold: s
     return Finding(name, found, measured, value, None, None, threshold, remedy)
 
 
-Numbers = Int[np.ndarray, " pieces"]
+Numbers = Int[np.ndarray, " tokens"]
 
 
 def unknown(tokens: Numbers, unknown_piece: int, seen: Collection[int] | None) -> Finding:
