@@ -78,9 +78,9 @@ def finalize_recipe(recipe: R) -> R:
 def data_digests(recipe: ComparedRecipe) -> dict[str, str]:
     """Return the digest of the texts of each split, equal on all machines."""
     if isinstance(recipe, Recipe):
-        pairs = prepared(recipe).corpus.parts()
+        pairs = prepared(recipe).corpus.splits()
         return {name: digest_of(part["source"], part["target"]) for name, part in pairs.items()}
-    texts = prepared_texts(recipe).corpus.parts()
+    texts = prepared_texts(recipe).corpus.splits()
     return {name: digest_of(p.texts["text"], (p.names[label] for label in p.labels)) for name, p in texts.items()}
 
 

@@ -20,7 +20,7 @@ from s2s.errors import UserError
 SENTINELS = 100
 """Number of sentinel tokens after the vocabulary: sentinel i has the id vocabulary size + i."""
 
-Row = Int[np.ndarray, " pieces"]
+Row = Int[np.ndarray, " tokens"]
 Counts = Int[np.ndarray, " texts"]
 
 

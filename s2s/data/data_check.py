@@ -144,7 +144,7 @@ def cutting(splits: Mapping[str, Sequence[str]], make: Callable[[], Tokenizer], 
     for name, texts in splits.items():
         cut = tokenizer.encode_batch(list(texts))
         lengths = np.array([len(row) for row in cut], dtype=np.int64)
-        tokens = np.fromiter((piece for row in cut for piece in row), np.int64, int(lengths.sum()))
+        tokens = np.fromiter((token for row in cut for token in row), np.int64, int(lengths.sum()))
         seen = np.unique(tokens) if name == "train" else seen
         unknown = tokens == UNK
         found[name] = Cut(

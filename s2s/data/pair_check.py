@@ -67,26 +67,26 @@ class Inspection:
     splits: dict[str, SplitFindings]  # findings by split
     # for each split, the number of pairs and of sources that also occur in the training data
     overlap: dict[str, tuple[int, int]]
-    ledger: FilterReport  # number of pairs that the recipe's filters would drop
+    filter_report: FilterReport  # number of pairs that the recipe's filters would drop
     spots: list[tuple[int, str, str]]  # random training rows for manual inspection: row number, source, target
     advice: list[str]  # recommended corrections
 
 
 def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normalization: str = "identity") -> Inspection:
     """Check a corpus as loaded, before filters; `normalization` is that of the targets."""
-    parts = corpus.parts()
+    parts = corpus.splits()
     splits = {name: _findings(part) for name, part in parts.items()}
     whole, sources = (
         count_overlap(corpus, pairs),
         count_overlap(corpus, lambda part: (source for source, _ in pairs(part))),
     )
     both = {name: (whole[name], sources[name]) for name in whole}
-    _, ledger = filter_training(corpus.train, settings.filters)
+    _, filter_report = filter_training(corpus.train, settings.filters)
     advice = [words for name, split in splits.items() for words in _split_advice(name, split)]
-    advice += _corpus_advice(both, ledger)
+    advice += _corpus_advice(both, filter_report)
     advice += [words for name, part in parts.items() if (words := unreachable(part, name, normalization))]
     spots = _rows(corpus.train, look.sample_rows(len(corpus.train), settings.seed))
-    return Inspection(splits, both, ledger, spots, advice)
+    return Inspection(splits, both, filter_report, spots, advice)
 
 
 def render(found: Inspection, more: Iterable[Sequence[str]] = ()) -> str:
@@ -103,7 +103,7 @@ def blocks(found: Inspection) -> list[list[str]]:
         bars.append([f"{name}: pairs by {units}", *_bars(split)])
     unequal = [[f"{name}: most unequal lengths", *_texts(split.outliers)] for name, split in found.splits.items()]
     spots = [f"train: {len(found.spots)} pairs drawn at random", *_texts(found.spots)]
-    filters = ["filters of the recipe", *(f"  {line}" for line in str(found.ledger).split("\n"))]
+    filters = ["filters of the recipe", *(f"  {line}" for line in str(found.filter_report).split("\n"))]
     return [_summary(found), *bars, *unequal, spots, filters]
 
 
@@ -200,14 +200,14 @@ def _split_advice(name: str, split: SplitFindings) -> Iterator[str]:
             yield f"{some}: check whether a conversion went wrong"
 
 
-def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: FilterReport) -> Iterator[str]:
+def _corpus_advice(overlap: dict[str, tuple[int, int]], filter_report: FilterReport) -> Iterator[str]:
     for name, (whole, sources) in overlap.items():
         if sources:
             occurs = "source also occurs" if sources == 1 else "sources also occur"
             yield f"{sources:,} {name} {occurs} in train, {whole:,} with the same target: scores will be too optimistic"
-    dropped = sum(ledger.dropped.values())
-    if dropped > look.MANY * (dropped + ledger.kept):
-        share = dropped / (dropped + ledger.kept)
+    dropped = sum(filter_report.dropped.values())
+    if dropped > look.MANY * (dropped + filter_report.kept):
+        share = dropped / (dropped + filter_report.kept)
         yield f"the filters drop {share:.0%} of train: check which pairs they drop, or change data.filters"
 
 

@@ -64,7 +64,7 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
     inputs: ClassVar[str] = "sources"
     in_order: ClassVar[bool] = False
 
-    def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
+    def load_split(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
         """Read one split, or generate it in the given size (built-in corpora); None as for other sources."""
         import datasets
 
@@ -76,7 +76,7 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
             near = "".join(near_files(self.settings.corpus, MADE))
             what = f"data.train is {split}; only the built-in corpora ({', '.join(MADE)}) can be generated in any size"
             raise UserError(what, remedy=(f"did you mean data.corpus={near}? " if near else "") + "name a file")
-        return super().part(name, train)
+        return super().load_split(name, train)
 
     def read(self, name: str, split: str | tuple[str, str], train: "datasets.Dataset | None") -> "datasets.Dataset":
         """Read the columns `source` and `target` from line-aligned files, a table, or the hub."""
@@ -184,7 +184,7 @@ def load(settings: PairSettings) -> Corpus["datasets.Dataset"]:
 
 def load_split(settings: PairSettings, name: str) -> "datasets.Dataset | None":
     """Load one split; None if there is none, or if it is held out of the training data."""
-    return PairSource(settings).part(name)
+    return PairSource(settings).load_split(name)
 
 
 def pairs(dataset: "datasets.Dataset") -> Iterator[tuple[str, str]]:

@@ -63,7 +63,7 @@ class Corpus(Generic[Part_co]):
     validation: Part_co
     test: Part_co | None
 
-    def parts(self) -> dict[str, Part_co]:
+    def splits(self) -> dict[str, Part_co]:
         """Return the existing splits by name."""
         return {f.name: part for f in fields(self) if (part := getattr(self, f.name)) is not None}
 
@@ -111,7 +111,7 @@ class Source(ABC, Generic[Settings, Part]):
         """Return the class number of each example, shape `(examples,)`; held-out splits are stratified by it."""
         return np.zeros(len(part), dtype=np.int64)
 
-    def part(self, name: str, train: Part | None = None) -> Part | None:
+    def load_split(self, name: str, train: Part | None = None) -> Part | None:
         """Read one split; None if the recipe names none, or if it is held out of the training data."""
         import datasets
 
@@ -122,8 +122,8 @@ class Source(ABC, Generic[Settings, Part]):
 
     def load(self) -> Corpus[Part]:
         """Read all splits; those given as a number are held out of the training data."""
-        train = self.part("train")
-        parts = {name: self.part(name, train) for name in ("validation", "test")}
+        train = self.load_split("train")
+        parts = {name: self.load_split(name, train) for name in ("validation", "test")}
         sizes = {
             name: size
             for name, part in parts.items()
@@ -391,7 +391,7 @@ def repeated(hashed: Hashes) -> Int[np.ndarray, " copies"]:
 
 def count_overlap(corpus: Corpus[Part], keys: Callable[[Part], Iterable[Hashable]]) -> dict[str, int]:
     """Count the validation and test examples that also occur in the training data, by split."""
-    learned, parts = hashes(keys(corpus.train)), corpus.parts()
+    learned, parts = hashes(keys(corpus.train)), corpus.splits()
     del parts["train"]
     return {name: int(np.isin(hashes(keys(part)), learned).sum()) for name, part in parts.items()}
 
@@ -420,7 +420,7 @@ class TrainOverlap:
 
 def train_overlaps(source: Source[Any, Part], corpus: Corpus[Part]) -> list[TrainOverlap]:
     """Count the examples of each split other than train that also occur in the training data."""
-    parts, seen = corpus.parts(), count_overlap(corpus, source.keys)
+    parts, seen = corpus.splits(), count_overlap(corpus, source.keys)
     whole: dict[str, int] = {}
     if any(seen.values()) and source.keys_with_targets(corpus.train) is not None:
         whole = count_overlap(corpus, lambda part: source.keys_with_targets(part) or ())

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 """Name under which the tokenizer of single texts is saved."""
 _CHARACTERS = 10_000_000
-Row = Sequence[int] | Int[np.ndarray, " pieces"]
+Row = Sequence[int] | Int[np.ndarray, " tokens"]
 
 
 class TokenizedDataset:

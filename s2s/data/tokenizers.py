@@ -253,8 +253,8 @@ class _Bytes:
             for unknown, run in itertools.groupby(ids, key=lambda i: i == UNK)
         )
 
-    def show(self, piece: int) -> str:
-        byte = piece - len(SPECIAL_TOKENS)
+    def show(self, token: int) -> str:
+        byte = token - len(SPECIAL_TOKENS)
         return "▁" if byte == 0x20 else chr(byte) if 0x20 < byte < 0x7F else f"<0x{byte:02X}>"
 
 
@@ -280,8 +280,8 @@ class _Learned:
         text = self._processor.decode(ids).removeprefix(" ")
         return _ESCAPED.sub(lambda match: _INWARD[match[0]], text)
 
-    def show(self, piece: int) -> str:
-        return _ESCAPED.sub(lambda match: _INWARD[match[0]], self._processor.id_to_piece(piece))
+    def show(self, token: int) -> str:
+        return _ESCAPED.sub(lambda match: _INWARD[match[0]], self._processor.id_to_piece(token))
 
 
 class _Words(_Learned):
@@ -294,7 +294,7 @@ class _Words(_Learned):
         rows = super().encode(texts)
         for number, text in enumerate(texts):
             if UNK in rows[number]:
-                rows[number] = [piece for word in super().encode(text.split(" ")) for piece in word]
+                rows[number] = [token for word in super().encode(text.split(" ")) for token in word]
         return rows
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Float, Shaped
 from s2s.evaluation.inference import Counts, Draws, Estimate, holm
 
 LEVEL = 0.05
-"""Below it, what is seen is called more than chance."""
+"""Significance level."""
 _POWER = 0.8
 
 
@@ -62,7 +62,7 @@ class Difference:
     @property
     def never_varied(self) -> bool:
         """True if nothing varied except by rounding; then only the number of values limits the p-value."""
-        # what rounding makes of equal values is equal
+        # A tolerance, because equal values may differ by rounding.
         return self.error <= 1e-9 * abs(self.value)
 
     def detectable(self, level: float = LEVEL) -> float:
@@ -117,7 +117,7 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Difference | None
     moved = np.subtract(second, first, dtype=float)
     if len(moved) < 2:
         return None
-    # where nothing varies, what is left is that all signs agree
+    # Without variation, the sign test remains: all signs agree.
     return Difference(float(moved.mean()), math.sqrt(_spread(moved)), len(moved) - 1, 2.0 ** (1 - len(moved)))
 
 

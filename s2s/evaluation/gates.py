@@ -17,26 +17,26 @@ from s2s.evaluation.inference import Estimate, trend_p
 SOURCE = 0.3
 """Nats per token that the right sources must be worth."""
 TRANSLATES = 20.0
-"""BLEU below which there is nothing to be lost."""
+"""BLEU below which a translator is too weak to lose quality."""
 LEARNING = 0.05
 """Nats per token by which the loss may still fall with each doubling of the tokens."""
 STEADY = 0.1
-"""Share by which the machine's own speed may change while those are measured that are compared."""
+"""Share by which the machine's speed may change while the candidates are measured."""
 CLOCK = 0.25
-"""Share by which it may be slower than it ever was: processors change their clock, more is another program's doing."""
+"""Share by which it may be slower than its maximum: clocks vary, and larger changes come from other programs."""
 ROUNDS = 5
-"""Rounds in which it must keep its speed."""
+"""Number of rounds in which it must keep its speed."""
 DRIFT = 0.01
-"""How seldom times without a trend may be said to have one: a closed gate costs a verdict."""
+"""Level of the trend test; low, because a failed check costs a verdict."""
 BUSY = 1.5
-"""How many times as long many texts must take as one alone."""
+"""Least ratio of the time of a batch to that of a single text."""
 TIE = 1.0
-"""BLEU that nobody cares about."""
+"""Equivalence margin in BLEU."""
 Outcome = Literal["better", "worse", "tie", "undecided", "still learning", "not measurable", ""]
-"""What may be said of a model beside another one; empty where nothing is asked."""
-# so many looks make a line
+"""Outcome of the comparison of two models; empty if there is no question."""
+# Least number of validations for a slope.
 _LOOKS = 3
-# so many texts are many
+# Least size of a large batch.
 _MANY = 8
 
 
@@ -58,7 +58,7 @@ def uses_its_source(right: float, exchanged: float, least: float = SOURCE) -> Ga
     """Check that the loss is at least `least` nats per token lower with the right sources than with exchanged ones."""
     gain = exchanged - right
     said = f"its loss is {gain:.2f} nats lower with the right sources than with exchanged ones (≥ {least:g} wanted)"
-    # a loss that is no number proves nothing
+    # An infinite or NaN loss shows nothing.
     return Gate("uses its source", gain >= least, said if math.isfinite(gain) else "its loss is no number")
 
 
@@ -268,7 +268,7 @@ def beside(
     if not other:
         return Assessment("not measurable", reasons=("no other model was measured",))
     difference, p = pairs.beside(model, other)
-    # of a model that is no measure for the other, only its own conditions are told
+    # If a candidate fails its checks, only these are reported.
     ties = math.comb(max(2, sum(not failed(own) for own in gates.values())), 2)
     outcome = decide_outcome(difference, gates[model], p, margin, ties)
     closed = {name: tuple(gate.sentence for gate in failed(gates[name])) for name in (model, other)}

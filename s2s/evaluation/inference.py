@@ -16,12 +16,12 @@ from jaxtyping import Float, Int, Shaped
 
 RESAMPLES = 1000
 _SWAPS = 5000
-# counts are whole numbers: a law that misses by less than rounding does is not improved upon
+# Variance of rounding: counts are integers, so a smaller residual is no better fit.
 _ROUNDING = 1 / 12
 _AT_ONCE = 2_000_000
-# there are 40,320 orders of eight
+# Largest number of values for the exact test: 8! = 40,320 permutations.
 _ALL_ORDERS = 8
-# sacreBLEU's own
+# The default of sacreBLEU.
 _SEED = 12345
 
 Counts = Shaped[np.ndarray, "sentences counts"]
@@ -59,7 +59,7 @@ def wilson(successes: int, trials: int, whole: float = 100.0) -> Share:
     share, scale = successes / trials, 1 + z * z / trials
     centre = (share + z * z / (2 * trials)) / scale
     half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials)) / scale
-    # at the ends rounding could leave the interval without its own share
+    # At the ends, rounding could exclude the share from its interval.
     low = 0.0 if successes == 0 else centre - half
     high = 1.0 if successes == trials else centre + half
     return Share(whole * share, whole * low, whole * high)
@@ -77,7 +77,7 @@ def mean(values: Sequence[float]) -> Estimate:
 
 def coin(heads: int, tosses: int) -> float:
     """Return the two-sided p-value of the exact binomial test of a fair coin."""
-    # twice the smaller tail; where both are the same, it would be more than certain
+    # Twice the smaller tail; above 1 if both tails are equal.
     return min(1.0, 2 * float(scipy.special.bdtr(min(heads, tosses - heads), tosses, 0.5))) if tosses else 1.0
 
 
@@ -111,7 +111,7 @@ def paired_p(first: Counts, second: Counts, score: Callable[[np.ndarray], np.nda
     """
     sums, moved = (first.sum(axis=0), second.sum(axis=0)), second - first
     generator = np.random.default_rng(_SEED)
-    # what rounding makes of equal differences is equal
+    # A tolerance, because equal differences may differ by rounding.
     wanted = abs(float(np.subtract(*score(np.stack(sums))))) - 1e-9
     found, block = 1, max(1, _AT_ONCE // len(first))
     for start in range(0, swaps, block):
@@ -134,7 +134,7 @@ def trend_p(rounds: Sequence[int], values: Sequence[float]) -> float:
     if len(y) > _ALL_ORDERS:
         return float(scipy.stats.pearsonr(x, y).pvalue)
     x, y = x - x.mean(), y - y.mean()
-    # what rounding makes of equal sums is equal
+    # A tolerance, because equal sums may differ by rounding.
     return float(np.mean(np.abs(x[_orders(len(y))] @ y) >= abs(x @ y) - 1e-12))
 
 
@@ -173,7 +173,7 @@ def ratios(
 
 def slopes(x: Float[np.ndarray, " sentences"], y: Float[np.ndarray, " sentences"], drawn: Draws) -> np.ndarray:
     """Return the least-squares slope of each resample; 0 where all x are equal."""
-    # centred before they are multiplied, so that nothing large cancels
+    # Centered before multiplication, to avoid cancellation of large numbers.
     x, y, total = x - x.mean(), y - y.mean(), drawn.sum(axis=1)
     mean_x, mean_y = (drawn @ x) / total, (drawn @ y) / total
     spread = (drawn @ x**2) / total - mean_x**2
@@ -185,7 +185,7 @@ def slopes(x: Float[np.ndarray, " sentences"], y: Float[np.ndarray, " sentences"
 def exponent(x: Sequence[float], y: Sequence[float]) -> Estimate:
     """Fit the exponent b of y = a xᵇ on logarithms, with an interval from the residuals."""
     if max(y) == min(y):
-        # of a level line scipy says that nothing is known of its slope
+        # For a constant line, scipy returns NaN.
         return Estimate(0.0, 0.0, 0.0)
     line: Any = scipy.stats.linregress(np.log(x), np.log(y))
     if len(x) < 3:

@@ -15,10 +15,10 @@ from jaxtyping import Float
 from s2s.evaluation.differences import LEVEL, Difference
 from s2s.evaluation.inference import RESAMPLES, Estimate
 
-# exponents that are tried: one per cent apart, and none that so few sizes could tell from none or from a cliff
+# Exponents to try, in steps of 1 %; outside this range, a few sizes cannot distinguish them from 0 or infinity.
 _STEP = 0.01
 _EXPONENTS = np.exp(np.arange(math.log(0.01), math.log(5.0), _STEP))
-# E, a and b
+# Number of parameters: E, a and b.
 _FREE = 3
 _SEED = 12345
 _ONE_SIGMA = (0.158655, 0.841345)
@@ -139,7 +139,7 @@ def _lines(
     joint = (losses * weights) @ powers.T
     scale = (one * joint - of_loss * of_power) / (one * of_square - of_power**2)
     floor = (of_loss - scale * of_power) / one
-    # what would be below 0 is at 0, and the other is fitted again
+    # A negative parameter is set to 0, and the other one is fitted again.
     scale = np.where(floor < 0, joint / of_square, scale)
     floor = np.where(floor < 0, 0.0, floor)
     floor = np.where(scale < 0, of_loss / one, floor)

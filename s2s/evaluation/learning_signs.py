@@ -58,12 +58,12 @@ def _overfitting(log: Learning) -> Finding:
     """Check for overfitting: the validation loss rises while the training loss falls."""
     name, remedy = (
         "over-fitted",
-        "stop there (validation.patience=3, validation.metric=loss), raise model.dropout or training.weight_decay, or "
+        "stop early (validation.patience=3, validation.metric=loss), raise model.dropout or training.weight_decay, or "
         "get more training data; the checkpoint in use is the best one by validation.metric",
     )
     _, losses = log.validation()
     if len(losses) < 2:
-        return plain_sign(name, False, "fewer than two looks at the validation set", 0.0, "", remedy)
+        return plain_sign(name, False, "fewer than two validations", 0.0, "", remedy)
     best, last = int(np.argmin(losses)), len(losses) - 1
     rise = losses[last] - losses[best]
     fall = log.training_before(log.looks[best][0]) - log.training_before(log.looks[last][0])
@@ -72,7 +72,7 @@ def _overfitting(log: Learning) -> Finding:
         f"the validation loss ended {rise:.3f} nats above its lowest ({losses[best]:.3f}, update "
         f"{log.looks[best][0]:,}), the training loss fell by {fall:.3f} since"
     )
-    threshold = f"where it rose by {most:.2f} nats (a twentieth of the loss; less may be chance) while the other fell"
+    threshold = f"it rose by {most:.2f} nats (5 % of the loss; less may be chance) while the training loss fell"
     return plain_sign(name, rise > most and fall > 0, said, rise, threshold, remedy)
 
 
@@ -88,10 +88,8 @@ def _still_learning(log: Learning) -> Finding:
     slope = slope_per_doubling(tokens, losses)
     gate = converged(tokens, losses)
     said = gate.sentence.replace("its loss", f"its {of_what} loss")
-    threshold = (
-        f"where it falls by {LEARNING:g} nats or more with twice the tokens: longer training is then worth its time"
-    )
-    remedy = "train for longer: s2s train RUN --resume training.updates=N, twice as many at least"
+    threshold = f"it falls by {LEARNING:g} nats or more with twice the tokens (longer training is worthwhile)"
+    remedy = "train for at least twice as long: s2s train RUN --resume training.updates=N"
     found = slope is not None and not gate.passed
     return plain_sign("not trained to the end", found, said, -(slope or 0.0), threshold, remedy)
 
@@ -110,13 +108,13 @@ def _unstable(log: Learning) -> Finding:
         i += _WINDOW if leapt else 1
     means = [statistics.fmean(log.losses[i : i + _WINDOW]) for i in range(max(0, len(log.losses) - _WINDOW + 1))]
     worse = bool(means) and _far_above(means[-1], min(means))
-    ended = f"; it ended at {means[-1]:.2f} nats and had been at {min(means):.2f}" if worse else ""
-    said = f"the training loss leapt and stayed up {leaps} times in {len(log.losses):,} updates{ended}"
+    ended = f"; it ended at {means[-1]:.2f} nats, and its minimum is {min(means):.2f}" if worse else ""
+    said = f"the training loss jumped and stayed high {leaps} times in {len(log.losses):,} updates{ended}"
     threshold = (
-        f"where it does so {_LEAPS} times, by half a nat and a tenth for {_AFTER} updates, or ends so far above its "
-        "lowest: single hard batches do not"
+        f"it jumps {_LEAPS} times, by 0.5 nats and 10 % for {_AFTER} updates, or ends as far above its minimum "
+        "(single hard batches do not count)"
     )
-    remedy = "lower training.learning_rate, lengthen training.warmup, set training.clip=1"
+    remedy = "lower training.learning_rate, raise training.warmup, set training.clip=1"
     return plain_sign("rate too high", leaps >= _LEAPS or worse, said, leaps, threshold, remedy)
 
 
@@ -128,14 +126,14 @@ def _near_chance(log: Learning, chance_loss: float) -> list[Finding]:
     slope = slope_per_doubling(tokens, losses)
     falling, level = slope is not None and -slope >= LEARNING, slope is not None and -slope < LEARNING
     at_it = loss >= _GUESSING * chance_loss
-    said = f"the loss was {loss:.3f} nats at best; who knows only how often each answer is right has {chance_loss:.3f}"
-    moving = "; it still falls" if falling else "; it does not fall any more"
+    said = f"the best loss is {loss:.3f} nats; predicting the frequencies of the answers gives {chance_loss:.3f}"
+    moving = "; it still falls" if falling else "; it no longer falls"
     if slope is None:
-        moving = "; too few updates to say whether it falls"
-    threshold = f"where it is above {_GUESSING:.0%} of that: what is read then hardly counts"
+        moving = "; too few updates to tell if it falls"
+    threshold = f"it is above {_GUESSING:.0%} of that (the input hardly counts)"
     measured = said + (moving if at_it else "")
     nothing = "lower training.learning_rate and raise training.warmup; are texts and answers of data.train misaligned?"
-    slow = "raise training.learning_rate, shorten training.warmup, raise training.updates"
+    slow = "raise training.learning_rate, lower training.warmup, raise training.updates"
     return [
         plain_sign("learned nothing", at_it and level, measured, loss, f"{threshold}; and does not fall", nothing),
         plain_sign("rate too low", at_it and falling, measured, loss, f"{threshold}; and still falls", slow),

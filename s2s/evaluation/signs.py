@@ -34,7 +34,7 @@ class Finding:
     remedy: str
 
     def __str__(self) -> str:
-        return f"  {self.name}: {self.measured}\n      a sign {self.threshold}\n      → {self.remedy}"
+        return f"  {self.name}: {self.measured}\n      threshold: {self.threshold}\n      → {self.remedy}"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def share_sign(name: str, successes: int, trials: int, of_what: str, most: float
     """
     share = wilson(successes, trials)
     said = f"{share.value:.1f} % ({share.low:.1f} to {share.high:.1f}), {successes:,} of {trials:,} {of_what}"
-    threshold = f"where the interval is above {most:g} %: {reason}"
+    threshold = f"the interval is above {most:g} % ({reason})"
     return Finding(name, trials > 0 and share.low > most, said, share.value, share.low, share.high, threshold, remedy)
 
 
@@ -87,7 +87,7 @@ def plain_sign(name: str, found: bool, measured: str, value: float, threshold: s
     return Finding(name, found, measured, value, None, None, threshold, remedy)
 
 
-Numbers = Int[np.ndarray, " pieces"]
+Numbers = Int[np.ndarray, " tokens"]
 
 
 def unknown(tokens: Numbers, unknown_piece: int, seen: Collection[int] | None) -> Finding:
@@ -95,16 +95,16 @@ def unknown(tokens: Numbers, unknown_piece: int, seen: Collection[int] | None) -
     strange = tokens == unknown_piece
     if seen is not None:
         strange |= ~np.isin(tokens, list(seen))
-    what = "are unknown" if seen is None else "are unknown or never stood in the training sources"
+    what = "are unknown" if seen is None else "are unknown or did not occur in the training sources"
     return share_sign(
-        "unknown pieces",
+        "unknown tokens",
         int(strange.sum()),
         len(tokens),
-        f"pieces that were read {what}",
+        f"input tokens {what}",
         1,
-        "nothing taught their vectors, and one in a text of a hundred spoils what stands beside it",
-        "cut texts as the training's were; tokenizer.byte_fallback=true, tokenizer.kind=unigram or a smaller "
-        "tokenizer.size; training data of the kind that is read (data.train)",
+        "their embeddings were not trained, and one in a text of a hundred affects its neighbours",
+        "split texts as in training; set tokenizer.byte_fallback=true, tokenizer.kind=unigram or a smaller "
+        "tokenizer.size; train on texts of the same kind (data.train)",
     )
 
 
@@ -165,9 +165,9 @@ def _copied(sources: Sequence[str], outputs: Sequence[str], references: Sequence
         "copies the source",
         sum(there),
         len(there),
-        f"outputs are their source to {_COPIED:.0%} or more, where the reference is not",
+        f"outputs equal their source to {_COPIED:.0%} or more, where the reference does not",
         5,
-        "a name or a number alone is no whole sentence",
+        "names and numbers alone do not reach this",
         "look for untranslated pairs with `s2s data check` and drop them from data.train; train for longer "
         "(training.updates)",
     )
@@ -196,11 +196,11 @@ def repeated(outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Fin
         "repeats itself",
         sum(there),
         len(there),
-        f"outputs say up to {_LONGEST_PHRASE} words {_TIMES} times in a row, where the reference does not",
+        f"outputs repeat up to {_LONGEST_PHRASE} words {_TIMES} times in a row, where the reference does not",
         2,
-        "people write so nearly never",
-        "train for longer (training.updates); a model with attention, and model.coverage=true where it has that; "
-        "a lower limit of lengths only hides it",
+        "people hardly ever write like this",
+        "train for longer (training.updates); use a model with attention, and model.coverage=true if it has that key; "
+        "a lower length limit only hides it",
     )
 
 
@@ -215,9 +215,9 @@ def lengths(
     found = estimate(ratio, ratios(written, np.maximum(wanted, 1e-9), draws(len(written))))
     low, high = found.low or 0.0, found.high or 0.0
     said = f"{ratio:.3f} ({low:.3f} to {high:.3f}) times the references' length, {written.sum():,.0f} of {whole:,.0f}"
-    short = f"where the interval is below {1 - _RATIO:g}: BLEU falls by 11 % for that alone"
-    long = f"where the interval is above {1 + _RATIO:g}: every tenth word is one too many"
-    more = f"raise decoding.length_penalty, lower decoding.beam; raise {limit} where many are cut off"
+    short = f"the interval is below {1 - _RATIO:g} (this alone lowers BLEU by 11 %)"
+    long = f"the interval is above {1 + _RATIO:g} (every tenth word is superfluous)"
+    more = f"raise decoding.length_penalty, lower decoding.beam; raise {limit} if many are cut off"
     less = "lower decoding.length_penalty; train for longer (training.updates), so that the end is learned"
     return [
         Finding("too short", high < 1 - _RATIO, said, ratio, low, high, short, more),
@@ -226,10 +226,10 @@ def lengths(
             "cut off",
             cut_off,
             len(outputs),
-            "outputs ended at the longest length allowed",
+            "outputs ended at the length limit",
             2,
             "a trained model ends by itself",
-            f"raise {limit} where references are longer; else train for longer",
+            f"raise {limit} if references are longer; else train for longer",
         ),
     ]
 
@@ -257,7 +257,7 @@ def _never_predicted(matrix: np.ndarray, names: Sequence[str]) -> Finding:
     missing = [n for n in range(len(names)) if support[n] and not said[n] and wilson(0, int(support[n])).high < 50]
     listed = ", ".join(f"{names[n]} ({support[n]:,} examples)" for n in missing[:_SHOWN_CLASSES])
     measured = f"{len(missing)} of {int((support > 0).sum())} classes{f': {listed}' if missing else ''}"
-    threshold = "where a class has so many examples that even half of them named right would have shown"
+    threshold = "a class has so many examples that even a recall of 50 % would have shown"
     remedy = "give these classes more training examples, train for longer (training.updates)"
     return plain_sign("classes never predicted", bool(missing), measured, len(missing), threshold, remedy)
 
@@ -269,11 +269,11 @@ def _one_class_only(truth: Classes, predicted: Classes, names: Sequence[str]) ->
     share = 100 * counts[majority] / max(1, len(truth))
     said = np.bincount(predicted, minlength=len(names))
     measured = (
-        f"{right.value:.1f} % right ({right.low:.1f} to {right.high:.1f}), {share:.1f} % by always saying "
+        f"accuracy {right.value:.1f} % ({right.low:.1f} to {right.high:.1f}); {share:.1f} % by always answering "
         f"{names[majority]}; {wilson(int(said.max()), len(truth)).value:.1f} % of all answers are "
         f"{names[int(said.argmax())]}"
     )
-    threshold = "where the interval is not above the most frequent class's share: then nothing need have been read"
+    threshold = "the interval is not above the share of the most frequent class (the input may be ignored)"
     remedy = "lower training.learning_rate, train for longer (training.updates), and check the labels in data.train"
     found = bool(right.low <= share)
     return Finding("majority class only", found, measured, right.value, right.low, right.high, threshold, remedy)
@@ -289,11 +289,11 @@ def _confused(matrix: np.ndarray, names: Sequence[str]) -> Finding:
         "classes confused",
         int(wrong[true, said]),
         int(matrix[true].sum()),
-        f"examples of {names[true]} are taken for {names[said]}",
+        f"examples of {names[true]} are predicted as {names[said]}",
         _CONFUSED,
-        "a quarter of a class lost to one other is more than slips",
-        f"look at examples of {names[true]} and {names[said]}: are the labels right, and does what is read tell "
-        "them apart (texts: batches.max_length; images: data.size)? More training examples of both help",
+        "more than single errors",
+        f"check examples of {names[true]} and {names[said]}: are the labels right, and does the input distinguish "
+        "them (texts: batches.max_length; images: data.size)? More training examples of both help",
     )
 
 
@@ -304,10 +304,10 @@ def _calibrated(truth: Classes, probabilities: Probabilities) -> list[Finding]:
     error = calibration(truth, probabilities).error
     gap, low, high = sure - right.value, sure - right.high, sure - right.low
     said = (
-        f"{sure:.1f} % sure on average, and {right.value:.1f} % right: {gap:+.1f} points ({low:+.1f} to {high:+.1f}); "
+        f"mean confidence {sure:.1f} %, accuracy {right.value:.1f} %: {gap:+.1f} points ({low:+.1f} to {high:+.1f}); "
         f"calibration error {error:.1f} %"
     )
-    why = f"where the interval is beyond {_UNSURE:g} points: its probabilities then mislead who decides by them"
+    why = f"the interval is beyond {_UNSURE:g} points (decisions by these probabilities are misled)"
     over, under = low > _UNSURE, high < -_UNSURE
     calmer = (
         "set training.label_smoothing=0.1, raise head.dropout, or stop earlier (validation.metric=loss, "

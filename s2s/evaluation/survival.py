@@ -61,12 +61,12 @@ def kaplan_meier(times: Times) -> Survival:
     """Estimate the survival curve of runs, of which at least one had the event."""
     curve: Any = scipy.stats.ecdf(_censored(times)).sf
     with np.errstate(all="ignore"), warnings.catch_warnings():
-        # said below of where it is so: where none is left
+        # The variance is undefined when no run is left; handled below.
         warnings.simplefilter("ignore", RuntimeWarning)
         bounds = curve.confidence_interval(method="log-log")
     happened = np.isin(curve.quantiles, times.ended)
     rows = np.stack([curve.probabilities, bounds.low.probabilities, bounds.high.probabilities], axis=1)[happened]
-    # where none is left, the formula divides nothing by nothing
+    # When no run is left, the formula gives NaN.
     left = [Estimate(share, *((0.0, share) if np.isnan(low) else (low, high))) for share, low, high in rows.tolist()]
     return Survival(curve.quantiles[happened].tolist(), left)
 
@@ -137,7 +137,7 @@ def censored_line(x: Sequence[float], y: Sequence[float], beyond: Sequence[int])
     if len(at) < 3 or float(at.std()) == 0:
         return None
     slope, start = np.polyfit(at, value, 1)
-    # a spread of nothing has no logarithm
+    # The logarithm of 0 is undefined.
     spread = max(float((value - start - slope * at).std()), 1e-3)
 
     def _unlikely(numbers: np.ndarray) -> float:

@@ -73,7 +73,7 @@ def describe_tokenizer(tokenizer: str, references: Sequence[str] | Sequence[Sequ
     texts = list(_flat(references))
     script = unspaced_script(texts)
     if script and tokenizer in SPLITS_AT_SPACES and is_unspaced(texts):
-        unsuited = f"{tokenizer}, which splits at spaces, and {script} has none between words"
+        unsuited = f"{tokenizer}, which splits at spaces, but {script} has no spaces between words"
         return f"tokenizer of BLEU and TER: {unsuited}; WER counts characters"
     if tokenizer == "13a":
         return ""
@@ -97,7 +97,7 @@ def check_tokenizer(tokenizer: str, where: str) -> None:
 def check_choice(tokenizer: str) -> None:
     """Refuse an unknown tokenizer, or one whose package or model file is missing."""
     if tokenizer not in TOKENIZERS:
-        raise UserError(f"there is no tokenizer {tokenizer!r:.60}", remedy=f"name one of {', '.join(TOKENIZERS)}")
+        raise UserError(f"unknown tokenizer {tokenizer!r:.60}", remedy=f"name one of {', '.join(TOKENIZERS)}")
     check_tokenizer(tokenizer, f"tokenizer {tokenizer}")
 
 

@@ -280,7 +280,7 @@ def evaluation_split(run: RunConfig, recipe: TrainRecipe, split: str) -> Split:
     if split not in _SPLITS:
         raise UserError(f"there is no split {split!r}", remedy=f"name one of {', '.join(_SPLITS)}")
     source = task_of(recipe).source(recipe)
-    part, section = source.part(split), source.section
+    part, section = source.load_split(split), source.section
     wanted = getattr(recipe.data, split)
     if part is None and isinstance(wanted, int):
         part = getattr(source.load(), split)
@@ -320,7 +320,7 @@ def data_hashes(task: AnyTask, recipe: TrainRecipe, data: PreparedData) -> dict[
         Hashes by name: of the training data, the held-out sets, and the validation set that compares checkpoints.
     """
     source = task.source(recipe)
-    held_out = [source.held_out(name, part) for name, part in data.corpus.parts().items() if name != "train"]
+    held_out = [source.held_out(name, part) for name, part in data.corpus.splits().items() if name != "train"]
     compared_by = {"validation": source.digest_of_all(data.corpus.validation)}
     return data.hashes() | {name: digest for each in held_out for name, digest in each.items()} | compared_by
 

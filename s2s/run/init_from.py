@@ -117,13 +117,12 @@ def open_pretrained(recipe: FineTunedRecipe) -> PretrainedRun:
     if recipe.init.parts == "all":
         two, section = "source" in names, recipe.tokenizer
         has_sides = isinstance(section, TokenizerSettings)
-        what = remedy = ""
         if two and not has_sides:
             what, remedy = "that run has two vocabularies, and this model has one", "set init.parts: encoder"
-        elif not two and isinstance(section, TokenizerSettings) and not section.shared:
+            raise UserError(f"{what}, so token ids differ", "init.parts: all", remedy)
+        if not two and isinstance(section, TokenizerSettings) and not section.shared:
             what = "that run has one vocabulary, and this model has two"
             remedy = "set tokenizer.shared: true, or init.parts: encoder"
-        if what:
             raise UserError(f"{what}, so token ids differ", "init.parts: all", remedy)
     elif "source" in names:
         # With two tokenizers, the encoder uses the source's.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from s2s.errors import UserError
 from s2s.recipe import reading
 from s2s.recipe.installed import task_module, task_schema, tasks
-from s2s.recipe.labelled import LabelledRecipe
 from s2s.recipe.schema import TaskSchema, TrainRecipe
 
 if TYPE_CHECKING:
+    from s2s.recipe.labelled import LabelledRecipe
     from s2s.tasks.base import AnyTask
     from s2s.tasks.classification_base import ClassificationTask, LabelledData
 
@@ -52,7 +52,7 @@ def task_of(recipe: TrainRecipe) -> "AnyTask":
     return task_module(recipe.task, "task").TASK
 
 
-def classification_task(recipe: LabelledRecipe) -> "ClassificationTask[LabelledRecipe, LabelledData]":
+def classification_task(recipe: "LabelledRecipe") -> "ClassificationTask[LabelledRecipe, LabelledData]":
     """Return the task of a classifier's recipe."""
     return task_module(recipe.task, "task").TASK
 

@@ -214,8 +214,8 @@ def run_worker(distributed: Distributed) -> None:
 
 def overfit(recipe: TrainRecipe, print_fn: PrintFn) -> None:
     """Overfit 16 pairs of a translation recipe, as a sanity check; no run is kept."""
-    from s2s.tasks.translation.recipe import Recipe
     from s2s.tasks.translation.diagnosis import overfit as overfit_translation
+    from s2s.tasks.translation.recipe import Recipe
 
     with check_memory(task_of(recipe), recipe):
         if isinstance(recipe, Recipe):
@@ -316,7 +316,7 @@ def _write_manifest(
                 remedy="restore the files, or start a new run with run.dir=DIR",
             )
     overlaps = train_overlaps(task.source(recipe), corpus)
-    sizes = {name: len(part) for name, part in corpus.parts().items()}
+    sizes = {name: len(part) for name, part in corpus.splits().items()}
     counts = {"test": 0, **sizes, **trainer.examples.manifest_counts()}
     start = manifest.describe(recipe, trainer.device_context, trainer.model, hashes, counts, overlaps, measured)
     manifest.write(start, path)

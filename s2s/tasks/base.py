@@ -316,7 +316,7 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
     def log_dataset_summary(self, train_context: TrainContext[RecipeT, DataT, ModelT], print_fn: PrintFn) -> None:
         """Print a summary of the dataset before training starts; by default, the size of each split."""
         noun = self.source(train_context.recipe).item_name
-        for name, part in train_context.data.corpus.parts().items():
+        for name, part in train_context.data.corpus.splits().items():
             print_fn(f"{name}: {len(part):,} {noun}")
 
     @abstractmethod

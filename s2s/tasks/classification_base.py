@@ -248,7 +248,7 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
     def log_dataset_summary(
         self, train_context: TrainContext[LabelledT, LabelledDataT, Classifier], print_fn: PrintFn
     ) -> None:
-        counts = {name: part.counts() for name, part in train_context.data.corpus.parts().items()}
+        counts = {name: part.counts() for name, part in train_context.data.corpus.splits().items()}
         missing = [line for name, each in counts.items() for line in missing_classes(name, self.evaluation.noun, each)]
         for line in (*_class_lines(counts), *missing, *self.dataset_statistics(train_context)):
             print_fn(line)

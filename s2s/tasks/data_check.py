@@ -166,7 +166,7 @@ def inspect_texts(
     spots = [
         f"  {row + 1:>9,}  {look.escape_invisible(train[row]['text'])}" for row in look.sample_rows(len(train), seed)
     ]
-    texts = {name: part["text"][:] for name, part in corpus.parts().items()}
+    texts = {name: part["text"][:] for name, part in corpus.splits().items()}
     splits = {name: _of_texts(name, part, tokens, noun, altered) for name, part in texts.items()}
     cut = cutting(texts, lambda: learned(texts["train"], tokens), None)
     return CorpusInspection(splits, {noun: count_overlap(corpus, lambda part: part["text"])}, spots, cut)

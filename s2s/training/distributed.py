@@ -193,7 +193,7 @@ def _all_reduce_bucket(bucket: Sequence[Tensor]) -> Iterator[Tensor]:
     with _translate_errors():
         dist.all_reduce(flat)
     sizes = [part.numel() for part in bucket]
-    return (piece.view(part.shape) for piece, part in zip(flat.split(sizes), bucket, strict=True))
+    return (chunk.view(part.shape) for chunk, part in zip(flat.split(sizes), bucket, strict=True))
 
 
 def _first_sentence(error: Exception) -> str:

@@ -10,8 +10,6 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from s2s.training.fonts import use_installed_fonts, without_font_messages
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
@@ -48,6 +46,8 @@ def render_png(figure: "Figure") -> bytes:
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+    from s2s.training.fonts import use_installed_fonts, without_font_messages
+
     file = io.BytesIO()
     figure.set_dpi(_DOTS)
     with without_font_messages():
@@ -58,6 +58,8 @@ def render_png(figure: "Figure") -> bytes:
 
 def render_figure(figure: "Figure", form: str) -> bytes:
     """Render a figure in a format of matplotlib, such as `svg`."""
+    from s2s.training.fonts import use_installed_fonts, without_font_messages
+
     file = io.BytesIO()
     with without_font_messages():
         use_installed_fonts(figure)

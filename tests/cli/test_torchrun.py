@@ -221,7 +221,7 @@ def test_started_again_by_torchrun_the_run_goes_on_without_being_asked(straight,
     [
         (["train", "tiny.yaml", "model.widht=3"], "did you mean width?"),
         (["train", "gone.yaml"], "no such recipe"),
-        (["recipe", "models"], "`s2s recipe` is one process"),
+        (["recipe", "models"], "`s2s recipe` runs in one process"),
         (["train", "tiny.yaml", "batches.tokens=125", "training.tokens_per_update=60"], "which is fewer than"),
         (["train", "tiny.yaml", "training.learning_rate=1e30", "training.clip=null"], "not finite"),
     ],

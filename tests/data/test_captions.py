@@ -59,7 +59,7 @@ def _coco() -> dict:
 
 def read(folder: Path, train, **changes) -> Captioned:
     settings = {"corpus": "files", "root": str(folder), "images": "photos", "size": 6, "train": train} | changes
-    found = CaptionSource(CaptionDataSettings(**settings)).part("train")
+    found = CaptionSource(CaptionDataSettings(**settings)).load_split("train")
     assert found is not None
     return found
 
@@ -103,11 +103,11 @@ def test_captions_data_sets_own_files_are_read_as_from_the_hub(tmp_path, folder,
     datasets.Dataset.from_dict(rows).cast_column("image", datasets.Image()).to_parquet(tmp_path / "own/train.parquet")
     columns = ("one", "two") if form == "two columns" else "caption"
     settings = CaptionDataSettings(corpus="some/set", root=str(tmp_path / "own"), size=6, caption=columns)
-    found = CaptionSource(settings).part("train")
+    found = CaptionSource(settings).load_split("train")
     assert found.captions == tuple(CAPTIONS.values())
     assert (found.pixels == pixels.transpose(0, 3, 1, 2)).all()
     with pytest.raises(UserError, match=r"(?s)data.caption is 'capture', but the columns are image"):
-        CaptionSource(settings.model_copy(update={"caption": "capture"})).part("train")
+        CaptionSource(settings.model_copy(update={"caption": "capture"})).load_split("train")
 
 
 @pytest.mark.parametrize("cells", [[1, 2], [{"a": 1}, {"a": 2}]])
@@ -118,14 +118,14 @@ def test_captions_column_that_holds_no_images_is_named(tmp_path, cells):
     with pytest.raises(
         UserError, match=r"(?s)data.image is 'image', which holds .*int64.* and no images.*set data.image"
     ):
-        CaptionSource(settings).part("train")
+        CaptionSource(settings).load_split("train")
 
 
 def test_captions_cell_without_bytes_and_path_is_named(tmp_path):
     rows = {"image": [{"bytes": None, "path": None}], "caption": ["one"]}
     datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "train.parquet")
     with pytest.raises(UserError, match="has no image"):
-        CaptionSource(CaptionDataSettings(corpus="some/set", root=str(tmp_path), size=6)).part("train")
+        CaptionSource(CaptionDataSettings(corpus="some/set", root=str(tmp_path), size=6)).load_split("train")
 
 
 def test_captions_no_image_is_held_out_that_equals_one_learned_from(tmp_path, pixels):

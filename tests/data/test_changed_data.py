@@ -56,10 +56,10 @@ def test_hub_cache_of_an_older_version_is_rebuilt(tmp_path, monkeypatch):
         (LabelledSource(LabelledSettings(corpus=folder, classes=("x", "X"))), lambda part: part.texts["text"]),
     ):
         with monkeypatch.context() as patch:
-            assert column(source.part("train"))[0] == "a dog"
+            assert column(source.load_split("train"))[0] == "a dog"
             patch.setattr(text_files, "checked_cells", lambda *given: tuple(c.upper() for c in cells(*given)))
             patch.setattr(caching, "version", lambda name: "the next one")
-            assert column(source.part("train"))[0] == "A DOG"
+            assert column(source.load_split("train"))[0] == "A DOG"
 
 
 def test_hub_cache_reports_a_full_disk(monkeypatch):

@@ -31,17 +31,17 @@ def _pairs(dataset) -> list[tuple[str, str]]:
 
 
 def test_filters_ledger_counts_each_pair_once_under_the_first_rule_it_breaks():
-    kept, ledger = filter_training(_dataset(ROWS), FilterSettings(max_words=20, max_ratio=9, duplicates="drop"))
+    kept, filter_report = filter_training(_dataset(ROWS), FilterSettings(max_words=20, max_ratio=9, duplicates="drop"))
     dropped = {"empty source": 4, "empty target": 1, "over max_words": 2, "over max_ratio": 1, "duplicate": 2}
-    assert ledger == FilterReport(dropped, kept=3)
-    assert list(ledger.dropped) == list(dropped)
-    assert sum(ledger.dropped.values()) + ledger.kept == len(ROWS)
+    assert filter_report == FilterReport(dropped, kept=3)
+    assert list(filter_report.dropped) == list(dropped)
+    assert sum(filter_report.dropped.values()) + filter_report.kept == len(ROWS)
     assert _pairs(kept) == [ROWS[0], ROWS[6], ROWS[10]]
 
 
 def test_filters_without_rules_only_empty_sides_are_dropped():
-    kept, ledger = filter_training(_dataset(ROWS), FilterSettings(max_words=None, max_ratio=None))
-    assert ledger == FilterReport({"empty source": 4, "empty target": 1}, kept=8)
+    kept, filter_report = filter_training(_dataset(ROWS), FilterSettings(max_words=None, max_ratio=None))
+    assert filter_report == FilterReport({"empty source": 4, "empty target": 1}, kept=8)
     assert _pairs(kept) == [(s, t) for s, t in ROWS if s.strip() and t.strip()]
 
 
@@ -58,9 +58,9 @@ def test_filters_limits_themselves_are_kept():
 
 def test_filters_corpus_without_faults_is_left_as_it_is():
     dataset = _dataset([("a", "b"), ("c", "d")])
-    kept, ledger = filter_training(dataset, FilterSettings())
+    kept, filter_report = filter_training(dataset, FilterSettings())
     assert kept is dataset
-    assert str(ledger) == "2 training pairs, none dropped by the filters"
+    assert str(filter_report) == "2 training pairs, none dropped by the filters"
 
 
 def test_copies_are_rows_whose_pair_occurs_earlier():

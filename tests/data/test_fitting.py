@@ -60,7 +60,7 @@ def test_new_texts_without_labels_become_a_recipe_of_lines_paragraphs_or_rows(tm
     for path, unit, count in ((tmp_path / "pages.md", "paragraph", 200), (lines, "line", 400), (table, None, 400)):
         recipe = _read(tmp_path, generate_language_model_recipe("mine", Splits(path)))
         corpus = DocumentSource(recipe.data).load()
-        assert sum(map(len, corpus.parts().values())) == count
+        assert sum(map(len, corpus.splits().values())) == count
         assert recipe.data.validation == recipe.data.test == count // 20
         assert unit in (None, recipe.data.document)
         assert recipe.batches.length <= recipe.batches.tokens
@@ -84,8 +84,8 @@ def test_new_commands_in_scans_own_form_lose_no_pair_and_have_room_for_every_ans
     assert (recipe.data.source, recipe.data.target, recipe.tokenizer.kind) == ("IN", "OUT", "word")
     corpus = load(recipe.data)
     assert {**dict(train)} | dict(zip(corpus.train["source"], corpus.train["target"], strict=True)) == dict(train)
-    kept, ledger = filter_training(corpus.train, recipe.data.filters)
-    assert ledger.kept == len(corpus.train) == len(kept)
+    kept, filter_report = filter_training(corpus.train, recipe.data.filters)
+    assert filter_report.kept == len(corpus.train) == len(kept)
     source, target = train_pair(kept["source"], kept["target"], recipe.tokenizer)
     for one, other in test:
         read_, written = source.encode(one), target.encode(other)

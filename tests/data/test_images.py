@@ -163,14 +163,14 @@ def test_images_data_set_in_a_folder_is_read_anew_when_it_changes_with_its_dates
     found = []
     for value in (10, 20):
         written(value)
-        read = ImageSource(settings(corpus="owner/name", root=str(tmp_path), test=None)).part("train")
+        read = ImageSource(settings(corpus="owner/name", root=str(tmp_path), test=None)).load_split("train")
         found.append(int(read.pixels.max()))
     assert found == [10, 20]
 
 
 def test_images_folders_of_classes_hold_what_files_hold(folders, pixels, labels):
     for changes in ({"corpus": "files", "train": "train", "test": "test"}, {"corpus": "hub"}):
-        found = ImageSource(settings(root=str(folders), **changes)).part("train")
+        found = ImageSource(settings(root=str(folders), **changes)).load_split("train")
         order = np.argsort(labels[:9], kind="stable")
         assert found.pixels[:, 0].tolist() == pixels[order].tolist()
         assert found.labels.tolist() == labels[order].tolist()
@@ -180,7 +180,7 @@ def test_images_folders_of_classes_hold_what_files_hold(folders, pixels, labels)
     (folders / "test" / "ant").rmdir()
     whole = ImageSource(settings(root=str(folders), corpus="hub")).load()
     assert [whole.test.names[i] for i in whole.test.labels] == ["bee", "cat"]
-    given = ImageSource(settings(root=str(folders), corpus="hub", classes=("cat", "bee", "ant"))).part("train")
+    given = ImageSource(settings(root=str(folders), corpus="hub", classes=("cat", "bee", "ant"))).load_split("train")
     assert [given.names[i] for i in given.labels[::3]] == list(CLASSES)
 
 
@@ -195,20 +195,24 @@ def test_images_hub_data_sets_hold_what_files_hold(tmp_path, pixels, labels, kin
     rows = {"img": [Image.fromarray(image) for image in pixels], "kind": values}
     features = datasets.Features({"img": datasets.Image(), "kind": feature})
     datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "train-00000-of-00001.parquet")
-    found = ImageSource(settings(corpus="owner/name", root=str(tmp_path), image="img", label="kind", test=None)).part(
-        "train"
-    )
+    found = ImageSource(
+        settings(corpus="owner/name", root=str(tmp_path), image="img", label="kind", test=None)
+    ).load_split("train")
     assert found.pixels[:, 0].tolist() == pixels.tolist()
     assert found.labels.tolist() == labels.tolist()
     assert found.names == (("0", "1", "2") if kind == "numbers" else CLASSES)
     if kind == "declared":
         turned = settings(corpus="owner/name", root=str(tmp_path), image="img", label="kind", classes=CLASSES[::-1])
-        assert ImageSource(turned).part("train").labels.tolist() == (2 - labels).tolist()
+        assert ImageSource(turned).load_split("train").labels.tolist() == (2 - labels).tolist()
 
 
 def test_images_grey_and_colour_and_other_sizes_are_what_pillow_makes_of_them(folders, pixels):
     file = folders / "train" / "ant" / "00.png"
-    colour = ImageSource(ImageDataSettings(size=4, channels=3, root=str(folders), corpus="hub")).part("train").pixels[0]
+    colour = (
+        ImageSource(ImageDataSettings(size=4, channels=3, root=str(folders), corpus="hub"))
+        .load_split("train")
+        .pixels[0]
+    )
     expected = Image.open(file).convert("RGB").resize((4, 4), Image.Resampling.BILINEAR)
     assert (colour == np.asarray(expected).transpose(2, 0, 1)).all()
 
@@ -230,10 +234,10 @@ def test_images_depth_turn_and_transparency_of_a_file_are_kept_or_refused(tmp_pa
 
 
 def test_idx_images_are_scaled_and_coloured_like_all_others(files, pixels):
-    found = ImageSource(ImageDataSettings(size=4, channels=3, root=str(files), corpus="x")).part("test")
+    found = ImageSource(ImageDataSettings(size=4, channels=3, root=str(files), corpus="x")).load_split("test")
     expected = Image.fromarray(pixels[9]).resize((4, 4), Image.Resampling.BILINEAR)
     assert (found.pixels[0] == np.asarray(expected)).all()
-    same = ImageSource(ImageDataSettings(size=6, channels=3, root=str(files), corpus="x")).part("test")
+    same = ImageSource(ImageDataSettings(size=6, channels=3, root=str(files), corpus="x")).load_split("test")
     assert (same.pixels == pixels[9:, None]).all()
 
 
@@ -242,19 +246,19 @@ def test_images_mistakes_are_named_with_their_remedy(files, folders, pixels):
     with pytest.raises(UserError, match=r"(?s)has 9 images, .* has 8 labels.*two files of one set"):
         ImageSource(settings(corpus="x", root=str(files))).load()
     with pytest.raises(UserError, match=r"label 3: the number 2 is no class; the 2 classes are a, b"):
-        ImageSource(settings(corpus="x", root=str(files), classes=("a", "b"))).part("test")
+        ImageSource(settings(corpus="x", root=str(files), classes=("a", "b"))).load_split("test")
     with pytest.raises(UserError, match=r"(?s)no such folder"):
         ImageSource(settings(corpus="x", root=str(files / "nowhere"))).load()
     with pytest.raises(UserError, match=r"(?s)'cat' is no class; the 2 classes are ant, bee"):
-        ImageSource(settings(corpus="x", root=str(folders), classes=("ant", "bee"))).part("train")
+        ImageSource(settings(corpus="x", root=str(folders), classes=("ant", "bee"))).load_split("train")
     (folders / "train" / "ant" / "00.png").write_bytes(b"torn")
     with pytest.raises(UserError, match=r"(?s)00.png: cannot be read"):
-        ImageSource(settings(corpus="x", root=str(folders))).part("train")
+        ImageSource(settings(corpus="x", root=str(folders))).load_split("train")
     (folders / "test" / "empty").mkdir()
     with pytest.raises(UserError, match=r"(?s)empty: holds no images"):
-        ImageSource(settings(corpus="x", root=str(folders))).part("test")
+        ImageSource(settings(corpus="x", root=str(folders))).load_split("test")
     with pytest.raises(UserError, match=r"(?s)has no folders of classes; there: 00.png"):
-        ImageSource(settings(corpus="files", train=str(folders / "train" / "ant"))).part("train")
+        ImageSource(settings(corpus="files", train=str(folders / "train" / "ant"))).load_split("train")
 
 
 def hub(folder: Path, labels: list, feature: object) -> Path:
@@ -275,7 +279,7 @@ NAMES = datasets.ClassLabel(names=list(CLASSES))
 def test_image_without_a_label_is_refused_whatever_the_order_of_classes(tmp_path, label, said, classes):
     place = hub(tmp_path, [0, 1, 2, label], NAMES)
     with pytest.raises(UserError, match=f"row 4: {said}"):
-        ImageSource(settings(corpus="x", root=str(place), classes=classes)).part("train")
+        ImageSource(settings(corpus="x", root=str(place), classes=classes)).load_split("train")
 
 
 @pytest.mark.parametrize(
@@ -289,7 +293,7 @@ def test_image_without_a_label_is_refused_whatever_the_order_of_classes(tmp_path
 def test_images_labels_that_are_none_are_refused(tmp_path, labels, kind, words):
     place = hub(tmp_path, labels, datasets.Value(kind))
     with pytest.raises(UserError, match=words):
-        ImageSource(settings(corpus="x", root=str(place))).part("train")
+        ImageSource(settings(corpus="x", root=str(place))).load_split("train")
 
 
 @pytest.mark.parametrize(
@@ -306,10 +310,10 @@ def test_images_labels_that_are_none_are_refused(tmp_path, labels, kind, words):
 def test_images_column_of_something_else_than_classes_is_refused(tmp_path, labels, kind, said):
     place = hub(tmp_path, labels, datasets.Value(kind))
     with pytest.raises(UserError, match=rf"data.label: the label column {said}"):
-        ImageSource(settings(corpus="x", root=str(place))).part("train")
+        ImageSource(settings(corpus="x", root=str(place))).load_split("train")
     # as many as there may be
     place = hub(tmp_path, [0, 999], datasets.Value("int64"))
-    assert len(ImageSource(settings(corpus="x", root=str(place))).part("train").names) == 1000
+    assert len(ImageSource(settings(corpus="x", root=str(place))).load_split("train").names) == 1000
 
 
 def test_images_one_class_is_no_task(tmp_path, files, folders, pixels):
@@ -329,7 +333,7 @@ def test_images_one_class_is_no_task(tmp_path, files, folders, pixels):
 )
 def test_images_other_labels_are_numbers_or_words(tmp_path, labels, kind, names):
     place = hub(tmp_path, labels * 3, datasets.Value(kind))
-    assert ImageSource(settings(corpus="x", root=str(place))).part("train").names == names
+    assert ImageSource(settings(corpus="x", root=str(place))).load_split("train").names == names
 
 
 def test_images_hub_column_that_is_not_there_is_named(tmp_path, pixels):
@@ -337,7 +341,7 @@ def test_images_hub_column_that_is_not_there_is_named(tmp_path, pixels):
     features = datasets.Features({"image": datasets.Image(), "labels": datasets.Value("int64")})
     datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "train.parquet")
     with pytest.raises(UserError, match=r"(?s)data.label is 'label', but the columns are image, labels.*mean labels\?"):
-        ImageSource(settings(corpus="x", root=str(tmp_path))).part("train")
+        ImageSource(settings(corpus="x", root=str(tmp_path))).load_split("train")
 
 
 def test_images_statistics_are_those_of_the_numbers_themselves():

@@ -91,8 +91,8 @@ def test_inspection_overlap_of_train_and_test_is_found_and_named(found):
 
 
 def test_inspection_ledger_is_the_one_that_training_prints(found):
-    assert found.ledger == filter_training(_dataset(ROWS), FilterSettings())[1]
-    assert all(line in render(found) for line in str(found.ledger).split("\n"))
+    assert found.filter_report == filter_training(_dataset(ROWS), FilterSettings())[1]
+    assert all(line in render(found) for line in str(found.filter_report).split("\n"))
     strict = _inspect(ROWS, filters=FilterSettings(max_words=1))
     assert any("the filters drop 90% of train" in words for words in strict.advice)
 

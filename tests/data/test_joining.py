@@ -54,7 +54,7 @@ def test_join_joining_changes_what_is_learned_from_and_nothing_else():
     one, three = made[1], made[3]
     assert len(one.train) == 60 > len(three.train)
     for name in ("validation", "test"):
-        assert list(pairs(one.corpus.parts()[name])) == list(pairs(three.corpus.parts()[name]))
+        assert list(pairs(one.corpus.splits()[name])) == list(pairs(three.corpus.splits()[name]))
     hashes = [each.hashes() for each in (one, three)]
     assert hashes[0]["training_data"] != hashes[1]["training_data"]
     assert hashes[0]["source_tokenizer"] == hashes[1]["source_tokenizer"]

@@ -207,7 +207,7 @@ def test_labelled_folder_holds_tables_of_the_usual_names_with_columns_of_their_o
         corpus="someone/news", root=str(tmp_path), classes=CLASSES, local=local, test=None, text="description"
     )
     assert _is(LabelledSource(settings).load())
-    assert LabelledSource(settings).part("test") is None
+    assert LabelledSource(settings).load_split("test") is None
     with pytest.raises(UserError, match=r"no table for the split 'test'(.|\n)*files: dev.tsv.gz, train.tsv.gz"):
         LabelledSource(settings.model_copy(update={"test": "test"})).load()
 

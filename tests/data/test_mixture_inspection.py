@@ -157,13 +157,13 @@ def test_mixture_inspection_target_that_is_no_answer_is_refused_with_its_line_wh
     # an empty one is dropped from what is learned, and cannot be scored
     (recipe.parent / "sign.tsv").write_text("text\tsign\none\tplus\nnothing\t\n")
     with pytest.raises(UserError, match=r"sign\.tsv:3: (.|\n)*target is ''"):
-        task_of(asked).source(asked).part("validation")
+        task_of(asked).source(asked).load_split("validation")
     for name in ("low", "high"):
         (recipe.parent / name).write_text("plus\nplus\nneither\n")
     aligned = {"root": str(recipe.parent), "train": ("low", "high")}
     sign = asked.data.corpora["sign"].model_copy(update=aligned)
     with pytest.raises(UserError, match="high:3: "):
-        TaskSource(sign).part("train")
+        TaskSource(sign).load_split("train")
 
 
 def test_mixture_inspection_prefix_that_a_taken_over_tokenizer_does_not_know_is_refused(recipe):

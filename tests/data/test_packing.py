@@ -104,29 +104,29 @@ FILE = "\ufeffOne line.\r\nand more\n\n \nTwo.\n\n\nThree\nlines\nhere"
 def test_packing_plain_text_is_cut_into_documents(tmp_path, unit, expected):
     (tmp_path / "a.md").write_text(FILE, encoding="utf-8", newline="")
     settings = DocumentSettings(train=str(tmp_path / "a.md"), document=unit)
-    assert DocumentSource(settings).part("train")["text"][:] == expected
+    assert DocumentSource(settings).load_split("train")["text"][:] == expected
 
 
 def test_packing_folder_is_its_text_files_in_order(tmp_path):
     (tmp_path / "b.txt").write_text("second\n", encoding="utf-8")
     (tmp_path / "a.txt.xz").write_bytes(lzma.compress(b"first\n\nand another"))
     (tmp_path / "notes.md").write_text("not this", encoding="utf-8")
-    found = DocumentSource(DocumentSettings(train=str(tmp_path))).part("train")
+    found = DocumentSource(DocumentSettings(train=str(tmp_path))).load_split("train")
     assert found["text"][:] == ["first", "and another", "second"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"no file in it ends with \.txt"):
-        DocumentSource(DocumentSettings(train=str(tmp_path / "empty"))).part("train")
+        DocumentSource(DocumentSettings(train=str(tmp_path / "empty"))).load_split("train")
     with pytest.raises(UserError, match="no such file"):
-        DocumentSource(DocumentSettings(train=str(tmp_path / "c.md"))).part("train")
+        DocumentSource(DocumentSettings(train=str(tmp_path / "c.md"))).load_split("train")
 
 
 def test_packing_txt_with_tabs_is_text_and_a_tsv_is_a_table(tmp_path):
     for name in ("a.txt", "a.tsv"):
         (tmp_path / name).write_text("1\tone\n2\ttwo\n", encoding="utf-8")
     settings = DocumentSettings(train=str(tmp_path / "a.txt"), text="1", document="line")
-    assert DocumentSource(settings).part("train")["text"][:] == ["1\tone", "2\ttwo"]
+    assert DocumentSource(settings).load_split("train")["text"][:] == ["1\tone", "2\ttwo"]
     table = settings.model_copy(update={"train": str(tmp_path / "a.tsv")})
-    assert DocumentSource(table).part("train")["text"][:] == ["one", "two"]
+    assert DocumentSource(table).load_split("train")["text"][:] == ["one", "two"]
 
 
 def test_packing_built_in_corpus_is_its_english_sentences():

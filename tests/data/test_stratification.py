@@ -46,8 +46,8 @@ def test_stratification_labelled_source_holds_out_by_class(tmp_path):
     for seed in range(1, 6):
         settings = LabelledSettings(train=str(tmp_path / "t.csv"), validation=6, test=6, seed=seed)
         corpus = LabelledSource(settings).load()
-        assert [part.counts()["rare"] for part in corpus.parts().values()] == [1, 1, 1]
-        assert [len(part) for part in corpus.parts().values()] == [288, 6, 6]
+        assert [part.counts()["rare"] for part in corpus.splits().values()] == [1, 1, 1]
+        assert [len(part) for part in corpus.splits().values()] == [288, 6, 6]
 
 
 def test_stratification_task_source_holds_out_by_answer(tmp_path):

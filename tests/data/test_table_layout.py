@@ -30,7 +30,7 @@ def _recipe(folder, text: str):
 
 
 def _texts(corpus, column) -> list[str]:
-    return sorted(text for part in corpus.parts().values() for text in column(part))
+    return sorted(text for part in corpus.splits().values() for text in column(part))
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv"])

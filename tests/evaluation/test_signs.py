@@ -104,7 +104,7 @@ def test_signs_class_that_is_never_named_and_a_confused_pair():
     assert {"classes never predicted", "classes confused"} <= _found(signs)
     said = {sign.name: sign.measured for sign in signs}
     assert "c (200 examples)" in said["classes never predicted"]
-    assert "examples of c are taken for b" in said["classes confused"]
+    assert "examples of c are predicted as b" in said["classes confused"]
 
 
 def test_signs_one_class_for_all_is_named():

@@ -129,7 +129,7 @@ def test_tokenization_choice_is_described_unless_it_is_the_usual_one():
     assert describe_tokenizer("13a", ["a dog"]) == ""
     assert "zh (Chinese references); WER counts characters" in describe_tokenizer("zh", CHINESE)
     # who asks for 13a is told what it does there
-    assert "Chinese has none between words" in describe_tokenizer("13a", CHINESE)
+    assert "Chinese has no spaces between words" in describe_tokenizer("13a", CHINESE)
     assert describe_tokenizer("char", ["a dog"]) == "tokenizer of BLEU and TER: char"
 
 

@@ -64,7 +64,7 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "a wide model": ("train {world}/t.yaml model.width=65536 model.feedforward=262144", ("parameters", "model.width")),
     "a deep model": ("train {world}/t.yaml model.width=8192 model.encoder_layers=1000", ("parameters", "GiB")),
     "a wide classifier": ("train {world}/c.yaml model.kind=lstm model.width=65536", ("parameters", "GiB")),
-    "one model": ("compare rnn", ("rnn", "two different models")),
+    "one model": ("compare rnn", ("rnn", "at least two models")),
     "a setting twice": ("compare transformer:norm=post,norm=pre lstm", ("norm is set twice", "transformer:norm=post")),
     "a model's setting twice": ("compare gru lstm lstm.layers=1 lstm.layers=2", ("lstm.layers is set twice",)),
     "a model that cannot translate": ("compare rnn-tagger gru", ("rnn-tagger", "cannot translate")),

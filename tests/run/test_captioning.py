@@ -66,7 +66,7 @@ def test_a_run_tells_and_draws_and_keeps_what_it_found(trained):
         assert words in told
     found = json.loads((run / "evaluation-test.json").read_text())
     settings = read(run / "recipe.yaml").data
-    test = CaptionSource(settings).part("test")
+    test = CaptionSource(settings).load_split("test")
     assert tuple(map(tuple, found["references"])) == test.captions
     assert len(found["captions"]) == len(found["names"]) == 12
     again = scores(found["captions"], test.captions, names=METRICS)
@@ -78,11 +78,11 @@ def test_a_run_tells_and_draws_and_keeps_what_it_found(trained):
     # what only the data tells is in the recipe of every checkpoint
     assert 0.1 < settings.mean[0] < 0.6
     counts = json.loads((run / "manifest.json").read_text())[0]["counts"]
-    assert (counts["train"], counts["captions"]) == (60, len(list(CaptionSource(settings).part("train").texts())))
+    assert (counts["train"], counts["captions"]) == (60, len(list(CaptionSource(settings).load_split("train").texts())))
 
 
 def test_right_captions_have_all_facts_and_turned_ones_are_exact(trained):
-    test = CaptionSource(read(trained[0] / "recipe.yaml").data).part("test")
+    test = CaptionSource(read(trained[0] / "recipe.yaml").data).load_split("test")
     turned = [several[-1] for several in test.captions]
     assert {share.value for share in measure_stated_facts(turned, test).values()} == {100}
     assert scores(turned, test.captions, names=("exact",))["exact"].value == 100
@@ -113,7 +113,7 @@ def test_files_get_the_captions_of_the_test_set_and_a_page_and_a_picture(trained
     run, _ = trained
     monkeypatch.chdir(tmp_path)
     found = json.loads((run / "evaluation-test.json").read_text())
-    test = CaptionSource(read(run / "recipe.yaml").data).part("test")
+    test = CaptionSource(read(run / "recipe.yaml").data).load_split("test")
     for row in range(3):
         Image.fromarray(test.pixels[row].transpose(1, 2, 0)).save(f"{row}.png")
 
@@ -183,7 +183,7 @@ def test_scoring_again_gives_the_same_and_runs_are_compared_on_the_same_images(t
 def test_files_are_learned_from_and_lower_case_is_scored_as_such(place):
     source = CaptionSource(read(Path("scenes.yaml")).data)
     for name in ("train", "test"):
-        part = source.part(name)
+        part = source.load_split(name)
         rows = ["image,caption"]
         for row, (image, captions) in enumerate(zip(part.pixels, part.captions, strict=True)):
             Image.fromarray(image.transpose(1, 2, 0)).save(f"{name}{row}.png")
@@ -247,7 +247,7 @@ def test_captions_beyond_the_positions_that_a_model_has_are_left_out_where_their
     few = ("data.train=200", "data.validation=1", "data.test=30", "validation.images=1", "batches.max_length=10")
     run, _ = _train(*few, "model.decoder_positions=learned", "model.max_positions=10", "run.dir=few")
     loaded = load(run)
-    part = CaptionSource(loaded.recipe.data).part("test")
+    part = CaptionSource(loaded.recipe.data).load_split("test")
     examples = task.TASK.examples_for_inference(loaded, part)
     assert 0 < examples.num_skipped < len(examples)
     asked = CliRunner().invoke(commands, ["diagnose", str(run)], standalone_mode=False)

@@ -328,8 +328,8 @@ def test_diagnose_reports_unknown_words(run, tmp_path):
     lines = (Path("test.tsv")).read_text().splitlines()
     (tmp_path / "new.tsv").write_text("\n".join([lines[0], *(f"x{i} {line}" for i, line in enumerate(lines[1:]))]))
     found = _signs(run, tmp_path, f"data.test={tmp_path / 'new.tsv'}")
-    assert "unknown pieces" in found
-    assert "tokenizer.kind" in found["unknown pieces"]["remedy"]
+    assert "unknown tokens" in found
+    assert "tokenizer.kind" in found["unknown tokens"]["remedy"]
 
 
 def test_diagnose_reports_search_errors(run, tmp_path, monkeypatch):

@@ -346,7 +346,7 @@ def test_a_masked_language_model_goes_on_from_it(bert, tmp_path):
         ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new', and s2s reads 'gelu'"),
         ({"is_decoder": True}, "is_decoder is True"),
         ({"num_hidden_layers": 4}, "has no tensor encoder.layer.3.attention.self.query.weight"),
-        (None, "has no piece \\[MASK\\]"),
+        (None, "has no token \\[MASK\\]"),
     ],
 )
 def test_bert_variants_are_refused(bert, tmp_path, monkeypatch, change, message):

@@ -87,7 +87,7 @@ def test_signs_of_a_language_model_agree_with_its_evaluation(runs, tmp_path):
     near = evaluate(run, keep=False, overrides=["scoring.context=2", "scoring.stride=1"])
     worth = near.headline_metrics()["loss"] - scored.headline_metrics()["loss"]
     assert _sign(found, "ignores what came before")["value"] == pytest.approx(worth, abs=1e-5)
-    assert {"repeats itself", "says always the same", "ends too rarely", "ends too often", "unknown pieces",
+    assert {"repeats itself", "says always the same", "ends too rarely", "ends too often", "unknown tokens",
             "not spelt exactly"} < {sign["name"] for sign in found["signs"]}  # fmt: skip
     assert len(found["worst"]) == 10
     costs = np.array(scored.nats)

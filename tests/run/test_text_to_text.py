@@ -253,7 +253,7 @@ def test_generated_corpus_removes_nothing_from_others(corpus):
     made = CorpusSettings(corpus=corpus, train=30, validation=4, test=5)
     settings = MixtureSettings(corpora={"made": made})
     assert (settings.validation, settings.test) == ("validation", "test")
-    part = MixtureSource(settings).part("test")
+    part = MixtureSource(settings).load_split("test")
     assert part is not None
     assert len(part) == 5
     assert MixtureSource(settings).held_out("test", part) == {}

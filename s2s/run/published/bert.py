@@ -47,7 +47,7 @@ def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) ->
     names = [*tokens, *(f"[row {n}]" for n in range(len(tokens), rows))]
     missing = [name for name in (*_SPECIALS, _MASK) if name not in names]
     if missing or len(names) > rows:
-        what = f"no piece {missing[0]}" if missing else f"{len(names)} pieces for {rows} vectors"
+        what = f"no token {missing[0]}" if missing else f"{len(names)} tokens for {rows} embeddings"
         raise UserError(f"has {what}", str(folder), "choose another model")
     others = [name for name in names if name not in (*_SPECIALS, _MASK)]
     write_recipe(described(sizes), place, folder / CONFIG)
@@ -130,7 +130,7 @@ def _vocabulary(folder: Path) -> tuple[list[str], tuple[bool, bool, bool]]:
         check_values({"max_input_chars_per_word": longest}, {"max_input_chars_per_word": (100, None)}, path)
         tokens = sorted(model.vocab, key=model.vocab.__getitem__)
         if [model.vocab[piece] for piece in tokens] != list(range(len(tokens))):
-            raise UserError("model.vocab: the numbers are not 0, 1, 2 …, each once", str(path), AGAIN)
+            raise UserError("model.vocab: the ids are not 0, 1, 2 …, each once", str(path), AGAIN)
         return tokens, _how(words.lowercase, words.strip_accents, words.handle_chinese_chars)
     path = folder / "vocab.txt"
     try:

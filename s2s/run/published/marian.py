@@ -107,10 +107,10 @@ def _pieces(folder: Path, sizes: Config) -> list[tuple[str, int]]:
     vocabulary = read_json(path, dict[str, int], AGAIN, LARGE_BYTES)
     found = sorted(vocabulary.items(), key=lambda each: each[1])
     if [number for _, number in found] != list(range(len(found))):
-        raise UserError("the numbers are not 0, 1, 2 …, each once", str(path), AGAIN)
+        raise UserError("the ids are not 0, 1, 2 …, each once", str(path), AGAIN)
     special = {sizes.pad_token_id, sizes.eos_token_id, vocabulary.get("<unk>", -1)}
     if len(special) < 3 or not special <= set(range(len(found))):
-        what = f"has no three pieces for <unk>, and for pad_token_id and eos_token_id of {CONFIG}"
+        what = f"lacks a token <unk>, or those of pad_token_id and eos_token_id of {CONFIG}"
         raise UserError(what, str(path), AGAIN)
     return [(piece, number) for piece, number in found if number not in special]
 
@@ -126,7 +126,7 @@ def _tokenizers(folder: Path, order: list[tuple[str, int]]) -> list[Tokenizer]:
             what = "there is no such file" if missing else f"cannot be read: {error.strerror}"
             raise UserError(what, str(path), "download the whole model") from None
         except RuntimeError:
-            raise UserError("is no model of sentencepiece", str(path), AGAIN) from None
+            raise UserError("is not a sentencepiece model", str(path), AGAIN) from None
     return found
 
 
@@ -139,7 +139,7 @@ def _weights(sizes: Config, theirs: Weights, order: list[tuple[str, int]]) -> We
     rows = _rows(sizes, order)
     shared = theirs.table("model.shared.weight")
     if shared.shape != (len(order) + 3, width):
-        what = f"model.shared.weight is not {len(order) + 3:,} × {width:,}, pieces and d_model"
+        what = f"model.shared.weight is not {len(order) + 3:,} × {width:,}, tokens and d_model"
         raise UserError(what, str(theirs.path), AGAIN)
     table = shared[rows][:, places]
     table[PAD] = 0

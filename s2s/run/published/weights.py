@@ -53,7 +53,7 @@ class Weights:
         """
         found = self.take(name)
         if found.dim() != 2 or not len(found):
-            raise UserError(f"tensor {name} is no matrix", str(self.path), AGAIN)
+            raise UserError(f"tensor {name} is not a matrix", str(self.path), AGAIN)
         return found
 
     def take_over(
@@ -88,5 +88,5 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"cannot be read: {what:.200}", str(path), AGAIN) from None
     if not isinstance(found, dict) or not all(isinstance(k, str) and isinstance(t, Tensor) for k, t in found.items()):
-        raise UserError("holds no tensors by their names", str(path), AGAIN)
+        raise UserError("does not contain named tensors", str(path), AGAIN)
     return dict(found)

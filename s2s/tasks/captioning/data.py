@@ -161,7 +161,7 @@ class CaptionSource(Source[CaptionDataSettings, Captioned]):
 
     item_name: ClassVar[str] = "images"
 
-    def part(self, name: str, train: Captioned | None = None) -> Captioned | None:
+    def load_split(self, name: str, train: Captioned | None = None) -> Captioned | None:
         """Return a split; for the built-in corpus, a number is the size of the split, which is generated."""
         split = getattr(self.settings, name)
         if self.settings.corpus == BUILT_IN and split is not None:
@@ -169,7 +169,7 @@ class CaptionSource(Source[CaptionDataSettings, Captioned]):
         if name == "train" and isinstance(split, int):
             what = f"data.train is {split}; only the built-in corpus is generated in any size"
             raise UserError(what, remedy="name a table or a split")
-        return super().part(name, train)
+        return super().load_split(name, train)
 
     def read(self, name: str, split: str | tuple[str, str], train: Captioned | None) -> Captioned:
         """Read a split from a table of captions and its images, or from a hub data set."""

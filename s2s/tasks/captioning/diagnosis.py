@@ -49,7 +49,7 @@ def inspected(recipe: CaptionRecipe) -> str:
     """Return a report on a recipe's images and captions: statistics and suspicious examples."""
     source, tokenizer = CaptionSource(recipe.data), recipe.tokenizer
     corpus = source.load()
-    captions = {name: list(part.texts()) for name, part in corpus.parts().items()}
+    captions = {name: list(part.texts()) for name, part in corpus.splits().items()}
     found = inspect_captions(corpus, source, tokenizer.normalization, recipe.data.seed)
     cut = cutting(captions, lambda: learned(captions["train"], tokenizer), recipe.batches.max_length)
     return str(replace(found, cut=cut))
@@ -62,7 +62,7 @@ def inspect_captions(
     train = corpus.train
     drawn = [(train.names[row], train.captions[row][0]) for row in look.sample_rows(len(train), seed)]
     spots = [f"  {look.escape_invisible(name)}: {look.escape_invisible(caption)}" for name, caption in drawn]
-    splits = {name: _split(name, part, source, normalization) for name, part in corpus.parts().items()}
+    splits = {name: _split(name, part, source, normalization) for name, part in corpus.splits().items()}
     in_train = {
         "images": count_overlap(corpus, source.keys),
         "captions": count_overlap(corpus, lambda part: part.texts()),

@@ -120,7 +120,7 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
     def log_dataset_summary(self, train_context: CaptionContext, print_fn: PrintFn) -> None:
         recipe, tokenizer = train_context.recipe, train_context.data.tokenizer
         data, stem = recipe.data, recipe.stem
-        for name, part in train_context.data.corpus.parts().items():
+        for name, part in train_context.data.corpus.splits().items():
             captions = sum(map(len, part.captions))
             print_fn(f"{name}: {len(part):,} images, {captions:,} captions")
             if name == "train":

@@ -33,7 +33,7 @@ def inspect_labelled(corpus: Corpus[Labelled], seed: int, own: Sequence[str] = (
         f"  {row + 1:>9,}  {corpus.train.names[int(labels[row])]}: {look.escape_invisible(texts[row]['text'])}"
         for row in rows
     ]
-    splits = {name: _split(name, part) for name, part in corpus.parts().items()}
+    splits = {name: _split(name, part) for name, part in corpus.splits().items()}
     return CorpusInspection(splits, {"texts": count_overlap(corpus, lambda part: part.texts["text"])}, spots, own=own)
 
 

@@ -53,7 +53,7 @@ def generate_classification_recipe(
 
 
 def _missing_classes(corpus: Corpus[Labelled]) -> list[str]:
-    counts = {name: part.counts() for name, part in corpus.parts().items()}
+    counts = {name: part.counts() for name, part in corpus.splits().items()}
     return [line for name, each in counts.items() for line in missing_classes(name, "texts", each)]
 
 

@@ -100,13 +100,13 @@ class ImageSource(Source[ImageDataSettings, Images]):
         # Otherwise the folder may have the data set's own files.
         return _from_folder(folder, settings, names) if folder else _from_hub(root, split, settings, names)
 
-    def part(self, name: str, train: Images | None = None) -> Images | None:
+    def load_split(self, name: str, train: Images | None = None) -> Images | None:
         """Return a split; `data.train` must not be a number."""
         if name == "train" and isinstance(self.settings.train, int):
             raise UserError(
                 f"data.train is {self.settings.train}", remedy="name a split, a folder or a pair of IDX files"
             )
-        return super().part(name, train)
+        return super().load_split(name, train)
 
     def keys(self, part: Images) -> Iterable[Hashable]:
         """Return the pixels of each image, without classes."""

@@ -37,7 +37,7 @@ def inspect_images(corpus: Corpus[Images], source: ImageSource) -> CorpusInspect
         for row in look.sample_rows(len(train), source.settings.seed)
     ]
     splits = {}
-    for name, part in corpus.parts().items():
+    for name, part in corpus.splits().items():
         found = inspect_labels(name, "images", hashes(source.keys(part)), part.labels, part.counts())
         dull = plain(part.pixels)
         told = some(dull, f"images of {name}", DAMAGED)

@@ -41,7 +41,7 @@ class DocumentSource(TextSource):
     item_name: ClassVar[str] = "documents"
     settings: DocumentSettings
 
-    def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
+    def load_split(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
         """Return a split; the built-in corpus is generated in the requested size.
 
         For the built-in corpus, a number is the size of the split; nothing is held out.
@@ -50,7 +50,7 @@ class DocumentSource(TextSource):
 
         size = getattr(self.settings, name)
         if self.settings.corpus != "built-in" or size is None:
-            return super().part(name, train)
+            return super().load_split(name, train)
         found = phrases(name, built_in_size(self.settings, name), self.settings.seed)
         return Dataset.from_dict({"text": [phrase.source for phrase in found]})
 

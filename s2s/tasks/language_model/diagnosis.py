@@ -189,7 +189,7 @@ def symptoms(
             *ends(found),
             _short_sighted(run, tokens, found),
             share_sign(
-                "unknown pieces",
+                "unknown tokens",
                 int((found.wanted == UNK).sum()),
                 len(found.wanted),
                 "pieces are unknown",

@@ -48,11 +48,11 @@ def generate_language_model_recipe(name: str, splits: Splits[Path], column: str 
         layout, unit = "", _unit(settings)
         settings = settings.model_copy(update={"document": unit})
         source = f"\n  document: {unit} # what a document is"
-    everything = DocumentSource(settings).part("train")
+    everything = DocumentSource(settings).load_split("train")
     different = len(set(everything["text"] if everything else ()))
     held = recipe_generation.held_out_settings(splits, different, "documents", splits.train)
     corpus = DocumentSource(settings.model_copy(update=held)).load()
-    others = [text for name, part in corpus.parts().items() if name != "train" for text in part["text"]]
+    others = [text for name, part in corpus.splits().items() if name != "train" for text in part["text"]]
     texts = corpus.train["text"][:]
     source += recipe_generation.remarks(missing_text_lines(((text,) for text in texts), "documents"))
     choices = _chosen(texts, others) | {"source": source, "header": layout}
@@ -62,7 +62,7 @@ def generate_language_model_recipe(name: str, splits: Splits[Path], column: str 
 def _unit(settings: DocumentSettings) -> str:
     """Return `line` if paragraphs are few and lines are many, else `paragraph`."""
     sources = {unit: DocumentSource(settings.model_copy(update={"document": unit})) for unit in ("line", "paragraph")}
-    counts = {unit: len(source.part("train") or ()) for unit, source in sources.items()}
+    counts = {unit: len(source.load_split("train") or ()) for unit, source in sources.items()}
     return "paragraph" if counts["paragraph"] >= 100 or counts["line"] < 100 else "line"
 
 

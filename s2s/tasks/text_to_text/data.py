@@ -54,12 +54,12 @@ class TaskSource(PairSource):
 
     settings: CorpusSettings
 
-    def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
+    def load_split(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
         """Return a split; refuse targets that are none of the answers.
 
         Empty targets pass in the training set, because filters drop them.
         """
-        found, answers = super().part(name, train), self.settings.answers
+        found, answers = super().load_split(name, train), self.settings.answers
         if found is None or not answers:
             return found
         wanted = {*answers, ""} if name == "train" else {*answers}
@@ -102,7 +102,7 @@ class MixtureSource(Source[Any, Mixture]):
         parts = {}
         for corpus, source in self.sources().items():
             with _of(corpus):
-                part = source.part(name, train.parts[corpus] if train else None)
+                part = source.load_split(name, train.parts[corpus] if train else None)
             if part is not None:
                 parts[corpus] = part
         return Mixture(parts)
@@ -111,7 +111,7 @@ class MixtureSource(Source[Any, Mixture]):
         parts: dict[str, dict[str, "datasets.Dataset"]] = {"train": {}, "validation": {}, "test": {}}
         for corpus, source in self.sources().items():
             with _of(corpus):
-                for split, part in source.load().parts().items():
+                for split, part in source.load().splits().items():
                     parts[split][corpus] = part
         test = Mixture(parts["test"]) if parts["test"] else None
         return Corpus(Mixture(parts["train"]), Mixture(parts["validation"]), test)
@@ -164,16 +164,16 @@ class TrainingMixture:
 
     Attributes:
         kept: Pairs that pass the filters.
-        ledger: Number of pairs dropped by each filter.
+        filter_report: Number of pairs dropped by each filter.
         elsewhere: Number of pairs dropped because another corpus holds them out.
     """
 
     kept: "datasets.Dataset"
-    ledger: FilterReport
+    filter_report: FilterReport
     elsewhere: int
 
     def __str__(self) -> str:
-        return f"{self.ledger}\n{self.held_out}" if self.elsewhere else str(self.ledger)
+        return f"{self.filter_report}\n{self.held_out}" if self.elsewhere else str(self.filter_report)
 
     @property
     def held_out(self) -> str:

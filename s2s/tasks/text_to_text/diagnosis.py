@@ -62,7 +62,7 @@ def inspected(recipe: TextToTextRecipe) -> str:
             table, more = _answers(corpus, name, settings.answers)
             shown.append(table)
             advice += [f"{name}: {words}" for words in more]
-    parts = {split: part.parts for split, part in corpus.parts().items()}
+    parts = {split: part.parts for split, part in corpus.splits().items()}
     parts["train"] = {name: each.kept for name, each in learned.items()}
     together, more = _together(recipe, learned, parts)
     return look.findings([*shown, together], [*advice, *_confusable(corpora), *more])
@@ -83,7 +83,7 @@ def _answers(corpus: Corpus[Mixture], name: str, answers: Sequence[str]) -> tupl
     """Return a table of the answers' frequencies, and advice."""
     said = {
         split: Counter(target.strip() for _, target in pairs(part.parts[name]))
-        for split, part in corpus.parts().items()
+        for split, part in corpus.splits().items()
         if name in part.parts
     }
     table = ["answers", *look.table(said, {answer: [count[answer] for count in said.values()] for answer in answers})]

@@ -100,7 +100,7 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
     def _unreachable(self, train_context: MixtureContext) -> Iterator[str]:
         """Yield warnings about references that are longer than decoding allows."""
         data, recipe = train_context.data, train_context.recipe
-        for split, part in data.corpus.parts().items():
+        for split, part in data.corpus.splits().items():
             for name, each in part.parts.items() if split != "train" else ():
                 settings = recipe.data.corpora[name]
                 if settings.objective != "pairs" or settings.answers:

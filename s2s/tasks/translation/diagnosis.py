@@ -64,7 +64,7 @@ def inspected(recipe: Recipe) -> str:
         more += [[f"── data.more.{name}", *head], *rest, held_out]
         found.advice.extend(f"{name}: {words}" for words in other.advice)
     if others:
-        sizes = [found.ledger.kept, *(len(each.kept) for each in others.values())]
+        sizes = [found.filter_report.kept, *(len(each.kept) for each in others.values())]
         more.append(["── together", *describe_mixture([OWN, *others], sizes, data.mixing, data.weights)])
     return render(found, more)
 

@@ -29,8 +29,8 @@ class TranslationSource(PairSource):
 
     settings: DataSettings
 
-    def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
-        found = super().part(name, train)
+    def load_split(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
+        found = super().load_split(name, train)
         return found and prefixed(found, self.settings.prefix)
 
 
@@ -51,18 +51,18 @@ class ExtraCorpus:
     Attributes:
         read: Pairs as they were read.
         kept: Pairs to train on, with the corpus' prefix.
-        ledger: Number of pairs dropped by each filter.
+        filter_report: Number of pairs dropped by each filter.
         held_out: Number of pairs dropped because a side is in the validation or test set.
     """
 
     read: "datasets.Dataset"
     kept: "datasets.Dataset"
-    ledger: FilterReport
+    filter_report: FilterReport
     held_out: int
 
     def __str__(self) -> str:
         held = f"\n{self.held_out:,} of them are in the validation or test set: left out" if self.held_out else ""
-        return f"{self.ledger}{held}"
+        return f"{self.filter_report}{held}"
 
 
 def read_extra_corpora(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -> dict[str, ExtraCorpus]:
@@ -79,7 +79,7 @@ def read_extra_corpora(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -
     held = {text.removeprefix(data.prefix) for part in scored for pair in pairs(part) for text in pair}
     for name, settings in data.more.items():
         try:
-            read = PairSource(settings).part("train")
+            read = PairSource(settings).load_split("train")
             if read is None:
                 raise UserError("data.train is needed", remedy="name a file or a split")
             passed, report = filter_training(read, settings.filters)

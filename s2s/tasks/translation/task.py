@@ -112,7 +112,7 @@ class TranslationTask(TextGeneration, Task[Recipe, PreparedTranslation, Seq2Seq]
                 f"vocabularies: {source.size:,} source tokens ({source.kind}), {target.size:,} target tokens "
                 f"({target.kind})"
             )
-        for name, part in data.corpus.parts().items():
+        for name, part in data.corpus.splits().items():
             if name == "train":
                 continue
             # The validation set is encoded already; `datasets` caches the tokens of the test set on disk.
