@@ -2,13 +2,14 @@
 
 import functools
 import random
+import zlib
 
 import pytest
 import torch
 
-from s2s.comparison import engine, tuning_search
+from s2s.comparison import engine, tuning, tuning_search
 from s2s.comparison.candidates import candidate_recipe
-from s2s.comparison.matching import match_translator
+from s2s.comparison.matching import ModelSpec, match_translator
 from s2s.comparison.spec import Candidate, Comparison
 from s2s.comparison.tasks import finalize_recipe
 from s2s.recipe.reading import shipped
@@ -19,6 +20,20 @@ from s2s.training.device import select_device
 from tests.compare.counting import Asked, Counting
 
 OPTIONS = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1, "feedforward_ratio": 2}
+
+
+@pytest.fixture(autouse=True)
+def _counted_once(monkeypatch):
+    """Count the parameters of equal settings once in a test; a comparison counts them again and again."""
+    known, count = {}, ModelSpec.parameters
+
+    def counted(spec, kind, settings):
+        key = kind, spec.section, spec.pieces, settings.model_dump_json()
+        if key not in known:
+            known[key] = count(spec, kind, settings)
+        return known[key]
+
+    monkeypatch.setattr(ModelSpec, "parameters", counted)
 
 
 @functools.cache
@@ -56,9 +71,20 @@ def few_trials(monkeypatch):
         monkeypatch.setattr(tuning_search, name, value)
 
 
+def _planted_loss(recipe, seed, device_context):
+    """A loss that is lowest at a rate of 0.002 and of one layer, and another one for each model."""
+    model = zlib.crc32(repr(recipe.model).encode()) / 2**32
+    return 5 + 100 * abs(recipe.training.learning_rate - 0.002) + recipe.model.encoder_layers + model, 0.01
+
+
 @pytest.fixture
-def counting(monkeypatch, few_trials):
-    """A comparison whose one question counts its measurements, made in this process."""
+def counting(request, monkeypatch, few_trials):
+    """A comparison whose one question counts its measurements, made in this process; trials are planted, too.
+
+    A test that is marked `real_trials` trains its models.
+    """
+    if not request.node.get_closest_marker("real_trials"):
+        monkeypatch.setattr(tuning, "short_training", _planted_loss)
     # sums of another number of threads have other last bits
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -24,11 +24,15 @@ def _without_times(folder: Path) -> tuple:
     return summary.model_copy(update=same), result.model_copy(update={"seconds": 0})
 
 
-def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(counting, tmp_path, monkeypatch):
+@pytest.mark.real_trials
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(
+    counting, tmp_path, monkeypatch, processes
+):
     console = Console(file=io.StringIO())
     whole = begin(tmp_path / "whole", "rnn", "lstm")
     with monkeypatch.context() as beside:
-        beside.setattr(engine, "number_for", lambda device_context: 2)
+        beside.setattr(engine, "number_for", lambda device_context: processes)
         engine.resume(whole, console)
     asked, counting.asked, counting.interrupt_at = counting.asked, [], 3
     stopped = begin(tmp_path / "stopped", "rnn", "lstm")
@@ -50,6 +54,7 @@ def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(c
     assert _without_times(stopped) == _without_times(whole)
 
 
+@pytest.mark.real_trials
 def test_contestants_have_equal_sizes_and_the_rate_of_the_lowest_loss(counting, tmp_path):
     folder = begin(tmp_path / "both", "rnn", "transformer", "rnn.bidirectional=false")
     engine.resume(folder, Console(file=io.StringIO()))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from s2s.comparison import engine, executor, setup
+from s2s.comparison import engine, executor, setup, tuning
 from s2s.comparison.analysis import partly_failed
 from s2s.comparison.executor import StoredResult
 from s2s.comparison.request import Order, extended, order
@@ -201,6 +201,7 @@ def test_a_comparison_that_goes_on_on_a_gpu_asks_what_it_asked_before(counting, 
         return counting.trials(contest)
 
     _asks(monkeypatch, trials=cells)
+    monkeypatch.setitem(tuning.SIZES, "definitive", tuning.SIZES["quick"])
     folder = begin(tmp_path / "moved", "rnn", "lstm")
     summary = setup.load_summary(folder).model_copy(update={"profile": "definitive"})
     _went_on(folder, summary=summary)

@@ -6,6 +6,7 @@ import platform
 import resource
 import statistics
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -21,10 +22,20 @@ from s2s.recipe.schema import DeviceSettings
 from s2s.training.device import DeviceContext, select_device
 
 
-@pytest.fixture(autouse=True)
-def processes_find_this_file(monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture(scope="module", autouse=True)
+def processes_find_this_file():
     """A new process searches where this one does; pytest reads its files without adding their folder."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[2])
+        yield
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Workers]:
+    """Two processes for all tests that leave them alive: each takes seconds to load torch."""
+    with Workers(2, DeviceSettings(threads=4)) as workers:
+        yield workers
+    assert not multiprocessing.active_children()
 
 
 def halved(number: int) -> tuple[float, int]:
@@ -75,45 +86,61 @@ def noted(folder: Path, number: int) -> int:
     return number
 
 
-def test_who_stops_reading_leaves_what_has_begun_and_the_next_calls_are_made(tmp_path):
-    with Workers(2) as workers:
-        with closing(workers.map_unordered(partial(noted, tmp_path), range(9))) as ends:
-            assert next(ends)[0] == 0
-        assert dict(workers.map_unordered(slowly, [11, 12, 13])) == {11: 11, 12: 12, 13: 13}
+def test_who_stops_reading_leaves_what_has_begun_and_the_next_calls_are_made(two, tmp_path):
+    with closing(two.map_unordered(partial(noted, tmp_path), range(9))) as ends:
+        assert next(ends)[0] == 0
+    assert dict(two.map_unordered(slowly, [11, 12, 13])) == {11: 11, 12: 12, 13: 13}
     # the other process's call ends, and nothing else is begun
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "1").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert {each.name for each in tmp_path.iterdir()} == {"0", "1"}
 
 
-def test_what_processes_find_is_found_here_too():
+def test_progress_bars_leave_nothing_behind_when_their_process_is_taken_down(two):
+    assert [found for _, found in two.map_unordered(shared_lock_of_a_progress_bar, [1, 2])] == [False, False]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_is_added_meanwhile_is_made_and_waits_for_nobody(request, number):
+    items, ended = [1, 100] if number == 2 else [100, 1], []
+    workers = request.getfixturevalue("two") if number == 2 else Workers(1)
+    for item, _ in workers.map_unordered(slowly, items):
+        ended.append(item)
+        if item < 4:
+            items.append(item + 1)
+    # one that takes long holds up no other, where there are others
+    assert ended == ([1, 2, 3, 4, 100] if number == 2 else [100, 1, 2, 3, 4])
+
+
+def test_what_processes_find_is_found_here_too(two):
     with Workers(1) as here:
         found = dict(here.map_unordered(halved, [1, 2, 4]))
-    with Workers(2, DeviceSettings(threads=4)) as there:
-        assert {n: its[0] for n, its in there.map_unordered(halved, [1, 2, 4])} == {
-            n: its[0] for n, its in found.items()
-        }
-        # the same processes go on, with one thread each, and an error is the caller's
-        assert all(threads == 1 for _, (_, threads) in there.map_unordered(halved, [6, 8]))
-        with pytest.raises(ValueError, match="7"):
-            list(there.map_unordered(refused, [7]))
-        # neither what a recipe asks of the whole comparison, nor what is chosen in one measurement, changes that
-        assert dict(there.map_unordered(threads_after_choosing, [2, 4])) == {2: 1, 4: 1}
-        with there.exclusive() as alone:
-            # idle processes would still hold memory, of a GPU above all
-            assert not multiprocessing.active_children()
-            assert [its[0] for _, its in alone.map_unordered(halved, [8])] == [4.0]
-        if platform.libc_ver()[0] == "glibc":
-            assert (
-                dict(there.map_unordered(new_pages, [64 << 20]))[64 << 20] < (64 << 20) / resource.getpagesize() / 100
-            )
-    assert not multiprocessing.active_children()
+    assert {n: its[0] for n, its in two.map_unordered(halved, [1, 2, 4])} == {n: its[0] for n, its in found.items()}
+    # the same processes go on, with one thread each, and an error is the caller's
+    assert all(threads == 1 for _, (_, threads) in two.map_unordered(halved, [6, 8]))
+    with pytest.raises(ValueError, match="7"):
+        list(two.map_unordered(refused, [7]))
+    # neither what a recipe asks of the whole comparison, nor what is chosen in one measurement, changes that
+    assert dict(two.map_unordered(threads_after_choosing, [2, 4])) == {2: 1, 4: 1}
+    if platform.libc_ver()[0] == "glibc":
+        assert dict(two.map_unordered(new_pages, [64 << 20]))[64 << 20] < (64 << 20) / resource.getpagesize() / 100
+    with two.exclusive() as alone:
+        # idle processes would still hold memory, of a GPU above all
+        assert not multiprocessing.active_children()
+        assert [its[0] for _, its in alone.map_unordered(halved, [8])] == [4.0]
 
 
 def test_a_process_that_dies_takes_down_its_own_measurement_only():
+    items, found = [3, 4], {}
     with Workers(2) as workers:
         # each that is made again has a process of its own, which loads torch
-        found = dict(workers.map_unordered(halved, [3, 4]))
-        assert {n: its and its[0] for n, its in found.items()} == {3: None, 4: 2.0}
-        assert dict(workers.map_unordered(halved, [6]))[6][0] == 3.0
+        for item, its in workers.map_unordered(halved, items):
+            found[item] = its and its[0]
+            if item == 3:
+                # what is added afterwards is made, too
+                items.append(8)
+    assert found == {3: None, 4: 2.0, 8: 4.0}
 
 
 def test_an_interruption_waits_neither_for_the_others_nor_for_those_that_have_not_begun():
@@ -134,30 +161,3 @@ def test_one_process_for_each_thread_and_on_a_gpu_for_4_gib_of_its_memory(monkey
         assert number_for(DeviceContext(torch.device("cuda"), torch.float32)) == number
     monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
     assert number_for(DeviceContext(torch.device("cuda"), torch.float32)) == 8
-
-
-def test_progress_bars_leave_nothing_behind_when_their_process_is_taken_down():
-    with Workers(2) as workers:
-        assert [found for _, found in workers.map_unordered(shared_lock_of_a_progress_bar, [1, 2])] == [False, False]
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_what_is_added_meanwhile_is_made_and_waits_for_nobody(number):
-    items, ended = [1, 100] if number == 2 else [100, 1], []
-    with Workers(number) as workers:
-        for item, _ in workers.map_unordered(slowly, items):
-            ended.append(item)
-            if item < 4:
-                items.append(item + 1)
-    # one that takes long holds up no other, where there are others
-    assert ended == ([1, 2, 3, 4, 100] if number == 2 else [100, 1, 2, 3, 4])
-
-
-def test_what_is_added_is_made_where_a_process_has_died_before():
-    items, found = [3, 1], {}
-    with Workers(2) as workers:
-        for item, its in workers.map_unordered(halved, items):
-            found[item] = its and its[0]
-            if item == 3:
-                items.append(8)
-    assert found == {3: None, 1: 0.5, 8: 4.0}
