@@ -1,23 +1,23 @@
-"""A candidate's name in a comparison: the kind of an installed model, and the settings that are its own.
+"""Name of a candidate: the kind of an installed model, and its settings if it has any.
 
-`transformer:encoder_positions=rope,norm=post` is a Transformer with these two settings. The name stands as it was typed
-in tables and legends, and shorter where it becomes a part of a file's name.
+`transformer:encoder_positions=rope,norm=post` is a Transformer with two settings. Tables and legends show the name as
+the user wrote it; file names have a shorter form.
 """
 
 import hashlib
 import re
 
-# a file's name takes 255 bytes, and a candidate's is a part of it
+# File names are limited to 255 bytes, and a candidate's name is only a part of them.
 _LONGEST = 60
 
 
 def kind_of(name: str) -> str:
-    """The kind of a candidate's model."""
+    """Return the kind of a candidate's model."""
     return name.partition(":")[0]
 
 
 def settings_in(name: str) -> list[str]:
-    """The settings that a candidate's name holds, each as `key=value`, as far as they are well written."""
+    """Return the settings in a candidate's name, each as `key=value`."""
     return [text for text in name.partition(":")[2].split(",") if text]
 
 

@@ -12,20 +12,20 @@ class Row(NamedTuple):
     """A row of a table."""
 
     asks: str
-    """What it asks of a model."""
+    """Question about a model."""
     experiment: str
-    """Which experiment answers."""
+    """Name of the question that fills the row."""
     good: Literal["high", "low", ""] = ""
-    """Which figures are good ones; empty where a figure is neither."""
+    """Which figures are good; empty if neither is."""
     literature: str = ""
-    """What others found, with whom; empty where nothing is known for certain."""
+    """Published findings with their sources; empty if there are none."""
     key: bool = False
-    """True if its figure stands beside the table, at the head of the report."""
+    """True if the row's figure is shown beside the table at the head of the report."""
     without: str = "no figure"
-    """What stands where a model was measured and has no figure."""
+    """Text of a cell that was measured but has no figure."""
 
 
-# In their order, by name.
+# Rows by name, in the order of the table.
 Rows = dict[str, Row]
 
 # The classroom table.
@@ -125,7 +125,7 @@ ROWS: Rows = {
     ),
 }
 
-# The table of each task that models are compared on.
+# Table of each task that models are compared on.
 TABLES: dict[Task, Rows] = {
     "translation": ROWS,
     "classification": {
@@ -153,18 +153,25 @@ TABLES: dict[Task, Rows] = {
 
 
 def experiments_of(task: Task) -> tuple[str, ...]:
-    """The experiments that fill a task's table, in its order."""
+    """Return the questions that fill a task's table, in the order of the table."""
     return tuple(dict.fromkeys(row.experiment for row in TABLES[task].values()))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Questions and number of seeds of a profile."""
+    """Questions and number of seeds of a profile.
 
-    recipe: str  # of the task that all models share; empty where the command names it
-    seeds: int  # repetitions
-    experiments: tuple[str, ...]  # those that its time is enough for
-    why: str = ""  # why not the others
+    Attributes:
+        recipe: Name of the recipe of the task; empty if the command names it.
+        seeds: Number of repetitions.
+        experiments: Questions that the profile can answer.
+        why: Reason why it cannot answer the others.
+    """
+
+    recipe: str
+    seeds: int
+    experiments: tuple[str, ...]
+    why: str = ""
 
     def beyond(self, experiments: Collection[str]) -> list[str]:
         """Return the questions that the profile is too small for."""
@@ -186,14 +193,14 @@ PLANS: dict[Profile, Plan] = {
     ),
     "definitive": Plan("compare_multi30k", 5, experiments_of("translation")),
 }
-"""Of comparisons of translators, by the word that is typed after `--profile`, the shortest first."""
+"""Plans of comparisons on translation, by the name after `--profile`, the shortest first."""
 
 
 def plan_of(task: Task, profile: Profile) -> Plan:
-    """A comparison's plan; of classifiers, it asks everything."""
+    """Return the plan of a profile; a comparison on classification answers all questions."""
     return PLANS[profile] if task == "translation" else Plan("", 3, experiments_of(task))
 
 
 def settling(experiments: Collection[str]) -> str:
-    """The shortest profile of translators that can settle all of these experiments."""
+    """Return the shortest profile on translation that can answer all of these questions."""
     return next(profile for profile, plan in PLANS.items() if not plan.beyond(experiments))

@@ -29,20 +29,29 @@ COST = "cost.json"
 class Cost:
     """Cost of a run: training, validations and test."""
 
-    seconds: float | None  # by the clock; None where the run was interrupted, and what was done before is not known
-    cpu_seconds: float | None  # of all processor threads together; None likewise
+    seconds: float | None  # wall-clock time; None if the run was interrupted
+    cpu_seconds: float | None  # CPU time of all threads; likewise
 
 
 @dataclass(frozen=True)
 class ValidationPoint:
-    """A validation of a run, and what was learned from before it."""
+    """A validation of a run.
 
-    update: int  # after which update
-    count: int  # items that the loss of the updates before it is the mean of: target tokens, or examples
-    tokens: int  # real tokens learned from before it
-    seconds: float  # that the updates before it took; validations are not counted
-    cpu_seconds: float  # of all processor threads in these; by the clock in runs from before they were noted
-    scores: dict[str, float]  # what was measured, by name
+    Attributes:
+        update: Optimizer steps before it.
+        count: Items of the loss before it: target tokens or examples.
+        tokens: Tokens without padding before it.
+        seconds: Wall-clock time of the optimizer steps before it.
+        cpu_seconds: CPU time of the optimizer steps before it, of all threads.
+        scores: Scores by name.
+    """
+
+    update: int
+    count: int
+    tokens: int
+    seconds: float
+    cpu_seconds: float
+    scores: dict[str, float]
 
 
 def prepare(recipe: TrainRecipe) -> PreparedData:
@@ -68,17 +77,17 @@ def prepared_texts(recipe: ClassificationRecipe[Any]) -> PreparedLabelled:
 
 
 def is_trained(folder: Path, model: str, seed: int | None) -> bool:
-    """Return True if the finished run of a candidate exists, see `s2s.comparison.tasks.trained`."""
+    """Return True if a candidate's run is finished; see `s2s.comparison.tasks.trained`."""
     return (folder / RUNS / f"{file_name(model)}-seed{seed}" / COST).exists()
 
 
 def cost_of(folder: Path) -> Cost:
-    """Cost of a finished run."""
+    """Read the cost of a finished run."""
     return read_json(folder / COST, Cost)
 
 
 def validation_points(folder: Path) -> Iterator[ValidationPoint]:
-    """All validations of a run, in order."""
+    """Yield the validations of a run, in order."""
     count, tokens, seconds, cpu_seconds = 0, 0, 0.0, 0.0
     for entry in read_metrics(folder):
         if entry.validation is not None:
@@ -130,20 +139,20 @@ def history(folder: Path, scores: Mapping[str, str], device_context: DeviceConte
 
 
 def stopwatch(device_context: DeviceContext) -> Callable[[], float]:
-    """A clock of seconds for trainings beside each other: what else the machine does is not counted.
+    """Return a clock for trainings in parallel processes: CPU time on a CPU, wall-clock time elsewhere.
 
-    On a processor each of them has one thread, and its time is the thread's; a GPU's time is the clock's.
+    Other processes do not change the CPU time of a training, which has one thread.
     """
     return time.process_time if device_context.device.type == "cpu" else time.perf_counter
 
 
 def seeds_of(seed: int) -> SeedSettings:
-    """One seed for everything that chance decides."""
+    """Return seed settings with one seed for initialization, data order and dropout."""
     return SeedSettings(initialization=seed, data=seed, dropout=seed)
 
 
 def shortened(recipe: R, share: float) -> R:
-    """The recipe of a training with a share of the updates; its schedule ends when it does."""
+    """Return a recipe with a share of the updates; its schedule ends with the last update."""
     training = recipe.training
     updates = max(2, round(share * training.updates))
     changes = {"updates": updates, "average_last": None, "warmup": min(training.warmup, updates // 5)}

@@ -1,16 +1,16 @@
-"""Grid search for the learning rate and the depth of a model: selects the next short trainings from earlier losses."""
+"""Search for the learning rate and the depth of a model: select the next trainings from the losses of earlier ones."""
 
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-# What every model is tried at first. Where the lowest or the highest of its rates is the best, half or twice of it is
-# tried, too, as far as these limits.
 RATES = (0.001, 0.002, 0.004, 0.008)
+"""Learning rates that every model is tried with first."""
 LOWEST, HIGHEST = RATES[0] / 8, RATES[-1] * 8
+"""Limits of the grid, which is extended by factors of two."""
 DEEPEST = 8
-"""The most layers on each side that a model is tried with."""
+"""Maximum number of layers of encoder and decoder each."""
 
 _PART = re.compile(r"(?P<whole>whole-)?(?:layers-(?P<layers>\d+)-)?rate-(?P<millionths>\d+)")
 _MILLION = 1_000_000
@@ -18,51 +18,64 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class TuningTrial:
-    """A training that helps to choose."""
+    """A training that helps to choose.
+
+    Attributes:
+        rate: Learning rate.
+        layers: Number of layers of encoder and decoder each; None: the recipe's.
+        whole: True for a training of full length, False for a short one.
+    """
 
     rate: float
-    layers: int | None = None  # of encoder and decoder each; None: the recipe's
-    whole: bool = False  # as long as the recipe says, not a share of it
+    layers: int | None = None
+    whole: bool = False
 
     @property
     def part(self) -> str:
-        """Name of its cell's part."""
+        """Part of the trial, which names its file."""
         layers = "" if self.layers is None else f"layers-{self.layers}-"
         return f"{'whole-' if self.whole else ''}{layers}rate-{round(_MILLION * self.rate)}"
 
     @classmethod
     def of(cls, part: str) -> "TuningTrial":
-        """The trial of a cell's part."""
+        """Parse the part of a trial."""
         found = _PART.fullmatch(part)
         if not found:
-            raise ValueError(f"{part!r} is no trial")
+            raise ValueError(f"{part!r} is no tuning trial")
         layers = found["layers"]
         return cls(int(found["millionths"]) / _MILLION, None if layers is None else int(layers), bool(found["whole"]))
 
 
-# validation loss by trial; None where training failed
 Losses = Mapping[TuningTrial, float | None]
+"""Validation loss of each trial; None if the training failed."""
 
 
 def next_trials(
     depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[float] | None = None
 ) -> list[TuningTrial]:
-    """Select the next trials; none when the best rate of each depth is inside its grid, or at a limit.
+    """Select the next trials of a model.
 
-    At the first depth all `rates` are tried; at the others the best of the first and its neighbours. Where models are
-    trained in full, twice as many layers are tried shortly, too, with the best rate of the depth before and its
-    neighbours, and twice as many again while the deepest are the best. Then the best of each depth are trained as long
-    as the recipe says, for a short training favours the shallow; and then the best of the others. Depths that are
-    behind a deeper one even so are left at that. A short training favours high rates, too: at each depth the best of
-    these is trained in full at half its rate, and so on while that is better, but for depths that are behind another
-    one both shortly and in full. Where the best in full has as many layers as any that were tried, twice as many are
-    tried in the same way.
+    The first of these rules that yields trials applies:
+
+    1. Short trainings: at the first depth with all `rates`, at the other depths with the best of these and its
+       neighbours. If the best rate of a depth is at an end of its grid, the next rate beyond it is added.
+    2. Short trainings of twice as many layers, and twice as many again while the deepest are the best.
+    3. Full trainings of the `whole` best short trials, the best of each depth first. Short trainings favour few layers,
+       so a depth that loses to a deeper one even there is left out.
+    4. Full trainings at half the best rate of each depth, while that is better, because short trainings favour high
+       rates. A depth that loses to another one both in short and in full trainings is left out.
+    5. If the best full training has the most layers so far: rules 1 and 3 for twice as many.
+
+    Rules 2 to 5 apply only if `whole` is positive.
 
     Args:
-        depths: numbers of layers, the recipe's first; empty where depth is not to be chosen.
-        losses: of all trials so far.
-        whole: how many are trained in full.
-        rates: what is tried first; None: `RATES`.
+        depths: Numbers of layers, the recipe's first; empty if the depth is fixed.
+        losses: Losses of all trials so far.
+        whole: Number of the best trials that are trained in full.
+        rates: Rates to try first; None: `RATES`.
+
+    Returns:
+        The next trials; empty if the search is complete.
     """
     new = _usual(depths, losses, RATES if rates is None else rates)
     if new or not whole:
@@ -80,11 +93,14 @@ def _usual(depths: Sequence[int], losses: Losses, rates: Sequence[float]) -> lis
 
 
 def _deeper_shortly(depths: Sequence[int], losses: Losses) -> list[TuningTrial]:
-    """Short trials of more layers: a depth that is behind them needs no whole training."""
     for layers in beyond_usual(depths):
         if new := _around(layers, losses, _near(_best_rate(short_ones(losses, layers // 2)))):
             return new
-        if any(_best(losses, n) <= _best(losses, layers) for n in _tried(depths, losses) if n and n < layers):
+        if any(
+            _least(short_ones(losses, n)) <= _least(short_ones(losses, layers))
+            for n in _tried(depths, losses)
+            if n and n < layers
+        ):
             return []
     return []
 
@@ -101,10 +117,9 @@ def _in_full(depths: Sequence[int], losses: Losses, whole: int) -> list[TuningTr
 
 
 def _worth(depths: Sequence[int], losses: Losses) -> list[int | None]:
-    """The depths that whole trainings are for.
+    """Return the depths to train in full: those that do not lose to a deeper one, and the best so far.
 
-    None that is behind a deeper one even in short trainings, which favour the shallow; but for the best so far. A
-    depth at which all whole trainings failed is out, and none is behind it.
+    A depth at which all full trainings failed is ignored.
     """
     best = best_trial(losses)
     done = {n: at_depth(losses, n, whole=True).values() for n in _tried(depths, losses)}
@@ -113,7 +128,6 @@ def _worth(depths: Sequence[int], losses: Losses) -> list[int | None]:
 
 
 def _deeper_than_best(depths: Sequence[int], losses: Losses) -> list[TuningTrial]:
-    """Trials of twice as many layers as the best whole training has."""
     best = best_trial(losses)
     layers = 2 * best.layers if best and best.whole and best.layers else 0
     if best is None or layers not in beyond_usual(depths):
@@ -130,11 +144,9 @@ def _tried(depths: Sequence[int], losses: Losses) -> list[int | None]:
 
 
 def _behind(layers: int | None, depths: Sequence[int | None], losses: Losses) -> bool:
-    return layers is not None and any(n > layers and _best(losses, n) < _best(losses, layers) for n in depths if n)
-
-
-def _best(losses: Losses, layers: int) -> float:
-    return _least(short_ones(losses, layers))
+    return layers is not None and any(
+        n > layers and _least(short_ones(losses, n)) < _least(short_ones(losses, layers)) for n in depths if n
+    )
 
 
 def _least(tried: Mapping[float, float | None]) -> float:
@@ -142,7 +154,7 @@ def _least(tried: Mapping[float, float | None]) -> float:
 
 
 def beyond_usual(depths: Sequence[int]) -> list[int]:
-    """The numbers of layers that may be tried beyond the usual ones, rising."""
+    """Return the numbers of layers that may be tried beyond the usual ones, ascending."""
     found = []
     while depths and 2 * max([*depths, *found]) <= DEEPEST:
         found.append(2 * max([*depths, *found]))
@@ -150,7 +162,7 @@ def beyond_usual(depths: Sequence[int]) -> list[int]:
 
 
 def _around(layers: int | None, losses: Losses, rates: Sequence[float]) -> list[TuningTrial]:
-    """Short trials of a depth at these rates, and then beyond them while the best is at an end."""
+    """Return short trials of a depth at these rates, and then beyond them while the best is at an end."""
     tried = short_ones(losses, layers)
     return [TuningTrial(r, layers) for r in [rate for rate in rates if rate not in tried] or _beyond(tried)]
 
@@ -160,10 +172,6 @@ def _near(rate: float) -> list[float]:
 
 
 def _below(losses: Losses) -> list[TuningTrial]:
-    """The best whole training of each depth once more at half its rate, unless that was done or none learned.
-
-    A depth that is behind another one in short trainings and in full, each at its own best rate, is left at that.
-    """
     full = {n: at_depth(losses, n, whole=True) for n in dict.fromkeys(t.layers for t in losses if t.whole)}
     rates = {n: _best_rate(of) for n, of in full.items() if any(loss is not None for loss in of.values())}
     ends = {n: (_least(short_ones(losses, n)), _least(full[n])) for n in rates}
@@ -173,7 +181,7 @@ def _below(losses: Losses) -> list[TuningTrial]:
 
 
 def best_trial(losses: Losses) -> TuningTrial | None:
-    """The trial with the lowest loss, among whole trainings where one of them learned; None where none did."""
+    """Return the trial with the lowest loss, among full trainings if one succeeded; None if all failed."""
     for whole in (True, False):
         good = [trial for trial, loss in losses.items() if loss is not None and trial.whole == whole]
         if good:
@@ -193,17 +201,17 @@ def grid() -> list[float]:
 
 
 def from_the_middle(trial: TuningTrial) -> float:
-    """A loss as if a rate in the middle, and the fewest layers, were the best."""
+    """Return a fictitious loss, with which a rate in the middle and the fewest layers are the best."""
     return abs(math.log2(trial.rate / RATES[len(RATES) // 2])) + (trial.layers or 0) / 100
 
 
 def short_ones(losses: Losses, layers: int | None) -> dict[float, float | None]:
-    """Losses of the short trials of a depth, by rate."""
+    """Return the losses of the short trainings of a depth, by rate."""
     return at_depth(losses, layers, whole=False)
 
 
 def at_depth(losses: Losses, layers: int | None, whole: bool) -> dict[float, float | None]:
-    """Losses of the full or the short trainings of a depth, by rate."""
+    """Return the losses of the full or the short trainings of a depth, by rate."""
     return {trial.rate: loss for trial, loss in losses.items() if (trial.layers, trial.whole) == (layers, whole)}
 
 
@@ -212,7 +220,7 @@ def _order(loss: float | None) -> float:
 
 
 def _best_rate(tried: Mapping[float, float | None]) -> float:
-    # of rates at which all trainings fail, the lowest is the one to go on from
+    # If all trainings failed, the lowest rate is the one to continue from.
     return min(sorted(tried), key=lambda rate: _order(tried[rate]))
 
 
