@@ -12,7 +12,7 @@ import pytest
 from scipy.linalg import block_diag
 
 from s2s.comparison.questions.bottleneck.analyse import kept_share
-from s2s.comparison.questions.transfer.analyse import gain_of
+from s2s.comparison.questions.transfer.analyse import Arm, Pretraining, TransferRun, gain_of
 from s2s.comparison.translation import joined_texts
 from s2s.evaluation.differences import over_seeds_and_sentences
 from s2s.evaluation.inference import draws
@@ -100,13 +100,13 @@ def test_where_sentences_matter_most_what_is_kept_is_judged_with_caution(quick):
 
 
 def _run(chance, words, own, by_seed, noise):
-    """A run of three arms; learning the other direction before is worth nothing."""
-    curves = {"scratch": 0.0, "unrelated": 0.0, "real": chance.normal(0, by_seed)}
-    arms = {
-        arm: {"losses": words * (2 + moved + (own if arm == "real" else 0) + chance.normal(0, noise, len(words)))}
-        for arm, moved in curves.items()
-    }
-    return {"arms": arms, "tokens": words}
+    """A run of three arms in which pretraining gains nothing."""
+    shifts = {"scratch": 0.0, "unrelated": 0.0, "real": chance.normal(0, by_seed)}
+    arms = {}
+    for name, shift in shifts.items():
+        losses = words * (2 + shift + (own if name == "real" else 0) + chance.normal(0, noise, len(words)))
+        arms[name] = Arm([], 0, {}, losses, [], 0.0, Pretraining())
+    return TransferRun(10, 0, words, 0.0, arms)
 
 
 @pytest.mark.parametrize("spreads", [(0.1, 0.1), (0.1, 1.0), (0.02, 1.0)], ids=["seeds", "both", "sentences"])

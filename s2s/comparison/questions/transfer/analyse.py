@@ -1,14 +1,14 @@
-"""Analyse the gain of fine-tuning over equally long trainings from scratch or from unrelated pairs."""
+"""Analyse the gain of fine-tuning over equally long trainings from scratch or after unrelated pairs."""
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from s2s.comparison.reporting import Column, Interval, axis, figure, gates_table, series, table, verdict
+from s2s.comparison.reporting import Column, Interval, axis, figure, first_run, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Table, Verdict
-from s2s.comparison.spec import Analysis, BySeed, Comparison, Measured, Trials, by_model
+from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
 from s2s.comparison.translation import corpus_score
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
 from s2s.evaluation.gates import (
@@ -23,326 +23,356 @@ from s2s.evaluation.gates import (
     uses_its_source,
 )
 from s2s.evaluation.inference import Counts, Estimate, draws, holm, mean
+from s2s.tasks.source_use import SourceUse
 
-SHARES = (1, 10)  # per cent of the pairs
+SHARES = (1, 10)
+"""Percentages of the fine-tuning pairs that are used."""
 MARGIN = 0.05
-"""Nats per token that nobody cares about: as little as a doubling of the tokens may still bring."""
-_SHOWN = 10  # of them: the table's cell
+"""Equivalence margin in nats per token: what a doubling of the tokens may still gain."""
 ARMS = {"scratch": "from scratch", "unrelated": "after unrelated pairs", "real": "after the other direction"}
-_BEFORE = [arm for arm in ARMS if arm != "real"]
-_TOTALS = 0.03
+_CONTROLS = ("scratch", "unrelated")
+# the share of the table's cell
+_SHOWN = 10
+# relative difference of the arms' target tokens that is accepted
+_TOKENS = 0.03
 
-# by share and model
-Runs = Mapping[int, Mapping[str, BySeed]]
+
+@dataclass(frozen=True)
+class Pretraining:
+    """Training before the fine-tuning; zeros for an arm without one."""
+
+    updates: int = 0
+    tokens: int = 0  # target tokens
+    seconds: float = 0.0
+    source_use: SourceUse | None = None
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Measurement of an arm: trainings on the few pairs, one for each learning rate."""
+
+    updates: list[int]  # optimizer steps before each validation
+    tokens: int  # target tokens
+    curves: dict[str, list[float]]  # validation losses (nats per token), by learning rate
+    losses: list[float]  # of each validation sentence at the best validation, summed over its tokens
+    counts: list[list[int]]  # sacreBLEU's statistics of greedy translations with the best weights
+    seconds: float
+    before: Pretraining
+
+    @property
+    def curve(self) -> list[float]:
+        """Validation losses at the best learning rate."""
+        return min(self.curves.values(), key=min)
+
+    @property
+    def bleu(self) -> float:
+        """BLEU of the best weights."""
+        return corpus_score("bleu", np.array(self.counts))
+
+    def loss(self, rate: str = "") -> float:
+        """Return the best validation loss, of all learning rates or of one."""
+        return min(min(curve) for name, curve in self.curves.items() if rate in ("", name))
+
+
+@dataclass(frozen=True)
+class TransferRun:
+    """Measurement of a trained candidate: three arms with an equal number of updates."""
+
+    share: int  # percentage of the fine-tuning pairs
+    pairs: int  # number of fine-tuning pairs
+    tokens: list[int]  # target tokens of each validation sentence
+    rate: float  # learning rate of the candidate
+    arms: dict[str, Arm]  # by the keys of `ARMS`
+
+
+@dataclass(frozen=True)
+class Untrained:
+    """Measurement of a candidate that is not trained because it still learns with all pairs."""
+
+    share: int
+    slope: float  # change of the validation loss per doubling of the tokens
+    updates: int  # of the training with all pairs
+
+
+TransferRuns = Mapping[int, TransferRun]
 
 
 @dataclass(frozen=True)
 class Gain:
-    """Gain of a candidate at one share of the pairs."""
+    """Gain of a candidate over each control, at one share of the pairs."""
 
-    runs: BySeed
-    counts: dict[str, list[Counts]]  # by arm: nats gained over it, and tokens, in each sentence and for each seed
-    over: dict[str, Difference | None]  # by arm: what is gained over it, in nats per token
-    p: dict[str, float]  # likewise; corrected for all models, shares and arms (Holm 1979)
+    runs: TransferRuns
+    counts: dict[str, list[Counts]]  # by control: nats gained, and tokens, of each sentence; for each seed
+    over: dict[str, Difference | None]  # by control: nats gained per token
+    p: dict[str, float]  # by control: corrected together for all models, shares and controls
+
+    def mean(self, control: str = "", rate: str = "") -> float:
+        """Return the mean gain over seeds, in nats per token.
+
+        Args:
+            control: The other arm; the better one if empty.
+            rate: Learning rate; the best one of each arm if empty.
+        """
+        arm = control or self.control
+        return statistics.mean(run.arms[arm].loss(rate) - run.arms["real"].loss(rate) for run in self.runs.values())
+
+    @property
+    def control(self) -> str:
+        """The control with the lower loss.
+
+        Unrelated pairs may help, since they teach both languages, or harm, since they teach to ignore the source. A
+        gain over the worse of the two could be the harm of a control.
+        """
+        return min(_CONTROLS, key=self.mean)
+
+    def estimate(self, control: str) -> Estimate:
+        """Return the gain over a control, with its interval if there are several seeds."""
+        over = self.over[control]
+        return over.estimate() if over else Estimate(self.mean(control), None, None)
 
 
 Gains = dict[str, dict[int, Gain]]
+"""Gains by candidate and share."""
 
 
-def analyse(comparison: Comparison, measured: Trials) -> Analysis:
-    """Compare gains, share by share."""
-    trained = {trial: found for trial, found in measured.items() if "arms" in found}
-    runs = {share: by_model(comparison, trained, f"equal-{share}") for share in SHARES}
-    gains = corrected({m: {s: gain_of(own[m]) for s, own in runs.items() if m in own} for m in comparison.models})
+def analyse(comparison: Comparison, measured: Mapping[Trial, TransferRun | Untrained]) -> Analysis:
+    """Compare the candidates' gains."""
+    trained = {trial: run for trial, run in measured.items() if isinstance(run, TransferRun)}
+    gains: Gains = {}
+    for share in SHARES:
+        for model, runs in by_model(comparison, trained, f"equal-{share}").items():
+            gains.setdefault(model, {})[share] = gain_of(runs)
+    gains = _corrected({model: gains[model] for model in comparison.models if model in gains})
     seeds = sorted({trial.seed or 0 for trial in measured})
-    others = [trial for trial in sorted(measured, key=lambda trial: measured[trial]["share"]) if trial not in trained]
-    untrained = {trial.model: _untrained(trial.model, measured[trial]) for trial in others}
+    # the largest share counts
+    untrained = sorted(
+        ((run.share, trial.model, run) for trial, run in measured.items() if isinstance(run, Untrained)),
+        key=lambda item: item[0],
+    )
+    others = {model: _untrained_verdict(model, run) for _, model, run in untrained}
     if not gains:
-        return Analysis(list(untrained.values()), seeds=seeds)
+        return Analysis(list(others.values()), seeds=seeds)
+    checks = {(model, share): gates(gain) for model, share, gain in _each(gains)}
     return Analysis(
-        findings=[_verdict(m, gains) if m in gains else untrained.get(m) for m in comparison.models],
-        figures=[_arms_of(gains, what) for what in ("loss", "bleu")] + [_curve(gains, share) for share in SHARES],
+        findings=[_verdict(m, gains, checks) if m in gains else others.get(m) for m in comparison.models],
+        figures=[
+            _arms_figure(gains, "loss", "Validation loss", "validation loss", "nats per token", lambda arm: arm.loss()),
+            _arms_figure(gains, "bleu", "BLEU", "BLEU, greedy", "%", lambda arm: arm.bleu),
+            *(_curves(gains, share) for share in SHARES),
+        ],
         tables=[
-            _gains(gains),
-            gates_table(
-                "the arms before a gain is compared",
-                {(row["model"], row["share"]): gates(row["gain"]) for row in _rows(gains)},
-                ("model", "pairs (%)", "name"),
-            ),
-            _every(gains),
+            _gains_table(gains),
+            gates_table("the arms before a gain is compared", checks, ("model", "pairs (%)", "name")),
+            _arms_table(gains),
         ],
         seeds=seeds,
     )
 
 
-def loss_of(run: Measured, arm: str, rate: str | None = None) -> float:
-    """The best validation loss of an arm, in nats per token, of all its rates or of one."""
-    curves = run["arms"][arm]["curves"]
-    return min(min(curve) for name, curve in curves.items() if rate in (None, name))
+def _each(gains: Gains) -> Iterator[tuple[str, int, Gain]]:
+    return ((model, share, gain) for model, own in gains.items() for share, gain in own.items())
 
 
-def last_loss_of(run: Measured, arm: str) -> float:
-    """Validation loss of an arm at the last validation, at its best rate, in nats per token."""
-    return min(run["arms"][arm]["curves"].values(), key=min)[-1]
-
-
-def bleu_of(run: Measured, arm: str) -> float:
-    """The BLEU of an arm's best weights."""
-    return corpus_score("bleu", np.array(run["arms"][arm]["counts"]))
-
-
-def _per_token(sums: Counts) -> np.ndarray:
-    return sums[:, 0] / sums[:, 1]
-
-
-def gain_of(runs: BySeed) -> Gain:
-    """Gain over the other arms, paired by seed and sentence."""
-    counts: dict[str, list[Counts]] = {arm: [] for arm in _BEFORE}
+def gain_of(runs: TransferRuns) -> Gain:
+    """Return the gain over each control, paired by seed and sentence; its p-values are not known yet."""
+    counts: dict[str, list[Counts]] = {arm: [] for arm in _CONTROLS}
     for run in runs.values():
-        real = np.array(run["arms"]["real"]["losses"])
-        for arm in _BEFORE:
-            gained = np.array(run["arms"][arm]["losses"]) - real
-            counts[arm].append(np.stack([gained, np.array(run["tokens"], dtype=float)], axis=1))
-    nothing = [counts[_BEFORE[0]][0] * [0.0, 1.0]] * len(runs)
-    over = {arm: _between(nothing, own) for arm, own in counts.items()}
-    return Gain(runs, counts, over, {})
+        for arm in _CONTROLS:
+            gained = np.array(run.arms[arm].losses) - np.array(run.arms["real"].losses)
+            counts[arm].append(np.stack([gained, np.array(run.tokens, dtype=float)], axis=1))
+    nothing = [counts["scratch"][0] * [0.0, 1.0]] * len(runs)
+    return Gain(runs, counts, {arm: _compare(nothing, own) for arm, own in counts.items()}, {})
 
 
-def _between(first: list[Counts], second: list[Counts]) -> Difference | None:
-    return over_seeds_and_sentences(first, second, _per_token, draws(len(first[0])))
+def _compare(first: list[Counts], second: list[Counts]) -> Difference | None:
+    return over_seeds_and_sentences(first, second, lambda sums: sums[:, 0] / sums[:, 1], draws(len(first[0])))
 
 
-def corrected(gains: Gains) -> Gains:
-    """The gains with their p-values, corrected for how many there are; without models of which nothing is known."""
+def _corrected(gains: Gains) -> Gains:
+    """The gains with p-values, Holm-corrected together."""
     known = {
-        (model, share, arm): each.p()
-        for model, own in gains.items()
-        for share, gain in own.items()
-        for arm, each in gain.over.items()
-        if each
+        (model, share, arm): over.p()
+        for model, share, gain in _each(gains)
+        for arm, over in gain.over.items()
+        if over is not None
     }
-    after = dict(zip(known, holm(list(known.values())), strict=True))
-    found: Gains = {model: {} for model, own in gains.items() if own}
-    for model, share in ((model, share) for model, own in gains.items() for share in own):
-        p = {arm: after[model, share, arm] for arm in _BEFORE if (model, share, arm) in after}
-        found[model][share] = replace(gains[model][share], p=p)
-    return found
+    p = dict(zip(known, holm(list(known.values())), strict=True))
+    return {
+        model: {
+            share: replace(gain, p={arm: p[model, share, arm] for arm in _CONTROLS if (model, share, arm) in p})
+            for share, gain in own.items()
+        }
+        for model, own in gains.items()
+    }
 
 
 def gates(gain: Gain) -> list[Gate]:
-    """Validity checks of a candidate's arms."""
+    """Return the validity checks of a candidate's arms."""
     runs = list(gain.runs.values())
-    worth = [run["arms"]["real"]["before"]["source_use"] for run in runs if run["arms"]["real"]["before"]["source_use"]]
-    closed = [_equal(runs)]
-    if worth:
-        means = (statistics.mean(each[key] for each in worth) for key in ("right", "exchanged"))
-        learned = uses_its_source(*means)
-        closed.append(Gate(learned.name, learned.passed, f"before the few pairs, {learned.sentence}"))
-    best = max(statistics.mean(bleu_of(run, arm) for run in runs) for arm in ARMS)
-    closed.append(translates(best, "with the best arm"))
-    return [*closed, *(_over(arm, gain) for arm in ARMS)]
+    checks = [_equal_totals(runs)]
+    if used := [use for run in runs if (use := run.arms["real"].before.source_use)]:
+        right, exchanged = (statistics.mean(getattr(each, key) for each in used) for key in ("right", "exchanged"))
+        learned = uses_its_source(right, exchanged)
+        checks.append(replace(learned, sentence=f"before the few pairs, {learned.sentence}"))
+    best = max(statistics.mean(run.arms[arm].bleu for run in runs) for arm in ARMS)
+    return [*checks, translates(best, "with the best arm"), *(_arm_converged(arm, gain) for arm in ARMS)]
 
 
-def _equal(runs: list[Measured]) -> Gate:
-    updates = {its["before"]["updates"] + its["updates"][-1] for run in runs for its in run["arms"].values()}
-    tokens = [
-        statistics.mean(run["arms"][arm]["before"]["tokens"] + run["arms"][arm]["tokens"] for run in runs)
-        for arm in ARMS
-    ]
-    apart = max(tokens) / min(tokens) - 1
+def _equal_totals(runs: list[TransferRun]) -> Gate:
+    """Check that all arms have equal updates and nearly equal target tokens."""
+    updates = {arm.before.updates + arm.updates[-1] for run in runs for arm in run.arms.values()}
+    tokens = [statistics.mean(run.arms[arm].before.tokens + run.arms[arm].tokens for run in runs) for arm in ARMS]
     said = f"arms learned from {min(tokens):,.0f} to {max(tokens):,.0f} target tokens in {min(updates)} updates"
-    passed = len(updates) == 1 and apart <= _TOTALS
-    return Gate("equal totals", passed, f"{said} (≤ {100 * _TOTALS:g} % apart wanted)")
+    passed = len(updates) == 1 and max(tokens) / min(tokens) - 1 <= _TOKENS
+    return Gate("equal totals", passed, f"{said} (≤ {100 * _TOKENS:g} % apart wanted)")
 
 
-def _over(arm: str, gain: Gain) -> Gate:
-    """Validity check: the arm has converged.
+def _arm_converged(arm: str, gain: Gain) -> Gate:
+    """Check that an arm has converged.
 
-    An arm that is not compared may still fall if another doubling would leave it behind the one that is: a straight
-    line against the logarithm of tokens falls lower than trainings do.
+    The worse control need not, unless another doubling of the tokens would bring it down to the better one. This
+    extrapolates linearly in the logarithm of the tokens, where real trainings fall less.
     """
-    runs, other = list(gain.runs.values()), control(gain)
-    curve = np.mean([min(run["arms"][arm]["curves"].values(), key=min) for run in runs], axis=0)
-    # without the first look, which is before the first update
-    updates, losses = runs[0]["arms"][arm]["updates"][1:], curve[1:].tolist()
+    runs, control = list(gain.runs.values()), gain.control
+    # without the first validation, which is before the first update
+    updates = runs[0].arms[arm].updates[1:]
+    losses = np.mean([run.arms[arm].curve for run in runs], axis=0)[1:].tolist()
     gate = converged(updates, losses)
     said = f"{ARMS[arm]}, {gate.sentence}"
-    slope, least = slope_per_doubling(updates, losses), statistics.mean(loss_of(run, other) for run in runs)
-    if gate.passed or slope is None or arm in ("real", other) or losses[-1] + slope <= least:
+    slope, least = slope_per_doubling(updates, losses), statistics.mean(run.arms[control].loss() for run in runs)
+    if gate.passed or slope is None or arm in ("real", control) or losses[-1] + slope <= least:
         return Gate(gate.name, gate.passed, said)
-    return Gate(gate.name, True, f"{said}: to {losses[-1] + slope:.2f} with the next, not to {least:.2f} {ARMS[other]}")
-
-
-def _verdict(model: str, gains: Gains) -> Verdict:
-    own = gains[model]
-    share = _SHOWN if _SHOWN in own else min(own)
-    gain = own[share]
-    there = {name: each[share] for name, each in gains.items() if share in each}
-    checks = {name: gates(each) for name, each in there.items()}
-    other = best_other(model, {name: _mean_gain(each, control(each)) for name, each in there.items()}, checks)
-    gained = {name: each.counts[control(each)] for name, each in there.items()}
-    pairs = Pairwise.of(there, lambda a, b: _between(gained[a], gained[b]))
-    test = "t-test over seeds and sentences, Holm"
-    found = beside(model, other, pairs, checks, "nats gained", MARGIN, 2, test=test)
-    closed = tuple(gate.sentence for gate in failed(checks[model]))
-    if closed and not other:
-        found = replace(found, reasons=closed)
-    facts: dict[str, float | str] = {}
-    for arm, over in () if closed else (("unrelated", "unrelated pairs"), ("scratch", "the few pairs alone")):
-        facts[f"gain over {over} (nats)"] = round(_mean_gain(gain, arm), 2)
-        if arm in gain.p:
-            facts[f"p of the gain over {over}"] = float(f"{gain.p[arm]:.2g}")
-    kept = _variations(model, other, gains, share) if found.decided else {}
-    value = None if closed else _estimate(gain, control(gain))
-    real = [run["arms"]["real"] for run in gain.runs.values()]
-    tokens = statistics.mean(its["before"]["tokens"] + its["tokens"] for its in real)
-    found = replace(found, facts=facts, variations=kept)
-    return verdict("fine-tuning", model, value, "nats per token", _quantity(share), found, "loss", tokens)
+    said += f": to {losses[-1] + slope:.2f} with the next, not to {least:.2f} {ARMS[control]}"
+    return Gate(gate.name, True, said)
 
 
 def _quantity(share: int) -> str:
     return f"gain in validation loss over the better of as long a training without it, with {share} % of the pairs"
 
 
-def _untrained(model: str, found: Measured) -> Verdict:
-    """The cell of a model that was not trained, because it would still learn with all pairs."""
-    reason = f"its loss still falls by {-found['slope']:.2f} nats with each doubling of the tokens, with all pairs"
-    assessed = Assessment("still learning", reasons=(reason,), facts={"updates with all pairs": found["updates"]})
-    return verdict("fine-tuning", model, None, "nats per token", _quantity(found["share"]), assessed, "loss")
+def _verdict(model: str, gains: Gains, checks: Mapping[tuple[str, int], list[Gate]]) -> Verdict:
+    own = gains[model]
+    share = _SHOWN if _SHOWN in own else min(own)
+    gain = own[share]
+    there = {name: each[share] for name, each in gains.items() if share in each}
+    closed = {name: checks[name, share] for name in there}
+    other = best_other(model, {name: each.mean() for name, each in there.items()}, closed)
+    gained = {name: each.counts[each.control] for name, each in there.items()}
+    pairs = Pairwise.of(there, lambda a, b: _compare(gained[a], gained[b]))
+    test = "t-test over seeds and sentences, Holm"
+    found = beside(model, other, pairs, closed, "nats gained", MARGIN, 2, test=test)
+    reasons = tuple(gate.sentence for gate in failed(closed[model]))
+    facts: dict[str, float | str] = {}
+    if not reasons:
+        for arm, over in (("unrelated", "unrelated pairs"), ("scratch", "the few pairs alone")):
+            facts[f"gain over {over} (nats)"] = round(gain.mean(arm), 2)
+            if arm in gain.p:
+                facts[f"p of the gain over {over}"] = float(f"{gain.p[arm]:.2g}")
+    elif not other:
+        found = replace(found, reasons=reasons)
+    kept = _variations(gains[model], gains[other], share) if found.decided else {}
+    value = None if reasons else gain.estimate(gain.control)
+    tokens = statistics.mean(run.arms["real"].before.tokens + run.arms["real"].tokens for run in gain.runs.values())
+    found = replace(found, facts=facts, variations=kept)
+    return verdict("fine-tuning", model, value, "nats per token", _quantity(share), found, "loss", tokens)
 
 
-def control(gain: Gain) -> str:
-    """The arm that earlier training has to beat: the one of the other two that ends with the lower loss.
-
-    Unrelated pairs may help, since they teach both languages, and they may harm, since they teach that sources say
-    nothing; a gain over the worse of the two would be the harm of a control.
-    """
-    return min(_BEFORE, key=lambda arm: _mean_gain(gain, arm))
+def _untrained_verdict(model: str, run: Untrained) -> Verdict:
+    reason = f"its loss still falls by {-run.slope:.2f} nats with each doubling of the tokens, with all pairs"
+    found = Assessment("still learning", reasons=(reason,), facts={"updates with all pairs": run.updates})
+    return verdict("fine-tuning", model, None, "nats per token", _quantity(run.share), found, "loss")
 
 
-def _mean_gain(gain: Gain, arm: str, rate: str | None = None) -> float:
-    return statistics.mean(loss_of(run, arm, rate) - loss_of(run, "real", rate) for run in gain.runs.values())
+def _variations(own: Mapping[int, Gain], other: Mapping[int, Gain], share: int) -> dict[str, bool]:
+    """Return whether the difference keeps its sign under other choices."""
+    both = (own[share], other[share])
 
+    def _ahead(gains: tuple[Gain, Gain], control: str = "") -> bool:
+        return gains[0].mean(control) > gains[1].mean(control)
 
-def _estimate(gain: Gain, arm: str) -> Estimate:
-    over = gain.over[arm]
-    return over.estimate() if over else Estimate(_mean_gain(gain, arm), None, None)
-
-
-def _variations(model: str, other: str, gains: Gains, share: int) -> dict[str, bool]:
-    """Recompute the difference under other choices, to see whether its sign stays."""
-
-    def _more(arm: str | None, at: int, chosen: bool = False) -> bool:
-        values = []
-        for name in (model, other):
-            gain = gains[name][at]
-            rate = f"{next(iter(gain.runs.values()))['rate']:g}" if chosen else None
-            values.append(_mean_gain(gain, arm or control(gain), rate))
-        return values[0] > values[1]
-
-    sign, kept = _more(None, share), {}
+    sign, kept = _ahead(both), {}
     for at in SHARES:
-        if at != share and all(at in gains[name] for name in (model, other)):
-            kept[f"{at} % of the pairs"] = _more(None, at) == sign
-    kept["beside unrelated pairs"] = _more("unrelated", share) == sign
-    kept["beside the few pairs alone"] = _more("scratch", share) == sign
-    if all(
-        len(run["arms"]["real"]["curves"]) > 1 for name in (model, other) for run in gains[name][share].runs.values()
-    ):
-        kept["one rate for all arms"] = _more(None, share, chosen=True) == sign
+        if at != share and at in own and at in other:
+            kept[f"{at} % of the pairs"] = _ahead((own[at], other[at])) == sign
+    kept["beside unrelated pairs"] = _ahead(both, "unrelated") == sign
+    kept["beside the few pairs alone"] = _ahead(both, "scratch") == sign
+    if all(len(run.arms["real"].curves) > 1 for gain in both for run in gain.runs.values()):
+        one, two = (gain.mean(rate=f"{first_run(gain.runs).rate:g}") for gain in both)
+        kept["one rate for all arms"] = (one > two) == sign
     return kept
 
 
-def _arms_of(gains: Gains, what: str) -> Figure:
-    """Figure of all arms."""
-    of, words, y = {
-        "loss": (loss_of, "Validation loss", axis("validation loss", "nats per token")),
-        "bleu": (bleu_of, "BLEU", axis("BLEU, greedy", "%")),
-    }[what]
+def _arms_figure(gains: Gains, name: str, words: str, label: str, unit: str, value: Callable[[Arm], float]) -> Figure:
     shown = [
         series(
             f"{model}, {share} %",
             model,
             list(ARMS.values()),
-            [mean([of(run, arm) for run in gain.runs.values()]) for arm in ARMS],
+            [mean([value(run.arms[arm]) for run in gain.runs.values()]) for arm in ARMS],
             intervals=len(gain.runs) > 2,
         )
-        for model, own in gains.items()
-        for share, gain in own.items()
+        for model, share, gain in _each(gains)
     ]
     caption = (
         "All arms have equal updates and tokens in all, and the best of equally many looks counts. Intervals (95 %): "
         "Student's over seeds, from three seeds on."
     )
-    return figure(what, f"{words} with few pairs, by what was learned before", (axis("arm"), y), shown, caption, "bars")
+    title = f"{words} with few pairs, by what was learned before"
+    return figure(name, title, (axis("arm"), axis(label, unit)), shown, caption, "bars")
 
 
-def _curve(gains: Gains, share: int) -> Figure:
-    """Validation loss while learning from few pairs, of each model's first seed, at its best rate."""
+def _curves(gains: Gains, share: int) -> Figure:
+    """Validation losses of each candidate's first seed, at the best learning rate."""
     shown = []
     for model, own in gains.items():
-        for run in list(own[share].runs.values())[:1] if share in own else []:
-            for arm, called in ARMS.items():
-                its = run["arms"][arm]
-                x = [its["before"]["updates"] + update for update in its["updates"]]
-                shown.append(series(f"{model}, {called}", model, x, min(its["curves"].values(), key=min)))
+        arms = first_run(own[share].runs).arms if share in own else {}
+        for name, called in ARMS.items() if arms else ():
+            x = [arms[name].before.updates + update for update in arms[name].updates]
+            shown.append(series(f"{model}, {called}", model, x, arms[name].curve))
     axes = (axis("updates, those before included"), axis("validation loss", "nats per token"))
     title = f"Validation loss while learning from {share} % of the pairs, first seed"
     return figure(f"curve-{share}", title, axes, shown)
 
 
-def _rows(gains: Gains) -> list[Measured]:
-    return [{"model": m, "share": s, "gain": gain} for m, own in gains.items() for s, gain in own.items()]
-
-
-def _gains(gains: Gains) -> Table:
-    rows = [{**row, "arm": arm, "own": row["gain"].over[arm]} for row in _rows(gains) for arm in _BEFORE]
-    level = LEVEL / max(1, sum(row["own"] is not None for row in rows))
+def _gains_table(gains: Gains) -> Table:
+    rows = []
+    for model, share, gain in _each(gains):
+        for control in _CONTROLS:
+            arms = [(run.arms[control], run.arms["real"]) for run in gain.runs.values()]
+            last = statistics.mean(other.curve[-1] - real.curve[-1] for other, real in arms)
+            bleu = statistics.mean(real.bleu - other.bleu for other, real in arms)
+            rows.append({"model": model, "pairs (%)": share, "seeds": len(arms), "gain over": ARMS[control]})
+            rows[-1] |= {"gain": gain.estimate(control), "p": gain.p.get(control), "over": gain.over[control]}
+            rows[-1] |= {"last": last, "bleu": bleu}
+    level = LEVEL / max(1, sum(row["over"] is not None for row in rows))
     columns = [
-        Column("model"),
-        Column("pairs (%)", "share"),
-        Column("seeds", lambda row: len(row["gain"].runs)),
-        Column("gain over", lambda row: ARMS[row["arm"]]),
-        Interval("loss (nats per token)", lambda row: _estimate(row["gain"], row["arm"]), 3),
-        Column("p (Holm)", lambda row: row["gain"].p.get(row["arm"]), 4),
-        Column("seen in 80 % (nats per token)", lambda row: row["own"] and row["own"].detectable(level=level), 3),
-        Column("at the last look (nats per token)", lambda row: -_by(row, last_loss_of), 3),
-        Column("BLEU", lambda row: _by(row, bleu_of), 2),
+        *map(Column, ("model", "pairs (%)", "seeds", "gain over")),
+        Interval("loss (nats per token)", "gain", 3),
+        Column("p (Holm)", "p", 4),
+        Column("seen in 80 % (nats per token)", lambda row: row["over"] and row["over"].detectable(level=level), 3),
+        Column("at the last look (nats per token)", "last", 3),
+        Column("BLEU", "bleu", 2),
     ]
     return table("gains", "What learning the other direction before gains", columns, rows)
 
 
-def _by(row: Measured, of: Callable[[Measured, str], float]) -> float:
-    """Mean difference of a figure between the real arm and a row's arm."""
-    return statistics.mean(of(run, "real") - of(run, row["arm"]) for run in row["gain"].runs.values())
-
-
-def _every(gains: Gains) -> Table:
+def _arms_table(gains: Gains) -> Table:
     columns = [
-        Column("model"),
-        Column("pairs (%)", "share"),
-        Column("seed"),
-        Column("arm", lambda row: ARMS[row["arm"]]),
-        Column("pairs"),
-        Column("updates before", lambda row: row["its"]["before"]["updates"]),
-        Column("updates", lambda row: row["its"]["updates"][-1]),
-        Column("target tokens", lambda row: row["its"]["before"]["tokens"] + row["its"]["tokens"]),
-        Column("rate", lambda row: float(min(row["its"]["curves"], key=lambda rate: min(row["its"]["curves"][rate])))),
-        Column("best after", lambda row: _best_after(row["its"])),
-        Column("validation loss (nats per token)", lambda row: loss_of(row, row["arm"]), 4),
-        Column("BLEU, greedy", lambda row: bleu_of(row, row["arm"]), 2),
-        Column("training and looks (s)", lambda row: row["its"]["seconds"], 1),
-        Column("training before (s)", lambda row: row["its"]["before"]["seconds"], 1),
+        *("model", "pairs (%)", "seed", "arm", "pairs"),
+        Column("updates before", lambda row: row[-1].before.updates),
+        Column("updates", lambda row: row[-1].updates[-1]),
+        Column("target tokens", lambda row: row[-1].before.tokens + row[-1].tokens),
+        Column("rate", lambda row: float(min(row[-1].curves, key=lambda rate: min(row[-1].curves[rate])))),
+        Column("best after", lambda row: row[-1].updates[int(np.argmin(row[-1].curve))]),
+        Column("validation loss (nats per token)", lambda row: row[-1].loss(), 4),
+        Column("BLEU, greedy", lambda row: row[-1].bleu, 2),
+        Column("training and looks (s)", lambda row: row[-1].seconds, 1),
+        Column("training before (s)", lambda row: row[-1].before.seconds, 1),
     ]
     rows = [
-        {**run, "model": row["model"], "seed": seed, "arm": arm, "its": run["arms"][arm]}
-        for row in _rows(gains)
-        for seed, run in row["gain"].runs.items()
-        for arm in ARMS
+        (model, share, seed, called, run.pairs, run.arms[arm])
+        for model, share, gain in _each(gains)
+        for seed, run in gain.runs.items()
+        for arm, called in ARMS.items()
     ]
     return table("arms", "Every training", columns, rows)
-
-
-def _best_after(its: Measured) -> int:
-    curve = min(its["curves"].values(), key=min)
-    return its["updates"][int(np.argmin(curve))]
