@@ -19,7 +19,7 @@ def reproduce(name: str | None, settings: tuple[str, ...], out: Path | None, see
     are in DIR/report.html and DIR/reproduction.json. The same command resumes an interrupted reproduction. A result
     that is not reproduced is reported like any other.
     """
-    from s2s.comparison.report.reproduction import draw
+    from s2s.comparison.report.drawing import draw_reproduction
     from s2s.comparison.reproduce.reproducing import describe_all, format_result
     from s2s.comparison.reproduce.reproducing import reproduce as reproduce_result
 
@@ -28,4 +28,4 @@ def reproduce(name: str | None, settings: tuple[str, ...], out: Path | None, see
         return
     folder = out or Path("runs") / f"reproduce-{name}"
     result = reproduce_result(name, folder, seeds, click.echo, settings)
-    click.echo(f"{format_result(result)}\nreport:  {draw(folder)}")
+    click.echo(f"{format_result(result)}\nreport:  {draw_reproduction(folder)}")

@@ -1,59 +1,62 @@
-"""Numbers as a reader wants them: digits, intervals, units; those behind figures and tables, as CSV and as sheets."""
+"""Format numbers, intervals and units; export figures and tables as CSV and as tables of texts."""
 
 import csv
 import io
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from s2s.comparison.results import Figure, Result, Series, Table
 from s2s.files import spreadsheet_cell
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-# outside these a number is written with a power of ten
+# numbers outside are written with a power of ten
 _SMALL, _LARGE = 1e-3, 1e7
-# keeps a number and its unit on one line
+# narrow no-break space between a number and its unit
 _JOINT = "\u202f"
 
 Cell = str | float | int | None
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A finite number as text: `0.93`, `1,024`, `−3.2`, `1.2 × 10⁻⁵`, with so many significant digits.
+    """Format a finite number: `0.93`, `1,024`, `−3.2`, `1.2 × 10⁻⁵`.
 
-    A whole part is never rounded, and whole numbers have no decimals.
+    Args:
+        value: The number.
+        digits: Significant digits; the integer part is never rounded, and whole numbers have no decimals.
     """
     if isinstance(value, int):
         return _signed(f"{value:,}")
     if value and not _SMALL <= abs(value) < _LARGE:
-        return _with_exponent(value, digits)
-    if value.is_integer():
-        return _signed(f"{value:,.0f}")
-    return _signed(f"{value:,.{_decimals(value, digits)}f}")
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        return f"{_signed(mantissa)} × {power_of_ten(int(exponent))}"
+    decimals = 0 if value.is_integer() else max(0, _decimals(value, digits))
+    return _signed(f"{value:,.{decimals}f}")
 
 
 def brief(value: float, digits: int = 4) -> str:
-    """A number without zeros at its end: `0.98`, `16`."""
+    """Format a number without trailing zeros: `0.98`, `16`."""
     text = number(value, digits)
     return text.rstrip("0").rstrip(".") if "." in text and "×" not in text else text
 
 
 def fixed(value: float, decimals: int) -> str:
-    """A number with so many decimals; below 0, rounded to tens or hundreds."""
+    """Format a number with this number of decimals; negative ones round to tens or hundreds."""
     return _signed(f"{round(value, decimals):,.{max(0, decimals)}f}")
 
 
 def interval(value: float, low: float | None = None, high: float | None = None) -> str:
-    """A measured figure and its interval: `0.930 (0.910–0.950)`, see `halves`."""
+    """Format an estimate with its interval: `0.930 (0.910–0.950)`; see `halves`."""
     figure, ends, power = halves(value, low, high)
     return f"{figure} ({ends}){power}" if ends else f"{figure}{power}"
 
 
 def halves(value: float, low: float | None = None, high: float | None = None) -> tuple[str, str, str]:
-    """A measured figure, the ends of its interval, and the power of ten that multiplies both; the last may be empty.
+    """Format an estimate, its interval, and their common power of ten, which may be empty.
 
     All are rounded to the second significant digit of the interval's width: `23.5` and `21.0–25.9`, `18,400` and
-    `17,500–19,200`. Whole numbers stay whole, and no more than six digits are shown.
+    `17,500–19,200`. Whole numbers stay whole, and at most six digits are shown.
     """
     if low is None or high is None:
         ends = "" if low is high else f"from {number(low)}" if low is not None else f"up to {number(high or 0.0)}"
@@ -65,14 +68,16 @@ def halves(value: float, low: float | None = None, high: float | None = None) ->
         power, scale = f" × {power_of_ten(exponent)}", 10.0**exponent
     value, low, high = value / scale, low / scale, high / scale
     whole = not power and all(float(each).is_integer() for each in (value, low, high))
-    decimals = 0 if whole else _decimals_within(high - low, largest / scale)
+    most = max(0, _decimals(largest / scale, 6))
+    wanted = _decimals(high - low, 2) if high > low else max(0, _decimals(largest / scale, 3))
+    decimals = 0 if whole else min(wanted, most)
     figure, first, last = (fixed(each, decimals) for each in (value, low, high))
-    # a dash between negative numbers reads as another sign
+    # a dash between negative numbers looks like another minus
     return figure, f"{first}{' to ' if '−' in first + last else '–'}{last}", power
 
 
 def with_unit(text: str, unit: str) -> str:
-    """A number's text and its unit."""
+    """Join a number and its unit by a narrow no-break space."""
     return f"{text}{_JOINT}{unit}" if unit else text
 
 
@@ -82,7 +87,7 @@ def titled(label: str, unit: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time for readers: `48 s`, `3 min 20 s`, `50 min`, `2 h 5 min`."""
+    """Format a duration: `48 s`, `3 min 20 s`, `50 min`, `2 h 5 min`."""
     whole = round(seconds)
     if whole < 1:
         return "less than a second" if seconds > 0 else "0 s"
@@ -98,26 +103,10 @@ def power_of_ten(exponent: int) -> str:
     return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
 
 
-def _with_exponent(value: float, digits: int) -> str:
-    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-    return f"{_signed(mantissa)} × {power_of_ten(int(exponent))}"
-
-
 def _decimals(value: float, digits: int) -> int:
-    return max(0, _decimals_of(value, digits))
-
-
-def _decimals_of(value: float, digits: int) -> int:
-    # by the text of the rounded number, so that 0.9996 with three digits is 1.00 and not 1.000
+    # from the rounded number, so that 0.9996 with three digits is 1.00 and not 1.000
     exponent = int(f"{value:.{digits - 1}e}".split("e")[1]) if value else 0
     return digits - 1 - exponent
-
-
-def _decimals_within(width: float, largest: float) -> int:
-    """Decimals (or minus places) for two significant digits of an interval and at most six digits in all."""
-    most = _decimals(largest, 6)
-    return min(_decimals_of(width, 2), most) if width > 0 else min(_decimals(largest, 3), most)
 
 
 def _signed(text: str) -> str:
@@ -128,25 +117,25 @@ def _signed(text: str) -> str:
 class Sheet:
     """A table of texts."""
 
-    title: str  # what it shows; may be empty
-    head: list[str]  # of the columns
+    title: str
+    head: list[str]
     rows: list[list[str]]  # the first text of each is its head
-    numeric: list[bool] = field(default_factory=list)  # which columns hold numbers
+    numeric: list[bool]  # True for columns of numbers
 
 
 def figure_csv(figure: Figure) -> str:
-    """Every value behind a figure, with its interval, its series and whose it is."""
+    """Text of a CSV file with every value of a figure, its interval and series."""
     if figure.kind == "heatmaps":
         head = ["label", "model", "row", "column", titled(figure.y.label, figure.y.unit) or "value"]
-        rows = [(one, *named) for one in figure.heatmaps for named in zip(one.rows, one.values, strict=True)]
-        cells = [(one, name, *cell) for one, name, row in rows for cell in zip(one.columns, row, strict=True)]
-        return csv_text(head, [[one.label, one.model, *cell] for one, *cell in cells])
-    head = [
-        *("label", "model", "reference"),
-        titled(figure.x.label, figure.x.unit) or "x",
-        titled(figure.y.label, figure.y.unit) or "y",
-        *("low", "high"),
-    ]
+        cells = [
+            [one.label, one.model, name, column, value]
+            for one in figure.heatmaps
+            for name, row in zip(one.rows, one.values, strict=True)
+            for column, value in zip(one.columns, row, strict=True)
+        ]
+        return csv_text(head, cells)
+    x, y = titled(figure.x.label, figure.x.unit) or "x", titled(figure.y.label, figure.y.unit) or "y"
+    head = ["label", "model", "reference", x, y, "low", "high"]
     rows = []
     for one in figure.series:
         ends = [values or [None] * len(one.x) for values in (one.low, one.high)]
@@ -156,18 +145,18 @@ def figure_csv(figure: Figure) -> str:
 
 
 def table_csv(table: Table) -> str:
-    """A table with all digits."""
+    """Text of a CSV file with all digits of a table."""
     return csv_text(table.columns, table.rows)
 
 
 def csv_name(result: Result, part: Figure | Table) -> str:
-    """The file that holds a part's numbers; where a figure and a table share a name, the table gives way."""
+    """Name of the CSV file of a figure or table; a table with the name of a figure has another one."""
     taken = isinstance(part, Table) and part.name in {figure.name for figure in result.figures}
     return f"{part.name}-table.csv" if taken else f"{part.name}.csv"
 
 
 def figure_sheets(figure: Figure) -> list[Sheet]:
-    """The numbers behind a figure as tables to read."""
+    """Tables of a figure's numbers."""
     if figure.kind == "heatmaps":
         return [
             Sheet(
@@ -179,10 +168,10 @@ def figure_sheets(figure: Figure) -> list[Sheet]:
             for one in figure.heatmaps
         ]
     where = titled(figure.x.label, figure.x.unit)
-    # of a straight line that guides the eye, the two ends are no measurements
+    # the two ends of a straight guide line are no measurements
     measured = [one for one in figure.series if not (one.reference and len(one.x) == 2)]
     if any(len(set(one.x)) < len(one.x) for one in measured):
-        # several points at one place: one line each
+        # one line for each point if several share a place
         lines = [[one.label, _shown(x), _at(one, i)] for one in measured for i, x in enumerate(one.x)]
         return [Sheet("", ["", where, titled(figure.y.label, figure.y.unit)], lines, [False, True, True])]
     lines = [
@@ -193,7 +182,7 @@ def figure_sheets(figure: Figure) -> list[Sheet]:
 
 
 def table_sheet(table: Table) -> Sheet:
-    """A table to read."""
+    """Table with formatted numbers."""
     numeric = [
         any(isinstance(row[i], int | float) for row in table.rows)
         and not any(isinstance(row[i], str) for row in table.rows)
@@ -204,7 +193,7 @@ def table_sheet(table: Table) -> Sheet:
 
 
 def _aligned(column: Sequence[Cell]) -> list[str]:
-    """Texts of a column; fractions of like size have equally many decimals."""
+    """Format a column; fractions of similar size have the same number of decimals."""
     texts = [_shown(cell) for cell in column]
     sizes = [abs(cell) for cell in column if isinstance(cell, float) and cell]
     plain = all(isinstance(cell, float | None) for cell in column) and not any("×" in text for text in texts)
@@ -217,7 +206,7 @@ def _aligned(column: Sequence[Cell]) -> list[str]:
 
 
 def places(series: Sequence[Series]) -> list[float | str]:
-    """All x values of the series: numbers first, then names."""
+    """All x values of the series: numbers in order, then names."""
     xs = [x for one in series for x in one.x]
     numbers = sorted({x for x in xs if not isinstance(x, str)})
     return [*numbers, *dict.fromkeys(x for x in xs if isinstance(x, str))]
@@ -235,12 +224,12 @@ def _shown(value: Cell) -> str:
 
 
 def csv_text(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """A CSV file's text, in which no spreadsheet finds a formula."""
+    """Text of a CSV file, with formulas of spreadsheets escaped."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(spreadsheet_cell, head))
     for row in rows:
-        # 16 rather than 16.0; both read as the same number
+        # 16 rather than 16.0
         plain = (int(v) if isinstance(v, float) and v.is_integer() and abs(v) < 2**53 else v for v in row)
         writer.writerow(map(spreadsheet_cell, plain))
     return text.getvalue()
