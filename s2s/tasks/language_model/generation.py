@@ -227,14 +227,7 @@ def texts_after(
     device_context: DeviceContext,
     number: int = 0,
 ) -> list[str]:
-    """Generate texts that continue a tokenized prompt.
-
-    Args:
-        number: Number of the prompt among several, for its random generators.
-
-    Returns:
-        Texts, prompt included.
-    """
+    """Generate texts that continue a tokenized prompt."""
     written = [list(prompt) for _ in range(asked.count)]
     for step in write(model, prompt, asked.sampling, asked.most, asked.chances(number), device_context):
         for text, piece in zip(written, step, strict=True):

@@ -36,14 +36,6 @@ def nats_of(
     """Compute the negative log-probability of the token that follows each position.
 
     The logits are computed in chunks, so that they are never all in memory.
-
-    Args:
-        model: Language model, for its output projection.
-        states: Hidden states of the decoder (positions, width).
-        following: Target token of each position.
-
-    Returns:
-        Negative log-probabilities in nats, at least fp32.
     """
     rows = max(1, _CHUNK // model.projection.out_features)
     found = []

@@ -134,14 +134,7 @@ class BiasReport:
 
 
 def read_pairs(path: Path) -> tuple[list[Pair], str]:
-    """Read a CSV file with the columns of CrowS-Pairs.
-
-    Returns:
-        The pairs, and the SHA-256 digest of the file.
-
-    Raises:
-        UserError: The file cannot be read, lacks a column, or has a line that is not a pair.
-    """
+    """Read a CSV file with the columns of CrowS-Pairs."""
     check_regular(path, "name a CSV file in UTF-8")
     try:
         content = path.read_bytes()
@@ -179,33 +172,14 @@ def _pair(row: dict[str, str | None], where: str, line: int) -> Pair:
 
 
 def shared_places(first: Sequence[int], second: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the positions of shared tokens in each of two sentences.
-
-    Args:
-        first: Tokens of one sentence.
-
-    Returns:
-        Positions of the matching blocks in the first and in the second sentence.
-
-    Example:
-        >>> shared_places([7, 8, 9], [7, 5, 9])
-        ([0, 2], [0, 2])
-    """
+    """Return the positions of shared tokens in each of two sentences."""
     blocks = difflib.SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks()
     places = [(b.a + i, b.b + i) for b in blocks for i in range(b.size)]
     return [a for a, _ in places], [b for _, b in places]
 
 
 def prefer(model: MaskedLM, tokenizer: Tokenizer, pairs: Sequence[Pair], begin: bool) -> list[Preference]:
-    """Score both sentences of each pair.
-
-    Args:
-        model: Masked language model.
-        begin: Prepend `BOS` to each sentence, as in training.
-
-    Raises:
-        UserError: A sentence has more tokens than the model has positions.
-    """
+    """Score both sentences of each pair."""
     texts = tokenizer.encode_batch([sentence for pair in pairs for sentence in (pair.more, pair.less)])
     places = [p for more, less in zip(texts[::2], texts[1::2], strict=True) for p in shared_places(more, less)]
     sums = [float(found.sum()) for found in masked_log_probabilities(model, texts, places, begin)]
@@ -252,11 +226,7 @@ def preferences_table(preferences: Sequence[Preference]) -> str:
 
 
 def bias_picture(found: BiasReport) -> "Figure":
-    """Draw the share of each group with its confidence interval.
-
-    Returns:
-        The figure, with a line at one half.
-    """
+    """Draw the share of each group with its confidence interval."""
     groups = [found.all, *reversed(found.directions), *reversed(found.kinds)]
     figure = new_figure(7.0, 1.2 + 0.34 * len(groups))
     panel = figure.subplots()

@@ -28,21 +28,7 @@ _BUDGET = 8192
 def masked_log_probabilities(
     model: MaskedLM, texts: Sequence[Sequence[int]], places: Sequence[Sequence[int]], begin: bool, budget: int = _BUDGET
 ) -> list[Float[np.ndarray, " places"]]:
-    """Compute the log-probability of tokens, each masked alone.
-
-    Args:
-        model: Masked language model.
-        texts: Tokens of each text, without special tokens.
-        places: Positions to score in each text.
-        begin: Prepend `BOS` to each text, as in training.
-        budget: Maximum number of positions in a batch.
-
-    Returns:
-        Log-probabilities of each text's positions, in nats.
-
-    Raises:
-        UserError: A text has more tokens than the model has positions.
-    """
+    """Compute the log-probability of tokens, each masked alone."""
     asked = [(number, place) for number, row in enumerate(places) for place in row]
     rows = [np.array([*texts[n][:place], model.size, *texts[n][place + 1 :]]) for n, place in asked]
     found = np.empty(len(asked))
@@ -165,17 +151,7 @@ class Blank:
 
 
 def find_blank(text: str, tokenizer: Tokenizer) -> Blank:
-    """Tokenize a text around its blank `___`.
-
-    Args:
-        text: Text with one blank.
-
-    Returns:
-        Tokens before and after the blank.
-
-    Raises:
-        UserError: The text has no blank or several, or the tokenizer's tokens do not suit a blank.
-    """
+    """Tokenize a text around its blank `___`."""
     parts = _BLANK.split(text)
     if len(parts) != 2:
         raise UserError(
@@ -322,15 +298,6 @@ def weigh_words(model: MaskedLM, tokenizer: Tokenizer, text: str, words: Sequenc
 
     Words with different numbers of tokens are refused. Two masked tokens imply that one token was
     not enough, so that the probabilities answer different questions.
-
-    Args:
-        model: Masked language model.
-        text: Text with one blank.
-        words: Words with equal numbers of tokens.
-        begin: Prepend `BOS`, as in training.
-
-    Raises:
-        UserError: A word is unknown, or numbers of tokens differ; see also `find_blank`.
     """
     blank = find_blank(text, tokenizer)
     tokens = [tokenizer.encode(w) if blank.begins else tokenizer.encode_continuation(w) for w in words]

@@ -54,13 +54,6 @@ def masked_loss(model: MaskedLM, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
     """Compute the summed cross-entropy of the chosen tokens of a batch, in nats.
 
     Tokens that were not chosen are read, but are not part of the loss.
-
-    Args:
-        model: Masked language model.
-        batch: Texts with masked tokens.
-
-    Returns:
-        The loss to minimize and the loss to report, which are equal.
     """
     states = model(batch.source, batch.source_valid, batch.chosen)
     valid = torch.ones_like(batch.targets, dtype=torch.bool)
