@@ -57,33 +57,28 @@ def gradient_times_input(
 
     For a classifier that is linear in its embeddings, the sum over positions is this score without its constant term.
     """
-    vectors = classifier.encoder.embedding(source).detach()
-    return _times_input(lambda read: _class_score(classifier, read, valid, label), vectors).masked_fill(~valid, 0.0)
+
+    def score(vectors: States) -> Float[Tensor, " batch"]:
+        scores = classifier.classify(classifier.encoder.read(vectors, valid))
+        return scores.gather(1, label.unsqueeze(1)).squeeze(1) - scores.mean(dim=1)
+
+    return _times_input(score, classifier.encoder.embedding(source).detach()).masked_fill(~valid, 0.0)
 
 
-def _class_score(
-    classifier: Classifier, vectors: States, valid: Bool[Tensor, "batch source"], label: Int[Tensor, " batch"]
-) -> Float[Tensor, " batch"]:
-    scores = classifier.classify(classifier.encoder.read(vectors, valid))
-    return scores.gather(1, label.unsqueeze(1)).squeeze(1) - scores.mean(dim=1)
+def contrast(scores: Float[Tensor, "batch answers"], answer: int) -> Float[Tensor, " batch"]:
+    """Return the score of an answer minus the mean score of all answers."""
+    return scores[:, answer] - scores.mean(dim=1)
 
 
 def score_of_class(classifier: Classifier, valid: Bool[Tensor, "1 source"], label: int) -> Score:
     """Return the score function of a class, for any number of rows of one example."""
-
-    def score(vectors: States) -> Float[Tensor, " batch"]:
-        """Return the class score minus the mean of all class scores."""
-        labels = torch.full((len(vectors),), label, device=vectors.device)
-        return _class_score(classifier, vectors, valid.expand(len(vectors), -1), labels)
-
-    return score
+    return lambda vectors: contrast(
+        classifier.classify(classifier.encoder.read(vectors, valid.expand(len(vectors), -1))), label
+    )
 
 
 def _slopes(score: Score, vectors: States) -> States:
-    """Compute the gradient of each row's score with respect to its embeddings.
-
-    Rows must be independent of each other.
-    """
+    """Compute the gradient of each row's score with respect to its embeddings; rows must be independent."""
     # cuDNN's recurrent layers compute gradients only in training mode.
     plain = torch.backends.cudnn.flags(enabled=False) if vectors.device.type == "cuda" else nullcontext()
     with torch.enable_grad(), plain:

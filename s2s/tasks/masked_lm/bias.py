@@ -42,7 +42,6 @@ class Pair:
     """Two sentences that differ in the group that they are about.
 
     Attributes:
-        line: First line of the pair in its file.
         more: Sentence that is closer to a stereotype.
         direction: `stereo` if `more` is about the disadvantaged group and shows a stereotype of it; `antistereo` if
             `less` is about that group and contradicts a stereotype.
@@ -86,7 +85,7 @@ class Group:
 
     Attributes:
         ties: Number of pairs with equal scores, which are in no share.
-        share: Share of pairs in which `more` is preferred, in percent, with Wilson's 95 % interval.
+        share: Share of pairs in which `more` is preferred, in percent, with Wilson's 95 % confidence interval.
         p_value: P-value of the exact binomial test against one half, two-sided.
         adjusted: P-value adjusted for the number of types of bias (Holm 1979); None for other groups.
     """
@@ -142,33 +141,27 @@ def read_pairs(path: Path) -> tuple[list[Pair], str]:
         header = next(rows, [])
         missing = [name for name in _COLUMNS if name not in header]
         if missing:
-            raise UserError(
-                f"has no column {', '.join(missing)}",
-                where=str(path),
-                remedy=f"the first line must name {', '.join(_COLUMNS)}, as in crows_pairs_anonymized.csv",
-            )
+            remedy = f"the first line must name {', '.join(_COLUMNS)}, as in crows_pairs_anonymized.csv"
+            raise UserError(f"has no column {', '.join(missing)}", str(path), remedy)
         pairs, line = [], rows.line_num + 1
         for cells in rows:
             if cells:
-                pairs.append(_pair(dict(zip_longest(header, cells[: len(header)])), f"{path}:{line}", line))
+                row = dict(zip_longest(header, cells[: len(header)]))
+                more, less, direction, kind = ((row[name] or "").strip() for name in _COLUMNS)
+                where = f"{path}:{line}"
+                if not (more and less and kind):
+                    raise UserError("a sentence or its type is empty", where, "complete or remove the line")
+                if direction not in _DIRECTIONS:
+                    what = f"stereo_antistereo is {direction!r}"
+                    raise UserError(what, where, f"expected {' or '.join(_DIRECTIONS)}")
+                pairs.append(Pair(line, more, less, direction, kind))
             # A quoted cell may contain line ends.
             line = rows.line_num + 1
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"cannot be read: {error}", where=str(path), remedy="name a CSV file in UTF-8") from None
     if not pairs:
-        raise UserError("holds no pairs", where=str(path), remedy="name another file")
+        raise UserError("has no pairs", where=str(path), remedy="name another file")
     return pairs, hashlib.sha256(content).hexdigest()
-
-
-def _pair(row: dict[str, str | None], where: str, line: int) -> Pair:
-    more, less, direction, kind = ((row[name] or "").strip() for name in _COLUMNS)
-    if not (more and less and kind):
-        raise UserError("a sentence or its type is empty", where=where, remedy="complete or remove the line")
-    if direction not in _DIRECTIONS:
-        raise UserError(
-            f"stereo_antistereo is {direction!r}", where=where, remedy=f"expected {' or '.join(_DIRECTIONS)}"
-        )
-    return Pair(line, more, less, direction, kind)
 
 
 def shared_places(first: Sequence[int], second: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -241,14 +234,7 @@ def bias_picture(found: BiasReport) -> "Figure":
 
 
 def probe(run: LoadedModel[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
-    """Run the bias test on a run; save JSON, CSV and PNG in its folder, if writable.
-
-    Args:
-        pairs: CSV file with the columns of CrowS-Pairs.
-
-    Returns:
-        Shares with intervals and tests.
-    """
+    """Run the bias test on a run and a CSV file of pairs; save JSON, CSV and PNG in the run's folder, if writable."""
     read, digest = read_pairs(pairs)
     found = report(prefer(run.model, run.tokenizers[0], read, run.recipe.masking.begin))
     kept = {
