@@ -33,9 +33,15 @@ def fill(run: Path, text: str, pieces: int, best: int, words: str | None, checkp
     from s2s.models.masked_lm import MaskedLM
     from s2s.run.inference import load_for_inference
     from s2s.tasks.line_translation import TooLong
-    from s2s.tasks.masked_lm.filling import fill_blank, weigh
+    from s2s.tasks.masked_lm.filling import fill as find_fillers
+    from s2s.tasks.masked_lm.filling import weigh_words
     from s2s.tasks.masked_lm.recipe import MaskedRecipe
 
     loaded, tell = load_for_inference(model, checkpoint).narrow(MaskedRecipe, MaskedLM), partial(click.echo, err=True)
-    click.echo(printable(str(weigh(loaded, text, choices) if choices else fill_blank(loaded, text, pieces, best))))
+    network, tokenizer, begin = loaded.model, loaded.tokenizers[0], loaded.recipe.masking.begin
+    if choices:
+        found: object = weigh_words(network, tokenizer, text, choices, begin)
+    else:
+        found = find_fillers(network, tokenizer, text, begin, pieces, best)
+    click.echo(printable(str(found)))
     TooLong(loaded.recipe.batches.max_length, tell, True, "shorten {}").add(len(loaded.tokenizers[0].encode(text)))

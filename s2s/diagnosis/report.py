@@ -157,11 +157,7 @@ def self_test(
     print_fn: PrintFn = lambda line: None,
     names: Sequence[str] | None = None,
 ) -> SelfTestReport:
-    """Run self-tests on examples of a split.
-
-    Args:
-        names: Keys of `SELF_TESTS`; None: all.
-    """
+    """Run self-tests on examples of a split."""
     examples = held_out(run, loaded, split)
     # A long document has several windows, and batches skip examples that are too long for the model.
     rows = np.unique(np.concatenate(examples.make_batches(0, 0)))

@@ -116,11 +116,7 @@ class ModelUnderTest:
 
 
 def diagnosable(run: AnyRun) -> Diagnosable:
-    """Return the task of a run, if its models can be diagnosed.
-
-    Raises:
-        UserError: The task has no diagnosis.
-    """
+    """Return the task of a run, if its models can be diagnosed."""
     task = task_of(run.recipe)
     if not isinstance(task, Diagnosable):
         raise UserError(

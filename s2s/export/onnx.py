@@ -140,9 +140,6 @@ def _write(
     """Export a graph from the first input, and check it with all inputs.
 
     Axes that differ between the first two inputs become dynamic.
-
-    Raises:
-        UserError: The graph cannot be exported, or its outputs differ from the model's.
     """
     kind = type(getattr(module, "model", module)).__name__
     axes = _moving(inputs[0], inputs[1])

@@ -55,11 +55,7 @@ class InspectionRequest:
         return self.part.select([self.row])
 
     def chosen_layer(self, count: int) -> int:
-        """Return the selected layer.
-
-        Raises:
-            UserError: The layer does not exist.
-        """
+        """Return the selected layer."""
         if self.layer >= count:
             raise UserError(f"there is no layer {self.layer}", "--layer", f"0 to {count - 1} are there")
         return self.layer if self.layer >= 0 else count - 1

@@ -13,15 +13,7 @@ _LENGTH = 64
 
 
 def position_vectors(embedding: nn.Module | None, length: int) -> Tensor | None:
-    """Return the embeddings of the first positions.
-
-    Args:
-        embedding: Embedding of an encoder or decoder.
-        length: Maximum number of positions.
-
-    Returns:
-        The vectors, `(positions, width)`; None if the embedding adds none.
-    """
+    """Return the embeddings of the first positions."""
     if not isinstance(embedding, Embedding):
         return None
     if embedding.positions is not None:

@@ -56,47 +56,29 @@ def gradient_times_input(
     """Compute gradient × input for a class score minus the mean of all class scores.
 
     For a classifier that is linear in its embeddings, the sum over positions is this score without its constant term.
-
-    Args:
-        classifier: Classifier in evaluation mode.
-
-    Returns:
-        The saliency of each position; 0 at padding. See `_times_input`.
-    """
-    vectors = classifier.encoder.embedding(source).detach()
-    return _times_input(lambda read: _class_score(classifier, read, valid, label), vectors).masked_fill(~valid, 0.0)
-
-
-def _class_score(
-    classifier: Classifier, vectors: States, valid: Bool[Tensor, "batch source"], label: Int[Tensor, " batch"]
-) -> Float[Tensor, " batch"]:
-    scores = classifier.classify(classifier.encoder.read(vectors, valid))
-    return scores.gather(1, label.unsqueeze(1)).squeeze(1) - scores.mean(dim=1)
-
-
-def score_of_class(classifier: Classifier, valid: Bool[Tensor, "1 source"], label: int) -> Score:
-    """Return the score function of a class, for any number of rows of one example.
-
-    Args:
-        valid: Padding mask of the example.
-
-    Returns:
-        Function from embeddings to the class score minus the mean score of all classes.
     """
 
     def score(vectors: States) -> Float[Tensor, " batch"]:
-        """Return the class score minus the mean of all class scores."""
-        labels = torch.full((len(vectors),), label, device=vectors.device)
-        return _class_score(classifier, vectors, valid.expand(len(vectors), -1), labels)
+        scores = classifier.classify(classifier.encoder.read(vectors, valid))
+        return scores.gather(1, label.unsqueeze(1)).squeeze(1) - scores.mean(dim=1)
 
-    return score
+    return _times_input(score, classifier.encoder.embedding(source).detach()).masked_fill(~valid, 0.0)
+
+
+def contrast(scores: Float[Tensor, "batch answers"], answer: int) -> Float[Tensor, " batch"]:
+    """Return the score of an answer minus the mean score of all answers."""
+    return scores[:, answer] - scores.mean(dim=1)
+
+
+def score_of_class(classifier: Classifier, valid: Bool[Tensor, "1 source"], label: int) -> Score:
+    """Return the score function of a class, for any number of rows of one example."""
+    return lambda vectors: contrast(
+        classifier.classify(classifier.encoder.read(vectors, valid.expand(len(vectors), -1))), label
+    )
 
 
 def _slopes(score: Score, vectors: States) -> States:
-    """Compute the gradient of each row's score with respect to its embeddings.
-
-    Rows must be independent of each other.
-    """
+    """Compute the gradient of each row's score with respect to its embeddings; rows must be independent."""
     # cuDNN's recurrent layers compute gradients only in training mode.
     plain = torch.backends.cudnn.flags(enabled=False) if vectors.device.type == "cuda" else nullcontext()
     with torch.enable_grad(), plain:
@@ -107,19 +89,7 @@ def _slopes(score: Score, vectors: States) -> States:
 
 
 def _times_input(score: Score, vectors: States) -> Float[Tensor, "batch source"]:
-    """Compute gradient × input (Shrikumar et al. 2016) for each position.
-
-    Args:
-        vectors: Embeddings, `(batch, source, width)`.
-
-    Returns:
-        The saliency, `(batch, source)`.
-
-    Example:
-        >>> vectors = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
-        >>> _times_input(lambda read: read.sum(dim=(1, 2)), vectors).tolist()
-        [[3.0, 7.0]]
-    """
+    """Compute gradient × input (Shrikumar et al. 2016) for each position."""
     return (_slopes(score, vectors) * vectors.detach()).sum(dim=2)
 
 
@@ -131,16 +101,6 @@ def integrated_gradients(
     The value is (x − b) times the mean gradient on the straight line from the baseline b to the input x. By
     completeness the sum over positions is score(x) − score(b). The mean uses Gauss-Legendre quadrature with increasing
     numbers of points, until the sum is within 0.5 % of that difference.
-
-    Returns:
-        The saliency of each position, and the absolute completeness error.
-
-    Example:
-        >>> found, error = integrated_gradients(
-        ...     lambda read: read.square().sum(dim=(1, 2)), torch.ones(1, 2, 3), torch.zeros(1, 2, 3)
-        ... )
-        >>> [round(each, 3) for each in found.tolist()], error < 1e-3
-        ([3.0, 3.0], True)
     """
     change = (vectors - baseline).detach()
     with torch.no_grad():
@@ -215,9 +175,6 @@ def attention_on_words(
     """Compute the attention rollout from source positions to the pooled vector.
 
     The states' rollout is weighted as the classifier pools them.
-
-    Returns:
-        Shares, `(batch, source)`, that sum to 1 per row; None if the encoder has no attention.
     """
     with torch.no_grad():
         weights = classifier.encoder.attention_weights(source, valid)
@@ -253,12 +210,7 @@ def on_words(
     weights: Float[Tensor, "answer source"],
     difference: float | None = None,
 ) -> Saliency:
-    """Sum the saliency of positions over words.
-
-    Args:
-        weights: Saliency of each position for each answer.
-        difference: Completeness error; None if it does not apply.
-    """
+    """Sum the saliency of positions over words."""
     numbers = weights.cpu().double().numpy()
     sums = np.stack([numbers[:, list(word.places)].sum(axis=1) for word in words], axis=1)
     return Saliency(method, list(answers), [word.text for word in words], sums, difference)

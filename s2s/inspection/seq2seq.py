@@ -11,7 +11,7 @@ from torch import Tensor
 from s2s.data.tokenizers import BOS, EOS, Tokenizer
 from s2s.inspection.inspection import AttentionMaps, InspectedExample, InspectionRequest, Positions, Saliency, SameWord
 from s2s.inspection.positions import positions_of, without_words
-from s2s.inspection.saliency import Score, explain_classes, rollout
+from s2s.inspection.saliency import Score, contrast, explain_classes, rollout
 from s2s.inspection.walk import Source, chosen_words, same_word
 from s2s.inspection.words import words_of
 from s2s.models.base import Seq2Seq
@@ -87,7 +87,7 @@ class Pair:
             memory = model.encoder.read(vectors, self.source.valid.expand(rows, -1))
             context, state = model.decoder.start(memory, place + 1)
             scores = model.projection(model.decoder(context, state, all_fed[:, : place + 1].expand(rows, -1))[0][:, -1])
-            return scores[:, due] - scores.mean(dim=1)
+            return contrast(scores, due)
 
         return score
 

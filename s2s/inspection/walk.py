@@ -38,15 +38,7 @@ class Lookup:
 
 
 def lookups(model: nn.Module, run: Callable[[], object]) -> list[Lookup]:
-    """Capture the tensors of all `Attention` calls while a function runs.
-
-    Args:
-        model: Model whose attention modules are captured.
-        run: Function that runs the model.
-
-    Returns:
-        One entry per call, in order.
-    """
+    """Capture the tensors of all `Attention` calls while a function runs."""
     found: list[Lookup] = []
     with torch.no_grad(), _noted(model, found):
         run()
@@ -78,11 +70,7 @@ def _noted(model: nn.Module, found: list[Lookup]) -> Iterator[None]:
 
 
 def weights_of(lookup: Lookup) -> Float[Tensor, "head target source"]:
-    """Compute the attention weights of a single row, for all heads.
-
-    Returns:
-        The softmax of the scaled and masked dot products.
-    """
+    """Compute the attention weights of a single row, for all heads."""
     size = lookup.query.shape[-1]
     # Grouped-query attention: several heads may share keys.
     keys = lookup.key[0].repeat_interleave(lookup.query.shape[1] // lookup.key.shape[1], dim=0)
@@ -96,13 +84,6 @@ def compute_walk(lookup: Lookup, focus: tuple[int, int], word: Word, tokens: Seq
     """Compute attention of a word's first token step by step, in fp64.
 
     Equation 1 of Vaswani et al. (2017).
-
-    Args:
-        lookup: A captured call with a single row.
-        focus: Layer of the call, and head.
-
-    Raises:
-        UserError: The head does not exist.
     """
     (layer, head), place = focus, min(word.places)
     heads = lookup.query.shape[1]

@@ -20,7 +20,7 @@ from s2s.run.tasks import read
 from s2s.run.training import train
 from s2s.tasks.language_model.generation import Sampling, Writing, generate_texts
 from s2s.tasks.language_model.induction import probe
-from s2s.tasks.masked_lm.filling import fill_blank, weigh
+from s2s.tasks.masked_lm.filling import fill, weigh_words
 from s2s.training.device import DeviceContext
 from tests.devices.conftest import NAME, counted
 
@@ -90,8 +90,9 @@ model: {{{MODEL}}}
 """
     run = _run(tmp_path, recipe, chosen)
     assert evaluate(run, keep=False).masked
-    assert fill_blank(load(run), "The old ___ sleeps in the garden .").fillers
-    assert len(weigh(load(run), "The old ___ sleeps .", ["the", "in"]).log_probabilities) == 2
+    model, (tokenizer,) = load(run).model, load(run).tokenizers
+    assert fill(model, tokenizer, "The old ___ sleeps in the garden .", False).fillers
+    assert len(weigh_words(model, tokenizer, "The old ___ sleeps .", ["the", "in"], False).log_probabilities) == 2
 
 
 @pytest.mark.parametrize("kind", ["transformer, heads: 2, feedforward: 8", "mingru"])

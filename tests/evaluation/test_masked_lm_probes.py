@@ -131,7 +131,7 @@ def test_masked_lm_probes_shares_intervals_and_tests_are_those_of_scipy():
 
 def test_masked_lm_probes_filler_of_several_words_is_refused():
     words = _tokenizer("word")
-    with pytest.raises(UserError, match=r"nothing of 2 pieces fits: each piece of this tokenizer \(word\)"):
+    with pytest.raises(UserError, match=r"no filler has 2 tokens: each token of this tokenizer \(word\)"):
         fill(_model(words.size), words, "The ___ sleeps.", False, count=2)
 
 
@@ -245,7 +245,7 @@ def test_masked_lm_probes_two_piece_fillers_are_the_best_of_all_by_the_chain_rul
     found = fill(model, subwords, "The ___ saw her bag.", False, count=2, best=5)
     assert [f.text for f in found.fillers] == [subwords.decode(k) for k in pairs]
     assert [f.probability for f in found.fillers] == pytest.approx([math.exp(scores[k]) for k in pairs])
-    assert "2 masked pieces" in str(found)
+    assert "2 masked tokens" in str(found)
 
 
 def test_masked_lm_probes_words_are_weighed_by_the_probability_of_their_pieces(model, subwords):
@@ -279,7 +279,7 @@ def test_masked_lm_probes_longer_words_are_weighed_by_the_chain_rule(model):
 
 
 def test_masked_lm_probes_words_of_different_numbers_of_pieces_are_not_compared(model, subwords):
-    with pytest.raises(UserError, match="different numbers of pieces"):
+    with pytest.raises(UserError, match="different numbers of tokens"):
         weigh_words(model, subwords, "The ___ saw.", ["man", "womanly"], False)
 
 

@@ -24,7 +24,7 @@ from s2s.run.training import train
 from s2s.tasks import base
 from s2s.tasks.masked_lm.bias import probe
 from s2s.tasks.masked_lm.data import MaskedText
-from s2s.tasks.masked_lm.filling import fill_blank, weigh
+from s2s.tasks.masked_lm.filling import fill, weigh_words
 from s2s.tasks.masked_lm.recipe import MaskedTraining, MaskingSettings, WindowSettings
 from s2s.tasks.masked_lm.task import MaskedScores, masked_loss, measure
 from s2s.training.device import select_device
@@ -64,7 +64,7 @@ def test_masked_lm_run_reports_data_and_scores(run):
     log = (run.parent / "log.txt").read_text()
     assert "180 texts of" in log
     found = json.loads((run / "evaluation-test.json").read_text())
-    assert f"loss {found['loss']:.3f} nats per masked piece" in log
+    assert f"loss {found['loss']:.3f} nats per masked token" in log
     again = evaluate(run, keep=False)
     assert (again.loss, again.accuracy, again.masked) == (found["loss"], found["accuracy"], found["masked"])
     assert evaluate(run, "validation", keep=False).texts == 10
@@ -111,9 +111,10 @@ def test_the_loss_and_the_accuracy_are_those_of_the_chosen_pieces(run):
 
 
 def test_a_blank_is_filled_with_the_run_as_it_was_saved(run):
-    assert len(fill_blank(load(run), "The old ___ sleeps.", best=3).fillers) == 3
-    words = [piece.removeprefix("▁") for piece in load(run).tokenizers[0].tokens([10, 11])]
-    assert weigh(load(run), "The old ___ sleeps.", words).pieces == 1
+    model, (tokenizer,) = load(run).model, load(run).tokenizers
+    assert len(fill(model, tokenizer, "The old ___ sleeps.", False, best=3).fillers) == 3
+    words = [piece.removeprefix("▁") for piece in tokenizer.tokens([10, 11])]
+    assert weigh_words(model, tokenizer, "The old ___ sleeps.", words, False).pieces == 1
 
 
 def test_preferences_are_kept_as_json_table_and_picture(run, painted):

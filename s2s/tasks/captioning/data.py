@@ -344,12 +344,7 @@ def positions_of(recipe: CaptionRecipe) -> int:
 def all_captions_in_order(
     recipe: CaptionRecipe, part: Captioned, tokens: RaggedArray, known: int | None = None
 ) -> CaptionedImages:
-    """Return all captions of a split, for measuring the loss.
-
-    Args:
-        tokens: Tokenized captions, image by image.
-        known: Number of positions of the decoder, beyond which captions are left out; None for no limit.
-    """
+    """Return all captions of a split, for measuring the loss."""
     longest = longest_of(tokens) if known is None else min(known, longest_of(tokens))
     return CaptionedImages(part, tokens, positions_of(recipe), recipe.batches.captions, longest)
 

@@ -263,9 +263,6 @@ def covered(shape: Drawn, size: int) -> tuple[slice, slice, Float[np.ndarray, "r
     """Compute the coverage of pixels by a shape.
 
     The edge is taken as straight within a pixel: a pixel is half covered if the edge passes through its center.
-
-    Returns:
-        Rows and columns around the shape, and the covered share of each pixel there, in [0, 1].
     """
     radius = RADII[shape.group.size]
     rows, columns = (

@@ -108,11 +108,7 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
         return sources.digest_of(part.texts["text"], (part.names[number] for number in part.labels))
 
     def missing_labels(self, corpus: Corpus[Labelled]) -> list[str]:
-        """Return warnings about training labels that look like a missing value.
-
-        Returns:
-            Lines; empty if the classes are declared.
-        """
+        """Return warnings about training labels that look like a missing value."""
         declared = self.settings.classes or (self.settings.corpus != "files" and self.settings.root is None)
         return [] if declared else missing_label_lines(corpus.train.counts(), "training texts")
 
@@ -353,17 +349,6 @@ def _plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch:
     epoch: neighbors have similar lengths, but differ between epochs. With the other kinds of padding, the order is
     random. Consecutive texts form batches as large as the limits allow, and the batches are shuffled. In epoch 0 the
     most expensive batches come first, as in `s2s.data.batches.make_batches`.
-
-    Args:
-        lengths: Number of tokens of each text, special tokens included.
-        settings: Batch size, maximum length and padding.
-        epoch: Number of the epoch, from 0.
-
-    Example:
-        >>> import numpy as np
-        >>> settings = TextBatchSettings(tokens=40, max_length=20)
-        >>> [rows.tolist() for rows in _plan_texts(np.array([3, 4, 20, 19]), settings, seed=1, epoch=1)]
-        [[0, 1], [3, 2]]
     """
     if not len(lengths):
         return []

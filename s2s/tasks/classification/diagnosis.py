@@ -22,11 +22,7 @@ def inspected(recipe: ClassificationRecipe) -> str:
 
 
 def inspect_labelled(corpus: Corpus[Labelled], seed: int, own: Sequence[str] = ()) -> CorpusInspection:
-    """Check labelled texts.
-
-    Args:
-        seed: Seed for the sample of training texts.
-    """
+    """Check labelled texts."""
     texts, labels = corpus.train.texts, corpus.train.labels
     rows = look.sample_rows(len(labels), seed)
     spots = [

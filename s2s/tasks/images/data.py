@@ -123,11 +123,7 @@ class ImageSource(Source[ImageDataSettings, Images]):
 
 
 def idx_files(folder: Path, split: str) -> tuple[Path, Path] | None:
-    """Return the IDX files of a split, by their usual names.
-
-    Returns:
-        Paths of images and labels; None if there is no file of images.
-    """
+    """Return the IDX files of a split, by their usual names."""
     stem = _IDX_STEMS.get(split, split)
     for ending in ("", ".gz"):
         images, labels = (folder / f"{stem}-{kind}{ending}" for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"))
@@ -183,11 +179,7 @@ def _from_folder(folder: Path, settings: ImageDataSettings, names: tuple[str, ..
 
 
 def class_folders(folder: Path) -> list[Path]:
-    """Return the subfolders of a folder, one for each class.
-
-    Returns:
-        Subfolders, sorted, without hidden ones; empty if the folder does not exist.
-    """
+    """Return the subfolders of a folder, one for each class."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
@@ -262,18 +254,7 @@ def _check_some(count: int, where: str) -> None:
 
 
 def read_idx(path: Path, kind: str) -> UInt8[np.ndarray, "..."]:
-    """Read an IDX file of images or labels.
-
-    Args:
-        path: Path of the file, plain or gzip.
-        kind: `images` or `labels`.
-
-    Returns:
-        Pixels (images, height, width) or labels (images), uint8.
-
-    Raises:
-        UserError: The file is missing or damaged, or contains something else.
-    """
+    """Read an IDX file of images or labels."""
     dimensions = 3 if kind == "images" else 1
     check_regular(path, "name an IDX file")
     first = 4 + 4 * dimensions

@@ -26,11 +26,7 @@ def inspected(recipe: ImageRecipe) -> str:
 
 
 def inspect_images(corpus: Corpus[Images], source: ImageSource) -> CorpusInspection:
-    """Check labelled images.
-
-    Args:
-        source: Source of the corpus; its seed draws the sample.
-    """
+    """Check labelled images."""
     train = corpus.train
     spots = [
         f"  {row + 1:>9,}  {train.names[int(train.labels[row])]}: mean {train.pixels[row].mean() / 255:.2f} of white"

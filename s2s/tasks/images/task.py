@@ -97,21 +97,7 @@ class LabelledImages(LabelledExamples):
 
 
 def augment(pixels: Pixels, rows: Int[np.ndarray, " images"], settings: AugmentationSettings, seed: int) -> Pixels:
-    """Augment square images: shift, crop and flip.
-
-    Args:
-        pixels: Images (images, channels, height, width), uint8.
-        rows: Row of each image in the corpus.
-
-    Returns:
-        Augmented images of the same shape; a function of seed and rows.
-
-    Example:
-        >>> import numpy as np
-        >>> image = np.array([[[[0, 1], [2, 3]]]], dtype=np.uint8)
-        >>> augment(image, np.array([0]), AugmentationSettings(flip=True), seed=2).tolist()
-        [[[[1, 0], [3, 2]]]]
-    """
+    """Augment square images: shift, crop and flip."""
     if settings == AugmentationSettings():
         return pixels
     size = pixels.shape[2]

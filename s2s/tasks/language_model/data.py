@@ -64,14 +64,7 @@ class DocumentSource(TextSource):
 
 
 def built_in_size(settings: DocumentSettings, name: str) -> int:
-    """Return the number of sentences of a split of the built-in corpus.
-
-    Args:
-        settings: The recipe's `data` section.
-
-    Returns:
-        The recipe's number, or the default.
-    """
+    """Return the number of sentences of a split of the built-in corpus."""
     size = getattr(settings, name)
     return size if isinstance(size, int) else BUILT_IN_SIZES[name]
 

@@ -27,10 +27,9 @@ from s2s.evaluation.signs import (
 from s2s.inspection.causal import CausalReader
 from s2s.inspection.inspection import AttentionMaps, InspectedExample, Inspection, InspectionRequest
 from s2s.inspection.positions import positions_of, without_words
-from s2s.inspection.saliency import Score, explain_classes, rollout
+from s2s.inspection.saliency import contrast, explain_classes, rollout
 from s2s.inspection.walk import Source, chosen_words, same_word
 from s2s.inspection.words import check_length, words_of
-from s2s.models.language_model import LanguageModel
 from s2s.nn.layers import States
 from s2s.tasks.data_check import inspect_texts
 from s2s.tasks.language_model.data import DocumentSource, Windows, windows_of
@@ -48,18 +47,14 @@ _PAGES = 1_000_000
 
 
 def inspected(recipe: LanguageRecipe) -> str:
-    """Return a report on a recipe's documents: statistics and suspicious examples.
-
-    Returns:
-        The report as text.
-    """
-    flatter = "their bits per byte would flatter; identity keeps them"
+    """Return a report on a recipe's documents: statistics and suspicious examples."""
+    flatter = "their bits per byte would be too low; identity keeps them"
     corpus = DocumentSource(recipe.data).load()
     found = inspect_texts(corpus, recipe.data.seed, recipe.tokenizer, "documents", flatter)
     train = found.splits["train"].rows
     few = (
         f"train has {train['documents']} documents, and the longest has {train['  of the longest']:,} bytes: "
-        "data.document: paragraph would make more of them"
+        "set data.document: paragraph for more documents"
     )
     whole = train["documents"] < 10 and train["  of the longest"] > _PAGES
     return str(replace(found, own=(few,) if whole else ()))
@@ -71,17 +66,7 @@ _PIECES = 64
 
 
 def insides(run: LanguageRun, focus: InspectionRequest) -> Inspection:
-    """Inspect one text or two, and the predicted next token (`s2s inspect`).
-
-    Args:
-        focus: Texts, and the word, layer and head to inspect.
-
-    Returns:
-        Attention, saliency and hidden states.
-
-    Raises:
-        UserError: A text is empty or too long, or lacks the word; or the layer or head does not exist.
-    """
+    """Inspect one text or two, and the predicted next token (`s2s inspect`)."""
     texts = focus.inputs or (str(focus.example["text"][0]),)
     reader = CausalReader(run.model.decoder).eval()
     sources = [_source(run, text, cut=not focus.inputs) for text in texts]
@@ -114,25 +99,18 @@ def _inspected(
     names = tokenizer.tokens(tokens.tolist())
     ways = vectors, without_words(reader.embedding, vectors)
     reached = rollout(weights)[0, -1:] if weights.shape[1] else None
-    saliency = explain_classes(
-        names[:1], [_score(run.model, reader, source, int(tokens[0]))], ways, source.words, reached
-    )
+
+    def score(vectors: States) -> Tensor:
+        read = reader.read(vectors, source.valid.expand(len(vectors), -1))
+        return contrast(run.model.projection(read.summary), int(tokens[0]))
+
+    saliency = explain_classes(names[:1], [score], ways, source.words, reached)
     # Each row of the attention map is the token that is predicted after the tokens before it.
     rows = [*source.pieces[1:], names[0]]
     maps = [AttentionMaps("decoder", weights[0].cpu().double().numpy(), rows, source.pieces)] if len(weights[0]) else []
     remark = "next: " + " · ".join(f"{name} {share:.3f}" for name, share in zip(names, likely.tolist(), strict=True))
     text = tokenizer.decode(read[0, 1:].tolist())
     return InspectedExample(text, names[0], remark, maps, saliency, source.walk(reader, focus, word))
-
-
-def _score(model: LanguageModel, reader: CausalReader, source: Source, piece: int) -> Score:
-    """Return the score function of the next token: its logit minus the mean logit."""
-
-    def score(vectors: States) -> Tensor:
-        scores = model.projection(reader.read(vectors, source.valid.expand(len(vectors), -1)).summary)
-        return scores[:, piece] - scores.mean(dim=1)
-
-    return score
 
 
 # Number of texts to generate, tokens of a prompt, and maximum number of new tokens.
@@ -146,13 +124,11 @@ _AT_ONCE = 1024
 
 @dataclass(frozen=True)
 class Expected:
-    """Predictions at each position of documents.
+    """Predictions at each position of documents: the token there, its negative log-probability in nats, and others.
 
     Attributes:
-        document: Number of the position's document.
         place: Position in the document, from 0.
         wanted: Token at the position, or `EOS`.
-        nats: Negative log-probability of that token, in nats.
         said: Most probable token.
         end: Probability of `EOS`.
     """
@@ -168,22 +144,14 @@ class Expected:
 def symptoms(
     run: LanguageRun, part: "datasets.Dataset", rows: Int[np.ndarray, " documents"], progress_bar: ProgressBar
 ) -> Diagnostics:
-    """Measure predictions, generate texts, and return signs of problems.
-
-    Args:
-        rows: Row of each document in its split, from 0.
-        progress_bar: Makes a progress bar.
-
-    Returns:
-        Scores, signs and the documents with the highest loss.
-    """
+    """Measure predictions, generate texts, and return signs of problems and the documents with the highest loss."""
     tokens = encode_texts(part, run.tokenizers[0])
     found = _expected(run, windows_of(run.recipe, tokens), progress_bar)
     texts, every = part["text"][:], tokens.rows(np.arange(len(part)))
     size = size_of(texts, every, run.tokenizers[0])
     bits = bits_per_byte(float(found.nats.sum()), size.bytes)
     return Diagnostics(
-        summary=f"{len(part):,} documents: {bits:.4f} bits per byte, {found.nats.mean():.4f} nats per piece",
+        summary=f"{len(part):,} documents: {bits:.4f} bits per byte, {found.nats.mean():.4f} nats per token",
         signs=[
             *_written(run, texts, every),
             *ends(found),
@@ -192,19 +160,19 @@ def symptoms(
                 "unknown tokens",
                 int((found.wanted == UNK).sum()),
                 len(found.wanted),
-                "pieces are unknown",
+                "tokens are unknown",
                 1,
-                "nothing taught their vectors, and they stand for anything",
-                "tokenizer.byte_fallback=true, or tokenizer.kind=unigram; training data of the kind that is read",
+                "their embeddings are untrained, and they stand for any text",
+                "tokenizer.byte_fallback=true, or tokenizer.kind=unigram; training data of the same kind",
             ),
             share_sign(
                 "not spelt exactly",
                 size.lossy,
                 len(part),
-                "documents are other ones when their pieces are joined",
+                "documents differ from the text of their tokens",
                 5,
-                "their bits per byte flatter",
-                "tokenizer.normalization=identity with tokenizer.byte_fallback=true keeps all",
+                "their bits per byte are too low",
+                "tokenizer.normalization=identity with tokenizer.byte_fallback=true represents all texts exactly",
             ),
         ],
         worst=_worst(run, every, found, rows),
@@ -250,9 +218,9 @@ def ends(found: Expected) -> list[Finding]:
     spread = estimate(ratio, ratios(expected, np.ones(documents), draws(documents)))
     low, high = spread.low or 0.0, spread.high or 0.0
     said = f"{ratio:.3f} ends ({low:.3f} to {high:.3f}) are expected for each document, which has one"
-    seldom = f"where the interval is below {1 - _ENDS:g}: texts that are written then become too long"
-    often = f"where the interval is above {1 + _ENDS:g}: texts that are written then become too short"
-    remedy = "train for longer (training.updates); data.document must be what a document of the test data is"
+    seldom = f"if the interval is below {1 - _ENDS:g}: generated texts become too long"
+    often = f"if the interval is above {1 + _ENDS:g}: generated texts become too short"
+    remedy = "train for longer (training.updates); data.document must fit the documents of the test data"
     return [
         Finding("ends too rarely", high < 1 - _ENDS, said, ratio, low, high, seldom, remedy),
         Finding("ends too often", low > 1 + _ENDS, said, ratio, low, high, often, remedy),
@@ -267,13 +235,13 @@ def _short_sighted(run: LanguageRun, tokens: RaggedArray, found: Expected) -> Fi
     far = float(found.nats[found.document < len(some.lengths)].mean())
     worth = near - far
     said = (
-        f"{far:.3f} nats per piece with all that stands before it, {near:.3f} with two pieces of it at most: what "
-        f"stands further back is worth {worth:.3f}"
+        f"{far:.3f} nats per token with the whole context, {near:.3f} with at most two tokens: the rest "
+        f"lowers the loss by {worth:.3f}"
     )
-    threshold = f"where they are worth less than {_BEFORE:g} nats: counts of pieces that follow each other would do"
+    threshold = f"if it lowers the loss by less than {_BEFORE:g} nats: an n-gram model would do as well"
     remedy = (
         "train for longer (training.updates), more layers (model.decoder_layers), longer rows (batches.length), or "
-        "documents that go on (data.document: paragraph or file)"
+        "longer documents (data.document: paragraph or file)"
     )
     return plain_sign("ignores what came before", worth < _BEFORE, said, worth, threshold, remedy)
 
@@ -295,10 +263,7 @@ def _written(run: LanguageRun, texts: list[str], tokens: list[np.ndarray]) -> li
 def _worst(
     run: LanguageRun, tokens: list[np.ndarray], found: Expected, rows: Int[np.ndarray, " documents"]
 ) -> list[WorstExample]:
-    """Return the documents with the highest loss per token.
-
-    Each is shown up to its least probable token, with the prediction there and the rest.
-    """
+    """Return the documents with the highest loss per token, each up to its least probable token."""
     counts = np.bincount(found.document, minlength=len(tokens))
     means, (cutter,) = np.bincount(found.document, found.nats, len(tokens)) / np.maximum(1, counts), run.tokenizers
     worst = []
@@ -308,6 +273,6 @@ def _worst(
         place, text = int(found.place[dearest]), tokens[document].tolist()
         said = "(the end)" if found.said[dearest] == EOS else cutter.decode([int(found.said[dearest])])
         right = cutter.decode(text[place:]) if place < len(text) else "(the end)"
-        score = f"document {rows[document] + 1}, {means[document]:.2f} nats per piece, {found.nats[dearest]:.1f} here"
+        score = f"document {rows[document] + 1}, {means[document]:.2f} nats per token, {found.nats[dearest]:.1f} here"
         worst.append(WorstExample(cutter.decode(text[:place]), said, right, score))
     return worst

@@ -45,16 +45,10 @@ class Sampling:
     top_p: float = 1.0
 
     def probabilities(self, scores: Float[Tensor, "rows pieces"]) -> Float[Tensor, "rows pieces"]:
-        """Compute the probability of drawing each token.
+        """Compute the probability of drawing each token, in fp64 on the CPU, from logits.
 
         The order is temperature, `top_k`, `top_p`, renormalization. Special tokens that no text contains are never
         drawn; ties are broken by token id.
-
-        Args:
-            scores: Logits (rows, vocabulary).
-
-        Returns:
-            Probabilities (rows, vocabulary), fp64, on the CPU.
         """
         scores = scores.cpu().double()
         scores[:, list(_NEVER_WRITTEN)] = float("-inf")
@@ -76,14 +70,7 @@ class Sampling:
 
 
 def sample(shares: Float[np.ndarray, "rows pieces"], chances: Sequence[np.random.Generator]) -> list[int]:
-    """Draw a token for each row, by inverse transform sampling.
-
-    Args:
-        shares: Probabilities (rows, vocabulary).
-        chances: Random generator of each row.
-
-    Returns:
-        One token id for each row.
+    """Draw a token for each row of probabilities, by inverse transform sampling.
 
     Example:
         >>> import numpy as np
@@ -161,31 +148,19 @@ def _check_context_length(run: LanguageRun, prompt: str, most: int) -> list[int]
     """Tokenize a prompt, and check that prompt and output fit the model's positions."""
     tokens, longest = run.tokenizers[0].encode(prompt), run.model.decoder.max_positions
     if longest is None and len(tokens) > (read := max(MAX_SOURCE_LENGTH, run.recipe.batches.length)):
-        raise UserError(
-            f"a prompt of {len(tokens):,} pieces is longer than the {read:,} that are read",
-            where=str(run.path),
-            remedy="shorten it",
-        )
+        what = f"the prompt has {len(tokens):,} tokens; at most {read:,} are read"
+        raise UserError(what, where=str(run.path), remedy="shorten it")
     if longest is not None and len(tokens) + most > longest:
-        raise UserError(
-            f"a prompt of {len(tokens)} pieces and {most} more are longer than the {longest} positions that the model "
-            "has learned",
-            where=str(run.path),
-            remedy=f"lower --max-tokens to {max(0, longest - len(tokens))}, or shorten the prompt",
-        )
+        what = f"the prompt has {len(tokens)} tokens; with {most} more, it exceeds the model's {longest} positions"
+        remedy = f"lower --max-tokens to {max(0, longest - len(tokens))}, or shorten the prompt"
+        raise UserError(what, where=str(run.path), remedy=remedy)
     return tokens
 
 
 def grow_text(run: LanguageRun, prompt: str, asked: Writing) -> Iterator[str]:
-    """Generate a text and yield it in parts, as it grows.
+    """Generate one text and yield it in parts, as it grows: the prompt, then the new characters after each token.
 
     A character of several bytes is yielded when it is complete.
-
-    Args:
-        asked: Options; only the first text is generated.
-
-    Yields:
-        The prompt, then the new characters after each token.
     """
     tokens, shown = _check_context_length(run, prompt, asked.most), ""
     written = list(tokens)
@@ -203,20 +178,9 @@ def grow_text(run: LanguageRun, prompt: str, asked: Writing) -> Iterator[str]:
 
 
 def generate_texts(run: LanguageRun, prompt: str, asked: Writing, number: int = 0) -> list[str]:
-    """Generate texts that continue a prompt.
-
-    Args:
-        number: Number of the prompt among several, for its random generators.
-
-    Returns:
-        Texts, prompt included.
-
-    Raises:
-        UserError: The prompt is too long.
-    """
-    return texts_after(
-        run.model, run.tokenizers[0], _check_context_length(run, prompt, asked.most), asked, run.device_context, number
-    )
+    """Generate texts that continue a prompt, which they include; see `texts_after`."""
+    tokens = _check_context_length(run, prompt, asked.most)
+    return texts_after(run.model, run.tokenizers[0], tokens, asked, run.device_context, number)
 
 
 def texts_after(
@@ -227,14 +191,7 @@ def texts_after(
     device_context: DeviceContext,
     number: int = 0,
 ) -> list[str]:
-    """Generate texts that continue a tokenized prompt.
-
-    Args:
-        number: Number of the prompt among several, for its random generators.
-
-    Returns:
-        Texts, prompt included.
-    """
+    """Generate texts that continue a tokenized prompt."""
     written = [list(prompt) for _ in range(asked.count)]
     for step in write(model, prompt, asked.sampling, asked.most, asked.chances(number), device_context):
         for text, piece in zip(written, step, strict=True):

@@ -59,9 +59,9 @@ class Recall:
 
     def __str__(self) -> str:
         return (
-            f"{self.sequences} sequences of {self.length} random pieces, each twice: "
-            f"{np.mean(self.first[1:]):.2f} nats per piece the first time, {np.mean(self.second[1:]):.2f} the second: "
-            f"{self.difference:+.2f} (guessing among {self.pieces:,} pieces: {math.log(self.pieces):.2f})"
+            f"{self.sequences} sequences of {self.length} random tokens, each twice: "
+            f"{np.mean(self.first[1:]):.2f} nats per token the first time, {np.mean(self.second[1:]):.2f} the second: "
+            f"{self.difference:+.2f} (guessing among {self.pieces:,} tokens: {math.log(self.pieces):.2f})"
             + (f"\nshown, but not kept: {self.lost}" if self.lost else "")
         )
 
@@ -73,9 +73,7 @@ class Recall:
 def recall(
     model: LanguageModel, size: int, length: int, sequences: int, seed: int, device_context: DeviceContext
 ) -> Recall:
-    """Measure the loss of random sequences and their repetition.
-
-    Tokens of a sequence are all different.
+    """Measure the loss of sequences of different random tokens, and of their repetition.
 
     Args:
         size: Size of the vocabulary, special tokens included.
@@ -96,20 +94,13 @@ def recall(
 
 
 def probe(run: LanguageRun, length: int, sequences: int = 64, seed: int = 1) -> Recall:
-    """Run the induction test on a run; save JSON and PNG in its folder, if writable.
-
-    Args:
-        length: Number of random tokens in a sequence.
-
-    Raises:
-        UserError: The vocabulary or the number of positions is too small.
-    """
+    """Run the induction test with sequences of `length` random tokens; save JSON and PNG in the run's folder."""
     size, longest = run.tokenizers[0].size, run.model.decoder.max_positions
     most = min(size - len(SPECIAL_TOKENS), size if longest is None else longest // 2)
     if length > most:
         raise UserError(
-            f"{length} random pieces, twice, do not fit: the model knows {size - len(SPECIAL_TOKENS):,} pieces"
-            + ("" if longest is None else f" and has learned {longest:,} positions"),
+            f"{length} random tokens, twice, do not fit: the vocabulary has {size - len(SPECIAL_TOKENS):,} tokens"
+            + ("" if longest is None else f", and the model has {longest:,} positions"),
             where=f"{run.path}: --induction",
             remedy=f"set --induction {most} or lower",
         )

@@ -19,7 +19,7 @@ from s2s.evaluation.inference import Estimate, drawn_rows, estimate, paired_p
 from s2s.models.language_model import LanguageModel
 from s2s.tasks.base import Evaluation, check_comparable
 from s2s.tasks.figures import by_place_picture
-from s2s.tasks.language_model.data import TextBatch, Windows
+from s2s.tasks.language_model.data import Windows
 from s2s.training.device import DeviceContext
 from s2s.training.progress import Advance
 
@@ -36,14 +36,6 @@ def nats_of(
     """Compute the negative log-probability of the token that follows each position.
 
     The logits are computed in chunks, so that they are never all in memory.
-
-    Args:
-        model: Language model, for its output projection.
-        states: Hidden states of the decoder (positions, width).
-        following: Target token of each position.
-
-    Returns:
-        Negative log-probabilities in nats, at least fp32.
     """
     rows = max(1, _CHUNK // model.projection.out_features)
     found = []
@@ -80,15 +72,8 @@ def measure(
 ) -> Nats:
     """Measure the loss on all windows, without dropout.
 
-    The model stays in evaluation mode. With several ranks, each rank measures a part, and all
-    ranks return the full result.
-
-    Args:
-        device_context: Device, precision and process group.
-        advance: Called after each batch with its number of windows.
-
-    Returns:
-        Loss by document and by position.
+    The model stays in evaluation mode. With several ranks, each rank measures a part, and all ranks return the full
+    result.
     """
     model.eval()
     lengths, distributed = windows.texts.lengths, device_context.distributed
@@ -96,26 +81,18 @@ def measure(
     sums, counts = (np.zeros(int(lengths.max(initial=0)) + 1, dtype=kind) for kind in (np.float64, np.int64))
     with torch.inference_mode(), device_context.mixed_precision():
         for rows, batch in iterate_batches(windows, device_context.device, distributed.rank, distributed.world_size):
-            nats, places, row = (part.cpu().numpy() for part in _nats_of_batch(model, batch))
+            # Positions that count, with their loss, place in the document and row in the batch.
+            chosen = batch.valid.flatten().nonzero().squeeze(1)
+            states = model(batch.read).flatten(0, 1).index_select(0, chosen)
+            following = batch.following.flatten().index_select(0, chosen)
+            found = nats_of(model, states, following), batch.places.flatten().index_select(0, chosen)
+            nats, places, row = (part.cpu().numpy() for part in (*found, chosen // batch.read.shape[1]))
             np.add.at(sums, places, nats.astype(np.float64))
             np.add.at(counts, places, 1)
             np.add.at(documents, windows.windows[rows, 0][row], nats.astype(np.float64))
             advance(len(rows))
-    return Nats(
-        *(
-            np.sum(parts, axis=0)
-            for parts in zip(*distributed.all_gather_object((documents, sums, counts)), strict=True)
-        )
-    )
-
-
-def _nats_of_batch(model: LanguageModel, batch: TextBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Return loss, place and batch row of each position that counts."""
-    chosen = batch.valid.flatten().nonzero().squeeze(1)
-    states = model(batch.read).flatten(0, 1).index_select(0, chosen)
-    places = batch.places.flatten().index_select(0, chosen)
-    following = batch.following.flatten().index_select(0, chosen)
-    return nats_of(model, states, following), places, chosen // batch.read.shape[1]
+    gathered = zip(*distributed.all_gather_object((documents, sums, counts)), strict=True)
+    return Nats(*(np.sum(parts, axis=0) for parts in gathered))
 
 
 @dataclass(frozen=True)
@@ -140,14 +117,7 @@ class Size:
 
 
 def size_of(texts: Sequence[str], tokens: Sequence[np.ndarray], tokenizer: Tokenizer) -> Size:
-    """Count the bytes of documents, before normalization.
-
-    Args:
-        texts: Documents as text.
-
-    Returns:
-        Bytes of each document, and the number of lossy documents.
-    """
+    """Count the bytes of documents, before normalization, and the lossy documents."""
     lossy = sum(
         # The word tokenizer joins words by single spaces, whatever the text has.
         tokenizer.normalize(text) != text or bool((found == UNK).any()) or tokenizer.decode(found.tolist()) != text
@@ -157,14 +127,7 @@ def size_of(texts: Sequence[str], tokens: Sequence[np.ndarray], tokenizer: Token
 
 
 def bits_per_byte(nats: float, size: int) -> float:
-    """Convert a sum of nats to bits per byte.
-
-    Args:
-        nats: Negative log-probability of the documents.
-        size: Number of bytes of the documents.
-
-    Returns:
-        Bits per byte.
+    """Convert the negative log-probability of `size` bytes in nats to bits per byte.
 
     Example:
         >>> round(bits_per_byte(10 * math.log(2), 5), 3)
@@ -175,13 +138,7 @@ def bits_per_byte(nats: float, size: int) -> float:
 
 @dataclass(frozen=True)
 class Span:
-    """Loss in a range of positions of documents.
-
-    Attributes:
-        first: First position, from 0.
-        last: Last position, inclusive.
-        loss: Mean loss in nats per token.
-    """
+    """Mean loss in nats per token in a range of positions of documents, from 0, `last` inclusive."""
 
     first: int
     last: int
@@ -212,14 +169,7 @@ def spans(nats: Nats) -> list[Span]:
 
 
 def interval_of(nats: Sequence[float], sizes: Sequence[int]) -> Estimate:
-    """Compute bits per byte with a 95 % bootstrap confidence interval.
-
-    Args:
-        sizes: Number of bytes of each document.
-
-    Returns:
-        The estimate; documents are resampled.
-    """
+    """Compute bits per byte with a 95 % bootstrap confidence interval over documents."""
     found, bytes_ = np.array(nats), np.array(sizes)
     resampled = [bits_per_byte(float(row @ found), int(row @ bytes_)) for row in drawn_rows(len(found))]
     return estimate(bits_per_byte(float(found.sum()), int(bytes_.sum())), np.array(resampled))
@@ -227,12 +177,7 @@ def interval_of(nats: Sequence[float], sizes: Sequence[int]) -> Estimate:
 
 @dataclass(frozen=True)
 class LanguageComparison:
-    """Bits per byte of a run, and the test against the first run.
-
-    Attributes:
-        bits_per_byte: Estimate with a confidence interval.
-        p_value: P-value of paired approximate randomization over documents (see `paired_p`); None for the first run.
-    """
+    """Bits per byte of a run, and the p-value of `paired_p` over documents against the first run; None for that."""
 
     run: str
     bits_per_byte: Estimate
@@ -280,20 +225,24 @@ class LanguageScores(Evaluation):
         loss, each = self.total / self.pieces, self.total / self.documents
         found = [
             f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {self.documents:,} documents of {self.pieces:,} "
-            f"pieces and {self.bytes:,} bytes, read {self.context} at once, {self.stride} further each time",
-            f"  {_with_interval(interval_of(self.nats, self.sizes))} bits per byte · {loss:.4f} nats per piece "
+            f"tokens and {self.bytes:,} bytes, context {self.context}, stride {self.stride}",
+            f"  {_with_interval(interval_of(self.nats, self.sizes))} bits per byte · {loss:.4f} nats per token "
             f"(perplexity {math.exp(min(loss, 50)):.2f}) · {each:.2f} nats per document",
-            "  by place: " + " · ".join(f"{_named(span)} {span.loss:.2f}" for span in self.spans),
+            "  by position: "
+            + " · ".join(
+                f"{span.first if span.first == span.last else f'{span.first}-{span.last}'} {span.loss:.2f}"
+                for span in self.spans
+            ),
         ]
         if self.lossy:
             found.append(
-                f"  {self.lossy:,} documents are not spelt exactly by their pieces: their bits per byte flatter "
-                "(tokenizer.normalization: identity with byte_fallback keeps all)"
+                f"  {self.lossy:,} documents differ from the text of their tokens: their bits per byte are too low "
+                "(tokenizer.normalization: identity with byte_fallback represents all)"
             )
         if self.grammar is not None:
             found.append(
-                f"  the grammar that drew them needs about {self.grammar:.2f} nats per sentence: the model needs "
-                f"{each - self.grammar:+.2f} nats beside that"
+                f"  entropy of the built-in grammar: about {self.grammar:.2f} nats per sentence; the model is "
+                f"{each - self.grammar:+.2f} nats above it"
             )
         return "\n".join([*found, *self.notes()])
 
@@ -312,34 +261,18 @@ class LanguageScores(Evaluation):
 
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> list[LanguageComparison]:
-        """Compare runs by paired approximate randomization over documents.
-
-        Args:
-            evaluations: Evaluations of the same documents; the first is the baseline.
-
-        Returns:
-            One comparison for each evaluation.
-
-        Raises:
-            UserError: The evaluations are of different documents.
-        """
+        """Compare runs with the first by paired approximate randomization over documents."""
         first, found = evaluations[0], []
         # Documents of one file that are split differently have the same digest.
         check_comparable(evaluations, lambda each: (each.digest, each.documents))
         for other in evaluations:
-            counts = [np.column_stack((each.nats, each.sizes)) for each in (first, other)]
-            chance = (
-                None
-                if other is first
-                else paired_p(counts[0], counts[1], lambda sums: sums[..., 0] / sums[..., 1] / math.log(2))
-            )
-            found.append(LanguageComparison(other.run, interval_of(other.nats, other.sizes), chance))
+            one, two = (np.column_stack((each.nats, each.sizes)) for each in (first, other))
+            p = None
+            if other is not first:
+                p = paired_p(one, two, lambda sums: sums[..., 0] / sums[..., 1] / math.log(2))
+            found.append(LanguageComparison(other.run, interval_of(other.nats, other.sizes), p))
         return found
 
 
 def _with_interval(found: Estimate) -> str:
     return f"{found.value:.4f} ({found.low:.4f}–{found.high:.4f})"
-
-
-def _named(span: Span) -> str:
-    return str(span.first) if span.first == span.last else f"{span.first}-{span.last}"

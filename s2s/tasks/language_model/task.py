@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 LanguageRun = LoadedModel[LanguageRecipe, LanguageModel]
 LanguageData = PreparedTexts["datasets.Dataset"]
-LanguageCourse = TrainContext[LanguageRecipe, LanguageData, LanguageModel]
+LanguageContext = TrainContext[LanguageRecipe, LanguageData, LanguageModel]
 
 # Length of prompts and texts that are generated at a validation, in tokens.
 _PROMPT, _WRITTEN = 8, 48
@@ -69,26 +69,27 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
         apart = not recipe.batches.across_documents
 
         def loss(model: LanguageModel, batch: TextBatch) -> tuple[Tensor, Tensor]:
-            """Return the cross-entropy of the next tokens in nats: to minimize and to report."""
             return cross_entropy(model(batch.read, apart), model.projection.weight, batch.following, batch.valid)
 
         return loss
 
-    def log_dataset_summary(self, train_context: LanguageCourse, print_fn: PrintFn) -> None:
+    def log_dataset_summary(self, train_context: LanguageContext, print_fn: PrintFn) -> None:
         documents, lengths = len(train_context.data.corpus.train), train_context.data.train.lengths
-        across = "read across documents" if train_context.recipe.batches.across_documents else "each document by itself"
+        across = (
+            "attention across documents" if train_context.recipe.batches.across_documents else "each document separate"
+        )
         print_fn(
-            f"{documents:,} documents of {int(lengths.sum()) + len(lengths):,} pieces, ends counted, in "
+            f"{documents:,} documents of {int(lengths.sum()) + len(lengths):,} tokens with their ends, in "
             f"{len(train_context.trainer.examples):,} rows of {train_context.recipe.batches.length}, {across} · "
-            f"{train_context.data.tokenizer.size:,} pieces known"
+            f"vocabulary: {train_context.data.tokenizer.size:,} tokens"
         )
 
-    def on_train_start(self, train_context: LanguageCourse, folder: Path, log: RunLog) -> None:
+    def on_train_start(self, train_context: LanguageContext, folder: Path, log: RunLog) -> None:
         log_figures(
             train_context, folder, log, "data", {"lengths": lengths_picture(train_context.data.train.lengths + 1)}
         )
 
-    def validate(self, train_context: LanguageCourse, log: RunLog) -> Validation:
+    def validate(self, train_context: LanguageContext, log: RunLog) -> Validation:
         data, recipe = train_context.data, train_context.recipe
         found = measure(train_context.model, windows_of(recipe, data.validation), train_context.trainer.device_context)
         size = _size(data.corpus.validation, data.validation, data.tokenizer)
@@ -100,7 +101,7 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
             log.add_texts("written", samples, train_context.trainer.update)
         return Validation(train_context.trainer.update, -scores[recipe.validation.metric], found.loss)
 
-    def _samples(self, train_context: LanguageCourse) -> list[str]:
+    def _samples(self, train_context: LanguageContext) -> list[str]:
         """Generate texts: one from the beginning, others from prompts of validation texts."""
         count, tokens = train_context.recipe.validation.samples, train_context.data.validation
         some = tokens.rows(np.arange(min(max(0, count - 1), len(tokens.lengths))))
@@ -126,7 +127,11 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
         windows = windows_of(recipe, tokens)
         with progress_bar("measuring", len(windows)) as advance:
             found = measure(run.model, windows, run.device_context, advance)
-        size = _size(part, tokens, tokenizer)
+        size, grammar = _size(part, tokens, tokenizer), None
+        if recipe.data.corpus == "built-in":
+            # Estimate of the entropy of the grammar, in nats per sentence.
+            nats = grammar_nats(scoring.split, built_in_size(recipe.data, scoring.split), recipe.data.seed)
+            grammar = float(np.mean(nats))
         return LanguageScores(
             str(run.path),
             run.checkpoint.name,
@@ -141,17 +146,13 @@ class LanguageModelTask(Task[LanguageRecipe, LanguageData, LanguageModel]):
             context=recipe.context,
             stride=recipe.stride,
             spans=spans(found),
-            grammar=_grammar(recipe, scoring.split),
+            grammar=grammar,
         )
 
     def log_probs(self, model: LanguageModel, batch: TextBatch) -> Float[Tensor, "places one"]:
-        """Return the log-probability of the token that follows each position.
+        """Return the log-probability (positions, 1) of the token that follows each position.
 
-        Only that token has a column, because the log-probabilities of the whole vocabulary at all positions would not
-        fit into memory.
-
-        Returns:
-            Log-probabilities (positions, 1), row after row.
+        The log-probabilities of the whole vocabulary at all positions would not fit into memory.
         """
         return -nats_of(model, model(batch.read)[batch.valid], batch.following[batch.valid])[:, None]
 
@@ -179,16 +180,6 @@ def _check_positions(longest: int | None, recipe: LanguageRecipe) -> None:
 
 def _size(part: "datasets.Dataset", tokens: RaggedArray, tokenizer: Tokenizer) -> Size:
     return size_of(part["text"], tokens.rows(np.arange(len(part))), tokenizer)
-
-
-def _grammar(recipe: LanguageRecipe, split: str) -> float | None:
-    """Return the cross-entropy of the built-in grammar, in nats per sentence.
-
-    It is estimated; None for other texts.
-    """
-    if recipe.data.corpus != "built-in":
-        return None
-    return float(np.mean(grammar_nats(split, built_in_size(recipe.data, split), recipe.data.seed)))
 
 
 TASK = LanguageModelTask()

@@ -42,7 +42,6 @@ class Pair:
     """Two sentences that differ in the group that they are about.
 
     Attributes:
-        line: First line of the pair in its file.
         more: Sentence that is closer to a stereotype.
         direction: `stereo` if `more` is about the disadvantaged group and shows a stereotype of it; `antistereo` if
             `less` is about that group and contradicts a stereotype.
@@ -86,7 +85,7 @@ class Group:
 
     Attributes:
         ties: Number of pairs with equal scores, which are in no share.
-        share: Share of pairs in which `more` is preferred, in percent, with Wilson's 95 % interval.
+        share: Share of pairs in which `more` is preferred, in percent, with Wilson's 95 % confidence interval.
         p_value: P-value of the exact binomial test against one half, two-sided.
         adjusted: P-value adjusted for the number of types of bias (Holm 1979); None for other groups.
     """
@@ -134,14 +133,7 @@ class BiasReport:
 
 
 def read_pairs(path: Path) -> tuple[list[Pair], str]:
-    """Read a CSV file with the columns of CrowS-Pairs.
-
-    Returns:
-        The pairs, and the SHA-256 digest of the file.
-
-    Raises:
-        UserError: The file cannot be read, lacks a column, or has a line that is not a pair.
-    """
+    """Read a CSV file with the columns of CrowS-Pairs."""
     check_regular(path, "name a CSV file in UTF-8")
     try:
         content = path.read_bytes()
@@ -149,63 +141,38 @@ def read_pairs(path: Path) -> tuple[list[Pair], str]:
         header = next(rows, [])
         missing = [name for name in _COLUMNS if name not in header]
         if missing:
-            raise UserError(
-                f"has no column {', '.join(missing)}",
-                where=str(path),
-                remedy=f"the first line must name {', '.join(_COLUMNS)}, as in crows_pairs_anonymized.csv",
-            )
+            remedy = f"the first line must name {', '.join(_COLUMNS)}, as in crows_pairs_anonymized.csv"
+            raise UserError(f"has no column {', '.join(missing)}", str(path), remedy)
         pairs, line = [], rows.line_num + 1
         for cells in rows:
             if cells:
-                pairs.append(_pair(dict(zip_longest(header, cells[: len(header)])), f"{path}:{line}", line))
+                row = dict(zip_longest(header, cells[: len(header)]))
+                more, less, direction, kind = ((row[name] or "").strip() for name in _COLUMNS)
+                where = f"{path}:{line}"
+                if not (more and less and kind):
+                    raise UserError("a sentence or its type is empty", where, "complete or remove the line")
+                if direction not in _DIRECTIONS:
+                    what = f"stereo_antistereo is {direction!r}"
+                    raise UserError(what, where, f"expected {' or '.join(_DIRECTIONS)}")
+                pairs.append(Pair(line, more, less, direction, kind))
             # A quoted cell may contain line ends.
             line = rows.line_num + 1
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"cannot be read: {error}", where=str(path), remedy="name a CSV file in UTF-8") from None
     if not pairs:
-        raise UserError("holds no pairs", where=str(path), remedy="name another file")
+        raise UserError("has no pairs", where=str(path), remedy="name another file")
     return pairs, hashlib.sha256(content).hexdigest()
 
 
-def _pair(row: dict[str, str | None], where: str, line: int) -> Pair:
-    more, less, direction, kind = ((row[name] or "").strip() for name in _COLUMNS)
-    if not (more and less and kind):
-        raise UserError("a sentence or its type is empty", where=where, remedy="complete or remove the line")
-    if direction not in _DIRECTIONS:
-        raise UserError(
-            f"stereo_antistereo is {direction!r}", where=where, remedy=f"expected {' or '.join(_DIRECTIONS)}"
-        )
-    return Pair(line, more, less, direction, kind)
-
-
 def shared_places(first: Sequence[int], second: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the positions of shared tokens in each of two sentences.
-
-    Args:
-        first: Tokens of one sentence.
-
-    Returns:
-        Positions of the matching blocks in the first and in the second sentence.
-
-    Example:
-        >>> shared_places([7, 8, 9], [7, 5, 9])
-        ([0, 2], [0, 2])
-    """
+    """Return the positions of shared tokens in each of two sentences."""
     blocks = difflib.SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks()
     places = [(b.a + i, b.b + i) for b in blocks for i in range(b.size)]
     return [a for a, _ in places], [b for _, b in places]
 
 
 def prefer(model: MaskedLM, tokenizer: Tokenizer, pairs: Sequence[Pair], begin: bool) -> list[Preference]:
-    """Score both sentences of each pair.
-
-    Args:
-        model: Masked language model.
-        begin: Prepend `BOS` to each sentence, as in training.
-
-    Raises:
-        UserError: A sentence has more tokens than the model has positions.
-    """
+    """Score both sentences of each pair."""
     texts = tokenizer.encode_batch([sentence for pair in pairs for sentence in (pair.more, pair.less)])
     places = [p for more, less in zip(texts[::2], texts[1::2], strict=True) for p in shared_places(more, less)]
     sums = [float(found.sum()) for found in masked_log_probabilities(model, texts, places, begin)]
@@ -252,11 +219,7 @@ def preferences_table(preferences: Sequence[Preference]) -> str:
 
 
 def bias_picture(found: BiasReport) -> "Figure":
-    """Draw the share of each group with its confidence interval.
-
-    Returns:
-        The figure, with a line at one half.
-    """
+    """Draw the share of each group with its confidence interval."""
     groups = [found.all, *reversed(found.directions), *reversed(found.kinds)]
     figure = new_figure(7.0, 1.2 + 0.34 * len(groups))
     panel = figure.subplots()
@@ -271,14 +234,7 @@ def bias_picture(found: BiasReport) -> "Figure":
 
 
 def probe(run: LoadedModel[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
-    """Run the bias test on a run; save JSON, CSV and PNG in its folder, if writable.
-
-    Args:
-        pairs: CSV file with the columns of CrowS-Pairs.
-
-    Returns:
-        Shares with intervals and tests.
-    """
+    """Run the bias test on a run and a CSV file of pairs; save JSON, CSV and PNG in the run's folder, if writable."""
     read, digest = read_pairs(pairs)
     found = report(prefer(run.model, run.tokenizers[0], read, run.recipe.masking.begin))
     kept = {

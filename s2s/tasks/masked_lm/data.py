@@ -44,20 +44,7 @@ class MaskedBatch(BaseBatch):
 
 
 def chosen_counts(lengths: Int[np.ndarray, " rows"], share: float) -> Int[np.ndarray, " rows"]:
-    """Return the number of tokens to choose in each text.
-
-    Args:
-        lengths: Number of tokens of each text.
-        share: Share of tokens, in (0, 1).
-
-    Returns:
-        The share of each length, rounded, but at least one for a text that is not empty.
-
-    Example:
-        >>> import numpy as np
-        >>> chosen_counts(np.array([0, 1, 20]), 0.15).tolist()
-        [0, 1, 3]
-    """
+    """Return the number of tokens to choose in each text."""
     return np.minimum(lengths, np.maximum(1, np.rint(lengths * share).astype(np.int64)))
 
 
@@ -100,15 +87,7 @@ def collate_masked(
     begin: bool,
     width: int | None = None,
 ) -> MaskedBatch:
-    """Make a batch of masked texts.
-
-    Args:
-        texts: Original tokens of each text, without special tokens.
-        read: Input tokens of each text, without special tokens.
-        chosen: Chosen positions in each text.
-        begin: Prepend `BOS` to each text.
-        width: Length to pad to; None uses the longest text.
-    """
+    """Make a batch of masked texts."""
     source, valid = collate_sources(read, begin, width)
     flat = [number * source.shape[1] + int(begin) + places for number, places in enumerate(chosen)]
     targets = [text[places] for text, places in zip(texts, chosen, strict=True)]

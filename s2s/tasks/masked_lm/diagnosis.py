@@ -9,12 +9,12 @@ from torch import Tensor
 
 from s2s.data.dataset import iterate_batches
 from s2s.data.sources import TextSource
-from s2s.data.tokenizers import UNK, Tokenizer
+from s2s.data.tokenizers import UNK
 from s2s.errors import UserError
 from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, entropy, share_sign, unknown
 from s2s.inspection.inspection import AttentionMaps, InspectedExample, Inspection, InspectionRequest
 from s2s.inspection.positions import positions_of, without_words
-from s2s.inspection.saliency import Score, explain_classes, rollout
+from s2s.inspection.saliency import Score, contrast, explain_classes, rollout
 from s2s.inspection.walk import Source, chosen_words, same_word
 from s2s.inspection.words import Word, check_length, find_word, words_of
 from s2s.models.masked_lm import MaskedLM
@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
 
 def inspected(recipe: MaskedRecipe) -> str:
-    """Return a report on a recipe's texts: statistics and suspicious examples.
-
-    Returns:
-        The report as text.
-    """
+    """Return a report on a recipe's texts: statistics and suspicious examples."""
     return str(inspect_texts(TextSource(recipe.data).load(), recipe.data.seed, recipe.tokenizer, "texts"))
 
 
@@ -82,46 +78,34 @@ class _Reading:
         self.text, self.model, self.tokenizer = text, run.model, run.tokenizers[0]
         self.begin, self.device = run.recipe.masking.begin, run.device_context.device
         self.blank: int | None = None
-        self.ids, self.words = self._around_blank(text) if typed and _BLANK in text else self._pieces(text)
-        longest = run.recipe.batches.max_length - 1 - int(self.begin)
-        if not typed and len(self.ids) > longest:
-            self.ids = self.ids[:longest]
+        if typed and _BLANK in text:
+            blank = find_blank(text, self.tokenizer)
+            before, after = words_of(self.tokenizer, blank.left), words_of(self.tokenizer, blank.right)
+            self.blank = len(before)
+            self.ids = [*blank.left, self.model.size, *blank.right]
+            self.words = [*before, Word(_BLANK, (len(blank.left),)), *_shifted(after, len(blank.left) + 1)]
+        else:
+            self.ids = self.tokenizer.encode(text)
+            longest = run.recipe.batches.max_length - 1 - int(self.begin)
+            if not typed and len(self.ids) > longest:
+                self.ids = self.ids[:longest]
+                self.text = self.tokenizer.decode(self.ids) + " …"
             self.words = words_of(self.tokenizer, self.ids)
-            self.text = self.tokenizer.decode(self.ids) + " …"
         self.source = self._read(self.ids)
-
-    def _pieces(self, text: str) -> tuple[list[int], list[Word]]:
-        ids = self.tokenizer.encode(text)
-        return ids, words_of(self.tokenizer, ids)
-
-    def _around_blank(self, text: str) -> tuple[list[int], list[Word]]:
-        blank = find_blank(text, self.tokenizer)
-        before, after = words_of(self.tokenizer, blank.left), words_of(self.tokenizer, blank.right)
-        self.blank, first = len(before), len(blank.left) + 1
-        behind = [Word(word.text, tuple(place + first for place in word.places)) for word in after]
-        ids = [*blank.left, self.model.size, *blank.right]
-        return ids, [*before, Word(_BLANK, (len(blank.left),)), *behind]
 
     def _read(self, ids: Sequence[int]) -> Source:
         """Return the model's input, with `BOS` and `EOS`."""
-        row = np.array(ids)
+        row, begin, mask = np.array(ids), int(self.begin), self.tokenizer.mask
         batch = collate_masked([row], [row], [np.array([0])], [0], self.begin).to(self.device)
         check_length(batch.source.shape[1], self.model.encoder.max_positions)
-        begin, names = int(self.begin), _named(self.tokenizer, ids)
-        words = [Word(word.text, tuple(place + begin for place in word.places)) for word in self.words]
+        names = [_BLANK if token == mask else self.tokenizer.tokens([token])[0] for token in ids]
+        words = _shifted(self.words, begin)
         ends = Word("</s>", (begin + len(ids),))
         words = [*([Word("<s>", (0,))] if begin else []), *words, ends]
         return Source(batch.source, batch.source_valid, [*["<s>"] * begin, *names, "</s>"], words)
 
     def masked(self, wanted: str | None) -> int:
-        """Mask the blank, or else a word.
-
-        Args:
-            wanted: Word to inspect; None chooses one.
-
-        Returns:
-            Index of the inspected word.
-        """
+        """Mask the blank, or else the wanted word (None chooses one); return the index of the inspected word."""
         words, begin = self.source.words, int(self.begin)
         if wanted is not None:
             word = find_word(words, wanted)
@@ -135,16 +119,11 @@ class _Reading:
         return word
 
     def inspected(self, focus: InspectionRequest, word: int) -> InspectedExample:
-        """Return the prediction for the masked word, with attention and saliency.
-
-        Args:
-            focus: Layer and head to inspect.
-            word: Index of the inspected word.
-        """
+        """Return the prediction for the masked word, with attention and saliency."""
         model, source, encoder = self.model, self.source, self.model.encoder
         asked = source.words[word if self.blank is None else self.blank + int(self.begin)]
         if asked.text in ("<s>", "</s>"):
-            raise UserError(f"{asked.text} is no word to name", "--word", "name a word of the text")
+            raise UserError(f"{asked.text} is not a word of the text", "--word", "name a word of the text")
         places = sorted(asked.places)
         with torch.no_grad():
             vectors = encoder.embedding(source.read)
@@ -170,32 +149,20 @@ class _Reading:
 
         def score(vectors: States) -> Tensor:
             states = self.model.encoder.read(vectors, self.source.valid.expand(len(vectors), -1)).states
-            scores = self.model.scores(self.model.transform(states[:, place]))
-            return scores[:, piece] - scores.mean(dim=1)
+            return contrast(self.model.scores(self.model.transform(states[:, place])), piece)
 
         return score
 
 
-def _named(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """Return the names of tokens; the mask token is a blank."""
-    return [_BLANK if piece == tokenizer.mask else tokenizer.tokens([piece])[0] for piece in ids]
+def _shifted(words: Sequence[Word], count: int) -> list[Word]:
+    return [Word(word.text, tuple(place + count for place in word.places)) for word in words]
 
 
 _SHOWN_PIECES = 8
 
 
-def symptoms(
-    run: LoadedModel[MaskedRecipe, MaskedLM], part: "datasets.Dataset", examples: MaskedText, progress_bar: ProgressBar
-) -> Diagnostics:
-    """Predict masked tokens, and return signs of problems.
-
-    Args:
-        examples: Windows of the same texts.
-        progress_bar: Makes a progress bar.
-
-    Returns:
-        Scores, signs and the windows with the highest loss.
-    """
+def symptoms(run: MaskedRun, part: "datasets.Dataset", examples: MaskedText, progress_bar: ProgressBar) -> Diagnostics:
+    """Predict masked tokens in windows of texts; return signs of problems, and the windows with the highest loss."""
     wanted, said, losses, windows = [], [], [], []
     with progress_bar("measuring", len(examples)) as advance, torch.inference_mode():
         for rows, batch in iterate_batches(examples, run.device_context.device):
@@ -208,15 +175,15 @@ def symptoms(
     targets, answers, loss, window = (np.concatenate(each) for each in (wanted, said, losses, windows))
     tokens = np.concatenate(examples.window(np.arange(len(examples))))
     return Diagnostics(
-        summary=f"{len(part):,} texts, {len(targets):,} masked pieces: loss {loss.mean():.3f} nats, "
-        f"{100 * (targets == answers).mean():.2f} % right",
-        signs=[_one_piece(targets, answers, run.tokenizers[0].tokens), unknown(tokens, UNK, None)],
+        summary=f"{len(part):,} texts, {len(targets):,} masked tokens: loss {loss.mean():.3f} nats, "
+        f"{100 * (targets == answers).mean():.2f} % correct",
+        signs=[_one_token(targets, answers, run.tokenizers[0].tokens), unknown(tokens, UNK, None)],
         worst=_worst(run, examples, (targets, answers, loss, window)),
         chance_loss=entropy(targets),
     )
 
 
-def _one_piece(targets: np.ndarray, answers: np.ndarray, shown: Callable[[list[int]], list[str]]) -> Finding:
+def _one_token(targets: np.ndarray, answers: np.ndarray, shown: Callable[[list[int]], list[str]]) -> Finding:
     """Return the sign for a model that predicts one token too often."""
     kinds, counts = np.unique(answers, return_counts=True)
     usual = kinds[counts.argmax()]
@@ -225,16 +192,14 @@ def _one_piece(targets: np.ndarray, answers: np.ndarray, shown: Callable[[list[i
         "says always the same",
         wrong,
         len(answers),
-        f"masked pieces are wrongly named {shown([int(usual)])[0]!r} ({len(kinds):,} different answers in all)",
+        f"masked tokens are wrongly predicted as {shown([int(usual)])[0]!r} ({len(kinds):,} different predictions)",
         33,
-        "a third of all answers being one wrong piece is what frequencies alone teach",
+        "a model that learned only token frequencies predicts one token everywhere",
         "train for longer (training.updates); lower training.learning_rate and raise training.warmup",
     )
 
 
-def _worst(
-    run: LoadedModel[MaskedRecipe, MaskedLM], examples: MaskedText, found: tuple[np.ndarray, ...]
-) -> list[WorstExample]:
+def _worst(run: MaskedRun, examples: MaskedText, found: tuple[np.ndarray, ...]) -> list[WorstExample]:
     targets, answers, loss, window = found
     kinds, which = np.unique(window, return_inverse=True)
     means = np.bincount(which, loss) / np.bincount(which)
@@ -244,6 +209,6 @@ def _worst(
         text = cutter.decode(examples.window(kinds[place : place + 1])[0].tolist())
         said, right = (" ".join(cutter.tokens(each[mine].tolist())) for each in (answers, targets))
         worst.append(
-            WorstExample(text, said, right, f"window {kinds[place] + 1}, {means[place]:.2f} nats per masked piece")
+            WorstExample(text, said, right, f"window {kinds[place] + 1}, {means[place]:.2f} nats per masked token")
         )
     return worst

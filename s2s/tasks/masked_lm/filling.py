@@ -18,11 +18,11 @@ from s2s.decoding.generate import MAX_SOURCE_LENGTH, one_line
 from s2s.errors import UserError
 from s2s.inspection.words import check_length
 from s2s.models.masked_lm import MaskedLM
-from s2s.tasks.base import LoadedModel
 from s2s.tasks.masked_lm.data import collate_masked
-from s2s.tasks.masked_lm.recipe import MaskedRecipe
 
 _BUDGET = 8192
+_BLANK = re.compile("_{3,}")
+_BEAM = 20
 
 
 def masked_log_probabilities(
@@ -31,7 +31,6 @@ def masked_log_probabilities(
     """Compute the log-probability of tokens, each masked alone.
 
     Args:
-        model: Masked language model.
         texts: Tokens of each text, without special tokens.
         places: Positions to score in each text.
         begin: Prepend `BOS` to each text, as in training.
@@ -39,41 +38,25 @@ def masked_log_probabilities(
 
     Returns:
         Log-probabilities of each text's positions, in nats.
-
-    Raises:
-        UserError: A text has more tokens than the model has positions.
     """
     asked = [(number, place) for number, row in enumerate(places) for place in row]
     rows = [np.array([*texts[n][:place], model.size, *texts[n][place + 1 :]]) for n, place in asked]
     found = np.empty(len(asked))
     for batch in _batches([len(row) for row in rows], budget):
-        read = [rows[i] for i in batch]
-        chosen = [np.array([asked[i][1]]) for i in batch]
-        scores = log_probabilities(model, read, chosen, begin)
+        scores = _log_probabilities(model, [rows[i] for i in batch], [asked[i][1] for i in batch], begin)
         targets = torch.tensor([texts[asked[i][0]][asked[i][1]] for i in batch], device=scores.device)
         found[batch] = scores.gather(1, targets[:, None])[:, 0].cpu().double().numpy()
     ends = np.cumsum([len(row) for row in places])
     return np.split(found, ends[:-1]) if len(places) else []
 
 
-def log_probabilities(
-    model: MaskedLM, read: Sequence[np.ndarray], chosen: Sequence[np.ndarray], begin: bool
-) -> Float[Tensor, "chosen vocabulary"]:
-    """Compute the log-probabilities of all tokens at positions of texts, in a batch.
-
-    Args:
-        model: Masked language model.
-        read: Input tokens of each text, without special tokens.
-        begin: Prepend `BOS` to each text, as in training.
-
-    Returns:
-        Log-probabilities (chosen, vocabulary), text after text.
-
-    Raises:
-        UserError: A text has more tokens than the model has positions.
-    """
+def _log_probabilities(
+    model: MaskedLM, read: Sequence[np.ndarray], places: Sequence[int], begin: bool
+) -> Float[Tensor, "texts vocabulary"]:
+    """Compute the log-probabilities of all tokens at one position of each text, in a batch."""
     longest = MAX_SOURCE_LENGTH if model.encoder.max_positions is None else model.encoder.max_positions
     check_length(max(len(row) for row in read) + 1 + int(begin), longest)
+    chosen = [np.array([place]) for place in places]
     batch = collate_masked(read, read, chosen, range(len(read)), begin).to(next(model.parameters()).device)
     with torch.no_grad():
         return model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
@@ -92,18 +75,9 @@ def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:
         yield batch
 
 
-_BLANK = re.compile("_{3,}")
-_SPACE = "▁"
-_BEAM = 20
-
-
 @dataclass(frozen=True)
 class Filler:
-    """Filler of a blank.
-
-    Attributes:
-        probability: Product of the probabilities of its tokens, in [0, 1].
-    """
+    """Filler of a blank, and the product of the probabilities of its tokens."""
 
     text: str
     probability: float
@@ -126,79 +100,52 @@ class Filled:
 
     def __str__(self) -> str:
         lines = [self.text, *(f"  {filler.probability:7.2%}  {one_line(filler.text)}" for filler in self.fillers)]
-        lines.append(f"{self.fitting:.1%} of the probability is on pieces that can stand there; these are the best.")
+        lines.append(f"{self.fitting:.1%} of the probability is on tokens that fit the blank; these are the best.")
         if self.pieces > 1:
             lines.append(
-                f"The blank was {self.pieces} masked pieces, filled from the first to the last, each read by the next; "
-                f"a probability is the product of theirs. Only fillers of {self.pieces} pieces can be compared, and a "
-                f"search that keeps {_BEAM} beginnings may have missed one."
+                f"The blank was {self.pieces} masked tokens, filled from left to right; a probability is the product "
+                f"of theirs. Only fillers of {self.pieces} tokens are comparable. A beam of {_BEAM} may have missed some."
             )
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class Blank:
-    """Tokens around a blank.
-
-    Attributes:
-        left: Tokens before the blank.
-        right: Tokens after the blank.
-        begins: True if the blank is the beginning of a word, False if it continues a word.
-    """
+    """Tokens before and after a blank; `begins` is True if the blank is the beginning of a word."""
 
     left: list[int]
     right: list[int]
     begins: bool
 
-    def masked(self, filled: Sequence[int], count: int, mask: int) -> np.ndarray:
-        """Return the text's tokens with `count` tokens in the blank.
-
-        Args:
-            filled: Tokens that are known already.
-            count: Number of tokens in the blank; the rest are mask tokens.
-            mask: Id of the mask token.
-
-        Returns:
-            Tokens of the whole text.
-        """
-        return np.array([*self.left, *filled, *[mask] * (count - len(filled)), *self.right])
+    def next_token(
+        self, model: MaskedLM, filled: Sequence[Sequence[int]], count: int, begin: bool
+    ) -> Float[Tensor, "fillers vocabulary"]:
+        """Return the log-probabilities of the next token of fillers of `count` tokens, whose rest is masked."""
+        known = len(filled[0])
+        masks = [model.size] * (count - known)
+        read = [np.array([*self.left, *tokens, *masks, *self.right]) for tokens in filled]
+        return _log_probabilities(model, read, [len(self.left) + known] * len(read), begin)
 
 
 def find_blank(text: str, tokenizer: Tokenizer) -> Blank:
     """Tokenize a text around its blank `___`.
-
-    Args:
-        text: Text with one blank.
-
-    Returns:
-        Tokens before and after the blank.
 
     Raises:
         UserError: The text has no blank or several, or the tokenizer's tokens do not suit a blank.
     """
     parts = _BLANK.split(text)
     if len(parts) != 2:
-        raise UserError(
-            f"the text has {len(parts) - 1} blanks",
-            where=repr(text),
-            remedy="write one blank as three underscores: ___",
-        )
+        remedy = "write one blank as three underscores: ___"
+        raise UserError(f"the text has {len(parts) - 1} blanks", where=repr(text), remedy=remedy)
     if tokenizer.kind in ("char", "bytes"):
-        raise UserError(
-            f"the run's pieces are single {'bytes' if tokenizer.kind == 'bytes' else 'characters'}, of which a blank "
-            "would be one",
-            where="tokenizer.kind",
-            remedy="name a run whose tokenizer is of kind unigram, bpe or word",
-        )
+        single = "bytes" if tokenizer.kind == "bytes" else "characters"
+        remedy = "name a run whose tokenizer is of kind unigram, bpe or word"
+        raise UserError(f"the run's tokens are single {single}, too short to fill a blank", "tokenizer.kind", remedy)
     before, after = parts
-    begins = tokenizer.begins_after(before)
-    ends = after == "" or after[0].isspace()
+    begins, ends = tokenizer.begins_after(before), after == "" or after[0].isspace()
     if tokenizer.kind == "word" and not (begins and ends):
-        raise UserError(
-            "the run's pieces are whole words, with all that stands beside them",
-            where=repr(text),
-            remedy="put a space on either side of the blank",
-        )
+        what = "the run's tokens are whole words, with their punctuation"
+        raise UserError(what, where=repr(text), remedy="put a space on either side of the blank")
     # One space before a word is part of the word's first token.
     left = before[:-1] if before[-1:].isspace() else before
     right = tokenizer.encode(after[1:]) if ends else tokenizer.encode_continuation(after)
@@ -214,91 +161,42 @@ def fill(model: MaskedLM, tokenizer: Tokenizer, text: str, begin: bool, count: i
     length sum to one.
 
     Args:
-        model: Masked language model.
         text: Text with one blank `___`.
         begin: Prepend `BOS`, as in training.
         count: Number of tokens of a filler.
-
-    Returns:
-        Fillers, best first.
+        best: Number of fillers.
 
     Raises:
         UserError: The text does not suit (see `find_blank`), or no filler has so many tokens.
     """
     blank = find_blank(text, tokenizer)
-    beginning, going_on = _fitting(tokenizer)
+    # Tokens that begin a word, and tokens that continue one; special tokens and bytes do neither.
+    shown = tokenizer.tokens(range(tokenizer.size))
+    plain = [i >= len(SPECIAL_TOKENS) and not re.fullmatch("<0x[0-9A-F]{2}>", name) for i, name in enumerate(shown)]
+    beginning = torch.tensor([p and n.startswith("▁") and n != "▁" for p, n in zip(plain, shown, strict=True)])
+    continuing = torch.tensor([p and not n.startswith("▁") for p, n in zip(plain, shown, strict=True)])
     scores = torch.zeros(1, dtype=torch.float64)
     filled: list[list[int]] = [[]]
     fitting = 0.0
     for step in range(count):
-        allowed = beginning if step == 0 and blank.begins else going_on
-        found = _next_piece(model, blank, filled, count, begin).cpu().double()
+        allowed = beginning if step == 0 and blank.begins else continuing
+        found = blank.next_token(model, filled, count, begin).cpu().double()
         if step == 0:
             fitting = float(found[0].exp()[allowed].sum())
         found = (scores[:, None] + found).masked_fill(~allowed, -torch.inf).flatten()
         kept = min(best if step == count - 1 else max(best, _BEAM), int(found.isfinite().sum()))
         if not kept:
-            raise UserError(
-                f"nothing of {count} pieces fits: each piece of this tokenizer ({tokenizer.kind}) is a word of its own",
-                remedy="ask for fillers of one piece",
-            )
+            what = f"no filler has {count} tokens: each token of this tokenizer ({tokenizer.kind}) is a whole word"
+            raise UserError(what, remedy="ask for fillers of one token")
         scores, order = found.topk(kept)
         filled = [[*filled[i // model.size], i % model.size] for i in order.tolist()]
     texts = [("" if blank.begins else "…") + tokenizer.decode(tokens) for tokens in filled]
     return Filled(text, count, list(map(Filler, texts, scores.exp().tolist())), fitting)
 
 
-def fill_blank(run: LoadedModel[MaskedRecipe, MaskedLM], text: str, count: int = 1, best: int = 10) -> Filled:
-    """Find the best fillers of a blank with a run's model; see `fill`.
-
-    Args:
-        text: Text with one blank `___`.
-        count: Number of tokens of a filler.
-
-    Returns:
-        Fillers, best first.
-    """
-    return fill(run.model, run.tokenizers[0], text, run.recipe.masking.begin, count, best)
-
-
-def weigh(run: LoadedModel[MaskedRecipe, MaskedLM], text: str, words: Sequence[str]) -> "WordChoice":
-    """Compute the probability of words in a blank with a run's model.
-
-    Args:
-        text: Text with one blank `___`.
-        words: Two or more words; see `weigh_words`.
-    """
-    return weigh_words(run.model, run.tokenizers[0], text, words, run.recipe.masking.begin)
-
-
-def _next_piece(
-    model: MaskedLM, blank: Blank, filled: list[list[int]], count: int, begin: bool
-) -> Float[Tensor, "fillers vocabulary"]:
-    read = [blank.masked(tokens, count, model.size) for tokens in filled]
-    place = len(blank.left) + len(filled[0])
-    return log_probabilities(model, read, [np.array([place])] * len(read), begin)
-
-
-def _fitting(tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
-    """Return masks of tokens that begin a word and of tokens that continue one.
-
-    Special tokens and bytes are in neither.
-    """
-    shown = tokenizer.tokens(range(tokenizer.size))
-    text = [i >= len(SPECIAL_TOKENS) and not re.fullmatch("<0x[0-9A-F]{2}>", piece) for i, piece in enumerate(shown)]
-    begins = [t and piece.startswith(_SPACE) and piece != _SPACE for t, piece in zip(text, shown, strict=True)]
-    goes_on = [t and not piece.startswith(_SPACE) for t, piece in zip(text, shown, strict=True)]
-    return torch.tensor(begins), torch.tensor(goes_on)
-
-
 @dataclass(frozen=True)
 class WordChoice:
-    """Log-probabilities of words in the same blank.
-
-    Attributes:
-        pieces: Number of tokens of each word.
-        log_probabilities: Log-probability of each word, in nats.
-    """
+    """Log-probabilities of words in the same blank, in nats; each word has `pieces` tokens."""
 
     text: str
     words: list[str]
@@ -307,48 +205,39 @@ class WordChoice:
 
     def __str__(self) -> str:
         lines = [self.text]
-        for word, score in zip(self.words, self.log_probabilities, strict=True):
-            lines.append(f"  {word:20}  {np.exp(score):.3e}")
+        lines += [f"  {w:20}  {np.exp(score):.3e}" for w, score in zip(self.words, self.log_probabilities, strict=True)]
         first = self.log_probabilities[0]
         for word, score in zip(self.words[1:], self.log_probabilities[1:], strict=True):
             lines.append(f"  {self.words[0]} : {word} = {np.exp(first - score):.3g} : 1")
         if self.pieces > 1:
-            lines.append(f"  each of {self.pieces} pieces, filled from the first to the last")
+            lines.append(f"  each of {self.pieces} tokens, filled from left to right")
         return "\n".join(lines)
 
 
 def weigh_words(model: MaskedLM, tokenizer: Tokenizer, text: str, words: Sequence[str], begin: bool) -> WordChoice:
     """Compute the probability of two or more words in a blank `___`.
 
-    Words with different numbers of tokens are refused. Two masked tokens imply that one token was
-    not enough, so that the probabilities answer different questions.
+    Words with different numbers of tokens are refused: two masked tokens imply that one token was not enough, so that
+    the probabilities answer different questions.
 
     Args:
-        model: Masked language model.
         text: Text with one blank.
         words: Words with equal numbers of tokens.
         begin: Prepend `BOS`, as in training.
-
-    Raises:
-        UserError: A word is unknown, or numbers of tokens differ; see also `find_blank`.
     """
     blank = find_blank(text, tokenizer)
     tokens = [tokenizer.encode(w) if blank.begins else tokenizer.encode_continuation(w) for w in words]
     for word, found in zip(words, tokens, strict=True):
         if not found or UNK in found:
             raise UserError(f"{word!r} is unknown to the run's tokenizer", where="--words", remedy="try another word")
-    counts = {word: len(found) for word, found in zip(words, tokens, strict=True)}
-    if len(set(counts.values())) > 1:
-        shown = ", ".join(f"{word} has {count}" for word, count in counts.items())
-        raise UserError(
-            f"probabilities of words with different numbers of pieces cannot be compared: {shown}",
-            where="--words",
-            remedy="choose words of equally many pieces",
-        )
     count = len(tokens[0])
+    if any(len(each) != count for each in tokens):
+        shown = ", ".join(f"{word} has {len(each)}" for word, each in zip(words, tokens, strict=True))
+        what = f"probabilities of words with different numbers of tokens cannot be compared: {shown}"
+        raise UserError(what, where="--words", remedy="choose words with equally many tokens")
     scores = np.zeros(len(words))
     for step in range(count):
-        found = _next_piece(model, blank, [p[:step] for p in tokens], count, begin)
-        chosen = torch.tensor([p[step] for p in tokens], device=found.device)
+        found = blank.next_token(model, [row[:step] for row in tokens], count, begin)
+        chosen = torch.tensor([row[step] for row in tokens], device=found.device)
         scores += found.gather(1, chosen[:, None])[:, 0].cpu().double().numpy()
     return WordChoice(text, list(words), count, scores.tolist())

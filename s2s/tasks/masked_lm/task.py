@@ -47,21 +47,11 @@ if TYPE_CHECKING:
     from s2s.inspection.inspection import Inspection, InspectionRequest
 
 MaskedRun = LoadedModel[MaskedRecipe, MaskedLM]
-MaskedCourse = TrainContext[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedLM]
+MaskedContext = TrainContext[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedLM]
 
 
 def masked_loss(model: MaskedLM, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
-    """Compute the summed cross-entropy of the chosen tokens of a batch, in nats.
-
-    Tokens that were not chosen are read, but are not part of the loss.
-
-    Args:
-        model: Masked language model.
-        batch: Texts with masked tokens.
-
-    Returns:
-        The loss to minimize and the loss to report, which are equal.
-    """
+    """Return the summed cross-entropy of the chosen tokens of a batch in nats, to minimize and to report."""
     states = model(batch.source, batch.source_valid, batch.chosen)
     valid = torch.ones_like(batch.targets, dtype=torch.bool)
     return cross_entropy(states[None], model.output, batch.targets[None], valid[None], bias=model.output_bias)
@@ -74,11 +64,6 @@ def measure(
 
     The masked tokens are the same at each call, and the model stays in evaluation mode. With several ranks, each rank
     measures a part, and all ranks return the full result.
-
-    Args:
-        model: Masked language model.
-        device_context: Device, precision and process group.
-        advance: Called after each batch with its number of examples.
 
     Returns:
         Loss in nats per masked token, accuracy in percent, and the number of masked tokens.
@@ -125,8 +110,8 @@ class MaskedScores(Evaluation):
     def __str__(self) -> str:
         lines = [
             f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {self.texts:,} texts",
-            f"  loss {self.loss:.3f} nats per masked piece (perplexity {math.exp(min(self.loss, 50)):.1f}), "
-            f"{self.accuracy:.2f} % of {self.masked:,} named right",
+            f"  loss {self.loss:.3f} nats per masked token (perplexity {math.exp(min(self.loss, 50)):.1f}), "
+            f"{self.accuracy:.2f} % of {self.masked:,} predicted correctly",
         ]
         return "\n".join([*lines, *self.notes()])
 
@@ -135,23 +120,15 @@ class MaskedScores(Evaluation):
 
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> Sequence[object]:
-        """Check that losses are comparable; there is no significance test.
-
-        Returns:
-            An empty sequence.
-
-        Raises:
-            UserError: The evaluations are of different texts, or of different tokens.
-        """
+        """Check that losses are comparable; there is no significance test."""
         check_comparable(evaluations, lambda each: each.digest)
         first = evaluations[0]
         for other in evaluations[1:]:
             if other.masked != first.masked:
-                raise UserError(
-                    f"{first.run} and {other.run} cut the texts into other pieces: {first.masked:,} and "
-                    f"{other.masked:,} are masked",
-                    remedy="compare runs with one tokenizer and one masking.share",
+                what = (
+                    f"{first.run} and {other.run} mask different numbers of tokens: {first.masked:,}, {other.masked:,}"
                 )
+                raise UserError(what, remedy="compare runs with the same tokenizer and the same masking.share")
         return ()
 
 
@@ -205,28 +182,28 @@ class MaskedLMTask(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedL
     def log_probs(self, model: MaskedLM, batch: MaskedBatch) -> Float[Tensor, "chosen pieces"]:
         return model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
 
-    def log_dataset_summary(self, train_context: MaskedCourse, print_fn: PrintFn) -> None:
+    def log_dataset_summary(self, train_context: MaskedContext, print_fn: PrintFn) -> None:
         texts, tokens = len(train_context.data.corpus.train), int(train_context.data.train.lengths.sum())
         print_fn(
-            f"{texts:,} texts of {tokens:,} pieces in {len(train_context.trainer.examples):,} windows · "
-            f"{train_context.data.tokenizer.size:,} pieces known"
+            f"{texts:,} texts of {tokens:,} tokens in {len(train_context.trainer.examples):,} windows · "
+            f"vocabulary: {train_context.data.tokenizer.size:,} tokens"
         )
         seen = reading_direction(train_context.model.encoder)
-        if seen != "both sides":
+        if seen == "neither side":
+            print_fn("this encoder has no context: it can only learn the frequencies of tokens")
+        elif seen != "both sides":
             print_fn(
-                f"this encoder sees only what stands {seen} a piece: it will name masked pieces from that side alone"
-                if seen != "neither side"
-                else "this encoder sees only the piece itself: it can learn how frequent pieces are, no more"
+                f"this encoder reads only the tokens {seen} a token: it predicts masked tokens from that side alone"
             )
 
-    def on_train_start(self, train_context: MaskedCourse, folder: Path, log: RunLog) -> None:
+    def on_train_start(self, train_context: MaskedContext, folder: Path, log: RunLog) -> None:
         picture = figures.render_png(
             lengths_picture(train_context.data.train.lengths, train_context.recipe.batches.max_length)
         )
         write_atomically(folder / "lengths.png", picture)
         log.add_figure("data/lengths", picture, 0)
 
-    def validate(self, train_context: MaskedCourse, log: RunLog) -> Validation:
+    def validate(self, train_context: MaskedContext, log: RunLog) -> Validation:
         examples = _examples_of(train_context.recipe, train_context.data.validation, train_context.data.tokenizer.size)
         loss, accuracy, _ = measure(train_context.model, examples, train_context.trainer.device_context)
         log.log_validation(train_context.trainer.update, {"loss": loss, "accuracy": accuracy})

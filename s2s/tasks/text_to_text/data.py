@@ -270,15 +270,7 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, print_fn: Cal
 def in_pieces(
     part: "datasets.Dataset", settings: CorpusSettings, tokenizer: Tokenizer, longest: int
 ) -> tuple[TokenizedPairSource, TokenizedDataset | RaggedArray]:
-    """Tokenize a corpus.
-
-    Args:
-        part: Pairs, without prefix.
-        longest: Maximum length in tokens; span corruption cuts longer texts into windows.
-
-    Returns:
-        Examples to draw from, and the tokens that they are made of.
-    """
+    """Tokenize a corpus."""
     if settings.objective == "span-corruption":
         texts = encode_texts(part.select_columns(["source"]).rename_column("source", "text"), tokenizer)
         prefix = np.array(tokenizer.encode(settings.prefix.rstrip()), dtype=np.int32)

@@ -143,12 +143,7 @@ def mean_of(found: Sequence[TaskScore]) -> float | None:
 def score_task(
     run: Run, name: str, settings: CorpusSettings, part: "datasets.Dataset", progress_bar: ProgressBar, loss: float
 ) -> TaskScore:
-    """Generate or choose an output for each source of a task, and score the outputs without confidence intervals.
-
-    Args:
-        part: Pairs, without prefix.
-        loss: Loss of the task, in nats per target token.
-    """
+    """Generate or choose an output for each source of a task, and score the outputs without confidence intervals."""
     sources, references = list(part["source"]), list(part["target"])
     if settings.objective == "span-corruption":
         return TaskScore(name, LOSS, loss, sources, references, [])

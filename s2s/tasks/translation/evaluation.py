@@ -69,12 +69,7 @@ def evaluate_pairs(
     scoring: EvaluationOptions,
     progress_bar: ProgressBar,
 ) -> TranslationEvaluation:
-    """Translate sources and score the translations.
-
-    Args:
-        sources: Source texts without the run's prefix.
-        references: One reference for each source, or a list of references.
-    """
+    """Translate sources and score the translations."""
     with progress_bar("translating", len(sources)) as advance:
         asked = [with_prefix(run.recipe.data.prefix, source) for source in sources]
         translator = build_translator(run)

@@ -35,11 +35,7 @@ class TranslationSource(PairSource):
 
 
 def filtered(data: DataSettings, train: "datasets.Dataset") -> tuple["datasets.Dataset", FilterReport]:
-    """Filter training pairs, which have the recipe's prefix, by `data.filters`, which sees them without.
-
-    Returns:
-        Pairs that pass, with the prefix, and the number of pairs dropped by each filter.
-    """
+    """Filter training pairs, which have the recipe's prefix, by `data.filters`, which sees them without."""
     kept, report = filter_training(without_prefix(train, data.prefix), data.filters)
     return prefixed(kept, data.prefix), report
 
@@ -66,14 +62,7 @@ class ExtraCorpus:
 
 
 def read_extra_corpora(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -> dict[str, ExtraCorpus]:
-    """Read and filter the additional corpora of a recipe.
-
-    Args:
-        corpus: Main corpus, with the validation and test sets.
-
-    Raises:
-        UserError: A corpus cannot be read, or no pair passes the filters.
-    """
+    """Read and filter the additional corpora of a recipe."""
     found: dict[str, ExtraCorpus] = {}
     scored = [part for part in (corpus.validation, corpus.test) if part is not None and data.more]
     held = {text.removeprefix(data.prefix) for part in scored for pair in pairs(part) for text in pair}
@@ -181,9 +170,6 @@ def join_short_pairs(dataset: "datasets.Dataset", settings: DataSettings) -> "da
     Sentences are joined by a space, in Chinese and Japanese by nothing. Each number of pairs is equally likely, but
     joining stops before a side exceeds `filters.max_words` words (characters where spaces do not separate words). Every
     pair is in exactly one example, in the order of the corpus; the last example has the remaining pairs.
-
-    Returns:
-        Joined pairs, in the columns `source` and `target`, in memory.
     """
     from datasets import Dataset, Features, Value
 
