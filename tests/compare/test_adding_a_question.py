@@ -1,4 +1,4 @@
-"""docs/adding-a-question.md: the folder on the page, measured on planted runs and concluded."""
+"""docs/adding-a-question.md: the package on the page, measured on planted runs and analysed."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def _run(folder: Path, translations: list[str]) -> None:
     (folder / "evaluation-test.json").write_text(json.dumps(texts))
 
 
-def test_the_question_on_the_page_is_asked_and_answered(contest, tmp_path, monkeypatch):
+def test_question_of_the_page_is_measured_and_analysed(contest, tmp_path, monkeypatch):
     page = PAGE.read_text(encoding="utf-8")
     files = dict(re.findall(rf"`{FOLDER}/(\S+)`:\n\n```\w+\n(.*?)```", page, flags=re.DOTALL))
     assert list(files) == ["measure.py", "analyse.py", "METHOD.md", "LIMITS.md"]
@@ -45,7 +45,7 @@ def test_the_question_on_the_page_is_asked_and_answered(contest, tmp_path, monke
     rnn, gru = result.findings
     assert (rnn.value, gru.value) == (2.5 / 4, 1.0)
     assert (rnn.facts, gru.facts) == ({"words lacking (%)": 37.5}, {"words lacking (%)": 0})
-    assert [row[:2] for row in result.tables[0].rows] == [["rnn", 40], ["gru", 60]]
+    assert result.tables[0].rows == [["rnn", 2.5 / 4], ["gru", 1.0]]
     assert (result.method + "\n", result.limits + "\n") == (files["METHOD.md"], files["LIMITS.md"])
     assert Result.model_validate_json(result.model_dump_json()) == result
     assert experiment.result(made, {}).findings == []
