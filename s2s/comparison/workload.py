@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from s2s.comparison.instruments import explicit_attention, unfused
+from s2s.comparison.instruments import unfused
 from s2s.comparison.operations import Operations
 from s2s.comparison.spec import Candidate, Comparison
 from s2s.models.base import Seq2Seq
@@ -36,7 +37,7 @@ class Form:
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Context manager that computes models in this form."""
-        with unfused() if not self.fused else explicit_attention() if self.explicit else nullcontext():
+        with unfused() if not self.fused else sdpa_kernel(SDPBackend.MATH) if self.explicit else nullcontext():
             yield
 
 

@@ -3,8 +3,7 @@ import io
 
 import pytest
 
-from s2s.comparison.report.numbers import brief, duration, interval, number, table_csv, with_unit
-from s2s.comparison.results import Table
+from s2s.comparison.report.numbers import brief, csv_text, duration, interval, number, with_unit
 from s2s.files import spreadsheet_cell
 
 
@@ -80,9 +79,9 @@ def test_spreadsheet_cell_keeps_numbers_and_texts(cell):
     assert type(spreadsheet_cell(cell)) is type(cell)
 
 
-def test_table_csv_escapes_formulas():
+def test_csv_text_escapes_formulas():
     rows = [["=1", -1.5, 2], ["-x", None, -3], ["-7", 0.5, 1]]
-    text = table_csv(Table(name="t", title="T", columns=["model", "@a", "-b"], rows=rows))
+    text = csv_text(["model", "@a", "-b"], rows)
     assert list(csv.reader(io.StringIO(text))) == [
         ["model", "'@a", "'-b"],
         ["'=1", "-1.5", "2"],
