@@ -131,10 +131,23 @@ def test_places_are_one_thread_and_all_threads_or_a_gpu(monkeypatch):
     assert [place.name for place in places(EXACT)] == ["1 thread"]
 
 
+def _between(speeds, references):
+    """A benchmark of speeds and reference products by model, place and round."""
+    rounds = {
+        model: {
+            i: TimedMeasurement(references={place: own[i] for place, own in at.items() if i in own})
+            for i in sorted(set().union(*at.values()))
+        }
+        for model, at in references.items()
+    }
+    places = list(dict.fromkeys(place for at in references.values() for place in at))
+    return SpeedBenchmark.between(rounds, places, lambda model, place: speeds[model][place])
+
+
 def _alone(speeds, references=None):
-    """A benchmark in which nobody has a choice of places."""
-    held = {model: (references or {}).get(model, STEADY) for model in speeds}
-    return SpeedBenchmark.between(*({model: {ONE: own} for model, own in each.items()} for each in (speeds, held)))
+    """A benchmark without a choice of places."""
+    held = {model: {ONE: (references or {}).get(model, STEADY)} for model in speeds}
+    return _between({model: {ONE: own} for model, own in speeds.items()}, held)
 
 
 def _benchmark(ratios, references=None, base=(10.0, 12.0, 9.0, 11.0, 10.0)):
@@ -237,7 +250,7 @@ def _choices(ratios, references=None):
         model: {place: {i: speed * own[i % len(own)] for i, speed in enumerate(BASE)} for place, own in at.items()}
         for model, at in ratios.items()
     }
-    return SpeedBenchmark.between(speeds, references or {model: {ONE: STEADY, TWO: STEADY} for model in ratios})
+    return _between(speeds, references or {model: {ONE: STEADY, TWO: STEADY} for model in ratios})
 
 
 NEAR = (0.99, 1.01)
