@@ -21,12 +21,11 @@ from pathlib import Path
 from benchmarks.keeping import ROOT, asked, write_tables
 from s2s.comparison.plans import TABLES
 from s2s.comparison.report.drawing import kept_results
-from s2s.comparison.report.numbers import duration, with_unit
+from s2s.comparison.report.numbers import duration, titled, with_unit
 from s2s.comparison.report.table import (
     LEGEND,
     Box,
     Line,
-    heading,
     matrix,
 )
 from s2s.comparison.results import RESULT, Summary, read_summary
@@ -132,7 +131,9 @@ def _table(kept: Shown, missing: list[str]) -> list[str]:
     written = [f"| | {' | '.join(f'`{model}`' for model in models)} |", f"|---|{'---|' * len(models)}"]
     for line in (line for line, _ in lines if line.name not in grey):
         arrow = f" {line.arrow}" if line.arrow else ""
-        written.append(f"| **{line.name}**{arrow}: {heading(line)} | {' | '.join(map(_figure, line.boxes))} |")
+        written.append(
+            f"| **{line.name}**{arrow}: {titled(line.quantity, line.unit)} | {' | '.join(map(_figure, line.boxes))} |"
+        )
     told = [_LEGEND]
     for one in kept.comparisons:
         names = [line.name for line, of in lines if of is one]

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from s2s.comparison.instruments import counted_flops, spent, unfused
+from s2s.comparison.instruments import spent, unfused
 from s2s.comparison.workers import Workers
 from s2s.data.tokenized import TokenizedDataset
 from s2s.models.base import count_parameters
@@ -169,7 +170,7 @@ def flops_a_token(settings: Settings, pieces: int, length: int = 32) -> float:
         model = build(explicit, pieces, pieces).to("meta")
         tokens = torch.zeros(4, length, dtype=torch.long)
         valid = torch.ones(4, length, dtype=torch.bool)
-        with unfused(), counted_flops() as flops:
+        with unfused(), FlopCounterMode(display=False) as flops:
             model.logits(tokens, valid, tokens).sum().backward()
     return flops.get_total_flops() / tokens.numel()
 

@@ -6,7 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from itertools import accumulate
 from typing import Any
@@ -16,13 +16,12 @@ from torch import Tensor
 from torch._C._autograd import _disable_profiler, _enable_profiler, _prepare_profiler
 from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, RecordScope, _ExperimentalConfig
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from s2s.models.base import BatchedState
 from s2s.training.device import DeviceContext
 
-# side of the square reference product: large enough for the full rate of the device
-_SIDES = {"cpu": 512, "cuda": 4096}
+# side of the square reference product on a GPU and on others: large enough for the full rate of the device
+_GPU_SIDE, _SIDE = 4096, 512
 # seconds for which the reference product is repeated, so that a short disturbance does not change the fastest
 _WATCHED = 0.2
 
@@ -82,7 +81,7 @@ def rounded(value: float, figures: int = 5) -> float:
 
 def reference(device_context: DeviceContext) -> float:
     """Seconds of a fixed product of two square matrices: the fastest of a fifth of a second."""
-    side = _side(device_context)
+    side = _GPU_SIDE if device_context.device.type == "cuda" else _SIDE
     a = torch.ones(side, side, dtype=device_context.precision, device=device_context.device)
     b, out = torch.ones_like(a), torch.empty_like(a)
 
@@ -98,11 +97,7 @@ def reference(device_context: DeviceContext) -> float:
 
 def flops_of_reference(device_context: DeviceContext) -> int:
     """FLOPs of the product of `reference`."""
-    return 2 * _side(device_context) ** 3
-
-
-def _side(device_context: DeviceContext) -> int:
-    return _SIDES.get(device_context.device.type, _SIDES["cpu"])
+    return 2 * (_GPU_SIDE if device_context.device.type == "cuda" else _SIDE) ** 3
 
 
 def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
@@ -185,7 +180,7 @@ def bytes_of(bundle: object) -> int:
 def unfused() -> Iterator[None]:
     """Context manager without fused kernels: recurrent layers run step by step, attention computes its weights."""
     with ExitStack() as stack:
-        stack.enter_context(explicit_attention())
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         with warnings.catch_warnings():
             # leaving the TF32 setting unchanged raises a deprecation warning
             warnings.simplefilter("ignore")
@@ -197,13 +192,3 @@ def unfused() -> Iterator[None]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 stack.close()
-
-
-def explicit_attention() -> AbstractContextManager[Any]:
-    """Context manager that computes attention as products and a softmax, without a fused kernel."""
-    return sdpa_kernel(SDPBackend.MATH)
-
-
-def counted_flops() -> FlopCounterMode:
-    """Context manager that counts FLOPs of matrix products; a multiply-add counts as two."""
-    return FlopCounterMode(display=False)

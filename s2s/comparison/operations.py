@@ -54,28 +54,11 @@ class Operations(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.count = 0
-        self.work = 0
-        self._longest = _NOTHING
+        self.count = self.depth = self.work = self.span = self.undivided = 0
         # by storage, the ranges that were written: first byte, end, and the chain that led there
         self._written: dict[int, list[tuple[int, int, Chain]]] = {}
         # addresses are reused once a storage is freed, so storages are kept
         self._kept: dict[int, Any] = {}
-
-    @property
-    def depth(self) -> int:
-        """Longest chain; see the class."""
-        return self._longest[0]
-
-    @property
-    def span(self) -> int:
-        """Longest chain; see the class."""
-        return self._longest[1]
-
-    @property
-    def undivided(self) -> int:
-        """Longest chain; see the class."""
-        return self._longest[2]
 
     def _chain(self, tensor: Tensor) -> Chain:
         first, end = _stretch(tensor)
@@ -99,7 +82,7 @@ class Operations(TorchDispatchMode):
         chain = (before[0] + 1, before[1] + _path(func, work, made or written), before[2] + work)
         self.count += 1
         self.work += work
-        self._longest = _longest([self._longest, chain])
+        self.depth, self.span, self.undivided = _longest([(self.depth, self.span, self.undivided), chain])
         for tensor in (*made, *written):
             address, (first, end) = _address(tensor), _stretch(tensor)
             self._kept[address] = tensor.untyped_storage()

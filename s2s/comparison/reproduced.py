@@ -14,20 +14,20 @@ FORMAT = 1
 
 
 class Band(Part):
-    """A number of a finding, and within what ours counts as the same."""
+    """Tolerance band of a published number."""
 
     key: str
-    """What it is called among the measurements."""
+    """Name among the measurements."""
     what: str
-    """What is measured, with its unit."""
+    """Quantity, with its unit."""
     published: str
-    """As it was published, or derived."""
+    """Published or derived value."""
     low: float | None = None
-    """Lowest value that counts as reproduced; None where there is no lower end."""
+    """Lowest value that counts as reproduced; None without a lower end."""
     high: float | None = None
-    """Highest; None where there is no upper end."""
+    """Highest value; None without an upper end."""
     derived: float | None = None
-    """What a theory says; None where what was published is measured."""
+    """Value of the theory; None if the published value is measured."""
 
     def holds(self, value: float) -> bool:
         """True if a value lies within the band."""
@@ -41,18 +41,18 @@ class Band(Part):
 
 
 class Check(Part):
-    """A band, and what was measured."""
+    """A band and our measurement."""
 
     band: Band
-    """What was expected."""
+    """Tolerance band."""
     ours: float | None
-    """The median over seeds; None where nothing was measured."""
+    """Median over seeds; None if nothing was measured."""
     by_seed: list[float]
-    """Each seed's."""
+    """Value of each seed."""
     inside: bool
-    """Return True if the median lies in the band."""
+    """True if the median is inside the band."""
     interval: tuple[float, float] | None = None
-    """Ends of the median's 95 % interval; None where none was computed."""
+    """Ends of the 95 % confidence interval of the median; None if none was computed."""
 
     @property
     def excluded(self) -> bool:
@@ -69,7 +69,7 @@ class Check(Part):
 
     @property
     def state(self) -> str:
-        """In words: where the median lies, which seeds do not, and whether what was derived is excluded."""
+        """Describe where the median and the seeds are, and whether the derived value is excluded."""
         where = "inside" if self.inside else "outside"
         if self.seeds_outside:
             where += f", {self.seeds_outside} of {len(self.by_seed)} seeds outside"
@@ -77,36 +77,36 @@ class Check(Part):
 
 
 class Reproduced(Part):
-    """A finding of the literature, measured again."""
+    """Result of a reproduction: `reproduction.json`."""
 
     format: Literal[1] = FORMAT
     """Version of this file's fields."""
     name: str
-    """Its name on the command line."""
+    """Name on the command line."""
     finding: str
-    """What was found, in one sentence."""
+    """The finding, in one sentence."""
     source: str
-    """Where it was published, and whether the numbers were compared with the publication."""
+    """Publication, and whether the numbers were compared with it."""
     method: str
-    """What is measured here, and where that differs from the publication."""
+    """Method, and how it differs from the publication."""
     expected: tuple[float, float]
-    """Seconds that it takes of one core where nothing else runs: the least and the most."""
+    """Expected seconds of one core: least and most."""
     checks: list[Check]
-    """What was expected and what came out."""
+    """Bands and measurements."""
     seeds: list[int]
-    """Of the repetitions."""
+    """Seeds of the repetitions."""
     command: str
-    """What measures it again."""
+    """Command that measures it again."""
     seconds: float
-    """That its measurements took by the clock, added up."""
+    """Wall-clock seconds of all measurements together."""
     core_seconds: float
-    """That they took of a core: about what they take by the clock where nothing else runs."""
+    """CPU seconds: about the wall-clock seconds on an idle core."""
     machine: dict[str, str]
     """Processor, device, versions, commit, date."""
     failures: list[Failure] = Field(default_factory=list)
-    """Measurements that did not succeed."""
+    """Failed measurements."""
     figures: list[Figure] = Field(default_factory=list)
-    """Pictures."""
+    """Figures."""
 
     @property
     def inside(self) -> bool:
@@ -120,7 +120,7 @@ class Reproduced(Part):
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """Verdict in words."""
         missed = sum(not check.inside for check in self.checks)
         if missed:
             return f"not reproduced: {missed} of {len(self.checks)} outside their bands"
@@ -131,9 +131,9 @@ class Reproduced(Part):
 
 
 def read(path: Path) -> Reproduced:
-    """Reads the file of a reproduction.
+    """Read a `reproduction.json`.
 
     Raises:
-        UserError: it is damaged, or of another version.
+        UserError: The file is damaged, or of another version.
     """
     return results.read(path, Reproduced, "reproduction", "measure it again with s2s reproduce")

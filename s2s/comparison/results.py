@@ -16,28 +16,28 @@ from s2s.comparison.plans import TABLES, Profile, Task
 from s2s.errors import UserError
 from s2s.files import read_file, write_atomically
 
-# raised when a field changes its meaning, so that an old file is refused and not misread
+# incremented when a field changes its meaning, so that old files are refused
 FORMAT = 1
 
 _HEAD = """# The files of a comparison
 
 `<experiment>/result.json` holds a `Result`, `comparison.json` a `Summary`. All fields are written, with a default or
-without; numbers are finite or null. This page is made from `s2s/comparison/results.py`:
+without; numbers are finite or null. This page is generated from `s2s/comparison/results.py`:
 `python -c "from s2s.comparison.results import reference; print(reference(), end='')" > docs/results.md`.
 """
 
 P = TypeVar("P", bound="Part")
 
 
-def _one_of_ours(name: str) -> str:
-    """A result is written into a folder of its experiment's name, so a file from elsewhere must not choose it."""
+def _known_experiment(name: str) -> str:
+    """Refuse other names: a result is written into a folder of that name."""
     known = {row.experiment for rows in TABLES.values() for row in rows.values()}
     if name not in known:
         raise ValueError(f"{name!r:.60} is no experiment; there are {', '.join(sorted(known))}")
     return name
 
 
-def _words(command: str) -> str:
+def _parsable(command: str) -> str:
     try:
         shlex.split(command)
     except ValueError as error:
@@ -45,164 +45,161 @@ def _words(command: str) -> str:
     return command
 
 
-def _all_ours(names: list[str]) -> list[str]:
-    return [_one_of_ours(name) for name in names]
-
-
 class Part(BaseModel):
-    """A piece of a result: closed and unchangeable."""
+    """Base of all parts of a result: frozen, without further fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class Series(Part):
-    """One curve, one group of bars, or the points of one kind."""
+    """A curve, a group of bars, or points."""
 
     label: str
-    """What the legend says: the model and, where there are several forms of it, which."""
+    """Label in the legend: the model and, if there are several, its form."""
     model: str
-    """Whose it is: gives the colour. Empty for what belongs to no model, such as a baseline."""
+    """Model, which determines the colour; empty for series of no model, such as a baseline."""
     x: list[float] | list[str]
-    """Where the points stand: numbers, or names of groups."""
+    """Numbers, or names of groups."""
     y: list[float | None]
-    """What was measured there; None where it could not be."""
+    """Values; None for missing ones."""
     low: list[float | None] | None = None
-    """Lower ends of 95 % intervals."""
+    """Lower ends of 95 % confidence intervals."""
     high: list[float | None] | None = None
     """Upper ends."""
     reference: bool = False
-    """True if it is a baseline or a theory to compare with, not a measurement of a model."""
+    """True for a baseline or a theory, which is not a measurement of a model."""
 
 
 class Axis(Part):
     """An axis of a figure."""
 
     label: str
-    """In words, without the unit."""
+    """Quantity, without the unit."""
     unit: str = ""
-    """E.g. `ms` or `%`; empty for a pure number."""
+    """Unit, such as `ms` or `%`; empty for a pure number."""
     log: bool = False
-    """True if it is logarithmic."""
+    """True for a logarithmic axis."""
 
 
 class Heatmap(Part):
-    """A matrix as a picture."""
+    """A matrix of values."""
 
     label: str
-    """What its title says."""
+    """Title."""
     model: str
-    """Whose it is."""
+    """Model."""
     rows: list[str]
     """Names of the rows, from the top."""
     columns: list[str]
     """Names of the columns."""
     values: list[list[float | None]]
-    """Row by row."""
+    """Values by row; None for missing ones."""
 
 
 class Mark(Part):
-    """A place on the horizontal axis that a reader should know of, such as where the lengths learned from end."""
+    """A vertical line, such as the longest training length."""
 
     at: float | str
-    """Where: a number; or the name of a group, behind which it stands."""
+    """Position on the horizontal axis: a number, or the name of the group before it."""
     label: str
-    """What is there."""
+    """Label of the line."""
 
 
 class Figure(Part):
-    """A picture, as data."""
+    """Data of a figure."""
 
     name: str = Field(pattern=r"^[a-z0-9-]+$")
-    """Name of its file, unique within the result."""
+    """Name of its files, unique within the result."""
     title: str
-    """One sentence that says what is measured."""
+    """Title."""
     kind: Literal["lines", "bars", "points", "heatmaps"] = "lines"
-    """How it is drawn; `points` are not joined."""
+    """Kind of plot; `points` are not joined by lines."""
     x: Axis = Axis(label="")
-    """The horizontal axis."""
+    """Horizontal axis."""
     y: Axis = Axis(label="")
-    """The vertical axis; for heat-maps, what colours mean."""
+    """Vertical axis; of heat-maps, the colour bar."""
     series: list[Series] = []
-    """What lines, bars and points show."""
+    """Data of lines, bars and points."""
     heatmaps: list[Heatmap] = []
-    """What heat-maps show."""
+    """Data of heat-maps."""
     marks: list[Mark] = []
-    """Vertical lines through lines, bars and points."""
+    """Vertical lines."""
     caption: str = ""
-    """What to look for, and what the intervals are."""
+    """Explanation, and the meaning of the intervals."""
 
 
 class Verdict(Part):
-    """A cell of the table: what was found of one candidate on one question."""
+    """A cell of the table: the verdict on one candidate and one question."""
 
     row: str
-    """The table's row, one of `s2s.comparison.plans.TABLES` of its task."""
+    """Row of the table, one of `s2s.comparison.plans.TABLES` of its task."""
     model: str
-    """The candidate: the table's column."""
+    """Candidate: the column of the table."""
     value: float | None = None
-    """The estimate; None where there is none."""
+    """Estimate; None if there is none."""
     low: float | None = None
-    """Lower end of its 95 % interval."""
+    """Lower end of its 95 % confidence interval."""
     high: float | None = None
     """Upper end."""
     at_least: bool = False
-    """True if the estimate is a lower bound, because no higher one was looked for."""
+    """True if the estimate is a lower bound, because no higher value was tried."""
     unit: str = ""
-    """Of the three."""
+    """Unit of the estimate."""
     quantity: str = ""
-    """What the estimate is, e.g. `exponent of training time against length`."""
+    """Quantity, such as `exponent of training time against length`."""
     standing: Literal["better", "worse", "tie", "undecided", "still learning", "not measurable", ""] = ""
-    """The outcome beside the best of the others; empty where nothing is compared. The last two must not be compared."""
+    """Outcome of the comparison with the best of the others; empty if nothing is compared. `still learning` and `not
+    measurable` are no outcomes of a test."""
     rival: str = ""
-    """The best of the others, which the outcome compares it with."""
+    """The best of the others, with which it is compared."""
     difference: float | None = None
-    """By how much it differs from the rival, or how many times the rival's it is."""
+    """Difference from the rival, or ratio to it."""
     difference_low: float | None = None
-    """Lower end of the difference's 95 % interval."""
+    """Lower end of the 95 % confidence interval of the difference."""
     difference_high: float | None = None
     """Upper end."""
     difference_unit: str = ""
-    """Of the three."""
+    """Unit of the difference."""
     p: float | None = None
-    """P-value of the test that decided the outcome; None where nothing was tested."""
+    """P-value of the test that decided the outcome; None if nothing was tested."""
     test: str = ""
     """Name of that test."""
     reasons: list[str] = []
-    """Failed validity checks, or what else explains the outcome."""
+    """Failed validity checks, or other reasons of the outcome."""
     facts: dict[str, float | str] = {}
     """Further numbers, by name."""
     variations: dict[str, bool] = {}
-    """True if the outcome stays with another choice, by what was chosen instead, e.g. `half the updates`."""
+    """True if the outcome stays the same with another choice, by choice, such as `half the updates`."""
     tokens: float | None = None
-    """Target tokens that the model had learned from; None where it learned nothing for this row."""
+    """Target tokens that the model was trained on; None if it was not trained for this row."""
     figure: str = ""
-    """Name of the figure of the same result that shows it."""
+    """Name of the figure that shows it."""
     failed: str = ""
-    """Why there is no estimate; empty where there is one."""
+    """Why the measurement failed; empty if it succeeded."""
 
 
 class Table(Part):
-    """Numbers beside the figures."""
+    """A table of numbers."""
 
     name: str = Field(pattern=r"^[a-z0-9-]+$")
     """Name of its file, unique within the result."""
     title: str
-    """What it shows."""
+    """Title."""
     columns: list[str]
-    """Heads of the columns, with units."""
+    """Column heads, with units."""
     rows: list[list[str | float | int | None]]
-    """Row by row."""
+    """Cells by row."""
 
 
 class Failure(Part):
-    """A measurement that did not succeed."""
+    """A failed measurement."""
 
     task: str
-    """Which, as its file is called."""
+    """Name of its file, without the ending."""
     model: str
-    """Whose."""
+    """Candidate."""
     reason: str
-    """What went wrong."""
+    """Reason of the failure."""
 
 
 class Result(Part):
@@ -210,35 +207,35 @@ class Result(Part):
 
     format: Literal[1] = FORMAT
     """Version of this file's fields."""
-    experiment: Annotated[str, AfterValidator(_one_of_ours)]
-    """Its name on the command line."""
+    experiment: Annotated[str, AfterValidator(_known_experiment)]
+    """Name on the command line."""
     question: str
-    """What it asks."""
+    """The question, in one sentence."""
     method: str
-    """How it was measured, in plain words; paragraphs are separated by an empty line."""
+    """Method, in paragraphs separated by empty lines."""
     limits: str = ""
-    """What the numbers do not say."""
+    """Limits of what the numbers say."""
     models: list[str]
-    """Those compared, in the order of the command."""
+    """Candidates, in the order of the command."""
     seeds: list[int]
-    """Of the repetitions."""
+    """Seeds of the repetitions."""
     findings: list[Verdict]
     """Cells of the table."""
     figures: list[Figure] = []
-    """Pictures."""
+    """Figures."""
     tables: list[Table] = []
-    """Numbers behind and beside them."""
+    """Tables."""
     failures: list[Failure] = []
-    """What was tried and did not succeed."""
+    """Failed measurements."""
     seconds: float = 0.0
-    """Time that its measurements took."""
+    """Seconds of all its measurements together."""
     machines: list[str] = []
-    """Whose processors and GPUs measured it, each with the precision; the comparison's own where none is named."""
+    """Processors and GPUs that measured it, each with the precision; empty for the comparison's own."""
     codes: list[str] = []
-    """Which s2s measured it: its version, a digest of its modules, and torch's version."""
+    """Versions of s2s that measured it, each with a digest of its modules and torch's version."""
 
     def elsewhere(self, summary: "Summary") -> list[str]:
-        """The machines that measured it, where they are not just the one that the comparison names."""
+        """Return the machines that measured it, if they are not just the one that the comparison names."""
         processor, precision = summary.began_on or ("", "")
         names = {each: without_precision(each) for each in self.machines}
         own = all(
@@ -249,39 +246,39 @@ class Result(Part):
 
 
 def without_precision(machine: str) -> str:
-    """`AMD EPYC (family 26, model 2)` of `AMD EPYC (family 26, model 2) (bf16)`: what made a measurement."""
+    """Remove the precision: `AMD EPYC (family 26, model 2) (bf16)` is measured on `AMD EPYC (family 26, model 2)`."""
     return re.sub(r" \((?:fp|bf|tf)\d+\)$", "", machine)
 
 
-# the file of each experiment's `Result`, in a folder of its name
 RESULT = "result.json"
+"""File of a `Result`, in the folder of its question."""
 
 
 class CandidateSummary(Part):
-    """One model as it was compared."""
+    """A candidate as it was compared."""
 
     model: str
-    """As typed."""
+    """Name as typed."""
     settings: dict[str, object]
-    """Its section of the recipe, in full."""
+    """Model section of its recipe, in full."""
     parameters: int
-    """Trainable numbers of the whole model on the task."""
+    """Number of trainable parameters on the task."""
     learning_rate: float
-    """Chosen for it."""
+    """Learning rate chosen by tuning."""
     rates: dict[str, float | None]
-    """Validation loss by learning rate, after short trainings at the depth chosen; None where training failed."""
+    """Validation loss by learning rate, after short trainings at the chosen depth; None for failed ones."""
     inside: bool = False
-    """True if lower and higher rates than the chosen one were tried, and are worse."""
+    """True if a lower and a higher rate than the chosen one were tried, and are worse."""
     depths: dict[str, float | None] = {}
-    """The lowest of these losses by number of layers, where that was chosen, too."""
+    """Lowest of these losses by number of layers, if that was tuned, too."""
     whole: dict[str, float | None] = {}
-    """Validation loss of the best trials, trained as long as the recipe says."""
+    """Validation loss of the best trials after training in full."""
     failures: dict[str, str] = {}
-    """The trials that failed, by the reason."""
+    """Failed trials, by reason."""
     tuning_seconds: float
-    """What choosing rate and depth cost."""
+    """Seconds of tuning."""
     recipe: str
-    """Its recipe in full, as YAML."""
+    """Recipe in full, as YAML."""
 
 
 class Summary(Part):
@@ -289,62 +286,62 @@ class Summary(Part):
 
     format: Literal[1] = FORMAT
     """Version of this file's fields."""
-    command: Annotated[str, AfterValidator(_words)]
-    """What reproduces it."""
+    command: Annotated[str, AfterValidator(_parsable)]
+    """Command that reproduces it."""
     task: Task = "translation"
-    """What the models are compared on; it decides the table's rows."""
+    """Task that the models are compared on; it determines the rows of the table."""
     profile: Profile
-    """Name of the sizes used."""
+    """Profile: the name of its sizes."""
     match: Literal["parameters", "time"]
-    """What was made equal: the numbers of parameters and of updates, or of parameters and the training time."""
+    """What is equal: parameters and updates, or parameters and training time."""
     models: list[str]
-    """Those compared, in the order of the command."""
+    """Candidates, in the order of the command."""
     own: dict[str, dict[str, object]] = {}
-    """Settings that the command gives to single models."""
+    """Settings of single candidates in the command."""
     seeds: list[int]
-    """Of the repetitions."""
-    experiments: Annotated[list[str], AfterValidator(_all_ours)]
-    """Those asked for, in order."""
+    """Seeds of the repetitions."""
+    experiments: list[Annotated[str, AfterValidator(_known_experiment)]]
+    """Questions that the command asks, in order."""
     contenders: list[CandidateSummary]
-    """The models as they were compared; empty until their learning rates are chosen, or where none has to be."""
+    """Candidates as they were compared; empty before tuning."""
     machine: dict[str, str]
     """Processor, device, threads, versions, commit, date."""
     seconds: float
-    """Time that all measurements took."""
+    """Seconds of all measurements together."""
     sized_for: str = ""
-    """Kind of device that the sizes are for, that of the first that measured: `cpu` or `cuda`."""
+    """Kind of device that the sizes are for, that of the first machine: `cpu` or `cuda`."""
 
     @property
     def began_on(self) -> tuple[str, str] | tuple[()]:
-        """The processor and the precision of the machine that began; nothing where none did."""
+        """Processor and precision of the first machine; empty before it began."""
         device = self.machine.get("device", "")
         return (self.machine.get("processor", ""), device.rpartition(", ")[2]) if device else ()
 
     def measured_on(self, results: Sequence[Result]) -> str:
-        """The machine in words, as the one that only began where another measured some of the results; or nothing."""
+        """Describe the machine; `begun on …` if others measured some of the results."""
         named = ", ".join(self.machine[key] for key in ("processor", "device", "date") if key in self.machine)
         return f"begun on {named}" if named and any(each.elsewhere(self) for each in results) else named
 
 
 def write(part: Part, path: Path) -> None:
-    """Writes a result or a summary as JSON; a crash leaves the old file or the new one."""
+    """Write a result or a summary as JSON, atomically."""
     write_atomically(path, part.model_dump_json(indent=1) + "\n")
 
 
 def read_result(path: Path) -> Result:
-    """Reads a `result.json`.
+    """Read a `result.json`.
 
     Raises:
-        UserError: it is damaged, or of another version.
+        UserError: The file is damaged, or of another version.
     """
     return read(path, Result)
 
 
 def read_summary(path: Path) -> Summary:
-    """Reads a `comparison.json`.
+    """Read a `comparison.json`.
 
     Raises:
-        UserError: it is damaged, or of another version.
+        UserError: The file is damaged, or of another version.
     """
     again = "remove it and go on with s2s compare --resume, which has a copy beside the measurements"
     return read(path, Summary, "summary of a comparison", again)
@@ -353,10 +350,16 @@ def read_summary(path: Path) -> Summary:
 def read(
     path: Path, kind: type[P], what: str = "result", again: str = "run the comparison again with s2s compare --resume"
 ) -> P:
-    """Reads a file of this kind, which is called so, and can be made again so.
+    """Read a JSON file.
+
+    Args:
+        path: The file.
+        kind: Class of its content.
+        what: Noun for the error message.
+        again: Remedy for the error message: how to make the file again.
 
     Raises:
-        UserError: it is damaged, or of another version.
+        UserError: The file is damaged, or of another version.
     """
     try:
         return kind.model_validate_json(read_file(path, f"{again}, or use the version that wrote it"))
@@ -371,29 +374,22 @@ def read(
 
 
 def reference() -> str:
-    """Reference of all fields of a comparison's files, in Markdown."""
+    """Return the reference of all fields of a comparison's files, in Markdown."""
     parts = (Result, Verdict, Figure, Axis, Series, Mark, Heatmap, Table, Failure, Summary, CandidateSummary)
     return _HEAD + "".join(_section(part) for part in parts)
 
 
 def _section(part: type[Part]) -> str:
-    head = f"\n## {part.__name__}\n\n{part.__doc__}\n\n| field | holds | meaning |\n|---|---|---|\n"
-    fields = (
-        (name, _type(field), " ".join(str(field.description).split())) for name, field in part.model_fields.items()
-    )
-    return head + "".join(f"| `{name}` | {kind} | {meaning} |\n" for name, kind, meaning in fields)
+    rows = [
+        f"| `{name}` | {_type(field)} | {' '.join(str(field.description).split())} |\n"
+        for name, field in part.model_fields.items()
+    ]
+    return f"\n## {part.__name__}\n\n{part.__doc__}\n\n| field | type | meaning |\n|---|---|---|\n{''.join(rows)}"
 
 
 def _type(field: FieldInfo) -> str:
     kind = field.annotation
     text = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
-    for old, new in (
-        ("typing.", ""),
-        ("s2s.comparison.results.", ""),
-        ("s2s.comparison.plans.", ""),
-        ("NoneType", "null"),
-        ("None", "null"),
-        ("|", "or"),
-    ):
-        text = text.replace(old, new)
-    return f"`{text}`"
+    text = re.sub(r"typing\.Annotated\[str, [^]]*\]", "str", text)
+    text = re.sub(r"typing\.|s2s\.comparison\.(results|plans)\.", "", text).replace("NoneType", "null")
+    return f"`{text.replace('None', 'null').replace('|', 'or')}`"

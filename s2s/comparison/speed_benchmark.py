@@ -189,13 +189,14 @@ def fastest_place(speeds: Mapping[str, Speeds], watched_at: Mapping[str, Referen
     return max(known, key=lambda place: sum(math.log(known[place][i]) for i in used))
 
 
-def fastest_times(at: Mapping[str, Times], watched_at: Mapping[str, References]) -> Times:
+def fastest_times(at: Mapping[str, Times], rounds: Mapping[int, TimedMeasurement]) -> Times:
     """Times of one candidate, each length at the place that is fastest for it.
 
     Args:
         at: Times by place.
-        watched_at: Seconds of the reference product around them, by place.
+        rounds: Measurements by round.
     """
+    watched_at = {place: references(rounds, place) for place in at}
     found = {}
     for n in sorted({n for times in at.values() for n in times}):
         speeds = {place: {i: 1 / s for i, s in times.get(n, {}).items()} for place, times in at.items()}
@@ -239,17 +240,23 @@ class SpeedBenchmark:
 
     @classmethod
     def between(
-        cls, speeds: Mapping[str, Mapping[str, Speeds]], references: Mapping[str, Mapping[str, References]]
+        cls,
+        rounds: Mapping[str, Mapping[int, TimedMeasurement]],
+        places: Sequence[str],
+        speeds: Callable[[str, str], Speeds],
     ) -> "SpeedBenchmark":
         """Benchmark of candidates that have any speeds.
 
         Args:
-            speeds: Speeds by model, place and round.
-            references: Seconds of the reference product, by the same.
+            rounds: Measurements by model and round.
+            places: Places among which each candidate takes its fastest.
+            speeds: Speeds of a model at a place.
         """
-        places = {model: fastest_place(own, references[model]) for model, own in speeds.items()}
-        places = {model: place for model, place in places.items() if place}
-        return cls({model: speeds[model][place] for model, place in places.items()}, references, places)
+        held = {model: {place: references(own, place) for place in places} for model, own in rounds.items()}
+        known = {model: {place: speeds(model, place) for place in places} for model in rounds}
+        chosen = {model: fastest_place(own, held[model]) for model, own in known.items()}
+        chosen = {model: place for model, place in chosen.items() if place}
+        return cls({model: known[model][place] for model, place in chosen.items()}, held, chosen)
 
     def speed(self, model: str) -> Estimate:
         """Mean speed over the rounds of `counted`."""

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from s2s.comparison.instruments import counted_flops, unfused
+from s2s.comparison.instruments import unfused
 from s2s.comparison.matching import match_parameters, non_width_settings, translators
 from s2s.comparison.runs import seeds_of, stopwatch
 from s2s.comparison.spec import check_translates
@@ -191,7 +192,7 @@ def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: Tokenize
     batches = make_batches(data.source_lengths[kept], data.target_lengths[kept], recipe.batches.tokens, 0, 0)
     rows = kept[batches[len(batches) // 2]]
     batch = collate(*data.rows(rows), rows)
-    with unfused(), counted_flops() as flops:
+    with unfused(), FlopCounterMode(display=False) as flops:
         states = model(batch.source, batch.source_valid, batch.target_in)
         cross_entropy(states, model.projection.weight, batch.target_out, batch.target_valid)[0].backward()
     return flops.get_total_flops() / batch.tokens

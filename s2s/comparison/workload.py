@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from s2s.comparison.instruments import explicit_attention, unfused
+from s2s.comparison.instruments import unfused
 from s2s.comparison.operations import Operations
 from s2s.comparison.spec import Candidate, Comparison
 from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
-from s2s.training.device import DeviceContext, derive_seed
+from s2s.training.device import DeviceContext, derive_seed, is_out_of_memory
 from s2s.training.loss import cross_entropy
 
 VOCABULARY = 1000
@@ -36,7 +37,7 @@ class Form:
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Context manager that computes models in this form."""
-        with unfused() if not self.fused else explicit_attention() if self.explicit else nullcontext():
+        with unfused() if not self.fused else sdpa_kernel(SDPBackend.MATH) if self.explicit else nullcontext():
             yield
 
 
@@ -111,6 +112,30 @@ def supported_lengths(model: Seq2Seq, lengths: tuple[int, ...]) -> list[int]:
 def too_long(model: Seq2Seq, length: int) -> str:
     """Return the reason why a model cannot be measured at a length; empty if it can."""
     return "" if supported_lengths(model, (length,)) else "the model reads no texts of this length"
+
+
+def measure_lengths(model: Seq2Seq, lengths: Sequence[int], measure: Callable[[int], str], *labels: str) -> list[End]:
+    """Measure one length after the other until the model, memory or something else ends it.
+
+    Args:
+        model: The model.
+        lengths: Rising lengths.
+        measure: Measures at a length; returns why neither it nor longer ones are measured, or nothing.
+        labels: Form, batch and place of the `End`.
+
+    Returns:
+        The first length that was not measured, if any.
+    """
+    for n in lengths:
+        try:
+            why = too_long(model, n) or measure(n)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            why = "memory ran out"
+        if why:
+            return [End(n, why, *labels)]
+    return []
 
 
 def texts(rows: int, source: int, target: int, device: torch.device) -> Texts:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from s2s.comparison.instruments import rounded
 from s2s.evaluation.inference import growth, long_slope
 
 LENGTHS = [16, 32, 64, 128, 256]
@@ -24,18 +23,18 @@ LENGTHS = [16, 32, 64, 128, 256]
         (lambda n: 308 if n < 64 else 242, "constant", 0),
     ],
 )
-def test_the_law_is_found(count, law, rate):
+def test_growth_selects_the_law(count, law, rate):
     found = growth(LENGTHS, [count(n) for n in LENGTHS])
     assert found.law == law
     assert found.rate == pytest.approx(rate, abs=1e-6)
 
 
-def test_a_law_is_said_in_words():
+def test_growth_describes_the_law():
     assert str(growth(LENGTHS, [5 + 2 * n for n in LENGTHS])) == "grows as n: by 2 with each token"
     assert str(growth(LENGTHS, [5] * 5)) == "does not grow with n"
 
 
-def test_a_slope_is_that_of_the_longer_lengths():
+def test_long_slope_uses_the_longer_lengths():
     times = [10, 10, 10, 20, 40, 80]
     lengths = [1, 2, 4, 8, 16, 32]
     found = long_slope(lengths, times)
@@ -58,7 +57,3 @@ def test_a_slope_is_that_of_the_longer_lengths():
     assert bent.residual == pytest.approx(1.21 ** (2 / 3) - 1)
     assert bent.local == pytest.approx(math.log2(4 / 2.42))
     assert bent.r2 == pytest.approx(stats.linregress(np.log([1, 2, 4]), np.log([1, 2.42, 4])).rvalue ** 2)
-
-
-def test_figures_are_few():
-    assert [rounded(v) for v in (1.23456789, 0.000123456789)] == [1.2346, 0.00012346]

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from s2s.comparison.instruments import explicit_attention
 from s2s.comparison.questions.gradients.jacobian import (
     Transition,
     fixed_size,
@@ -100,7 +100,7 @@ def _jacobian(decoder, context, state, token):
 def test_products_with_the_jacobian_are_those_of_the_jacobian_itself(kind):
     decoder, context, state, tokens = _decoder(kind)
     # torch's kernel of attention computes a forward derivative by other means than a backward one, to fewer digits
-    with explicit_attention():
+    with sdpa_kernel(SDPBackend.MATH):
         whole = _jacobian(decoder, context, state, tokens[:, :1])
         step = Transition(decoder, context, state, tokens[:, :1])
         v = torch.randn(3, step.size, dtype=torch.float64)

@@ -2,8 +2,9 @@ import contextlib
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from s2s.comparison.instruments import counted_flops, unfused
+from s2s.comparison.instruments import unfused
 from s2s.comparison.operations import Operations
 
 
@@ -12,7 +13,7 @@ def _depth(operations: Operations, tensor: torch.Tensor) -> int:
     return operations._chain(tensor)[0]
 
 
-def test_a_chain_of_operations_is_as_deep_as_it_is_long():
+def test_operations_depth_is_the_length_of_a_chain():
     x = torch.ones(3)
     with Operations() as operations:
         for _ in range(7):
@@ -21,7 +22,7 @@ def test_a_chain_of_operations_is_as_deep_as_it_is_long():
     assert _depth(operations, x) == 7
 
 
-def test_of_parallel_branches_the_longer_one_counts():
+def test_operations_depth_is_that_of_the_longer_branch():
     x = torch.ones(3)
     with Operations() as operations:
         long, short = (x + 1) * 2 - 3, x * 5
@@ -30,7 +31,7 @@ def test_of_parallel_branches_the_longer_one_counts():
     assert (operations.depth, operations.count) == (4, 5)
 
 
-def test_an_operation_in_place_waits_for_what_stood_there_and_is_waited_for():
+def test_operations_in_place_depend_on_the_previous_content():
     x = torch.ones(3)
     with Operations() as operations:
         y = x + 1
@@ -42,7 +43,7 @@ def test_an_operation_in_place_waits_for_what_stood_there_and_is_waited_for():
     assert _depth(operations, z) == 4
 
 
-def test_what_is_written_without_being_given_back_is_waited_for():
+def test_operations_track_writes_without_results():
     x, y = torch.ones(3), torch.ones(4)
     with Operations() as operations:
         torch._foreach_add_([x, y], 1.0)
@@ -51,7 +52,7 @@ def test_what_is_written_without_being_given_back_is_waited_for():
     assert _depth(operations, z) == 2
 
 
-def test_parts_of_a_tensor_written_apart_do_not_wait_for_each_other():
+def test_operations_on_parts_of_a_tensor_are_independent():
     x = torch.ones(1, 8)
     with Operations() as operations:
         y = x + 1
@@ -63,7 +64,7 @@ def test_parts_of_a_tensor_written_apart_do_not_wait_for_each_other():
     assert _depth(operations, whole) == 3
 
 
-def test_what_lies_under_a_write_is_still_there_beside_it():
+def test_operations_keep_the_depth_beside_a_partial_write():
     x = torch.ones(1, 8)
     with Operations() as operations:
         y = ((x + 1) + 1) + 1
@@ -73,7 +74,7 @@ def test_what_lies_under_a_write_is_still_there_beside_it():
     assert _depth(operations, y[:, 1:3]) == 4
 
 
-def test_views_allocations_and_questions_are_free():
+def test_operations_do_not_count_views_and_allocations():
     x = torch.ones(4, 6)
     with Operations() as operations:
         y = x.t().view(2, 3, 4)[1].unsqueeze(0).expand(5, 3, 4).detach()
@@ -84,7 +85,7 @@ def test_views_allocations_and_questions_are_free():
     assert (operations.depth, operations.count) == (0, 0)
 
 
-def test_memory_that_is_given_out_again_has_no_past():
+def test_operations_forget_memory_that_is_allocated_again():
     x = torch.ones(1000)
     with Operations() as operations:
         for _ in range(20):
@@ -95,7 +96,7 @@ def test_memory_that_is_given_out_again_has_no_past():
     assert operations.depth == 3
 
 
-def test_the_backward_pass_is_followed_too():
+def test_operations_follow_the_backward_pass():
     w = torch.ones(3, requires_grad=True)
     with Operations() as operations:
         y = w.exp().exp().exp()
@@ -130,14 +131,14 @@ def _lstm_by_hand(layer: nn.LSTM, x):
     return h
 
 
-def test_an_unfused_lstm_waits_as_often_as_one_written_by_hand():
+def test_operations_depth_of_an_lstm_is_that_of_one_by_hand():
     layer = nn.LSTM(4, 4, batch_first=True)
     torch_own = _slope(lambda x: layer(x)[0], with_gradients=False)
     # product, sum, gate, product with the cell, sum, tanh, product with the gate
     assert torch_own == _slope(lambda x: _lstm_by_hand(layer, x), with_gradients=False) == 7
 
 
-def test_fused_it_hides_its_loop():
+def test_operations_of_a_fused_lstm_do_not_grow_with_length():
     layer = nn.LSTM(4, 4, batch_first=True)
     counts = []
     for n in (4, 64):
@@ -147,7 +148,7 @@ def test_fused_it_hides_its_loop():
     assert counts[0] == counts[1]
 
 
-def test_unfused_computes_the_same_and_leaves_torch_as_it_was():
+def test_unfused_computes_the_same_and_restores_the_settings():
     layer, x = nn.LSTM(4, 4, batch_first=True), torch.randn(2, 5, 4)
     before = torch.backends.mkldnn.enabled, torch.backends.cudnn.enabled
     fused = layer(x)[0]
@@ -160,13 +161,13 @@ def test_unfused_computes_the_same_and_leaves_torch_as_it_was():
     assert (torch.backends.mkldnn.enabled, torch.backends.cudnn.enabled) == before
 
 
-def test_flops_of_a_product_are_two_for_each_multiplication():
-    with counted_flops() as flops:
+def test_flop_counter_counts_two_for_a_multiply_add():
+    with FlopCounterMode(display=False) as flops:
         torch.ones(3, 5) @ torch.ones(5, 7)
     assert flops.get_total_flops() == 2 * 3 * 5 * 7
 
 
-def test_work_is_all_and_span_the_longest_chain():
+def test_operations_work_is_all_and_span_the_longest_chain():
     x, w = torch.ones(3, 8), torch.ones(8, 5)
     with Operations() as operations:
         long, short = (x @ w).tanh(), x * 2
@@ -180,7 +181,7 @@ def test_work_is_all_and_span_the_longest_chain():
     assert operations.undivided == 240 + 15 + 15 + 1
 
 
-def test_the_span_of_a_recurrence_is_its_steps_and_of_independent_steps_one():
+def test_operations_span_grows_with_dependent_steps_only():
     w = torch.ones(16, 16)
     for n in (4, 9):
         h, x = torch.ones(1, 16), torch.ones(1, 16)
@@ -194,21 +195,21 @@ def test_the_span_of_a_recurrence_is_its_steps_and_of_independent_steps_one():
         assert (chained.span, beside.span) == (n * (1 + 4 + 1), 1 + 4 + 1)
 
 
-def test_a_softmax_waits_for_its_row():
+def test_operations_span_of_a_softmax_depends_on_its_row():
     x = torch.ones(4, 64)
     with Operations() as operations:
         x.softmax(dim=1)
     assert (operations.work, operations.span) == (4 * 64, 6)
 
 
-def test_torch_and_the_counter_agree_on_products():
+def test_operations_work_of_a_product_is_that_of_torch():
     layer, x = nn.Linear(6, 7, bias=False), torch.ones(5, 6)
-    with counted_flops() as theirs, Operations() as ours:
+    with FlopCounterMode(display=False) as theirs, Operations() as ours:
         layer(x)
     assert ours.work == theirs.get_total_flops() == 2 * 5 * 6 * 7
 
 
-def test_fused_attention_is_made_explicit():
+def test_unfused_attention_is_explicit():
     parts = [torch.randn(1, 2, 9, 4) for _ in range(3)]
     attend = nn.functional.scaled_dot_product_attention
     with Operations() as fused:

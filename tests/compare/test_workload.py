@@ -1,7 +1,7 @@
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from s2s.comparison.instruments import counted_flops
 from s2s.comparison.workload import (
     EXPLICIT,
     UNFUSED,
@@ -34,7 +34,7 @@ def make(contest):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_every_form_computes_the_same(make, kind):
+def test_workload_every_form_computes_the_same(make, kind):
     model, pairs = make(kind).eval(), texts(3, 9, 7, CPU)
     with torch.no_grad():
         states = [states_of(model, pairs, form) for form in (Form(), EXPLICIT, UNFUSED)]
@@ -52,18 +52,18 @@ def test_every_form_computes_the_same(make, kind):
         ("conv", [EXPLICIT]),
     ],
 )
-def test_forms_that_launch_as_much_are_one(make, kind, forms):
+def test_workload_other_forms_launch_other_operations(make, kind, forms):
     assert other_forms(make(kind)) == forms
 
 
-def test_positions_are_learned_for_the_longest_text(make):
+def test_workload_models_support_the_longest_text(make):
     model = make("conv", longest=1500)
     assert supported_lengths(model, (16, 1024, 1500)) == [16, 1024, 1500]
     model.decoder.max_positions = 100
     assert supported_lengths(model, (16, 100, 101)) == [16, 100]
 
 
-def test_texts_are_words_and_the_same_each_time():
+def test_workload_texts_are_the_same_each_time():
     pairs = texts(4, 9, 7, CPU)
     assert pairs.source.shape == (4, 9)
     assert pairs.target.shape == pairs.target_valid.shape == (4, 7)
@@ -74,7 +74,7 @@ def test_texts_are_words_and_the_same_each_time():
 
 
 @pytest.mark.parametrize("kind", ["rnn", "transformer"])
-def test_generation_feeds_back_the_best_word(make, kind):
+def test_workload_generation_is_greedy(make, kind):
     model, pairs = make(kind).eval(), texts(2, 5, 6, CPU)
     with torch.no_grad():
         words = torch.cat(list(generated(model, pairs)), dim=1)
@@ -83,17 +83,17 @@ def test_generation_feeds_back_the_best_word(make, kind):
     assert torch.equal(words, again)
 
 
-def test_matrix_products_grow_with_the_batch(make):
+def test_workload_flops_are_proportional_to_the_batch(make):
     # so those of one pair are enough
     model, counts = make("transformer"), []
     for rows in (1, 3):
-        with counted_flops() as flops:
+        with FlopCounterMode(display=False) as flops:
             backward(loss_of(model, texts(rows, 8, 8, CPU), UNFUSED, DeviceContext(CPU, torch.float32)), UNFUSED)
         counts.append(flops.get_total_flops())
     assert counts[1] == 3 * counts[0]
 
 
-def test_only_a_lack_of_memory_is_one():
+def test_is_out_of_memory_recognizes_errors_of_cpu_and_gpu():
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 10 bytes"))
     assert is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))

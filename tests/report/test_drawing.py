@@ -30,7 +30,7 @@ def _same(text: str, value: str | float | None) -> bool:
     return text == ("" if value is None else value) if isinstance(value, str | None) else float(text) == value
 
 
-def test_every_figure_has_its_files(drawn_folder, found):
+def test_report_every_figure_has_files(drawn_folder, found):
     for result in found[1]:
         for figure in result.figures:
             for kind, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("csv", b"label,model")):
@@ -38,7 +38,7 @@ def test_every_figure_has_its_files(drawn_folder, found):
                 assert path.read_bytes().startswith(start), path
 
 
-def test_the_numbers_of_a_curve_are_those_of_the_result_to_the_last_digit(drawn_folder, found):
+def test_report_csv_of_a_curve_has_all_digits(drawn_folder, found):
     checked = 0
     for result in found[1]:
         for figure in result.figures:
@@ -59,7 +59,7 @@ def test_the_numbers_of_a_curve_are_those_of_the_result_to_the_last_digit(drawn_
     assert checked > 500
 
 
-def test_the_numbers_of_a_matrix_and_of_a_table_are_those_of_the_result(drawn_folder, found):
+def test_report_csv_of_heatmaps_and_tables_has_all_values(drawn_folder, found):
     for result in found[1]:
         for figure in result.figures:
             cells = [
@@ -81,7 +81,7 @@ def test_the_numbers_of_a_matrix_and_of_a_table_are_those_of_the_result(drawn_fo
                 assert all(map(_same, row, cell))
 
 
-def test_a_table_and_a_figure_of_one_name_have_two_files(saved, found):
+def test_report_table_and_figure_of_one_name_have_two_files(saved, found):
     result = found[1][0]
     table = result.tables[0].model_copy(update={"name": "depth"})
     write(result.model_copy(update={"tables": [table]}), saved / "parallelism" / "result.json")
@@ -90,7 +90,7 @@ def test_a_table_and_a_figure_of_one_name_have_two_files(saved, found):
     assert _rows(saved / "parallelism" / "depth.csv")[0][0] == "label"
 
 
-def test_drawing_again_elsewhere_gives_the_same_bytes(drawn_folder, tmp_path):
+def test_report_drawn_again_has_the_same_bytes(drawn_folder, tmp_path):
     kinds = ("*.html", "*/*.svg", "*/*.csv", "*/*.png")
     once = {path.relative_to(drawn_folder): path.read_bytes() for kind in kinds for path in drawn_folder.glob(kind)}
     assert len(once) == 1 + 3 * 9 + 1
@@ -104,7 +104,7 @@ def test_drawing_again_elsewhere_gives_the_same_bytes(drawn_folder, tmp_path):
     assert len(list((tmp_path / "other" / "tensorboard").iterdir())) == 1
 
 
-def test_tensorboard_has_pictures_curves_and_the_table(drawn_folder, found):
+def test_tensorboard_has_figures_curves_and_the_table(drawn_folder, found):
     board = EventAccumulator(str(drawn_folder / "tensorboard"), {"images": 0, "scalars": 0})
     board.Reload()
     figures = {f"{result.experiment}/{figure.name}" for result in found[1] for figure in result.figures}
@@ -122,7 +122,7 @@ def test_tensorboard_has_pictures_curves_and_the_table(drawn_folder, found):
         assert [event.value for event in board.Scalars(tag)] == [finding.value]
 
 
-def test_steps_that_rounding_would_throw_together_are_counted(saved, found):
+def test_tensorboard_steps_are_distinct(saved, found):
     result = found[1][0]
     figure = result.figures[0]
     one = figure.series[0].model_copy(update={"x": [n / 10 for n in range(7)]})
@@ -134,13 +134,13 @@ def test_steps_that_rounding_would_throw_together_are_counted(saved, found):
     assert [e.step for e in board.Scalars(f"parallelism/{figure.name}/{one.label}")] == list(range(7))
 
 
-def test_what_is_not_finished_is_said_and_the_rest_drawn(saved):
+def test_report_of_an_unfinished_comparison_names_the_rest(saved):
     page = draw(saved).read_text(encoding="utf-8")
     assert "Nothing is shown yet of: long-range, quality, gradients." in page
     assert "Fitted exponents" in page
 
 
-def test_an_experiment_that_was_not_asked_for_is_drawn_when_it_is_there(saved, found):
+def test_report_includes_questions_that_were_not_asked(saved, found):
     result = found[1][2].model_copy(update={"experiment": "memory", "findings": [], "figures": found[1][2].figures[:1]})
     (saved / "memory").mkdir()
     write(result, saved / "memory" / "result.json")
@@ -149,7 +149,7 @@ def test_an_experiment_that_was_not_asked_for_is_drawn_when_it_is_there(saved, f
     assert 'id="figure-memory-scores"' in page
 
 
-def test_nothing_measured_yet_is_a_page_too(saved, found):
+def test_report_without_measurements_is_a_page(saved, found):
     (saved / "parallelism" / "result.json").unlink()
     write(found[0].model_copy(update={"contenders": [], "machine": {}}), saved / "comparison.json")
     page = draw(saved).read_text(encoding="utf-8")
@@ -157,7 +157,7 @@ def test_nothing_measured_yet_is_a_page_too(saved, found):
     assert "Learning rates are not chosen yet" in page
 
 
-def test_a_folder_without_a_comparison_is_a_clear_mistake(tmp_path):
+def test_report_refuses_a_folder_without_a_comparison(tmp_path):
     with pytest.raises(UserError, match="no such folder"):
         draw(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"has no comparison\.json\n.*s2s compare"):
@@ -187,7 +187,7 @@ def _broken(result: Result, how: str) -> str:
 
 
 @pytest.mark.parametrize("how", ["lengths", "ends", "twice", "matrix", "table", "other", "format"])
-def test_a_damaged_result_is_a_clear_mistake_that_names_the_file(saved, found, how):
+def test_report_names_a_damaged_result(saved, found, how):
     path = saved / "parallelism" / "result.json"
     path.write_text(_broken(found[1][0], how), encoding="utf-8")
     with pytest.raises(UserError, match="run the comparison again") as error:
@@ -197,7 +197,7 @@ def test_a_damaged_result_is_a_clear_mistake_that_names_the_file(saved, found, h
 
 @pytest.mark.parametrize("content", [b"", b'{"format": 1', b"\xff\xfe\x00"], ids=["empty", "cut", "no text"])
 @pytest.mark.parametrize("name", ["comparison.json", "parallelism/result.json"])
-def test_a_file_cut_short_is_a_clear_mistake_that_names_it(saved, name, content):
+def test_report_names_a_truncated_file(saved, name, content):
     (saved / name).write_bytes(content)
     with pytest.raises(UserError) as error:
         draw(saved)
@@ -205,13 +205,13 @@ def test_a_file_cut_short_is_a_clear_mistake_that_names_it(saved, name, content)
     assert ": :" not in str(error.value)
 
 
-def test_the_command_draws_and_says_where(saved):
+def test_report_command_prints_the_path(saved):
     done = CliRunner().invoke(report, [str(saved)])
     assert done.exit_code == 0, done.output
     assert done.output.strip() == str(saved / "report.html")
 
 
-def test_a_report_is_drawn_without_torch(saved):
+def test_report_needs_no_torch(saved):
     code = (
         "import sys; from pathlib import Path; from s2s.comparison.report.drawing import draw; draw(Path(sys.argv[1]));"
         "print([m for m in ('torch', 'tensorflow', 'matplotlib.pyplot', 'scipy', 's2s.run', 's2s.models')"

@@ -50,14 +50,14 @@ ODD = {
 
 @pytest.mark.parametrize("linear", [False, True], ids=["as meant", "linear"])
 @pytest.mark.parametrize("name", ODD)
-def test_every_figure_can_be_drawn_however_odd(name, linear):
+def test_figure_of_odd_data_is_drawn(name, linear):
     drawing = drawn(ODD[name], MODELS, linear)
     # nobody asks for a picture of a linear drawing
     assert drawing.png[:4] == (b"" if linear else b"\x89PNG")
     assert drawing.svg.rstrip().endswith("</svg>")
 
 
-def test_every_value_has_a_spot_at_its_place(figure, models):
+def test_figure_has_a_spot_for_every_value(figure, models):
     drawing = drawn(figure, models)
     values = [y for one in figure.series for y in one.y if y is not None]
     assert len(drawing.spots) + drawing.hidden == len(values)
@@ -72,7 +72,7 @@ def test_every_value_has_a_spot_at_its_place(figure, models):
     assert ys == pytest.approx([min(ys) + scale * (h - min(heights)) for h in heights], abs=0.11)
 
 
-def test_a_spot_stands_on_the_marker_of_its_value():
+def test_figure_spots_are_at_the_markers():
     x = [1.0, 2.0, 4.0]
     drawing = drawn(Figure(name="f", title="t", x=LOG, y=LOG, series=[_series(x, [10.0, 1000.0, 100.0])]), MODELS)
     markers = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)" style="fill: #0072b2', drawing.svg)
@@ -81,7 +81,7 @@ def test_a_spot_stands_on_the_marker_of_its_value():
         assert spot[:2] == pytest.approx(tuple(map(float, place)), abs=0.06)
 
 
-def test_a_mark_is_a_dashed_line_at_its_place_with_its_label():
+def test_figure_mark_is_a_dashed_line_with_a_label():
     x = [16.0, 64.0, 256.0]
     lines = Figure(
         name="f", title="t", x=LOG, series=[_series(x, [1.0, 2.0, 3.0])], marks=[Mark(at=64.0, label="<end>")]
@@ -106,25 +106,25 @@ def test_a_mark_is_a_dashed_line_at_its_place_with_its_label():
     assert "of no group" not in drawing.svg
 
 
-def test_a_mark_beyond_the_data_is_seen():
+def test_figure_shows_a_mark_beyond_the_data():
     series = [_series([1.0, 2.0], [1.0, 2.0])]
     drawing = drawn(Figure(name="f", title="t", series=series, marks=[Mark(at=8.0, label="end")]), MODELS)
     assert drawing.spots[1][0] < 200
 
 
-def test_a_legend_has_all_names_even_empty_ones_and_such_as_begin_with_an_underscore():
+def test_figure_legend_has_empty_labels_and_underscores():
     svg = drawn(ODD["one"], MODELS).svg
     assert re.search(r"> ?_a</text>", svg)
     assert ">–</text>" in svg
 
 
-def test_values_that_a_logarithmic_axis_cannot_show_are_counted():
+def test_figure_counts_values_that_a_log_axis_cannot_show():
     figure = Figure(name="f", title="t", y=LOG, series=[_series([1.0, 2.0, 3.0], [0.0, None, 1.0])])
     assert drawn(figure, MODELS).hidden == 1
     assert drawn(figure, MODELS, linear=True).hidden == 0
 
 
-def test_a_model_looks_the_same_in_every_figure_and_unlike_all_others():
+def test_styles_are_the_same_in_every_figure_and_distinct():
     many = [f"model {i}" for i in range(60)]
     one_by_one = [styles([_series([1.0], [1.0], model=model)], many)[0] for model in many]
     together = styles([_series([1.0], [1.0], model=model) for model in reversed(many)], many)
@@ -132,7 +132,7 @@ def test_a_model_looks_the_same_in_every_figure_and_unlike_all_others():
     assert len({(style.colour, style.marker) for style in one_by_one}) == len(many)
 
 
-def test_neighbours_can_be_told_apart_without_colour():
+def test_styles_are_distinct_without_colour():
     many = [f"model {i}" for i in range(7)]
     found = styles([_series([1.0], [1.0], model=model) for model in many], many)
     assert len({style.marker for style in found}) == len({style.hatch for style in found}) == len(many)
@@ -141,7 +141,7 @@ def test_neighbours_can_be_told_apart_without_colour():
     assert len({(style.colour, style.marker) for style in variants}) == 1
 
 
-def test_what_is_compared_with_is_grey_and_dashed():
+def test_styles_of_references_are_grey_and_dashed():
     one = styles([_series([1.0], [1.0], model="", reference=True)], MODELS)[0]
     assert one.colour == "#737373"
     assert one.line != "-"
@@ -175,7 +175,7 @@ def test_ticks_are_few_and_round(log, limits, texts):
     assert ticks([], log, limits)[1] == texts
 
 
-def test_drawing_leaves_the_settings_of_matplotlib_alone():
+def test_figure_does_not_depend_on_settings_of_matplotlib():
     figure = Figure(name="f", title="t", series=[_series([1.0, 2.0], [1.0, 3.0])])
     before = dict(matplotlib.rcParams)
     matplotlib.rcParams |= {"font.size": 31.0, "xtick.direction": "in", "axes.labelpad": 50.0}

@@ -1,8 +1,10 @@
-"""Numbers are written as readers want them."""
+import csv
+import io
 
 import pytest
 
-from s2s.comparison.report.numbers import brief, duration, interval, number, with_unit
+from s2s.comparison.report.numbers import brief, csv_text, duration, interval, number, with_unit
+from s2s.files import spreadsheet_cell
 
 
 @pytest.mark.parametrize(
@@ -22,12 +24,12 @@ from s2s.comparison.report.numbers import brief, duration, interval, number, wit
         (1 / 3, "0.333"),
     ],
 )
-def test_a_number_has_three_digits_and_never_loses_its_whole_part(value, text):
+def test_number_has_three_digits_and_a_whole_integer_part(value, text):
     assert number(value) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.98, "0.98"), (1.5, "1.5"), (100.0, "100"), (1e-9, "1 × 10⁻⁹")])
-def test_a_brief_number_has_no_zeros_at_its_end(value, text):
+def test_brief_has_no_trailing_zeros(value, text):
     assert brief(value) == text
 
 
@@ -50,17 +52,39 @@ def test_a_brief_number_has_no_zeros_at_its_end(value, text):
         ((0.5, 0.4999999, 0.5000001), "0.500000 (0.500000–0.500000)"),
     ],
 )
-def test_a_figure_is_rounded_to_the_second_digit_of_its_interval(values, text):
+def test_interval_rounds_to_the_second_digit_of_its_width(values, text):
     assert interval(*values) == text
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.0, "0 s"), (0.2, "less than a second"), (59.6, "1 min"), (7322.0, "2 h 2 min")]
 )
-def test_a_duration_is_told_in_two_units_at_most(seconds, text):
+def test_duration_has_two_units_at_most(seconds, text):
     assert duration(seconds) == text
 
 
-def test_a_unit_stands_behind_a_space_that_does_not_break():
+def test_with_unit_uses_a_no_break_space():
     assert with_unit("5", "ms") == "5\u202fms"
     assert with_unit("5", "") == "5"
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-x", "@SUM(A1)", "\t=1", "\r=1", "-", "=HYPERLINK(1)"])
+def test_spreadsheet_cell_escapes_formulas(text):
+    assert spreadsheet_cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("cell", ["-5", "+1.5e-3", "-inf", "a=b", "", "–", "'=1", -5, -1.5, 0, None])
+def test_spreadsheet_cell_keeps_numbers_and_texts(cell):
+    assert spreadsheet_cell(cell) == cell
+    assert type(spreadsheet_cell(cell)) is type(cell)
+
+
+def test_csv_text_escapes_formulas():
+    rows = [["=1", -1.5, 2], ["-x", None, -3], ["-7", 0.5, 1]]
+    text = csv_text(["model", "@a", "-b"], rows)
+    assert list(csv.reader(io.StringIO(text))) == [
+        ["model", "'@a", "'-b"],
+        ["'=1", "-1.5", "2"],
+        ["'-x", "", "-3"],
+        ["-7", "0.5", "1"],
+    ]

@@ -153,18 +153,18 @@ def _check_figure(shown: Node, figure) -> None:
     )
 
 
-def test_every_row_and_model_has_a_cell_and_every_figure_and_table_is_there(page, found, models):
+def test_page_has_every_cell_figure_and_table(page, found, models):
     _check_complete(page, *found, models)
 
 
-def test_a_failed_cell_shows_its_reason(page, found, models):
+def test_page_failed_cell_has_its_reason(page, found, models):
     failed = [(f, r) for r in found[1] for f in r.findings if f.failed]
     cells = [cell.text for cell in page.one("section", id="table").all("span", class_="failed")]
     assert cells == [f"failed: {finding.failed}" for finding, _ in failed]
     assert len(cells) == 2
 
 
-def test_figures_have_their_intervals_and_a_row_has_one_unit(page):
+def test_page_values_have_intervals_and_rows_a_unit(page):
     table = page.one("table", class_="classroom")
     rows = {body.one("th").text: body for body in table.all("tbody")}
     speed = next(body for name, body in rows.items() if name.startswith("training speed ↑"))
@@ -175,7 +175,7 @@ def test_figures_have_their_intervals_and_a_row_has_one_unit(page):
     assert (reach.all(class_="value")[0].text, reach.all(class_="ends")[0].text) == ("4", "4–8")
 
 
-def test_a_verdict_says_how_steady_it_is_and_what_was_learned_from_before_it(page):
+def test_page_verdicts_have_robustness_and_tokens(page):
     table = page.one("table", class_="classroom")
     quality = next(body for body in table.all("tbody") if body.one("th").text.startswith("translation quality"))
     assert [one.text for one in quality.all(class_="steady")] == [
@@ -189,7 +189,7 @@ def test_a_verdict_says_how_steady_it_is_and_what_was_learned_from_before_it(pag
     assert "open" in quality.all("td")[2].attributes["class"]
 
 
-def test_the_key_figures_stand_beside_the_table_and_nowhere_else(page, found):
+def test_page_key_figures_come_first(page, found):
     shown = page.one("div", class_="full key").all("figure")
     assert [figure.attributes["id"] for figure in shown] == [
         "figure-parallelism-depth",
@@ -201,7 +201,7 @@ def test_the_key_figures_stand_beside_the_table_and_nowhere_else(page, found):
     assert len(set(numbers)) == len(numbers) == sum(len(result.figures) for result in found[1])
 
 
-def test_what_the_profile_leaves_out_is_a_line_and_what_it_cannot_settle_is_said(page, found):
+def test_page_names_omitted_rows_and_short_profiles(page, found):
     text = page.one("section", id="table").text
     lecture = [name for name, row in ROWS.items() if row.experiment in ("bottleneck", "positions", "transfer")]
     why = PLANS["quick"].why
@@ -211,7 +211,7 @@ def test_what_the_profile_leaves_out_is_a_line_and_what_it_cannot_settle_is_said
     assert f"The profile quick has not the time to settle quality, because {why}" in page.one("header").text
 
 
-def test_what_is_odd_in_names_and_reasons_is_text_and_not_markup(page, text, models):
+def test_page_escapes_names_and_reasons(page, text, models):
     assert "<2 GiB>" not in text
     assert '<"R&D">' not in re.sub(r'<script type="application/json">.*?</script>', "", text)
     assert models[-1] in page.one("h1").text
@@ -219,7 +219,7 @@ def test_what_is_odd_in_names_and_reasons_is_text_and_not_markup(page, text, mod
     assert not page.all("r&d")
 
 
-def test_the_page_tells_how_it_came_to_be(page, found):
+def test_page_has_commands_machine_and_recipes(page, found):
     summary = found[0]
     commands = [pre.text for pre in page.all("pre", class_="command")]
     assert commands[0] == summary.command
@@ -234,7 +234,7 @@ def test_the_page_tells_how_it_came_to_be(page, found):
     assert recipes == [contender.recipe for contender in summary.contenders]
 
 
-def test_contenders_are_told_with_all_that_was_tried(page, found):
+def test_page_candidates_have_all_tried_rates(page, found):
     rows = page.one("table", id="contenders").one("tbody").all("tr")
     assert [row.parts[0].text for row in rows] == [contender.model for contender in found[0].contenders]
     assert [cell.text for cell in rows[0].all("td")] == ["412,345", "0.001", "31 s", "2.1", "2.2", "failed"]
@@ -243,12 +243,12 @@ def test_contenders_are_told_with_all_that_was_tried(page, found):
     assert "width" in settings
 
 
-def test_the_command_of_one_experiment_asks_for_it_alone():
+def test_command_for_asks_one_question():
     command = "s2s compare rnn 'a b' --experiment x --seeds 3 --experiment=y"
     assert command_for(command, "memory") == "s2s compare rnn 'a b' --seeds 3 --experiment memory"
 
 
-def test_nothing_refers_to_anything_outside(page, text):
+def test_page_has_no_external_resources(page, text):
     for node in page.all():
         for name, value in node.attributes.items():
             if name in ("href", "src", "xlink:href", "action", "srcset", "data", "poster"):
@@ -258,7 +258,7 @@ def test_nothing_refers_to_anything_outside(page, text):
     assert policies[0].startswith("default-src 'none'; img-src data:")
 
 
-def test_ids_are_unique_and_all_links_lead_somewhere(page):
+def test_page_ids_are_unique_and_links_resolve(page):
     ids = [node.attributes["id"] for node in page.all() if "id" in node.attributes]
     assert len(ids) == len(set(ids))
     for node in page.all():
@@ -270,7 +270,7 @@ def test_ids_are_unique_and_all_links_lead_somewhere(page):
             assert key in ids
 
 
-def test_colours_and_letters_of_drawings_are_those_of_the_page(page, text):
+def test_page_drawings_use_its_colours_and_fonts(page, text):
     inked = [node.attributes.get("style", "") for svg in page.all("svg") for node in svg.all()]
     assert any("var(--model-0)" in style for style in inked)
     # heat-maps, and what is written in them, stay as they are by day and by night
@@ -280,7 +280,7 @@ def test_colours_and_letters_of_drawings_are_those_of_the_page(page, text):
     assert all(f"--model-{i}:" in text for i in range(7))
 
 
-def test_headings_go_down_by_one_and_cells_have_scopes(page):
+def test_page_headings_are_nested_and_cells_have_scopes(page):
     levels = [int(node.name[1]) for node in page.all() if re.fullmatch("h[1-6]", node.name)]
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
@@ -337,7 +337,7 @@ def _browse(path: Path, folder: Path) -> tuple[str, str]:
     return done.stdout, "\n".join([line for line in done.stderr.splitlines() if "CONSOLE" in line] + sorted(outside))
 
 
-def test_a_browser_shows_all_of_it_asks_for_nothing_and_tells_values_under_the_pointer(text, found, models, tmp_path):
+def test_page_in_a_browser_is_complete_and_shows_values(text, found, models, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(text.replace("</body>", _POINTING), encoding="utf-8")
     shown, complaints = _browse(path, tmp_path)
@@ -364,7 +364,7 @@ def test_a_browser_shows_all_of_it_asks_for_nothing_and_tells_values_under_the_p
     assert any(tip.startswith("rnn, loop · 64 tokens: 20.5 (18.8–22.5) ms") for tip, _ in said)
 
 
-def test_the_browser_test_would_see_a_request_and_an_error(tmp_path):
+def test_page_browser_check_sees_requests_and_errors(tmp_path):
     path = tmp_path / "bad.html"
     path.write_text('<img src="http://example.invalid/a.png"><script>nothing.there()</script>')
     complaints = _browse(path, tmp_path)[1]

@@ -7,11 +7,11 @@ from s2s.comparison.results import Result, Summary, reference
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 
 
-def test_the_page_is_made_from_the_fields():
+def test_reference_is_the_docs_page():
     assert PAGE.read_text(encoding="utf-8") == reference()
 
 
-def test_every_field_says_what_it_means():
+def test_reference_describes_every_field():
     page = reference()
     for part in (Result, Summary):
         for name, field in part.model_fields.items():

@@ -11,7 +11,7 @@ from s2s.comparison.report.table import LEGEND, describe, escaped, matrix, stead
 from s2s.comparison.results import Verdict
 
 
-def test_every_cell_of_the_table_is_in_the_csv_file_with_all_digits(drawn_folder, found):
+def test_table_csv_has_every_cell_with_all_digits(drawn_folder, found):
     with (drawn_folder / "table.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     there = {(row["row"], row["model"]): row for row in rows}
@@ -28,7 +28,7 @@ def test_every_cell_of_the_table_is_in_the_csv_file_with_all_digits(drawn_folder
     assert {row["standing"] for row in there.values()} == {"not measured"}
 
 
-def test_the_latex_table_has_a_column_for_each_model_and_nothing_that_latex_takes_for_its_own(drawn_folder, models):
+def test_table_latex_has_all_columns_and_escapes_texts(drawn_folder, models):
     text = (drawn_folder / "table.tex").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert len(rows) > 6
@@ -52,11 +52,11 @@ def test_the_latex_table_has_a_column_for_each_model_and_nothing_that_latex_take
         ("\\begin~", r"\textbackslash{}begin\textasciitilde{}"),
     ],
 )
-def test_a_text_becomes_latex_letter_by_letter(text, latex):
+def test_table_escaped_text_is_latex(text, latex):
     assert escaped(text) == latex
 
 
-def test_a_table_of_nothing_is_a_table_too(found):
+def test_table_latex_without_rows(found):
     summary = found[0]
     text = table_as_latex(matrix(summary, ["rnn"], []), ["rnn"], "none")
     assert text.count(r"\midrule") == text.count(r"\bottomrule") == 1
@@ -87,7 +87,7 @@ def _line(found, standings, good=True):
         ("still learning", [False] * 3, "…", r"\textit{still learning}"),
     ],
 )
-def test_a_sign_is_hollow_where_a_verdict_changes_with_other_choices(found, standing, kept, sign, latex):
+def test_table_sign_is_hollow_if_the_outcome_changes(found, standing, kept, sign, latex):
     line = _line(found, [standing, "worse"])
     one = line.boxes[0].finding.model_copy(update={"variations": {str(i): stays for i, stays in enumerate(kept)}})
     box = replace(line.boxes[0], finding=one)
@@ -96,7 +96,7 @@ def test_a_sign_is_hollow_where_a_verdict_changes_with_other_choices(found, stan
     assert sign in LEGEND or standing == "still learning"
 
 
-def test_a_row_says_what_stands_where_there_is_no_figure(found):
+def test_table_cell_without_an_estimate_has_a_word(found):
     summary, results = found
     row = "vanishing and exploding gradients"
     findings = [
@@ -118,7 +118,7 @@ def test_a_row_says_what_stands_where_there_is_no_figure(found):
         ((900.0, 2048.0), "≥ 2,048 (900–2,048) ~", r"$\geq$ 2,048"),
     ],
 )
-def test_what_may_be_more_is_no_figure_like_others(found, ends, text, latex):
+def test_table_lower_bound_has_a_sign(found, ends, text, latex):
     row = "long-term dependencies"
     low, high = ends
     cell = Verdict(row=row, model="a", value=2048.0, low=low, high=high, at_least=True, standing="undecided")
@@ -139,7 +139,7 @@ def test_what_may_be_more_is_no_figure_like_others(found, ends, text, latex):
         ("not measurable", False),
     ],
 )
-def test_beside_no_verdict_there_is_nothing_to_stay(found, standing, steady):
+def test_steadiness_is_empty_without_an_outcome(found, standing, steady):
     one = _line(found, [standing]).boxes[0].finding.model_copy(update={"variations": {"half the updates": True}})
     assert bool(steadiness(one)) is steady
 
@@ -154,11 +154,11 @@ def test_beside_no_verdict_there_is_nothing_to_stay(found, standing, steady):
         (("still learning", "not measurable"), "m1: is not measurable 1"),
     ],
 )
-def test_a_rows_sentence_is_that_of_the_best_that_can_be_said(found, standings, sentence):
+def test_table_sentence_is_that_of_the_best_candidate(found, standings, sentence):
     assert _line(found, standings).sentence == sentence
 
 
-def test_choices_that_differ_in_a_number_are_named_together():
+def test_steadiness_joins_numbers():
     kept = dict.fromkeys(["n = 16", "n = 1,024", "batch 8", "half the rate"], True) | {"n = 64": False}
     finding = Verdict(row="training speed", model="a", standing="better", variations=kept)
     assert steadiness(finding) == "stays in 4 of 5: with n = 16, 1,024, batch 8, half the rate; not with n = 64"

@@ -10,9 +10,9 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from s2s.comparison import reproduced
 from s2s.comparison.report.figures import Drawing, drawn
-from s2s.comparison.report.numbers import csv_name, figure_csv, table_csv
+from s2s.comparison.report.numbers import csv_name, csv_text, figure_csv
 from s2s.comparison.report.page import Pictures, page, reproduction_page
-from s2s.comparison.report.table import CSV, TEX, matrix, table_as_csv, table_as_latex
+from s2s.comparison.report.table import CSV, HEAD, TEX, matrix, table_as_latex, table_rows
 from s2s.comparison.results import RESULT, Result, Summary, read_result, read_summary
 from s2s.errors import UserError
 from s2s.files import COMPARISON, check_unlinked, identify_folder, write_atomically
@@ -47,10 +47,10 @@ def draw(folder: Path) -> Path:
             linear = [drawn(figure, names, linear=True)] if figure.x.log or figure.y.log else []
             pictures[result.experiment, figure.name] = [drawing, *linear]
         for table in result.tables:
-            write_atomically(place / csv_name(result, table), table_csv(table))
+            write_atomically(place / csv_name(result, table), csv_text(table.columns, table.rows))
     _write_board(folder / _BOARD, results, pictures)
     lines = matrix(summary, names, results)
-    write_atomically(folder / CSV, table_as_csv(lines))
+    write_atomically(folder / CSV, csv_text(HEAD, table_rows(lines)))
     write_atomically(folder / TEX, table_as_latex(lines, names, f"{', '.join(names)}: {summary.command}"))
     write_atomically(folder / PAGE, page(summary, names, results, pictures))
     return folder / PAGE

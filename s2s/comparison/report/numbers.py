@@ -144,11 +144,6 @@ def figure_csv(figure: Figure) -> str:
     return csv_text(head, rows)
 
 
-def table_csv(table: Table) -> str:
-    """Text of a CSV file with all digits of a table."""
-    return csv_text(table.columns, table.rows)
-
-
 def csv_name(result: Result, part: Figure | Table) -> str:
     """Name of the CSV file of a figure or table; a table with the name of a figure has another one."""
     taken = isinstance(part, Table) and part.name in {figure.name for figure in result.figures}

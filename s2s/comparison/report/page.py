@@ -8,11 +8,11 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from s2s.comparison.plans import TABLES, plan_of
+from s2s.comparison.plans import TABLES, plan_of, settling
 from s2s.comparison.report.figures import Drawing, drawn
 from s2s.comparison.report.numbers import Sheet, brief, csv_name, duration, figure_sheets, number, table_sheet
 from s2s.comparison.report.plots import MARKS, PALETTE
-from s2s.comparison.report.table import LEGEND, matrix, omitted_rows
+from s2s.comparison.report.table import LEGEND, matrix
 from s2s.comparison.reproduced import Reproduced
 from s2s.comparison.results import CandidateSummary, Figure, Result, Summary
 from s2s.templates import templates
@@ -54,13 +54,28 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
             at = result.experiment, figure.name
             figures[at] = _figure(result, figure, pictures[at], order[at])
     tables = [(result.experiment, table.name) for result in results for table in result.tables]
+    # only translation has profiles
+    translates = summary.task == "translation"
+    equal = f"parameters and {'updates' if summary.match == 'parameters' else 'training time'}"
+    brief_facts = (
+        f"{summary.profile} profile" if translates else "",
+        _seeds(summary.seeds),
+        f"equal {equal}",
+        summary.measured_on(results),
+    )
     return _render(
         "report.html",
         title=f"{_listed(models)}, compared",
         summary=summary,
-        lead="The classroom table" if summary.task == "translation" else summary.task.capitalize(),
-        facts=_facts(summary),
-        brief=_brief(summary, results),
+        lead="The classroom table" if translates else summary.task.capitalize(),
+        facts=[
+            ("profile", summary.profile) if translates else ("task", summary.task),
+            ("seeds", _listed([str(seed) for seed in summary.seeds])),
+            ("made equal", equal),
+            ("measurements took, added up", duration(summary.seconds)),
+            *summary.machine.items(),
+        ],
+        brief=" · ".join(filter(None, brief_facts)),
         gaps=_gaps(summary, results),
         models=[
             {"name": model, "mark": MARKS[i % len(MARKS)], "colour": f"--model-{i % len(PALETTE)}"}
@@ -119,17 +134,22 @@ def command_for(command: str, experiment: str) -> str:
 def _gaps(summary: Summary, results: Sequence[Result]) -> dict[str, object]:
     """Rows that the table lacks, and why."""
     finished = {result.experiment for result in results}
-    outside, why = omitted_rows(summary)
+    plan = plan_of(summary.task, summary.profile)
+    # rows that the profile does not ask for, by the shortest profile that does
+    outside: dict[str, list[str]] = {}
+    for name, row in TABLES[summary.task].items():
+        if row.experiment not in {*plan.experiments, *summary.experiments}:
+            outside.setdefault(settling([row.experiment]), []).append(name)
     return {
         "missing": [name for name in summary.experiments if name not in finished],
         "outside": outside,
-        "why": why,
+        "why": plan.why,
         "unasked": [
             name
             for name, row in TABLES[summary.task].items()
             if row.experiment not in {*summary.experiments, *finished} and name not in chain(*outside.values())
         ],
-        "beyond": plan_of(summary.task, summary.profile).beyond(summary.experiments),
+        "beyond": plan.beyond(summary.experiments),
     }
 
 
@@ -232,24 +252,6 @@ def _candidates_table(candidates: Sequence[CandidateSummary]) -> Sheet:
 def _plain(rate: float) -> str:
     """A learning rate without an exponent."""
     return f"{rate:.10f}".rstrip("0") if 1e-6 <= rate < 1 else f"{rate:g}"
-
-
-def _facts(summary: Summary) -> list[tuple[str, str]]:
-    return [
-        # only translation has profiles
-        ("profile", summary.profile) if summary.task == "translation" else ("task", summary.task),
-        ("seeds", _listed([str(seed) for seed in summary.seeds])),
-        ("made equal", "parameters and updates" if summary.match == "parameters" else "parameters and training time"),
-        ("measurements took, added up", duration(summary.seconds)),
-        *summary.machine.items(),
-    ]
-
-
-def _brief(summary: Summary, results: Sequence[Result]) -> str:
-    """The most important facts in a line."""
-    profile = f"{summary.profile} profile" if summary.task == "translation" else ""
-    equal = "equal parameters and updates" if summary.match == "parameters" else "equal parameters and training time"
-    return " · ".join(filter(None, [profile, _seeds(summary.seeds), equal, summary.measured_on(results)]))
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from s2s.comparison.plans import TABLES, Row, plan_of, settling
-from s2s.comparison.report.numbers import brief, csv_text, halves, titled
+from s2s.comparison.plans import TABLES, Row
+from s2s.comparison.report.numbers import brief, halves
 from s2s.comparison.results import Result, Summary, Verdict
 
 CSV, TEX = "table.csv", "table.tex"
@@ -189,22 +189,6 @@ def _together(names: Sequence[str]) -> str:
     return ", ".join(what + ", ".join(each) for what, each in numbers.items())
 
 
-def heading(line: Line) -> str:
-    """Quantity of a row, with its unit."""
-    return titled(line.quantity, line.unit)
-
-
-def omitted_rows(summary: Summary) -> tuple[dict[str, list[str]], str]:
-    """Return the rows that the profile does not ask for, by the shortest profile that does, and the reason."""
-    plan = plan_of(summary.task, summary.profile)
-    asked = {*plan.experiments, *summary.experiments}
-    rows: dict[str, list[str]] = {}
-    for name, row in TABLES[summary.task].items():
-        if row.experiment not in asked:
-            rows.setdefault(settling([row.experiment]), []).append(name)
-    return rows, plan.why
-
-
 def describe(verdict: Verdict) -> str:
     """Describe how a candidate compares with its rival.
 
@@ -238,11 +222,6 @@ def table_rows(lines: Sequence[Line]) -> Iterator[tuple[str | float | None, ...]
                 *(one.rival, one.difference, one.p, "" if one.failed else box.verdict, steadiness(one), one.tokens),
                 *(one.failed, line.row.literature),
             )
-
-
-def table_as_csv(lines: Sequence[Line]) -> str:
-    """The text of a CSV file of `table_rows`."""
-    return csv_text(HEAD, table_rows(lines))
 
 
 _LATEX_SIGNS = {

@@ -18,7 +18,6 @@ from s2s.comparison.speed_benchmark import (
     machine_table,
     over_rounds,
     pairs_table,
-    references,
     rivals,
 )
 from s2s.comparison.workload import End
@@ -84,8 +83,7 @@ class Curve:
 
     def fastest(self, rounds: Rounds) -> Times:
         """Times, each length at the place that is fastest for it."""
-        at = {place: self.at(rounds, place) for place in rivals(_places(rounds))}
-        return fastest_times(at, {place: references(rounds, place) for place in at})
+        return fastest_times({place: self.at(rounds, place) for place in rivals(_places(rounds))}, rounds)
 
 
 _CURVES = (
@@ -163,13 +161,10 @@ def _benchmarks(timed: Timed) -> dict[str, SpeedBenchmark]:
         own = {model: rounds for (model, batch), rounds in timed.items() if batch == rows}
         tokens = rows * (length if curve.by_target else TYPICAL)
 
-        def speeds(rounds: Rounds, place: str) -> dict[int, float]:
-            return {i: tokens / seconds for i, seconds in curve.at(rounds, place).get(length, {}).items()}
+        def speeds(model: str, place: str) -> dict[int, float]:
+            return {i: tokens / seconds for i, seconds in curve.at(own[model], place).get(length, {}).items()}
 
-        return SpeedBenchmark.between(
-            {model: {place: speeds(rounds, place) for place in places} for model, rounds in own.items()},
-            {model: {place: references(rounds, place) for place in places} for model, rounds in own.items()},
-        )
+        return SpeedBenchmark.between(own, places, speeds)
 
     rows, every = min(batch for _, batch in timed), rivals(names)
     source, target = (

@@ -14,13 +14,14 @@ from s2s.comparison.workload import (
     End,
     built,
     generated,
+    measure_lengths,
     supported_lengths,
     texts,
     too_long,
 )
 from s2s.evaluation import gates
 from s2s.models.base import Seq2Seq
-from s2s.training.device import DeviceContext, is_out_of_memory
+from s2s.training.device import DeviceContext
 
 _WARM_UPS = 1
 
@@ -97,18 +98,14 @@ def _by_target(model: Seq2Seq, sizes: Sizes, device: torch.device) -> tuple[list
 def _by_source(model: Seq2Seq, sizes: Sizes, device: torch.device) -> tuple[list[SourceTime], list[End]]:
     """Measure each source length in runs of its own."""
     times: list[SourceTime] = []
-    for n in sizes.sources:
-        if why := too_long(model, n):
-            return times, [End(n, why, length="source")]
-        try:
-            count = _WARM_UPS + sizes.repetitions
-            runs = [_run(model, sizes.rows, n, TYPICAL, device) for _ in range(count)][_WARM_UPS:]
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            return times, [End(n, "memory ran out", length="source")]
+
+    def at(n: int) -> str:
+        count = _WARM_UPS + sizes.repetitions
+        runs = [_run(model, sizes.rows, n, TYPICAL, device) for _ in range(count)][_WARM_UPS:]
         times.append(SourceTime(n, _fastest([sum(run) for run in runs]), _fastest([run[0] for run in runs])))
-    return times, []
+        return ""
+
+    return times, [replace(end, length="source") for end in measure_lengths(model, sizes.sources, at)]
 
 
 def _fastest(seconds: list[float]) -> float:

@@ -26,14 +26,13 @@ from s2s.comparison.workload import (
     Texts,
     backward,
     built,
+    measure_lengths,
     other_forms,
     states_of,
     supported_lengths,
     texts,
-    too_long,
 )
 from s2s.models.base import Seq2Seq
-from s2s.training.device import is_out_of_memory
 
 _CPU = torch.device("cpu")
 
@@ -67,11 +66,10 @@ def measure(comparison: Comparison, trial: Trial) -> MemoryUse:
     """Measure the peak of each form at each length, and the decoder's state after more and more tokens."""
     candidate, sizes = comparison.candidate(trial.model), comparison.sizes(SIZES)
     model = built(comparison, candidate, max(sizes.lengths), comparison.device_context.device)
-    peaks, ends = [], []
+    peaks: list[Peak] = []
+    ends: list[End] = []
     for form in (Form(), *other_forms(model, (EXPLICIT,))):
-        measured, end = _peaks(model, form, sizes, comparison.device_context.device)
-        peaks += measured
-        ends += end
+        ends += _measure_peaks(peaks, model, form, sizes, comparison.device_context.device)
     # in fp32 on the CPU, as decoding is measured
     model, states = built(comparison, candidate, max(sizes.written), _CPU).eval(), []
     for n in supported_lengths(model, sizes.written):
@@ -83,26 +81,21 @@ def measure(comparison: Comparison, trial: Trial) -> MemoryUse:
     return MemoryUse(peaks, states, ends)
 
 
-def _peaks(model: Seq2Seq, form: Form, sizes: Sizes, device: torch.device) -> tuple[list[Peak], list[End]]:
-    """Measure one form at all lengths until the model or the memory ends."""
-    peaks: list[Peak] = []
-    for n in (SHORTEST, *sizes.lengths):
-        if why := too_long(model, n) or _too_large(peaks, n, device):
-            return peaks, [End(n, why, form.name)]
+def _measure_peaks(peaks: list[Peak], model: Seq2Seq, form: Form, sizes: Sizes, device: torch.device) -> list[End]:
+    def at(n: int) -> str:
+        if why := _too_large([each for each in peaks if each.form == form.name], n, device):
+            return why
         pairs = texts(sizes.rows, n, n, device)
         works = {"training": partial(_train, model, pairs, form), "inference": partial(_infer, model, pairs, form)}
-        try:
-            # warm up: tables of positions are built once, and gradients are allocated by the first backward pass
-            works["inference"]()
-            if n == SHORTEST:
-                works["training"]()
-            for what, work in works.items():
-                peaks.append(Peak(form.name, what, n, peak_bytes(work, device)))
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            return peaks, [End(n, "memory ran out", form.name)]
-    return peaks, []
+        # warm up: tables of positions are built once, and gradients are allocated by the first backward pass
+        works["inference"]()
+        if n == SHORTEST:
+            works["training"]()
+        for what, work in works.items():
+            peaks.append(Peak(form.name, what, n, peak_bytes(work, device)))
+        return ""
+
+    return measure_lengths(model, (SHORTEST, *sizes.lengths), at, form.name)
 
 
 def _too_large(peaks: list[Peak], n: int, device: torch.device) -> str:

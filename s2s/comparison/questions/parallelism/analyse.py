@@ -125,8 +125,7 @@ class Candidate:
 
     def fastest(self, batch: str, form: str = AS_BUILT) -> Times:
         """Seconds of a training step, each length at the place that is fastest for it."""
-        at = {place: self.seconds(batch, place, form) for place in rivals(self.places)}
-        return fastest_times(at, {place: references(self.rounds, place) for place in at})
+        return fastest_times({place: self.seconds(batch, place, form) for place in rivals(self.places)}, self.rounds)
 
     def rows(self, batch: str) -> dict[int, int]:
         """Batch size by length."""
@@ -193,15 +192,11 @@ def _benchmarks(models: Models) -> dict[str, SpeedBenchmark]:
     lengths = sorted({n for own in timed.values() for n in own.fastest("tokens")})
 
     def benchmark(batch: str, n: int, places: Sequence[str]) -> SpeedBenchmark:
-        speeds = {
-            model: {
-                place: {i: own.rows(batch)[n] * n / s for i, s in own.seconds(batch, place).get(n, {}).items()}
-                for place in places
-            }
-            for model, own in timed.items()
-        }
-        held = {model: {place: references(own.rounds, place) for place in places} for model, own in timed.items()}
-        return SpeedBenchmark.between(speeds, held)
+        def speeds(model: str, place: str) -> dict[int, float]:
+            seconds = timed[model].seconds(batch, place).get(n, {})
+            return {i: timed[model].rows(batch)[n] * n / s for i, s in seconds.items()}
+
+        return SpeedBenchmark.between({model: own.rounds for model, own in timed.items()}, places, speeds)
 
     found = {f"n = {TYPICAL}": benchmark("tokens", TYPICAL, every)}
     found |= {f"n = {n:,}": benchmark("tokens", n, every) for n in lengths if n != TYPICAL}

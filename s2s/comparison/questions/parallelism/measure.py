@@ -30,15 +30,14 @@ from s2s.comparison.workload import (
     built,
     generated,
     loss_of,
+    measure_lengths,
     other_forms,
     states_of,
     supported_lengths,
     texts,
-    too_long,
 )
 from s2s.evaluation import gates
 from s2s.models.base import Seq2Seq
-from s2s.training.device import is_out_of_memory
 
 _WORK = "work"
 _CPU = torch.device("cpu")
@@ -168,31 +167,26 @@ def timed(comparison: Comparison, candidate: Candidate, sizes: Sizes, where: lis
 def _time_lengths(
     points: list[StepTime], model: Seq2Seq, form: Form, batch: str, place: Place, sizes: Sizes
 ) -> list[End]:
-    """Measure all lengths until the model, memory or patience ends."""
-    for n in sizes.lengths:
+    def at(n: int) -> str:
         rows = 1 if batch == "pair" else sizes.tokens // n
-        if not rows:
-            break
-        why = too_long(model, n)
+        pairs = texts(rows, n, n, place.device_context.device)
         seconds: list[float] = []
-        try:
-            pairs = texts(rows, n, n, place.device_context.device)
-            # the first step warms up
-            while not why and len(seconds) <= sizes.repetitions:
-                seconds.append(_step(model, pairs, form, place))
-                why = f"a step took {seconds[-1]:.1f} s" if seconds[-1] > sizes.patience else ""
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            why = "memory ran out"
-        if why:
-            # free what a failed step held
-            model.zero_grad()
-            gc.collect()
-            return [End(n, why, form.name, batch, place.name)]
+        # the first step warms up
+        while len(seconds) <= sizes.repetitions:
+            seconds.append(_step(model, pairs, form, place))
+            if seconds[-1] > sizes.patience:
+                return f"a step took {seconds[-1]:.1f} s"
         # other load on the machine only ever adds to a time
         points.append(StepTime(form.name, batch, place.name, n, rows, rounded(min(seconds[1:]))))
-    return []
+        return ""
+
+    lengths = [n for n in sizes.lengths if batch == "pair" or n <= sizes.tokens]
+    ends = measure_lengths(model, lengths, at, form.name, batch, place.name)
+    if ends:
+        # free what a failed step held
+        model.zero_grad()
+        gc.collect()
+    return ends
 
 
 def _step(model: Seq2Seq, pairs: Texts, form: Form, place: Place) -> float:

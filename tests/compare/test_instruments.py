@@ -1,3 +1,6 @@
+import contextlib
+import gc
+import time
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -6,17 +9,59 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from s2s.comparison import instruments
-from s2s.comparison.instruments import bytes_of, peak_bytes
+from s2s.comparison.instruments import (
+    Marks,
+    bytes_of,
+    flops_of_reference,
+    peak_bytes,
+    reference,
+    rounded,
+    spent,
+    undisturbed,
+)
 from s2s.models.base import BatchedState
+from s2s.training.device import DeviceContext
 
 CPU = torch.device("cpu")
+
+
+def test_marks_measure_the_time_between_them():
+    marks = Marks(CPU)
+    marks.mark()
+    time.sleep(0.02)
+    marks.mark()
+    marks.mark()
+    first, second = marks.seconds()
+    assert first >= 0.02
+    assert second < first
+    assert spent(lambda: time.sleep(0.01), CPU) >= 0.01
+
+
+def test_undisturbed_disables_garbage_collection():
+    assert gc.isenabled()
+    with contextlib.suppress(ZeroDivisionError), undisturbed():
+        assert not gc.isenabled()
+        _ = 1 / 0
+    assert gc.isenabled()
+
+
+def test_reference_is_a_product_of_known_size():
+    device_context = DeviceContext(CPU, torch.float32)
+    seconds = reference(device_context)
+    # 512³ multiplications and additions are no faster than 10 TFLOP/s, no slower than 10⁸ a second
+    assert 1e-5 < seconds < 3
+    assert flops_of_reference(device_context) == 2 * 512**3
+
+
+def test_rounded_has_five_digits():
+    assert [rounded(v) for v in (1.23456789, 0.000123456789)] == [1.2346, 0.00012346]
 
 
 def _floats(count: int) -> Tensor:
     return torch.empty(count, dtype=torch.float32)
 
 
-def test_the_peak_is_what_is_held_at_once():
+def test_peak_bytes_is_what_is_held_at_once():
     def both():
         a, b = _floats(1000), _floats(500)
         del a, b
@@ -30,12 +75,12 @@ def test_the_peak_is_what_is_held_at_once():
     assert peak_bytes(one_by_one, CPU) == 4 * 1000
 
 
-def test_what_was_there_before_does_not_count():
+def test_peak_bytes_excludes_earlier_allocations():
     kept = torch.ones(10_000)
     assert peak_bytes(kept.exp, CPU) == 4 * 10_000
 
 
-def test_the_peak_is_that_of_torchs_own_profiler_and_no_operation_is_recorded(monkeypatch):
+def test_peak_bytes_is_that_of_the_profiler(monkeypatch):
     recurrence, sequence = nn.RNN(4, 4, bidirectional=True), torch.randn(20, 1, 4)
 
     def learn():
@@ -64,7 +109,7 @@ def test_the_peak_is_that_of_torchs_own_profiler_and_no_operation_is_recorded(mo
     assert names == len(theirs) * ["[memory]"]
 
 
-def test_measuring_says_nothing(capfd):
+def test_peak_bytes_prints_nothing(capfd):
     peak_bytes(lambda: _floats(10), CPU)
     assert tuple(capfd.readouterr()) == ("", "")
 
@@ -83,7 +128,7 @@ class _Bundle(BatchedState):
     nothing: None = None
 
 
-def test_a_bundle_holds_its_numbers_and_not_its_masks():
+def test_bytes_of_counts_floats_of_nested_states():
     bundle = _Bundle(
         layers=((torch.zeros(2, 3), torch.zeros(4)), (torch.zeros(5, dtype=torch.float64),)),
         inner=_Inner(torch.zeros(7)),

@@ -58,24 +58,24 @@ def _watched(folder, cells=CELLS):
     return measure_steadily(measure, [Place("1 thread", EXACT, 1)], folder, cells, CELLS[2])
 
 
-def test_models_take_turns_and_rounds_follow_each_other():
+def test_speed_benchmark_candidates_alternate_in_each_round():
     assert [(cell.model, cell.part) for cell in CELLS[:3]] == [("a", "round-1"), ("b", "round-1"), ("a", "round-2")]
     assert len(CELLS) == 2 * ROUNDS
     found = by_round({cell: _Measured(value=i) for i, cell in enumerate(CELLS)}, "b")
     assert found == {i + 1: _Measured(value=2 * i + 1) for i in range(ROUNDS)}
 
 
-def test_a_steady_measurement_is_made_once(tmp_path, products):
+def test_measure_steadily_accepts_a_steady_measurement(tmp_path, products):
     products([0.001, 0.00109])
     assert _watched(tmp_path) == _Measured(value=0, references={"1 thread": [0.001, 0.00109]}, tries=1)
 
 
-def test_one_during_which_the_machine_changed_is_made_again(tmp_path, products):
+def test_measure_steadily_repeats_if_the_machine_changed(tmp_path, products):
     products([0.001, 0.0012, 0.001, 0.00105])
     assert _watched(tmp_path) == _Measured(value=1, references={"1 thread": [0.001, 0.00105]}, tries=2)
 
 
-def test_of_three_the_steadiest_is_kept(tmp_path, products):
+def test_measure_steadily_keeps_the_steadiest_of_three(tmp_path, products):
     products([0.001, 0.0015, 0.001, 0.0012, 0.001, 0.0013])
     found = _watched(tmp_path)
     assert (found.value, found.tries) == (1, 3)
@@ -99,22 +99,20 @@ def _keep(folder, cell, seconds, tries=1):
         (CELLS[0], 0.002, [0.001, 0.001], 1),
     ],
 )
-def test_what_was_measured_before_decides_whether_one_is_made_again(
-    tmp_path, products, before, kept_seconds, measured, tries
-):
+def test_measure_steadily_compares_with_earlier_measurements(tmp_path, products, before, kept_seconds, measured, tries):
     _keep(tmp_path, before, kept_seconds)
     products(measured)
     assert _watched(tmp_path).tries == tries
 
 
-def test_a_machine_that_is_never_steady_makes_a_comparison_half_as_long_again_at_most(tmp_path, products):
+def test_measure_steadily_limits_the_repetitions_of_all_trials(tmp_path, products):
     for cell in CELLS[:ROUNDS]:
         _keep(tmp_path, cell, 0.001, tries=2)
     products([0.001, 0.002])
     assert _watched(tmp_path).tries == 1
 
 
-def test_threads_are_given_back():
+def test_place_restores_the_number_of_threads():
     before = torch.get_num_threads()
     with contextlib.suppress(ZeroDivisionError), Place("3 threads", EXACT, 3).used():
         assert torch.get_num_threads() == 3
@@ -122,7 +120,7 @@ def test_threads_are_given_back():
     assert torch.get_num_threads() == before
 
 
-def test_places_are_one_thread_and_all_and_a_gpu_where_there_is_one(monkeypatch):
+def test_places_are_one_thread_and_all_threads_or_a_gpu(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert [place.name for place in places(EXACT)] == ["1 thread", "2 threads"]
     gpu = DeviceContext(torch.device("cuda"), torch.bfloat16)
@@ -133,10 +131,23 @@ def test_places_are_one_thread_and_all_and_a_gpu_where_there_is_one(monkeypatch)
     assert [place.name for place in places(EXACT)] == ["1 thread"]
 
 
+def _between(speeds, references):
+    """A benchmark of speeds and reference products by model, place and round."""
+    rounds = {
+        model: {
+            i: TimedMeasurement(references={place: own[i] for place, own in at.items() if i in own})
+            for i in sorted(set().union(*at.values()))
+        }
+        for model, at in references.items()
+    }
+    places = list(dict.fromkeys(place for at in references.values() for place in at))
+    return SpeedBenchmark.between(rounds, places, lambda model, place: speeds[model][place])
+
+
 def _alone(speeds, references=None):
-    """A benchmark in which nobody has a choice of places."""
-    held = {model: (references or {}).get(model, STEADY) for model in speeds}
-    return SpeedBenchmark.between(*({model: {ONE: own} for model, own in each.items()} for each in (speeds, held)))
+    """A benchmark without a choice of places."""
+    held = {model: {ONE: (references or {}).get(model, STEADY)} for model in speeds}
+    return _between({model: {ONE: own} for model, own in speeds.items()}, held)
 
 
 def _benchmark(ratios, references=None, base=(10.0, 12.0, 9.0, 11.0, 10.0)):
@@ -145,7 +156,7 @@ def _benchmark(ratios, references=None, base=(10.0, 12.0, 9.0, 11.0, 10.0)):
     return _alone({"a": a, "b": b}, references)
 
 
-def test_a_model_that_is_faster_in_every_round_is_faster_however_rounds_vary():
+def test_speed_benchmark_pairs_the_rounds():
     benchmark = _benchmark([2.0, 2.02, 1.98, 2.01, 1.99])
     found = benchmark.assess("b")
     assert (found.standing, found.rival, found.unit) == ("better", "a", "times as fast")
@@ -155,7 +166,7 @@ def test_a_model_that_is_faster_in_every_round_is_faster_however_rounds_vary():
     assert slower.difference.value == pytest.approx(1 / found.difference.value)
 
 
-def test_a_tie_needs_a_proof():
+def test_speed_benchmark_tie_needs_an_equivalence_test():
     tied = _benchmark([1.0, 1.01, 0.99, 1.005, 0.995])
     assert (tied.assess("b").standing, tied.assess("b").test) == ("tie", EQUIVALENCE)
     assert tied.assess("b").difference.value == pytest.approx(1, abs=0.005)
@@ -171,7 +182,7 @@ def test_a_tie_needs_a_proof():
     assert pairs_table("", {"x": three}).rows[0][-2] == pytest.approx(100 * seen, abs=0.1)
 
 
-def test_a_round_in_which_the_machine_was_slow_does_not_count():
+def test_speed_benchmark_ignores_rounds_with_a_slow_machine():
     ratios, base = [2.0, 2.02, 1.98, 2.01, 1.99, 9.0], (10.0, 12.0, 9.0, 11.0, 10.0, 10.0)
     slow = STEADY | {5: [0.001, 0.002]}
     benchmark = _benchmark(ratios, {"a": STEADY, "b": slow}, base)
@@ -180,7 +191,7 @@ def test_a_round_in_which_the_machine_was_slow_does_not_count():
     assert benchmark.speed("b") == _benchmark(ratios[:5]).speed("b")
 
 
-def test_nothing_is_said_where_the_machine_changed():
+def test_speed_benchmark_has_no_verdict_if_the_machine_changed():
     slower = {i: [0.001, 0.001 + 0.0001 * i] for i in range(5)}
     shaken = _benchmark([2.0, 2.02, 1.98, 2.01, 1.99], {"a": STEADY, "b": slower})
     for model in ("a", "b"):
@@ -191,7 +202,7 @@ def test_nothing_is_said_where_the_machine_changed():
     assert pairs_table("", {"x": shaken}).rows[0][-1] == "no"
 
 
-def test_p_values_of_all_pairs_are_corrected_together():
+def test_speed_benchmark_corrects_the_p_values_of_all_pairs():
     third = {i: speed * [1.035, 1.12, 1.065, 1.19, 1.025][i] for i, speed in _benchmark([1] * 5).speeds["a"].items()}
     two = _alone({"a": _benchmark([1] * 5).speeds["a"], "b": third})
     three = _alone({**two.speeds, "c": third})
@@ -202,13 +213,13 @@ def test_p_values_of_all_pairs_are_corrected_together():
     assert three.assess("a").standing == "undecided"
 
 
-def test_one_model_or_one_round_says_nothing():
+def test_speed_benchmark_has_no_verdict_with_one_model_or_round():
     assert _alone({"a": {1: 1.0}}).assess("a").reasons == ("no other model was measured",)
     once = _alone({"a": {1: 1.0}, "b": {1: 2.0}})
     assert once.assess("a").standing == "not measurable"
 
 
-def test_a_verdict_keeps_its_sign_or_does_not():
+def test_speed_benchmark_robustness_compares_signs():
     benchmark, slower = _benchmark([2.0] * 5), _benchmark([0.5] * 5)
     equal, without = _benchmark([1.01] * 5), _alone({"a": {}, "b": {1: 1.0}})
     variations = {"same": _benchmark([1.5] * 5), "turned": slower, "equal": equal, "unknown": without}
@@ -219,7 +230,7 @@ def test_a_verdict_keeps_its_sign_or_does_not():
     )
 
 
-def test_what_is_counted_stands_by_its_size_alone():
+def test_assess_count_compares_without_a_test():
     short, turned = {"a": 1.0, "b": 3.0, "c": 9.0}, {"a": 3.0, "b": 1.0}
     variations = {"short": [short, {"a": 1.0}], "turned": [turned], "both": [short, turned], "without": [{"a": 1.0}]}
     found = assess_count("b", {"a": 1.0, "b": 2.0}, variations)
@@ -239,13 +250,13 @@ def _choices(ratios, references=None):
         model: {place: {i: speed * own[i % len(own)] for i, speed in enumerate(BASE)} for place, own in at.items()}
         for model, at in ratios.items()
     }
-    return SpeedBenchmark.between(speeds, references or {model: {ONE: STEADY, TWO: STEADY} for model in ratios})
+    return _between(speeds, references or {model: {ONE: STEADY, TWO: STEADY} for model in ratios})
 
 
 NEAR = (0.99, 1.01)
 
 
-def test_each_model_runs_where_it_is_fastest():
+def test_speed_benchmark_uses_the_fastest_place_of_each_model():
     benchmark = _choices(
         {"a": {ONE: (1.0,), TWO: (0.5,)}, "b": {ONE: (0.4,), TWO: NEAR}, "c": {ONE: (0.8,), TWO: (0.7,)}}
     )
@@ -262,7 +273,7 @@ def test_each_model_runs_where_it_is_fastest():
     assert rows == {"b / a": f"{TWO} / {ONE}", "c / a": f"{ONE} / {ONE}", "c / b": f"{ONE} / {TWO}"}
 
 
-def test_where_a_model_is_fastest_is_told_by_rounds_that_are_steady_there_and_here():
+def test_fastest_place_uses_rounds_that_are_steady_at_all_places():
     speeds = {ONE: dict.fromkeys(range(7), 1.0), TWO: {i: 0.9 if i < 5 else 3.0 for i in range(7)}}
     shaken = {i: [0.001, 0.001 if i < 5 else 0.002] for i in range(7)}
     assert fastest_place(speeds, {ONE: STEADY, TWO: STEADY}) == TWO
@@ -273,7 +284,7 @@ def test_where_a_model_is_fastest_is_told_by_rounds_that_are_steady_there_and_he
     assert fastest_place({ONE: {}, TWO: {}}, {ONE: STEADY, TWO: STEADY}) == ""
 
 
-def test_rounds_of_two_models_are_steady_at_both_their_places():
+def test_speed_benchmark_needs_rounds_that_are_steady_at_both_places():
     shaken = STEADY | {2: [0.001, 0.0012]}
     ratios = {"a": {ONE: (1.0,), TWO: (0.5,)}, "b": {ONE: (0.4,), TWO: (2.0,)}}
     for model, place in (("a", ONE), ("b", ONE), ("a", TWO), ("b", TWO)):
@@ -286,7 +297,7 @@ def test_rounds_of_two_models_are_steady_at_both_their_places():
         assert benchmark.pairs["a", "b"].freedom == 6
 
 
-def test_a_gpu_leaves_no_choice_and_threads_do():
+def test_rivals_are_numbers_of_threads_or_the_gpu():
     assert rivals(["1 thread"]) == ["1 thread"]
     assert rivals(["1 thread", "2 threads"]) == ["1 thread", "2 threads"]
     assert rivals(["1 thread", "CUDA"]) == ["CUDA"]
@@ -297,7 +308,7 @@ def test_a_gpu_leaves_no_choice_and_threads_do():
     ]
 
 
-def test_a_figure_is_of_the_rounds_of_its_verdict():
+def test_speed_benchmark_estimate_uses_the_rounds_of_the_verdict():
     few = {i: [0.001, 0.001 if i < 6 else 0.002] for i in range(8)}
     benchmark = _benchmark([2.0, 2.02, 1.98, 2.01, 1.99, 2.0, 2.0, 2.0], {"a": STEADY, "b": few}, BASE)
     assert benchmark.counted("a") == list(BASE[:6])
@@ -308,7 +319,7 @@ def test_a_figure_is_of_the_rounds_of_its_verdict():
     assert fewer.assess("a").standing == "not measurable"
 
 
-def test_a_drift_of_one_of_two_models_is_no_verdict():
+def test_speed_benchmark_has_no_verdict_if_times_drift():
     # the first of rnn's decoding on two threads, in ms, as they were once measured
     drift = [0.2747, 0.3413, 0.3799, 0.4018, 0.4171, 0.3925, 0.4017, 0.4234]
     level = [0.4653, 0.4491, 0.4666, 0.4695, 0.4548, 0.4617, 0.4825, 0.4611]
