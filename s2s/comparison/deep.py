@@ -1,11 +1,11 @@
-"""Deep Transformers, normalised after the sum or before each block, with the rate at once or after a warm-up."""
+"""Short trainings of deep Transformers with pre-norm and post-norm, with and without learning-rate warm-up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from s2s.comparison.runs import prepared
-from s2s.comparison.spec import Measured, Trial
+from s2s.comparison.spec import Trial
 from s2s.comparison.translation import built_in, sizes_of, trainer_for, unigram_loss
 from s2s.tasks.translation.recipe import BatchSettings, Recipe
 from s2s.tasks.translation.task import mean_loss
@@ -13,12 +13,18 @@ from s2s.training.device import select_device
 
 
 @dataclass(frozen=True)
-class DeepTrainings:
-    """Short trainings of six and six layers; the fields are their sizes.
+class DeepTraining:
+    """Measurement of one training."""
 
-    Attributes:
-        method: what is trained, in words.
-    """
+    updates: list[int]  # updates before each validation
+    losses: list[float]  # validation losses in nats per token
+    loss: float  # the last of them
+    unigrams: float  # loss of the unigram distribution
+
+
+@dataclass(frozen=True)
+class DeepTrainings:
+    """Sizes of the trainings, and their description."""
 
     method: ClassVar[str] = (
         "Six layers that read and six that write, width 64, English to German on the built-in corpus; Adam (0.9, 0.98) "
@@ -36,12 +42,12 @@ class DeepTrainings:
     every: int = 60
 
     def trials(self, seeds: Sequence[int]) -> list[Trial]:
-        """Both kinds of normalisation, with and without warm-up."""
+        """Return the trials of both kinds of normalization, with and without warm-up."""
         parts = [f"{norm}-warmup-{warmup}" for norm in ("post", "pre") for warmup in (0, self.warmup)]
         return [Trial("transformer", part, seed) for seed in seeds for part in parts]
 
-    def measure(self, trial: Trial) -> Measured:
-        """One training."""
+    def measure(self, trial: Trial) -> DeepTraining:
+        """Train one model."""
         norm, _, warmup = trial.part.partition("-warmup-")
         recipe = self.recipe(norm, int(warmup))
         data, device_context = prepared(recipe), select_device(recipe.device)
@@ -52,15 +58,11 @@ class DeepTrainings:
                 pass
             updates.append(trainer.update)
             losses.append(mean_loss(trainer.model, data.validation, recipe.batches, device_context))
-        return {
-            "updates": updates,
-            "losses": losses,
-            "loss": losses[-1],
-            "unigrams": unigram_loss(data.train, data.validation, sizes_of(data)[1]),
-        }
+        unigrams = unigram_loss(data.train, data.validation, sizes_of(data)[1])
+        return DeepTraining(updates, losses, losses[-1], unigrams)
 
     def recipe(self, norm: str, warmup: int) -> Recipe[Any]:
-        """The recipe of one training."""
+        """Return the recipe of one training."""
         constant = {"learning_rate": 0.001, "betas": (0.9, 0.98), "schedule": "constant", "ema": None, "clip": 100.0}
         return built_in(
             {"norm": norm, "width": self.width, "encoder_layers": self.layers, "decoder_layers": self.layers},

@@ -16,7 +16,7 @@ from s2s.comparison.runs import seeds_of, stopwatch
 from s2s.comparison.spec import check_translates
 from s2s.data.batches import collate, make_batches
 from s2s.data.tokenized import TokenizedDataset
-from s2s.data.tokenizers import EOS
+from s2s.data.tokenizers import BOS, EOS
 from s2s.decoding.generate import TextTranslator
 from s2s.evaluation.inference import Counts, Draws
 from s2s.evaluation.metrics import metrics, scores_of
@@ -196,6 +196,14 @@ def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: Tokenize
         states = model(batch.source, batch.source_valid, batch.target_in)
         cross_entropy(states, model.projection.weight, batch.target_out, batch.target_valid)[0].backward()
     return flops.get_total_flops() / batch.tokens
+
+
+def has_cross_attention(model: Seq2Seq) -> bool:
+    """Return True if the decoder attends to the encoder's states."""
+    token = torch.full((1, 1), BOS)
+    with torch.no_grad():
+        memory = model.encoder(token, torch.ones_like(token, dtype=torch.bool))
+        return model.decoder.attention_weights(memory, token).shape[1] > 0
 
 
 def some_pairs(data: PreparedTranslation, count: int) -> tuple[list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""Gradients through time and through both paths to the source, against differences and against each other."""
+"""Exact gradients through time and through both paths to the source, against finite differences."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,16 @@ from torch import nn
 from torch.nn import functional
 
 from s2s.comparison.questions.gradients.jacobian import Transition, flatten_state, spectral_norm, unflatten_state
-from s2s.comparison.questions.gradients.paths import Text, cut, gradients, long_texts, looks, norms, saliency
+from s2s.comparison.questions.gradients.paths import (
+    Texts,
+    cut_path,
+    decoder_gradients,
+    gradient_norms,
+    long_texts,
+    saliency,
+)
 from s2s.comparison.spec import NotForThisModel
+from s2s.comparison.translation import has_cross_attention
 from s2s.data.tokenized import TokenizedDataset
 from s2s.data.tokenizers import BOS
 from s2s.recipe.installed import module_of
@@ -33,7 +41,7 @@ def _text(rows=2, fed=6):
     valid[-1, 3:] = False
     tokens = torch.randint(4, SIZE, (rows, fed), generator=generator)
     tokens[:, 0] = BOS
-    return Text(source, valid, tokens, torch.randint(4, SIZE, (rows,), generator=generator))
+    return Texts(source, valid, tokens, torch.randint(4, SIZE, (rows,), generator=generator))
 
 
 def _loss(model, text, states):
@@ -53,9 +61,9 @@ def _moved_input(model, text, change):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_of_inputs_are_what_small_changes_of_them_do(kind):
+def test_decoder_gradients_of_inputs_equal_finite_differences(kind):
     model, text = _model(kind), _text()
-    found = gradients(model, text)[0]
+    found = decoder_gradients(model, text)[0]
     for t, i in ((t, i) for t in range(6) for i in range(8)):
         change = torch.zeros(2, 6, 8, dtype=torch.float64)
         change[:, t, i] = STEP
@@ -64,9 +72,9 @@ def test_gradients_of_inputs_are_what_small_changes_of_them_do(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_of_states_are_what_small_changes_of_them_do(kind):
+def test_decoder_gradients_of_states_equal_finite_differences(kind):
     model, text = _model(kind), _text()
-    by_state = gradients(model, text)[1]
+    by_state = decoder_gradients(model, text)[1]
     for t in range(5):
         found = torch.cat([part.flatten(1) for part in by_state[t]], dim=1)
         with torch.no_grad():
@@ -84,10 +92,10 @@ def test_gradients_of_states_are_what_small_changes_of_them_do(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_norms_are_told_by_distance_from_the_loss(kind):
+def test_gradient_norms_are_ordered_by_distance_from_the_loss(kind):
     model, text = _model(kind), _text()
-    by_input, by_state = gradients(model, text)
-    found = norms(model, text, together=2, seed=1)
+    by_input, by_state = decoder_gradients(model, text)
+    found = gradient_norms(model, text, batch_size=2, seed=1)
     # five tokens after BOS, and states after all of them but the last
     assert found.inputs.shape == (2, 5)
     assert found.inputs[:, 0] == pytest.approx(by_input[:, -1].norm(dim=1))
@@ -100,26 +108,29 @@ def test_norms_are_told_by_distance_from_the_loss(kind):
 
 
 @pytest.mark.parametrize("kind", ["transformer", "lstm-attention"])
-def test_texts_together_are_the_texts_one_by_one(kind):
+def test_gradient_norms_are_independent_of_the_batch_size(kind):
     model, text = _model(kind), _text(rows=3)
-    together, alone = norms(model, text, together=3, seed=1), norms(model, text, together=1, seed=1)
+    together, alone = (
+        gradient_norms(model, text, batch_size=3, seed=1),
+        gradient_norms(model, text, batch_size=1, seed=1),
+    )
     assert together.inputs == pytest.approx(alone.inputs)
     assert together.states == pytest.approx(alone.states)
 
 
-def test_source_gradients_are_counted_from_each_sources_own_end():
+def test_gradient_norms_of_the_source_begin_at_its_own_end():
     model, text = _model("rnn", bidirectional=False), _text()
-    found = norms(model, text, together=2, seed=1).source
+    found = gradient_norms(model, text, batch_size=2, seed=1).source
     assert np.isnan(found[1]).tolist() == [False, False, False, True, True]
-    short = Text(text.source[1:, :3], text.valid[1:, :3], text.tokens[1:], text.answer[1:])
-    assert found[1, :3] == pytest.approx(norms(model, short, together=1, seed=1).source[0])
+    short = Texts(text.source[1:, :3], text.valid[1:, :3], text.tokens[1:], text.answer[1:])
+    assert found[1, :3] == pytest.approx(gradient_norms(model, short, batch_size=1, seed=1).source[0])
     # read from left to right, the last piece is the nearest to the summary
     assert found[0, 0] > found[0, 4]
 
 
-def test_no_gradient_grows_by_more_than_the_norm_of_each_steps_jacobian():
+def test_gradient_norms_grow_by_at_most_the_jacobians_norms():
     model, text = _model("rnn", decoder_layers=2), _text(fed=12)
-    found = norms(model, text, together=2, seed=1).states
+    found = gradient_norms(model, text, batch_size=2, seed=1).states
     with torch.no_grad():
         context, state = model.decoder.start(model.encoder(text.source, text.valid), 12)
         state = model.decoder(context, state, text.tokens[:, :2])[1]
@@ -135,7 +146,7 @@ def test_no_gradient_grows_by_more_than_the_norm_of_each_steps_jacobian():
 
 
 @pytest.mark.parametrize("kind", ["lstm-attention", "transformer", "conv", "lstm"])
-def test_the_gradient_is_the_sum_of_its_two_paths(kind):
+def test_saliency_is_the_sum_of_its_two_paths(kind):
     model = _model(kind)
     whole, attention, summary = (saliency(model, [4, 9, 7], [5, 6], path) for path in ("whole", "attention", "summary"))
     assert whole.shape == (3, 4, 8)
@@ -143,10 +154,10 @@ def test_the_gradient_is_the_sum_of_its_two_paths(kind):
     # which of the two a decoder reads is what it is
     reads_summary, reads_states = kind.startswith("lstm"), kind != "lstm"
     assert (bool(summary.abs().sum() > 0), bool(attention.abs().sum() > 0)) == (reads_summary, reads_states)
-    assert looks(model) == reads_states
+    assert has_cross_attention(model) == reads_states
 
 
-def test_the_score_of_a_piece_changes_as_its_gradient_says():
+def test_saliency_equals_finite_differences():
     model, source, target = _model("lstm-attention", tie="none"), [4, 9, 7], [5, 6]
     found = saliency(model, source, target, "whole")
     embedding = next(m for m in model.encoder.modules() if isinstance(m, nn.Embedding))
@@ -166,18 +177,18 @@ def test_the_score_of_a_piece_changes_as_its_gradient_says():
 
 
 @pytest.mark.parametrize("kind", ["lstm-attention", "conv"])
-def test_a_cut_changes_no_number(kind):
+def test_cut_path_changes_no_number(kind):
     model, text = _model(kind), _text()
     memory = model.encoder(text.source, text.valid)
     for path in ("whole", "attention", "summary"):
-        found = cut(memory, path)
+        found = cut_path(memory, path)
         assert type(found) is type(memory)
         assert torch.equal(found.states, memory.states)
         assert torch.equal(found.summary, memory.summary)
         assert (found.states.requires_grad, found.summary.requires_grad) == (path != "summary", path != "attention")
 
 
-def test_texts_are_the_corpus_end_to_end():
+def test_long_texts_join_the_corpus_end_to_end():
     pairs = TokenizedDataset.from_rows([[10, 11], [12], [13, 14, 15]], [[4, 5], [6, 7, 8], [9]])
     text = long_texts(pairs, count=2, length=3)
     assert text.tokens.tolist() == [[BOS, 4, 5, 6], [BOS, 9, 4, 5]]
@@ -197,8 +208,8 @@ class Blind(nn.Module):
         return functional.embedding(tokens, self.weight)
 
 
-def test_a_model_whose_vectors_cannot_be_caught_says_so():
+def test_gradient_norms_refuse_a_model_without_nn_embedding():
     model = _model("lstm")
     model.decoder.embedding = Blind(model.decoder.embedding.tokens)
     with pytest.raises(NotForThisModel, match=r"its decoder looks tokens up in no nn\.Embedding"):
-        norms(model, _text(), together=2, seed=1)
+        gradient_norms(model, _text(), batch_size=2, seed=1)

@@ -1,17 +1,27 @@
-"""The experiment on gradients: what theory fixes comes out, and what it says follows from what was measured."""
+"""Gradients question: known factors and fits, measurements in tiny models, and conclusions from planted ones."""
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from s2s.comparison.deep import DeepTrainings
+from s2s.comparison.deep import DeepTraining, DeepTrainings
 from s2s.comparison.plans import ROWS
 from s2s.comparison.questions.gradients import measure as gradients
-from s2s.comparison.questions.gradients.analyse import has_factor, neutral, way
+from s2s.comparison.questions.gradients.analyse import neutral_value
+from s2s.comparison.questions.gradients.decay import (
+    Decay,
+    Decays,
+    brief,
+    curve_of,
+    fit_decay,
+    geometric_mean,
+    half_life,
+)
 from s2s.comparison.questions.gradients.measure import EXPERIMENT, Sizes
 from s2s.comparison.questions.gradients.sweep import radius, sweep_parameter_of
 from s2s.comparison.spec import NotForThisModel, Trial
@@ -30,13 +40,13 @@ def _tiny(monkeypatch):
 KEPT = {}
 
 
-def _measured(made, parts=("own", "learned", "by"), anew=False):
-    """What a comparison would keep: through JSON and back, and measured once for all tests of this file."""
+def _measured(made, parts=("own", "learned", "by")):
+    """Stored measurements, made once for all tests of this file."""
     size = made.sizes(gradients.SIZES)
     cells = [cell for cell in EXPERIMENT.trials(made) if cell.part.partition("-")[0] in parts]
     for cell in cells:
-        if anew or (cell, size) not in KEPT:
-            KEPT[cell, size] = json.dumps(EXPERIMENT.measure(made, cell), allow_nan=False)
+        if (cell, size) not in KEPT:
+            KEPT[cell, size] = json.dumps(asdict(EXPERIMENT.measure(made, cell)), allow_nan=False)
             assert len(KEPT[cell, size]) < 200_000
     return {cell: json.loads(KEPT[cell, size]) for cell in cells}
 
@@ -46,7 +56,7 @@ def _table(result, name):
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def test_a_factor_at_one_initialisation_is_the_initialisations(contest, monkeypatch):
+def test_gradients_factor_is_that_of_the_initialization(contest, monkeypatch):
     monkeypatch.setitem(gradients.SIZES, "quick", replace(TINY, span=40, weights=3))
     made = contest(["rnn", "lstm"])
     result = EXPERIMENT.result(made, _measured(made, ["own", "by"]))
@@ -86,7 +96,7 @@ def _ways(rows, model):
     return [row["what becomes of it"] for (name, _), row in rows.items() if name == model]
 
 
-def test_a_whole_measurement_says_everything(contest):
+def test_gradients_result_has_all_tables_and_figures(contest):
     made = contest(["lstm-attention", "transformer"])
     result = EXPERIMENT.result(made, _measured(made))
     assert [(f.row, f.model, f.failed) for f in result.findings] == [(ROW, m, "") for m in made.models]
@@ -118,7 +128,7 @@ def test_a_whole_measurement_says_everything(contest):
     assert [row["along attention (%)"] for row in _table(result, "paths")][1] == 100
 
 
-def test_what_is_turned_is_turned_and_nothing_else():
+def test_sweep_parameter_changes_nothing_else():
     for kind, knob, own in (
         ("rnn", "radius", 1.0),
         ("lstm", "bias", 1.0),
@@ -141,7 +151,7 @@ def test_what_is_turned_is_turned_and_nothing_else():
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm", "mingru", "minlstm"])
-def test_a_gate_keeps_what_its_bias_says(kind):
+def test_sweep_parameter_bias_is_what_the_gate_keeps(kind):
     module = module_of(kind)
     model = module.build(module.Settings(kind=kind, width=6, encoder_layers=1, decoder_layers=1), 9, 9).double()
     (cell,) = model.decoder.stack.layers if hasattr(model.decoder, "stack") else ()
@@ -156,19 +166,12 @@ def test_a_gate_keeps_what_its_bias_says(kind):
     assert float(after[-1][0, 0] / state[-1][0, 0]) == pytest.approx(1 / (1 + math.exp(-1.5)), rel=1e-4)
 
 
-def test_a_radius_is_the_largest_eigenvalues():
+def test_radius_is_the_largest_absolute_eigenvalue():
     turn = torch.tensor([[0.0, -2.0], [2.0, 0.0]])
     assert radius(turn) == pytest.approx(2.0)
 
 
-def _untimed(found):
-    """Without the seconds: a training that another test's comparison made took others."""
-    if isinstance(found, dict):
-        return {key: _untimed(value) for key, value in found.items() if not str(key).endswith("seconds")}
-    return [_untimed(each) for each in found] if isinstance(found, list) else found
-
-
-def test_normalisation_is_that_of_the_reproduction(contest, monkeypatch):
+def test_gradients_normalization_is_that_of_the_reproduction(contest, monkeypatch):
     monkeypatch.setitem(gradients.SIZES, "quick", replace(TINY, deep_seeds=2))
     made = contest(["rnn", "transformer", "conv"], seeds=(1, 2, 3))
     cells = [cell for cell in EXPERIMENT.trials(made) if "warmup" in cell.part]
@@ -180,9 +183,8 @@ def test_normalisation_is_that_of_the_reproduction(contest, monkeypatch):
         "pre-warmup-0": (3, 3.1),
         "pre-warmup-1": (3, 3.3),
     }
-    runs = {cell: {"updates": [1, 2], "losses": [6.0, 0.0], "unigrams": 5.1} for cell in cells}
-    runs = {cell: run | {"loss": losses[cell.part][cell.seed - 1]} for cell, run in runs.items()}
-    result = EXPERIMENT.result(made, runs)
+    runs = {cell: DeepTraining([1, 2], [6.0, 0.0], losses[cell.part][cell.seed - 1], 5.1) for cell in cells}
+    result = EXPERIMENT.result(made, {cell: asdict(run) for cell, run in runs.items()})
     post, pre = _table(result, "norm")
     assert (post["norm"], post["cost of leaving it out (nats)"], post["seeds"]) == ("post", pytest.approx(2.0), 2)
     assert pre["cost of leaving it out (nats)"] == pytest.approx(-0.1)
@@ -190,7 +192,7 @@ def test_normalisation_is_that_of_the_reproduction(contest, monkeypatch):
     assert [len(figure.series) for figure in result.figures if figure.name == "norm"] == [5]
 
 
-def test_a_model_that_cannot_translate_is_refused(contest):
+def test_gradients_refuse_a_tagger(contest):
     made = contest(["rnn-tagger"])
     with pytest.raises(NotForThisModel, match="cannot translate"):
         EXPERIMENT.measure(made, Trial("rnn-tagger", "own", 1))
@@ -198,7 +200,7 @@ def test_a_model_that_cannot_translate_is_refused(contest):
 
 def _decay(factor=0.9, **changes):
     slope = math.log(factor)
-    return {"slopes": [slope], "fit": 0.99, "left": math.exp(46 * slope), "reach": 47, "span": 47} | changes
+    return replace(Decay([slope], fit=0.99, left=math.exp(46 * slope), reach=47, span=47), **changes)
 
 
 @pytest.mark.parametrize(
@@ -217,19 +219,93 @@ def _decay(factor=0.9, **changes):
         ([_decay(fit=None)], None),
     ],
 )
-def test_what_becomes_of_a_gradient_follows_from_the_interval(fits, expected):
-    assert way(fits) == expected
+def test_decays_outcome_follows_from_the_interval(fits, expected):
+    assert Decays(fits).outcome == expected
 
 
-def test_there_is_a_factor_where_one_describes_all_distances():
-    assert has_factor([_decay(0.9)] * 2)
+def test_decays_are_exponential_if_a_factor_describes_all_distances():
+    assert Decays([_decay(0.9)] * 2).is_exponential
     # the line does not fit; all steps do not halve it; nothing comes from far
     for none in (_decay(0.9, fit=0.79), _decay(0.5 ** (0.99 / 46)), _decay(0.9, reach=4, left=0.0), _decay(fit=None)):
-        assert not has_factor([none] * 2)
-    assert has_factor([_decay(0.5 ** (1.01 / 46), fit=0.81)] * 2)
+        assert not Decays([none] * 2).is_exponential
+    assert Decays([_decay(0.5 ** (1.01 / 46), fit=0.81)] * 2).is_exponential
 
 
-def test_an_initialisation_is_neutral_where_the_factor_is_one():
-    assert neutral({0.5: 0.4, 1.0: 0.9, 1.5: 1.1}) == pytest.approx(1.25)
-    assert neutral({0.5: 0.4, 1.0: 0.9}) is None
-    assert neutral({}) is None
+def test_neutral_value_is_where_the_factor_is_one():
+    assert neutral_value({0.5: 0.4, 1.0: 0.9, 1.5: 1.1}) == pytest.approx(1.25)
+    assert neutral_value({0.5: 0.4, 1.0: 0.9}) is None
+    assert neutral_value({}) is None
+
+
+def test_fit_decay_of_an_exponential_is_its_factor():
+    norms = np.array([[5.0], [0.1]]) * 0.8 ** np.arange(12)
+    # distance 0 is no step, and may be anything
+    norms[:, 0] = 99
+    found = fit_decay(norms, first=0)
+    assert found.slopes == pytest.approx([math.log(0.8)] * 2)
+    assert found.slope == pytest.approx(math.log(0.8))
+    assert (found.fit, found.left, found.reach, found.span) == (pytest.approx(1), pytest.approx(0.8**10), 11, 11)
+
+
+def test_fit_decay_may_begin_at_distance_one():
+    found = fit_decay(0.5 ** np.arange(1, 9)[None], first=1)
+    assert (found.slopes, found.left, found.span) == ([pytest.approx(math.log(0.5))], pytest.approx(0.5**7), 8)
+
+
+def test_fit_decay_r2_is_low_for_other_curves():
+    zigzag = np.where(np.arange(20) % 2, 1.0, 3.0)[None]
+    found = fit_decay(zigzag, first=1)
+    assert found.fit is not None
+    assert found.fit < 0.1
+
+
+def test_fit_decay_reach_ends_at_the_last_gradient():
+    norms = np.zeros((2, 10))
+    norms[:, :5] = 0.5 ** np.arange(5)
+    norms[0, 4] = 0
+    found = fit_decay(norms, first=0)
+    assert (found.reach, found.left, found.span) == (4, 0.0, 9)
+    assert found.slopes == pytest.approx([math.log(0.5)] * 2)
+
+
+def test_fit_decay_needs_three_distances():
+    found = fit_decay(np.array([[1.0, 0.5, 0.2, 0, 0]]), first=0)
+    assert (found.slopes, found.slope, found.fit) == ([None], None, None)
+
+
+def test_fit_decay_without_a_gradient_has_no_slope():
+    found = fit_decay(np.zeros((1, 6)), first=0)
+    assert (found.slope, found.fit, found.left, found.reach) == (None, None, 0.0, 0)
+
+
+def test_geometric_mean_has_students_interval():
+    found = geometric_mean([math.log(0.5), math.log(0.8)])
+    assert found.value == pytest.approx(math.sqrt(0.4))
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 0.5 < 0.8 < found.high
+    assert math.sqrt(found.low * found.high) == pytest.approx(found.value)
+
+
+def test_half_life_is_when_half_is_left():
+    steps = half_life(0.9)
+    assert steps is not None
+    assert 0.9**steps == pytest.approx(0.5)
+    assert (half_life(1.0), half_life(1.2)) == (None, None)
+
+
+def test_curve_of_is_the_median_without_nan():
+    found = curve_of(np.array([[1.0, 2.0, math.nan], [3.0, 4.0, math.nan], [5.0, math.nan, math.nan]]), first=1)
+    assert found.distance == [1, 2, 3]
+    assert found.median == [3, 3, None]
+    assert found.low[0] == pytest.approx(1.1)
+    assert found.high[0] == pytest.approx(4.9)
+
+
+def test_brief_rounds_to_six_digits():
+    assert (brief(1 / 3), brief(math.inf), brief(math.nan), brief(1.23456789e-30)) == (
+        0.333333,
+        None,
+        None,
+        1.23457e-30,
+    )

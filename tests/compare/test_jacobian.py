@@ -1,4 +1,4 @@
-"""Products with a Jacobian that is never written out, against the Jacobian written out."""
+"""Products with the Jacobian, against the dense Jacobian."""
 
 import math
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from s2s.comparison.questions.gradients.jacobian import (
     Transition,
-    fixed_size,
     flatten_state,
+    has_fixed_size,
     lyapunov,
     numbers,
     spectral_norm,
@@ -97,7 +97,7 @@ def _jacobian(decoder, context, state, token):
 
 
 @pytest.mark.parametrize("kind", FIXED)
-def test_products_with_the_jacobian_are_those_of_the_jacobian_itself(kind):
+def test_transition_products_equal_the_dense_jacobian(kind):
     decoder, context, state, tokens = _decoder(kind)
     # torch's kernel of attention computes a forward derivative by other means than a backward one, to fewer digits
     with sdpa_kernel(SDPBackend.MATH):
@@ -110,7 +110,7 @@ def test_products_with_the_jacobian_are_those_of_the_jacobian_itself(kind):
 
 
 @pytest.mark.parametrize("kind", FIXED)
-def test_power_iteration_finds_the_largest_singular_value(kind):
+def test_spectral_norm_is_the_largest_singular_value(kind):
     decoder, context, state, tokens = _decoder(kind)
     step = Transition(decoder, context, state, tokens[:, :1])
     expected = torch.linalg.svdvals(_jacobian(decoder, context, state, tokens[:, :1]))[:, 0]
@@ -118,7 +118,7 @@ def test_power_iteration_finds_the_largest_singular_value(kind):
 
 
 @pytest.mark.parametrize("kind", FIXED)
-def test_the_lyapunov_exponent_is_the_growth_under_the_product_of_jacobians(kind):
+def test_lyapunov_is_the_growth_under_the_product_of_jacobians(kind):
     decoder, context, state, tokens = _decoder(kind)
     # more steps, and a convolution has forgotten the first state
     steps, settle = (2, 0) if kind == "conv" else (12, 4)
@@ -133,7 +133,7 @@ def test_the_lyapunov_exponent_is_the_growth_under_the_product_of_jacobians(kind
     assert found == pytest.approx((sizes[-1] / sizes[settle]).log() / (steps - settle), abs=1e-9)
 
 
-def test_a_diagonal_recurrence_has_the_exponent_norm_and_radius_of_its_largest_factor():
+def test_jacobian_of_a_diagonal_recurrence_is_known():
     decoder, context, state, tokens = _diagonal([0.3, -0.9, 0.5], steps=80)
     step = Transition(decoder, context, state, tokens[:, :1])
     assert spectral_norm(step, seed=1) == pytest.approx(torch.full((2,), 0.9, dtype=torch.float64), abs=1e-7)
@@ -142,13 +142,13 @@ def test_a_diagonal_recurrence_has_the_exponent_norm_and_radius_of_its_largest_f
     assert found == pytest.approx(torch.full((2,), math.log(0.9), dtype=torch.float64), abs=1e-9)
 
 
-def test_a_recurrence_that_forgets_all_has_no_finite_exponent():
+def test_lyapunov_is_minus_infinity_if_all_is_forgotten():
     decoder, context, state, tokens = _diagonal([0.0, 0.0], steps=3)
     assert (lyapunov(decoder, context, state, tokens, seed=1) == -math.inf).all()
     assert (spectral_norm(Transition(decoder, context, state, tokens[:, :1]), seed=1) == 0).all()
 
 
-def test_steps_that_only_settle_leave_no_exponent():
+def test_lyapunov_refuses_fewer_steps_than_settle():
     with pytest.raises(ValueError, match="3 steps leave none after 3"):
         lyapunov(*_diagonal([0.5], steps=3), seed=1, settle=3)
 
@@ -158,7 +158,7 @@ def _half_forgetful(x, weight):
 
 
 @pytest.mark.parametrize("times", [Forgetful.apply, _half_forgetful])
-def test_a_kernel_without_a_second_derivative_is_pushed_through_by_differences(times):
+def test_transition_push_without_second_derivative_uses_differences(times):
     decoder, context, state, tokens = _diagonal([0.3, -0.9, 0.5], times=times)
     step = Transition(decoder, context, state, tokens)
     v = torch.randn(2, 3, dtype=torch.float64)
@@ -167,13 +167,13 @@ def test_a_kernel_without_a_second_derivative_is_pushed_through_by_differences(t
 
 
 @pytest.mark.parametrize("kind", sorted(models()))
-def test_only_states_of_one_size_have_a_jacobian(kind):
+def test_has_fixed_size_by_model(kind):
     decoder, context, state, tokens = _decoder(kind)
     with torch.no_grad():
-        assert fixed_size(decoder, context, state, tokens) == (kind in FIXED)
+        assert has_fixed_size(decoder, context, state, tokens) == (kind in FIXED)
 
 
-def test_what_is_fed_on_beside_the_layers_is_part_of_the_state():
+def test_flatten_state_includes_input_feeding_and_coverage():
     plain = flatten_state(_decoder("lstm-attention")[2]).shape[1]
     options = {"attention": "additive", "input_feeding": True, "coverage": True}
     decoder, context, state, tokens = _decoder("lstm-attention", options.items())
@@ -183,7 +183,7 @@ def test_what_is_fed_on_beside_the_layers_is_part_of_the_state():
     assert step.dense() == pytest.approx(_jacobian(decoder, context, state, tokens[:, :1]), abs=1e-12)
 
 
-def test_a_state_can_be_taken_apart_and_put_together_again():
+def test_unflatten_state_inverts_flatten_state():
     state = Held((torch.randn(2, 3), torch.arange(4).view(2, 2), torch.randn(2, 2, 2)), 5)
     again = unflatten_state(state, flatten_state(state) + 1)
     assert (again.steps, len(numbers(state))) == (5, 2)

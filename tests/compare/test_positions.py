@@ -1,7 +1,7 @@
-"""Order: shuffling keeps the words, and to a model without positions in its encoder it changes nothing."""
+"""Positions question: shuffled sources, other positional encodings, and conclusions from planted measurements."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import torch
 from s2s.comparison.executor import run_cached
 from s2s.comparison.plans import ROWS
 from s2s.comparison.questions.positions import measure as positions
-from s2s.comparison.questions.positions.analyse import SPARED, TRAINED
+from s2s.comparison.questions.positions.analyse import TRAINED, OtherPositions, Places, Spared, TrainedPositions
 from s2s.comparison.questions.positions.measure import (
     EXPERIMENT,
     Sizes,
@@ -21,8 +21,8 @@ from s2s.comparison.questions.positions.measure import (
     shuffle_all,
     with_kinds,
 )
-from s2s.comparison.runs import prepared
-from s2s.comparison.spec import Trial
+from s2s.comparison.runs import LearningCurve, prepared
+from s2s.comparison.spec import RateChoice, Trial
 from s2s.comparison.translation import counts_of, sizes_of
 from s2s.errors import UserError
 from s2s.evaluation.differences import welch
@@ -43,7 +43,7 @@ def _table(result, name):
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def test_shuffling_keeps_the_bag_of_words_and_the_end():
+def test_shuffle_keeps_the_words_and_the_end():
     text = "The boy, who sleeps, saw a dog!"
     found = shuffle(text, 3)
     assert found != text
@@ -60,7 +60,7 @@ def test_shuffling_keeps_the_bag_of_words_and_the_end():
     assert shuffle_all([text, text])[0] != shuffle_all([text, text])[1]
 
 
-def test_kinds_are_asked_of_the_settings():
+def test_positions_kinds_are_those_of_the_settings():
     transformer = module_of("transformer").Settings()
     assert own_kinds(transformer) == ("sinusoidal", "sinusoidal")
     assert kinds_of(transformer, every=False) == [
@@ -84,7 +84,7 @@ def test_kinds_are_asked_of_the_settings():
 
 
 @pytest.mark.parametrize("kind", ["none", "sinusoidal"])
-def test_without_positions_in_the_encoder_order_is_nothing(contest, kind):
+def test_positions_losses_without_encoder_positions_ignore_order(contest, kind):
     made = contest(["transformer"])
     recipe = made.candidates[0].recipe
     data = prepared(recipe)
@@ -95,7 +95,7 @@ def test_without_positions_in_the_encoder_order_is_nothing(contest, kind):
             # far from the start, where a fresh model hardly looks at its source
             p.mul_(2)
     found = positions.losses_of(model, recipe, data.validation, positions.shuffled_pairs(data), made)
-    natural, other = np.array(found["natural"]), np.array(found["shuffled"])
+    natural, other = map(np.array, found)
     # a word may be cut otherwise where a full stop leaves it
     kept = [
         sorted(data.source_tokenizer.encode(a)) == sorted(data.source_tokenizer.encode(b))
@@ -105,46 +105,43 @@ def test_without_positions_in_the_encoder_order_is_nothing(contest, kind):
     assert np.allclose(natural[kept], other[kept], rtol=1e-4) == (kind == "none")
 
 
-_PLACES = {"places": {"start": [0, 10], "losses": [2.0, 3.0]}, "learned": 15}
+_COMMON = {"tokens": [10] * 40, "parameters": 5, "places": Places([0, 10], [2.0, 3.0]), "learned": 15}
 
 
-def _planted(share, natural, shuffled):
-    """What a trained model would leave behind: all words right, or that share of sentences wrong when shuffled."""
+def _curve(*losses):
+    return LearningCurve(updates=[1, 2, 4], tokens=[100, 200, 400], seconds=[1.0] * 3, losses=list(losses))
+
+
+def _planted(share, natural, shuffled, own=None):
+    """A trained model that translates all words right, or that share of the sentences wrong when shuffled."""
     references = [f"w{i} a b c d e f g" for i in range(40)]
     other = [text if i >= share * 40 else "x y z u v" for i, text in enumerate(references)]
-    return {
-        "tokens": [10] * 40,
-        "natural": [natural * 10.0 + 0.01 * i for i in range(40)],
-        "shuffled": [shuffled * 10.0 + 0.01 * i for i in range(40)],
-        "bleu": counts_of("bleu", references, references),
-        "bleu_shuffled": counts_of("bleu", other, references),
-        "reordered": [1] * 40,
-        "changed": [int(a != b) for a, b in zip(references, other, strict=True)],
-        "same_words": [int(a == b) for a, b in zip(references, other, strict=True)],
-        "examples": [["a", "b", "c", "d"]],
-        "own": None,
-        "parameters": 5,
-        "curve": {"tokens": [100, 200, 400], "losses": [natural + 0.02, natural + 0.01, natural]},
-        **_PLACES,
-    }
+    return TrainedPositions(
+        **_COMMON,
+        natural=[natural * 10.0 + 0.01 * i for i in range(40)],
+        shuffled=[shuffled * 10.0 + 0.01 * i for i in range(40)],
+        bleu=counts_of("bleu", references, references),
+        bleu_shuffled=counts_of("bleu", other, references),
+        reordered=[1] * 40,
+        changed=[int(a != b) for a, b in zip(references, other, strict=True)],
+        same_words=[int(a == b) for a, b in zip(references, other, strict=True)],
+        examples=[("a", "b", "c", "d")],
+        own=own,
+        curve=_curve(natural + 0.02, natural + 0.01, natural),
+    )
 
 
 def _signal(kinds, natural):
-    return {
-        "tokens": [10] * 40,
-        "natural": [natural * 10.0 + 0.02 * i for i in range(40)],
-        "shuffled": [natural * 10.0] * 40,
-        "encoder": kinds[0],
-        "decoder": kinds[1],
-        "parameters": 5,
-        "updates": 3,
-        "seconds": 1.0,
-        **_PLACES,
-    }
+    losses = {"natural": [natural * 10.0 + 0.02 * i for i in range(40)], "shuffled": [natural * 10.0] * 40}
+    return OtherPositions(**_COMMON, **losses, encoder=kinds[0], decoder=kinds[1], updates=3, seconds=1.0)
+
+
+def _result(made, measured):
+    return EXPERIMENT.result(made, {trial: json.loads(json.dumps(asdict(each))) for trial, each in measured.items()})
 
 
 def _measured():
-    own = _planted(0.5, 2.0, 3.0) | {"own": ["sinusoidal", "sinusoidal"]}
+    own = _planted(0.5, 2.0, 3.0, own=("sinusoidal", "sinusoidal"))
     return {
         Trial("rnn", TRAINED, 1): _planted(0.25, 2.0, 2.5),
         Trial("transformer", TRAINED, 1): own,
@@ -155,10 +152,10 @@ def _measured():
     }
 
 
-def test_a_planted_loss_of_order_is_found(contest):
+def test_positions_planted_effect_of_order_is_found(contest):
     made = contest(["rnn", "transformer"])
     measured = _measured()
-    result = EXPERIMENT.result(made, measured)
+    result = _result(made, measured)
     rnn, transformer = result.findings
     assert 0 < rnn.low < rnn.value < rnn.high < transformer.high
     assert rnn.facts == {"BLEU in order": 100, "translations that change (%)": 25}
@@ -170,43 +167,40 @@ def test_a_planted_loss_of_order_is_found(contest):
     assert rows["sinusoidal", "sinusoidal"]["more than its own"] is None
     assert rows["learned", "learned"]["more than its own"] == pytest.approx(0.12, abs=0.01)
     assert rows["none", "none"]["low"] > 0
-    assert EXPERIMENT.result(made, dict(reversed(measured.items()))) == result
+    assert _result(made, dict(reversed(measured.items()))) == result
 
 
-def test_a_model_that_does_not_translate_is_asked_nothing(contest):
+def test_positions_failed_check_replaces_the_verdict(contest):
     made = contest(["rnn", "transformer"])
     measured = _measured()
-    still = {"tokens": [100, 200, 400], "losses": [3.0, 2.5, 2.0]}
-    measured[Trial("rnn", TRAINED, 1)] |= {"curve": still}
-    measured[Trial("transformer", TRAINED, 1)] |= {"bleu": measured[Trial("rnn", TRAINED, 1)]["bleu_shuffled"]}
+    rnn, transformer = Trial("rnn", TRAINED, 1), Trial("transformer", TRAINED, 1)
+    measured[rnn] = replace(measured[rnn], curve=_curve(3.0, 2.5, 2.0))
     weak = [f"w{i} q r s" for i in range(40)]
-    measured[Trial("transformer", TRAINED, 1)] |= {"bleu": counts_of("bleu", ["x y"] * 40, weak)}
-    rnn, transformer = EXPERIMENT.result(made, measured).findings
+    measured[transformer] = replace(measured[transformer], bleu=counts_of("bleu", ["x y"] * 40, weak))
+    rnn, transformer = _result(made, measured).findings
     assert (rnn.standing, transformer.standing) == ("still learning", "not measurable")
     assert rnn.reasons[0].startswith("its loss still falls by 0.50 nats")
     assert "BLEU on single sentences (≥ 20 wanted)" in transformer.reasons[0]
     measured = _measured()
-    ends = {"chosen": 0.008, "tried": [0.004, 0.008], "losses": [2.0, 1.0], "inside": False}
-    measured[Trial("rnn", TRAINED, 1)] |= {"rate": ends}
-    rnn, transformer = EXPERIMENT.result(made, measured).findings
+    rate = RateChoice(chosen=0.008, tried=(0.004, 0.008), losses=(2.0, 1.0), inside=False)
+    measured[Trial("rnn", TRAINED, 1)] = replace(measured[Trial("rnn", TRAINED, 1)], rate=rate)
+    rnn, transformer = _result(made, measured).findings
     assert (rnn.standing, transformer.standing) == ("not measurable", "")
     assert rnn.reasons[0].startswith("its rate 0.008 lies at an end of what was tried")
     assert rnn.tokens == transformer.tokens == 400
 
 
-def test_over_seeds_the_signal_is_tested_and_corrected(contest):
+def test_positions_of_several_seeds_are_tested_and_corrected(contest):
     made = contest(["transformer"], seeds=(1, 2, 3))
     measured = {}
     for seed in made.seeds:
         for cell, one in _measured().items():
             if cell.model == "transformer":
                 shift = 0.1 * seed + 0.003 * seed * seed * (cell.part != TRAINED)
-                measured[replace(cell, seed=seed)] = one | {"natural": [each + shift for each in one["natural"]]}
-    result = EXPERIMENT.result(made, measured)
+                measured[replace(cell, seed=seed)] = replace(one, natural=[each + shift for each in one.natural])
+    result = _result(made, measured)
     rows = {(row["encoder"], row["decoder"]): row for row in _table(result, "signals")}
-    losses = [
-        [sum(m["natural"]) / 400 for c, m in measured.items() if c.part == p] for p in (TRAINED, "equal-none-none")
-    ]
+    losses = [[m.loss for c, m in measured.items() if c.part == p] for p in (TRAINED, "equal-none-none")]
     apart = welch(*losses)
     assert rows["none", "none"]["more than its own"] == pytest.approx(apart.value, abs=1e-4)
     assert rows["none", "none"]["low"] == pytest.approx(apart.interval()[0], abs=1e-4)
@@ -219,13 +213,13 @@ def test_over_seeds_the_signal_is_tested_and_corrected(contest):
     assert "loss added by positions sinusoidal / none (nats per token)" not in result.findings[0].facts
     for cell, one in measured.items():
         if cell.part == "equal-learned-learned":
-            one["natural"] = [each + (cell.seed or 0) for each in one["natural"]]
-    assert learned not in EXPERIMENT.result(made, measured).findings[0].facts
+            measured[cell] = replace(one, natural=[each + (cell.seed or 0) for each in one.natural])
+    assert learned not in _result(made, measured).findings[0].facts
     (figure,) = [figure for figure in result.figures if figure.name == "places"]
     assert [line.x for line in figure.series if line.reference] == [[15, 15]]
 
 
-def test_losses_by_place_add_up_to_those_of_the_texts(contest, monkeypatch):
+def test_place_losses_add_up_to_those_of_the_texts(contest, monkeypatch):
     made = contest(["transformer"])
     recipe = made.candidates[0].recipe
     data = prepared(recipe)
@@ -238,9 +232,9 @@ def test_losses_by_place_add_up_to_those_of_the_texts(contest, monkeypatch):
     counts = [
         np.clip(longer.target_lengths - start, 0, 10).sum() for start in range(0, longer.target_lengths.max(), 10)
     ]
-    assert found["start"] == list(range(0, longer.target_lengths.max(), 10))
+    assert found.start == list(range(0, longer.target_lengths.max(), 10))
     whole = pair_losses(model, longer, recipe.batches, made.device_context).sum()
-    assert np.dot(found["losses"], counts) == pytest.approx(whole, rel=1e-4)
+    assert np.dot(found.losses, counts) == pytest.approx(whole, rel=1e-4)
 
 
 class _Trained(Exception):
@@ -251,7 +245,7 @@ def _train(*_):
     raise _Trained
 
 
-def test_one_side_is_asked_for_where_both_are_worth_something(contest, monkeypatch):
+def test_positions_on_one_side_are_spared_if_both_are_negligible(contest, monkeypatch):
     made = contest(["transformer"])
     cells = {cell.part: cell for cell in EXPERIMENT.trials(made)}
     assert list(cells)[-2:] == ["equal-sinusoidal-none", "equal-none-sinusoidal"]
@@ -271,8 +265,8 @@ def test_one_side_is_asked_for_where_both_are_worth_something(contest, monkeypat
     for part in ("equal-none-sinusoidal", "equal-sinusoidal-none"):
         for without in (1.9, 2.02):
             found = measured(part, without)
-            assert found == {SPARED: pytest.approx(without - 2.0 + 0.0195)}
-            assert EXPERIMENT.result(made, {cells[part]: found}).tables == []
+            assert found == Spared(pytest.approx(without - 2.0 + 0.0195))
+            assert _result(made, {cells[part]: found}).tables == []
         with pytest.raises(_Trained):
             measured(part, 2.04)
     with pytest.raises(_Trained):
@@ -283,7 +277,7 @@ def test_one_side_is_asked_for_where_both_are_worth_something(contest, monkeypat
         EXPERIMENT.measure(made, cells["equal-none-sinusoidal"])
 
 
-def test_a_real_measurement_says_everything(contest):
+def test_positions_measurement_has_all_tables_and_figures(contest):
     made = contest(["gru", "transformer"], seeds=(1, 2))
     cells = EXPERIMENT.trials(made)
     assert len(cells) == 2 * 2 + 7
@@ -292,8 +286,7 @@ def test_a_real_measurement_says_everything(contest):
         for cell in cells
         if cell.part in (TRAINED, "equal-none-none") and cell.seed == 1
     }
-    measured = {cell: json.loads(json.dumps(each)) for cell, each in measured.items()}
-    result = EXPERIMENT.result(made, measured)
+    result = _result(made, measured)
     assert [f.model for f in result.findings] == ["gru", "transformer"]
     assert result.experiment == ROWS["position information"][1]
     assert {f.figure for f in result.findings} <= {figure.name for figure in result.figures}
@@ -303,10 +296,10 @@ def test_a_real_measurement_says_everything(contest):
     assert {finding.standing for finding in result.findings} == {"not measurable"}
     assert "0.0 BLEU on single sentences (≥ 20 wanted)" in result.findings[0].reasons[0]
     again = EXPERIMENT.measure(made, cells[0])
-    assert json.loads(json.dumps(again)) == measured[cells[0]]
+    assert again == measured[cells[0]]
 
 
-def test_a_tagger_is_told_so(contest):
+def test_positions_refuse_a_tagger(contest):
     made = contest(["rnn-tagger"])
     with pytest.raises(UserError, match="rnn-tagger"):
         EXPERIMENT.measure(made, EXPERIMENT.trials(made)[0])

@@ -60,7 +60,8 @@ SMALL = (
         examples=60,
         held_out=8,
         tested=10,
-        budget=learning.Budget(updates=2, rows=16, batches=1, every=1, trial=1, rates=(0.002,), warmup=1),
+        budget=learning.Budget(updates=2, rows=16, batches=1, every=1, trial=1, warmup=1),
+        rates=(0.002,),
     ),
 )
 

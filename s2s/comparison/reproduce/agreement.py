@@ -7,7 +7,7 @@ from functools import cache
 import torch
 
 from s2s.comparison.matching import match_translator
-from s2s.comparison.questions.long_range.learning import Budget, TrainingTask, answers, learn
+from s2s.comparison.questions.long_range.learning import Budget, TrainingTask, answers, train_at_best
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, pairs
 from s2s.comparison.reproduced import Band
@@ -29,7 +29,8 @@ _OPTIONS = {
     "bidirectional": True,
     "max_positions": 512,
 }
-_BUDGET = Budget(updates=2_400, rows=64, batches=4, every=50, trial=200, rates=(0.002, 0.004), warmup=50)
+_RATES = (0.002, 0.004)
+_BUDGET = Budget(updates=2_400, rows=64, batches=4, every=50, trial=200, warmup=50)
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Agreement(Reproduction):
     examples: int = 3_000
     held_out: int = 64
     tested: int = 200
+    rates: tuple[float, ...] = _RATES
     budget: Budget = _BUDGET
 
     def trials(self, seeds: Sequence[int]) -> list[Trial]:
@@ -87,7 +89,7 @@ class Agreement(Reproduction):
             return module_of(trial.model).build(settings, exercise.vocabulary_size, exercise.vocabulary_size)
 
         device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
-        learned = learn(TrainingTask(_build, train, held_out, self.budget, seed, device_context))
+        learned = train_at_best(TrainingTask(_build, train, held_out, self.budget, seed, device_context), self.rates)
         distances = self.trained + self.longer
         tests = [unseen(exercise.examples(d, self.tested, seed, "test"), train) for d in distances]
         right = [100 * answers(learned.trainer.model, test, device_context).accuracy for test in tests]

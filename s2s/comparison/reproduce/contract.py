@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
-from s2s.comparison.spec import Measured, Trial, Trials
+from s2s.comparison.spec import Trial, Trials
 from s2s.errors import UserError
 
 # each number of a finding by its band's key: one value for each seed
@@ -55,8 +55,8 @@ class Reproduction(ABC):
         """All trials; each result is stored in a file."""
 
     @abstractmethod
-    def measure(self, trial: Trial) -> Measured:
-        """Makes one measurement, in one thread.
+    def measure(self, trial: Trial) -> object:
+        """Makes one measurement, in one thread: a JSON object, or a dataclass of JSON values.
 
         Raises:
             UserError: a training failed.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from s2s.comparison.questions.gradients.paths import decay
+from s2s.comparison.questions.gradients.decay import fit_decay
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, pairs
 from s2s.comparison.reproduce.training import Budget, TextClassifier, encoder_of, first_and_noise, train
@@ -32,7 +32,7 @@ def factor_per_step(encoder: Encoder, vectors: Tensor, seed: int) -> float:
     direction = torch.randn(last.shape[1], generator=generator, dtype=last.dtype)
     (given,) = torch.autograd.grad((last @ direction).sum(), vectors)
     norms = given.norm(dim=2).flip(1).numpy()
-    slope = decay(norms[:, norms.shape[1] // 4 :], first=norms.shape[1] // 4).slope
+    slope = fit_decay(norms[:, norms.shape[1] // 4 :], first=norms.shape[1] // 4).slope
     return math.exp(slope) if slope is not None else 0.0
 
 

@@ -5,8 +5,10 @@ import shlex
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, is_dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from s2s.comparison.engine import machine
 from s2s.comparison.executor import StoredResult, run_cached
@@ -179,7 +181,9 @@ def _as_asked(before: object) -> str:
 def _timed(reproduction: Reproduction, trial: Trial) -> Measured:
     """A measurement with the seconds that it took of a core: with one thread, what it takes where nothing else runs."""
     began = time.process_time()
-    return {**reproduction.measure(trial), _CORE: time.process_time() - began}
+    made = reproduction.measure(trial)
+    measured = asdict(made) if is_dataclass(made) and not isinstance(made, type) else cast(Measured, made)
+    return {**measured, _CORE: time.process_time() - began}
 
 
 def checks(reproduction: Reproduction, measured: Trials) -> list[Check]:

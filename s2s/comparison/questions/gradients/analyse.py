@@ -1,271 +1,468 @@
-"""Factors per step with their intervals, at one initialisation and at others, spectra, and normalisation."""
+"""Analyse factors per step of gradients, at one initialization and at others, spectra, and normalization."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
 
-from s2s.comparison.paired_tests import percent
-from s2s.comparison.questions.gradients.figures import SWEPT, Seen, Turned, average, figures
-from s2s.comparison.questions.gradients.paths import GOOD_FIT, Fit, brief, factor, factor_of, half_life
-from s2s.comparison.questions.gradients.sweep import WORDS
-from s2s.comparison.reporting import Column, Interval, filled, table, verdict
-from s2s.comparison.results import Table, Verdict
-from s2s.comparison.spec import Analysis, Comparison, Trials
+from s2s.comparison.deep import DeepTraining
+from s2s.comparison.paired_tests import listed, percent
+from s2s.comparison.questions.gradients.decay import Curve, Decay, Decays, brief, geometric_mean, half_life
+from s2s.comparison.questions.gradients.sweep import VALUES, WORDS, Kind
+from s2s.comparison.reporting import Column, Interval, axis, figure, filled, series, table, verdict
+from s2s.comparison.results import Figure, Heatmap, Series, Table, Verdict
+from s2s.comparison.runs import LearningCurve
+from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
 from s2s.evaluation.differences import welch
 from s2s.evaluation.gates import Assessment, converged, failed
 from s2s.evaluation.inference import Estimate, holm, mean
 
-FACTORS = "gradient-factors"
-_WHEN = {"own": "initialisation", "learned": "after training"}
-_OF = {"inputs": "input", "states": "state"}
-_SPECTRAL = ("spectral norm, mean", "spectral norm, largest", "spectral radius, mean")
-_GROWTH, _FITTED = "exp(λ) per step", "fitted factor (state)"
-_LEFT = "left at the largest distance / at 1"
-
-Way = Literal["vanishes", "explodes", "neither"]
+OWN, LEARNED = "own", "learned"
+"""Parts of the trials at a candidate's own initialization, and after its training."""
+SWEPT = "gradient-sweep"
+_WHEN = {OWN: "initialisation", LEARNED: "after training"}
+# of a figure: all distances up to the first, then so many
+_NEAR, _FAR = 32, 32
 
 
-def analyse(comparison: Comparison, measured: Trials) -> Analysis:
-    """Factors per step with their intervals, by initialisation; spectra; and how normalisation learns."""
-    seen = Seen(comparison.models, measured)
+@dataclass(frozen=True)
+class JacobianSpectrum:
+    """Spectrum of the recurrent Jacobian ∂s′/∂s, by text."""
+
+    size: int  # numbers in the state
+    norm: list[float | None]  # spectral norms
+    radius: list[float | None] | None  # spectral radii; None for a matrix that is too large
+    lyapunov: list[float | None]  # leading exponents in nats per step; None for minus infinity
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Gradients of one set of weights."""
+
+    inputs: Decay  # with respect to inputs
+    states: Decay | None  # with respect to states
+    jacobian: JacobianSpectrum | None  # None for a state without a fixed size
+
+
+@dataclass(frozen=True)
+class Saliency:
+    """Norms of the gradient of each target token's score with respect to source embeddings, by path."""
+
+    source: list[str]
+    target: list[str]
+    paths: dict[str, list[list[float]]]
+
+
+@dataclass(frozen=True)
+class GradientRun:
+    """Measurement at the candidate's own initialization, or after its training."""
+
+    curves: dict[str, Curve]  # `inputs` and `source`, over all texts and sets of weights
+    weights: list[Weights]
+    knob: float | None = None  # own value of the parameter that the sweep varies
+    maps: Saliency | None = None  # after training
+    history: LearningCurve | None = None  # after training
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """Fits of the gradients with respect to inputs at one value of the sweep, by set of weights."""
+
+    value: float
+    fits: list[Decay]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Measurement at other initializations."""
+
+    values: list[SweepPoint]
+
+
+@dataclass(frozen=True)
+class CandidateSweep:
+    """A candidate's fits at every value of what its initialization offers to vary."""
+
+    kind: Kind
+    own: float  # value in the candidate's own initialization
+    decays: dict[float, Decays]
+
+    @property
+    def words(self) -> str:
+        """What is varied, in words."""
+        return WORDS[self.kind]
+
+
+@dataclass(frozen=True)
+class CandidateRuns:
+    """Measurements of one candidate."""
+
+    model: str
+    runs: Mapping[str, Sequence[GradientRun]]  # by part and seed
+    sweep: CandidateSweep | None
+
+    def weights(self, part: str) -> list[Weights]:
+        """Return all sets of weights of a part."""
+        return [weights for run in self.runs[part] for weights in run.weights]
+
+    def decays(self, part: str, states: bool = False) -> Decays | None:
+        """Return the decay of the gradient with respect to inputs, or states; None if it was not measured."""
+        fits = [each.states if states else each.inputs for each in self.weights(part)]
+        known = [fit for fit in fits if fit is not None]
+        return Decays(known) if known else None
+
+    def maps(self) -> list[Saliency]:
+        """Return the saliency maps, by seed."""
+        return [run.maps for run in self.runs[LEARNED] if run.maps is not None]
+
+
+def analyse(comparison: Comparison, measured: Mapping[Trial, GradientRun | Sweep | DeepTraining]) -> Analysis:
+    """Analyse factors per step with their intervals, by initialization; spectra; and training with both norms."""
+    gradients = {trial: each for trial, each in measured.items() if isinstance(each, GradientRun)}
+    sweeps = {trial: each for trial, each in measured.items() if isinstance(each, Sweep)}
+    deep: dict[str, dict[str, list[DeepTraining]]] = {model: {} for model in comparison.models}
+    for trial, each in measured.items():
+        if isinstance(each, DeepTraining):
+            deep[trial.model].setdefault(trial.part, []).append(each)
+    by_part = {part: by_model(comparison, gradients, part) for part in _WHEN}
+    candidates = []
+    for model in comparison.models:
+        runs = {part: list(own.get(model, {}).values()) for part, own in by_part.items()}
+        own = [run.knob for run in runs[OWN] if run.knob is not None]
+        sweep = None
+        for kind in VALUES:
+            swept = by_model(comparison, sweeps, f"by-{kind}").get(model)
+            if swept and own:
+                points = [point for each in swept.values() for point in each.values]
+                decays = {
+                    value: Decays([fit for point in points if point.value == value for fit in point.fits])
+                    for value in VALUES[kind]
+                }
+                sweep = CandidateSweep(kind, sum(own) / len(own), decays)
+                break
+        candidates.append(CandidateRuns(model, runs, sweep))
     return Analysis(
-        findings=[_verdict(seen, model) for model in seen.models],
-        figures=figures(seen),
-        tables=filled(_sweep(seen), _factors(seen), _jacobians(seen), _paths(seen), _normalisation(seen)),
+        findings=[_verdict(each) for each in candidates],
+        figures=[*_sweep_figures(candidates), *_distance_figures(candidates), _maps(candidates), _deep_figure(deep)],
+        tables=filled(
+            _sweep_table(candidates),
+            _factors(candidates),
+            _jacobians(candidates),
+            _paths(candidates),
+            _normalization(deep),
+        ),
     )
 
 
-def _fit(fits: Sequence[Fit]) -> Estimate | None:
-    """The mean R² of those that have one."""
-    values = [fit["fit"] for fit in fits if fit["fit"] is not None]
-    return mean(values) if values else None
+def _verdict(candidate: CandidateRuns) -> Verdict | None:
+    """Make the cell of a candidate at its initial weights, which is no better or worse than another's.
 
-
-def _left(fits: Sequence[Fit]) -> Estimate | None:
-    """The geometric mean of what is left of those that have it; nought where anything is."""
-    values = [fit["left"] for fit in fits if fit["left"] is not None]
-    if not values:
-        return None
-    return factor([math.log(value) for value in values]) if min(values) > 0 else Estimate(0.0, None, None)
-
-
-def _verdict(seen: Seen, model: str) -> Verdict | None:
-    """The cell of a model at its initial weights; no better and no worse than another's.
-
-    `variations` tell with which other initialisations the gradient has the same fate.
+    Its `variations` are the initializations that give the gradient the same outcome.
     """
-    fits = seen.fits(model, "own", "inputs")
-    if not fits:
+    own, sweep = candidate.decays(OWN), candidate.sweep
+    if own is None:
         return None
-    at, left, fit, here, turned = factor_of(fits), _left(fits), _fit(fits), way(fits), seen.turned(model)
-    span, reach = max(one["span"] for one in fits), max(one["reach"] for one in fits)
-    facts: dict[str, float | str] = {"what becomes of it": here or "too few initialisations to tell"}
-    if reach < span:
-        facts["reach (steps)"] = reach
-    if at is not None and has_factor(fits):
-        steps = brief(abs(half_life(at.value) or 0.0)) or 0.0
-        facts["half-life (steps)" if at.value < 1 else "doubles after (steps)"] = steps
-    elif left is not None and fit is not None:
-        facts[f"at distance {span}, times what it is at 1"] = brief(left.value) or 0.0
-        facts["R²"] = round(fit.value, 2)
-    facts |= _turned_facts(turned) | _trained_facts(seen, model)
+    factor, left, r2 = own.factor, own.left, own.r2
+    facts: dict[str, float | str] = {"what becomes of it": own.outcome or "too few initialisations to tell"}
+    if own.reach < own.span:
+        facts["reach (steps)"] = own.reach
+    value = None
+    if factor is not None and own.is_exponential:
+        steps = brief(abs(half_life(factor.value) or 0.0)) or 0.0
+        facts["half-life (steps)" if factor.value < 1 else "doubles after (steps)"] = steps
+        value = Estimate(brief(factor.value) or 0.0, brief(factor.low), brief(factor.high))
+    elif left is not None and r2 is not None:
+        facts[f"at distance {own.span}, times what it is at 1"] = brief(left.value) or 0.0
+        facts["R²"] = round(r2.value, 2)
+    facts |= _sweep_facts(sweep) | _trained_facts(candidate)
+    variations = {}
+    if sweep is not None and own.outcome is not None:
+        variations = {
+            f"{sweep.words} {v:g}": decays.outcome == own.outcome
+            for v, decays in sweep.decays.items()
+            if not math.isclose(v, sweep.own, rel_tol=1e-3) and decays.outcome is not None
+        }
     quantity = "factor of the gradient with respect to an input, per step of distance, at initialisation"
-    known = at if has_factor(fits) else None
-    value = known and Estimate(*map(brief, (known.value, known.low, known.high)))  # pyright: ignore[reportArgumentType]
-    picture = "input-gradients" if turned is None else f"{SWEPT}-{turned.kind}"
-    # the value that is the model's own is no other one
-    others = {v: f for v, f in turned.fits.items() if not math.isclose(v, turned.own, rel_tol=1e-3)} if turned else {}
-    others = {f"{WORDS[turned.kind]} {v:g}": way(f) for v, f in others.items()} if turned else {}
-    variations = {name: there == here for name, there in others.items() if there is not None and here is not None}
-    found = Assessment("" if here else "not measurable", facts=facts, variations=variations)
-    return verdict("vanishing and exploding gradients", model, value, "per step", quantity, found, picture)
+    found = Assessment("" if own.outcome else "not measurable", facts=facts, variations=variations)
+    picture = "input-gradients" if sweep is None else f"{SWEPT}-{sweep.kind}"
+    return verdict("vanishing and exploding gradients", candidate.model, value, "per step", quantity, found, picture)
 
 
-def _turned_facts(turned: Turned | None) -> dict[str, float | str]:
-    """The range of factors that other initialisations give, and where the factor is 1."""
-    factors = {v: at.value for v, fits in turned.fits.items() if (at := factor_of(fits)) is not None} if turned else {}
-    if turned is None or not factors:
+def _sweep_facts(sweep: CandidateSweep | None) -> dict[str, float | str]:
+    """Return the factors at both ends of the sweep, and the value at which the factor is 1."""
+    factors = {v: factor.value for v, d in sweep.decays.items() if (factor := d.factor) is not None} if sweep else {}
+    if sweep is None or not factors:
         return {}
-    first, last, middle = min(factors), max(factors), neutral(factors)
-    name = WORDS[turned.kind]
-    found: dict[str, float | str] = {f"factor at {name} {v:g}": round(factors[v], 2) for v in (first, last)}
-    return found | {f"neutral {name}": "none" if middle is None else float(f"{middle:.2g}")}
+    neutral = neutral_value(factors)
+    found: dict[str, float | str] = {
+        f"factor at {sweep.words} {v:g}": round(factors[v], 2) for v in (min(factors), max(factors))
+    }
+    return found | {f"neutral {sweep.words}": "none" if neutral is None else float(f"{neutral:.2g}")}
 
 
-def neutral(factors: Mapping[float, float]) -> float | None:
-    """Value at which the factor per step crosses 1, by linear interpolation; None if it never does."""
+def neutral_value(factors: Mapping[float, float]) -> float | None:
+    """Return the value at which the factor per step crosses 1, by linear interpolation; None if it never does."""
     for (low, below), (high, above) in pairwise(sorted(factors.items())):
         if (below < 1) != (above < 1):
             return low + (high - low) * (1 - below) / (above - below)
     return None
 
 
-def _trained_facts(seen: Seen, model: str) -> dict[str, float | str]:
-    """The factor after training, or what is left where there is none."""
-    fits = seen.fits(model, "learned", "inputs")
-    at, left = factor_of(fits), _left(fits)
-    if at is None or left is None:
+def _trained_facts(candidate: CandidateRuns) -> dict[str, float | str]:
+    """Return the factor after training, or what is left if there is none."""
+    decays = candidate.decays(LEARNED)
+    if decays is None or decays.factor is None or decays.left is None:
         return {}
-    gates = [converged(one["history"]["tokens"], one["history"]["losses"]) for one in seen.taken(model, "learned")]
-    span, reach = max(fit["span"] for fit in fits), max(fit["reach"] for fit in fits)
     found: dict[str, float | str] = {}
-    if reach < span:
-        found["reach after training (steps)"] = reach
-    elif has_factor(fits):
-        found["factor after training"] = round(at.value, 3)
+    if decays.reach < decays.span:
+        found["reach after training (steps)"] = decays.reach
+    elif decays.is_exponential:
+        found["factor after training"] = round(decays.factor.value, 3)
     else:
-        found[f"left after training, over {span} steps"] = float(f"{left.value:.2g}")
+        found[f"left after training, over {decays.span} steps"] = float(f"{decays.left.value:.2g}")
+    histories = [run.history for run in candidate.runs[LEARNED] if run.history is not None]
+    gates = [converged(history.tokens, history.losses) for history in histories]
     if still := failed(gates):
         found["trained runs that still learn"] = f"{len(still)} of {len(gates)}"
     return found
 
 
-def way(fits: Sequence[Fit]) -> Way | None:
-    """Outcome for a gradient: vanishes, explodes or neither; None with too few initializations."""
-    at, fit = factor_of(fits), _fit(fits)
-    span, reach = max(one["span"] for one in fits), max(one["reach"] for one in fits)
-    if reach < span:
-        return "vanishes"
-    if at is None or fit is None or at.low is None or at.high is None:
-        return None
-    if not has_factor(fits):
-        return "neither"
-    return "vanishes" if at.high < 1 else "explodes" if at.low > 1 else "neither"
+def _average(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
-def has_factor(fits: Sequence[Fit]) -> bool:
-    """Return True if a factor per step describes all distances.
+def _sweep_figures(candidates: Sequence[CandidateRuns]) -> Iterator[Figure]:
+    for kind, words in WORDS.items():
+        shown = []
+        for each in candidates:
+            if each.sweep is None or each.sweep.kind != kind:
+                continue
+            own, decays = each.decays(OWN), each.sweep.decays
+            shown.append(series(each.model, each.model, list(decays), [decay.factor for decay in decays.values()]))
+            at = None if own is None else own.factor
+            shown.append(series(f"{each.model}, its own initialisation", each.model, [each.sweep.own], [at]))
+        ends = [min(VALUES[kind]), max(VALUES[kind])]
+        if shown:
+            shown.append(series("neither vanishing nor exploding", "", ends, [1.0, 1.0], reference=True))
+        without = [each.model for each in candidates if each.model not in {line.model for line in shown}]
+        title = f"A gradient's factor per step against the {words}, untrained"
+        note = "Below 1 gradients vanish, above they explode. Intervals (95 %): Student's, over initialisations."
+        note += f" Not in it, as they have no {words}: {listed(without)}." if without else ""
+        yield figure(f"{SWEPT}-{kind}", title, (axis(words), axis("factor per step")), shown, note)
 
-    The gradient reaches each of them, the line fits, and all steps together at least halve or double it.
-    """
-    at, fit = factor_of(fits), _fit(fits)
-    span, reach = max(one["span"] for one in fits), max(one["reach"] for one in fits)
-    if at is None or fit is None or reach < span:
-        return False
-    return fit.value >= GOOD_FIT and abs(math.log(at.value)) * (span - 1) >= math.log(2)
+
+def _distance_figures(candidates: Sequence[CandidateRuns]) -> Iterator[Figure]:
+    band = "Lines are medians over texts, bands the middle 95 % of them (at initialisation: of texts and "
+    band += "initialisations)."
+    inputs = (
+        "input-gradients",
+        "Gradient of the last token's loss with respect to earlier inputs",
+        (axis("distance from the loss", "steps"), axis("‖∂L/∂x‖", log=True)),
+        f"{band} A straight line here is a factor per step. A gradient of nought is not drawn.",
+    )
+    source = (
+        "source-gradients",
+        "Gradient of the encoder's summary with respect to source pieces",
+        (axis("distance from the end", "steps"), axis("‖∂(w·summary)/∂x‖", log=True)),
+        f"{band} w is a random direction. A bidirectional encoder has both ends of the source near its summary, and "
+        "a mean over positions has all of them near.",
+    )
+    for kind, (name, title, axes, caption) in {"inputs": inputs, "source": source}.items():
+        for part, ending, when in ((OWN, "", "at initialisation"), (LEARNED, "-trained", "after training")):
+            curves = {each.model: [run.curves[kind] for run in each.runs[part]] for each in candidates}
+            shown = [_mean_curve(model, own) for model, own in curves.items() if own]
+            yield figure(name + ending, f"{title}, {when}", axes, shown, caption)
 
 
-def _sweep(seen: Seen) -> Table:
+def _mean_curve(model: str, curves: Sequence[Curve]) -> Series:
+    """Draw the geometric mean over seeds; all near distances, and some of those beyond."""
+    shortest = min((curve.distance for curve in curves), key=len)
+    step = max(1, math.ceil((len(shortest) - _NEAR) / _FAR))
+    drawn = [*range(min(_NEAR, len(shortest))), *range(_NEAR, len(shortest), step)]
+
+    def _mean(values: Sequence[float | None]) -> float | None:
+        known = [math.log(value) for value in values if value]
+        return brief(math.exp(sum(known) / len(known))) if len(known) == len(values) else None
+
+    found = []
+    for i in drawn:
+        value, low, high = (_mean([getattr(curve, name)[i] for curve in curves]) for name in ("median", "low", "high"))
+        found.append(Estimate(value, low, high))  # pyright: ignore[reportArgumentType]
+    return series(model, model, [shortest[i] for i in drawn], found)
+
+
+def _maps(candidates: Sequence[CandidateRuns]) -> Figure:
+    words = {"whole": "whole", "attention": "through attention alone", "summary": "through the summary alone"}
+    maps: list[list[Heatmap]] = []
+    for each in candidates:
+        if not (own := each.maps()):
+            continue
+        first = own[0]
+        largest = max((value for row in first.paths["whole"] for value in row), default=0.0)
+        titles = words if len(first.paths) > 1 else {"whole": "whole (it has no attention)"}
+        maps.append(
+            [
+                Heatmap(
+                    label=f"{each.model}: {titles[path]}",
+                    model=each.model,
+                    rows=first.target,
+                    columns=first.source,
+                    values=[[brief(100 * value / largest) for value in row] for row in norms],
+                )
+                for path, norms in first.paths.items()
+                if largest
+            ]
+        )
+    return Figure(
+        name="paths",
+        title="Where the score of each written piece gets its gradient from, after training",
+        kind="heatmaps",
+        x=axis("source piece"),
+        y=axis("‖∂ score / ∂ source vector‖, of the model's largest", "%"),
+        # those with several paths first, so that each begins a line
+        heatmaps=[one for own in sorted(maps, key=len, reverse=True) for one in own],
+        caption="Rows are written pieces, columns source pieces; one sentence, the first seed. The whole is the "
+        "sum, as vectors, of the other two. A map of noughts says that the decoder does not take that path.",
+    )
+
+
+def _deep_figure(deep: Mapping[str, Mapping[str, Sequence[DeepTraining]]]) -> Figure:
+    shown, runs = [], [run for parts in deep.values() for own in parts.values() for run in own]
+    for model, parts in deep.items():
+        for part, own in parts.items():
+            losses = [mean(values) for values in zip(*(run.losses for run in own), strict=True)]
+            shown.append(series(f"{model}, {part.replace('-', ' ')}", part, own[0].updates, losses))
+    if runs:
+        ends, unigrams = [0.0, max(run.updates[-1] for run in runs)], runs[-1].unigrams
+        shown.append(series("frequencies of pieces alone", "", ends, [unigrams] * 2, reference=True))
+    return figure(
+        "norm",
+        "Learning with normalisation before and after each block, with and without warm-up",
+        (axis("updates"), axis("validation loss", "nats per token")),
+        shown,
+        "Means over seeds; intervals (95 %): Student's.",
+    )
+
+
+def _sweep_table(candidates: Sequence[CandidateRuns]) -> Table:
     rows = [
-        {"model": model, "turned": WORDS[turned.kind], "value": value, "own": turned.own, "fits": fits}
-        for model in seen.models
-        if (turned := seen.turned(model)) is not None
-        for value, fits in turned.fits.items()
+        (each.model, each.sweep.words, value, each.sweep.own, decays)
+        for each in candidates
+        if each.sweep is not None
+        for value, decays in each.sweep.decays.items()
     ]
     columns = [
-        Column("model"),
-        Column("turned"),
-        Column("value"),
-        Column("the model's own", "own", brief),
-        Interval("factor per step", lambda row: factor_of(row["fits"]), brief),
-        Column("R²", lambda row: (fit := _fit(row["fits"])) and fit.value, brief),
-        Column("what becomes of it", lambda row: way(row["fits"])),
-        Column("sets of weights", lambda row: len(row["fits"])),
+        *("model", "turned", "value"),
+        Column("the model's own", lambda row: row[3], brief),
+        Interval("factor per step", lambda row: row[4].factor, brief),
+        Column("R²", lambda row: row[4].r2 and row[4].r2.value, brief),
+        Column("what becomes of it", lambda row: row[4].outcome),
+        Column("sets of weights", lambda row: len(row[4])),
     ]
     return table(SWEPT, "A gradient's factor per step, by the initialisation", columns, rows)
 
 
-def _factors(seen: Seen) -> Table:
-    columns = [
-        *map(Column, ("model", "when", "with respect to")),
-        Interval("factor per step", "at", brief),
-        Column("half-life (steps)", lambda row: row["at"] and half_life(row["at"].value), brief),
-        Column("R²", lambda row: row["fit"] and row["fit"].value, brief),
-        Column(_LEFT, lambda row: row["left"] and row["left"].value, brief),
-        Column("reach (steps)", lambda row: max(fit["reach"] for fit in row["fits"])),
-        Column("largest distance (steps)", lambda row: row["fits"][0]["span"]),
-        Column("sets of weights", lambda row: len(row["fits"])),
-    ]
+def _factors(candidates: Sequence[CandidateRuns]) -> Table:
     rows = [
-        {"model": model, "when": when, "with respect to": to, "fits": fits}
-        | {"at": factor_of(fits), "fit": _fit(fits), "left": _left(fits)}
-        for model in seen.models
+        (each.model, when, "state" if states else "input", decays)
+        for each in candidates
         for part, when in _WHEN.items()
-        for of, to in _OF.items()
-        if (fits := seen.fits(model, part, of))
-    ]
-    return table(FACTORS, "What is left of a gradient per step of distance", columns, rows)
-
-
-def _jacobians(seen: Seen) -> Table:
-    rows = [
-        {"model": model, "when": when, **_spectrum(seen, model, part)}
-        for model in seen.models
-        for part, when in _WHEN.items()
-        if seen.weights(model, part)
+        for states in (False, True)
+        if (decays := each.decays(part, states)) is not None
     ]
     columns = [
-        *map(Column, ("model", "when", "numbers in the state")),
-        *(Column(head, digits=brief) for head in _SPECTRAL),
-        Interval(_GROWTH, digits=brief),
-        Column(_FITTED, digits=brief),
+        *("model", "when", "with respect to"),
+        Interval("factor per step", lambda row: row[3].factor, brief),
+        Column("half-life (steps)", lambda row: row[3].factor and half_life(row[3].factor.value), brief),
+        Column("R²", lambda row: row[3].r2 and row[3].r2.value, brief),
+        Column("left at the largest distance / at 1", lambda row: row[3].left and row[3].left.value, brief),
+        Column("reach (steps)", lambda row: row[3].reach),
+        Column("largest distance (steps)", lambda row: row[3].fits[0].span),
+        Column("sets of weights", lambda row: len(row[3])),
     ]
-    title = (
-        "The recurrent Jacobian ∂s′/∂s; gradients can grow by no more than its norm per step, and in the long "
-        "run go by the Lyapunov exponent λ"
-    )
-    return table("jacobian", title, columns, rows)
+    return table("gradient-factors", "What is left of a gradient per step of distance", columns, rows)
 
 
-def _spectrum(seen: Seen, model: str, part: str) -> dict[str, Any]:
-    """Spectral figures of the Jacobians, by column."""
-    there = [each["jacobian"] for each in seen.weights(model, part) if each["jacobian"] is not None]
-    if not there:
-        return dict.fromkeys((*_SPECTRAL, _GROWTH, _FITTED)) | {"numbers in the state": "no fixed-size state"}
-    # an exponent that is no number is minus infinity: all is forgotten
-    growth = [average([x for x in one["lyapunov"] if x is not None]) for one in there]
-    known = [value for value in growth if value is not None]
-    fitted = factor_of(seen.fits(model, part, "states"))
-    return {
-        "numbers in the state": there[0]["size"],
-        _SPECTRAL[0]: average([average(one["norm"]) for one in there]),
-        _SPECTRAL[1]: max(value for one in there for value in one["norm"]),
-        _SPECTRAL[2]: average([average(one["radius"] or []) for one in there]),
-        _GROWTH: factor(known) if known else Estimate(0.0, None, None),
-        _FITTED: fitted and fitted.value,
-    }
-
-
-def _paths(seen: Seen) -> Table:
+def _jacobians(candidates: Sequence[CandidateRuns]) -> Table:
     rows = []
-    for model in seen.models:
+    for each in candidates:
+        for part, when in _WHEN.items():
+            spectra = [weights.jacobian for weights in each.weights(part) if weights.jacobian is not None]
+            if not spectra:
+                if each.weights(part):
+                    rows.append((each.model, when, "no fixed-size state", None, None, None, None, None))
+                continue
+            # a missing exponent is minus infinity: all is forgotten
+            growth = [value for one in spectra if (value := _average(one.lyapunov)) is not None]
+            states = each.decays(part, states=True)
+            fitted = None if states is None else states.factor
+            rows.append(
+                (
+                    *(each.model, when, spectra[0].size),
+                    _average([_average(one.norm) for one in spectra]),
+                    max(value for one in spectra for value in one.norm if value is not None),
+                    _average([_average(one.radius or []) for one in spectra]),
+                    geometric_mean(growth) if growth else Estimate(0.0, None, None),
+                    fitted and fitted.value,
+                )
+            )
+    columns = [
+        *("model", "when", "numbers in the state"),
+        Column("spectral norm, mean", lambda row: row[3], brief),
+        Column("spectral norm, largest", lambda row: row[4], brief),
+        Column("spectral radius, mean", lambda row: row[5], brief),
+        Interval("exp(λ) per step", lambda row: row[6], brief),
+        Column("fitted factor (state)", lambda row: row[7], brief),
+    ]
+    title = "The recurrent Jacobian ∂s′/∂s; gradients can grow by no more than its norm per step, and in the long "
+    return table("jacobian", f"{title}run go by the Lyapunov exponent λ", columns, rows)
+
+
+def _paths(candidates: Sequence[CandidateRuns]) -> Table:
+    rows = []
+    for each in candidates:
         shares = []
-        for paths in (maps["paths"] for maps in seen.maps(model) if "attention" in maps["paths"]):
-            attention, summary = (sum(map(sum, paths[name])) for name in ("attention", "summary"))
-            if attention + summary > 0:
-                shares.append(100 * attention / (attention + summary))
+        for maps in each.maps():
+            if "attention" in maps.paths:
+                attention, summary = (sum(map(sum, maps.paths[name])) for name in ("attention", "summary"))
+                if attention + summary > 0:
+                    shares.append(100 * attention / (attention + summary))
         if shares:
-            rows.append((model, percent(shares), len(shares)))
+            rows.append((each.model, percent(shares), len(shares)))
     columns = ["model", Interval("along attention (%)", lambda row: row[1], brief), Column("seeds", lambda row: row[2])]
     title = "Which way gradients go from the decoder back to the source, after training"
     return table("paths", title, columns, rows)
 
 
-def _normalisation(seen: Seen) -> Table:
-    """Cost of training without warm-up, for each normalization."""
-    rows: list[dict[str, Any]] = []
-    for model in seen.models:
-        losses: dict[tuple[str, int], list[float]] = {}
-        for trial, run in seen.deep(model).items():
-            norm, _, warmup = trial.part.partition("-warmup-")
-            losses.setdefault((norm, int(warmup)), []).append(run["loss"])
-        for norm in dict.fromkeys(norm for norm, _ in losses):
-            warm = max(warmup for kind, warmup in losses if kind == norm)
-            without, with_it = losses.get((norm, 0), []), losses[norm, warm]
-            cost = welch(with_it, without)
-            rows.append(
-                {"model": model, "norm": norm, "warm-up (updates)": warm, "seeds": len(with_it), "cost": cost}
-                | {"without": mean(without) if without else None, "with": mean(with_it)}
-            )
-    compared = [row for row in rows if row["cost"] is not None]
-    for row, p in zip(compared, holm([row["cost"].p() for row in compared]), strict=True):
-        row["p"] = p
+def _normalization(deep: Mapping[str, Mapping[str, Sequence[DeepTraining]]]) -> Table:
+    """Return the cost of training without warm-up, for each kind of normalization."""
+    found = []
+    for model, parts in deep.items():
+        losses: dict[str, dict[int, list[float]]] = {}
+        for part, runs in parts.items():
+            norm, _, warmup = part.partition("-warmup-")
+            losses.setdefault(norm, {})[int(warmup)] = [run.loss for run in runs]
+        for norm, by_warmup in losses.items():
+            warmup, without = max(by_warmup), by_warmup.get(0, [])
+            found.append((model, norm, warmup, by_warmup[warmup], without, welch(by_warmup[warmup], without)))
+    p_values = iter(holm([cost.p() for *_, cost in found if cost is not None]))
+    rows = [
+        (
+            *names,
+            len(warm),
+            mean(without) if without else None,
+            mean(warm),
+            cost,
+            None if cost is None else next(p_values),
+        )
+        for *names, warm, without, cost in found
+    ]
     columns = [
-        *map(Column, ("model", "norm", "warm-up (updates)", "seeds")),
-        Interval("loss without warm-up (nats)", "without", brief),
-        Interval("loss with it (nats)", "with", brief),
-        Interval("cost of leaving it out (nats)", "cost", brief),
-        Column("p (Holm)", lambda row: row.get("p"), brief),
+        *("model", "norm", "warm-up (updates)", "seeds"),
+        Interval("loss without warm-up (nats)", lambda row: row[4], brief),
+        Interval("loss with it (nats)", lambda row: row[5], brief),
+        Interval("cost of leaving it out (nats)", lambda row: row[6], brief),
+        Column("p (Holm)", lambda row: row[7], brief),
     ]
     return table("norm", "Normalisation before (pre) and after (post) each block of six and six layers", columns, rows)

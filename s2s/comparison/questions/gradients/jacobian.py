@@ -1,7 +1,7 @@
-"""A recurrent state's Jacobian J_t = ∂s_{t+1}/∂s_t, never written out: only its products with vectors are needed.
+"""Jacobian J_t = ∂s_{t+1}/∂s_t of a recurrent state, by its products with vectors.
 
-The state is whatever a decoder hands from step to step, all its floating-point tensors joined to one vector for each
-row. Rows do not touch each other, so a batch of rows is a batch of Jacobians, and one product serves them all.
+The state is all floating-point tensors of a decoder's state, concatenated to one vector per row. Rows are independent,
+so a batch of rows is a batch of Jacobians.
 """
 
 from collections.abc import Iterable
@@ -25,17 +25,17 @@ _STEP = 6e-6
 
 
 class Transition:
-    """One step of a decoder as a map from its state to its next state, s′ = f(s), around a given s.
+    """One step of a decoder as a map s′ = f(s), linearized at a given state s.
 
     Args:
-        decoder: in evaluation mode and float64.
-        context: what every step reads.
-        state: s, of a fixed size, see `fixed_size`.
-        token: what is fed in this step.
+        decoder: In evaluation mode and float64.
+        context: Context of all steps.
+        state: The state s, of a fixed size, see `has_fixed_size`.
+        token: Input of this step.
 
     Attributes:
-        after: the state s′.
-        size: numbers in a row's state.
+        after: The state s′.
+        size: Numbers in a row's state.
     """
 
     def __init__(
@@ -52,26 +52,32 @@ class Transition:
         self._twice: bool | None = None
 
     def pull(self, vectors: Vectors) -> Vectors:
-        """Jᵀ u for each row: how a gradient with respect to s′ becomes one with respect to s (a vjp)."""
+        """Compute Jᵀ u for each row (vjp): the gradient with respect to s from one with respect to s′."""
         (pulled,) = torch.autograd.grad(self._end, self._before, vectors, retain_graph=True, allow_unused=True)
         return torch.zeros_like(self._before) if pulled is None else pulled.detach()
 
     def push(self, vectors: Vectors) -> Vectors:
-        """J v for each row: where a small change of s leads (a jvp).
+        """Compute J v for each row (jvp): the change of s′ from a small change of s.
 
-        Jᵀ u is linear in u, so its own Jᵀ is J: two products backwards make one forwards, also where torch knows no
-        forward differentiation of a kernel. Where it knows no second derivative either, a central difference is taken.
+        Jᵀ u is linear in u, so the vjp of the vjp is J; this needs no forward-mode differentiation. For kernels without
+        a second derivative, a central difference is taken.
         """
         if self._twice is None:
-            self._twice = self._is_twice_differentiable()
+            # some kernels have no second derivative and raise no error: check that u · J v = Jᵀ u · v
+            u, v = (_directions(self, seed) for seed in (1, 2))
+            try:
+                ahead, back = (u * self._double_vjp(v)).sum(dim=1), (self.pull(u) * v).sum(dim=1)
+                self._twice = torch.allclose(ahead, back, rtol=1e-6, atol=1e-12)
+            except RuntimeError:
+                self._twice = False
         if self._twice:
-            return self._pushed(vectors)
+            return self._double_vjp(vectors)
         with torch.no_grad():
             start = self._before.detach()
             ahead, behind = (flatten_state(self._next(start + sign * _STEP * vectors)) for sign in (1, -1))
             return (ahead - behind) / (2 * _STEP)
 
-    def _pushed(self, vectors: Tensor) -> Tensor:
+    def _double_vjp(self, vectors: Tensor) -> Tensor:
         if self._linear is None:
             (pulled,) = torch.autograd.grad(self._end, self._before, self._asked, create_graph=True, allow_unused=True)
             self._linear = torch.zeros_like(self._before) if pulled is None else pulled
@@ -80,17 +86,8 @@ class Transition:
         (pushed,) = torch.autograd.grad(self._linear, self._asked, vectors, retain_graph=True, allow_unused=True)
         return torch.zeros_like(vectors) if pushed is None else pushed.detach()
 
-    def _is_twice_differentiable(self) -> bool:
-        """Check u · J v = Jᵀ u · v: some kernels have no second derivative and do not say so."""
-        u, v = (_directions(self, seed) for seed in (1, 2))
-        try:
-            ahead, back = (u * self._pushed(v)).sum(dim=1), (self.pull(u) * v).sum(dim=1)
-        except RuntimeError:
-            return False
-        return torch.allclose(ahead, back, rtol=1e-6, atol=1e-12)
-
     def dense(self) -> Float[Tensor, "batch size size"]:
-        """J itself, row by row of it."""
+        """Compute J, row by row."""
         rows = []
         for i in range(self.size):
             unit = torch.zeros_like(self._end)
@@ -108,14 +105,14 @@ def flatten_state(bundle: BatchedState) -> Vectors:
 
 
 def unflatten_state(bundle: R, vectors: Vectors) -> R:
-    """The bundle with other numbers: those that `joined` would give."""
+    """Replace the floating-point tensors of a state by those of one vector per row; inverts `flatten_state`."""
     parts = numbers(bundle)
     pieces = vectors.split([part[0].numel() for part in parts], dim=1)
     return with_numbers(bundle, [piece.view_as(part) for piece, part in zip(pieces, parts, strict=True)])
 
 
 def with_numbers(bundle: R, tensors: Iterable[Tensor]) -> R:
-    """The bundle with these tensors where `numbers` found its own."""
+    """Replace the floating-point tensors of a state, in the order of `numbers`."""
     rest = iter(tensors)
 
     def _filled(value: Any) -> Any:
@@ -129,7 +126,7 @@ def with_numbers(bundle: R, tensors: Iterable[Tensor]) -> R:
 
 
 @torch.no_grad()
-def fixed_size(
+def has_fixed_size(
     decoder: Decoder[Any, Any], context: BatchedState, state: BatchedState, tokens: Int[Tensor, "batch steps"]
 ) -> bool:
     """Return True if the state has the same, nonzero size after the first and the second token."""
@@ -141,10 +138,10 @@ def fixed_size(
 
 
 def spectral_norm(transition: Transition, seed: int, rounds: int = 500, tolerance: float = 1e-7) -> PerRow:
-    """‖J‖, the largest factor by which one step can lengthen a gradient: power iteration on Jᵀ J.
+    """Compute ‖J‖, the largest factor by which one step can lengthen a gradient, by power iteration on Jᵀ J.
 
-    Each round's value is a lower bound that can only rise, so many equal singular values do no harm. It stops when no
-    row rises by more than a share of `tolerance` in one round.
+    Each round's value is a lower bound that can only rise, so equal singular values do no harm. It stops when no row
+    rises by more than a share of `tolerance` in a round.
     """
     vectors = _directions(transition, seed)
     norm = torch.zeros(len(vectors), dtype=vectors.dtype)
@@ -158,7 +155,7 @@ def spectral_norm(transition: Transition, seed: int, rounds: int = 500, toleranc
 
 
 def spectral_radius(jacobians: Float[Tensor, "batch size size"]) -> PerRow:
-    """The largest absolute eigenvalue of each J: the factor per step, if all steps were alike and there were many."""
+    """Compute the largest absolute eigenvalue of each J: the factor per step of many equal steps."""
     return torch.linalg.eigvals(jacobians).abs().amax(dim=1)
 
 
@@ -170,11 +167,21 @@ def lyapunov(
     seed: int,
     settle: int = 0,
 ) -> PerRow:
-    """The leading Lyapunov exponent along a trajectory, in nats per step: how fast a small change of the state grows.
+    """Compute the leading Lyapunov exponent along a trajectory: the growth of a small change, in nats per step.
 
-    λ = 1/T Σ_t log ‖J_t v_t‖, where v_{t+1} = J_t v_t / ‖J_t v_t‖ (Benettin et al. 1980). Gradients go the same way
-    backwards, through the transposed product, which has the same singular values. The first `settle` steps only turn
-    the direction. Minus infinity where a change is forgotten entirely; decoder in evaluation mode and float64.
+    λ = 1/T Σ_t log ‖J_t v_t‖, where v_{t+1} = J_t v_t / ‖J_t v_t‖ (Benettin et al. 1980). Gradients pass backwards
+    through the transposed product, which has the same singular values. Decoder in evaluation mode and float64.
+
+    Args:
+        decoder: The decoder.
+        context: Context of all steps.
+        state: First state.
+        tokens: Inputs.
+        seed: Seed of the first direction.
+        settle: First steps, which only align the direction.
+
+    Returns:
+        The exponent of each row; minus infinity if a change is forgotten entirely.
     """
     total, vectors = None, None
     for i in range(tokens.shape[1]):
@@ -197,5 +204,5 @@ def _directions(transition: Transition, seed: int) -> Tensor:
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    # a vector that vanished stays nothing
+    # a zero vector stays zero
     return vectors / vectors.norm(dim=1, keepdim=True).clamp(min=torch.finfo(vectors.dtype).tiny)

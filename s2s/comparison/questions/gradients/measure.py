@@ -1,30 +1,39 @@
 """Measure gradient decay at initialization, at other initializations, and after the training of `quality`."""
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 
-from s2s.comparison.deep import DeepTrainings
-from s2s.comparison.questions.gradients.analyse import analyse
-from s2s.comparison.questions.gradients.jacobian import Transition, fixed_size, lyapunov, spectral_norm, spectral_radius
-from s2s.comparison.questions.gradients.paths import (
-    Norms,
-    Text,
-    brief,
-    curve,
-    decay,
-    long_texts,
-    looks,
-    norms,
-    saliency,
+from s2s.comparison.deep import DeepTraining, DeepTrainings
+from s2s.comparison.questions.gradients.analyse import (
+    LEARNED,
+    OWN,
+    GradientRun,
+    JacobianSpectrum,
+    Saliency,
+    Sweep,
+    SweepPoint,
+    Weights,
+    analyse,
 )
+from s2s.comparison.questions.gradients.decay import Curve, brief, curve_of, fit_decay
+from s2s.comparison.questions.gradients.jacobian import (
+    Transition,
+    has_fixed_size,
+    lyapunov,
+    spectral_norm,
+    spectral_radius,
+)
+from s2s.comparison.questions.gradients.paths import GradientNorms, Path, Texts, gradient_norms, long_texts, saliency
 from s2s.comparison.questions.gradients.sweep import VALUES, sweep_parameter_of
-from s2s.comparison.runs import history, prepared, seeds_of
-from s2s.comparison.spec import Comparison, Experiment, Measured, Scale, Trial, check_translates
+from s2s.comparison.runs import learning_curve, prepared, seeds_of
+from s2s.comparison.spec import Comparison, Experiment, Scale, Trial, check_translates
 from s2s.comparison.tasks import trained
-from s2s.comparison.translation import sizes_of
+from s2s.comparison.translation import has_cross_attention, sizes_of
 from s2s.data.tokenized import TokenizedDataset
 from s2s.models.base import Seq2Seq
 from s2s.run.inference import load
@@ -33,11 +42,9 @@ from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import build_model
 from s2s.training.device import derive_seed
 
-# pieces of the sentence whose heat-map is drawn, its end counted
+# tokens of the sentence whose heat map is drawn, its end counted
 _PICTURE = 14
-# the part that looks at trained models
-_LEARNED = "learned"
-# eigenvalues of larger matrices take minutes, and those of middling ones are found for one text alone
+# numbers in the state: eigenvalues of larger matrices take minutes, and those of medium ones are found for one text
 _LARGEST_DENSE = 2048
 _SMALL_DENSE = 512
 
@@ -46,15 +53,15 @@ _SMALL_DENSE = 512
 class Sizes:
     """Sizes of the measurement."""
 
-    span: int  # pieces fed before the loss; the largest distance is one less
-    texts: int  # losses, each at the end of a text of its own
+    span: int  # tokens fed before the loss; the largest distance is one less
+    texts: int  # one loss at the end of each
     together: int  # texts at once
-    weights: int  # initialisations for each seed
+    weights: int  # initializations of each seed
     followed: int  # texts along which the Jacobian is followed
-    settle: int  # steps in which the direction of fastest growth is found before growth is counted
-    deep_seeds: int  # seeds of these, at most
-    learned: bool = True  # whether the models of `quality` are looked at, too, which must be trained for it
-    # the trainings that compare normalisation before and after each block
+    settle: int  # steps that only align the direction of fastest growth
+    deep_seeds: int  # seeds of the deep trainings, at most
+    learned: bool = True  # whether the models of `quality` are measured, too
+    # trainings that compare normalization before and after each block
     deep: DeepTrainings = field(default_factory=DeepTrainings)
 
 
@@ -66,123 +73,114 @@ SIZES: dict[Scale, Sizes] = {
 
 
 def trials(comparison: Comparison) -> list[Trial]:
-    """For each model: its own initial weights, others, the trained model, and both kinds of normalisation."""
-    size = comparison.sizes(SIZES)
-    trials = []
+    """For each candidate: its own initialization, others, the trained model, and both kinds of normalization."""
+    size, made = comparison.sizes(SIZES), []
     for candidate in comparison.candidates:
-        parts = ["own"]
-        if size.learned:
-            parts.append(_LEARNED)
-        knob = sweep_parameter_of(build_model(candidate.translation, *candidate.translation.tokenizer.sizes).decoder)
-        if knob is not None:
-            parts.append(f"by-{knob.kind}")
-        trials += [Trial(candidate.name, part, seed) for part in parts for seed in comparison.seeds]
+        parts = [OWN, LEARNED] if size.learned else [OWN]
+        decoder = build_model(candidate.translation, *candidate.translation.tokenizer.sizes).decoder
+        if parameter := sweep_parameter_of(decoder):
+            parts.append(f"by-{parameter.kind}")
+        made += [Trial(candidate.name, part, seed) for part in parts for seed in comparison.seeds]
         deep = size.deep.trials(comparison.seeds[: size.deep_seeds])
-        trials += [trial for trial in deep if trial.model == candidate.name]
-    return trials
+        made += [trial for trial in deep if trial.model == candidate.name]
+    return made
 
 
-def measure(comparison: Comparison, trial: Trial) -> Measured:
-    """Gradients of initial weights or of trained ones; or a training with one kind of normalisation."""
+def measure(comparison: Comparison, trial: Trial) -> GradientRun | Sweep | DeepTraining:
+    """Measure the gradients of initial or trained weights, or train with one kind of normalization."""
     size = comparison.sizes(SIZES)
     if trial in size.deep.trials([trial.seed or 0]):
         return size.deep.measure(trial)
     recipe = comparison.candidate(trial.model).translation
     data, seed = prepared(recipe), trial.seed or 0
-    check_translates(_fresh(recipe, data, seed), trial.model)
-    if trial.part == _LEARNED:
+    check_translates(_build(recipe, data, seed), trial.model)
+    if trial.part == LEARNED:
         folder = trained(comparison, trial.model, trial.seed)
         model = load(folder).narrow(Recipe, Seq2Seq).model
-        seen, described = _look(model, data.validation, size)
-        weights = {"curves": _curves([seen]), "weights": [described], "maps": _maps(model, data)}
-        return weights | {"history": history(folder, {"losses": "loss"}, comparison.device_context)}
-    # the first is the one that training begins with
+        curves, weights = _gradients([model], data.validation, size)
+        history = learning_curve(folder, comparison.device_context)
+        return GradientRun(curves, weights, maps=_saliency(model, data), history=history)
+    # the first initialization is the one that training begins with
     seeds = [seed, *(derive_seed(seed, i) % 2**32 for i in range(1, size.weights))]
-    models = [_fresh(recipe, data, own) for own in seeds]
-    if trial.part == "own":
-        # what is turned elsewhere
-        knobs = [knob.own for model in models if (knob := sweep_parameter_of(model.decoder))]
-        looked = [_look(model, data.validation, size) for model in models]
-        weights = {"curves": _curves([each for each, _ in looked]), "weights": [described for _, described in looked]}
-        return weights | {"knob": float(np.mean(knobs)) if knobs else None}
-    kind: Any = trial.part.removeprefix("by-")
-    return {"values": [_turned(models, value, data.validation, size) for value in VALUES[kind]]}
+    models = [_build(recipe, data, own) for own in seeds]
+    parameters = [sweep_parameter_of(model.decoder) for model in models]
+    if trial.part == OWN:
+        own = [parameter.own for parameter in parameters if parameter]
+        return GradientRun(*_gradients(models, data.validation, size), knob=float(np.mean(own)) if own else None)
+    points = []
+    for value in VALUES["radius" if trial.part == "by-radius" else "bias"]:
+        fits = []
+        for model in models:
+            if (parameter := sweep_parameter_of(model.decoder)) is None:
+                raise ValueError("its initialization has no parameter to vary")
+            parameter.turn(value)
+            fits.append(fit_decay(_norms(model, data.validation, size)[1].inputs, first=0))
+        points.append(SweepPoint(value, fits))
+    return Sweep(points)
 
 
-def _turned(models: list[Seq2Seq], value: float, data: TokenizedDataset, size: Sizes) -> dict[str, Any]:
-    """Fits of the gradients of these models with this value of what can be turned."""
-    fits = []
-    for model in models:
-        knob = sweep_parameter_of(model.decoder)
-        if knob is None:
-            raise ValueError("its initialisation has no knob")
-        knob.turn(value)
-        model = model.cpu().double().eval()
-        fits.append(asdict(decay(norms(model, _texts(model, data, size), size.together, seed=1).inputs, first=0)))
-    return {"value": value, "fits": fits}
-
-
-def _fresh(recipe: Recipe[Any], data: PreparedTranslation, seed: int) -> Seq2Seq:
+def _build(recipe: Recipe[Any], data: PreparedTranslation, seed: int) -> Seq2Seq:
     return build_model(recipe.model_copy(update={"seeds": seeds_of(seed)}), *sizes_of(data))
 
 
-def _texts(model: Seq2Seq, data: TokenizedDataset, size: Sizes) -> Text:
-    limits = [longest for longest in (model.encoder.max_positions, model.decoder.max_positions) if longest is not None]
-    return long_texts(data, size.texts, min([size.span, *(limit - 1 for limit in limits)]))
+def _norms(model: Seq2Seq, data: TokenizedDataset, size: Sizes) -> tuple[Texts, GradientNorms]:
+    limits = [limit - 1 for limit in (model.encoder.max_positions, model.decoder.max_positions) if limit is not None]
+    texts = long_texts(data, size.texts, min([size.span, *limits]))
+    return texts, gradient_norms(model.cpu().double().eval(), texts, size.together, seed=1)
 
 
-def _look(model: Seq2Seq, data: TokenizedDataset, size: Sizes) -> tuple[Norms, dict[str, Any]]:
-    """Gradients and Jacobian of one set of weights."""
-    model = model.cpu().double().eval()
-    text = _texts(model, data, size)
-    seen = norms(model, text, size.together, seed=1)
-    return seen, {
-        "inputs": asdict(decay(seen.inputs, first=0)),
-        "states": None if seen.states is None else asdict(decay(seen.states, first=1)),
-        "jacobian": _jacobian(model, text.rows(slice(0, size.followed)), size.settle),
+def _gradients(
+    models: Sequence[Seq2Seq], data: TokenizedDataset, size: Sizes
+) -> tuple[dict[str, Curve], list[Weights]]:
+    norms, weights = [], []
+    for model in models:
+        texts, found = _norms(model, data, size)
+        norms.append(found)
+        weights.append(
+            Weights(
+                inputs=fit_decay(found.inputs, first=0),
+                states=None if found.states is None else fit_decay(found.states, first=1),
+                jacobian=_jacobian(model, texts[: size.followed], size.settle),
+            )
+        )
+    curves = {
+        "inputs": curve_of(np.concatenate([each.inputs for each in norms]), first=0),
+        "source": curve_of(np.concatenate([each.source for each in norms]), first=0),
     }
+    return curves, weights
 
 
-def _jacobian(model: Seq2Seq, text: Text, settle: int) -> dict[str, Any] | None:
-    """Spectral figures of the recurrent Jacobian; None for a state that grows or has no floating-point tensors."""
-    length = text.tokens.shape[1]
+def _jacobian(model: Seq2Seq, texts: Texts, settle: int) -> JacobianSpectrum | None:
+    """Return the spectrum of the recurrent Jacobian; None for a state that grows or has no floating-point tensors."""
+    length = texts.tokens.shape[1]
     with torch.no_grad():
-        context, first = model.decoder.start(model.encoder(text.source, text.valid), length)
-        if not fixed_size(model.decoder, context, first, text.tokens):
+        context, first = model.decoder.start(model.encoder(texts.source, texts.valid), length)
+        if not has_fixed_size(model.decoder, context, first, texts.tokens):
             return None
         half = length // 2
-        middle = model.decoder(context, first, text.tokens[:, :half])[1]
-    step = Transition(model.decoder, context, middle, text.tokens[:, half : half + 1])
-    radius, some = None, slice(0, None if step.size <= _SMALL_DENSE else 1)
-    if step.size <= _LARGEST_DENSE:
-        radius = _numbers(spectral_radius(step.dense()[some]))
-    growth = lyapunov(model.decoder, context, first, text.tokens, seed=1, settle=min(settle, half))
-    return {
-        "size": step.size,
-        "norm": _numbers(spectral_norm(step, seed=1)),
-        "radius": radius,
-        "lyapunov": _numbers(growth),
-    }
+        middle = model.decoder(context, first, texts.tokens[:, :half])[1]
+    step = Transition(model.decoder, context, middle, texts.tokens[:, half : half + 1])
+    rows = slice(0, None if step.size <= _SMALL_DENSE else 1)
+    growth = lyapunov(model.decoder, context, first, texts.tokens, seed=1, settle=min(settle, half))
+    return JacobianSpectrum(
+        size=step.size,
+        norm=_numbers(spectral_norm(step, seed=1)),
+        radius=_numbers(spectral_radius(step.dense()[rows])) if step.size <= _LARGEST_DENSE else None,
+        lyapunov=_numbers(growth),
+    )
 
 
-def _curves(seen: list[Norms]) -> dict[str, Any]:
-    """Each kind of norm by distance, over all texts and sets of weights."""
-    return {
-        "inputs": curve(np.concatenate([one.inputs for one in seen]), first=0),
-        "source": curve(np.concatenate([one.source for one in seen]), first=0),
-    }
-
-
-def _maps(model: Seq2Seq, data: PreparedTranslation) -> dict[str, Any]:
-    """Saliency of a sentence pair: the gradient of each target token's score, by path to the source."""
+def _saliency(model: Seq2Seq, data: PreparedTranslation) -> Saliency:
     lengths = np.maximum(data.validation.source_lengths, data.validation.target_lengths)
     source, target = data.validation.pair(int(np.abs(lengths - _PICTURE).argmin()))
-    paths = ("whole", "attention", "summary") if looks(model) else ("whole",)
-    return {
-        "source": [*data.source_tokenizer.tokens(source), "</s>"],
-        "target": [*data.target_tokenizer.tokens(target), "</s>"],
-        "paths": {path: [_numbers(row) for row in saliency(model, source, target, path).norm(dim=2)] for path in paths},
-    }
+    model = model.cpu().double().eval()
+    paths: tuple[Path, ...] = ("whole", "attention", "summary") if has_cross_attention(model) else ("whole",)
+    norms = {path: saliency(model, source, target, path).norm(dim=2).tolist() for path in paths}
+    return Saliency(
+        source=[*data.source_tokenizer.tokens(source), "</s>"],
+        target=[*data.target_tokenizer.tokens(target), "</s>"],
+        paths={path: [[brief(value) or 0.0 for value in row] for row in rows] for path, rows in norms.items()},
+    )
 
 
 def _numbers(values: torch.Tensor) -> list[float | None]:
@@ -200,7 +198,8 @@ EXPERIMENT = Experiment(
     trials,
     measure,
     analyse,
+    TypeAdapter(GradientRun | Sweep | DeepTraining),
     depends_on="quality",
-    depends_on_part=_LEARNED,
+    depends_on_part=LEARNED,
     numbers=_of_method,
 )

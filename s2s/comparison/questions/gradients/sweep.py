@@ -1,7 +1,7 @@
-"""Initialisations from vanishing to exploding: by the size of a recurrent matrix, or by the bias of a gate that keeps.
+"""Initializations from vanishing to exploding: the size of a recurrent matrix, or the bias of a gate.
 
-A factor per step at one initialisation says what somebody chose for it, as much as what the architecture is. So the
-choice is turned, and everything else stays.
+A factor per step at one initialization describes that choice as much as the architecture, so the choice is varied while
+everything else stays.
 """
 
 from collections.abc import Callable
@@ -25,30 +25,29 @@ VALUES: dict[Kind, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class SweepParameter:
-    """Parameter of the initialization that the sweep varies."""
+    """Parameter of an initialization that the sweep varies."""
 
     kind: Kind
-    own: float
-    turn: Callable[[float], None]
+    own: float  # its value in the model's own initialization
+    turn: Callable[[float], None]  # sets it
 
 
 def sweep_parameter_of(module: nn.Module) -> SweepParameter | None:
     """Find the parameter of a model's recurrent layers; None without any, as in a Transformer.
 
-    A layer with a gate offers `forget_gate_biases`, see `baselines.cells.Cell`; a plain one is an `nn.RNN`.
+    A layer with a gate has a method `forget_gate_biases`, see `baselines.cells.Cell`; a plain one is an `nn.RNN`.
     """
     gated: list[tuple[Tensor, float]] = []
     for part in module.modules():
-        # a layer of any package may offer it
-        offered: Any = getattr(part, "forget_gate_biases", tuple)
-        gated += offered()
+        biases: Any = getattr(part, "forget_gate_biases", tuple)
+        gated += biases()
     if gated:
 
-        def fill(value: float) -> None:
+        def _fill(value: float) -> None:
             for bias, sign in gated:
                 bias.fill_(sign * value)
 
-        return SweepParameter("bias", sum(sign * float(bias.mean()) for bias, sign in gated) / len(gated), fill)
+        return SweepParameter("bias", sum(sign * float(bias.mean()) for bias, sign in gated) / len(gated), _fill)
     plain = [
         weight.detach()
         for part in module.modules()
@@ -56,16 +55,14 @@ def sweep_parameter_of(module: nn.Module) -> SweepParameter | None:
         for name, weight in part.named_parameters()
         if name.startswith("weight_hh")
     ]
-    if not plain:
-        return None
 
-    def scale(value: float) -> None:
+    def _scale(value: float) -> None:
         for weight in plain:
             weight.mul_(value / radius(weight))
 
-    return SweepParameter("radius", sum(map(radius, plain)) / len(plain), scale)
+    return SweepParameter("radius", sum(map(radius, plain)) / len(plain), _scale) if plain else None
 
 
 def radius(weight: Tensor) -> float:
-    """The largest absolute eigenvalue of a square matrix."""
+    """Return the spectral radius of a square matrix."""
     return float(torch.linalg.eigvals(weight.detach().cpu().double()).abs().max())

@@ -1,78 +1,322 @@
-"""Analyse accuracy by distance: how far each candidate recalls, and the difference from the best of the others."""
+"""Analyse how far back each candidate recalls, how soon it learns to, and how many bits reach its decoder."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+from operator import itemgetter
 
-from s2s.comparison.questions.long_range import capacity, shown, sooner
-from s2s.comparison.questions.long_range.reach import MARGIN, Models, Part, TaskRuns, differences
-from s2s.comparison.reporting import filled, verdict
-from s2s.comparison.results import Verdict
-from s2s.comparison.spec import Analysis, Comparison, Trials, by_model
+import numpy as np
+import scipy
+
+from s2s.comparison.paired_tests import LEVEL
+from s2s.comparison.questions.long_range import capacity
+from s2s.comparison.questions.long_range.learning import Rates, Validation
+from s2s.comparison.reporting import Column, Interval, axis, figure, filled, gates_table, series, table, verdict
+from s2s.comparison.results import Figure, Series, Table, Verdict
+from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
 from s2s.data.exercises import EXERCISES, Agreement
-from s2s.evaluation.gates import Assessment, beside, best_other, failed
-from s2s.evaluation.inference import mean
+from s2s.evaluation.differences import Difference, Pairwise, welch
+from s2s.evaluation.gates import Assessment, Gate, above_chance, beside, best_other, converged, failed, rate_inside
+from s2s.evaluation.inference import Estimate, Share, holm, mean, wilson
+from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p
 
-# in the order in which they are measured
+MARGIN = 0.5
+"""Equivalence margin in doublings of the distance: half of the step between two tested distances."""
+FORMS = {"full": "whole model", "head": "linear head"}
+"""Titles of the forms of a model, by their names in trials."""
+DISTANCE_ROW, TIME_ROW = "long-term dependencies", "learning long-term dependencies"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the question: task, form of the model, and kind of trial."""
+
+    task: str
+    form: str
+    of: str = ""  # `rates`: search for the learning rate; `other`: trainings at the next best rate
+
+    @property
+    def key(self) -> str:
+        """Name of its trials' part."""
+        return "-".join(word for word in (self.task, self.form, self.of) if word)
+
+    @property
+    def title(self) -> str:
+        """Task and form, for readers."""
+        return f"{self.task}, {FORMS[self.form]}"
+
+    @classmethod
+    def of_key(cls, key: str) -> "Part":
+        """Parse a trial's part."""
+        return cls(*key.split("-"))
+
+
 NAMES = (*(exercise.name for exercise in EXERCISES), Agreement.name)
-# what fills the table's rows
+"""Tasks in the order in which they are measured."""
 DECIDES = Part(NAMES[0], "full")
-_HEAD = Part(NAMES[0], "head")
+"""The part that the verdicts are based on."""
 
 
-def analyse(comparison: Comparison, measured: Trials) -> Analysis:
-    """Curves, distances, times to the solution, and what tests say of the differences."""
-    parts = [Part(name, form) for name in NAMES for form in shown.FORMS]
-    trials = {part: own for part in parts if (own := _trials(comparison, measured, part))}
-    every = [each for own in trials.values() for each in own.values()]
-    deciding = trials.get(DECIDES, {})
-    others = _trials(comparison, measured, replace(DECIDES, of="other"))
-    copies = [
-        {"model": trial.model, "seed": trial.seed, **run}
-        for trial, run in measured.items()
-        if trial.part.startswith(capacity.NAME)
-    ]
-    copies.sort(key=lambda run: (comparison.models.index(run["model"]), run["width"], run["seed"]))
-    drawn = [drawing(own) for own in trials.values() for drawing in (shown.curves, shown.survival)]
+@dataclass(frozen=True)
+class TaskRun:
+    """Measurement of one training on a task."""
+
+    distances: list[int]  # tested ones, ascending
+    trained: int  # how many of them were trained on
+    asked: list[int]  # test examples at each distance
+    right: list[int]  # right answers
+    half: list[int]  # right answers after half of the updates
+    baseline: list[float]  # share that is right without memory
+    cheat: str  # description of a shortcut
+    cheating: list[float]  # share that the shortcut has right
+    title: str  # of the task
+    unit: str  # of the distance
+    settings: dict[str, object]  # of the whole model
+    parameters: int
+    rate: float
+    budget: int  # limit of the updates
+    updates: int
+    solved: int | None  # updates until 99 % of the held-out examples were right
+    looks: list[Validation]
+    seconds: float  # CPU time of the training
+    failure: str = ""  # reason of a failed training, which counts as unsolved
+
+
+@dataclass(frozen=True)
+class TaskRuns:
+    """Trainings of one candidate on one task, by seed, and the search for their learning rate."""
+
+    model: str
+    part: Part
+    by_seed: Mapping[int, TaskRun]
+    rates: Rates | None = None
+
+    @property
+    def first(self) -> TaskRun:
+        """The first run, for what is the same in all."""
+        return next(iter(self.by_seed.values()))
+
+    @property
+    def max_distance(self) -> int:
+        """The longest distance tested."""
+        return self.first.distances[-1]
+
+    @property
+    def trained(self) -> int:
+        """The longest distance trained on."""
+        return self.first.distances[self.first.trained - 1]
+
+    @property
+    def num_solved(self) -> int:
+        """Seeds that solved the task."""
+        return sum(run.solved is not None for run in self.by_seed.values())
+
+    @property
+    def solved_in_words(self) -> str:
+        """Seeds that solved the task, of all."""
+        return f"{self.num_solved} of {len(self.by_seed)}"
+
+    @property
+    def beyond(self) -> int:
+        """Seeds whose accuracy had not fallen half way to chance at the longest distance tested."""
+        return len(self.reaches().waited)
+
+    @property
+    def resolution(self) -> int:
+        """Updates between two validations."""
+        return next((run.looks[0].update for run in self.by_seed.values() if run.looks), self.first.budget)
+
+    def accuracy(self, i: int) -> Estimate:
+        """Estimate the accuracy at distance number `i`, in percent."""
+        return pooled([(run.right[i], run.asked[i]) for run in self.by_seed.values()])
+
+    def error(self) -> Estimate:
+        """Estimate the share of wrong answers at the shortest distance, in percent."""
+        right = self.accuracy(0)
+        return Estimate(100 - right.value, *(None if end is None else 100 - end for end in (right.high, right.low)))
+
+    def doublings(self, half_trained: bool = False) -> list[float]:
+        """Return log₂ of `half_distance` by seed, also after half of the updates; censored values count as reached."""
+        return [
+            math.log2(half_distance(run, run.half if half_trained else run.right)[0]) for run in self.by_seed.values()
+        ]
+
+    def reaches(self) -> Times:
+        """Return `half_distance` by seed, censored at the longest distance tested."""
+        found = [half_distance(run, run.right) for run in self.by_seed.values()]
+        return Times([far for far, beyond in found if not beyond], [far for far, beyond in found if beyond])
+
+    def reach(self) -> Estimate:
+        """Estimate the median of `half_distance` over seeds (Kaplan & Meier 1958), at most the longest tested."""
+        return _median(self.reaches(), self.max_distance)
+
+    def times(self) -> Times:
+        """Return updates to the solution by seed; unsolved ones are censored, failed ones at the budget's end."""
+        unsolved = [run for run in self.by_seed.values() if not run.solved]
+        spent = [run.budget if run.failure else run.updates for run in unsolved]
+        return Times([run.solved for run in self.by_seed.values() if run.solved], spent)
+
+    def time(self) -> Estimate:
+        """Estimate the median of `times` (Kaplan & Meier 1958), at most the budget."""
+        return _median(self.times(), self.first.budget)
+
+    def gates(self) -> list[Gate]:
+        """Check that no training failed, that answers are above chance, that loss converged, and the learning rate."""
+        runs, checks = list(self.by_seed.values()), []
+        if failures := [run.failure for run in runs if run.failure]:
+            # the seeds that succeeded may be the lucky ones
+            said = f"the training of {len(failures)} of {len(runs)} seeds failed: {failures[0]}"
+            checks.append(Gate("trains", False, said))
+        counts = [(sum(run.right[: run.trained]), sum(run.asked[: run.trained])) for run in runs]
+        cheating = self.first.cheating[: self.first.trained]
+        return [
+            *checks,
+            above_chance(pooled(counts), 100 * statistics.mean(cheating)),
+            self._convergence_gate(),
+            self.rate_gate(),
+        ]
+
+    def _convergence_gate(self) -> Gate:
+        left = [run.looks for run in self.by_seed.values() if not run.solved and not run.failure]
+        if not left:
+            return Gate("converged", True, "every seed has solved the task")
+        count = min(map(len, left))
+        losses = np.mean([[look.loss for look in looks[:count]] for looks in left], axis=0)
+        found = converged([look.update for look in left[0][:count]], losses.tolist())
+        said = f"{len(left)} of {len(self.by_seed)} seeds have not solved it in {self.first.budget:,} updates"
+        return Gate(found.name, found.passed, f"{said}: {found.sentence}")
+
+    def rate_gate(self) -> Gate:
+        """Check that the learning rate lies inside the grid that was searched."""
+        if not self.rates:
+            return Gate("rate inside its grid", False, "nothing says which rates were tried")
+        return rate_inside(self.rates.best, list(self.rates.tried), self.rates.inside)
+
+
+Models = Mapping[str, TaskRuns]
+"""By candidate, in the order of the command."""
+
+
+def half_distance(run: TaskRun, right: Sequence[int]) -> tuple[float, bool]:
+    """Compute D50: the distance at which accuracy has fallen half way from its value at the shortest one to chance.
+
+    Interpolated linearly in log distance; distance 0 counts as 1. Errors at the shortest distance do not shorten it.
+
+    Args:
+        run: The run.
+        right: Its right answers at each distance.
+
+    Returns:
+        The distance, and True if it is censored: accuracy did not fall so far up to the longest distance tested. A
+        model at chance at the shortest distance has that distance.
+    """
+    places = [math.log2(max(1, distance)) for distance in run.distances]
+    above = [r / asked - chance for r, asked, chance in zip(right, run.asked, run.baseline, strict=True)]
+    if above[0] <= 0:
+        return 2.0 ** places[0], False
+    for i, (before, after) in enumerate(pairwise(above)):
+        if after <= above[0] / 2:
+            share = (before - above[0] / 2) / (before - after)
+            return 2.0 ** (places[i] + share * (places[i + 1] - places[i])), False
+    return 2.0 ** places[-1], True
+
+
+def pooled(counts: Sequence[tuple[int, int]]) -> Share:
+    """Estimate the mean share of right answers over seeds, in percent.
+
+    The interval is Wilson's over all answers or Student's over seeds, whichever reaches further: the first alone treats
+    the answers of one network as independent, and the second has no width if all seeds agree.
+
+    Args:
+        counts: Right answers and examples of each seed.
+    """
+    over_answers = wilson(sum(right for right, _ in counts), sum(asked for _, asked in counts))
+    over_seeds = mean([100 * right / asked for right, asked in counts])
+    ends = [end for end in (over_answers.low, over_answers.high, over_seeds.low, over_seeds.high) if end is not None]
+    return Share(over_seeds.value, max(0.0, min(ends)), min(100.0, max(ends)))
+
+
+def _median(times: Times, limit: float) -> Estimate:
+    if not times.ended:
+        return Estimate(*[float(limit)] * 3)
+    found = kaplan_meier(times).median()
+    ends = (None if end is None else min(float(limit), end) for end in (found.low, found.high))
+    return Estimate(min(float(limit), found.value), *ends)
+
+
+def differences(of_all: Models) -> Pairwise:
+    """Return the differences in the distance reached (second minus first, in doublings) of all pairs.
+
+    The interval is Welch's (1947), of values censored at the longest distance; the p-value is that of the exact
+    log-rank test, which accounts for censoring. Pairs with fewer than two seeds are missing.
+    """
+
+    def _between(a: str, b: str) -> Difference | None:
+        found = welch(of_all[a].doublings(), of_all[b].doublings())
+        return found and replace(found, tested=log_rank_p(of_all[a].reaches(), of_all[b].reaches()))
+
+    return Pairwise.of(of_all, _between)
+
+
+def time_tests(of_all: Models) -> dict[tuple[str, str], tuple[float, float]]:
+    """Test the times to the solution of all pairs whose learning rates are inside their grids.
+
+    Returns:
+        P-value of the exact log-rank test, and the same corrected for all pairs (Holm 1979).
+    """
+    pairs = list(combinations([own for own in of_all.values() if own.rate_gate().passed], 2))
+    p_values = [log_rank_p(one.times(), two.times()) for one, two in pairs]
+    return {(a.model, b.model): (p, after) for (a, b), p, after in zip(pairs, p_values, holm(p_values), strict=True)}
+
+
+def analyse(comparison: Comparison, measured: Mapping[Trial, TaskRun | Rates | capacity.CopyRun]) -> Analysis:
+    """Analyse accuracy by distance, times to the solution, and bits."""
+    runs = {trial: each for trial, each in measured.items() if isinstance(each, TaskRun)}
+    rates = {(trial.model, trial.part): each for trial, each in measured.items() if isinstance(each, Rates)}
+    copies = {trial: each for trial, each in measured.items() if isinstance(each, capacity.CopyRun)}
+
+    def _of(part: Part) -> dict[str, TaskRuns]:
+        searched = replace(part, of="rates").key
+        own = by_model(comparison, runs, part.key)
+        return {model: TaskRuns(model, part, each, rates.get((model, searched))) for model, each in own.items()}
+
+    parts = {part: own for part in (Part(name, form) for name in NAMES for form in FORMS) if (own := _of(part))}
+    every = [each for own in parts.values() for each in own.values()]
+    others = _of(replace(DECIDES, of="other"))
+    copy_figure, copy_table = capacity.report(comparison, copies)
     return Analysis(
-        findings=[
-            *(_verdict(model, deciding, others, trials) for model in deciding),
-            *sooner.verdicts(DECIDES, trials, others),
-        ],
-        figures=[*drawn, shown.capacity_figure(copies)],
+        findings=[*_distance_verdicts(parts, others), *_time_verdicts(parts, others)],
+        figures=[*(draw(own) for own in parts.values() for draw in (_accuracy, _survival)), copy_figure],
         tables=filled(
-            shown.summary(every),
-            shown.distances(trials),
-            shown.times(trials),
-            shown.gates(every),
-            shown.rates(every),
-            shown.runs(every),
-            shown.capacity_table(copies),
+            _summary(every),
+            _distances(parts),
+            _times(parts),
+            gates_table(
+                "a model before it is judged",
+                {(own.part.title, own.model): own.gates() for own in every},
+                ("task", "model", "gate"),
+            ),
+            _runs(every),
+            copy_table,
         ),
         seeds=sorted({trial.seed for trial in measured if trial.seed is not None}),
     )
 
 
-def _trials(comparison: Comparison, measured: Trials, part: Part) -> dict[str, TaskRuns]:
-    chosen = by_model(comparison, measured, replace(part, of="rates").key)
-    rates = {model: next(iter(own.values())) for model, own in chosen.items()}
-    return {
-        model: TaskRuns(model, part, own, rates.get(model))
-        for model, own in by_model(comparison, measured, part.key).items()
-    }
-
-
-def assess(model: str, of_all: Models) -> Assessment:
-    """Compare a model with the best of the others; p-values of all pairs are corrected together."""
+def assess_distance(model: str, of_all: Models) -> Assessment:
+    """Compare how far a candidate reaches with the best of the others; p-values of all pairs are corrected together."""
     gates = {name: own.gates() for name, own in of_all.items()}
     other = best_other(model, {name: mean(own.doublings()).value for name, own in of_all.items()}, gates)
     both = [of_all[name] for name in (model, other) if name]
-    if other and not any(own.beyond() < len(own.by_seed) or failed(gates[own.model]) for own in both):
-        # two that were stopped at the same place are not shown to be equal
+    if other and not any(own.beyond < len(own.by_seed) or failed(gates[own.model]) for own in both):
+        # both are censored at the same distance, which does not make them equal
         reason = f"both reach beyond the longest distance tested, {both[0].max_distance:,} symbols"
         return Assessment("undecided", other, reasons=(reason,))
     found = beside(model, other, differences(of_all), gates, "doublings", MARGIN, test="log-rank, Holm")
-    if found.standing == "tie" and any(own.beyond() for own in both):
-        # seeds that never fell count as the longest distance, which is where they are alike
+    if found.standing == "tie" and any(own.beyond for own in both):
+        # censored seeds count as the longest distance, so they are equal by construction
         reason = f"some seeds reach beyond {both[0].max_distance:,}, the longest distance tested"
         return replace(found, standing="undecided", reasons=(reason,))
     return found
@@ -83,46 +327,247 @@ def variations(
     other: str,
     standing: str,
     here: Mapping[str, Sequence[float]],
-    looked: Mapping[str, Mapping[str, Sequence[float]]],
+    elsewhere: Mapping[str, Mapping[str, Sequence[float]]],
 ) -> dict[str, bool]:
-    """Recompute a verdict under other choices, to see whether its sign stays."""
+    """Return whether an outcome stays the same under other choices.
+
+    Args:
+        model: The candidate.
+        other: Its rival.
+        standing: Outcome of the candidate.
+        here: Doublings of each candidate.
+        elsewhere: The same under each other choice; equal values are no other choice.
+    """
     signs = {"better": lambda by: by > 0, "worse": lambda by: by < 0, "tie": lambda by: abs(by) <= MARGIN}
     if standing not in signs:
         return {}
-    both = {name: (own[model], own[other]) for name, own in looked.items() if model in own and other in own}
-    # what has solved the task with half of the updates would have learned no longer with all of them
+    both = {name: (own[model], own[other]) for name, own in elsewhere.items() if model in own and other in own}
     both = {name: pair for name, pair in both.items() if pair != (here.get(model), here.get(other))}
     return {name: signs[standing](mean(mine).value - mean(its).value) for name, (mine, its) in both.items()}
 
 
-def _verdict(model: str, deciding: Models, others: Models, trials: Mapping[Part, Models]) -> Verdict:
-    """The table's cell: how far back a first symbol is recalled."""
-    own, heads = deciding[model], trials.get(_HEAD, {})
-    found = assess(model, deciding)
-    looked = {
+def _distance_verdicts(parts: Mapping[Part, Models], others: Models) -> Iterable[Verdict]:
+    deciding, heads = parts.get(DECIDES, {}), parts.get(replace(DECIDES, form="head"), {})
+    here = {name: each.doublings() for name, each in deciding.items()}
+    elsewhere = {
         "next best rate": {name: each.doublings() for name, each in others.items()},
-        "half the updates": {name: each.doublings("half") for name, each in deciding.items()},
+        "half the updates": {name: each.doublings(half_trained=True) for name, each in deciding.items()},
         "linear head": {name: each.doublings() for name, each in heads.items()},
     }
-    here = {name: each.doublings() for name, each in deciding.items()}
-    whole = [each[model] for part, each in trials.items() if part.form == "full" and model in each]
-    solved = [each.part.task for each in whole if 2 * each.num_solved() > len(each.by_seed)]
-    facts: dict[str, float | str] = {
-        "longest distance learned from": own.trained,
-        f"wrong at {own.any['distances'][0]} (%)": round(own.error().value, 1),
-        f"tasks solved, of {len(whole)}": ", ".join(solved) or "none",
-    }
-    if model in heads:
-        facts["reach of its encoder under a linear head"] = round(heads[model].reach().value)
-    kept = variations(model, found.rival, found.standing, here, looked)
-    cell = verdict(
-        "long-term dependencies",
-        model,
-        own.reach(),
-        "symbols",
-        "distance at which recall of a first symbol has fallen half way to chance, median of the seeds; "
-        f"{own.max_distance:,} is the longest tested",
-        replace(found, facts=facts, variations=kept),
-        DECIDES.key,
+    for model, own in deciding.items():
+        found = assess_distance(model, deciding)
+        whole = [each[model] for part, each in parts.items() if part.form == "full" and model in each]
+        solved = [each.part.task for each in whole if 2 * each.num_solved > len(each.by_seed)]
+        facts: dict[str, float | str] = {
+            "longest distance learned from": own.trained,
+            f"wrong at {own.first.distances[0]} (%)": round(own.error().value, 1),
+            f"tasks solved, of {len(whole)}": ", ".join(solved) or "none",
+        }
+        if model in heads:
+            facts["reach of its encoder under a linear head"] = round(heads[model].reach().value)
+        kept = variations(model, found.rival, found.standing, here, elsewhere)
+        found = replace(found, facts=facts, variations=kept)
+        quantity = (
+            "distance at which recall of a first symbol has fallen half way to chance, median of the seeds; "
+            f"{own.max_distance:,} is the longest tested"
+        )
+        cell = verdict(DISTANCE_ROW, model, own.reach(), "symbols", quantity, found, DECIDES.key)
+        yield cell.model_copy(update={"at_least": 2 * own.beyond > len(own.by_seed)})
+
+
+def assess_time(model: str, of_all: Models) -> Assessment:
+    """Compare how soon a candidate solves a task with the soonest of the others."""
+    own, tests = of_all[model], time_tests(of_all)
+    rivals = [name for name, each in of_all.items() if name != model and each.rate_gate().passed]
+
+    def _speed(name: str) -> tuple[float, float]:
+        # equal medians are ordered by means, in which unsolved seeds count with their budget
+        times = of_all[name].times()
+        return of_all[name].time().value, mean([*times.ended, *times.waited]).value if len(times) else math.inf
+
+    other = min(rivals, key=_speed, default="")
+    if not (gate := own.rate_gate()).passed:
+        return Assessment("not measurable", other, reasons=(gate.sentence,))
+    if not other:
+        reason = "no other model was measured at a rate inside of what was tried"
+        return Assessment("not measurable", reasons=(reason,))
+    rival = of_all[other]
+    if not own.num_solved + rival.num_solved:
+        return Assessment("not measurable", other, reasons=("neither solves the task with any seed",))
+    p = next(tests[pair][1] for pair in ((model, other), (other, model)) if pair in tests)
+    facts: dict[str, float | str] = {f"median of {other} (updates)": round(rival.time().value)}
+    for each in (own, rival):
+        if each.num_solved < len(each.by_seed):
+            facts[f"seeds that solve it, {each.model}"] = each.solved_in_words
+    found = Assessment("undecided", other, p=p, test="log-rank, Holm", facts=facts)
+    if p >= LEVEL:
+        return found
+    if (sooner := _is_sooner(own, rival)) is None:
+        reason = f"medians are no further apart than two looks, {own.resolution:,} updates"
+        return replace(found, reasons=(reason,))
+    return replace(found, standing="better" if sooner else "worse")
+
+
+def _is_sooner(own: TaskRuns, rival: TaskRuns) -> bool | None:
+    """Return True if the median of `own` is lower, None if it differs by one validation or less."""
+    mine, its = own.time().value, rival.time().value
+    return None if abs(mine - its) <= own.resolution else mine < its
+
+
+def _time_verdicts(parts: Mapping[Part, Models], others: Models) -> Iterable[Verdict]:
+    elsewhere = {"next best rate": others}
+    for part, models in parts.items():
+        if part.task == DECIDES.task and part != DECIDES:
+            elsewhere["linear head"] = models
+        elif part != DECIDES:
+            elsewhere[part.task if part.form == DECIDES.form else f"{part.task} under a linear head"] = models
+    of_all = parts.get(DECIDES, {})
+    for model, own in of_all.items():
+        found = assess_time(model, of_all)
+        pairs = {
+            name: (models[model], models[found.rival])
+            for name, models in elsewhere.items()
+            if found.decided and {model, found.rival} <= models.keys()
+        }
+        kept = {
+            name: _is_sooner(mine, its) is (found.standing == "better")
+            for name, (mine, its) in pairs.items()
+            if mine.num_solved + its.num_solved
+        }
+        quantity = (
+            f"updates until it recalls a first symbol over up to {own.trained} others, at most (median of the seeds, "
+            f"looked at every {own.resolution:,}; there were no more than {own.first.budget:,})"
+        )
+        found, picture = replace(found, variations=kept), f"{DECIDES.key}-solved"
+        cell = verdict(TIME_ROW, model, own.time(), "updates", quantity, found, picture)
+        yield cell.model_copy(update={"at_least": 2 * own.num_solved < len(own.by_seed)})
+
+
+def _accuracy(of_all: Models) -> Figure:
+    own = next(iter(of_all.values()))
+    run, title = own.first, f"{own.first.title.capitalize()}, {FORMS[own.part.form]}"
+    places = [float(distance) for distance in run.distances]
+    shown = [series(m, m, places, [each.accuracy(i) for i in range(len(places))]) for m, each in of_all.items()]
+    for label, shares in {"without memory": run.baseline, run.cheat: run.cheating}.items():
+        shown.append(series(label, "", places, [100 * share for share in shares], reference=True))
+    shown.append(_end_of_training(own.trained))
+    return figure(
+        own.part.key,
+        f"{title}: accuracy against distance",
+        (axis("distance", run.unit, log=places[0] > 0), axis("right answers", "%")),
+        shown,
+        "What lies beyond the upright line is longer than trained on. Dashed lines are the best answers without memory "
+        "and of one who reads but does not do what is asked: a model that is not above them has shown nothing. "
+        "Intervals (95 %): Wilson's over all answers or Student's over seeds, whichever is wider.",
     )
-    return cell.model_copy(update={"at_least": 2 * own.beyond() > len(own.by_seed)})
+
+
+def _end_of_training(place: float) -> Series:
+    return series("end of training", "", [float(place)] * 2, [0.0, 100.0], reference=True)
+
+
+def _survival(of_all: Models) -> Figure:
+    """Draw the share of seeds that have not solved the task, against updates (Kaplan & Meier 1958)."""
+    own, shown = next(iter(of_all.values())), []
+    for model, each in of_all.items():
+        times = each.times()
+        x, y = kaplan_meier(times).steps(0.0) if times.ended else ([0.0], [100.0])
+        if times.waited:
+            x.append(float(max(times.waited)))
+            y.append(y[-1])
+        label = f"{model} ({len(times.waited)} of {len(times)} never)" if times.waited else model
+        shown.append(series(label, model, x, y))
+    return figure(
+        f"{own.part.key}-solved",
+        f"{own.first.title.capitalize()}, {FORMS[own.part.form]}: seeds that have not solved it yet",
+        (axis("updates"), axis("seeds not there yet", "%")),
+        [*shown, _end_of_training(own.first.budget)],
+        "Solved: 99 % of the held-out answers are right, at the distances trained on. A curve that ends above 0 has "
+        "seeds of which it is only known that they took longer (censored).",
+    )
+
+
+def _summary(every: Sequence[TaskRuns]) -> Table:
+    def _median_time(own: TaskRuns, end: str) -> float | None:
+        times = own.times()
+        found = getattr(kaplan_meier(times).median(), end) if times.ended else math.inf
+        return None if found == math.inf else found
+
+    columns = [
+        Column("task", lambda own: own.part.task),
+        Column("form", lambda own: FORMS[own.part.form]),
+        Column("model", lambda own: own.model),
+        Column("seeds", lambda own: len(own.by_seed)),
+        Interval("wrong at the shortest distance (%)", TaskRuns.error, 1, "error"),
+        Interval("D50", TaskRuns.reach, 1, "D50"),
+        Column("seeds beyond the longest distance", lambda own: own.beyond),
+        Column("longest distance", lambda own: own.max_distance),
+        Column("trained to", lambda own: own.trained),
+        Column("right there (%)", lambda own: own.accuracy(own.first.trained - 1).value, 1),
+        Column("by cheating there (%)", lambda own: 100 * own.first.cheating[own.first.trained - 1], 1),
+        Column("solved", lambda own: own.num_solved),
+        Column("updates to solve, median", lambda own: _median_time(own, "value")),
+        Column("updates to solve, low", lambda own: _median_time(own, "low")),
+        Column("updates to solve, high", lambda own: _median_time(own, "high")),
+        Column("gates closed", lambda own: ", ".join(gate.name for gate in failed(own.gates()))),
+    ]
+    title = "Every task, form and model: errors near, distance reached, time to the solution"
+    return table("tasks", title, columns, every)
+
+
+def _distances(parts: Mapping[Part, Models]) -> Table:
+    rows = []
+    for part, of_all in parts.items():
+        pairs = differences(of_all)
+        for (a, b), pair in pairs.items():
+            # censored seeds are equal by construction, which proves no tie
+            equal = None if of_all[a].beyond or of_all[b].beyond else pair.equivalence_p(MARGIN)
+            seen = pair.detectable(level=pairs.level)
+            rows.append((part.task, FORMS[part.form], f"{b} − {a}", pair, pairs.p[a, b], equal, seen))
+    columns = [
+        *("task", "form", "models"),
+        Interval("doublings of D50", itemgetter(3), 2),
+        Column("p (log-rank, Holm within the task)", itemgetter(4), 4),
+        Column(f"p (equal within {MARGIN:g})", itemgetter(5), 4),
+        Column("seen in 80 %", itemgetter(6), 2),
+    ]
+    return table("distances", "Differences between models in how far they reach", columns, rows)
+
+
+def _times(parts: Mapping[Part, Models]) -> Table:
+    rows = []
+    for part, of_all in parts.items():
+        for pair, (p, after) in time_tests(of_all).items():
+            both = [of_all[model] for model in pair]
+            seeds = [len(each.by_seed) for each in both]
+            least = (1 if seeds[0] != seeds[1] else 2) / scipy.special.comb(sum(seeds), seeds[0])
+            solved = [each.solved_in_words for each in both]
+            rows.append((part.task, FORMS[part.form], ", ".join(pair), *solved, p, after, least))
+    columns = [
+        *("task", "form", "models", "solved by the first", "by the second"),
+        Column("p (log-rank)", itemgetter(5), 4),
+        Column("p (Holm within the task)", itemgetter(6), 4),
+        Column("least p that so few seeds can give", itemgetter(7), 4),
+    ]
+    return table("solved", "Who solves a task sooner: log-rank tests, unsolved seeds censored", columns, rows)
+
+
+def _runs(every: Sequence[TaskRuns]) -> Table:
+    columns = [
+        *("task", "model", "seed"),
+        Column("parameters", lambda row: row[3].parameters),
+        Column("width", lambda row: row[3].settings.get("width")),
+        Column("rate", lambda row: f"{row[3].rate:g}"),
+        Column("updates", lambda row: row[3].updates),
+        Column("solved", lambda row: row[3].solved),
+        Column("loss at the end (nats per piece)", lambda row: row[3].looks[-1].loss if row[3].looks else None, 4),
+        Column("D50", lambda row: row[4][0], 1),
+        Column("beyond the longest", lambda row: "yes" if row[4][1] else ""),
+        Column("CPU seconds", lambda row: row[3].seconds, 1),
+    ]
+    rows = (
+        (own.part.title, own.model, seed, run, half_distance(run, run.right))
+        for own in every
+        for seed, run in own.by_seed.items()
+    )
+    return table("runs", "Every training", columns, rows)

@@ -1,146 +1,120 @@
-"""Measure how many bits pass from encoder to decoder: random symbols that a model copies.
+"""Bits that pass from encoder to decoder: models of several widths copy random symbols.
 
 If n symbols of k bits are copied without a mistake in 95 % of the cases, n·k bits have passed through the decoder's
 input: one vector without attention, one vector per symbol with attention.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 
-import torch
-
-from s2s.comparison.matching import settings_of
-from s2s.comparison.questions.long_range.learning import Budget, Run, TrainingTask, answers, search
-from s2s.comparison.spec import Comparison, Measured, Trial, check_translates
-from s2s.comparison.tuning import TRIAL_SEED
-from s2s.data.exercises import Symbols, concatenate, unseen
-from s2s.errors import UserError
+from s2s.comparison.questions.long_range.learning import Validation
+from s2s.comparison.reporting import Column, axis, figure, series, table
+from s2s.comparison.results import Figure, Table
+from s2s.comparison.spec import Comparison, Trial
 from s2s.evaluation.gates import converged
-from s2s.models.base import Seq2Seq
-from s2s.recipe.installed import module_of
-from s2s.recipe.schema import Section
-from s2s.training.device import derive_seed
+from s2s.evaluation.inference import mean
 
-NAME = "capacity"
+CAPACITY = "capacity"
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
-_EXAMPLES, _HELD_OUT, _TESTED = 4_000, 32, 200
+"""Numbers of symbols."""
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Sizes of the measurement."""
+class CopyRun:
+    """Measurement of a model that was trained to copy symbols."""
 
-    widths: tuple[int, ...]  # of states and embeddings
-    seeds: int  # how many of them
-    updates: int  # of a training, at most
-    trial: int  # of the trials that choose its rate
+    width: int
+    attention: bool  # True if the decoder has cross-attention
+    lengths: list[int]  # symbols to copy
+    symbol: int  # bits of a symbol
+    asked: list[int]  # test examples of each length
+    right: list[int]  # those that were copied without a mistake
+    losses: list[float]  # cross-entropy in nats per target token, at each length
+    rate: float
+    inside: bool  # True if the rate has worse ones on both sides
+    updates: int
+    solved: int | None  # updates until 99 % of the held-out examples were right
+    looks: list[Validation]
+    seconds: float  # CPU time of the training
 
+    @property
+    def copied(self) -> int:
+        """The most symbols that are copied without a mistake in 95 % of the cases, as are all smaller numbers.
 
-def trials(comparison: Comparison, sizes: Sizes) -> list[Trial]:
-    """One for each width, seed and model."""
-    return [
-        Trial(model, f"{NAME}-{width}", seed)
-        for width in sizes.widths
-        for seed in comparison.seeds[: sizes.seeds]
-        for model in comparison.models
-    ]
+        Whole sequences count: of 16 symbols with 95 % right each, less than half of the sequences would be.
+        """
+        counts = zip(self.lengths, self.right, self.asked, strict=True)
+        return max((length for length, *_ in takewhile(lambda each: each[1] >= 0.95 * each[2], counts)), default=0)
 
+    @property
+    def numbers(self) -> int:
+        """Numbers that the decoder reads for the longest text that is copied."""
+        return self.width * (max(1, self.copied) if self.attention else 1)
 
-def as_wide(kind: str, options: dict[str, object], width: int) -> Section:
-    """Settings of a model of this width with one layer on each side, its inner size twice as large."""
-    layers: dict[str, object] = {"encoder_layers": 1, "feedforward": 2 * width, "width": width}
-    return settings_of(kind, options | layers)
+    @property
+    def conveyed(self) -> float:
+        """Lower bound, in bits, of what is known after reading, whether it is copied or not.
 
+        n·k less the cross-entropy of the answer, which is no smaller than what is unknown (Barber & Agakov 2003).
+        """
+        losses = zip(self.lengths, self.losses, strict=True)
+        return max(n * self.symbol - loss * (n + 1) / math.log(2) for n, loss in losses)
 
-def measure(
-    comparison: Comparison, trial: Trial, sizes: Sizes, settings_for: Callable[..., Section], budget: Budget
-) -> Measured:
-    """Trains a model of some width to copy, at the best of its rates, and counts how much it copies at each length."""
-    width, seed = int(trial.part.removeprefix(f"{NAME}-")), trial.seed or 0
-    exercise = Symbols()
-    settings = settings_for(exercise.vocabulary_size, (2 + LENGTHS[-1],) * 2, width=width)
-
-    def _build(seed: int) -> Seq2Seq:
-        torch.manual_seed(derive_seed(seed))
-        return module_of(comparison.candidate(trial.model).kind).build(
-            settings, exercise.vocabulary_size, exercise.vocabulary_size
-        )
-
-    model = _build(seed)
-    check_translates(model, trial.model)
-    budget = replace(budget, updates=sizes.updates, trial=sizes.trial, settle=0)
-
-    def _training_task(seed: int) -> TrainingTask:
-        train = concatenate([exercise.examples(n, _EXAMPLES, seed) for n in LENGTHS])
-        held_out = concatenate([unseen(exercise.examples(n, _HELD_OUT, seed, "held-out"), train) for n in LENGTHS])
-        return TrainingTask(partial(_build, seed), train, held_out, budget, seed, comparison.device_context)
-
-    rates = search(_training_task(TRIAL_SEED), sum(exercise.baseline(n) for n in LENGTHS) / len(LENGTHS))
-    training_task = _training_task(seed)
-    run = Run(training_task, rates.best)
-    run.continue_until(budget.updates)
-    if run.failure:
-        raise UserError(f"training fails at rate {rates.best:g}: {run.failure}")
-    tests = [unseen(exercise.examples(n, _TESTED, seed, "test"), training_task.train) for n in LENGTHS]
-    answered = [answers(run.trainer.model, test, comparison.device_context) for test in tests]
-    return {
-        "width": width,
-        "attention": looks_back(model),
-        "lengths": list(LENGTHS),
-        "symbol": exercise.bits,
-        "asked": [len(test) for test in tests],
-        "right": [int(each.right.sum()) for each in answered],
-        "losses": [each.loss for each in answered],
-        "rate": rates.best,
-        "inside": rates.inside,
-        "tried": [f"{rate:g}" for rate in rates.tried],
-        "updates": run.trainer.update,
-        "solved": run.solved,
-        "looks": [list(look) for look in run.looks],
-        "seconds": run.seconds,
-    }
+    @property
+    def state(self) -> str:
+        """Whether longer training or longer texts would give more."""
+        if self.solved:
+            return "all lengths solved: a lower bound"
+        still = converged([each.update for each in self.looks], [each.loss for each in self.looks])
+        return "learned" if still.passed else f"a lower bound: {still.sentence}"
 
 
-def looks_back(model: Seq2Seq) -> bool:
-    """Return True if the decoder has cross-attention."""
-    one = torch.full((1, 1), 4)
-    with torch.no_grad():
-        return model.decoder.attention_weights(model.encoder(one, one > 0), one).shape[1] > 0
+def report(comparison: Comparison, runs: Mapping[Trial, CopyRun]) -> tuple[Figure, Table]:
+    """Return the figure of bits against numbers that the decoder reads, and the table of all measurements."""
+    rows = sorted(
+        ((trial.model, trial.seed, run) for trial, run in runs.items()),
+        key=lambda row: (comparison.models.index(row[0]), row[2].width, row[1]),
+    )
+    return _figure(rows), _table(rows)
 
 
-def copied(run: Measured) -> int:
-    """The most symbols that are written again without a mistake in 95 % of the cases, as are all smaller numbers.
-
-    Whole sequences count: of 16 symbols with 95 % right each, less than half of the sequences would be.
-    """
-    most = 0
-    for length, right, asked in zip(run["lengths"], run["right"], run["asked"], strict=True):
-        if right < 0.95 * asked:
-            break
-        most = length
-    return most
-
-
-def numbers(run: Measured) -> int:
-    """Numbers that the decoder gets for the longest text that is copied."""
-    return run["width"] * (max(1, copied(run)) if run["attention"] else 1)
-
-
-def conveyed(run: Measured) -> float:
-    """Bits that certainly went through, copied or not: the most that are known of n symbols after reading them.
-
-    n k less the cross-entropy of the answer, which is no smaller than what is not known (e.g. Barber & Agakov 2003).
-    """
-    return max(
-        n * run["symbol"] - loss * (n + 1) / math.log(2) for n, loss in zip(run["lengths"], run["losses"], strict=True)
+def _figure(rows: Sequence[tuple[str, int | None, CopyRun]]) -> Figure:
+    shown = []
+    for model in dict.fromkeys(model for model, *_ in rows):
+        own = [run for name, _, run in rows if name == model]
+        by_width = [[run for run in own if run.width == width] for width in dict.fromkeys(run.width for run in own)]
+        numbers = [mean([run.numbers for run in same]).value for same in by_width]
+        bits = [mean([run.copied * run.symbol for run in same]) for same in by_width]
+        shown.append(series(f"{model} (a vector a symbol)" if own[0].attention else model, model, numbers, bits))
+    if rows:
+        ends = [float(min(run.width for *_, run in rows)), float(max(run.numbers for *_, run in rows))]
+        shown.append(series("one bit a number", "", ends, ends, reference=True))
+    return figure(
+        CAPACITY,
+        "How many bits go through what the decoder reads: random symbols copied without a mistake in 95 % of the cases",
+        (axis("numbers that the decoder gets", log=True), axis("bits copied", log=True)),
+        shown,
+        "A model without attention gets one vector however long the source is; with attention it gets one for each "
+        f"symbol. At most {LENGTHS[-1]} symbols of 4 bits were tried: a curve that is level there knows more.",
     )
 
 
-def state(run: Measured) -> str:
-    """Describe whether longer training or longer texts would give more."""
-    if run["solved"]:
-        return "all lengths solved: a lower bound"
-    still = converged([updates for updates, *_ in run["looks"]], [loss for _, loss, _ in run["looks"]])
-    return "learned" if still.passed else f"a lower bound: {still.sentence}"
+def _table(rows: Sequence[tuple[str, int | None, CopyRun]]) -> Table:
+    columns = [
+        *("model", "width", "seed"),
+        Column("numbers that the decoder gets", lambda row: row[3].numbers),
+        Column("symbols copied", lambda row: row[3].copied),
+        Column("bits copied", lambda row: row[3].copied * row[3].symbol),
+        Column("bits a number", lambda row: row[3].copied * row[3].symbol / row[3].numbers, 2),
+        Column("bits that certainly went through", lambda row: row[3].conveyed, 1),
+        Column("rate", lambda row: f"{row[3].rate:g}"),
+        Column("rate inside", lambda row: "yes" if row[3].inside else "no"),
+        Column("updates", lambda row: row[3].updates),
+        Column("solved", lambda row: row[3].solved),
+        Column("state", lambda row: row[3].state),
+        Column("CPU seconds", lambda row: row[3].seconds, 1),
+    ]
+    title = "The bottleneck in bits: symbols of 4 bits, copied"
+    return table(CAPACITY, title, columns, [(model, run.width, seed, run) for model, seed, run in rows])

@@ -1,20 +1,22 @@
-"""A small model trained on pieces with the real trainer, its answers counted, and the learning rate that suits it.
+"""Train a small model on an exercise, and search for its learning rate.
 
-A rate is the best that solves the task first and still has it some updates later, when it is asked; of several at the
-same look, the one in their middle. Rates are tried in turns, so that nobody learns on after somebody has solved the
-task so, and the grid grows while its best is at an end. One that is no better than cheating when the trials are over is
-censored; where all are, trials are as long as trainings, and the loss says at which end the grid grows.
+The best rate is the one that solves the exercise first and keeps the solution for `Budget.settle` more updates; of
+several that solve it at the same validation, the middle one. Rates are trained in turns, so that all stop once one has
+solved the exercise, and the grid grows while its best is at an end. A rate whose answers are no better than a shortcut
+at the end of the trials is censored; if all are, trials become as long as trainings, and the loss decides where the
+grid grows.
 """
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool
+from pydantic import AliasChoices, Field
 from torch import Tensor
 from torch.nn import functional
 
@@ -33,6 +35,7 @@ from s2s.tasks.translation.task import translation_trainer
 from s2s.training.device import DeviceContext
 
 SOLVED = 0.99
+"""Share of right held-out answers that solves an exercise."""
 _ROWS_AT_ONCE = 64  # of the longest examples, when answers are counted
 
 
@@ -40,19 +43,18 @@ _ROWS_AT_ONCE = 64  # of the longest examples, when answers are counted
 class Budget:
     """Limits of a training."""
 
-    updates: int  # at most so many
-    rows: int  # about so many examples make one update
-    batches: int  # about so many batches make one update; a batch has examples of one length, an update of several
-    every: int  # updates between two looks at the held-out examples
-    trial: int  # updates after which one rate is chosen
-    warmup: int  # updates during which the rate rises; then it stays
-    rates: tuple[float, ...] = ()  # where the grid is given, and does not grow
-    settle: int = 0  # updates after the task was solved, for who is then asked
+    updates: int  # at most
+    rows: int  # examples per update, about
+    batches: int  # batches per update, about; a batch has examples of one length, an update of several
+    every: int  # updates between validations on the held-out examples
+    trial: int  # updates of a trial of a learning rate
+    warmup: int  # updates of linear warm-up; then the rate is constant
+    settle: int = 0  # updates after the exercise is solved
 
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """A model and the examples that it learns."""
+    """A model and the examples that it is trained on."""
 
     build: Callable[[], Seq2Seq]
     train: Examples
@@ -62,13 +64,20 @@ class TrainingTask:
     device_context: DeviceContext
 
 
+class Validation(NamedTuple):
+    """Score on the held-out examples during training."""
+
+    update: int
+    loss: float  # nats per target token
+    accuracy: float  # right answers in percent
+
+
 @dataclass(frozen=True)
 class Answers:
     """Answers of a model to examples."""
 
-    right: Bool[np.ndarray, " examples"]  # for each example, in its order, whether it counts as right
-    pieces: float  # share of right pieces among all of the targets, ends counted, with the true ones before them given
-    loss: float  # cross-entropy in nats per target piece
+    right: Bool[np.ndarray, " examples"]
+    loss: float  # cross-entropy in nats per target token
 
     @property
     def accuracy(self) -> float:
@@ -77,24 +86,34 @@ class Answers:
 
 
 @dataclass(frozen=True)
+class TriedRate:
+    """Trial of one learning rate."""
+
+    updates: int
+    solved: int | None  # updates to a stable solution
+    loss: float | None  # at the last validation, in nats per target token; None if training failed
+    left_chance: Annotated[bool, Field(validation_alias=AliasChoices("left_chance", "left chance"))]
+
+
+@dataclass(frozen=True)
 class Rates:
     """Result of the search for a learning rate."""
 
     best: float
-    other: float | None
-    inside: bool
-    tried: dict[float, dict[str, Any]]
+    other: float | None  # the next best one; None if no other left chance
+    inside: bool  # True if the best has worse ones on both sides
+    tried: dict[float, TriedRate]
 
 
 class Run:
-    """A training at one rate, with looks at the held-out examples.
+    """A training at one learning rate.
 
     Attributes:
-        solved: the first look (in updates) at which 99 % of the held-out examples were right; None: it did not come.
-        lost: whether fewer were right after the updates that followed.
-        looks: updates, loss (nats per piece) and share of right answers (in percent) at each look.
-        failure: why it ended early; empty where it did not.
-        seconds: of the processor that it took.
+        solved: Updates at the first validation with 99 % right held-out answers; None before.
+        lost: True if fewer were right at the end of `settle`.
+        looks: Validations.
+        failure: Reason of a failed training; empty otherwise.
+        seconds: CPU time.
     """
 
     def __init__(self, training_task: TrainingTask, rate: float) -> None:
@@ -102,7 +121,6 @@ class Run:
         data, budget = encoded(training_task.train), training_task.budget
         longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
         tokens = max(longest, round(budget.rows * float(data.source_lengths.mean()) / budget.batches))
-        batches = BatchSettings(tokens=tokens, max_length=longest)
         planned = make_batches(data.source_lengths, data.target_lengths, tokens, training_task.seed, 0)
         at_once = float(data.target_lengths.sum()) / len(planned)
         training = TrainingSettings(
@@ -113,59 +131,61 @@ class Run:
             warmup=budget.warmup,
             label_smoothing=0.0,
         )
+        batches = BatchSettings(tokens=tokens, max_length=longest)
         seeds = SeedSettings(initialization=training_task.seed, data=training_task.seed, dropout=training_task.seed)
         model = training_task.build().to(training_task.device_context.device)
         self.trainer = translation_trainer(model, data, training, batches, seeds, training_task.device_context)
         self.solved: int | None = None
         self.lost = False
-        self.looks: list[tuple[int, float, float]] = []
+        self.looks: list[Validation] = []
         self.failure = ""
         self.seconds = 0.0
 
     @property
     def loss(self) -> float | None:
-        """At the last look; None where training failed."""
-        return self.looks[-1][1] if self.looks and not self.failure else None
+        """Loss at the last validation; None if training failed."""
+        return self.looks[-1].loss if self.looks and not self.failure else None
+
+    @property
+    def holds(self) -> bool:
+        """True if the exercise is solved, and was not lost again."""
+        return self.solved is not None and not self.lost
 
     def score(self, cheating: float) -> float | None:
-        """The lower the better: below 0 where the task was solved, the sooner the lower; else the loss.
+        """Score of the rate, lower is better: negative if solved, the sooner the lower; otherwise the loss.
 
-        None, censored, where the answers are not certainly better than `cheating` (a share), or training failed.
+        Returns:
+            The score; None (censored) if training failed, or if the answers are not significantly better than
+            `cheating`, the share of right answers of a shortcut.
         """
         if self.loss is None:
             return None
         if self.solved is not None and not self.lost:
             return float(self.solved - self.training_task.budget.updates - 1)
         asked = len(self.training_task.held_out)
-        share = wilson(round(self.looks[-1][2] * asked / 100), asked)
+        share = wilson(round(self.looks[-1].accuracy * asked / 100), asked)
         return self.loss if above_chance(share, 100 * cheating).passed else None
 
     def continue_until(self, until: int) -> None:
-        """More updates, until so many were made in all or the task is solved."""
-        self._learn(until, lambda: self.solved is None)
+        """Train until that many updates are made in all, or the exercise is solved."""
+        self._train(until, stop_when_solved=True)
 
     def settle(self, updates: int) -> None:
-        """Continue for some updates once the task is solved, to see whether the solution is stable."""
+        """Train that many updates after the exercise was solved, to see whether the solution is stable."""
         if self.solved is not None and updates:
-            self._learn(self.solved + updates, lambda: True)
-            self.lost = bool(self.failure) or self.looks[-1][2] < 100 * SOLVED
+            self._train(self.solved + updates, stop_when_solved=False)
+            self.lost = bool(self.failure) or self.looks[-1].accuracy < 100 * SOLVED
 
-    @property
-    def holds(self) -> bool:
-        """True if the task is solved, and was not lost again."""
-        return self.solved is not None and not self.lost
-
-    def _learn(self, until: int, goes_on: Callable[[], bool]) -> None:
-        started = time.process_time()
-        every = self.training_task.budget.every
+    def _train(self, until: int, stop_when_solved: bool) -> None:
+        started, task = time.process_time(), self.training_task
         try:
-            while self.trainer.update < until and goes_on() and not self.failure:
-                for _ in self.trainer.updates(min(until, self.trainer.update + every)):
+            while self.trainer.update < until and not self.failure and not (stop_when_solved and self.solved):
+                for _ in self.trainer.updates(min(until, self.trainer.update + task.budget.every)):
                     pass
-                held_out = answers(self.trainer.model, self.training_task.held_out, self.training_task.device_context)
+                held_out = answers(self.trainer.model, task.held_out, task.device_context)
                 if not math.isfinite(held_out.loss):
                     raise UserError("its answers are no longer finite")
-                self.looks.append((self.trainer.update, held_out.loss, 100 * held_out.accuracy))
+                self.looks.append(Validation(self.trainer.update, held_out.loss, 100 * held_out.accuracy))
                 if held_out.accuracy >= SOLVED and self.solved is None:
                     self.solved = self.trainer.update
         except UserError as error:
@@ -173,18 +193,16 @@ class Run:
         self.seconds += time.process_time() - started
 
 
-def learn(training_task: TrainingTask) -> Run:
-    """Trains until 99 % of the held-out examples are right or the budget is spent, at the best of the budget's rates.
-
-    The best is found while learning: after the trial it goes on.
+def train_at_best(training_task: TrainingTask, rates: Sequence[float]) -> Run:
+    """Train at the best of these rates until the exercise is solved or the budget is spent.
 
     Raises:
-        UserError: training fails at every rate, or later at the best.
+        UserError: Training fails at every rate, or later at the best.
     """
-    runs = [Run(training_task, rate) for rate in training_task.budget.rates]
+    runs = [Run(training_task, rate) for rate in rates]
     _train_in_turn(runs, training_task.budget.trial)
-    best = min(runs, key=_order)
-    _check(runs)
+    _check_trained(runs)
+    best = min(runs, key=_by_speed)
     best.continue_until(training_task.budget.updates)
     if best.failure:
         raise UserError(f"training fails at rate {best.rate:g} after {best.trainer.update} updates: {best.failure}")
@@ -192,19 +210,24 @@ def learn(training_task: TrainingTask) -> Run:
 
 
 def search(training_task: TrainingTask, cheating: float) -> Rates:
-    """The best learning rate in a grid that grows while its best is at an end, see `s2s.comparison.tuning_search`.
+    """Find the best learning rate in a growing grid, see `s2s.comparison.tuning_search`.
 
     Args:
-        training_task: what is learned in the trials.
-        cheating: share of the held-out examples that can be had without doing what is asked.
+        training_task: Task of the trials.
+        cheating: Share of the held-out examples that a shortcut answers.
 
     Raises:
-        UserError: training fails at every rate.
+        UserError: Training fails at every rate.
     """
     runs: dict[TuningTrial, Run] = {}
     scores: dict[TuningTrial, float | None] = {}
+
+    def _ranked() -> Mapping[TuningTrial, float | None]:
+        at_chance = all(score is None for score in scores.values())
+        return {trial: run.loss for trial, run in runs.items()} if at_chance else scores
+
     limit = training_task.budget.trial
-    while new := next_trials((), _ranked(runs, scores), 0):
+    while new := next_trials((), _ranked(), 0):
         fresh = {trial: Run(training_task, trial.rate) for trial in new}
         runs |= fresh
         while True:
@@ -212,94 +235,81 @@ def search(training_task: TrainingTask, cheating: float) -> Rates:
             scores = {trial: run.score(cheating) for trial, run in runs.items()}
             if limit >= training_task.budget.updates or any(score is not None for score in scores.values()):
                 break
-            # all are at chance, which says nothing of any: they go on
+            # all are at chance, so no score tells them apart yet
             limit = min(2 * limit, training_task.budget.updates)
         limit = min([limit, *(run.solved for run in runs.values() if run.solved and run.holds)])
-    _check(list(runs.values()))
+    _check_trained(list(runs.values()))
     left = sorted((score, trial.rate) for trial, score in scores.items() if score is not None)
-    # of rates that solve it at the same look the lowest has hardly learned it, the highest may lose it at any moment
+    # of rates that solve it at the same validation, the lowest has barely learned it, and the highest may lose it
     tied = [rate for score, rate in left if score == left[0][0]]
-    best = TuningTrial(tied[(len(tied) - 1) // 2] if tied else min(runs.values(), key=_order).rate)
-    others = [rate for _, rate in left if rate != best.rate]
+    best = TuningTrial(tied[(len(tied) - 1) // 2] if tied else min(runs.values(), key=_by_speed).rate)
     return Rates(
-        best.rate,
-        others[0] if others else None,
-        inside(best, _ranked(runs, scores)),
-        {
-            trial.rate: {
-                "updates": run.trainer.update,
-                "solved": run.solved if run.holds else None,
-                "loss": run.loss,
-                "left chance": scores[trial] is not None,
-            }
+        best=best.rate,
+        other=next((rate for _, rate in left if rate != best.rate), None),
+        inside=inside(best, _ranked()),
+        tried={
+            trial.rate: TriedRate(
+                updates=run.trainer.update,
+                solved=run.solved if run.holds else None,
+                loss=run.loss,
+                left_chance=scores[trial] is not None,
+            )
             for trial, run in sorted(runs.items(), key=lambda each: each[0].rate)
         },
     )
 
 
-def _ranked(
-    runs: Mapping[TuningTrial, Run], scores: Mapping[TuningTrial, float | None]
-) -> Mapping[TuningTrial, float | None]:
-    """Scores of the trials; their losses if all are at chance."""
-    left = any(score is not None for score in scores.values())
-    return scores if left else {trial: run.loss for trial, run in runs.items()}
-
-
 def _train_in_turn(runs: Sequence[Run], limit: int) -> None:
-    every = runs[0].training_task.budget.every
-    for until in range(every, limit + every, every):
+    budget = runs[0].training_task.budget
+    for until in range(budget.every, limit + budget.every, budget.every):
         for run in runs:
             before = run.solved
             run.continue_until(min(until, limit))
             if run.solved != before:
-                run.settle(run.training_task.budget.settle)
+                run.settle(budget.settle)
         if any(run.holds for run in runs):
             return
 
 
-def _order(run: Run) -> tuple[float, float]:
+def _by_speed(run: Run) -> tuple[float, float]:
     return math.inf if run.solved is None else run.solved, math.inf if run.loss is None else run.loss
 
 
-def _check(runs: Sequence[Run]) -> None:
+def _check_trained(runs: Sequence[Run]) -> None:
     if all(run.failure for run in runs):
         raise UserError(
             f"training fails at every rate of {', '.join(f'{run.rate:g}' for run in runs)}: {runs[0].failure}",
-            remedy="mend the model's initial weights, or leave it out",
+            remedy="correct the model's initial weights, or leave it out",
         )
 
 
 def encoded(examples: Examples) -> TokenizedDataset:
-    """Examples as the trainer takes them."""
+    """Convert examples to a dataset for the trainer."""
     return TokenizedDataset.from_rows(examples.sources, examples.targets)
 
 
 @torch.inference_mode()
 def answers(model: Seq2Seq, examples: Examples, device_context: DeviceContext) -> Answers:
-    """The answers of a model, in evaluation mode and fp32.
+    """Answer examples in evaluation mode and fp32, with teacher forcing.
 
-    The true pieces before each one are given. For a whole target this is greedy decoding: if the likeliest piece is
-    the right one at every step, greedy search writes the target, and if greedy search writes it, every piece was the
-    likeliest.
+    For a whole target this equals greedy decoding: greedy search writes the target exactly if the right token is the
+    likeliest one at every step.
     """
     model.eval()
     data = encoded(examples)
     longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
-    right = np.zeros(len(examples), dtype=bool)
-    pieces = loss = 0.0
+    right, loss = np.zeros(len(examples), dtype=bool), 0.0
     for rows in make_batches(data.source_lengths, data.target_lengths, _ROWS_AT_ONCE * longest, 0, 0):
         batch = collate(*data.rows(rows), rows).to(device_context.device)
         logits = model.logits(batch.source, batch.source_valid, batch.target_in).float()
-        # no search writes these
+        # a search never writes these
         logits[..., PAD] = logits[..., BOS] = float("-inf")
+        losses = functional.cross_entropy(logits.transpose(1, 2), batch.target_out, reduction="none", ignore_index=PAD)
+        loss += float(losses.sum())
         hits = (logits.argmax(dim=2) == batch.target_out) | ~batch.target_valid
-        pieces += float((hits & batch.target_valid).sum())
-        lost = functional.cross_entropy(logits.transpose(1, 2), batch.target_out, reduction="none", ignore_index=PAD)
-        loss += float(lost.sum())
         good = hits.all(dim=1) if examples.rivals is None else _beats(logits, batch.target_out, examples, rows)
         right[rows] = good.cpu().numpy()
-    total = float(data.target_lengths.sum())
-    return Answers(right, pieces / total, loss / total)
+    return Answers(right, loss / float(data.target_lengths.sum()))
 
 
 def _beats(logits: Tensor, target: Tensor, examples: Examples, rows: np.ndarray) -> Tensor:

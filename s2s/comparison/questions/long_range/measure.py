@@ -1,33 +1,34 @@
 """Small models trained on four tasks with exact answers, whole and as an encoder under a linear head.
 
-Each task is asked at several distances, trained ones and longer ones; beside them, how many bits a memory holds.
+Each task is tested at trained distances and at longer ones; random symbols are copied to measure the bits of a memory.
 """
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import torch
+from pydantic import TypeAdapter
 
 from s2s.comparison.executor import run_cached
-from s2s.comparison.matching import match_translator, non_width_settings
+from s2s.comparison.matching import match_translator, non_width_settings, settings_of
 from s2s.comparison.paired_tests import listed
-from s2s.comparison.questions.long_range import capacity
-from s2s.comparison.questions.long_range.analyse import DECIDES, NAMES, analyse
-from s2s.comparison.questions.long_range.head import headed
-from s2s.comparison.questions.long_range.learning import Budget, Run, TrainingTask, answers, search
-from s2s.comparison.questions.long_range.reach import MARGIN, Part
-from s2s.comparison.spec import Candidate, Comparison, Experiment, Measured, Scale, Trial, check_translates
+from s2s.comparison.questions.long_range.analyse import DECIDES, MARGIN, NAMES, Part, TaskRun, analyse
+from s2s.comparison.questions.long_range.capacity import CAPACITY, LENGTHS, CopyRun
+from s2s.comparison.questions.long_range.learning import Budget, Rates, Run, TrainingTask, answers, search
+from s2s.comparison.questions.long_range.linear_head import with_linear_head
+from s2s.comparison.spec import Candidate, Comparison, Experiment, Scale, Trial, check_translates
+from s2s.comparison.translation import has_cross_attention
 from s2s.comparison.tuning import TRIAL_SEED
-from s2s.data.exercises import CHEATS, EXERCISES, Agreement, Examples, Exercise, concatenate, unseen
+from s2s.data.exercises import CHEATS, EXERCISES, Agreement, Examples, Exercise, Symbols, concatenate, unseen
 from s2s.errors import UserError
 from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
-from s2s.training.device import PRECISION_NAMES as PRECISIONS
-from s2s.training.device import DeviceContext, derive_seed
+from s2s.training.device import PRECISION_NAMES, derive_seed
 
-# Two layers that read, since to look up a key takes one to join it with its value and one to find it. One direction
-# only: to a network that also reads from the end, the first symbol is the last one read, and no distance is left.
+# Two encoder layers: looking up a key takes one to join it with its value and one to find it. One direction only: a
+# network that also reads from the end has read the first symbol last, so there is no distance.
 OPTIONS = {
     "encoder_layers": 2,
     "decoder_layers": 1,
@@ -44,74 +45,78 @@ _BUDGET = Budget(updates=0, rows=64, batches=2, every=50, trial=500, warmup=20, 
 
 @dataclass(frozen=True)
 class Distances:
-    """At which distances a task is learned and tested."""
+    """Distances of a task, ascending."""
 
-    trained: tuple[int, ...]  # learned from, in equal parts; rising
+    trained: tuple[int, ...]  # trained on, in equal parts
     longer: tuple[int, ...]  # tested only
-    updates: int  # of a training, at most
-    forms: tuple[str, ...] = ("head", "full")  # of those that the task can be learned in
+    updates: int  # limit of a training
+    forms: tuple[str, ...] = ("head", "full")  # of those that the task has
 
     @property
     def tested(self) -> tuple[int, ...]:
-        """All distances, rising."""
+        """All distances."""
         return self.trained + self.longer
+
+
+@dataclass(frozen=True)
+class Copying:
+    """Sizes of the measurement in bits."""
+
+    widths: tuple[int, ...]  # of states and embeddings
+    seeds: int  # of the comparison's seeds
+    updates: int  # limit of a training
+    trial: int  # updates of a trial of a learning rate
+    examples: int = 4_000  # of each length, to train on
+    held_out: int = 32
+    tested: int = 200
 
 
 @dataclass(frozen=True)
 class Sizes:
     """Sizes of the measurement."""
 
-    distances: dict[str, Distances]  # of each task, by name; tasks that are not here are left out
-    capacity: capacity.Sizes | None  # of the measurements in bits; None: none
+    distances: dict[str, Distances]  # by task; other tasks are left out
+    copying: Copying | None  # None: not measured
     parameters: int = 60_000  # of every whole model, about
-    examples: int = 3_000  # learned from, at each distance
+    examples: int = 3_000  # trained on, at each distance
     held_out: int = 64  # that decide on rate and end of training, at each distance
-    tested: int = 200  # that are answered, at each distance and seed
-    budget: Budget = _BUDGET  # of training; the tasks say how many updates
-    further: int = 0  # repetitions beyond the comparison's: these trainings are short, and their pairs many
+    tested: int = 200  # at each distance and seed
+    budget: Budget = _BUDGET  # without the number of updates, which depends on the task
+    further: int = 0  # seeds beyond the comparison's: these trainings are short, and their pairs many
 
     def seeds(self, comparison: Comparison, part: Part = DECIDES) -> tuple[int, ...]:
-        """Seeds of a part; extra seeds only where a verdict is based on them."""
+        """Return the seeds of a part; further seeds only where a verdict is based on them."""
         last, further = comparison.seeds[-1], 0 if part.of == "other" else self.further
         return (*comparison.seeds, *range(last + 1, last + 1 + further))
 
 
-def _doubling(first: int, last: int) -> tuple[int, ...]:
-    return (first, *(_doubling(2 * first, last) if first < last else ()))
-
-
-def _up_to(last: int, updates: int, times: int = 8) -> Distances:
-    """Trained at doublings up to the last one, tested at doublings up to so many times as far."""
-    return Distances(_doubling(1, last), _doubling(2 * last, times * last), updates)
-
-
-# eight times as far as they were trained on, most models recall: there they could not be told apart
-_FAR = 64
+_POWERS = tuple(2**i for i in range(13))
 
 SIZES: dict[Scale, Sizes] = {
-    # of two models with three seeds each, a log-rank test cannot give less than 0.1; with five it can
-    "quick": Sizes(distances={"recall": _up_to(32, 3_000, _FAR)}, capacity=None, further=2),
+    # with three seeds each, the least p-value of a log-rank test of two models is 0.1
+    "quick": Sizes(distances={"recall": Distances(_POWERS[:6], _POWERS[6:12], 3_000)}, copying=None, further=2),
     "lecture": Sizes(
         distances={
-            "recall": _up_to(32, 3_000, _FAR),
-            "copy": _up_to(32, 1_500),
-            "associative": replace(_up_to(16, 1_500), forms=("full",)),
+            # at eight times the trained distance most models recall, so they could not be told apart
+            "recall": Distances(_POWERS[:6], _POWERS[6:12], 3_000),
+            "copy": Distances(_POWERS[:6], _POWERS[6:9], 1_500),
+            "associative": Distances(_POWERS[:5], _POWERS[5:8], 1_500, forms=("full",)),
             "agreement": Distances((0, 4, 8), (16, 32), 1_000),
         },
-        capacity=capacity.Sizes(widths=(16, 32, 64), seeds=1, updates=1_500, trial=300),
+        copying=Copying(widths=(16, 32, 64), seeds=1, updates=1_500, trial=300),
         further=3,
     ),
     "definitive": Sizes(
         distances={
-            "recall": _up_to(64, 10_000, _FAR),
-            "copy": _up_to(64, 10_000),
-            "associative": _up_to(32, 10_000),
+            "recall": Distances(_POWERS[:7], _POWERS[7:13], 10_000),
+            "copy": Distances(_POWERS[:7], _POWERS[7:10], 10_000),
+            "associative": Distances(_POWERS[:6], _POWERS[6:9], 10_000),
             "agreement": Distances((0, 4, 8), (16, 32, 64), 10_000),
         },
+        copying=Copying(widths=(16, 32, 64, 128), seeds=3, updates=6_000, trial=1_000),
         examples=5_000,
         tested=400,
         budget=replace(_BUDGET, trial=1_500),
-        capacity=capacity.Sizes(widths=(16, 32, 64, 128), seeds=3, updates=6_000, trial=1_000),
         further=5,
     ),
 }
@@ -119,18 +124,18 @@ SIZES: dict[Scale, Sizes] = {
 
 @cache
 def exercise_of(name: str) -> Exercise:
-    """The task of that name."""
-    # the agreement's pieces are learned when it is made
+    """Return the task of that name."""
+    # an `Agreement` trains its tokenizer when it is made
     return Agreement() if name == Agreement.name else next(each for each in EXERCISES if each.name == name)
 
 
 def forms_of(name: str, distances: Distances) -> list[str]:
-    """The forms that a task is learned in: a linear head answers one piece at a time, or nothing."""
+    """Return the forms that a task is trained in; a linear head answers one token at a time."""
     return [form for form in distances.forms if form == "full" or exercise_of(name).asking]
 
 
 def trials(comparison: Comparison) -> list[Trial]:
-    """TaskRuns of rates first, then trainings, task by task; the models in turn."""
+    """Return searches for rates, then trainings, task by task; then the measurements in bits."""
     sizes = comparison.sizes(SIZES)
     made = []
     for name in (name for name in NAMES if name in sizes.distances):
@@ -140,133 +145,181 @@ def trials(comparison: Comparison) -> list[Trial]:
         made += [
             Trial(model, p.key, s) for p in parts for s in sizes.seeds(comparison, p) for model in comparison.models
         ]
-    if sizes.capacity:
-        made += capacity.trials(comparison, sizes.capacity)
+    if copying := sizes.copying:
+        seeds = comparison.seeds[: copying.seeds]
+        parts = [f"{CAPACITY}-{width}" for width in copying.widths]
+        made += [Trial(model, part, seed) for part in parts for seed in seeds for model in comparison.models]
     return made
 
 
-def measure(comparison: Comparison, trial: Trial) -> Measured:
-    """The best rate for a model and a task, or a training at it and the answers at each distance."""
-    sizes = comparison.sizes(SIZES)
-    part = Part.of_key(trial.part)
-    if part.task == capacity.NAME and sizes.capacity:
-        settings = partial(small, comparison.candidate(trial.model), parameters=sizes.parameters)
-        return capacity.measure(comparison, trial, sizes.capacity, settings, sizes.budget)
+def measure(comparison: Comparison, trial: Trial) -> TaskRun | Rates | CopyRun:
+    """Search for the best rate of a candidate on a task, train at it, or train to copy symbols."""
+    sizes, part = comparison.sizes(SIZES), Part.of_key(trial.part)
+    if part.task == CAPACITY and sizes.copying:
+        return _copy(comparison, trial, sizes, sizes.copying)
     if part.of == "rates":
-        training_task, _ = _training_task(comparison, trial, part, TRIAL_SEED)
+        task, _ = _task_of(comparison, trial, part, TRIAL_SEED)
         trained = sizes.distances[part.task].trained
-        cheating = sum(CHEATS[part.task].accuracy(distance) for distance in trained) / len(trained)
-        found = search(training_task, cheating)
-        return asdict(found) | {"tried": {f"{rate:g}": tried for rate, tried in found.tried.items()}}
-    # a trial that is being made in another process at this moment is made twice, and gives the same
+        return search(task, sum(CHEATS[part.task].accuracy(distance) for distance in trained) / len(trained))
+    # if another process runs the same trial now, both get the same result
     trials = Trial(trial.model, replace(part, of="rates").key)
     folder = comparison.results_folder(EXPERIMENT.name)
     folder.mkdir(parents=True, exist_ok=True)
-    rates = run_cached(folder, partial(measure, comparison), trials, PRECISIONS[comparison.device_context.precision])
-    if rates.measured is None:
-        raise UserError(rates.failed)
-    rate = rates.measured["other" if part.of == "other" else "best"]
+    precision = PRECISION_NAMES[comparison.device_context.precision]
+    stored = run_cached(folder, partial(measure, comparison), trials, precision)
+    if stored.measured is None:
+        raise UserError(stored.failed)
+    rates = TypeAdapter(Rates).validate_python(stored.measured)
+    rate = rates.other if part.of == "other" else rates.best
     if rate is None:
         raise UserError("at no other rate did it leave chance")
-    return _trained(comparison, trial, part, rate)
+    return _train(comparison, trial, part, rate)
 
 
-def _trained(comparison: Comparison, trial: Trial, part: Part, rate: float) -> Measured:
+def _train(comparison: Comparison, trial: Trial, part: Part, rate: float) -> TaskRun:
     sizes, exercise = comparison.sizes(SIZES), exercise_of(part.task)
-    distances = sizes.distances[part.task]
-    training_task, settings = _training_task(comparison, trial, part, trial.seed or 0)
-    tests = [
-        unseen(exercise.examples(d, sizes.tested, training_task.seed, "test"), training_task.train)
-        for d in distances.tested
-    ]
-    run = Run(training_task, rate)
+    distances, cheat = sizes.distances[part.task], CHEATS[part.task]
+    task, settings = _task_of(comparison, trial, part, trial.seed or 0)
+    tests = _tests(exercise, distances.tested, sizes.tested, task)
+    run = Run(task, rate)
     run.continue_until(distances.updates // 2)
-    # what has solved the task by then would answer so with half of the updates, too
-    half = None if run.solved else _right(run, tests, comparison.device_context)
+    # a model that has solved the task by then is the same with half of the updates
+    half = None if run.solved else _count_right(run, tests)
     run.continue_until(distances.updates)
     run.settle(sizes.budget.settle)
-    right = _right(run, tests, comparison.device_context)
-    return {
-        "distances": list(distances.tested),
-        "trained": len(distances.trained),
-        "asked": [len(test) for test in tests],
-        "right": right,
-        "half": half or right,
-        "baseline": [exercise.baseline(distance) for distance in distances.tested],
-        "cheat": CHEATS[part.task].how,
-        "cheating": [CHEATS[part.task].accuracy(distance) for distance in distances.tested],
-        "title": exercise.title,
-        "unit": exercise.unit,
-        "settings": settings.model_dump(mode="json"),
-        "parameters": count_parameters(run.trainer.model),
-        "rate": rate,
-        "budget": distances.updates,
-        "updates": run.trainer.update,
-        # whoever fails has not solved the task, and would not in all of its updates
-        "solved": None if run.failure else run.solved,
-        "failure": run.failure,
-        "looks": [list(look) for look in run.looks],
-        "seconds": run.seconds,
-    }
+    right = _count_right(run, tests)
+    return TaskRun(
+        distances=list(distances.tested),
+        trained=len(distances.trained),
+        asked=[len(test) for test in tests],
+        right=right,
+        half=half or right,
+        baseline=[exercise.baseline(distance) for distance in distances.tested],
+        cheat=cheat.how,
+        cheating=[cheat.accuracy(distance) for distance in distances.tested],
+        title=exercise.title,
+        unit=exercise.unit,
+        settings=settings.model_dump(mode="json"),
+        parameters=count_parameters(run.trainer.model),
+        rate=rate,
+        budget=distances.updates,
+        updates=run.trainer.update,
+        solved=None if run.failure else run.solved,
+        failure=run.failure,
+        looks=run.looks,
+        seconds=run.seconds,
+    )
 
 
-def _right(run: Run, tests: list[Examples], device_context: DeviceContext) -> list[int]:
+def _copy(comparison: Comparison, trial: Trial, sizes: Sizes, copying: Copying) -> CopyRun:
+    """Train a model of some width to copy, at the best learning rate, and count what it copies at each length."""
+    exercise, width = Symbols(), int(trial.part.removeprefix(f"{CAPACITY}-"))
+    size, longest = exercise.vocabulary_size, 2 + LENGTHS[-1]
+    settings = small(comparison.candidate(trial.model), size, (longest, longest), sizes.parameters, width=width)
+    budget = replace(sizes.budget, updates=copying.updates, trial=copying.trial, settle=0)
+    counts = (copying.examples, copying.held_out)
+    trial_task, task = (
+        _training_task(comparison, trial.model, exercise, LENGTHS, counts, settings, budget, seed)
+        for seed in (TRIAL_SEED, trial.seed or 0)
+    )
+    rates = search(trial_task, sum(exercise.baseline(n) for n in LENGTHS) / len(LENGTHS))
+    run = Run(task, rates.best)
+    run.continue_until(budget.updates)
+    if run.failure:
+        raise UserError(f"training fails at rate {rates.best:g}: {run.failure}")
+    tests = _tests(exercise, LENGTHS, copying.tested, task)
+    return CopyRun(
+        width=width,
+        attention=has_cross_attention(task.build()),
+        lengths=list(LENGTHS),
+        symbol=exercise.bits,
+        asked=[len(test) for test in tests],
+        right=_count_right(run, tests),
+        losses=[answers(run.trainer.model, test, task.device_context).loss for test in tests],
+        rate=rates.best,
+        inside=rates.inside,
+        updates=run.trainer.update,
+        solved=run.solved,
+        looks=run.looks,
+        seconds=run.seconds,
+    )
+
+
+def _tests(exercise: Exercise, distances: Sequence[int], count: int, task: TrainingTask) -> list[Examples]:
+    return [unseen(exercise.examples(each, count, task.seed, "test"), task.train) for each in distances]
+
+
+def _count_right(run: Run, tests: list[Examples]) -> list[int]:
+    device_context = run.training_task.device_context
     return [int(answers(run.trainer.model, test, device_context).right.sum()) for test in tests]
 
 
-def _training_task(comparison: Comparison, trial: Trial, part: Part, seed: int) -> tuple[TrainingTask, Section]:
-    """Training task of a trial, and the settings of the whole model."""
+def _task_of(comparison: Comparison, trial: Trial, part: Part, seed: int) -> tuple[TrainingTask, Section]:
+    """Return the training task of a trial, and the settings of the whole model."""
     sizes, exercise = comparison.sizes(SIZES), exercise_of(part.task)
-    distances = sizes.distances[part.task]
-    train = concatenate([exercise.examples(d, sizes.examples, seed) for d in distances.trained])
-    held_out = concatenate(
-        [unseen(exercise.examples(d, sizes.held_out, seed, "held-out"), train) for d in distances.trained]
-    )
-    # all seeds have models of one size
+    distances, counts = sizes.distances[part.task], (sizes.examples, sizes.held_out)
+    # the models of all seeds have one size
     learned = exercise.examples(distances.trained[-1], 100, TRIAL_SEED)
-    lengths = (_longest(learned), _longest(exercise.examples(distances.tested[-1], 100, seed)))
-    settings = small(comparison.candidate(trial.model), exercise.vocabulary_size, lengths, parameters=sizes.parameters)
+    lengths = (_max_length(learned), _max_length(exercise.examples(distances.tested[-1], 100, seed)))
+    settings = small(comparison.candidate(trial.model), exercise.vocabulary_size, lengths, sizes.parameters)
+    budget, head = replace(sizes.budget, updates=distances.updates), part.form == "head"
+    task = _training_task(comparison, trial.model, exercise, distances.trained, counts, settings, budget, seed, head)
+    return task, settings
+
+
+def _training_task(
+    comparison: Comparison,
+    model: str,
+    exercise: Exercise,
+    distances: Sequence[int],
+    counts: tuple[int, int],
+    settings: Section,
+    budget: Budget,
+    seed: int,
+    head: bool = False,
+) -> TrainingTask:
+    """Return a training on an exercise, with so many training and held-out examples at each distance."""
+    train = concatenate([exercise.examples(d, counts[0], seed) for d in distances])
+    held_out = concatenate([unseen(exercise.examples(d, counts[1], seed, "held-out"), train) for d in distances])
 
     def _build() -> Seq2Seq:
         torch.manual_seed(derive_seed(seed))
         size = exercise.vocabulary_size
-        model = module_of(settings.model_dump()["kind"]).build(settings, size, size)
-        return headed(model, exercise.asking, size) if part.form == "head" else model
+        built = module_of(comparison.candidate(model).kind).build(settings, size, size)
+        return with_linear_head(built, exercise.asking, size) if head else built
 
-    check_translates(_build(), trial.model)
-    budget = replace(sizes.budget, updates=distances.updates)
-    return TrainingTask(_build, train, held_out, budget, seed, comparison.device_context), settings
+    check_translates(_build(), model)
+    return TrainingTask(_build, train, held_out, budget, seed, comparison.device_context)
 
 
-def _longest(examples: Examples) -> int:
+def _max_length(examples: Examples) -> int:
     # with the end, and some room for sentences that are longer than others of their distance
     return 2 + round(1.25 * max(len(row) for row in (*examples.sources, *examples.targets)))
 
 
 def small(
-    candidate: Candidate, pieces: int, lengths: tuple[int, int], *, parameters: int, width: int | None = None
+    candidate: Candidate, pieces: int, lengths: tuple[int, int], parameters: int, width: int | None = None
 ) -> Section:
-    """The settings of a small model for a task: the candidate's own, with the size and the layers of all.
+    """Return the settings of a small model for a task: the candidate's own, with the size and the layers of all.
 
-    A model that learns its positions has a vector for each of the longest text it is asked about, but what counts as
-    its size are those that training reaches: the others stay as they were initialised, and no capacity is lost to them.
+    Learned positions that no training example reaches do not count as parameters, so no capacity is lost to them.
 
     Args:
-        candidate: whose settings.
-        pieces: size of the vocabulary.
-        lengths: pieces of the longest text learned from, and of the longest one at all.
-        parameters: how many that can learn it shall have, about.
-        width: its size instead, whatever number of parameters follows from it.
+        candidate: The candidate.
+        pieces: Size of the vocabulary.
+        lengths: Tokens of the longest example to train on, and of the longest one to test.
+        parameters: Number of parameters, about.
+        width: Width of a model with one layer on each side, instead of the number of parameters.
     """
     learned, longest = lengths
-    # as the command has it: trials join the many layers of a deep model by residual connections, these are few
+    # tuning joins the many layers of a deep model by residual connections; these models are shallow
     joined = {} if "residual" in candidate.own else {"residual": False}
     options = non_width_settings(candidate.settings) | OPTIONS | joined
     if width is not None:
-        return capacity.as_wide(candidate.kind, options | {"max_positions": longest}, width)
-    found = match_translator(
-        candidate.kind, pieces, parameters, options | {"max_positions": min(learned, longest)}, step=1
-    )
+        shape: dict[str, object] = {"encoder_layers": 1, "feedforward": 2 * width, "width": width}
+        return settings_of(candidate.kind, options | shape | {"max_positions": longest})
+    options |= {"max_positions": min(learned, longest)}
+    found = match_translator(candidate.kind, pieces, parameters, options, step=1)
     if "max_positions" not in type(found).model_fields:
         return found
     return found.model_copy(update={"max_positions": longest})
@@ -274,15 +327,12 @@ def small(
 
 def _numbers(comparison: Comparison) -> dict[str, object]:
     sizes = comparison.sizes(SIZES)
-    updates = listed([f"{each.updates:,} ({name})" for name, each in sizes.distances.items()])
-    tasks = [f"{name} ({' and '.join(forms_of(name, each))})" for name, each in sizes.distances.items()]
-    bits = (
-        f"with {listed([str(w) for w in sizes.capacity.widths])} numbers" if sizes.capacity else "not in this profile"
-    )
+    tasks = sizes.distances.items()
+    widths = listed([str(width) for width in sizes.copying.widths]) if sizes.copying else ""
     return {
-        "updates": updates,
-        "tasks": listed(tasks),
-        "bits": bits,
+        "updates": listed([f"{each.updates:,} ({name})" for name, each in tasks]),
+        "tasks": listed([f"{name} ({' and '.join(forms_of(name, each))})" for name, each in tasks]),
+        "bits": f"with {widths} numbers" if widths else "not in this profile",
         "trial": f"{sizes.budget.trial:,}",
         "settle": f"{sizes.budget.settle:,}",
         "margin": MARGIN,
@@ -291,5 +341,12 @@ def _numbers(comparison: Comparison) -> dict[str, object]:
 
 
 EXPERIMENT = Experiment(
-    "long-range", "How far back can it reach?", trials, measure, analyse, tuning_level="", numbers=_numbers
+    "long-range",
+    "How far back can it reach?",
+    trials,
+    measure,
+    analyse,
+    TypeAdapter(TaskRun | Rates | CopyRun),
+    tuning_level="",
+    numbers=_numbers,
 )

@@ -6,43 +6,105 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from s2s.comparison.paired_tests import LEVEL, excludes_zero, gate_of_rate, seeds_in_words
+from s2s.comparison.paired_tests import LEVEL, excludes_zero, gate_of_rate, mean_curve, seeds_in_words
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Series, Table, Verdict
-from s2s.comparison.spec import Analysis, BySeed, Comparison, Measured, RateChoice, Trials, by_model
+from s2s.comparison.runs import LearningCurve
+from s2s.comparison.spec import Analysis, Comparison, RateChoice, Trial, by_model
 from s2s.comparison.translation import corpus_score, resampled_scores
 from s2s.evaluation.differences import welch
 from s2s.evaluation.gates import Assessment, Gate, converged, failed, translates
 from s2s.evaluation.inference import Estimate, draws, estimate, holm, mean, ratios
 
 TRAINED = "trained"
-# under this key, what was left out because it cannot matter
-SPARED = "spared"
+"""Part of the trials of the trained models; the other parts are trainings with other positional encodings."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Mean loss by position in the target, in bins of ten positions."""
+
+    start: list[int]  # first position of each bin
+    losses: list[float]  # nats per token
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """Losses of a model on the validation pairs; base class of the measurements."""
+
+    tokens: list[int]  # target tokens of each pair
+    natural: list[float]  # summed loss of each pair, in nats
+    shuffled: list[float]  # likewise with its source shuffled
+    places: Places  # on long texts
+    learned: int  # tokens of the longest target trained on
+    parameters: int
+
+    @property
+    def loss(self) -> float:
+        """Loss in nats per token."""
+        return sum(self.natural) / sum(self.tokens)
+
+    @property
+    def shuffled_loss(self) -> float:
+        """Loss with shuffled sources in nats per token."""
+        return sum(self.shuffled) / sum(self.tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedPositions(Losses):
+    """Measurement of a model of `quality`; lists have an item for each test sentence."""
+
+    bleu: list[list[int]]  # statistics of the translations, see `counts_of`
+    bleu_shuffled: list[list[int]]  # likewise of shuffled sources
+    reordered: list[int]  # 1 if shuffling changed the source
+    changed: list[int]  # 1 if it changed the translation
+    same_words: list[int]  # 1 if both translations have the same words
+    examples: list[tuple[str, str, str, str]]  # source and translation, in order and shuffled
+    own: tuple[str, str] | None  # positional encodings of encoder and decoder; None for a model without a choice
+    curve: LearningCurve
+    rate: RateChoice | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherPositions(Losses):
+    """Measurement of a short training with other positional encodings."""
+
+    encoder: str
+    decoder: str
+    updates: int
+    seconds: float  # training time
+
+
+@dataclass(frozen=True)
+class Spared:
+    """Measurement that was skipped, because the model loses next to nothing without any positional encoding."""
+
+    spared: float  # rise of the loss without any, in nats per token
 
 
 @dataclass(frozen=True)
 class Order:
     """Effect of shuffled sources on a trained model."""
 
-    seeds: int  # how many runs
+    seeds: int  # number of runs
     natural: float  # BLEU of sources as they are
     shuffled: float  # BLEU of shuffled ones
     drop: Estimate  # the first minus the second; over seeds, or over sentences if one
-    gates: list[Gate]  # what must be true before anything is said of it
-    tokens: float  # target tokens that were learned from
-    loss: Estimate  # what the validation loss rises by, in nats per token
+    gates: list[Gate]
+    tokens: float  # target tokens trained on
+    loss: Estimate  # rise of the validation loss, in nats per token
     changed: float  # share of the shuffled sources that are translated otherwise, in percent
     same_words: float  # share of them whose translation has the same words, in percent
 
 
 @dataclass(frozen=True)
 class Signal:
-    """A training with one choice of positions."""
+    """Trainings with one choice of positional encodings."""
 
-    encoder: str  # the kind that tells the encoder
-    decoder: str  # the kind that tells the decoder
-    own: bool  # whether it is what the model has in the comparison
-    seeds: int  # how many
+    encoder: str
+    decoder: str
+    own: bool  # True if it is the model's own in the comparison
+    seeds: int  # number of runs
     loss: float  # on validation pairs, in nats per token
     more: Estimate | None  # by how much that is higher than with its own; None for its own
     p: float | None  # of that, over seeds, corrected for how many choices there are (Holm 1979); None below two seeds
@@ -50,12 +112,20 @@ class Signal:
     parameters: int  # of the model
 
 
-def analyse(comparison: Comparison, measured: Trials) -> Analysis:
+def analyse(comparison: Comparison, measured: Mapping[Trial, TrainedPositions | OtherPositions | Spared]) -> Analysis:
     """Analyse the effect of word order and of positional encodings."""
-    measured = {trial: found for trial, found in measured.items() if SPARED not in found}
-    runs = by_model(comparison, measured, TRAINED)
+    every = {trial: each for trial, each in measured.items() if not isinstance(each, Spared)}
+    own = {trial: each for trial, each in every.items() if isinstance(each, TrainedPositions)}
+    others = {trial: each for trial, each in every.items() if isinstance(each, OtherPositions)}
+    runs = by_model(comparison, own, TRAINED)
+    parts = sorted({trial.part for trial in others})
+    # by candidate and part
+    variants: dict[str, dict[str, dict[int, OtherPositions]]] = {model: {} for model in comparison.models}
+    for part in parts:
+        for model, each in by_model(comparison, others, part).items():
+            variants[model][part] = each
     orders = {model: order_of(own) for model, own in runs.items()}
-    signals = {model: own for model in comparison.models if (own := _signals(comparison, measured, model))}
+    signals = {model: found for model in comparison.models if (found := _signals(runs.get(model, {}), variants[model]))}
     shuffling = figure(
         "shuffled",
         "BLEU of sources as they are, and with their words shuffled",
@@ -68,25 +138,30 @@ def analyse(comparison: Comparison, measured: Trials) -> Analysis:
         "examples",
         "Some translations of sources as they are, and of shuffled ones",
         ("model", "source", "translation", "shuffled source", "its translation"),
-        [(model, *texts) for model, own in runs.items() for texts in next(iter(own.values()))["examples"]],
+        [(model, *texts) for model, own in runs.items() for texts in next(iter(own.values())).examples],
     )
     return Analysis(
         findings=[_verdict(model, orders, signals.get(model, [])) for model in orders],
-        figures=[shuffling, _signal_figure(signals), *_places(comparison, measured)],
+        figures=[
+            shuffling,
+            _signal_figure(signals),
+            *_places(runs, variants, max((each.learned for each in every.values()), default=0)),
+        ],
         tables=filled(
             _order_table(orders),
             gates_table("a model before order is spoken of", {model: order.gates for model, order in orders.items()}),
             examples,
             _signal_table(signals),
         ),
-        seeds=sorted({trial.seed or 0 for trial in measured}),
+        seeds=sorted({trial.seed or 0 for trial in every}),
     )
 
 
-def order_of(runs: BySeed) -> Order:
+def order_of(runs: Mapping[int, TrainedPositions]) -> Order:
     """Estimate the effect of shuffling the source, over the sentences of all seeds."""
     own = list(runs.values())
-    counts = [[np.array(run[key]) for key in ("bleu", "bleu_shuffled")] for run in own]
+    first = own[0]
+    counts = [[np.array(run.bleu), np.array(run.bleu_shuffled)] for run in own]
     scores = [[corpus_score("bleu", each) for each in both] for both in counts]
     natural, shuffled = (statistics.mean(both[i] for both in scores) for i in (0, 1))
     drop = mean([before - after for before, after in scores])
@@ -94,39 +169,27 @@ def order_of(runs: BySeed) -> Order:
         drawn = draws(len(counts[0][0]))
         before, after = (resampled_scores("bleu", each, drawn) for each in counts[0])
         drop = estimate(natural - shuffled, before - after)
-    reordered = max(1, sum(own[0]["reordered"]))
-
-    def share(key: str) -> float:
-        each = [sum(np.array(run[key]) * np.array(run["reordered"])) / reordered for run in own]
-        return 100 * float(np.mean(each))
-
+    reordered = max(1, sum(first.reordered))
+    changed, same_words = (
+        100 * float(np.mean([sum(np.array(which) * np.array(run.reordered)) / reordered for run, which in each]))
+        for each in ([(run, run.changed) for run in own], [(run, run.same_words) for run in own])
+    )
+    convergence = converged(*mean_curve({seed: run.curve for seed, run in runs.items()}))
     return Order(
         seeds=len(own),
         natural=natural,
         shuffled=shuffled,
         drop=drop,
-        gates=[translates(natural), _converged(own), *_rate(own)],
-        tokens=statistics.mean(run["curve"]["tokens"][-1] for run in own),
-        loss=_rise([(run["natural"], run["shuffled"]) for run in own], own[0]["tokens"]),
-        changed=share("changed"),
-        same_words=share("same_words"),
+        gates=[translates(natural), convergence, *([gate_of_rate(first.rate)] if first.rate else [])],
+        tokens=statistics.mean(run.curve.tokens[-1] for run in own),
+        loss=_rise([(run.natural, run.shuffled) for run in own], first.tokens),
+        changed=changed,
+        same_words=same_words,
     )
 
 
-def _converged(runs: list[Measured]) -> Gate:
-    curves = [run["curve"] for run in runs]
-    looks = min(len(curve["losses"]) for curve in curves)
-    tokens, losses = (np.mean([curve[key][:looks] for curve in curves], axis=0) for key in ("tokens", "losses"))
-    return converged(tokens.tolist(), losses.tolist())
-
-
-def _rate(runs: list[Measured]) -> list[Gate]:
-    rate = runs[0].get("rate")
-    return [gate_of_rate(RateChoice(**rate))] if rate else []
-
-
 def _rise(losses: list[tuple[list[float], list[float]]], tokens: list[int]) -> Estimate:
-    """Rise of the loss (second minus first) in nats per token: over seeds, or over sentences with one seed."""
+    """Estimate the rise of the loss (second minus first) in nats per token, over seeds, or over sentences with one."""
     differences = [np.array(second) - np.array(first) for first, second in losses]
     values = [float(each.sum()) / sum(tokens) for each in differences]
     if len(values) > 1:
@@ -134,45 +197,40 @@ def _rise(losses: list[tuple[list[float], list[float]]], tokens: list[int]) -> E
     return estimate(values[0], ratios(differences[0], np.array(tokens), draws(len(tokens))))
 
 
-def _signals(comparison: Comparison, measured: Trials, model: str) -> list[Signal]:
-    """Each choice of positions, the model's own first; none for a model that has no choice."""
-    parts = sorted({trial.part for trial in measured if trial.model == model and trial.part != TRAINED})
-    own = by_model(comparison, measured, TRAINED).get(model, {})
-    kinds = next((run["own"] for run in own.values()), None)
-    signals = [] if kinds is None else [_signal(own, {}, (kinds[0], kinds[1]))]
-    for part in parts:
-        runs = by_model(comparison, measured, part)[model]
+def _signals(own: Mapping[int, TrainedPositions], variants: Mapping[str, Mapping[int, OtherPositions]]) -> list[Signal]:
+    """Return each choice of positional encodings, the model's own first; none for a model without a choice."""
+    kinds = next((run.own for run in own.values()), None)
+    signals = [] if kinds is None else [_signal(own, {}, kinds, is_own=True)]
+    for runs in variants.values():
         run = next(iter(runs.values()))
-        signals.append(_signal(runs, own, (run["encoder"], run["decoder"])))
+        signals.append(_signal(runs, own, (run.encoder, run.decoder)))
     known = [i for i, signal in enumerate(signals) if signal.p is not None]
     for i, p in zip(known, holm([signals[i].p or 0.0 for i in known]), strict=True):
         signals[i] = replace(signals[i], p=p)
     return signals
 
 
-def _signal(runs: BySeed, own: BySeed, kinds: tuple[str, str]) -> Signal:
-    """One choice of positions, beside the model's own at the same seeds."""
+def _signal(
+    runs: Mapping[int, Losses], own: Mapping[int, Losses], kinds: tuple[str, str], is_own: bool = False
+) -> Signal:
+    """Compare one choice of positional encodings with the model's own."""
     run = next(iter(runs.values()))
-    pairs = [(own[seed]["natural"], runs[seed]["natural"]) for seed in runs if seed in own]
-    losses = [_loss(each, "natural") for each in runs.values()]
-    # of the model's own kinds there are all seeds, of the others some
-    apart = welch([_loss(each, "natural") for each in own.values()], losses)
-    more = Estimate(apart.value, *apart.interval()) if apart else _rise(pairs, run["tokens"]) if pairs else None
+    pairs = [(own[seed].natural, runs[seed].natural) for seed in runs if seed in own]
+    losses = [each.loss for each in runs.values()]
+    # Welch's test, as some seeds have only the model's own encodings
+    apart = welch([each.loss for each in own.values()], losses)
+    more = Estimate(apart.value, *apart.interval()) if apart else _rise(pairs, run.tokens) if pairs else None
     return Signal(
         encoder=kinds[0],
         decoder=kinds[1],
-        own=[*kinds] == run.get("own"),
+        own=is_own,
         seeds=len(runs),
         loss=statistics.mean(losses),
         more=more,
         p=apart and apart.p(),
-        shuffled=statistics.mean(_loss(e, "shuffled") - _loss(e, "natural") for e in runs.values()),
-        parameters=run["parameters"],
+        shuffled=statistics.mean(each.shuffled_loss - each.loss for each in runs.values()),
+        parameters=run.parameters,
     )
-
-
-def _loss(run: Measured, key: str) -> float:
-    return sum(run[key]) / sum(run["tokens"])
 
 
 def _verdict(model: str, orders: Mapping[str, Order], signals: list[Signal]) -> Verdict:
@@ -233,42 +291,40 @@ def _order_table(orders: Mapping[str, Order]) -> Table:
     return table("shuffling", "What shuffled sources cost", columns, rows)
 
 
-def _places(comparison: Comparison, measured: Trials) -> list[Figure]:
-    """Loss against the place of a piece in its text: of the models as they are, and of each with other positions."""
-    own = by_model(comparison, measured, TRAINED)
+def _places(
+    own: Mapping[str, Mapping[int, TrainedPositions]],
+    variants: Mapping[str, Mapping[str, Mapping[int, OtherPositions]]],
+    learned: int,
+) -> list[Figure]:
+    """Draw the loss against the position in the target, of all candidates, and of each with other encodings."""
+
+    def _line(label: str, model: str, runs: Mapping[int, Losses]) -> Series:
+        places = [run.places for run in runs.values()]
+        values = [statistics.mean(each.losses[i] for each in places) for i in range(len(places[0].start))]
+        return series(label, model, places[0].start, values)
+
+    def _draw(name: str, title: str, lines: list[Series]) -> Figure:
+        if lines:
+            tall = max(y or 0 for line in lines for y in line.y)
+            lines.append(series("longest target learned from", "", [learned, learned], [0.0, tall], reference=True))
+        axes = axis("place in the target, in pieces; first of ten"), axis("validation loss", "nats per token")
+        note = "What comes before is given; nothing was learned right of the line. Means over seeds."
+        return figure(name, title, axes, lines, note)
+
     title = "Validation loss against the place of a piece in its text, on texts of several sentences"
-    found = [_place_figure("places", title, [_by_place(model, model, runs) for model, runs in own.items()], measured)]
-    others = sorted({trial.part for trial in measured} - {TRAINED})
-    for model in comparison.models:
-        variants = [runs for part in others if (runs := by_model(comparison, measured, part).get(model))]
-        if not variants or model not in own:
+    found = [_draw("places", title, [_line(model, model, runs) for model, runs in own.items()])]
+    for model, parts in variants.items():
+        if not parts or model not in own:
             continue
-        lines = [_by_place("its own", model, own[model])]
-        for runs in variants:
+        lines = [_line("its own", model, own[model])]
+        for runs in parts.values():
             run = next(iter(runs.values()))
-            kinds = f"{run['encoder']} / {run['decoder']}"
-            # a colour of its own: eight dashes of one could not be told from each other
-            lines.append(_by_place(kinds, f"{model}, {kinds}", runs))
+            kinds = f"{run.encoder} / {run.decoder}"
+            # a colour for each: eight dashes of one colour could not be told apart
+            lines.append(_line(kinds, f"{model}, {kinds}", runs))
         title = f"The same of {model} with other positions in encoder / decoder"
-        found.append(_place_figure(f"places-{model}", title, lines, measured))
+        found.append(_draw(f"places-{model}", title, lines))
     return found
-
-
-def _by_place(label: str, model: str, runs: BySeed) -> Series:
-    made = list(runs.values())
-    starts = made[0]["places"]["start"]
-    values = [statistics.mean(run["places"]["losses"][i] for run in made) for i in range(len(starts))]
-    return series(label, model, starts, values)
-
-
-def _place_figure(name: str, title: str, lines: list[Series], measured: Trials) -> Figure:
-    if lines:
-        learned = max(run["learned"] for run in measured.values())
-        tall = max(y or 0 for line in lines for y in line.y)
-        lines.append(series("longest target learned from", "", [learned, learned], [0.0, tall], reference=True))
-    axes = axis("place in the target, in pieces; first of ten"), axis("validation loss", "nats per token")
-    note = "What comes before is given; nothing was learned right of the line. Means over seeds."
-    return figure(name, title, axes, lines, note)
 
 
 def _signal_table(signals: Mapping[str, list[Signal]]) -> Table:

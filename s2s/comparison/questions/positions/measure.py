@@ -1,19 +1,27 @@
-"""Shuffled sources, and trainings with each signal of position that a model can have."""
+"""Measure the use of word order: shuffled sources, and trainings with each positional encoding of a model."""
 
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, get_args
 
 import datasets
 import numpy as np
+from pydantic import TypeAdapter
 
 from s2s.comparison.executor import load_result
 from s2s.comparison.matching import translators
-from s2s.comparison.questions.positions.analyse import SPARED, TRAINED, analyse
-from s2s.comparison.runs import history, prepared
-from s2s.comparison.spec import Comparison, Experiment, Measured, Scale, Trial
+from s2s.comparison.questions.positions.analyse import (
+    TRAINED,
+    OtherPositions,
+    Places,
+    Spared,
+    TrainedPositions,
+    analyse,
+)
+from s2s.comparison.runs import learning_curve, prepared
+from s2s.comparison.spec import Comparison, Experiment, Scale, Trial
 from s2s.comparison.tasks import trained
 from s2s.comparison.translation import (
     chosen_pairs,
@@ -38,7 +46,7 @@ from s2s.tasks.translation.recipe import Recipe
 _SIDES = ("encoder_positions", "decoder_positions")
 _NONE = "none"
 _ENDS = ".!?"
-# words and number of the long texts; pieces of a bin of places, and those that it must have
+# words and number of the long texts; positions of a bin, and target tokens that it must have
 _LONG, _LONG_TEXTS = 60, 60
 _BIN, _PIECES = 10, 30
 
@@ -47,11 +55,11 @@ _BIN, _PIECES = 10, 30
 class Sizes:
     """Sizes of the measurement."""
 
-    sentences: int  # of the test set, translated as they are and shuffled
-    # whether every kind in the encoder meets every kind in the decoder; otherwise the model's own kinds meet none,
-    # and each other kind is tried on both sides at once
+    sentences: int  # of the test set, translated in order and shuffled
+    # True: all pairs of kinds in encoder and decoder; False: the model's own kinds with none on either side, and each
+    # other kind on both sides
     all_kinds: bool
-    seeds: int  # of the trainings with other kinds; shuffled sources are translated by the models of all seeds
+    seeds: int  # of the trainings with other kinds
 
 
 SIZES: dict[Scale, Sizes] = {
@@ -63,9 +71,9 @@ SIZES: dict[Scale, Sizes] = {
 
 
 def trials(comparison: Comparison) -> list[Trial]:
-    """For each seed and model, the trained model and each kind of positions that it can have; those of one side last.
+    """Return a trial of each trained model and of each other kind of positions.
 
-    Whether one side is worth asking for is known by then.
+    Those on one side only are last, when it is known whether they are worth it.
     """
     sizes = comparison.sizes(SIZES)
     every = {
@@ -77,7 +85,7 @@ def trials(comparison: Comparison) -> list[Trial]:
     return sorted(every, key=lambda trial: _one_sided(every[trial]))
 
 
-def measure(comparison: Comparison, trial: Trial) -> Measured:
+def measure(comparison: Comparison, trial: Trial) -> TrainedPositions | OtherPositions | Spared:
     """Measure losses and BLEU with shuffled sources, and losses by position.
 
     Positional encodings on one side only are skipped for a model that loses next to nothing without any.
@@ -86,38 +94,60 @@ def measure(comparison: Comparison, trial: Trial) -> Measured:
     trainings = _trainings(candidate.settings, sizes)
     if _one_sided(trainings.get(trial.part, ())) and (spared := _spared(comparison, trial)):
         return spared
-    recipe = candidate.translation
+    recipe, device_context = candidate.translation, comparison.device_context
     data = prepared(recipe)
-    pairs, shuffled, own = data.validation, shuffled_pairs(data), own_kinds(candidate.settings)
+    pairs, shuffled = data.validation, shuffled_pairs(data)
     longer = long_pairs(data, recipe.batches.max_length)
+
+    def _losses(model: Seq2Seq) -> dict[str, Any]:
+        natural, other = losses_of(model, recipe, pairs, shuffled, comparison)
+        return {
+            "tokens": pairs.target_lengths.tolist(),
+            "natural": natural,
+            "shuffled": other,
+            "places": place_losses(model, longer, recipe, comparison),
+            "learned": int(data.train.target_lengths.max()),
+            "parameters": count_parameters(model),
+        }
+
     if trial.part == TRAINED:
-        # the last checkpoint, not the best one: so have the trainings without a signal of position
+        # the last checkpoint, not the best one, as in the trainings with other encodings
         folder = trained(comparison, trial.model, trial.seed)
         model = load(folder, "last").narrow(Recipe, Seq2Seq).model
-        measured = losses_of(model, recipe, pairs, shuffled, comparison) | _translations(model, recipe, data, sizes)
-        measured |= {
-            "own": own and list(own),
-            "curve": history(folder, {"losses": "loss"}, comparison.device_context),
-            "rate": asdict(candidate.choice()),
-        }
-    else:
-        longest = max(recipe.batches.max_length, *(int(each.source_lengths.max()) for each in (pairs, shuffled)))
-        kinds, settings = trainings[trial.part], candidate.settings
-        pieces, kind = sizes_of(data), recipe.model.kind
-        parameters = translators(*pieces).parameters(kind, settings)
-        settings = resized(with_kinds(settings, kinds, longest), kind, pieces, parameters)
-        recipe = recipe.model_copy(update={"model": settings})
-        short = train_briefly(recipe, data, trial.seed or 0, comparison.device_context)
-        model = short.model
-        measured = losses_of(model, recipe, pairs, shuffled, comparison) | {"encoder": kinds[0], "decoder": kinds[1]}
-        measured |= {"updates": recipe.training.updates, "seconds": short.seconds}
-    learned = int(data.train.target_lengths.max())
-    places = place_losses(model, longer, recipe, comparison)
-    return measured | {"parameters": count_parameters(model), "places": places, "learned": learned}
+        sources, references = some_pairs(data, sizes.sentences)
+        mixed = shuffle_all(sources)
+        natural, other = (greedy(model, data, recipe, texts) for texts in (sources, mixed))
+        lowercase = data.target_tokenizer.writes_lowercase
+        return TrainedPositions(
+            **_losses(model),
+            bleu=counts_of("bleu", natural, references, lowercase),
+            bleu_shuffled=counts_of("bleu", other, references, lowercase),
+            reordered=[int(a != b) for a, b in zip(sources, mixed, strict=True)],
+            changed=[int(a != b) for a, b in zip(natural, other, strict=True)],
+            same_words=[int(sorted(a.split()) == sorted(b.split())) for a, b in zip(natural, other, strict=True)],
+            examples=list(zip(sources[:3], natural[:3], mixed[:3], other[:3], strict=True)),
+            own=own_kinds(candidate.settings),
+            curve=learning_curve(folder, device_context),
+            rate=candidate.choice(),
+        )
+    longest = max(recipe.batches.max_length, *(int(each.source_lengths.max()) for each in (pairs, shuffled)))
+    kinds, settings = trainings[trial.part], candidate.settings
+    pieces, kind = sizes_of(data), recipe.model.kind
+    parameters = translators(*pieces).parameters(kind, settings)
+    settings = resized(with_kinds(settings, kinds, longest), kind, pieces, parameters)
+    recipe = recipe.model_copy(update={"model": settings})
+    short = train_briefly(recipe, data, trial.seed or 0, device_context)
+    return OtherPositions(
+        **_losses(short.model),
+        encoder=kinds[0],
+        decoder=kinds[1],
+        updates=recipe.training.updates,
+        seconds=short.seconds,
+    )
 
 
 def _trainings(settings: Section, sizes: Sizes, number: int = 0) -> dict[str, tuple[str, str]]:
-    """The kinds of positions that a model is trained with beside its own in a repetition, by their cells' part."""
+    """Return the other kinds of encoder and decoder positions of repetition `number`, by part."""
     return {part_of(*kinds): kinds for kinds in kinds_of(settings, sizes.all_kinds) if number < sizes.seeds}
 
 
@@ -126,18 +156,17 @@ def _one_sided(kinds: Sequence[str]) -> bool:
     return len(set(kinds)) == 2 and _NONE in kinds
 
 
-def _spared(comparison: Comparison, trial: Trial) -> Measured:
-    """Rise of the loss without any positional encoding, if it is negligible; otherwise, or if unmeasured, nothing."""
+def _spared(comparison: Comparison, trial: Trial) -> Spared | None:
+    """Return the rise of the loss without any positional encoding, if it is known and negligible."""
     folder = comparison.results_folder(EXPERIMENT.name)
-    own, without = (load_result(folder, replace(trial, part=part)) for part in (TRAINED, part_of(_NONE, _NONE)))
-    if not (own and own.measured and without and without.measured):
-        return {}
-    losses = [sum(each["natural"]) / sum(each["tokens"]) for each in (own.measured, without.measured)]
-    return {SPARED: losses[1] - losses[0]} if losses[1] - losses[0] < LEARNING else {}
+    stored = [load_result(folder, replace(trial, part=part)) for part in (TRAINED, part_of(_NONE, _NONE))]
+    measured = [EXPERIMENT.measurement.validate_python(each.measured) for each in stored if each and each.measured]
+    losses = [each.loss for each in measured if not isinstance(each, Spared)]
+    return Spared(losses[1] - losses[0]) if len(losses) == 2 and losses[1] - losses[0] < LEARNING else None
 
 
 def own_kinds(settings: Section) -> tuple[str, str] | None:
-    """The kinds of positions of encoder and decoder; None for a model that cannot choose them, or leave them out."""
+    """Return the kinds of encoder and decoder positions; None for a model without the choice, or without `none`."""
     fields = type(settings).model_fields
     if not all(side in fields and _NONE in get_args(fields[side].annotation) for side in _SIDES):
         return None
@@ -146,9 +175,9 @@ def own_kinds(settings: Section) -> tuple[str, str] | None:
 
 
 def kinds_of(settings: Section, every: bool) -> list[tuple[str, str]]:
-    """Kinds of positions in encoder and decoder that a model is trained with beside its own; none where it has none.
+    """Return the other kinds of encoder and decoder positions that a model is trained with.
 
-    With `every`, each kind in the encoder meets each in the decoder.
+    With `every`, each kind in the encoder is combined with each in the decoder.
     """
     own = own_kinds(settings)
     if own is None:
@@ -162,12 +191,12 @@ def kinds_of(settings: Section, every: bool) -> list[tuple[str, str]]:
 
 
 def part_of(encoder: str, decoder: str) -> str:
-    """The name among the tasks of a training with these kinds of positions, and as many parameters as with its own."""
+    """Return the part of a training with these kinds of positions and the same number of parameters."""
     return f"equal-{encoder}-{decoder}".lower().replace("_", "-")
 
 
 def with_kinds(settings: Section, kinds: tuple[str, str], longest: int) -> Section:
-    """The settings with these kinds of positions; tables of learned ones have as many as that, and no more."""
+    """Return the settings with these kinds of positions; tables of learned ones have `longest` rows."""
     given = settings.model_dump() | dict(zip(_SIDES, kinds, strict=True))
     if "max_positions" in given:
         given["max_positions"] = longest
@@ -175,7 +204,7 @@ def with_kinds(settings: Section, kinds: tuple[str, str], longest: int) -> Secti
 
 
 def shuffle(sentence: str, number: int) -> str:
-    """The sentence with its words in another order, wherever there is one, decided by its number; its end stays."""
+    """Shuffle the words of a sentence, but not its final punctuation; its number is the seed."""
     text = sentence.rstrip()
     body = text.rstrip(_ENDS)
     words = body.split()
@@ -188,19 +217,19 @@ def shuffle(sentence: str, number: int) -> str:
 
 
 def shuffle_all(sentences: Sequence[str]) -> list[str]:
-    """Each sentence shuffled, always in the same way."""
+    """Shuffle each sentence, reproducibly."""
     return [shuffle(sentence, number) for number, sentence in enumerate(sentences)]
 
 
 def shuffled_pairs(data: PreparedTranslation) -> TokenizedDataset:
-    """The validation pairs with shuffled sources."""
+    """Return the validation pairs with shuffled sources."""
     pairs = data.corpus.validation
     columns = {"source": shuffle_all(list(pairs["source"])), "target": list(pairs["target"])}
     return encode_corpus(datasets.Dataset.from_dict(columns), data.source_tokenizer, data.target_tokenizer)
 
 
 def long_pairs(data: PreparedTranslation, longest: int) -> TokenizedDataset:
-    """Texts of several validation pairs, of about 60 words, shorter than `longest` pieces."""
+    """Return texts of several validation pairs, of about 60 words, shorter than `longest` tokens."""
     pairs = data.corpus.validation
     unspaced = is_unspaced(pairs["source"])
     words = [len(split_words(source, unspaced)) for source in pairs["source"]]
@@ -220,17 +249,17 @@ def long_pairs(data: PreparedTranslation, longest: int) -> TokenizedDataset:
 
 def losses_of(
     model: Seq2Seq, recipe: Recipe[Any], pairs: TokenizedDataset, shuffled: TokenizedDataset, comparison: Comparison
-) -> Measured:
-    """Loss of each validation pair as it is, and with its source shuffled."""
+) -> tuple[list[float], list[float]]:
+    """Return the summed loss of each validation pair, and the same with its source shuffled, in nats."""
     natural, other = (
         [round(float(loss), 4) for loss in pair_losses(model, each, recipe.batches, comparison.device_context)]
         for each in (pairs, shuffled)
     )
-    return {"tokens": pairs.target_lengths.tolist(), "natural": natural, "shuffled": other}
+    return natural, other
 
 
-def place_losses(model: Seq2Seq, data: TokenizedDataset, recipe: Recipe[Any], comparison: Comparison) -> Measured:
-    """Mean loss of the target's pieces by their place, in bins of ten places that have enough pieces."""
+def place_losses(model: Seq2Seq, data: TokenizedDataset, recipe: Recipe[Any], comparison: Comparison) -> Places:
+    """Return the mean loss of target tokens by position, in bins of ten positions that have enough tokens."""
     sums, counts = np.zeros(1), np.zeros(1)
     for _, loss, valid in token_losses(model, data, recipe.batches, comparison.device_context) if len(data) else ():
         width = max(len(sums), valid.shape[1])
@@ -239,24 +268,9 @@ def place_losses(model: Seq2Seq, data: TokenizedDataset, recipe: Recipe[Any], co
         counts[: valid.shape[1]] += valid.sum(axis=0)
     starts = np.arange(0, len(sums), _BIN)
     sums, counts = (np.add.reduceat(each, starts) for each in (sums, counts))
-    kept = counts >= _PIECES
-    losses = [round(float(each), 4) for each in sums[kept] / counts[kept]]
-    return {"start": starts[kept].tolist(), "losses": losses}
-
-
-def _translations(model: Seq2Seq, recipe: Recipe[Any], data: PreparedTranslation, sizes: Sizes) -> Measured:
-    """BLEU statistics of greedy translations of sources in order, and of shuffled ones."""
-    sources, references = some_pairs(data, sizes.sentences)
-    mixed = shuffle_all(sources)
-    natural, other = (greedy(model, data, recipe, texts) for texts in (sources, mixed))
-    return {
-        "bleu": counts_of("bleu", natural, references, data.target_tokenizer.writes_lowercase),
-        "bleu_shuffled": counts_of("bleu", other, references, data.target_tokenizer.writes_lowercase),
-        "reordered": [int(a != b) for a, b in zip(sources, mixed, strict=True)],
-        "changed": [int(a != b) for a, b in zip(natural, other, strict=True)],
-        "same_words": [int(sorted(a.split()) == sorted(b.split())) for a, b in zip(natural, other, strict=True)],
-        "examples": [list(texts) for texts in zip(sources[:3], natural[:3], mixed[:3], other[:3], strict=True)],
-    }
+    enough = counts >= _PIECES
+    losses = [round(float(each), 4) for each in sums[enough] / counts[enough]]
+    return Places(starts[enough].tolist(), losses)
 
 
 EXPERIMENT = Experiment(
@@ -265,6 +279,7 @@ EXPERIMENT = Experiment(
     trials,
     measure,
     analyse,
+    TypeAdapter(TrainedPositions | OtherPositions | Spared),
     depends_on="quality",
     depends_on_part=TRAINED,
 )

@@ -1,4 +1,4 @@
-"""Small models learn pieces, their answers are counted in two ways, and a rate is chosen by who solves a task first."""
+"""Training of small models on exercises, their answers, and the search for a learning rate."""
 
 import copy
 import dataclasses
@@ -12,8 +12,17 @@ import torch
 
 from s2s.comparison.matching import settings_of
 from s2s.comparison.questions.long_range import learning
-from s2s.comparison.questions.long_range.head import headed
-from s2s.comparison.questions.long_range.learning import Budget, Run, TrainingTask, answers, encoded, learn, search
+from s2s.comparison.questions.long_range.learning import (
+    Budget,
+    Run,
+    TrainingTask,
+    Validation,
+    answers,
+    encoded,
+    search,
+    train_at_best,
+)
+from s2s.comparison.questions.long_range.linear_head import with_linear_head
 from s2s.comparison.tuning_search import RATES
 from s2s.data.batches import collate
 from s2s.data.exercises import FIRST, Associative, Examples, Recall, concatenate
@@ -37,7 +46,7 @@ OPTIONS = {
     "dropout": 0.0,
     "bidirectional": False,
 }
-BUDGET = Budget(updates=40, rows=32, batches=2, every=10, trial=20, rates=(0.02,), warmup=5)
+BUDGET = Budget(updates=40, rows=32, batches=2, every=10, trial=20, warmup=5)
 KINDS = 3
 PIECES = FIRST + 2 * KINDS
 
@@ -62,13 +71,13 @@ def _training_task(kind="gru", **changes):
     return TrainingTask(_builder(kind, PIECES), _brackets(), _brackets(20, 1, "held-out"), budget, 1, COMPUTER)
 
 
-def _learn(kind="gru", **changes):
-    return learn(_training_task(kind, **changes))
+def _learn(rates=(0.02,), **changes):
+    return train_at_best(_training_task(**changes), rates)
 
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Target pieces of every update made."""
+    """Target tokens of every update."""
     tokens = []
     real = Trainer.updates
 
@@ -83,11 +92,11 @@ def counted(monkeypatch):
 
 @pytest.fixture(scope="module")
 def halfway():
-    """A model that knows some answers and not others."""
+    """A model that knows some of the answers."""
     return _learn(updates=50, trial=50).trainer.model
 
 
-def test_counted_answers_are_those_of_greedy_search(halfway):
+def test_answers_equal_greedy_search(halfway):
     asked = _brackets(40, 9)
     found = answers(halfway, asked, COMPUTER)
     assert 0.2 < found.accuracy < 0.95
@@ -98,20 +107,15 @@ def test_counted_answers_are_those_of_greedy_search(halfway):
         assert (list(best.tokens) == target) == right
 
 
-def test_the_loss_is_the_trainers_and_pieces_are_counted_with_the_end(halfway):
+def test_answers_loss_is_the_trainers(halfway):
     asked = _brackets(30, 4)
     data = encoded(asked)
     found = answers(halfway, asked, COMPUTER)
-    # the one leaves out what no search writes
+    # the trainer's includes tokens that no search writes
     assert found.loss == pytest.approx(mean_loss(halfway, data, BatchSettings(tokens=64), COMPUTER), rel=0.01)
-    batch = collate(*data.rows(np.arange(len(data))), np.arange(len(data)))
-    with torch.no_grad():
-        said = halfway.logits(batch.source, batch.source_valid, batch.target_in).argmax(dim=2)
-    hits = (said == batch.target_out)[batch.target_valid]
-    assert found.pieces == pytest.approx(float(hits.float().mean()))
 
 
-def test_what_no_search_writes_is_no_answer(halfway):
+def test_answers_exclude_tokens_that_no_search_writes(halfway):
     asked = _brackets(30, 4)
     model = copy.deepcopy(halfway)
     wide = torch.nn.Linear(16, PIECES)
@@ -123,7 +127,7 @@ def test_what_no_search_writes_is_no_answer(halfway):
     assert answers(model, asked, COMPUTER).right.tolist() == answers(halfway, asked, COMPUTER).right.tolist()
 
 
-def test_a_rival_decides_alone_where_there_is_one(halfway):
+def test_answers_with_a_rival_compare_two_tokens(halfway):
     asked = _brackets(30, 4)
     last = [(len(target) - 1, PIECES - 1 if target[-1] != PIECES - 1 else BOS + 3) for target in asked.targets]
     found = answers(halfway, Examples(asked.sources, asked.targets, last), COMPUTER)
@@ -135,17 +139,18 @@ def test_a_rival_decides_alone_where_there_is_one(halfway):
     assert 0 < found.accuracy < 1
 
 
-def test_an_easy_task_is_learned_and_training_stops_there():
+def test_train_at_best_stops_at_the_solution():
     train, held = Recall().examples(2, 1500, 1), Recall().examples(2, 60, 1, "held-out")
-    budget = Budget(updates=600, rows=64, batches=1, every=20, trial=600, rates=(0.02,), warmup=10)
-    learned = learn(TrainingTask(_builder("gru", Recall.vocabulary_size, width=32), train, held, budget, 1, COMPUTER))
+    budget = Budget(updates=600, rows=64, batches=1, every=20, trial=600, warmup=10)
+    task = TrainingTask(_builder("gru", Recall.vocabulary_size, width=32), train, held, budget, 1, COMPUTER)
+    learned = train_at_best(task, (0.02,))
     assert learned.solved == learned.trainer.update == learned.looks[-1][0] < 600
     assert learned.solved % 20 == 0
     assert learned.score(1.0) < 0
     assert answers(learned.trainer.model, Recall().examples(2, 300, 1, "test"), COMPUTER).accuracy > 0.97
 
 
-def test_two_trainings_of_one_seed_are_the_same_and_a_pause_changes_nothing():
+def test_run_is_reproducible_and_can_be_paused():
     first, second = _learn(), Run(_training_task(), 0.02)
     second.continue_until(10)
     second.continue_until(40)
@@ -154,7 +159,7 @@ def test_two_trainings_of_one_seed_are_the_same_and_a_pause_changes_nothing():
     assert all(torch.equal(weights[name], p) for name, p in second.trainer.model.state_dict().items())
 
 
-def test_the_better_rate_goes_on_and_the_other_stops(counted):
+def test_train_at_best_continues_the_better_rate_only(counted):
     learned = _learn(rates=(1e-9, 0.02, 1e-8))
     assert learned.rate == 0.02
     assert learned.trainer.update == BUDGET.updates
@@ -171,26 +176,26 @@ def _easy(**changes):
     return TrainingTask(_builder("gru", 8), _one_answer(64), _one_answer(4), budget, 1, COMPUTER)
 
 
-def test_all_stop_when_the_first_has_solved_the_task(counted):
-    learned = learn(_easy(rates=(0.001, 0.05)))
+def test_train_at_best_stops_all_rates_at_the_first_solution(counted):
+    learned = train_at_best(_easy(), (0.001, 0.05))
     assert learned.rate == 0.05
     assert learned.trainer.update == learned.solved < 100
     assert len(counted) == 2 * learned.solved
 
 
-def test_a_rate_at_which_training_fails_is_passed_over():
+def test_train_at_best_skips_a_rate_that_fails():
     learned = _learn(rates=(1e38, 0.02))
     assert learned.rate == 0.02
     assert learned.looks == _learn().looks
 
 
-def test_a_model_that_fails_at_every_rate_says_so():
+def test_train_at_best_reports_failure_at_every_rate():
     with pytest.raises(UserError, match=r"every rate of 1e\+38"):
         _learn(rates=(1e38,))
 
 
-class _Told(Run):
-    """A training whose course is told: by rate, when it solves the task, and its loss and share right before."""
+class _Planted(Run):
+    """A training with a planted course: by rate, when it solves the task, and its loss and accuracy before."""
 
     courses: ClassVar[dict] = {}
     lost = False
@@ -204,57 +209,57 @@ class _Told(Run):
         while self.trainer.update < until and self.solved is None:
             self.trainer.update += self.training_task.budget.every
             self.solved = self.trainer.update if self.trainer.update == solved else None
-            self.looks.append((self.trainer.update, loss, 100.0 if self.solved else right))
+            self.looks.append(Validation(self.trainer.update, loss, 100.0 if self.solved else right))
 
 
 def _searched(monkeypatch, courses, settle=0):
-    monkeypatch.setattr(learning, "Run", _Told)
-    monkeypatch.setattr(_Told, "courses", courses)
+    monkeypatch.setattr(learning, "Run", _Planted)
+    monkeypatch.setattr(_Planted, "courses", courses)
     return search(_training_task(updates=100, trial=60, settle=settle), cheating=0.3)
 
 
-def test_the_rate_is_that_of_who_solves_the_task_first_not_of_the_lowest_loss(monkeypatch):
-    told = {0.001: (None, 0.1, 90), 0.002: (None, 0.5, 80), 0.004: (40, 0.9, 80), 0.008: (None, 1.0, 90)}
-    found = _searched(monkeypatch, told)
+def test_search_prefers_the_first_solution_to_the_lowest_loss(monkeypatch):
+    planted = {0.001: (None, 0.1, 90), 0.002: (None, 0.5, 80), 0.004: (40, 0.9, 80), 0.008: (None, 1.0, 90)}
+    found = _searched(monkeypatch, planted)
     assert (found.best, found.other, found.inside) == (0.004, 0.001, True)
-    # nobody learns on after somebody has solved it
-    assert [tried["updates"] for tried in found.tried.values()] == [40] * 4
+    # all stop at the first solution
+    assert [tried.updates for tried in found.tried.values()] == [40] * 4
 
 
-def test_the_grid_grows_while_its_best_is_at_an_end_but_no_longer_than_the_best_took(monkeypatch):
-    told = dict.fromkeys((0.002, 0.004, 0.008), (None, 1.0, 90.0))
-    found = _searched(monkeypatch, told | {0.001: (50, 1.0, 90), 0.0005: (30, 1.0, 90), 0.00025: (40, 1.0, 90)})
+def test_search_extends_the_grid_no_longer_than_the_best_took(monkeypatch):
+    planted = dict.fromkeys((0.002, 0.004, 0.008), (None, 1.0, 90.0))
+    found = _searched(monkeypatch, planted | {0.001: (50, 1.0, 90), 0.0005: (30, 1.0, 90), 0.00025: (40, 1.0, 90)})
     assert (found.best, found.inside) == (0.0005, True)
-    assert found.tried[0.0005]["solved"] == found.tried[0.00025]["updates"] == 30
+    assert found.tried[0.0005].solved == found.tried[0.00025].updates == 30
 
 
 @pytest.mark.parametrize(("tied", "best"), [((0.002, 0.004, 0.008), 0.004), ((0.004, 0.008), 0.004), ((0.002,), 0.002)])
-def test_of_rates_that_solve_it_at_the_same_look_the_one_in_the_middle_is_the_best(monkeypatch, tied, best):
-    told = {rate: (20, 0.1 / rate, 90) if rate in tied else (None, 1.0, 90.0) for rate in RATES}
-    found = _searched(monkeypatch, told)
+def test_search_takes_the_middle_of_tied_rates(monkeypatch, tied, best):
+    planted = {rate: (20, 0.1 / rate, 90) if rate in tied else (None, 1.0, 90.0) for rate in RATES}
+    found = _searched(monkeypatch, planted)
     assert (found.best, found.inside) == (best, True)
     assert found.other == min(set(tied) - {best} or set(RATES) - {best})
     # sooner comes before the middle
-    found = _searched(monkeypatch, told | {0.008: (10, 9.0, 90), 0.016: (20, 0.1, 90)})
+    found = _searched(monkeypatch, planted | {0.008: (10, 9.0, 90), 0.016: (20, 0.1, 90)})
     assert (found.best, found.inside) == (0.008, True)
 
 
-def test_a_rate_that_loses_the_task_again_has_not_solved_it(monkeypatch):
+def test_search_ignores_a_solution_that_is_lost_again(monkeypatch):
     def settle(run, updates):
         """The highest rates lose what they had."""
         assert updates == 5
         run.lost = run.rate > 0.004
-        run.looks.append((run.trainer.update, 9.0 if run.lost else 0.2, 40.0 if run.lost else 100.0))
+        run.looks.append(Validation(run.trainer.update, 9.0 if run.lost else 0.2, 40.0 if run.lost else 100.0))
 
-    monkeypatch.setattr(_Told, "settle", settle)
-    told = {0.001: (None, 0.9, 90), 0.002: (40, 0.5, 90), 0.004: (30, 0.1, 90), 0.008: (10, 0.1, 90)}
-    found = _searched(monkeypatch, told, settle=5)
-    # the race goes on until somebody holds it
+    monkeypatch.setattr(_Planted, "settle", settle)
+    planted = {0.001: (None, 0.9, 90), 0.002: (40, 0.5, 90), 0.004: (30, 0.1, 90), 0.008: (10, 0.1, 90)}
+    found = _searched(monkeypatch, planted, settle=5)
+    # all go on until one keeps the solution
     assert (found.best, found.other, found.inside) == (0.004, 0.002, True)
-    assert [tried["solved"] for tried in found.tried.values()] == [None, None, 30, None]
+    assert [tried.solved for tried in found.tried.values()] == [None, None, 30, None]
 
 
-def test_who_has_solved_a_task_learns_on_for_a_while(counted):
+def test_run_settles_after_the_solution(counted):
     at_once, settled, unsolved = (Run(_easy(), rate) for rate in (0.01, 0.01, 1e-9))
     for run in (at_once, settled, unsolved):
         run.continue_until(run.training_task.budget.updates)
@@ -268,32 +273,32 @@ def test_who_has_solved_a_task_learns_on_for_a_while(counted):
     assert (unsolved.solved, unsolved.trainer.update) == (None, before)
 
 
-def test_a_rate_that_has_not_left_chance_is_censored_whatever_its_loss(monkeypatch):
-    told = {0.001: (None, 0.1, 30), 0.002: (None, 0.9, 60), 0.004: (None, 0.5, 60), 0.008: (None, 1.0, 60)}
-    found = _searched(monkeypatch, told)
+def test_search_censors_rates_at_chance(monkeypatch):
+    planted = {0.001: (None, 0.1, 30), 0.002: (None, 0.9, 60), 0.004: (None, 0.5, 60), 0.008: (None, 1.0, 60)}
+    found = _searched(monkeypatch, planted)
     assert (found.best, found.other) == (0.004, 0.002)
-    assert [tried["left chance"] for tried in found.tried.values()] == [False, True, True, True]
+    assert [tried.left_chance for tried in found.tried.values()] == [False, True, True, True]
 
 
-def test_trials_that_are_all_at_chance_go_on(monkeypatch):
-    told = dict.fromkeys((0.001, 0.002, 0.008), (None, 1.0, 30.0)) | {0.004: (80, 1.0, 30.0)}
-    found = _searched(monkeypatch, told)
+def test_search_prolongs_trials_while_all_are_at_chance(monkeypatch):
+    planted = dict.fromkeys((0.001, 0.002, 0.008), (None, 1.0, 30.0)) | {0.004: (80, 1.0, 30.0)}
+    found = _searched(monkeypatch, planted)
     assert (found.best, found.inside) == (0.004, True)
-    assert [tried["updates"] for tried in found.tried.values()] == [80] * 4
+    assert [tried.updates for tried in found.tried.values()] == [80] * 4
 
 
-def test_where_no_rate_leaves_chance_the_loss_says_where_the_grid_grows(monkeypatch):
+def test_search_falls_back_to_the_loss_if_no_rate_leaves_chance(monkeypatch):
     grid = [RATES[0] / 4, RATES[0] / 2, *RATES]
-    told = {rate: (None, 1 + abs(math.log2(rate / grid[1])), 30.0) for rate in grid}
-    found = _searched(monkeypatch, told)
+    planted = {rate: (None, 1 + abs(math.log2(rate / grid[1])), 30.0) for rate in grid}
+    found = _searched(monkeypatch, planted)
     assert (found.best, found.inside) == (grid[1], True)
     assert list(found.tried) == grid
-    # nobody left chance, so each was tried as long as a training, and no other rate is worth one
-    assert {tried["updates"] for tried in found.tried.values()} == {100}
+    # each was tried as long as a training, and no other rate is worth one
+    assert {tried.updates for tried in found.tried.values()} == {100}
     assert found.other is None
 
 
-def test_answers_that_are_no_longer_finite_are_a_failure(monkeypatch):
+def test_run_fails_when_the_loss_is_not_finite(monkeypatch):
     def broken(model, examples, device_context):
         return dataclasses.replace(answers(model, examples, device_context), loss=float("nan"))
 
@@ -302,7 +307,7 @@ def test_answers_that_are_no_longer_finite_are_a_failure(monkeypatch):
         _learn()
 
 
-def test_the_end_must_be_written_too():
+def test_answers_require_the_end():
     silent = _builder("gru", PIECES)().eval()
     with torch.no_grad():
         silent.projection.weight.zero_()
@@ -312,10 +317,10 @@ def test_the_end_must_be_written_too():
 
 
 @pytest.mark.parametrize("kind", ["lstm", "transformer", "conv"])
-def test_a_linear_head_answers_from_the_states_that_ask(kind):
+def test_linear_head_reads_the_query_states(kind):
     found = concatenate([Associative().examples(distance, 6, 1) for distance in (1, 5)])
     model = _builder(kind, Associative.vocabulary_size)()
-    whole = headed(model, Associative.asking, Associative.vocabulary_size).eval()
+    whole = with_linear_head(model, Associative.asking, Associative.vocabulary_size).eval()
     data = encoded(found)
     batch = collate(*data.rows(np.arange(len(data))), np.arange(len(data)))
     with torch.no_grad():
