@@ -311,9 +311,9 @@ def each_run(comparison: Comparison, part: str = "") -> list[Trial]:
     return [Trial(model, part, seed) for seed in comparison.seeds for model in comparison.models]
 
 
-def by_model(comparison: Comparison, measured: Trials, part: str = "") -> dict[str, BySeed]:
+def by_model(comparison: Comparison, measured: Mapping[Trial, M], part: str = "") -> dict[str, dict[int, M]]:
     """Group the measurements of a part by model, in the order of the command, and by ascending seed."""
-    runs: dict[str, BySeed] = {}
+    runs: dict[str, dict[int, M]] = {}
     for model in comparison.models:
         own = {trial.seed or 0: m for trial, m in measured.items() if (trial.model, trial.part) == (model, part)}
         if own:
