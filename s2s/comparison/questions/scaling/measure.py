@@ -1,15 +1,17 @@
-"""Trainings of the same model at several sizes, each at the learning rate that suits the size."""
+"""Train models at several sizes, each at the best learning rate for its size."""
 
 import functools
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from s2s.comparison.executor import StoredResult, load_result, run_cached
 from s2s.comparison.matching import size_of, without_embeddings
-from s2s.comparison.questions.scaling.analyse import MARGIN, analyse
+from s2s.comparison.questions.scaling.analyse import MARGIN, ScalingRun, SizeTraining, analyse
 from s2s.comparison.runs import prepared, shortened
 from s2s.comparison.spec import Candidate, Comparison, Experiment, Measured, Scale, Trial
 from s2s.comparison.translation import flops_per_token, resized, sizes_of, train_briefly, unigram_loss
@@ -23,9 +25,9 @@ from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import mean_loss
 from s2s.training.device import PRECISION_NAMES
 
-# tried in turn, since heads do not divide every width: small models are far apart in size
+# factors for the number of parameters, tried in turn: heads do not divide every width, so few sizes are possible
 _NEARBY = (1.0, 0.95, 1.05, 0.9, 1.1, 0.85, 1.15)
-# of the updates of a size's whole training: how long rates are tried, as when the models' own are chosen
+# updates of a short training in the search for the rate, as a share of the full training's
 _TRIAL = 0.15
 
 
@@ -35,7 +37,7 @@ class Sizes:
 
     factors: tuple[float, ...]  # sizes, as multiples of the comparison's number of parameters
     updates: float  # of each training, as a share of the recipe's
-    seeds: int | None  # how many of them; None: all
+    seeds: int | None  # number of seeds; None: all
 
 
 SIZES: dict[Scale, Sizes] = {
@@ -46,7 +48,7 @@ SIZES: dict[Scale, Sizes] = {
 
 
 def trials(comparison: Comparison) -> list[Trial]:
-    """One for each seed, size and model; the models in turn."""
+    """Return a trial for each seed, size and model; the models in turn."""
     sizes = comparison.sizes(SIZES)
     return [
         Trial(model, part_of(factor), seed)
@@ -56,89 +58,82 @@ def trials(comparison: Comparison) -> list[Trial]:
     ]
 
 
-def measure(comparison: Comparison, cell: Trial) -> Measured:
-    """The validation loss of one size, at the best of its rates."""
-    candidate = comparison.candidate(cell.model)
-    factor = next(factor for factor in comparison.sizes(SIZES).factors if part_of(factor) == cell.part)
-    wanted, recipe = _of_size(comparison, candidate, factor)
-    made = _trials(comparison, candidate, recipe, cell.part)
-    losses = {trial: loss_of(one) for trial, one in made.items()}
-    best = best_trial(losses) or TuningTrial(candidate.learning_rate)
-    rising = sorted(losses.items(), key=lambda item: item[0].rate)
-    return {
-        "factor": factor,
-        "wanted": wanted,
-        "rate": best.rate,
-        "rates": [[trial.rate, loss] for trial, loss in rising if not trial.whole],
-        "whole": [[trial.rate, loss] for trial, loss in rising if trial.whole],
-        "inside": best in losses and inside(best, losses),
-        **_trained(comparison, _at(recipe, best.rate), cell.seed or 0),
-    }
-
-
-def _of_size(comparison: Comparison, candidate: Candidate, factor: float) -> tuple[int, Recipe[Any]]:
-    """The number of parameters wanted of a size, and a candidate's recipe for a whole training of it."""
-    pieces = candidate.translation.tokenizer.sizes
-    wanted = budget(tuple((each.kind, each.settings) for each in comparison.candidates), pieces, factor)
-    settings = resized(candidate.settings, candidate.kind, pieces, wanted)
+def measure(comparison: Comparison, trial: Trial) -> ScalingRun:
+    """Train one size at its best learning rate."""
+    candidate = comparison.candidate(trial.model)
+    factor = next(factor for factor in comparison.sizes(SIZES).factors if part_of(factor) == trial.part)
+    sizes = candidate.translation.tokenizer.sizes
+    wanted = budget(tuple((each.kind, each.settings) for each in comparison.candidates), sizes, factor)
+    settings = resized(candidate.settings, candidate.kind, sizes, wanted)
     recipe = candidate.translation.model_copy(update={"model": settings})
-    return wanted, shortened(recipe, comparison.sizes(SIZES).updates)
+    recipe = shortened(recipe, comparison.sizes(SIZES).updates)
+    made = _search(comparison, candidate, recipe, trial.part)
+    losses = {each: loss_of(one) for each, one in made.items()}
+    best = best_trial(losses) or TuningTrial(candidate.learning_rate)
+    ascending = sorted(losses.items(), key=lambda item: item[0].rate)
+    return ScalingRun(
+        **vars(_train(comparison, _at(recipe, best.rate), trial.seed or 0)),
+        factor=factor,
+        wanted=wanted,
+        rate=best.rate,
+        rates=[(each.rate, loss) for each, loss in ascending if not each.whole],
+        whole=[(each.rate, loss) for each, loss in ascending if each.whole],
+        inside=best in losses and inside(best, losses),
+    )
 
 
-def _trained(comparison: Comparison, recipe: Recipe[Any], seed: int) -> Measured:
-    """Train a model in full and measure it."""
+def _train(comparison: Comparison, recipe: Recipe[Any], seed: int) -> SizeTraining:
+    """Train a model in full."""
     data = prepared(recipe)
     sizes = sizes_of(data)
     losses: list[float] = []
 
-    def look(model: Seq2Seq) -> None:
+    def _validate(model: Seq2Seq) -> None:
         losses.append(mean_loss(model, data.validation, recipe.batches, comparison.device_context))
 
-    short = train_briefly(recipe, data, seed, comparison.device_context, half_way=look)
-    look(short.model)
-    worth = source_use(short.model, data.validation, recipe.batches, comparison.device_context)
-    return {
-        "parameters": count_parameters(short.model),
-        "inner": without_embeddings(short.model),
-        "width": recipe.model.model_dump().get("width"),
-        "updates": recipe.training.updates,
-        "tokens": short.tokens,
-        "flops": flops_per_token(recipe, sizes, data.train) * short.tokens,
-        "half": losses[0],
-        "loss": losses[-1],
-        "source_use": asdict(worth) if worth else None,
-        "baseline": unigram_loss(data.train, data.validation, sizes[1]),
-        "seconds": short.seconds,
-    }
+    short = train_briefly(recipe, data, seed, comparison.device_context, half_way=_validate)
+    _validate(short.model)
+    return SizeTraining(
+        parameters=count_parameters(short.model),
+        inner=without_embeddings(short.model),
+        width=recipe.model.model_dump().get("width"),
+        updates=recipe.training.updates,
+        tokens=short.tokens,
+        flops=flops_per_token(recipe, sizes, data.train) * short.tokens,
+        half=losses[0],
+        loss=losses[-1],
+        source_use=source_use(short.model, data.validation, recipe.batches, comparison.device_context),
+        baseline=unigram_loss(data.train, data.validation, sizes[1]),
+        seconds=short.seconds,
+    )
 
 
-def _trials(
-    comparison: Comparison, candidate: Candidate, whole: Recipe[Any], part: str
+def _search(
+    comparison: Comparison, candidate: Candidate, full: Recipe[Any], part: str
 ) -> dict[TuningTrial, StoredResult]:
-    """A size's trials with a seed of their own, each kept: with a share of the updates, the best of them with all.
+    """Search the learning rate of a size with a seed of its own: short trainings, then full ones around the best.
 
-    The first are the rate of the comparison's size and its neighbours.
+    The first trials are the rate of the comparison's size and its neighbours. Each is stored.
     """
     folder = comparison.results_folder(EXPERIMENT.name)
     folder.mkdir(parents=True, exist_ok=True)
-    share, middle = shortened(whole, _TRIAL), candidate.learning_rate
+    short, middle = shortened(full, _TRIAL), candidate.learning_rate
     near = [rate for rate in (middle / 2, middle, 2 * middle) if LOWEST <= rate <= HIGHEST or rate == middle]
     made: dict[TuningTrial, StoredResult] = {}
-    while new := next_trials((), {trial: loss_of(one) for trial, one in made.items()}, 1, near):
-        for trial in new:
-            recipe = _at(whole if trial.whole else share, trial.rate)
-            cell = Trial(candidate.name, f"{part}-{trial.part}")
-            # one that failed would fail again
-            one = partial(_trial, comparison, recipe)
-            made[trial] = load_result(folder, cell) or run_cached(
-                folder, one, cell, PRECISION_NAMES[comparison.device_context.precision]
+
+    def _tune(recipe: Recipe[Any], trial: Trial) -> Measured:
+        loss, seconds = short_training(recipe, TRIAL_SEED, comparison.device_context)
+        return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
+
+    while new := next_trials((), {each: loss_of(one) for each, one in made.items()}, 1, near):
+        for each in new:
+            trial = Trial(candidate.name, f"{part}-{each.part}")
+            tune = partial(_tune, _at(full if each.whole else short, each.rate))
+            # a failed one is not repeated: it would fail again
+            made[each] = load_result(folder, trial) or run_cached(
+                folder, tune, trial, PRECISION_NAMES[comparison.device_context.precision]
             )
     return made
-
-
-def _trial(comparison: Comparison, recipe: Recipe[Any], trial: Trial) -> Measured:
-    loss, seconds = short_training(recipe, TRIAL_SEED, comparison.device_context)
-    return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 
 
 def _at(recipe: Recipe[Any], rate: float) -> Recipe[Any]:
@@ -146,13 +141,13 @@ def _at(recipe: Recipe[Any], rate: float) -> Recipe[Any]:
 
 
 def part_of(factor: float) -> str:
-    """A size's name among the tasks: `size-25` is a quarter of the comparison's parameters."""
+    """Return a size's name among the trials: `size-25` is a quarter of the comparison's parameters."""
     return f"size-{factor * 100:g}".replace(".", "-")
 
 
 @functools.cache
 def budget(candidates: Sequence[tuple[str, Section]], pieces: tuple[int, int], factor: float) -> int:
-    """The number of parameters near a multiple of the first candidate's that most of them can have within 5 %."""
+    """Return the number of parameters, near `factor` times the first candidate's, that most can have within 5 %."""
     kind, settings = candidates[0]
     middle = factor * size_of(kind, settings, *pieces)
     best, most = round(middle), -1
@@ -179,4 +174,12 @@ def _numbers(comparison: Comparison) -> dict[str, object]:
     }
 
 
-EXPERIMENT = Experiment("scaling", "What does a larger model gain?", trials, measure, analyse, numbers=_numbers)
+EXPERIMENT = Experiment(
+    "scaling",
+    "What does a larger model gain?",
+    trials,
+    measure,
+    analyse,
+    TypeAdapter(ScalingRun),
+    numbers=_numbers,
+)
