@@ -37,12 +37,7 @@ class Pair:
     remark: str = ""
 
     def inspected(self, model: Seq2Seq, focus: InspectionRequest, word: int) -> InspectedExample:
-        """Inspect this pair.
-
-        Args:
-            focus: Selected layer and head.
-            word: Index of the word to walk through.
-        """
+        """Inspect this pair, with a walk through the word of this index."""
         walk = self.source.walk(model.encoder, focus, word)
         maps, weights = self._attention(model), list(self._saliency(model))
         return InspectedExample(*self.texts, self.remark, maps, weights, walk, self.source.image, self.source.across)
@@ -99,12 +94,6 @@ def inspection_of(
 
     Args:
         focus: Selected word, layer and head.
-
-    Returns:
-        The examples, the comparison of the common word (None for one input) and the position embeddings.
-
-    Raises:
-        UserError: A word, a layer or a head does not exist.
     """
     sources, encoder = [pair.source for pair in pairs], model.encoder
     words = chosen_words(encoder, sources, focus.word)
