@@ -19,7 +19,7 @@ from s2s.files import (
     remove_unfinished,
     write_folder_atomically,
 )
-from s2s.recipe.reading import learned_from, write
+from s2s.recipe.reading import local_paths, write
 from s2s.recipe.schema import TrainRecipe
 from s2s.run.tasks import read, schema_of
 
@@ -82,7 +82,7 @@ def check_free(recipe: TrainRecipe, overwrite: bool) -> None:
     if some := foreign_files(folder, _OURS):
         what = f"contains files that do not belong to a run, which --overwrite would delete: {some}"
         raise UserError(what, where, f"{another}, or move these files elsewhere")
-    for key, path in learned_from(recipe):
+    for key, path in local_paths(recipe):
         if path.resolve().is_relative_to(folder.resolve()):
             raise UserError(f"is inside {folder}, which --overwrite would empty", f"{key}: {path}", another)
 

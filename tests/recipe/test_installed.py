@@ -114,7 +114,7 @@ def test_plugin_two_packages_with_one_name_are_both_named(install, tmp_path):
     install("first-models", MODULE)
     install("second-models", MODULE)
     with pytest.raises(
-        UserError, match=r"named 'stranger': .*(first|second)-models.*(first|second)-models(.|\n)*uninstall"
+        UserError, match=r"the name 'stranger': .*(first|second)-models.*(first|second)-models(.|\n)*uninstall"
     ):
         read(_recipe(tmp_path, "{kind: stranger}"))
 
