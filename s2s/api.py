@@ -127,7 +127,7 @@ def score(
         what = f"{len(translations)} translations and {len(references)} references"
         raise UserError(what, remedy="give lists, with one reference or more for each translation")
     if unknown := [name for name in metrics if name not in KNOWN]:
-        raise UserError(f"there is no metric {unknown[0]!r:.60}", remedy=f"name one of {', '.join(KNOWN)}")
+        raise UserError(f"unknown metric {unknown[0]!r:.60}", remedy=f"name one of {', '.join(KNOWN)}")
     if empty := [place for place, each in enumerate(references) if not isinstance(each, str) and not each]:
         raise UserError("has no reference", where=f"references[{empty[0]}]", remedy="give one or more")
     tokenization = choose_tokenization(references, tokenizer)
@@ -193,7 +193,9 @@ def train(
     """
     if isinstance(recipe, TrainRecipe):
         if overrides or resume:
-            raise UserError("a recipe that was read is taken as it is", remedy="give overrides to s2s.read_recipe")
+            raise UserError(
+                "overrides and resume do not apply to a recipe object", remedy="give overrides to s2s.read_recipe"
+            )
         asked = recipe
     elif resume:
         asked = check_resumable(Path(recipe), _words(overrides))

@@ -87,7 +87,7 @@ _STRANGE = 0.01
 
 
 @dataclass(frozen=True)
-class Cut:
+class TokenCounts:
     """Token statistics of one split, without special tokens."""
 
     tokens: int
@@ -98,10 +98,10 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Cutting:
+class TokenReport:
     """Token statistics of all splits; empty, with the reason in `failure`, if no tokenizer can be made."""
 
-    splits: dict[str, Cut]
+    splits: dict[str, TokenCounts]
     max_length: int | None
     failure: str = ""
 
@@ -134,12 +134,14 @@ class Cutting:
                 )
 
 
-def cutting(splits: Mapping[str, Sequence[str]], make: Callable[[], Tokenizer], max_length: int | None) -> Cutting:
+def report_tokens(
+    splits: Mapping[str, Sequence[str]], make: Callable[[], Tokenizer], max_length: int | None
+) -> TokenReport:
     """Tokenize each split (`train` first) with the tokenizer that training would make."""
     try:
         tokenizer = make()
     except UserError as error:
-        return Cutting({}, max_length, f"{error.where}: {error.what}: {error.remedy}")
+        return TokenReport({}, max_length, f"{error.where}: {error.what}: {error.remedy}")
     found, seen = {}, np.empty(0, np.int64)
     for name, texts in splits.items():
         cut = tokenizer.encode_batch(list(texts))
@@ -147,11 +149,11 @@ def cutting(splits: Mapping[str, Sequence[str]], make: Callable[[], Tokenizer], 
         tokens = np.fromiter((token for row in cut for token in row), np.int64, int(lengths.sum()))
         seen = np.unique(tokens) if name == "train" else seen
         unknown = tokens == UNK
-        found[name] = Cut(
+        found[name] = TokenCounts(
             len(tokens),
             int(lengths.max(initial=0)),
             int((lengths >= max_length).sum()) if max_length else 0,
             int(unknown.sum()),
             int((~np.isin(tokens, seen) & ~unknown).sum()),
         )
-    return Cutting(found, max_length)
+    return TokenReport(found, max_length)

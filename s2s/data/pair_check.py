@@ -27,15 +27,45 @@ _BAR = 20
 _NO_LIMITS = FilterSettings(max_words=None, max_ratio=None)
 
 
-@dataclass(frozen=True)
 class SideFindings:
-    """Statistics of one side of a split; `unspaced` texts are counted in characters instead of words."""
+    """Statistics of one side of a split, collected text by text.
 
-    words: int
-    characters: int
-    types: int
-    histogram: list[int]
-    unspaced: bool = False
+    Args:
+        unspaced: Count characters instead of words, because spaces do not separate words.
+    """
+
+    def __init__(self, unspaced: bool) -> None:
+        self.unspaced = unspaced
+        # Numbers of words and characters of each text.
+        self.word_counts, self.lengths = array("l"), array("l")
+        self._types: set[str] = set()
+
+    def add(self, text: str) -> None:
+        """Count a text."""
+        words = split_words(text, self.unspaced)
+        self.word_counts.append(len(words))
+        self.lengths.append(len(text))
+        self._types.update(words)
+
+    @property
+    def words(self) -> int:
+        """Number of words."""
+        return sum(self.word_counts)
+
+    @property
+    def characters(self) -> int:
+        """Number of characters."""
+        return sum(self.lengths)
+
+    @property
+    def types(self) -> int:
+        """Number of different words."""
+        return len(self._types)
+
+    @property
+    def histogram(self) -> list[int]:
+        """Number of texts in each bin of lengths in words."""
+        return np.histogram(self.word_counts, bins=np.array(_BINS))[0].tolist()
 
 
 @dataclass(frozen=True)
@@ -107,27 +137,8 @@ def blocks(found: Inspection) -> list[list[str]]:
     return [_summary(found), *bars, *unequal, spots, filters]
 
 
-class _Side:
-    """Statistics of one side of a split, collected text by text."""
-
-    def __init__(self, unspaced: bool) -> None:
-        self.unspaced = unspaced
-        self.words, self.characters = array("l"), array("l")
-        self.types: set[str] = set()
-
-    def add(self, text: str) -> None:
-        words = split_words(text, self.unspaced)
-        self.words.append(len(words))
-        self.characters.append(len(text))
-        self.types.update(words)
-
-    def findings(self) -> SideFindings:
-        histogram = np.histogram(self.words, bins=np.array(_BINS))[0].tolist()
-        return SideFindings(sum(self.words), sum(self.characters), len(self.types), histogram, self.unspaced)
-
-
 def _findings(dataset: "datasets.Dataset") -> SplitFindings:
-    source, target = (_Side(is_unspaced(pair[side] for pair in pairs(dataset))) for side in (0, 1))
+    source, target = (SideFindings(is_unspaced(pair[side] for pair in pairs(dataset))) for side in (0, 1))
     empty, copies, windows_ends = [], [], 0
     suspicious: dict[str, list[int]] = {}
     for row, (one, other) in enumerate(pairs(dataset), start=1):
@@ -139,11 +150,11 @@ def _findings(dataset: "datasets.Dataset") -> SplitFindings:
             empty.append(row)
         elif one == other:
             copies.append(row)
-    lengths = np.stack([source.characters, target.characters])
+    lengths = np.stack([source.lengths, target.lengths])
     return SplitFindings(
         pairs=len(dataset),
-        source=source.findings(),
-        target=target.findings(),
+        source=source,
+        target=target,
         correlation=_correlation(lengths),
         empty=empty,
         duplicates=(later_copies(dataset) + 1).tolist(),

@@ -142,15 +142,14 @@ class Source(ABC, Generic[Settings, Part]):
     ) -> tuple[Int[np.ndarray, " rest"], dict[str, Int[np.ndarray, " held"]]]:
         """Draw held-out splits; return the rows that stay, and those of each split."""
         usable, wanted = self.usable_mask(train), sum(sizes.values())
-        # With 64-bit hashes, the probability of a collision among ten million examples is 3 in a million.
-        hashes = np.fromiter(map(hash, self.keys(train)), np.int64, len(usable))
+        hashed = hashes(self.keys(train))
         order = np.random.default_rng(self.settings.seed).permutation(len(usable))
         order = order[usable[order]]
-        _, first = np.unique(hashes[order], return_index=True)
+        _, first = np.unique(hashed[order], return_index=True)
         candidates = order[np.sort(first)]
         held = [candidates[rows] for rows in stratified(self.classes(train)[candidates], list(sizes.values()))]
         chosen = np.concatenate(held)
-        rest = np.flatnonzero(~np.isin(hashes, hashes[chosen]))
+        rest = np.flatnonzero(~np.isin(hashed, hashed[chosen]))
         if len(chosen) < wanted or not len(rest):
             raise UserError(
                 f"{wanted:,} {self.item_name} to hold out of {len(usable):,} leave no training data",

@@ -225,8 +225,8 @@ def growth(lengths: Sequence[int], counts: Sequence[float]) -> Growth:
     linear, logarithmic = np.polyfit(n, y, 1), np.polyfit(np.log2(n), y, 1)
     laws: list[tuple[Growth, np.ndarray, int]] = [
         (constant, np.full_like(y, y.mean()), 1),
-        (_grows("logarithmic", logarithmic), np.polyval(logarithmic, np.log2(n)), 2),
-        (_grows("linear", linear), np.polyval(linear, n), 2),
+        (Growth("logarithmic", float(logarithmic[1]), float(logarithmic[0])), np.polyval(logarithmic, np.log2(n)), 2),
+        (Growth("linear", float(linear[1]), float(linear[0])), np.polyval(linear, n), 2),
         (Growth("power", float(scale), float(rate)), scale * n**rate, 2),
     ]
 
@@ -234,10 +234,6 @@ def growth(lengths: Sequence[int], counts: Sequence[float]) -> Growth:
         return len(y) * math.log(max(float(((y - fitted) ** 2).mean()), _ROUNDING)) + 2 * free
 
     return min(laws, key=lambda law: _criterion(law[1], law[2]))[0]
-
-
-def _grows(law: Law, line: np.ndarray) -> Growth:
-    return Growth(law, float(line[1]), float(line[0]))
 
 
 @dataclass(frozen=True)

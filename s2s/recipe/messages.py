@@ -49,10 +49,10 @@ def explain(
         key, field = _field_at(tuple(str(part) for part in error["loc"]), schema)
         unknown = bool(key) and field is None and error["type"] != "value_error"
         if unknown:
-            removed = next((what for known, what in REMOVED.items() if _alike(known, key)), None)
-            words = removed or f"unknown key; {_meant(key, schema, settings, tasks)}"
+            removed = next((what for known, what in REMOVED.items() if _same_key(known, key)), None)
+            words = removed or f"unknown key; {_suggest(key, schema, settings, tasks)}"
         else:
-            words = _what(error, key, field, tree)
+            words = _describe(error, key, field, tree)
         found.setdefault(key, words)
     return found
 
@@ -79,7 +79,7 @@ def _field_at(location: Location, schema: type[BaseModel]) -> tuple[Location, Fi
     return location, field
 
 
-def _what(error: Mapping[str, Any], key: Location, field: FieldInfo | None, tree: Mapping[str, Any]) -> str:
+def _describe(error: Mapping[str, Any], key: Location, field: FieldInfo | None, tree: Mapping[str, Any]) -> str:
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     if field is None:
@@ -104,7 +104,7 @@ def _value_at(location: Location, tree: Mapping[str, Any]) -> object:
     return value
 
 
-def _meant(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks: Tasks) -> str:
+def _suggest(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks: Tasks) -> str:
     """Suggest a key: from other models or tasks, a similar one, or all of the section."""
     if key[:-1] == ("model",) and (kinds := [kind for kind, keys in _keys_of_kinds(settings) if key[-1] in keys]):
         return f"it is a key of {', '.join(kinds)}"
@@ -112,7 +112,7 @@ def _meant(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks: 
         task, *_ = choices(schema.model_fields[TASK])
         return f"it is a key of task {' or '.join(owners)}, and this recipe has task {task}"
     everywhere = list(_keys(schema, ()))
-    siblings = [name[-1] for name in everywhere if _alike(name[:-1], key[:-1])]
+    siblings = [name[-1] for name in everywhere if _same_key(name[:-1], key[:-1])]
     if nearest(key[-1], siblings):
         return suggestion(key[-1], siblings)
     elsewhere = {name[-1]: ".".join(name) for name in reversed(everywhere)}
@@ -121,7 +121,7 @@ def _meant(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks: 
     return suggestion(key[-1], siblings)
 
 
-def _alike(known: Location, given: Location) -> bool:
+def _same_key(known: Location, given: Location) -> bool:
     """Return True if two paths are equal, except for names that the recipe defines."""
     return len(known) == len(given) and all(one in (_NAMED, two) for one, two in zip(known, given, strict=True))
 

@@ -94,17 +94,17 @@ def read_value(text: str) -> object:
     return _Reader().read(text)
 
 
-class BeyondAPage(MarkedYAMLError):
+class LimitError(MarkedYAMLError):
     """YAML that is too large or too deep for a recipe, or has invalid characters."""
 
 
-def _nested(place: StreamMark | None) -> BeyondAPage:
-    return BeyondAPage(problem=f"more than {DEEPEST} nested brackets or indentations", problem_mark=place)
+def _nested(place: StreamMark | None) -> LimitError:
+    return LimitError(problem=f"more than {DEEPEST} nested brackets or indentations", problem_mark=place)
 
 
-def _too_many(place: StreamMark | None) -> BeyondAPage:
+def _too_many(place: StreamMark | None) -> LimitError:
     problem = f"more than {_MOST_VALUES:,} values (each use of an alias counts)"
-    return BeyondAPage(problem=problem, problem_mark=place)
+    return LimitError(problem=problem, problem_mark=place)
 
 
 class _CountingComposer(Composer):
@@ -170,7 +170,7 @@ class _Reader:
             value = node.value
         if isinstance(value, str) and (found := _NO_TEXT.search(value)):
             problem = f"the character U+{ord(found[0]):04X} is not allowed in text"
-            raise BeyondAPage(problem=problem, problem_mark=node.start_mark)
+            raise LimitError(problem=problem, problem_mark=node.start_mark)
         return value
 
     def _mapping(self, node: MappingNode, location: Location, around: tuple[Node, ...]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from s2s.errors import UserError, check_regular, quote_path
 from s2s.files import write_atomically
 from s2s.recipe.installed import models
 from s2s.recipe.messages import TASK, Tasks, explain, known_keys
-from s2s.recipe.page import DEEPEST, BeyondAPage, Location, Page, read_page, read_value
+from s2s.recipe.page import DEEPEST, LimitError, Location, Page, read_page, read_value
 from s2s.recipe.schema import FineTunedRecipe, Section, TaskSchema, TrainRecipe
 from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
 
@@ -76,7 +76,7 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> TrainRecipe:
         (line, f"{path}:{line}: {'.'.join(key)}: {again} {page.lines[key]}; remove one of them")
         for key, line in page.twice.items()
     ]
-    wrong = [_placed(key, what, path, page, parsed) for key, what in wrongs.items()]
+    wrong = [_locate(key, what, path, page, parsed) for key, what in wrongs.items()]
     # In file order; mistakes of the command line come last.
     mistakes = [text for _, text in sorted(twice + wrong, key=lambda mistake: mistake[0])] + malformed
     if mistakes or recipe is None:
@@ -101,7 +101,7 @@ def model_mistakes(task: str, kind: str, own: Mapping[str, object], tasks: Tasks
     """
     schema = tasks[task]
     tree = {"model": {"kind": kind, **own}}
-    _, wrongs = _held_against(schema, schema.settings(kind), tree, tasks)
+    _, wrongs = _validate(schema, schema.settings(kind), tree, tasks)
     return {key[1]: what for key, what in wrongs.items() if key[0] == "model" and len(key) > 1}
 
 
@@ -149,15 +149,15 @@ def dump(recipe: TrainRecipe) -> str:
     # Folding a long text at two spaces or beside a tab would change it.
     yaml.width = 1 << 30
     tree = recipe.model_dump(mode="json")
-    yaml.dump(_flowing({key: tree.pop(key) for key in ("name", TASK)} | tree), text)
+    yaml.dump(_in_flow_style({key: tree.pop(key) for key in ("name", TASK)} | tree), text)
     return text.getvalue()
 
 
-def _flowing(value: object) -> object:
+def _in_flow_style(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _flowing(inner) for key, inner in value.items()}
+        return {key: _in_flow_style(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        sequence = CommentedSeq([_flowing(inner) for inner in value])
+        sequence = CommentedSeq([_in_flow_style(inner) for inner in value])
         sequence.fa.set_flow_style()
         return sequence
     # Other quoting styles lose characters that Unicode counts as line ends.
@@ -193,7 +193,7 @@ def _parse(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
             parsed.append(Override(parts, read_value(value), text))
         except YAMLError as error:
             remedy = f"quote it: {cut(key)}='\"…\"'"
-            if isinstance(error, BeyondAPage):
+            if isinstance(error, LimitError):
                 remedy = f"{error.problem}; write a plain value"
             malformed.append(f"command line: {cut(text)}: {shown(value)} is not a YAML value; {remedy}")
     return parsed, malformed
@@ -235,9 +235,9 @@ def _check(tree: dict[str, Any], tasks: Tasks) -> tuple[TrainRecipe | None, dict
         return None, {(TASK,): f"is {shown(task)}; {suggestion(str(task), list(tasks))}"}
     schema, model = tasks[task], tree.get("model", {})
     if not isinstance(model, dict):
-        return _held_against(schema, Section, tree, tasks)
+        return _validate(schema, Section, tree, tasks)
     try:
-        return _held_against(schema, _settings(schema, model), tree, tasks)
+        return _validate(schema, _settings(schema, model), tree, tasks)
     except UserError as error:
         return None, _without_kind(schema, tree, model, tasks) | {_KIND: f"{error.what}; {error.remedy}"}
 
@@ -254,12 +254,12 @@ def _without_kind(
     try:
         settings = _settings(schema, {"kind": meant})
     except UserError:
-        _, wrongs = _held_against(schema, Section, tree | {"model": {}}, tasks)
+        _, wrongs = _validate(schema, Section, tree | {"model": {}}, tasks)
         known = known_keys(schema.settings)
         return wrongs | {
             ("model", key): f"unknown key; {suggestion(key, known)}" for key in model if key not in {*known, "kind"}
         }
-    return _held_against(schema, settings, tree | {"model": {**model, "kind": meant}}, tasks)[1]
+    return _validate(schema, settings, tree | {"model": {**model, "kind": meant}}, tasks)[1]
 
 
 def _settings(schema: TaskSchema, model: Mapping[str, Any]) -> type[Section]:
@@ -270,7 +270,7 @@ def _settings(schema: TaskSchema, model: Mapping[str, Any]) -> type[Section]:
     return schema.settings(model["kind"])
 
 
-def _held_against(
+def _validate(
     schema: TaskSchema, settings: type[Section], tree: dict[str, Any], tasks: Tasks
 ) -> tuple[TrainRecipe | None, dict[Location, str]]:
     whole = schema.recipe_class(settings)
@@ -281,7 +281,7 @@ def _held_against(
         return None, explain(error.errors(include_url=False), whole, tree, schema.settings, tasks)
 
 
-def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequence[Override]) -> tuple[float, str]:
+def _locate(key: Location, what: str, path: Path, page: Page, overrides: Sequence[Override]) -> tuple[float, str]:
     """Return the sort position and text of a mistake, with its override or line.
 
     The place is the override that caused the mistake, else the line of the key or of its section.
@@ -369,7 +369,7 @@ def _paths(section: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield key, (split,) if isinstance(split, str) else split
 
 
-def learned_from(recipe: TrainRecipe) -> list[tuple[str, Path]]:
+def local_paths(recipe: TrainRecipe) -> list[tuple[str, Path]]:
     """List the local folders, runs and files that a recipe names.
 
     Returns:
@@ -391,7 +391,7 @@ def missing_files(recipe: TrainRecipe) -> list[str]:
     Returns:
         Lines of the form `key: path: what is wrong`.
     """
-    return [f"{key}: {file}: {_missing(file)}" for key, file in learned_from(recipe) if not file.exists()]
+    return [f"{key}: {file}: {_missing(file)}" for key, file in local_paths(recipe) if not file.exists()]
 
 
 def _missing(path: Path) -> str:

@@ -86,17 +86,13 @@ def json_schema(tasks: Tasks, kinds: list[str] | None = None) -> str:
     made, top = models_json_schema([(whole, "validation") for whole in wholes.values()])
     definitions = top["$defs"]
     for task, whole in wholes.items():
-        part = _resolved(made[whole, "validation"], definitions)
+        part = definitions[made[whole, "validation"]["$ref"].removeprefix("#/$defs/")]
         alternatives = [{"$ref": _model(kind, tasks[task], definitions)} for kind in _kinds(kinds, tasks[task])]
         part["properties"]["model"] = {"description": part["properties"]["model"]["description"], "oneOf": alternatives}
     del definitions["Section"]
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "s2s recipe"}
     recipes = [made[whole, "validation"] for whole in wholes.values()]
     return json.dumps(head | {"oneOf": recipes, "$defs": definitions}, indent=1, ensure_ascii=False)
-
-
-def _resolved(reference: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    return definitions[reference["$ref"].removeprefix("#/$defs/")]
 
 
 def _kinds(wanted: list[str] | None, task: TaskSchema) -> Iterator[str]:
@@ -136,7 +132,9 @@ def _sections(section: type[BaseModel], above: str) -> Iterator[tuple[str, type[
 
 
 def _table(title: str, section: type[BaseModel]) -> str:
-    rows = [_row(name, field) for name, field in section.model_fields.items() if _is_row(field)]
+    # An optional section repeats the keys around it, so that a table would be redundant.
+    fields = section.model_fields.items()
+    rows = [_row(name, field) for name, field in fields if not section_of(field) or _may_be_absent(field)]
     words = (section.__doc__ or "").strip().split("\n")[0]
     return "\n".join(
         [f"\n## {title}\n", words, "", "| key | value | default | meaning |", "|---|---|---|---|", *rows, ""]
@@ -147,19 +145,12 @@ def _may_be_absent(field: FieldInfo) -> bool:
     return not field.is_required() and field.default is None
 
 
-def _is_row(field: FieldInfo) -> bool:
-    # An optional section repeats the keys around it, so that a table would be redundant.
-    return not section_of(field) or _may_be_absent(field)
-
-
 def _row(name: str, field: FieldInfo) -> str:
     # The model section is a type variable; its contents follow in separate tables.
     value = "a section" if name == "model" else expected(field)
-    default = "(required)" if field.is_required() else f"`{_default(field)}`"
+    default = "(required)"
+    if not field.is_required():
+        default = f"`{json.dumps(field.get_default(call_default_factory=True), ensure_ascii=False)}`"
     meaning = " ".join((field.description or "").split())
     cells = [f"`{name}`", value, default, meaning]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def _default(field: FieldInfo) -> str:
-    return json.dumps(field.get_default(call_default_factory=True), ensure_ascii=False)

@@ -19,7 +19,7 @@ from s2s.files import (
     remove_unfinished,
     write_folder_atomically,
 )
-from s2s.recipe.reading import learned_from, write
+from s2s.recipe.reading import local_paths, write
 from s2s.recipe.schema import TrainRecipe
 from s2s.run.tasks import read, schema_of
 
@@ -38,10 +38,11 @@ _OURS = (
     *("init_from.json", "figures", "lengths.png", "evaluation-*.json", "scores.json"),
     *("probe-bias.*", "probe-induction.*", "cost.json"),
 )
-_LENGTH = "training.updates"
+LENGTH = "training.updates"
+"""Key of the number of steps, which may change on resume."""
 # Sections that may change on resume: paths of the data (their hash is verified), the device, and the number of
 # steps.
-_MAY_CHANGE = ("data", "device", _LENGTH)
+_MAY_CHANGE = ("data", "device", LENGTH)
 # Data settings that a model depends on but that hashes of texts or pixels do not cover.
 _FIXED = {"size", "channels", "mean", "deviation", "mixing", "weight"}
 # Further settings that must stay on resume: the objective, and the metric that compares checkpoints.
@@ -82,7 +83,7 @@ def check_free(recipe: TrainRecipe, overwrite: bool) -> None:
     if some := foreign_files(folder, _OURS):
         what = f"contains files that do not belong to a run, which --overwrite would delete: {some}"
         raise UserError(what, where, f"{another}, or move these files elsewhere")
-    for key, path in learned_from(recipe):
+    for key, path in local_paths(recipe):
         if path.resolve().is_relative_to(folder.resolve()):
             raise UserError(f"is inside {folder}, which --overwrite would empty", f"{key}: {path}", another)
 
@@ -220,7 +221,7 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
     _check_sections(overrides, _MAY_CHANGE, "--resume uses the recipe of the run")
     # A training process removes checkpoints, so the lock must be held while they are read.
     with run_lock(folder):
-        _check_same(folder, [override for override in overrides if _key(override) == _LENGTH])
+        _check_same(folder, [override for override in overrides if _key(override) == LENGTH])
     recipe = read(folder / RECIPE, overrides)
     _check_data_settings(folder, read(folder / RECIPE), recipe, _FIXED | _FIXED_ON_RESUME)
     return recipe
@@ -268,14 +269,9 @@ def _check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: st
             )
 
 
-def without_length_override(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides except the number of steps, which the run's recipe keeps."""
-    return [override for override in overrides if _key(override) != _LENGTH]
-
-
 def set_num_updates(recipe: Path, updates: int) -> None:
     """Rewrite the recipe file of a run or a checkpoint with another number of steps."""
-    write(read(recipe, [f"{_LENGTH}={updates}"]), recipe)
+    write(read(recipe, [f"{LENGTH}={updates}"]), recipe)
 
 
 def _key(override: str) -> str:

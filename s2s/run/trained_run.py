@@ -327,7 +327,7 @@ class Run:
     def _read(self, line: str, task: str | None) -> list[int]:
         prefix, _ = self._asked(task)
         if not line.strip():
-            raise UserError("the line is empty", remedy="give one with a word")
+            raise UserError("the line is empty", remedy="give a line with at least one word")
         return self.loaded.tokenizers[0].encode(prefix + line)
 
     def _without_attention(self) -> UserError:
@@ -442,15 +442,17 @@ class Run:
 
 def _several(lines: Iterable[str], name: str) -> list[str]:
     if isinstance(lines, str):
-        raise UserError("is one text, where several are expected", where=name, remedy="put it into a list: [text]")
+        raise UserError("is one text, but a list of texts is expected", where=name, remedy="put it into a list: [text]")
     lines = list(lines)
     for place, line in enumerate(lines):
         if not isinstance(line, str):
-            raise UserError(f"{line!r:.60} is no text", where=f"{name}[{place}]", remedy="give texts, as in ['A dog.']")
+            raise UserError(
+                f"{line!r:.60} is not a text", where=f"{name}[{place}]", remedy="give texts, as in ['A dog.']"
+            )
     return lines
 
 
 def _check_whole(name: str, value: object) -> None:
     # Integral includes numpy's integers.
     if not isinstance(value, Integral) or isinstance(value, bool):
-        raise UserError(f"{value!r:.60} is no whole number", where=name, remedy="give one, such as 4")
+        raise UserError(f"{value!r:.60} is not an integer", where=name, remedy="give one, such as 4")

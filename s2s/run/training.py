@@ -181,7 +181,9 @@ def run_training(
 
             # 6. Scores of the best checkpoint on the test set.
             if prepared.corpus.test is not None:
-                _test(recipe, folder, log, trainer.update, folders.without_length_override(overrides))
+                # The run's recipe has the new number of steps already.
+                others = [override for override in overrides if override.partition("=")[0].strip() != folders.LENGTH]
+                _test(recipe, folder, log, trainer.update, others)
         check_divergence(folder, trainer.model, prepared.chance_loss)
     return folder
 

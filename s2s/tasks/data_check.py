@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data import data_check as look
-from s2s.data.data_check import Cutting, cutting
+from s2s.data.data_check import TokenReport, report_tokens
 from s2s.data.sources import Corpus, Hashes, count_overlap, hashes, repeated
 from s2s.data.tokenized import learned
 from s2s.data.tokenizers import normalized
@@ -49,7 +49,7 @@ class CorpusInspection:
     splits: Mapping[str, Split]
     in_train: Mapping[str, Mapping[str, int]]
     spots: Sequence[str]
-    cut: Cutting | None = None
+    cut: TokenReport | None = None
     own: Sequence[str] = ()
 
     def __str__(self) -> str:
@@ -143,7 +143,7 @@ def inspect_texts(
     ]
     texts = {name: part["text"][:] for name, part in corpus.splits().items()}
     splits = {name: _of_texts(name, part, tokens, noun, altered) for name, part in texts.items()}
-    cut = cutting(texts, lambda: learned(texts["train"], tokens), None)
+    cut = report_tokens(texts, lambda: learned(texts["train"], tokens), None)
     return CorpusInspection(splits, {noun: count_overlap(corpus, lambda part: part["text"])}, spots, cut)
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from s2s.cli.main import commands
-from s2s.data.data_check import cutting
+from s2s.data.data_check import report_tokens
 from s2s.data.mixing import MixedDataset, describe_mixture, rates
 from s2s.data.pair_check import blocks, inspect
 from s2s.data.pairs import load, pairs
@@ -176,21 +176,21 @@ def test_mixture_inspection_prefix_that_a_taken_over_tokenizer_does_not_know_is_
 def test_mixture_inspection_pieces_are_counted_as_the_tokenizer_cuts():
     splits = {"train": ["a b c", "a b", "a"], "test": ["a x", "b y y", "a b c d e f"]}
     settings = PieceSettings(kind="word", size=100)
-    found = cutting(splits, lambda: train(splits["train"], settings, "text"), 3)
+    found = report_tokens(splits, lambda: train(splits["train"], settings, "text"), 3)
     assert [found.splits["train"].tokens, found.splits["train"].longest] == [6, 3]
     assert found.splits["train"].too_long == 1  # its end makes four
     test = found.splits["test"]
     assert (test.tokens, test.unknown, test.new) == (11, 6, 0)
     assert any("54.5% of the tokens of test are unknown (6)" in words for words in found.advice())
     assert any("1 texts of train have more than batches.max_length (3) tokens" in words for words in found.advice())
-    spelt = cutting(splits, lambda: train(splits["train"], PieceSettings(kind="bytes"), "text"), None)
+    spelt = report_tokens(splits, lambda: train(splits["train"], PieceSettings(kind="bytes"), "text"), None)
     # a byte for each character and the spaces between them: x, y, d, e, f never stood in train
     assert (spelt.splits["test"].unknown, spelt.splits["test"].new) == (0, 6)
 
 
 def test_mixture_inspection_tokenizer_that_cannot_be_made_is_advice_and_no_end():
     few = ["a b", "b a"]
-    found = cutting({"train": few}, lambda: train(few, PieceSettings(size=8000), "text"), 10)
+    found = report_tokens({"train": few}, lambda: train(few, PieceSettings(size=8000), "text"), 10)
     (words,) = found.advice()
     assert words.startswith("tokenizer.size: 8000 tokens are more than the training text")
     assert found.rows() == {}

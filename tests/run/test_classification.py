@@ -279,7 +279,7 @@ MISTAKES = {
         ["evaluate", "runs/tiny", "data.classes=[Sports, World, Business]"],
         r"data.classes is Sports, World, Business, but the model was trained with World, Sports, Business",
     ),
-    "init": (["train", "tiny.yaml", "init.freeze=all"], r"init_from names no run"),
+    "init": (["train", "tiny.yaml", "init.freeze=all"], r"has no effect without init_from"),
     "overfit": (["train", "tiny.yaml", "--overfit"], r"--overfit is for translation"),
     "resume": (["train", "runs/tiny", "--resume", "head.dropout=0.5"], r"--resume uses the recipe of the run"),
     "checkpoint": (

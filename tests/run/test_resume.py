@@ -203,7 +203,7 @@ def test_a_start_that_saved_nothing_changes_no_precision(tmp_path, monkeypatch, 
     assert _losses(tmp_path / "stopped") == _losses(tmp_path / "straight")
     # and one that saved something does
     assert _here("stopped", "--resume", "training.updates=12", "device.precision=bf16").exception is None
-    assert "now this run computed in bf16" in _here("stopped", "--resume", "device.precision=fp32").output
+    assert "precision changed from bf16 to fp32" in _here("stopped", "--resume", "device.precision=fp32").output
     for note in (tmp_path / "stopped").rglob("device.txt"):
         note.unlink()
     missing = _here("stopped", "--resume", "device.precision=bf16").exception

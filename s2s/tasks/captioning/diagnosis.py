@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int
 
 from s2s.data import data_check as look
-from s2s.data.data_check import cutting
+from s2s.data.data_check import report_tokens
 from s2s.data.dataset import to_device
 from s2s.data.scripts import is_unspaced, split_words, unit_name
 from s2s.data.sources import Corpus, count_overlap, hashes
@@ -51,7 +51,7 @@ def inspected(recipe: CaptionRecipe) -> str:
     corpus = source.load()
     captions = {name: list(part.texts()) for name, part in corpus.splits().items()}
     found = inspect_captions(corpus, source, tokenizer.normalization, recipe.data.seed)
-    cut = cutting(captions, lambda: learned(captions["train"], tokenizer), recipe.batches.max_length)
+    cut = report_tokens(captions, lambda: learned(captions["train"], tokenizer), recipe.batches.max_length)
     return str(replace(found, cut=cut))
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from s2s.data import data_check as look
 from s2s.data import pair_check
-from s2s.data.data_check import cutting
+from s2s.data.data_check import report_tokens
 from s2s.data.mixing import describe_mixture
 from s2s.data.pairs import pairs, with_prefix
 from s2s.data.sources import Corpus
@@ -113,7 +113,7 @@ def _together(
     corpora, longest = recipe.data.corpora, recipe.batches.max_length
     texts = {split: list(read_and_written(corpora, each)) for split, each in parts.items()}
     make = cache(lambda: train(texts["train"], recipe.tokenizer, "text"))
-    cut = cutting(texts, make, None)
+    cut = report_tokens(texts, make, None)
     lines, advice = [f"── together, mixing {recipe.data.mixing}"], [*cut.advice()]
     lines += [f"  {name}: {each.held_out}" for name, each in learned.items() if each.elsewhere]
     if cut.failure or not all(map(len, parts["train"].values())):

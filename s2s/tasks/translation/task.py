@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data.batches import ParallelBatch, ParallelDataset, all_pairs_in_order
-from s2s.data.mixing import FixedPairs, MixedDataset, describe_mixture
 from s2s.data.pairs import pairs, unreachable, without_prefix
 from s2s.data.tokenized import encode_corpus
 from s2s.data.tokenizers import Tokenizer
@@ -45,6 +44,7 @@ from s2s.training.validation import Validation
 if TYPE_CHECKING:
     import datasets
 
+    from s2s.data.mixing import MixedDataset
     from s2s.evaluation.signs import Diagnostics
     from s2s.inspection.inspection import Inspection, InspectionRequest
 
@@ -88,13 +88,15 @@ class TranslationTask(TextGeneration, Task[Recipe, PreparedTranslation, Seq2Seq]
     def build(self, recipe: Recipe, tokenizers: Sequence[Tokenizer]) -> Seq2Seq:
         return build_model(recipe, tokenizers[0].size, tokenizers[-1].size)
 
-    def examples(self, recipe: Recipe, data: PreparedTranslation, model: Seq2Seq) -> ParallelDataset | MixedDataset:
+    def examples(self, recipe: Recipe, data: PreparedTranslation, model: Seq2Seq) -> "ParallelDataset | MixedDataset":
         check_lengths(recipe.batches, model, data.train, data.validation, recipe.model.kind)
         if test := data.corpus.test:
             check_test_lengths(model, lambda: encode_corpus(test, data.source_tokenizer, data.target_tokenizer))
         settings, wanted = recipe.data, recipe.training.tokens_per_update
         if settings.evenly:
             return ParallelDataset(data.train, recipe.batches, wanted)
+        from s2s.data.mixing import FixedPairs, MixedDataset
+
         ends = itertools.pairwise(itertools.accumulate(data.sizes.values(), initial=0))
         corpora = {name: FixedPairs(data.train, *span) for name, span in zip(data.sizes, ends, strict=True)}
         return MixedDataset(corpora, recipe.batches, settings.mixing, wanted, settings.weights)
@@ -128,6 +130,8 @@ class TranslationTask(TextGeneration, Task[Recipe, PreparedTranslation, Seq2Seq]
         if note := describe_tokenizer(tokenization.tokenizer, references):
             print_fn(note)
         if recipe.data.more:
+            from s2s.data.mixing import MixedDataset, describe_mixture
+
             sizes = examples.sizes if isinstance(examples, MixedDataset) else list(data.sizes.values())
             print_fn("\n".join(describe_mixture(data.sizes, sizes, recipe.data.mixing, recipe.data.weights)))
         if examples.num_skipped:
