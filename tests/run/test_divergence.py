@@ -19,8 +19,8 @@ tokenizer: {kind: char, size: 200}
 batches: {tokens: 400}
 model: {kind: gru, width: 16, encoder_layers: 1, decoder_layers: 1}
 training: {updates: 6, warmup: 0, learning_rate: 0.01, schedule: constant}
-validation: {every: 3, metric: loss, sentences: 3}
-decoding: {beam: 1, max_ratio: 1.0}
+validation: {every: 3, metric: loss, sentences: 1}
+decoding: {beam: 1, max_ratio: 0.1, max_extra: 1}
 """
 
 

@@ -134,7 +134,7 @@ def test_pickled_files_that_hold_something_else_are_named(bert, content):
 def test_each_tensor_of_another_shape_or_value_is_named(bert):
     whole = load_file(bert / "model.safetensors")
     for name in whole:
-        for other in (torch.tensor(1.0), torch.ones(0), torch.ones(3), torch.ones(3, 5, 2)):
+        for other in (torch.tensor(1.0), torch.ones(3, 5, 2)):
             save_file(copy.copy(whole) | {name: other}, bert / "model.safetensors")
             _refused(bert)
     name = "encoder.layer.0.output.dense.bias"

@@ -21,13 +21,13 @@ from s2s.training.precision import PrecisionBenchmark
 
 RECIPE = """
 name: tiny
-data: {train: 160, validation: 8, test: 4}
+data: {train: 160, validation: 8, test: 1}
 tokenizer: {kind: char, size: 200}
 batches: {tokens: 400}
 model: {kind: transformer, width: 16, heads: 2, feedforward: 32, encoder_layers: 1, decoder_layers: 1, dropout: 0.2}
 training: {updates: 24, warmup: 10, learning_rate: 0.003, tokens_per_update: 700, ema: 0.9}
-validation: {every: 10, metric: loss, sentences: 3}
-decoding: {beam: 2, max_ratio: 1.2}
+validation: {every: 10, metric: loss, sentences: 1}
+decoding: {beam: 1, max_ratio: 0.1, max_extra: 1}
 """
 
 
@@ -110,7 +110,7 @@ def test_kill_before_pruning_leaves_no_old_checkpoint(tmp_path, monkeypatch):
 def test_resume_detects_changed_text_of_equal_size_and_date(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recipe = RECIPE.replace(
-        "{train: 160, validation: 8, test: 4}", "{corpus: files, train: [a.en, a.de], validation: 4, test: null}"
+        "{train: 160, validation: 8, test: 1}", "{corpus: files, train: [a.en, a.de], validation: 4, test: null}"
     )
     (tmp_path / "tiny.yaml").write_text(recipe.replace("training: {updates: 45", "training: {updates: 4"))
     (tmp_path / "a.de").write_text("".join(f"der Hund {i}\n" for i in range(40)))
