@@ -321,23 +321,6 @@ def test_corpora_corpus_that_is_not_there_gives_one_clear_message(settings, mess
         load(DataSettings(**settings))
 
 
-def test_corpora_multi30k_is_read_whole(multi30k):
-    corpus = load(DataSettings(corpus="bentrevett/multi30k", root=str(multi30k)))
-    assert [len(x) for x in (corpus.train, corpus.validation, corpus.test)] == [29_000, 1_014, 1_000]
-    for dataset, stem in ((corpus.train, "train"), (corpus.validation, "val"), (corpus.test, "test_2016_flickr")):
-        for column, language in (("source", "en"), ("target", "de")):
-            with gzip.open(multi30k / f"{stem}.{language}.gz") as file:
-                assert "".join(f"{text}\n" for text in dataset[column]).encode() == file.read()
-
-
-def test_corpora_tatoeba_is_read_by_position(tatoeba):
-    names = {"train": "deu-eng.test", "validation": "deu-eng.dev", "test": "deu-eng.test"}
-    corpus = load(DataSettings(corpus="x/y", root=str(tatoeba), source="0", target="1", **names))
-    assert len(corpus.train) == len(corpus.validation) == 2_000
-    with gzip.open(tatoeba / "deu-eng.dev.tsv.gz") as file:
-        assert "".join(f"{s}\t{t}\n" for s, t in pairs(corpus.validation)).encode() == file.read()
-
-
 def test_corpora_pairs_with_an_empty_side_are_neither_held_out_nor_hidden(tmp_path):
     sides = [[f"a{i}" for i in range(40)], [f"b{i}" for i in range(40)]]
     sides[0][:30] = [""] * 30

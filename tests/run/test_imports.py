@@ -16,7 +16,7 @@ print("loaded", *sorted(name for name in sys.modules if name.startswith("s2s."))
 OPTIONAL = ("inspection", "diagnosis", "comparison", "serving", "export", "evaluation.signs", "evaluation.gates")
 
 
-def test_a_translation_training_loads_no_optional_feature(tmp_path):
+def test_training_imports_no_optional_feature(tmp_path):
     words = [
         *("train", "translate", f"run.dir={tmp_path / 'run'}", "data.train=60", "data.validation=1", "data.test=1"),
         *(
