@@ -276,11 +276,7 @@ BAD = {
     "csv gzip": ({"a.csv.gz": b"not gzip"}, "a.csv.gz", r"a.csv.gz: is damaged"),
     "parquet gzip": ({"a.parquet.gz": b"not gzip"}, "a.parquet.gz", r"a.parquet.gz: is damaged"),
     "kind": ({"a.doc": b"x\n"}, "a.doc", r"data.train: a.doc: is no table(.|\n)*pair of line-aligned files"),
-    "parquet column": (
-        {"a.parquet": _table(".parquet", PAIRS)},
-        "a.parquet",
-        r"a.parquet: no column '0'; columns:",
-    ),
+    "parquet column": ({"a.parquet": _table(".parquet", PAIRS)}, "a.parquet", r"a.parquet: no column '0'; columns:"),
     "parquet text": ({"a.parquet": _no_text()}, "a.parquet", r"a.parquet: not parquet: 'utf-8' codec"),
     "csv": ({"a.csv": b'en,de\nx,y\n"x,y\nx,y\n'}, "a.csv", r"a.csv:3: the row that begins here is not CSV"),
 }
@@ -292,11 +288,7 @@ def test_corpora_bad_file_gives_one_clear_message(tmp_path, case, monkeypatch):
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     monkeypatch.chdir(tmp_path)
-    columns = {
-        "gzip inside": ("0", "1"),
-        "xz inside": ("0", "1"),
-        "parquet column": ("de", "0"),
-    }
+    columns = {"gzip inside": ("0", "1"), "xz inside": ("0", "1"), "parquet column": ("de", "0")}
     source, target = columns.get(case, ("en", "de"))
     with pytest.raises(UserError, match=message):
         _files(split, source=source, target=target)

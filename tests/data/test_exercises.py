@@ -54,12 +54,7 @@ def _symbols(source):
     return source, len(source)
 
 
-SOLVERS = {
-    "recall": _recall,
-    "copy": _copy,
-    "associative": _associative,
-    "symbols": _symbols,
-}
+SOLVERS = {"recall": _recall, "copy": _copy, "associative": _associative, "symbols": _symbols}
 
 
 @pytest.fixture(params=[*EXERCISES, Symbols()], ids=lambda exercise: exercise.name)

@@ -9,16 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 from scipy import stats
 
-from s2s.evaluation.inference import (
-    RESAMPLES,
-    coin,
-    draws,
-    estimate,
-    mean,
-    paired_p,
-    trend_p,
-    wilson,
-)
+from s2s.evaluation.inference import RESAMPLES, coin, draws, estimate, mean, paired_p, trend_p, wilson
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.evaluation.significance import compare, mcnemar
 

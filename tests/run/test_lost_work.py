@@ -318,8 +318,7 @@ def test_checkpoint_state_that_is_invalid_is_reported(tmp_path, state):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["{}", "[{}]", "null", '[{"hashes": []}]', '[{"hashes": {}}]', '[{"hashes": {"a": "b"}}]', "[" * 99_999],
+    "text", ["{}", "[{}]", "null", '[{"hashes": []}]', '[{"hashes": {}}]', '[{"hashes": {"a": "b"}}]', "[" * 99_999]
 )
 def test_manifest_that_is_invalid_is_reported(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)

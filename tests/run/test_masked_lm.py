@@ -15,7 +15,7 @@ from s2s.data.phrasebook import phrases
 from s2s.data.tokenized import encode_texts
 from s2s.errors import UserError
 from s2s.models.masked_lm import MaskedLM
-from s2s.recipe.installed import encoder_settings, models, module_of
+from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.run.folder import open_run
 from s2s.run.inference import evaluate, load
@@ -166,7 +166,7 @@ def _trainer(kind: str, seed: int, updates: int = 20, dropout: float = 0.1, **ch
     return Trainer(MaskedLM(encoder, width, 8), examples, masked_loss, training, SeedSettings(), device_context)
 
 
-@pytest.mark.parametrize("kind", sorted(models()))
+@pytest.mark.parametrize("kind", ["transformer", "gru"])
 def test_masked_lm_resume_is_bit_identical(kind):
     whole, stopped, again = _trainer(kind, 0), _trainer(kind, 0), _trainer(kind, 9)
     losses = [update.loss for update in whole.updates(8)]

@@ -240,10 +240,7 @@ def test_prefix_marks_are_tokens(kind):
         ("join: 3, more: {two: {train: two.tsv}}", "join is of one corpus"),
         ("more: {two: {train: 30}}", r"data\.more\.two"),
         ("more: {data: {train: two.tsv}}", "a corpus in more is called data"),
-        (
-            "more: {two: {train: two.tsv, filters: {max_words: 1}}}",
-            r"no training pair is left of it \(data\.more\.two",
-        ),
+        ("more: {two: {train: two.tsv, filters: {max_words: 1}}}", r"no training pair is left of it \(data\.more\.two"),
     ],
 )
 def test_several_corpora_mistakes_are_reported(folder, more, said):
