@@ -1,5 +1,6 @@
 """A bad line of a batch gives an empty answer, a message with its number, and exit status 1."""
 
+import re
 import sys
 
 import pytest
@@ -60,7 +61,7 @@ def test_too_long_lines_are_reported_and_the_others_answered(world, s2s, words, 
     status, _, err = s2s(*words, "--input", "lines", "--output", "out")
     assert status == 1
     assert "line 2: " in err
-    assert "pieces" in err
+    assert re.search("tokens|pieces", err)
     found = (world / "out").read_text(encoding="utf-8").split("\n")
     assert empty in found
     assert len(found) == (4 if empty == "" else 6)
@@ -101,5 +102,5 @@ def test_text_with_line_ends_is_one_line():
 def test_bad_line_texts_beyond_what_is_read_are_refused_before_anything_is_computed(s2s, words):
     status, _, err = s2s(*words)
     assert status == 2
-    assert "pieces" in err
+    assert re.search("tokens|pieces", err)
     assert "shorten it" in err

@@ -70,7 +70,7 @@ def test_only_a_run_that_this_torchrun_has_begun_goes_on_by_itself(told):
 
 def test_torchrun_commands_for_one_process_say_so(told):
     for words in (["recipe", "models"], ["recipe", "list"], ["translate", "runs/x"]):
-        with pytest.raises(UserError, match=f"`s2s {words[0]}` is one process"):
+        with pytest.raises(UserError, match=f"`s2s {words[0]}` runs in one process"):
             CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False)
     with pytest.raises(UserError, match="--overfit is for one process"):
         CliRunner().invoke(commands, ["train", "x", "--overfit"], standalone_mode=False, catch_exceptions=False)

@@ -152,7 +152,7 @@ def test_checkpoint_without_digests_is_refused(tmp_path, key):
     path = _save(Checkpoints(_run(tmp_path)), 1, None)
     state = json.loads((path / "state.json").read_text())
     (path / "state.json").write_text(json.dumps({name: state[name] for name in state if name != key}))
-    with pytest.raises(UserError, match=f"state.json: has no '{key}', the digest(.|\n)*→ restore"):
+    with pytest.raises(UserError, match=f"state.json: has no digest '{key}'(.|\n)*→ restore"):
         (check_weights if key == "weights" else read_training)(path)
     (path / "state.json").unlink()
     with pytest.raises(UserError, match=r"damaged checkpoint: state\.json: there is no such file"):

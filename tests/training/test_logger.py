@@ -44,7 +44,7 @@ def test_logger_estimates_the_remaining_time_from_the_first_updates(tmp_path, se
             # the first ones take longer, and tell nothing
             took = 50.0 if number <= 5 else seconds
             log.log_step(replace(UPDATE, update=number, seconds=took))
-    told = [line for line in console.file.getvalue().splitlines() if "to go" in line]
+    told = [line for line in console.file.getvalue().splitlines() if "remaining" in line]
     assert told == ([said] if said else [])
 
 
@@ -93,7 +93,7 @@ def test_logger_noise_scale_of_a_run_that_goes_on_is_that_of_one_that_never_stop
         for update in updates[5:]:
             log.log_step(update)
         assert log.noise() == whole
-    assert "by the last 8 updates" in whole
+    assert "over the last 8 updates" in whole
 
 
 def test_logger_control_characters_of_a_corpus_are_spelt(tmp_path):

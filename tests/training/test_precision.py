@@ -219,5 +219,5 @@ def test_precision_more_threads_than_a_machine_can_use_are_refused():
 
 def test_precision_cpu_without_a_compiler_compiles_nothing(monkeypatch):
     monkeypatch.setenv("CXX", "/nonexistent/g++")
-    with pytest.raises(UserError, match=r"device.compile: is true, but no C\+\+ compiler"):
+    with pytest.raises(UserError, match=r"device.compile: needs a C\+\+ compiler"):
         select_device(DeviceSettings(kind="cpu", compile=True))
