@@ -253,8 +253,8 @@ def test_evaluate_refuses_training_data_as_test_set(folder, monkeypatch):
     [
         (["train", "tiny.yaml", "data.test=wrong.tsv"], r"wrong.tsv:3: label '7' is none of the classes World, Sp"),
         (["train", "tiny.yaml", "model.encoder_positions=learned", "model.max_positions=5"], r"has 5 posit"),
-        (["train", "tiny.yaml", "init.freeze=all"], r"init_from names no run"),
-        (["train", "runs/tiny", "--resume", "head.dropout=0.5"], r"--resume continues the run by its own recipe"),
+        (["train", "tiny.yaml", "init.freeze=all"], r"init has no effect without init_from"),
+        (["train", "runs/tiny", "--resume", "head.dropout=0.5"], r"--resume uses the recipe of the run"),
     ],
 )
 def test_classification_recipe_mistakes_are_reported(folder, words, message):

@@ -176,7 +176,7 @@ def test_images_recipe_mistakes_are_reported_before_writing(place):
         (["data.mean=[0.5, 0.5, 0.5]"], r"mean has 3 numbers, but channels is 1"),
         (["augmentation.shitf=2"], r"did you mean shift"),
         (["augmentation.shift=8"], r"augmentation.shift \(8\) must be below data.size \(8\)"),
-        (["training.examples_per_update=4"], r"from 4 images, but a batch has 16"),
+        (["training.examples_per_update=4"], r"an update of 4 images is less than a batch of 16"),
     ):
         with pytest.raises(UserError, match=reason):
             _train(*overrides)

@@ -142,7 +142,7 @@ def test_resume_repeats_a_validation_that_a_lost_peer_interrupted(folder, monkey
 
     with monkeypatch.context() as once:
         # who loses another process ignores signals from then on
-        once.setattr("s2s.training.shutdown._SIGNALS", ())
+        once.setattr("s2s.training.shutdown._handled_signals", list)
         once.setattr("s2s.tasks.translation.task.TranslationTask.validate", cut_short)
         with pytest.raises(PeerLostError, match="stopped after update 2 of 5; saved"):
             _s2s("train", "tiny.yaml", "run.dir=cut")
@@ -250,7 +250,7 @@ def test_evaluate_shows_scores_that_cannot_be_saved(folder, monkeypatch, capsys)
     _s2s("evaluate", "run")
     shown = capsys.readouterr()
     assert "chrF2++" in shown.out
-    assert "not kept: run/evaluation-test.json: Permission denied" in shown.err
+    assert "could not be saved: run/evaluation-test.json: Permission denied" in shown.err
 
 
 def test_second_start_of_a_run_is_refused(folder):

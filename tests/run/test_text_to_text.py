@@ -267,7 +267,7 @@ def test_generated_corpus_removes_nothing_from_others(corpus):
         ("data.corpora.plural.train=-1", "data.corpora.plural.train: is -1"),
         ("validation.metric=plurl", "expected one of mean, loss"),
         ("data.mixing=0.5", "data.mixing: is 0.5"),
-        ("data.corpora.plural.target=cases", "which is of other sentences than singular"),
+        ("data.corpora.plural.target=cases", "which has other sentences than singular"),
         ("data.corpora.acceptable.answers=[yes, no]", "none of the answers"),
     ],
 )
