@@ -191,3 +191,13 @@ def test_checkpoints_are_not_written_through_a_link(tmp_path):
     with pytest.raises(UserError, match="checkpoints: is a symbolic link"):
         Checkpoints(tmp_path / "run").save(_model(1.0), {}, Progress(1, 0, 1), "cpu, fp32")
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("key", ["update", "loss", "scores", "seconds"])
+def test_checkpoint_that_lacks_a_field_is_refused(tmp_path, key):
+    path = _save(Checkpoints(_run(tmp_path)), 1, None)
+    state = json.loads((path / "state.json").read_text())
+    del state[key]
+    (path / "state.json").write_text(json.dumps(state))
+    with pytest.raises(UserError, match=rf"not a whole checkpoint: state\.json: has no '{key}'"):
+        read_progress(path)
