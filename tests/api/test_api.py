@@ -179,7 +179,7 @@ def test_api_several_references_are_scored_together(small_world, tmp_path):
         (lambda w: s2s.score(["a"], []), r"1 translations and 0 references"),
         (lambda w: s2s.score(["a"], [[]]), r"references\[0\]: has no reference"),
         (lambda w: s2s.score(["a"], ["a"], metrics=["blue"]), r"no metric 'blue'\n.*bleu, chrf"),
-        (lambda w: s2s.score(["a"], ["a"], tokenizer="zn"), r"no tokenizer 'zn'\n.*13a, zh"),
+        (lambda w: s2s.score(["a"], ["a"], tokenizer="zn"), r"unknown tokenizer 'zn'\n.*13a, zh"),
         (lambda w: s2s.load(w / "runs/t").evaluate(sources=["a"]), r"go together"),
         (lambda w: s2s.load(w / "runs/t").evaluate(sources=["a"], references=["a", "b"]), r"1 sources and 2"),
         (lambda w: s2s.load(w / "runs/c").evaluate(sources=["a"], references=["a"]), r"cannot score sources"),

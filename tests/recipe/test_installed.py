@@ -114,7 +114,7 @@ def test_plugin_two_packages_with_one_name_are_both_named(install, tmp_path):
     install("first-models", MODULE)
     install("second-models", MODULE)
     with pytest.raises(
-        UserError, match=r"named 'stranger': .*(first|second)-models.*(first|second)-models(.|\n)*uninstall"
+        UserError, match=r" the name 'stranger': .*(first|second)-models.*(first|second)-models(.|\n)*uninstall"
     ):
         read(_recipe(tmp_path, "{kind: stranger}"))
 
@@ -135,11 +135,11 @@ BROKEN = {
     "no build": (MODULE.replace("def build", "def built"), r"'broken' is incomplete: broken_models has no build"),
     "no section": (
         MODULE.replace("class Settings(Section)", "class Settings"),
-        r"Settings of broken_models is no recipe section",
+        r"Settings of broken_models is not a recipe section",
     ),
     "no kind": (
         MODULE.replace("    kind:", "    sort:"),
-        r"Settings of broken_models is no recipe section with a kind; class Settings",
+        r"Settings of broken_models is not a recipe section with a kind; class Settings",
     ),
 }
 
@@ -179,4 +179,4 @@ def test_plugin_another_package_of_the_same_name_is_named_with_its_place(other, 
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stdout + done.stderr
         assert f"another package named baselines hides it: {file.parent if '/' in other else file}" in done.stderr
-        assert "start where no folder or file is named baselines" in done.stderr
+        assert "change to a folder without a file or folder baselines" in done.stderr

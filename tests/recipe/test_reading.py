@@ -103,7 +103,7 @@ def test_recipe_task_picks_the_keys_that_there_are(tmp_path, good):
         "tokenizer.shared=true": "tokenizer.shared: unknown key; it is a key of task translation, and",
         "model.decoder_layers=2": "model.decoder_layers: unknown key; did you mean encoder_layers?",
         "head.poling=max": "head.poling: unknown key; did you mean pooling?",
-        "data.classes=[a, b, a]": "data.classes: has a twice",
+        "data.classes=[a, b, a]": "data.classes: contains a twice",
         "data.classes=[a]": 'data.classes: is ["a"], expected a list (2 or more) of text or null',
         "batches.max_length=9000": "batches.tokens (8192) must hold a text of batches.max_length (9000)",
         "task=clasification": "task: is 'clasification'; did you mean classification?",
@@ -158,7 +158,10 @@ def test_read_reports_all_mistakes_in_page_order(tmp_path):
         "training:\n  clip: yes\nmodel:\n  kind: transformer\n  heads: 0\nname: worse\n"
     )
     mistakes = _mistakes(_with(tmp_path, text), "decoding.bem=3", "nonsense", "device.threads=[")
-    assert [line.removeprefix(f"{tmp_path}/").split(": is ")[0].split(": unknown")[0] for line in mistakes] == [
+    assert [
+        line.removeprefix(f"{tmp_path}/").split(": is ")[0].split(": unknown")[0].split(": duplicate")[0]
+        for line in mistakes
+    ] == [
         "bad.yaml:2: trainig",
         "bad.yaml:5: data.tain",
         "bad.yaml:7: data.seed",
@@ -221,7 +224,7 @@ MISTAKES = {
     "a share": (["training.warmup=1.5"], "1,000,000,000 or a number above 0 and below 1"),
     "together": (
         ["training.warmup=10", "training.schedule=linear"],
-        "warmup (10) must be below updates (10) with schedule linear; try training.warmup=0.1, a share",
+        "warmup (10) must be below updates (10) with schedule linear; set training.warmup=0.1",
     ),
     "no value": (["training.updates"], "'training.updates' is not an override; write section.key=value"),
     "not yaml": (["training.updates=[1"], "training.updates=[1: '[1' is not a YAML value; quote it"),
@@ -240,7 +243,7 @@ def test_recipe_every_mistake_is_one_line_that_names_key_value_and_remedy(good, 
 FILES = {
     "duplicate": (GOOD + "name: again\n", ":10: name: duplicate key, first in line 1; remove one of them"),
     "deep duplicate": (GOOD + "  kind: rnn\n", ":10: model.kind: duplicate key, first in line 9; remove one"),
-    "two pages": ("name: x\n---\nname: y\n", ":2: not YAML: but found another document\n  → one recipe per file"),
+    "two pages": ("name: x\n---\nname: y\n", ":2: not YAML: but found another document\n  → write one recipe per file"),
     "control character": (
         "name: x\nrun:\n  dir: a\x07b\n",
         ":3: not YAML: character U+0007 is not allowed\n  → remove it",
@@ -344,7 +347,9 @@ def test_recipe_only_paths_are_made_absolute(tmp_path, good, monkeypatch):
 
 @pytest.mark.parametrize("corpus", ["built-in", "homonyms"])
 def test_recipe_corpus_that_is_made_lies_in_no_folder(good, corpus):
-    with pytest.raises(UserError, match=rf"data: root is '.*there', but the corpus is {corpus}.*corpus: files reads"):
+    with pytest.raises(
+        UserError, match=rf"data: root is '.*there', but the corpus {corpus} is generated.*corpus: files"
+    ):
         read(good, [f"data.corpus={corpus}", "data.root=there"])
 
 

@@ -199,5 +199,5 @@ def test_checkpoint_that_lacks_a_field_is_refused(tmp_path, key):
     state = json.loads((path / "state.json").read_text())
     del state[key]
     (path / "state.json").write_text(json.dumps(state))
-    with pytest.raises(UserError, match=rf"not a whole checkpoint: state\.json: has no '{key}'"):
+    with pytest.raises(UserError, match=rf"damaged checkpoint: state\.json: has no '{key}'"):
         read_progress(path)
