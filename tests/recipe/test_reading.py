@@ -347,9 +347,7 @@ def test_recipe_only_paths_are_made_absolute(tmp_path, good, monkeypatch):
 
 @pytest.mark.parametrize("corpus", ["built-in", "homonyms"])
 def test_recipe_corpus_that_is_made_lies_in_no_folder(good, corpus):
-    with pytest.raises(
-        UserError, match=rf"data: root is '.*there', but the corpus {corpus} is generated"
-    ):
+    with pytest.raises(UserError, match=rf"data: root is '.*there', but the corpus {corpus} is generated"):
         read(good, [f"data.corpus={corpus}", "data.root=there"])
 
 
