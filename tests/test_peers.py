@@ -1,9 +1,7 @@
 """The benchmark against other toolkits, without these toolkits."""
 
-import io
 import json
 import math
-import os
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from scipy import stats
 from benchmarks import training
 from benchmarks.keeping import written
 from benchmarks.peers import ctranslate2, eole, joeynmt, marian, ours, task, telling, turns
-from benchmarks.peers.contestants import DECODING, ENVIRONMENTS, TRAINING, Contestant, Failed
+from benchmarks.peers.contestants import Contestant, Failed
 from benchmarks.peers.measuring import Contest, checked, counted, measure
 from benchmarks.peers.task import SPECIALS, Task
 from s2s.data.batches import collate
@@ -101,26 +99,6 @@ def test_peers_target_without_its_end_is_no_sentence_of_the_corpus(given):
     (_, whole), (source, cut) = turns.named_pairs(targets, targets, given.pieces)()
     assert (whole, cut) == ("▁ein ▁Hund", "▁ein ▁Hund (no end)")
     assert source == "▁ein ▁Hund"
-
-
-def test_peers_turn_is_over_after_as_many_updates_as_were_asked_for(monkeypatch):
-    read, write = os.pipe()
-    monkeypatch.setattr("sys.stdin", io.StringIO("2\n3\n"))
-    monkeypatch.setattr("os._exit", lambda status: (_ for _ in ()).throw(SystemExit(status)))
-    numbers = iter(range(1, 100))
-
-    def update(waiting: turns.Turns) -> None:
-        number = next(numbers)
-        waiting.learned(number, 2 * number, 10.0 - number, lambda: [(f"s{number}", f"t{number}")])
-
-    with pytest.raises(SystemExit):
-        turns.train(turns.Given("training", "fp32", Task(Path()), Path(), 1, write), update)
-    os.close(write)
-    with os.fdopen(read) as answers:
-        first, second = map(json.loads, answers)
-    assert (first["updates"], first["tokens"], first["positions"], first["loss"]) == (2, 1 + 2, 2 * (1 + 2), 8.5)
-    assert (second["updates"], second["tokens"]) == (3, 3 + 4 + 5)
-    assert second["pairs"] == [[f"s{number}", f"t{number}"] for number in (3, 4, 5)]
 
 
 def test_decoded_tokens_include_end_tokens():
@@ -219,39 +197,6 @@ def test_peers_ratios_are_of_neighbours_and_their_intervals_over_rounds(given):
     assert (1 / turned.value, 1 / turned.high, 1 / turned.low) == pytest.approx((ratio.value, ratio.low, ratio.high))
     processor = telling.ratio(found, "a", "b", "processor")
     assert (processor.value, processor.low, processor.high) == pytest.approx((4, 4, 4))
-
-
-def test_peers_tables_have_a_row_for_everybody_and_name_who_is_missing(given):
-    found = {"training": _measured(given, tuple(map(str, TRAINING)), [1.0, 1.0])}
-    found["decoding"] = _measured(given, tuple(map(str, DECODING)), [1.0, 1.0])
-    last = found["training"]["rounds"]
-    for turn in last:
-        del turn[str(TRAINING[-1])]
-    found["training"]["missing"] = {str(TRAINING[-1]): "Traceback\nno such thing"}
-    found |= {
-        "machine": "M",
-        "threads": 2,
-        "torch": "2",
-        "date": "today",
-        "commit": "abc",
-        "environments": {},
-        "left_out": {"D": "no"},
-    }
-    text = telling.table(found)
-    rows = [row.split(" | ") for row in text.split("\n") if row.startswith("| ")]
-    assert len(rows) == 1 + len(TRAINING) - 1 + 1 + len(DECODING)
-    # fp32 of s2s is the second: half as fast as the first, and 2 to the 2 as fast as the fourth
-    assert rows[4][:4] == ["| torch.nn.Transformer", "fp32", "125", "80.0 %"]
-    assert rows[4][4:] == [f"{r}×({r}–{r})".replace("×(", "× (") for r in ("4.00", "16.0", "8.00")] + [
-        "64.0× (64.0–64.0) |"
-    ]
-    assert f"Not measured: {TRAINING[-1]}: no such thing" in text
-    assert "Left out: D: no." in text
-
-
-def test_peers_everybody_has_an_environment_that_is_made():
-    used = {one.environment for one in (*TRAINING, *DECODING)} - {None}
-    assert used == set(ENVIRONMENTS)
 
 
 def test_speed_page_has_the_kept_measurement():

@@ -78,11 +78,6 @@ def test_recipe_help_names_every_command_and_loads_none():
         assert re.search(rf"^  {name} +{re.escape(words)}$", done.stdout, re.M)
 
 
-@pytest.mark.parametrize("name", [name for name in _COMMANDS if name not in ("evaluate", "translate")])
-def test_recipe_every_command_is_there_with_help_of_its_own(name):
-    assert _s2s(name, "--help").startswith(f"Usage: commands {name}")
-
-
 def test_recipe_version_is_the_packages():
     assert _s2s("--version") == f"s2s, version {s2s.__version__}\n"
 
@@ -118,11 +113,6 @@ def test_validate_reports_all_mistakes_of_all_files_with_status_2(capsys, monkey
     assert errors.count("bad.yaml:2: trainig") == errors.count("bad.yaml:5: model.heads") == 2
     assert "none.yaml: no such recipe" in errors
     assert "Traceback" not in errors
-
-
-def test_recipe_validating_nothing_is_a_mistake():
-    with pytest.raises(UserError, match=r"'training.updates=3' overrides a recipe, but there is none"):
-        _s2s("recipe", "validate", "training.updates=3")
 
 
 def test_show_prints_the_recipe(folder):
@@ -198,14 +188,6 @@ def test_new_recipe_is_written_once_and_names_the_next_commands(folder):
         _s2s(*words, "--overwrite", "--validation-source", validation[0])
 
 
-def test_recipe_nothing_is_written_for_files_that_do_not_fit(folder):
-    source, _ = _pair(folder, "a", 100)
-    _, target = _pair(folder, "b", 101)
-    with pytest.raises(UserError, match=r"a.en has 100 lines, .*b.de has 101"):
-        _s2s("new", "translate", "--source", source, "--target", target)
-    assert not (folder / "mine.yaml").exists()
-
-
 def test_new_writes_a_recipe_for_a_table_and_reports_its_choices(folder):
     rows = "".join(f"{('no', 'yes')[n % 2]}\tthe text of {n}\n" for n in range(60))
     (folder / "rows.tsv").write_text("label\ttext\n" + rows)
@@ -217,13 +199,6 @@ def test_new_writes_a_recipe_for_a_table_and_reports_its_choices(folder):
     assert read(folder / "t.yaml").data.train == str(folder / "tasks.txt")
     with pytest.raises(UserError, match="already exists"):
         _s2s("new", "classify", "--data", "nothing is read before.tsv", "--output", "t.yaml")
-
-
-def test_recipe_mistyped_command_or_option_is_status_2_without_a_traceback(capsys, monkeypatch):
-    for words in (["trian"], ["recipe", "shwo"], ["recipe", "show"], ["recipe", "list", "--all"]):
-        status, output, errors = _main(capsys, monkeypatch, *words)
-        assert (status, output) == (2, "")
-        assert "Error: " in errors
 
 
 def test_recipe_reader_that_leaves_early_gets_no_complaint():

@@ -31,13 +31,7 @@ validation: {every: 20, metric: loss, sentences: 2}
 decoding: {beam: 1, max_ratio: 0.3}
 device: {kind: cpu, precision: fp32, threads: 1}
 """
-LAUNCH = {
-    "TORCHELASTIC_RUN_ID": "none",
-    "RANK": "0",
-    "WORLD_SIZE": "2",
-    "LOCAL_RANK": "0",
-    "LOCAL_WORLD_SIZE": "2",
-}
+LAUNCH = {"TORCHELASTIC_RUN_ID": "none", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
 
 
 @pytest.fixture

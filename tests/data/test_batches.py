@@ -119,13 +119,6 @@ def test_updates_join_a_constant_number_of_batches_in_order(sides, tokens):
         assert abs(micro_batches * mean - tokens) <= 0.5 * mean + 1e-6
 
 
-def test_update_smaller_than_a_batch_is_refused_with_a_remedy():
-    batches = [np.array([0, 1]), np.array([2, 3])]
-    with pytest.raises(UserError) as caught:
-        count_accumulation_steps(batches, np.array([10, 10, 10, 10]), 8)
-    assert caught.value.remedy == "divide batches.tokens by 2.5, or set training.tokens_per_update=20"
-
-
 def naive(rows, first, last):
     """What collating means, spelt out cell by cell."""
     width = max(len(row) for row in rows) + 1
@@ -196,16 +189,6 @@ def test_multi30k_batches_are_nearly_all_real_and_nearly_full(multi30k_lengths, 
         positions = sum(len(rows) * (sources[rows].max() + targets[rows].max()) for rows in batches)
         assert (sources.sum() + targets.sum()) / positions >= least
         assert np.mean([cost(rows, sources, targets) for rows in batches]) >= 0.98 * budget
-
-
-def test_batches_two_pairs_of_a_multi30k_batch_are_mostly_apart_in_the_next_epoch(multi30k_lengths):
-    sources, targets = multi30k_lengths
-    first, second = (make_batches(sources, targets, 4096, 1, epoch) for epoch in (0, 1))
-    batch_of = np.empty(len(sources), dtype=int)
-    for number, rows in enumerate(second):
-        batch_of[rows] = number
-    again = sum((np.bincount(batch_of[rows]) ** 2).sum() - len(rows) for rows in first)
-    assert again / sum(len(rows) * (len(rows) - 1) for rows in first) < 0.5
 
 
 def test_batches_widths_are_few_and_a_little_larger_than_what_they_hold():

@@ -36,13 +36,7 @@ def _agreement(verbs):
 ANSWERS = {"copy": _copy, "associative": _associative}
 
 
-@pytest.mark.parametrize(
-    ("name", "distance"),
-    [
-        ("copy", 1),
-        ("associative", 4),
-    ],
-)
+@pytest.mark.parametrize(("name", "distance"), [("copy", 1), ("associative", 4)])
 def test_expected_cheat_score_is_the_measured_one(name, distance):
     examples = BY_NAME[name].examples(distance, COUNT, seed=1)
     right = sum(ANSWERS[name](s) == t for s, t in zip(examples.sources, examples.targets, strict=True)) / COUNT

@@ -276,11 +276,7 @@ BAD = {
     "csv gzip": ({"a.csv.gz": b"not gzip"}, "a.csv.gz", r"a.csv.gz: is damaged"),
     "parquet gzip": ({"a.parquet.gz": b"not gzip"}, "a.parquet.gz", r"a.parquet.gz: is damaged"),
     "kind": ({"a.doc": b"x\n"}, "a.doc", r"data.train: a.doc: is no table(.|\n)*pair of line-aligned files"),
-    "parquet column": (
-        {"a.parquet": _table(".parquet", PAIRS)},
-        "a.parquet",
-        r"a.parquet: no column '0'; columns:",
-    ),
+    "parquet column": ({"a.parquet": _table(".parquet", PAIRS)}, "a.parquet", r"a.parquet: no column '0'; columns:"),
     "parquet text": ({"a.parquet": _no_text()}, "a.parquet", r"a.parquet: not parquet: 'utf-8' codec"),
     "csv": ({"a.csv": b'en,de\nx,y\n"x,y\nx,y\n'}, "a.csv", r"a.csv:3: the row that begins here is not CSV"),
 }
@@ -292,11 +288,7 @@ def test_corpora_bad_file_gives_one_clear_message(tmp_path, case, monkeypatch):
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     monkeypatch.chdir(tmp_path)
-    columns = {
-        "gzip inside": ("0", "1"),
-        "xz inside": ("0", "1"),
-        "parquet column": ("de", "0"),
-    }
+    columns = {"gzip inside": ("0", "1"), "xz inside": ("0", "1"), "parquet column": ("de", "0")}
     source, target = columns.get(case, ("en", "de"))
     with pytest.raises(UserError, match=message):
         _files(split, source=source, target=target)
@@ -319,23 +311,6 @@ def test_corpora_bad_file_gives_one_clear_message(tmp_path, case, monkeypatch):
 def test_corpora_corpus_that_is_not_there_gives_one_clear_message(settings, message):
     with pytest.raises(UserError, match=message):
         load(DataSettings(**settings))
-
-
-def test_corpora_multi30k_is_read_whole(multi30k):
-    corpus = load(DataSettings(corpus="bentrevett/multi30k", root=str(multi30k)))
-    assert [len(x) for x in (corpus.train, corpus.validation, corpus.test)] == [29_000, 1_014, 1_000]
-    for dataset, stem in ((corpus.train, "train"), (corpus.validation, "val"), (corpus.test, "test_2016_flickr")):
-        for column, language in (("source", "en"), ("target", "de")):
-            with gzip.open(multi30k / f"{stem}.{language}.gz") as file:
-                assert "".join(f"{text}\n" for text in dataset[column]).encode() == file.read()
-
-
-def test_corpora_tatoeba_is_read_by_position(tatoeba):
-    names = {"train": "deu-eng.test", "validation": "deu-eng.dev", "test": "deu-eng.test"}
-    corpus = load(DataSettings(corpus="x/y", root=str(tatoeba), source="0", target="1", **names))
-    assert len(corpus.train) == len(corpus.validation) == 2_000
-    with gzip.open(tatoeba / "deu-eng.dev.tsv.gz") as file:
-        assert "".join(f"{s}\t{t}\n" for s, t in pairs(corpus.validation)).encode() == file.read()
 
 
 def test_corpora_pairs_with_an_empty_side_are_neither_held_out_nor_hidden(tmp_path):

@@ -68,13 +68,3 @@ def test_copies_are_rows_whose_pair_occurs_earlier():
     earlier: set[tuple[str, str]] = set()
     expected = [i for i, pair in enumerate(rows) if pair in earlier or earlier.add(pair)]
     assert later_copies(_dataset(rows)).tolist() == expected
-
-
-def test_filters_ledger_is_an_aligned_table_that_adds_up():
-    text = str(filter_training(_dataset(ROWS), FilterSettings(max_words=20))[1])
-    lines = text.split("\n")
-    assert len({len(line) for line in lines}) == 1
-    numbers = [int(line.split()[-1].replace(",", "")) for line in lines]
-    assert numbers[0] == sum(numbers[1:]) == len(ROWS)
-    assert "over max_words" in text
-    assert "duplicate" not in text

@@ -144,15 +144,3 @@ def test_inspection_shows_no_control_characters(found):
     assert "line\\u2028end" in shown
     assert "Zeile\\x1b[31m" in shown
     assert all(character.isprintable() or character == "\n" for character in shown)
-
-
-def test_inspection_multi30k_has_few_faults(multi30k):
-    settings = DataSettings(corpus="bentrevett/multi30k", root=str(multi30k))
-    found = inspect(load(settings), settings)
-    train = found.splits["train"]
-    assert (train.source.words, train.target.words) == (345_020, 322_383)
-    assert sum(train.source.histogram) == sum(train.target.histogram) == 29_000
-    assert train.correlation == pytest.approx(0.88, abs=0.01)
-    assert found.advice == [
-        "1 validation source also occurs in train, 0 with the same target: scores will be too optimistic"
-    ]

@@ -120,11 +120,7 @@ def test_label_outside_the_classes_is_named_with_its_file_and_line(tmp_path, kin
 @pytest.mark.parametrize("kind", [".tsv", ".parquet"])
 @pytest.mark.parametrize(
     ("label", "words"),
-    [
-        ("", "has no label"),
-        ("Sports ", "'Sports ' has surrounding"),
-        ("Sports\r", r"'Sports\\r'(.|\n)*dos2unix"),
-    ],
+    [("", "has no label"), ("Sports ", "'Sports ' has surrounding"), ("Sports\r", r"'Sports\\r'(.|\n)*dos2unix")],
 )
 def test_label_that_cannot_be_seen_is_refused_with_its_line(tmp_path, kind, label, words):
     path = tmp_path / f"a{kind}"

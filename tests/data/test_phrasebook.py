@@ -1,5 +1,6 @@
 """The built-in English–German corpus: splits, agreement, numbers and cases."""
 
+import hashlib
 import itertools
 import os
 import random
@@ -34,6 +35,15 @@ def words(text: str) -> list[str]:
 
 
 # --- splits and streams
+
+
+def test_phrasebook_sentences_never_change():
+    drawn = [*phrases("train", 1000), *phrases("test", 100, 2), *phrases("train", 300, words=0.2)]
+    drawn += phrases("test", 20, depth=3)
+    found = repr([(phrase.source, phrase.target, phrase.cases) for phrase in drawn])
+    assert hashlib.sha256(found.encode()).hexdigest() == (
+        "90eab099f521ba1826053629694a5ababce67013745693d7e8247a9c323967ee"
+    )
 
 
 def test_phrasebook_splits_share_no_sentence():
@@ -89,10 +99,6 @@ def test_phrasebook_source_determines_its_target():
     assert len(targets) > 20_000
 
 
-def test_phrasebook_importing_and_asking_for_nothing_makes_nothing():
-    assert phrases("train", 0) == []
-
-
 # --- what the corpus is like
 
 
@@ -102,14 +108,6 @@ def test_phrasebook_there_are_over_a_thousand_words_a_side_and_most_are_no_numbe
         types = {word.lower() for phrase in sample() for word in words(getattr(phrase, side))}
         assert len(types) > 1000
         assert len([word for word in types if not number.search(word)]) > 900
-
-
-def test_phrasebook_sentences_are_of_ordinary_length():
-    for side in ("source", "target"):
-        lengths = [len(getattr(phrase, side).split()) for phrase in sample()]
-        assert 9 < sum(lengths) / len(lengths) < 12
-        assert min(lengths) >= 2
-        assert max(lengths) <= 40
 
 
 def test_phrasebook_every_construction_occurs_and_numbers_are_a_moderate_share():
@@ -131,12 +129,6 @@ def test_phrasebook_sentences_are_well_formed(side):
 
 def test_phrasebook_both_sides_end_alike_and_have_as_many_questions():
     assert all(phrase.source[-1] == phrase.target[-1] for phrase in sample())
-
-
-def test_phrasebook_distances_are_within_the_sentence():
-    for phrase in sample():
-        assert 0 <= phrase.distance <= len(phrase.target.split()) - 2
-    assert max(phrase.distance for phrase in sample()) >= 12
 
 
 def test_phrasebook_articles_melt_into_prepositions_everywhere():
@@ -200,12 +192,6 @@ def test_phrasebook_every_relative_clause_agrees_with_the_noun_before_it():
         assert all(number for head, number in zip(heads, numbers, strict=True) if head in plurals)
         checked.update(numbers)
     assert min(checked.values()) > 400
-
-
-@pytest.mark.slow
-def test_phrasebook_every_depth_has_enough_sentences_to_measure():
-    assert len(phrases("test", 300, depth=0)) == 300
-    assert len(phrases("test", 100, depth=12)) == 100
 
 
 # --- mistakes

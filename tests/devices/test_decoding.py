@@ -25,8 +25,7 @@ def _model(kind: str) -> Seq2Seq:
 
 
 @pytest.mark.parametrize(
-    ("kind", "size"),
-    [("transformer", 1), ("transformer", 4), pytest.param("mingru", 4, marks=pytest.mark.slow)],
+    ("kind", "size"), [("transformer", 1), ("transformer", 4), pytest.param("mingru", 4, marks=pytest.mark.slow)]
 )
 def test_decoding_token_costs_one_question_and_the_hypotheses_are_those_of_a_processor(kind, size, pretend, counts):
     valid = torch.ones(5, 6, dtype=torch.bool)

@@ -18,7 +18,6 @@ from s2s.evaluation.classification import (
     macro_f1,
     per_class,
 )
-from s2s.evaluation.inference import wilson
 from s2s.evaluation.significance import compare_classifiers, mcnemar
 
 NAMES = ["world", "sports", "business", "never seen"]
@@ -58,18 +57,6 @@ def test_classification_class_that_is_never_right_has_zeros_and_counts():
     scores = per_class(confusion(np.array([0, 0, 1]), np.array([0, 0, 0]), 2), ["a", "b"])
     assert (scores[1].precision, scores[1].recall, scores[1].f1) == (0, 0, 0)
     assert macro_f1(scores) == pytest.approx(80 / 2)
-
-
-@pytest.mark.parametrize(("successes", "trials"), [(0, 1), (1, 1), (0, 30), (30, 30), (7, 9), (9150, 10_000)])
-def test_classification_interval_is_wilsons(successes, trials):
-    found = wilson(successes, trials)
-    theirs = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
-    assert (found.low, found.high) == pytest.approx((100 * theirs.low, 100 * theirs.high))
-    assert found.low <= found.value <= found.high
-
-
-def test_classification_without_trials_everything_is_possible():
-    assert (wilson(0, 0).low, wilson(0, 0).high) == (0, 100)
 
 
 def test_classification_calibration_error_is_that_of_a_loop(classified):

@@ -8,12 +8,7 @@ import pytest
 from scipy import stats
 
 from s2s.comparison.paired_tests import difference
-from s2s.evaluation.differences import (
-    Difference,
-    over_seeds_and_sentences,
-    paired,
-    welch,
-)
+from s2s.evaluation.differences import Difference, over_seeds_and_sentences, paired, welch
 from s2s.evaluation.inference import Estimate, drawn_rows, draws
 from s2s.evaluation.metrics import metrics, scores_of
 

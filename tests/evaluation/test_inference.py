@@ -9,17 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 from scipy import stats
 
-from s2s.evaluation.inference import (
-    RESAMPLES,
-    coin,
-    draws,
-    estimate,
-    holm,
-    mean,
-    paired_p,
-    trend_p,
-    wilson,
-)
+from s2s.evaluation.inference import RESAMPLES, coin, draws, estimate, mean, paired_p, trend_p, wilson
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.evaluation.significance import compare, mcnemar
 
@@ -132,11 +122,6 @@ def test_inference_interval_of_a_mean_is_students():
     low, high = stats.t.interval(0.95, 2, loc=7 / 3, scale=stats.sem([1, 2, 4]))
     assert (found.value, found.low, found.high) == pytest.approx((7 / 3, low, high))
     assert (mean([3.0]).value, mean([3.0]).low, mean([3.0]).high) == (3.0, None, None)
-
-
-def test_inference_holm_corrects_for_the_number_of_tests():
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([]) == []
 
 
 def test_inference_draws_are_sacrebleus_and_the_same_each_time_and_differ_by_stream():

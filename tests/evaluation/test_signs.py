@@ -89,8 +89,7 @@ NAMES = ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
-    ("right", "sure", "found"),
-    [(0.9, 0.9, set()), (0.7, 0.95, {"too sure"}), (0.95, 0.6, {"not sure enough"})],
+    ("right", "sure", "found"), [(0.9, 0.9, set()), (0.7, 0.95, {"too sure"}), (0.95, 0.6, {"not sure enough"})]
 )
 def test_signs_report_classifier_confidence(right, sure, found):
     assert _found(class_signs(*_answers(right, sure), NAMES)) == found

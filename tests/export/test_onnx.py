@@ -161,8 +161,7 @@ OF_TASKS = [
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [pytest.param(*c, marks=() if c == ("classifier", "transformer") else SLOW) for c in OF_TASKS],
+    ("name", "kind"), [pytest.param(*c, marks=() if c == ("classifier", "transformer") else SLOW) for c in OF_TASKS]
 )
 def test_onnx_every_task_has_graphs_that_give_its_models_numbers(name, kind, tmp_path):
     torch.manual_seed(1)

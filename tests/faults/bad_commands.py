@@ -203,14 +203,8 @@ RESULTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "a path for a figure": ({"figures": [FIGURE | {"name": "../f"}]}, ("figures.0.name",)),
     "a figure twice": ({"figures": [FIGURE, FIGURE]}, ("'f'", "twice")),
     "an infinite value": ({"figures": [FIGURE | {"y": {"label": "y", "log": 5}}]}, ("figures.0.y.log",)),
-    "a huge value": (
-        {"figures": [FIGURE | {"series": [SERIES | {"y": [1e308]}]}]},
-        ("'rnn'", "1e300"),
-    ),
-    "a value too many": (
-        {"figures": [FIGURE | {"series": [SERIES | {"y": [1.0, 2.0]}]}]},
-        ("'rnn'",),
-    ),
+    "a huge value": ({"figures": [FIGURE | {"series": [SERIES | {"y": [1e308]}]}]}, ("'rnn'", "1e300")),
+    "a value too many": ({"figures": [FIGURE | {"series": [SERIES | {"y": [1.0, 2.0]}]}]}, ("'rnn'",)),
     "a short row": ({"tables": [{"name": "t", "title": "T", "columns": ["a", "b"], "rows": [["x"]]}]}, ("'t'", "row")),
 }
 TEXTS = {"empty": "", "no JSON": "{", "a list": "[]", "null": "null", "nothing": "{}", "deep": "[" * 100_000}

@@ -73,11 +73,7 @@ CORPORA: dict[str, tuple[str, Mapping[str, Content], tuple[str, ...]]] = {
     ),
     "too few to hold out": (PAIR.replace("=2", "=30"), {"a.en": LINES, "a.de": LINES}, ("30", "data.validation")),
     "far too few": (PAIR.replace("=2", "=9000000"), {"a.en": LINES, "a.de": LINES}, ("9,000,000", "hold out")),
-    "filtered away": (
-        PAIR + " data.filters.max_words=1",
-        {"a.en": LINES, "a.de": LINES},
-        ("max_words: 28", "loosen"),
-    ),
+    "filtered away": (PAIR + " data.filters.max_words=1", {"a.en": LINES, "a.de": LINES}, ("max_words: 28", "loosen")),
     "no table": ("data.corpus=files data.train=a.txt", {"a.txt": LINES}, ("a.txt", "a tab between them")),
     "a number of files": ("data.corpus=files data.train=5", {}, ("data.train is 5", "name a file")),
     "a pair built in": ("data.train=[a,b]", {}, ("data.train", "built-in")),

@@ -60,7 +60,7 @@ def _train(*overrides: str, recipe: Path = Path("scenes.yaml")) -> tuple[Path, s
     return training.train(read(recipe, overrides), console), console.file.getvalue()
 
 
-def test_a_run_tells_and_draws_and_keeps_what_it_found(trained):
+def test_captioning_run_logs_draws_and_saves_its_results(trained):
     run, told = trained
     for words in ("train: 60 images", "convolution of 4 x 4: 16 vectors per image", "correct facts: number"):
         assert words in told
@@ -81,14 +81,14 @@ def test_a_run_tells_and_draws_and_keeps_what_it_found(trained):
     assert (counts["train"], counts["captions"]) == (60, len(list(CaptionSource(settings).load_split("train").texts())))
 
 
-def test_right_captions_have_all_facts_and_turned_ones_are_exact(trained):
+def test_captioning_facts_of_reference_captions_are_all_correct(trained):
     test = CaptionSource(read(trained[0] / "recipe.yaml").data).load_split("test")
     turned = [several[-1] for several in test.captions]
     assert {share.value for share in measure_stated_facts(turned, test).values()} == {100}
     assert scores(turned, test.captions, names=("exact",))["exact"].value == 100
 
 
-def test_a_stopped_and_resumed_run_ends_in_the_same_bits(place, monkeypatch):
+def test_captioning_resume_is_bit_identical(place, monkeypatch):
     straight, _ = _train("run.dir=straight")
     noted = RunLog.log_step
 
@@ -109,7 +109,7 @@ def test_a_stopped_and_resumed_run_ends_in_the_same_bits(place, monkeypatch):
         assert all(one[name].equal(two[name]) for name in one)
 
 
-def test_files_get_the_captions_of_the_test_set_and_a_page_and_a_picture(trained, tmp_path, monkeypatch):
+def test_caption_command_matches_the_evaluation_and_draws_attention(trained, tmp_path, monkeypatch):
     run, _ = trained
     monkeypatch.chdir(tmp_path)
     found = json.loads((run / "evaluation-test.json").read_text())
@@ -149,7 +149,7 @@ def test_files_get_the_captions_of_the_test_set_and_a_page_and_a_picture(trained
     assert Path("some.html").exists()
 
 
-def test_a_model_without_attention_captions_and_says_that_it_does_not_look(place):
+def test_caption_command_refuses_attention_of_a_model_without_it(place):
     run, _ = _train(
         "model={kind: gru, width: 8, encoder_layers: 1, decoder_layers: 1}",
         "training.updates=4",
@@ -165,7 +165,7 @@ def test_a_model_without_attention_captions_and_says_that_it_does_not_look(place
     assert not Path("a.png").exists()
 
 
-def test_scoring_again_gives_the_same_and_runs_are_compared_on_the_same_images(trained, place):
+def test_captioning_evaluation_is_repeatable_and_compares_equal_test_sets(trained, place):
     run, _ = trained
     other, _ = _train("training.updates=4", "validation.every=4", "training.warmup=1", "stem.kind=patches")
     before = (run / "evaluation-test.json").read_text()
@@ -180,7 +180,7 @@ def test_scoring_again_gives_the_same_and_runs_are_compared_on_the_same_images(t
     assert load(run).recipe.decoding.beam == 2
 
 
-def test_files_are_learned_from_and_lower_case_is_scored_as_such(place):
+def test_captioning_files_train_and_lowercase_is_scored_lowercased(place):
     source = CaptionSource(read(Path("scenes.yaml")).data)
     for name in ("train", "test"):
         part = source.load_split(name)
@@ -203,7 +203,7 @@ def test_files_are_learned_from_and_lower_case_is_scored_as_such(place):
     assert "images also in train" in done.output
 
 
-def test_no_caption_that_is_validated_is_left_out(place, monkeypatch):
+def test_captioning_validation_skips_no_caption(place, monkeypatch):
     seen, loss = [], task.mean_loss
 
     def counted(model, examples, *more):
@@ -217,7 +217,7 @@ def test_no_caption_that_is_validated_is_left_out(place, monkeypatch):
     assert seen == [(13, 13, 0)] * 2
 
 
-def test_mistakes_are_answered_before_anything_is_made(place):
+def test_captioning_recipe_mistakes_are_reported_before_writing(place):
     for overrides, reason in (
         (["stem.size=3"], r"stem.size \(3\) must divide data.size \(16\) by halving it: one of 1, 2, 4, 8, 16"),
         (["data.size=12", "stem.size=6"], r"by halving it: one of 1, 2, 4"),
@@ -243,7 +243,7 @@ def test_mistakes_are_answered_before_anything_is_made(place):
         assert not Path("runs").exists()
 
 
-def test_captions_beyond_the_positions_that_a_model_has_are_left_out_where_their_loss_is_asked_for(place):
+def test_captioning_diagnose_skips_captions_beyond_the_learned_positions(place):
     few = ("data.train=200", "data.validation=1", "data.test=30", "validation.images=1", "batches.max_length=10")
     run, _ = _train(*few, "model.decoder_positions=learned", "model.max_positions=10", "run.dir=few")
     loaded = load(run)

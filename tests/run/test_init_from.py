@@ -77,7 +77,7 @@ def _first_weights(folder: Path, name: str, run: str, *overrides: str) -> tuple[
 
 
 @pytest.mark.parametrize("name", ["classes", "translated"])
-def test_a_run_begins_with_the_named_tensors_of_another(folder, name):
+def test_init_from_loads_the_reported_tensors_and_the_tokenizer(folder, name):
     source = load(folder / "masked")
     there = read_tensors(source.checkpoint / "model.safetensors")
     path, log, found = _first_weights(folder, name, f"{name}_begun")
@@ -90,14 +90,8 @@ def test_a_run_begins_with_the_named_tensors_of_another(folder, name):
     assert "150 of 151 rows" in log
     assert "left out    transform.0" in log
     assert ("new         head" if name == "classes" else "new         decoder") in log
-
-
-@pytest.mark.parametrize("name", ["classes", "translated"])
-def test_the_tokenizer_of_that_run_is_taken_over_and_said(folder, name):
-    path, log = _train(folder, name, *_begin(folder), run=f"{name}_tokenizer")
-    side = "text" if name == "classes" else "shared"
-    found, known = Tokenizer.load(path / TOKENIZER, side), load(folder / "masked").tokenizers[0]
-    assert found.digest == known.digest
+    tokenizer = Tokenizer.load(path / TOKENIZER, "text" if name == "classes" else "shared")
+    assert tokenizer.digest == source.tokenizers[0].digest
     recipe = read(path / "recipe.yaml")
     assert (recipe.tokenizer.size, recipe.tokenizer.lowercase) == (150, True)
     assert Path(recipe.init_from).is_absolute()
@@ -133,7 +127,7 @@ def _began(folder: Path, name: str, *overrides: str) -> tuple[Any, Initializatio
 
 
 @pytest.mark.parametrize("shared", ["true", "false"])
-def test_all_of_a_run_with_two_vocabularies_is_taken_each_for_its_side(folder, two, shared):
+def test_init_from_all_parts_keeps_both_vocabularies(folder, two, shared):
     begun = (f"init_from={two}", "init.parts=all", f"tokenizer.shared={shared}")
     recipe, beginning, found = _began(folder, "translated", *begun)
     assert (recipe.tokenizer.shared, recipe.model.tie) == (False, "target")
@@ -144,7 +138,7 @@ def test_all_of_a_run_with_two_vocabularies_is_taken_each_for_its_side(folder, t
     assert "  tokenizers  60 and 60 tokens (word)" in said
 
 
-def test_one_table_of_two_vocabularies_is_refused_when_they_are_taken_over(folder, two):
+def test_init_from_refuses_one_table_for_two_vocabularies(folder, two):
     with pytest.raises(UserError, match=r"model\.tie: is all"):
         _began(folder, "translated", f"init_from={two}", "init.parts=all", "model.tie=all")
 
@@ -157,7 +151,7 @@ def test_init_from_reports_differing_decoder_settings(folder, two):
     assert "  differs     model.decoder_positions is rope, there sinusoidal" in said
 
 
-def test_a_vocabulary_is_not_taken_for_another_one(folder, two):
+def test_init_from_refuses_another_number_of_vocabularies(folder, two):
     (folder / "tasks.yaml").write_text(TASKS, encoding="utf-8")
     with pytest.raises(UserError, match=r"two vocabularies, and this model has one(.|\n)*init.parts: encoder"):
         _began(folder, "tasks", f"init_from={two}", "init.parts=all")
@@ -177,7 +171,7 @@ def test_init_from_freezes_and_trains_the_rest(folder, freeze, frozen):
     assert f"{learning:,} of {sum(tensor.numel() for tensor in found.values()):,} parameters trained" in log
 
 
-def test_loaded_tensors_learn_at_the_lower_rate(folder):
+def test_init_from_scales_the_learning_rate_of_loaded_tensors(folder):
     _, _, first = _first_weights(folder, "classes", "first_slow")
     moved = {}
     for scale in (1, 0.01):
@@ -192,7 +186,7 @@ def test_loaded_tensors_learn_at_the_lower_rate(folder):
     assert "loaded tensors have 0.01 times the learning rate" in log
 
 
-def test_a_run_goes_on_without_the_run_that_it_began_with(folder, tmp_path):
+def test_init_from_is_not_needed_for_resume(folder, tmp_path):
     names = [
         "classes",
         *_begin(folder, "init.freeze=embeddings", "init.learning_rate_scale=0.3"),

@@ -96,7 +96,7 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_an_example_of_the_runs_own_is_shown_with_all_that_its_model_has(world, run):
+def test_inspect_shows_attention_saliency_and_positions_of_every_task(world, run):
     found = _found(world, run)
     (example,) = found.examples
     assert found.task == RUNS[run]
@@ -141,20 +141,7 @@ def test_inspect_page_escapes_user_text(world):
         inspection_picture(found, InspectionRequest()).draw_without_rendering()
 
 
-@pytest.mark.slow
-def test_letters_that_the_font_lacks_are_boxes_and_no_warnings(world, tmp_path):
-    for name in ("o.svg", "o.png"):
-        # the suite makes errors of warnings
-        done = CliRunner().invoke(
-            commands,
-            ["inspect", str(world / "runs/t"), "你好 text", "--output", str(tmp_path / name)],
-            catch_exceptions=False,
-        )
-        assert done.exit_code == 0
-        assert (tmp_path / name).stat().st_size
-
-
-def test_a_browser_draws_the_page_and_runs_nothing_of_what_users_wrote(world, tmp_path):
+def test_inspect_page_in_a_browser_runs_no_user_text(world, tmp_path):
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
         pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
@@ -175,7 +162,7 @@ def test_a_browser_draws_the_page_and_runs_nothing_of_what_users_wrote(world, tm
     assert shown.tags.count("line") > 5
 
 
-def test_two_texts_show_the_word_that_they_share(world):
+def test_inspect_compares_the_shared_word_of_two_texts(world):
     for run in ("c", "m", "l"):
         found = _found(world, run, "text number one", "a number of texts")
         assert found.word.word in ("number", "text", "texts")
@@ -185,7 +172,7 @@ def test_two_texts_show_the_word_that_they_share(world):
         assert f"{found.word.word}: cosine" in str(found)
 
 
-def test_a_masked_word_is_read_as_a_blank_is(world):
+def test_inspect_masks_a_word_as_a_blank(world):
     run = load(world / "runs/m")
     tokenizer = train(["text number one two three"] * 3, PieceSettings(kind="word", size=20), "shared")
     words = replace(run, model=TASK.build(run.recipe, (tokenizer,)).eval(), tokenizers=(tokenizer,))
@@ -204,7 +191,7 @@ def test_a_masked_word_is_read_as_a_blank_is(world):
         TASK.inspect(words, InspectionRequest(("text",), word="</s>"))
 
 
-def test_a_blank_in_an_example_of_the_corpus_is_text(world):
+def test_inspect_treats_a_blank_of_the_corpus_as_text(world):
     run = load(world / "runs/m")
     # more pieces than are read, of a tokenizer that can fill no blank
     for text in ("a ___ of text", f"{'text ' * 100}___ and ___"):
@@ -215,7 +202,7 @@ def test_a_blank_in_an_example_of_the_corpus_is_text(world):
         TASK.inspect(run, InspectionRequest(("a ___ of text",)))
 
 
-def test_gradients_of_a_translation_add_up_to_what_each_piece_has_from_the_source(world):
+def test_inspect_integrated_gradients_of_a_translation_are_complete(world):
     found = _found(world, "t", "A dog runs.", output="Ein Hund.")
     (integrated,) = [s for s in found.examples[0].saliency if s.method == "integrated gradients"]
     assert len(integrated.answers) == len("Ein Hund.") + 1
@@ -254,7 +241,7 @@ def test_inspect_leaves_out_what_the_model_lacks(world, kind, kinds):
 
 
 @pytest.mark.parametrize("ending", ["html", "json", "png", ""])
-def test_a_layer_or_head_that_is_not_there_is_refused_whatever_is_shown(world, tmp_path, monkeypatch, ending):
+def test_inspect_refuses_a_missing_layer_or_head(world, tmp_path, monkeypatch, ending):
     run, shown = load(world / "runs/t"), ["--output", str(tmp_path / f"shown.{ending}")] if ending else []
     for kind, asked, said in (
         ("gru", ["--layer", "0"], "--layer 0: the model has no attention"),
@@ -272,7 +259,7 @@ def test_a_layer_or_head_that_is_not_there_is_refused_whatever_is_shown(world, t
         assert bool(list(tmp_path.iterdir())) == (not said and bool(ending))
 
 
-def test_a_language_model_read_as_an_encoder_is_the_language_model(world):
+def test_inspect_causal_reader_equals_the_language_model(world):
     run = load(world / "runs/l")
     text = "text number"
     for kind in ("transformer", "gru"):
@@ -301,7 +288,7 @@ def test_a_language_model_read_as_an_encoder_is_the_language_model(world):
             assert maps.rows[:-1] == maps.columns[1:]
 
 
-def test_a_text_to_text_model_is_looked_into_while_it_does_the_task_that_is_named(world):
+def test_inspect_text_to_text_uses_the_named_task(world):
     found = _found(world, "x", "A dog runs.", task="good").examples[0]
     assert found.source == "good? A dog runs."
     assert found.output in ("acceptable", "unacceptable")

@@ -66,7 +66,7 @@ def _log_probabilities(model: LanguageModel, pieces: list[int]) -> torch.Tensor:
         return model.logits(torch.tensor([[BOS, *pieces]]))[0].log_softmax(-1)
 
 
-def test_score_is_negative_log_probability_per_document(run, loaded):
+def test_language_model_score_is_negative_log_probability_per_document(run, loaded):
     # no sentence is longer than what is read at once
     found, other = (
         evaluate(run, split, overrides=["scoring.context=128"], keep=False) for split in ("test", "validation")
@@ -89,7 +89,7 @@ def test_score_is_negative_log_probability_per_document(run, loaded):
     assert "bits per byte" in str(found)
 
 
-def test_two_runs_are_tested_on_the_same_documents(run):
+def test_language_model_runs_are_compared_on_equal_documents(run):
     found = evaluate(run, keep=False)
     same, again = LanguageScores.compare([found, replace(found, run="again")])
     assert (same.p_value, again.p_value) == (None, 1.0)
@@ -105,7 +105,7 @@ def test_two_runs_are_tested_on_the_same_documents(run):
         LanguageScores.compare([found, replace(found, documents=found.documents + 1)])
 
 
-def test_a_document_that_does_not_come_back_as_it_was_is_counted():
+def test_language_model_counts_lossy_documents():
     texts = ["a b", "a  b", "b a", "a ü"]
     words = PieceSettings(kind="word", size=20, normalization="identity")
     cut = train_pieces(["a b", "b a"] * 20, words, "text")
@@ -115,7 +115,7 @@ def test_a_document_that_does_not_come_back_as_it_was_is_counted():
     assert size_of(texts, pieces, cut).lossy == 2
 
 
-def test_long_documents_are_read_through_windows_that_move_on(loaded):
+def test_language_model_scores_long_documents_by_sliding_windows(loaded):
     import datasets
 
     text = " ".join(phrase.source for phrase in phrases("train", 12, seed=9))
@@ -137,7 +137,7 @@ def test_long_documents_are_read_through_windows_that_move_on(loaded):
         read(loaded.path / "recipe.yaml", ["scoring.stride=64"])
 
 
-def test_a_run_that_stopped_ends_in_the_same_bits(run, tmp_path):
+def test_language_model_resume_is_bit_identical(run, tmp_path):
     overrides = [f"run.dir={tmp_path / 'again'}", "training.updates=2"]
     train(read(run / "recipe.yaml", overrides), Console(quiet=True))
     resume(tmp_path / "again", Console(quiet=True), ["training.updates=4"])
@@ -145,7 +145,7 @@ def test_a_run_that_stopped_ends_in_the_same_bits(run, tmp_path):
     assert (tmp_path / "again" / last).read_bytes() == (run / last).read_bytes()
 
 
-def test_recurrent_cells_learn_across_documents_or_not(run, tmp_path):
+def test_language_model_across_documents_changes_training(run, tmp_path):
     ends = []
     for across in ("true", "false"):
         overrides = [
@@ -160,7 +160,7 @@ def test_recurrent_cells_learn_across_documents_or_not(run, tmp_path):
     assert ends[0] != ends[1]
 
 
-def test_greedy_writing_takes_the_best_piece_of_a_whole_reading(loaded):
+def test_generate_greedily_takes_the_best_token_of_a_full_forward_pass(loaded):
     prompt = loaded.tokenizers[0].encode("The man")
     written = list(prompt)
     for _ in range(6):
@@ -173,7 +173,7 @@ def test_greedy_writing_takes_the_best_piece_of_a_whole_reading(loaded):
     assert generate_texts(loaded, "The man", asked) == [loaded.tokenizers[0].decode(written)]
 
 
-def test_several_texts_are_each_of_them_alone_and_the_growing_one_is_the_first(loaded):
+def test_generate_gives_each_text_its_own_random_stream(loaded):
     asked = Writing(Sampling(), 12, count=3, seed=5)
     together = generate_texts(loaded, "The", asked)
     assert len(set(together)) == 3
@@ -188,7 +188,7 @@ def test_several_texts_are_each_of_them_alone_and_the_growing_one_is_the_first(l
     assert generate_texts(loaded, "The", asked, number=1) != together
 
 
-def test_pieces_are_drawn_as_often_as_the_softmax_says(loaded):
+def test_sampling_frequencies_are_the_softmax(loaded):
     scores = 3 * torch.randn(1, 12, generator=torch.Generator().manual_seed(3))
     expected = (scores[0].double() / 0.8).index_fill(0, torch.tensor([PAD, BOS, UNK]), float("-inf")).softmax(0)
     shares = Sampling(temperature=0.8).probabilities(scores.clone())
@@ -201,14 +201,14 @@ def test_pieces_are_drawn_as_often_as_the_softmax_says(loaded):
     assert chisquare(counts[there], 20_000 * expected.numpy()[there]).pvalue > 0.001
 
 
-def test_the_lowest_temperatures_take_the_most_probable_piece_as_none_does():
+def test_sampling_at_the_lowest_temperature_is_greedy():
     scores = 20 * torch.randn(4, 30, generator=torch.Generator().manual_seed(2))
     coldest = Sampling(1e-310).probabilities(scores.clone())
     torch.testing.assert_close(coldest, Sampling(0).probabilities(scores.clone()))
 
 
 @pytest.mark.parametrize(("top_k", "top_p"), [(3, 1.0), (None, 0.7), (5, 0.5), (1, 1.0), (None, 1e-6), (50, 0.999)])
-def test_only_the_most_probable_pieces_are_drawn_from(top_k, top_p):
+def test_sampling_top_k_and_top_p_keep_the_most_probable_tokens(top_k, top_p):
     scores = 2 * torch.randn(4, 30, generator=torch.Generator().manual_seed(2))
     found = Sampling(1.3, top_k, top_p).probabilities(scores.clone())
     for row, shares in zip(scores.double().tolist(), found.tolist(), strict=True):
@@ -226,7 +226,7 @@ def test_only_the_most_probable_pieces_are_drawn_from(top_k, top_p):
             assert shares[i] == pytest.approx(weights[i] / sum(weights[j] for j in kept))
 
 
-def test_equal_scores_are_cut_by_their_number():
+def test_sampling_top_k_breaks_ties_by_token_id():
     found = Sampling(top_k=2).probabilities(torch.zeros(1, 9))
     assert found[0].nonzero().flatten().tolist() == [2, 4]
 
@@ -249,7 +249,7 @@ class _Repeating(torch.nn.Module):
         return scores
 
 
-def test_the_probe_of_recall_knows_who_repeats():
+def test_induction_probe_measures_a_repeating_model():
     device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
     found = recall(_Repeating(40), 40, 12, 5, 1, device_context)
     assert found.first == pytest.approx([math.log(40)] * 12)
@@ -259,7 +259,7 @@ def test_the_probe_of_recall_knows_who_repeats():
     assert found.difference == pytest.approx(-math.log(40))
 
 
-def test_commands_write_and_ask(run, tmp_path):
+def test_generate_and_induction_commands_print_and_save(run, tmp_path):
     call = CliRunner()
     (tmp_path / "prompts").write_text("The man\n\n", encoding="utf-8")
     one = call.invoke(generate, [str(run), "The man", "--max-tokens", "5", "--seed", "3"])
@@ -280,7 +280,7 @@ def test_commands_write_and_ask(run, tmp_path):
     assert "set --induction 256" in str(too_long.exception)
 
 
-def test_a_probe_that_cannot_be_kept_or_is_of_what_was_fetched_is_shown_all_the_same(run, tmp_path, monkeypatch):
+def test_induction_probe_is_shown_if_it_cannot_be_saved(run, tmp_path, monkeypatch):
     def refuse(path: Path, text: str) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -298,7 +298,7 @@ def test_a_probe_that_cannot_be_kept_or_is_of_what_was_fetched_is_shown_all_the_
     assert not list((tmp_path / "fetched").glob("probe-*"))
 
 
-def test_learned_positions_end_somewhere(run, tmp_path):
+def test_generate_refuses_more_tokens_than_learned_positions(run, tmp_path):
     changes = ["model.decoder_positions=learned", "model.max_positions=40", "training.updates=2", "validation.every=2"]
     again = train(read(run / "recipe.yaml", [f"run.dir={tmp_path / 'learned'}", *changes]), Console(quiet=True))
     short = load(again)
@@ -315,7 +315,7 @@ def test_learned_positions_end_somewhere(run, tmp_path):
         )
 
 
-def test_data_are_inspected(run):
+def test_language_model_data_check_reports_documents(run):
     found = inspected(read(run / "recipe.yaml"))
     assert "documents" in found
     assert "bytes" in found

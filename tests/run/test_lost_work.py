@@ -98,7 +98,7 @@ def test_graceful_stop_saves_prints_the_resume_command_and_is_bit_identical(fold
     assert _bits(folder / "ein Läuf $(x)") == _bits(folder / "run")
 
 
-def test_a_second_wish_stops_at_once(folder, monkeypatch):
+def test_second_signal_stops_at_once(folder, monkeypatch):
     _signalled(monkeypatch, 3, signal.SIGINT, signal.SIGINT)
     with pytest.raises(Stopped, match="after update 3 of 5; last checkpoint: update 2") as stopped:
         _s2s("train", "tiny.yaml", "run.dir=twice")
@@ -106,7 +106,7 @@ def test_a_second_wish_stops_at_once(folder, monkeypatch):
     assert not (folder / "twice/checkpoints/0000003").exists()
 
 
-def test_ignored_signals_stay_ignored_and_others_are_noted_but_not_by_a_comparisons_processes(monkeypatch):
+def test_graceful_shutdown_ignores_ignored_signals_and_child_processes(monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with GracefulShutdown() as wish:
@@ -136,7 +136,7 @@ def test_checkpoint_interval_changes_no_result(folder, monkeypatch):
     assert _bits(folder / "often") == _bits(folder / "run")
 
 
-def test_a_validation_that_another_process_cut_short_is_made_up(folder, monkeypatch):
+def test_resume_repeats_a_validation_that_a_lost_peer_interrupted(folder, monkeypatch):
     def cut_short(*words) -> float:
         raise PeerLostError("another process has ended", remedy="look at it")
 
@@ -153,7 +153,7 @@ def test_a_validation_that_another_process_cut_short_is_made_up(folder, monkeypa
     assert validations[0] == validations[1]
 
 
-def test_a_run_that_lost_its_patience_says_so_again_and_a_stopped_one_loses_it_in_time(folder, monkeypatch, capsys):
+def test_early_stopping_is_kept_by_resume(folder, monkeypatch, capsys):
     words = (
         "tiny.yaml",
         "training.updates=20",
@@ -176,7 +176,7 @@ def test_a_run_that_lost_its_patience_says_so_again_and_a_stopped_one_loses_it_i
 
 
 @pytest.mark.parametrize("schedule", ["constant", pytest.param("inverse-sqrt", marks=pytest.mark.slow)])
-def test_a_run_made_longer_is_one_that_was_so_long_from_the_start(folder, schedule):
+def test_resume_with_more_updates_equals_a_longer_run(folder, schedule):
     """Also where the shorter one ended out of turn, better than ever: at 5, with validations at 2, 4, 6 and 8."""
     words = ("tiny.yaml", f"training.schedule={schedule}")
     _s2s("train", *words, "run.dir=short")
@@ -189,7 +189,7 @@ def test_a_run_made_longer_is_one_that_was_so_long_from_the_start(folder, schedu
     _s2s("train", "short", "--resume")
 
 
-def test_the_tail_of_a_cosine_begins_again_and_it_is_said(folder, capsys):
+def test_resume_with_more_updates_warns_of_a_cosine_schedule(folder, capsys):
     _s2s("train", "tiny.yaml", "run.dir=cosine", "training.schedule=cosine")
     _s2s("train", "cosine", "--resume", "training.updates=8")
     assert "the cosine schedule now ends at the new last update" in capsys.readouterr().out
@@ -210,7 +210,7 @@ def _room(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("size", [100, 3_000, pytest.param(20_000, marks=pytest.mark.slow)])
-def test_a_full_disk_is_one_line_and_nothing_is_half_written(folder, size):
+def test_full_disk_is_reported_and_leaves_no_partial_file(folder, size):
     with _room(size), pytest.raises((UserError, OSError)) as refused:
         _s2s("train", "tiny.yaml", "run.dir=full", "training.updates=8")
     error = refused.value
@@ -224,7 +224,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_half_written(folder, size):
         assert _bits(folder / "full") == _bits(folder / "roomy")
 
 
-def test_a_recipe_or_a_result_that_finds_no_room_leaves_what_was_there(folder, capsys):
+def test_full_disk_keeps_existing_output_files(folder, capsys):
     # what is printed is kept in memory meanwhile: pytest's own files would find no room, either
     (folder / "there.txt").write_text("before")
     (folder / "lines.txt").write_text("A dog.\n" * 30)
@@ -242,7 +242,7 @@ def test_a_recipe_or_a_result_that_finds_no_room_leaves_what_was_there(folder, c
     assert not list(folder.glob(".unfinished*"))
 
 
-def test_scores_that_cannot_be_kept_are_shown_all_the_same(folder, monkeypatch, capsys):
+def test_evaluate_shows_scores_that_cannot_be_saved(folder, monkeypatch, capsys):
     def refuse(path: Path, text: str) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -281,7 +281,7 @@ def test_start_reuses_an_interrupted_start_only(folder, monkeypatch):
         assert sorted(p.name for p in new.iterdir()) == [".lock", "recipe.yaml", "tokenizer"]
 
 
-def test_rubbish_of_killed_processes_is_swept(folder):
+def test_resume_removes_unfinished_files(folder):
     (folder / "run/checkpoints/.unfinished-0000006/tokenizer").mkdir(parents=True)
     (folder / "run/figures").mkdir()
     for place in ("", "figures/", "tokenizer/"):
@@ -309,7 +309,7 @@ STATE = {"update": 5, "epoch": 0, "position": 5, "score": -1.0, "loss": 2.0, "sc
         "nested",
     ],
 )
-def test_a_state_that_cannot_be_is_named(tmp_path, state):
+def test_checkpoint_state_that_is_invalid_is_reported(tmp_path, state):
     (tmp_path / "0000005").mkdir()
     text = "[" * 100_000 if state == "nested" else json.dumps(state)
     (tmp_path / "0000005/state.json").write_text(text)
@@ -318,10 +318,9 @@ def test_a_state_that_cannot_be_is_named(tmp_path, state):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["{}", "[{}]", "null", '[{"hashes": []}]', '[{"hashes": {}}]', '[{"hashes": {"a": "b"}}]', "[" * 99_999],
+    "text", ["{}", "[{}]", "null", '[{"hashes": []}]', '[{"hashes": {}}]', '[{"hashes": {"a": "b"}}]', "[" * 99_999]
 )
-def test_a_manifest_that_says_nothing_of_the_data_is_named(tmp_path, text):
+def test_manifest_that_is_invalid_is_reported(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(UserError, match=r"manifest.json:(1:)? (0|input should be|not JSON)(.|\n)*restore it"):
         manifest.read(tmp_path / "manifest.json")
@@ -337,14 +336,14 @@ def test_a_manifest_that_says_nothing_of_the_data_is_named(tmp_path, text):
         ("metrics.jsonl", "5", "metrics.jsonl:1: input should be an object, not 5"),
     ],
 )
-def test_a_damaged_run_is_not_resumed(folder, file, text, message):
+def test_resume_refuses_a_damaged_run(folder, file, text, message):
     (folder / "run" / file).write_text(text)
     with pytest.raises(UserError, match=message):
         _s2s("train", "run", "--resume")
 
 
 @pytest.mark.parametrize("checkpoint", ["0000004", "0000005"])
-def test_a_run_whose_weights_were_cut_is_not_trained_to_an_end_that_needs_them(folder, checkpoint):
+def test_resume_refuses_truncated_weights_of_the_average(folder, checkpoint):
     weights = folder / "run/checkpoints" / checkpoint / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1])
@@ -368,7 +367,7 @@ def test_extending_a_run_that_cannot_resume_is_refused(folder):
     _s2s("train", "run", "--resume", "training.updates=9")
 
 
-def test_foreign_tensors_are_not_trained_on(folder):
+def test_resume_refuses_tensors_of_another_model(folder):
     path = folder / "run" / LAST / "training.safetensors"
     progress, state = read_progress(path.parent), json.loads((path.parent / "state.json").read_text())
     whole = load_file(path)
@@ -393,7 +392,7 @@ def test_foreign_tensors_are_not_trained_on(folder):
         _s2s("train", "run", "--resume")
 
 
-def test_tensors_of_another_update_are_not_trained_on_and_its_weights_not_used(folder):
+def test_checkpoint_digest_detects_files_of_another_update(folder):
     there, asked = folder / "run/checkpoints", ("translate", "run", "--checkpoint", "last", "--input", "lines")
     Path("lines").write_text("A dog.\n")
     for name, command in (("training", ("train", "run", "--resume")), ("model", asked)):

@@ -24,18 +24,16 @@ def test_manifest_distinguishes_processors_of_one_name(monkeypatch: pytest.Monke
     assert found == ["AMD EPYC (family 25, model 1)", "AMD EPYC (family 26, model 2)"]
 
 
-def test_each_core_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifest_processor_does_not_depend_on_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     two = f"{_MILAN}\n" + _MILAN.replace("processor\t: 0", "processor\t: 1")
     assert _named(two, monkeypatch) == _named(_MILAN, monkeypatch)
 
 
-def test_a_processor_without_a_name_is_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifest_processor_without_a_name_is_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _named("processor\t: 0\nCPU part\t: 0xd0c\n", monkeypatch) == platform.machine()
 
 
-def test_the_code_is_known_by_its_modules_and_not_by_where_they_lie(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_manifest_code_version_is_a_digest_of_the_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def write(name: str, text: str) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)

@@ -15,7 +15,7 @@ from s2s.data.phrasebook import phrases
 from s2s.data.tokenized import encode_texts
 from s2s.errors import UserError
 from s2s.models.masked_lm import MaskedLM
-from s2s.recipe.installed import encoder_settings, models, module_of
+from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.run.folder import open_run
 from s2s.run.inference import evaluate, load
@@ -73,7 +73,7 @@ def test_masked_lm_run_reports_data_and_scores(run):
     assert json.loads((run / "manifest.json").read_text())[0]["counts"]["train"] == 180
 
 
-def test_scores_of_other_texts_are_not_set_beside_each_other(run):
+def test_masked_lm_scores_of_other_texts_are_not_compared(run):
     first, second = evaluate(run, keep=False), evaluate(run, keep=False)
     assert MaskedScores.compare([first, second]) == ()
     other = evaluate(run, "validation", keep=False)
@@ -83,7 +83,7 @@ def test_scores_of_other_texts_are_not_set_beside_each_other(run):
         MaskedScores.compare([first, replace(second, masked=first.masked + 1)])
 
 
-def test_texts_without_a_piece_are_refused(run):
+def test_masked_lm_refuses_empty_texts(run):
     (run.parent / "empty.tsv").write_text("\n\n", encoding="utf-8")
     with pytest.raises(UserError, match="all of 2 texts are empty"):
         evaluate(run, overrides=[f"data.test={run.parent / 'empty.tsv'}"], keep=False)
@@ -95,7 +95,7 @@ def test_texts_without_a_piece_are_refused(run):
     assert not (run.parent / "blank").exists()
 
 
-def test_the_loss_and_the_accuracy_are_those_of_the_chosen_pieces(run):
+def test_masked_lm_loss_and_accuracy_are_those_of_masked_tokens(run):
     loaded = load(run)
     texts = datasets.Dataset.from_dict({"text": ["The old man sleeps in the garden.", "A dog sees the bird."]})
     pieces = encode_texts(texts, loaded.tokenizers[0])
@@ -110,14 +110,14 @@ def test_the_loss_and_the_accuracy_are_those_of_the_chosen_pieces(run):
     assert loss == pytest.approx(mean_loss(loaded.model, examples, masked_loss, loaded.device_context), rel=1e-2)
 
 
-def test_a_blank_is_filled_with_the_run_as_it_was_saved(run):
+def test_fill_loads_the_saved_run(run):
     model, (tokenizer,) = load(run).model, load(run).tokenizers
     assert len(fill(model, tokenizer, "The old ___ sleeps.", False, best=3).fillers) == 3
     words = [piece.removeprefix("▁") for piece in tokenizer.tokens([10, 11])]
     assert weigh_words(model, tokenizer, "The old ___ sleeps.", words, False).pieces == 1
 
 
-def test_preferences_are_kept_as_json_table_and_picture(run, painted):
+def test_bias_probe_is_saved_as_json_table_and_figure(run, painted):
     found = probe(load(run), run.parent / "pairs.csv")
     kept = json.loads((run / "probe-bias.json").read_text())
     assert (kept["all"]["pairs"], kept["all"]["ties"]) == (found.all.pairs, found.all.ties) == (3, found.all.ties)
@@ -127,7 +127,7 @@ def test_preferences_are_kept_as_json_table_and_picture(run, painted):
     assert "not kept" not in str(found)
 
 
-def test_preferences_that_cannot_be_kept_are_shown_all_the_same(run, monkeypatch):
+def test_bias_probe_is_shown_if_it_cannot_be_saved(run, monkeypatch):
     def refuse(path: Path, text: str) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -137,19 +137,13 @@ def test_preferences_that_cannot_be_kept_are_shown_all_the_same(run, monkeypatch
     assert f"shown, but not kept: {run}/probe-bias.json: Permission denied" in told
 
 
-def test_fill_does_not_write_into_a_downloaded_run(run, tmp_path, monkeypatch):
+def test_bias_probe_does_not_write_into_a_downloaded_run(run, tmp_path, monkeypatch):
     shutil.copytree(run, tmp_path / "fetched", ignore=shutil.ignore_patterns("probe-*"))
     before = sorted((tmp_path / "fetched").rglob("*"))
     monkeypatch.setattr("s2s.run.folder.resolve_run_path", lambda path: tmp_path / "fetched")
     told = str(probe(load(open_run(Path("hf:somebody/tiny"))), run.parent / "pairs.csv"))
     assert f"shown, but not kept: {tmp_path}/fetched is in the cache" in told
     assert sorted((tmp_path / "fetched").rglob("*")) == before
-
-
-def test_a_run_of_another_task_is_refused(tmp_path):
-    (tmp_path / "recipe.yaml").write_text("name: a\nmodel: {kind: transformer}\n")
-    with pytest.raises(UserError, match="task translation, not masked-lm"):
-        open_run(tmp_path, tasks=["masked-lm"])
 
 
 class _Cycles:
@@ -172,8 +166,8 @@ def _trainer(kind: str, seed: int, updates: int = 20, dropout: float = 0.1, **ch
     return Trainer(MaskedLM(encoder, width, 8), examples, masked_loss, training, SeedSettings(), device_context)
 
 
-@pytest.mark.parametrize("kind", sorted(models()))
-def test_resuming_is_the_same_as_never_stopping(kind):
+@pytest.mark.parametrize("kind", ["transformer", "gru"])
+def test_masked_lm_resume_is_bit_identical(kind):
     whole, stopped, again = _trainer(kind, 0), _trainer(kind, 0), _trainer(kind, 9)
     losses = [update.loss for update in whole.updates(8)]
     for _ in stopped.updates(3):
@@ -188,7 +182,7 @@ def test_resuming_is_the_same_as_never_stopping(kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["transformer", "lstm"])
-def test_a_model_learns_what_its_neighbours_say_of_a_piece(kind):
+def test_masked_lm_learns_from_neighbours(kind):
     trainer = _trainer(kind, 0, updates=150, dropout=0.0, tokens=640)
     for _ in trainer.updates(150):
         pass

@@ -29,7 +29,7 @@ def _recipe(*overrides: str):
     return read(recipe_path(Path("translate")), ["model.width=16", "model.feedforward=32", *overrides])
 
 
-def test_a_model_that_fits_is_built_as_without_being_counted():
+def test_memory_check_changes_no_weight():
     recipe = _recipe()
     alone = build_model(recipe, 9, 9).state_dict()
     with check_memory(TASK, recipe):
@@ -40,7 +40,7 @@ def test_a_model_that_fits_is_built_as_without_being_counted():
     assert len(torch.nn.modules.module._global_parameter_registration_hooks) == 0
 
 
-def test_a_model_with_one_layer_too_many_is_refused_when_it_is_asked_for(monkeypatch):
+def test_memory_check_refuses_too_many_layers_before_building(monkeypatch):
     parameters = sum(p.numel() for p in build_model(_recipe(), BYTES, BYTES).parameters())
     monkeypatch.setattr(memory_check, "_memory", lambda kind: 16 * (parameters + 16 * BYTES + 200))
     with check_memory(TASK, _recipe()):
@@ -52,7 +52,7 @@ def test_a_model_with_one_layer_too_many_is_refused_when_it_is_asked_for(monkeyp
         raise AssertionError("it was let in")
 
 
-def test_a_vocabulary_that_does_not_fit_is_refused_while_the_model_is_built(monkeypatch):
+def test_memory_check_refuses_a_large_vocabulary(monkeypatch):
     parameters = sum(p.numel() for p in build_model(_recipe(), BYTES, BYTES).parameters())
     monkeypatch.setattr(memory_check, "_memory", lambda kind: 32 * parameters)
     with pytest.raises(UserError, match=r"tokenizer\.size"), check_memory(TASK, _recipe()):
@@ -141,7 +141,7 @@ def test_out_of_memory_error_names_the_settings_to_reduce(tmp_path, monkeypatch,
     assert Counter(map(len, examples.values())).most_common(1)[0][0] == 2
 
 
-def test_another_error_of_an_update_stays_what_it_is(tmp_path, monkeypatch):
+def test_out_of_memory_check_passes_on_other_errors(tmp_path, monkeypatch):
     def broken(*_words: object) -> None:
         raise RuntimeError("shapes do not fit")
 

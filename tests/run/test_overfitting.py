@@ -22,14 +22,7 @@ def _recipe(folder, kind: str, *overrides: str):
     return read(folder / "heart.yaml", overrides)
 
 
-@pytest.mark.parametrize(
-    ("kind", "rate"),
-    [
-        ("transformer", 0.004),
-        ("lstm-attention", 0.008),
-        ("mingru", 0.008),
-    ],
-)
+@pytest.mark.parametrize(("kind", "rate"), [("transformer", 0.004), ("lstm-attention", 0.008), ("mingru", 0.008)])
 @pytest.mark.slow
 def test_overfit_learns_sixteen_pairs(kind, rate, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -43,7 +43,7 @@ def _batch() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("kind", sorted(models()))
-def test_the_encoder_of_a_masked_lm_reads_the_same_in_a_classifier(kind):
+def test_load_encoder_weights_gives_equal_states_in_a_classifier(kind):
     source, model = _masked(kind), _classifier(kind)
     before = model.encoder(*_batch()).states
     load_encoder_weights(model, _tensors(source), "there")
@@ -52,7 +52,7 @@ def test_the_encoder_of_a_masked_lm_reads_the_same_in_a_classifier(kind):
 
 
 @pytest.mark.parametrize("kind", sorted(models()))
-def test_the_encoder_of_a_masked_lm_reads_the_same_in_a_translator(kind):
+def test_load_encoder_weights_gives_equal_states_in_a_translator(kind):
     source, module = _masked(kind), module_of(kind)
     torch.manual_seed(5)
     model = module.build(module.Settings(kind=kind, width=32), SIZE, SIZE).eval()
@@ -60,7 +60,7 @@ def test_the_encoder_of_a_masked_lm_reads_the_same_in_a_translator(kind):
     torch.testing.assert_close(model.encoder(*_batch()).states, source.encoder(*_batch()).states)
 
 
-def test_exactly_the_named_tensors_are_loaded_and_all_others_stay():
+def test_load_encoder_weights_loads_exactly_the_reported_tensors():
     source, model = _masked("transformer"), _classifier("transformer", encoder_layers=4)
     with torch.no_grad():
         for p in source.parameters():
@@ -80,7 +80,7 @@ def test_exactly_the_named_tensors_are_loaded_and_all_others_stay():
     assert all(n.startswith(("encoder.layers.3.", "head.")) for n in found.new)
 
 
-def test_a_bias_of_the_output_has_a_row_for_each_piece_that_both_have():
+def test_load_encoder_weights_copies_common_rows_of_the_output_bias():
     module, built = module_of("transformer"), []
     for size in (SIZE + 9, SIZE):
         torch.manual_seed(size)
@@ -92,7 +92,7 @@ def test_a_bias_of_the_output_has_a_row_for_each_piece_that_both_have():
     assert torch.equal(built[1].projection.bias, there["projection.bias"][:SIZE])
 
 
-def test_the_printed_list_has_all_three_parts():
+def test_load_report_lists_loaded_skipped_and_new_tensors():
     found = load_encoder_weights(
         _classifier("transformer"), _tensors(_masked("transformer")), "runs/mlm, checkpoint 0000010"
     )
@@ -104,7 +104,7 @@ def test_the_printed_list_has_all_three_parts():
     assert "new         head" in text
 
 
-def test_longer_learned_positions_keep_their_new_rows():
+def test_load_encoder_weights_keeps_new_rows_of_longer_positions():
     options = {"encoder_positions": "learned"}
     source = _masked("transformer", max_positions=8, **options)
     model = _classifier("transformer", max_positions=12, **options)
@@ -116,12 +116,12 @@ def test_longer_learned_positions_keep_their_new_rows():
     assert found.partly["encoder.embedding.positions.weight"] == "8 of 8 rows, 4 new"
 
 
-def test_another_width_is_refused_with_the_shapes():
+def test_load_encoder_weights_refuses_another_width():
     with pytest.raises(UserError, match="24 × 32 there and 23 × 64 here"):
         load_encoder_weights(_classifier("transformer", width=64), _tensors(_masked("transformer")), "there")
 
 
-def test_a_model_of_another_kind_is_refused():
+def test_load_encoder_weights_refuses_another_kind_of_model():
     tensors = {n: t for n, t in _tensors(_masked("lstm")).items() if "embedding" not in n}
     with pytest.raises(UserError, match="no tensor"):
         load_encoder_weights(_classifier("transformer"), tensors, "there")

@@ -98,7 +98,7 @@ def _theirs(tokenizer, config, ids):
 TEXTS = [source for source, _ in PHRASES[:6]]
 
 
-def test_text_is_cut_as_marians_own_tokenizer_cuts_it(marian):
+def test_marian_tokenizer_equals_that_of_transformers(marian):
     ours = load(marian).tokenizers
     reference = transformers.MarianTokenizer.from_pretrained(marian)
     for text in [*TEXTS, ">>deu<< A dog.", "Ünknown ☃ snow", "  two   spaces "]:
@@ -112,7 +112,7 @@ def test_text_is_cut_as_marians_own_tokenizer_cuts_it(marian):
         assert ours[1].decode(ids).replace("⁇", "") == written
 
 
-def test_logits_are_marians(marian, theirs):
+def test_marian_logits_equal_those_of_transformers(marian, theirs):
     run, theirs = load(marian), copy.deepcopy(theirs).double()
     run.model.double()
     source, target = run.tokenizers
@@ -131,7 +131,7 @@ def test_logits_are_marians(marian, theirs):
         assert float(ours[..., 0].max()) < -50
 
 
-def test_beams_are_marians(marian, theirs):
+def test_marian_beam_search_equals_that_of_transformers(marian, theirs):
     run = load(marian, overrides=["decoding.beam=4", "decoding.length_penalty=0", "decoding.max_ratio=3.0"])
     translator = build_translator(run, 1)
     compared = 0
@@ -150,7 +150,7 @@ def _s2s(*words: object) -> str:
     return done.stdout
 
 
-def test_marian_is_used_like_a_run(marian, tmp_path):
+def test_marian_works_with_every_command(marian, tmp_path):
     for side, texts in zip("st", zip(*PHRASES[:8], strict=True), strict=True):
         (tmp_path / side).write_text("\n".join(texts) + "\n", encoding="utf-8")
     assert len(_s2s("translate", marian, "--input", tmp_path / "s", "--beam", 2).splitlines()) == 8
@@ -175,7 +175,7 @@ device: {kind: cpu, threads: 1, precision: fp32}
 """
 
 
-def test_all_of_it_can_be_the_beginning_of_a_training(marian, tmp_path):
+def test_marian_weights_can_be_fine_tuned(marian, tmp_path):
     (tmp_path / "tuned.yaml").write_text(FINE_TUNED, encoding="utf-8")
     given = [f"init_from={marian}", "init.parts=all", f"run.dir={tmp_path / 'tuned'}"]
     folder = train(read(tmp_path / "tuned.yaml", given), Console(quiet=True))

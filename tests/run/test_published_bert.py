@@ -119,7 +119,7 @@ def _cut_otherwise(ours: Tokenizer, reference, texts: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("changes", [{}, {"do_lower_case": False}, {"strip_accents": False}, {"strip_accents": True}])
-def test_text_is_cut_as_berts_own_tokenizer_cuts_it(alone, tmp_path, changes):
+def test_bert_tokenizer_equals_that_of_transformers(alone, tmp_path, changes):
     folder = Path(shutil.copytree(alone, tmp_path / "copy"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True} | changes))
     reference = transformers.BertTokenizer(vocab=str(folder / "vocab.txt"), **({"do_lower_case": True} | changes))
@@ -139,7 +139,7 @@ def _tokenizer(folder: Path) -> Tokenizer:
 
 
 @pytest.mark.slow
-def test_any_text_is_cut_so(bert):
+def test_bert_tokenizer_equals_that_of_transformers_for_random_text(bert):
     ours, reference = _tokenizer(bert), transformers.BertTokenizer(vocab=str(bert / "vocab.txt"))
     generator = np.random.default_rng(1)
     # what both tables of Unicode have: to the library's, U+061D is no punctuation yet
@@ -148,7 +148,7 @@ def test_any_text_is_cut_so(bert):
     assert _cut_otherwise(ours, reference, texts) == []
 
 
-def test_words_pieces_and_their_text_go_together(bert):
+def test_bert_tokenizer_round_trips_words(bert):
     ours = _tokenizer(bert)
     ids = ours.encode("Unknowning dogs, cats!")
     assert ours.tokens(ids) == ["▁un", "known", "ing", "▁dog", "s", "▁,", "▁cat", "s", "▁!"]
@@ -169,7 +169,7 @@ def _batch(tokenizer: Tokenizer, mask: bool = True) -> tuple[torch.Tensor, torch
     return source, source != PAD
 
 
-def test_masked_lm_logits_and_states_are_berts_whatever_the_padding(bert):
+def test_bert_logits_and_states_equal_those_of_transformers(bert):
     run, theirs = load(bert), transformers.BertForPreTraining.from_pretrained(bert).eval().double()
     run.model.double()
     source, valid = _batch(run.tokenizers[0])
@@ -184,7 +184,7 @@ def test_masked_lm_logits_and_states_are_berts_whatever_the_padding(bert):
     torch.testing.assert_close(logits[valid], found.prediction_logits[..., order][valid], atol=1e-5, rtol=1e-5)
 
 
-def test_names_of_older_files_and_pickled_ones_are_read_too(bert, tmp_path):
+def test_bert_older_tensor_names_and_pickled_files_are_read(bert, tmp_path):
     tensors = load_file(bert / "model.safetensors")
     older = {
         name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
@@ -234,7 +234,7 @@ def recipe(tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["bert", "alone"])
-def test_a_classifier_begins_with_berts_states_and_its_pooler(layout, recipe, request):
+def test_bert_classifier_starts_with_its_states_and_pooler(layout, recipe, request):
     folder = request.getfixturevalue(layout)
     made = recipe(folder, "data.classes=[cat, dog]")
     source = open_pretrained(made)
@@ -259,7 +259,7 @@ def test_a_classifier_begins_with_berts_states_and_its_pooler(layout, recipe, re
     torch.testing.assert_close(pooled, found.pooler_output, atol=1e-5, rtol=1e-5)
 
 
-def test_a_classifier_that_begins_with_bert_trains_resumes_and_is_scored(bert, recipe, tmp_path):
+def test_bert_classifier_trains_resumes_and_is_evaluated(bert, recipe, tmp_path):
     quiet = Console(quiet=True)
     whole = train(recipe(bert, f"run.dir={tmp_path / 'whole'}"), quiet)
     under_way = run_training(recipe(bert, f"run.dir={tmp_path / 'parted'}"), quiet)
@@ -284,7 +284,7 @@ def _s2s(*words: object) -> str:
     return done.stdout
 
 
-def test_exported_for_the_hub_it_keeps_its_pooler(bert, recipe, tmp_path, monkeypatch):
+def test_bert_hub_export_keeps_the_pooler(bert, recipe, tmp_path, monkeypatch):
     exported, fetched = tmp_path / "hub", []
     _s2s("export", bert, "--to", "hub", "--output", exported)
     monkeypatch.setattr(
@@ -304,7 +304,7 @@ def test_exported_for_the_hub_it_keeps_its_pooler(bert, recipe, tmp_path, monkey
     assert POOLER in fetched
 
 
-def test_blanks_are_filled_with_berts_probabilities(bert):
+def test_bert_fill_probabilities_equal_those_of_transformers(bert):
     theirs = transformers.BertForPreTraining.from_pretrained(bert).eval()
     reference = transformers.BertTokenizer(vocab=str(bert / "vocab.txt"))
     with torch.no_grad():
@@ -323,7 +323,7 @@ def test_blanks_are_filled_with_berts_probabilities(bert):
     assert "…" in _s2s("fill", bert, "a dog___ sees")
 
 
-def test_a_masked_language_model_goes_on_from_it(bert, tmp_path):
+def test_bert_masked_lm_training_can_be_continued(bert, tmp_path):
     (tmp_path / "texts.tsv").write_text("\n".join(["text", *TEXTS * 8]) + "\n", encoding="utf-8")
     text = CLASSIFIER.format(folder=bert, data=tmp_path).replace("classification", "masked-lm")
     text = text.replace("train.tsv", "texts.tsv").replace(", label: label", "").replace("head: {pooling: pooler}", "")
@@ -369,7 +369,7 @@ def test_bert_without_a_head_is_refused_with_a_remedy(alone):
     assert "init_from" in str(found.value.remedy)
 
 
-def test_the_recipe_of_the_page_has_the_model_of_bert_base(tmp_path):
+def test_bert_recipe_of_the_page_has_the_model_of_bert_base(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "pretrained-weights.md").read_text(encoding="utf-8")
     shown = next(block for block in page.split("```yaml\n")[1:] if "google-bert" in block).partition("```")[0]
     (tmp_path / "shown.yaml").write_text(shown, encoding="utf-8")

@@ -21,13 +21,13 @@ from s2s.training.precision import PrecisionBenchmark
 
 RECIPE = """
 name: tiny
-data: {train: 160, validation: 8, test: 4}
+data: {train: 160, validation: 8, test: 1}
 tokenizer: {kind: char, size: 200}
 batches: {tokens: 400}
 model: {kind: transformer, width: 16, heads: 2, feedforward: 32, encoder_layers: 1, decoder_layers: 1, dropout: 0.2}
 training: {updates: 24, warmup: 10, learning_rate: 0.003, tokens_per_update: 700, ema: 0.9}
-validation: {every: 10, metric: loss, sentences: 3}
-decoding: {beam: 2, max_ratio: 1.2}
+validation: {every: 10, metric: loss, sentences: 1}
+decoding: {beam: 1, max_ratio: 0.1, max_extra: 1}
 """
 
 
@@ -71,7 +71,7 @@ def _kill_when(run: Path, process: subprocess.Popen, update: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_killed_in_bf16_and_resumed_by_another_process_ends_in_the_same_bits(tmp_path, monkeypatch):
+def test_resume_of_a_killed_bf16_run_is_bit_identical(tmp_path, monkeypatch):
     # in fp32, and again and again, tests/faults kills it
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
@@ -110,7 +110,7 @@ def test_kill_before_pruning_leaves_no_old_checkpoint(tmp_path, monkeypatch):
 def test_resume_detects_changed_text_of_equal_size_and_date(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recipe = RECIPE.replace(
-        "{train: 160, validation: 8, test: 4}", "{corpus: files, train: [a.en, a.de], validation: 4, test: null}"
+        "{train: 160, validation: 8, test: 1}", "{corpus: files, train: [a.en, a.de], validation: 4, test: null}"
     )
     (tmp_path / "tiny.yaml").write_text(recipe.replace("training: {updates: 45", "training: {updates: 4"))
     (tmp_path / "a.de").write_text("".join(f"der Hund {i}\n" for i in range(40)))
@@ -131,7 +131,7 @@ def test_resume_detects_changed_text_of_equal_size_and_date(tmp_path, monkeypatc
     assert _losses(tmp_path / "dog") != _losses(tmp_path / "pig")
 
 
-def test_a_run_is_neither_overwritten_nor_resumed_by_accident(tmp_path, monkeypatch):
+def test_train_refuses_to_overwrite_or_resume_by_accident(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     assert _here("tiny.yaml", "training.updates=12", "validation.every=6").exception is None
@@ -152,7 +152,7 @@ def test_a_run_is_neither_overwritten_nor_resumed_by_accident(tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
+def test_resume_keeps_the_precision(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     faster = {"fp32": 1.0, "bf16": 0.5}
@@ -176,7 +176,7 @@ def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("saved", [True, False])
-def test_a_start_that_saved_nothing_changes_no_precision(tmp_path, monkeypatch, saved):
+def test_resume_that_saved_nothing_keeps_the_precision(tmp_path, monkeypatch, saved):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     monkeypatch.setattr(

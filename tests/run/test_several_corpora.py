@@ -81,7 +81,7 @@ def _prepared(recipe: Path, *overrides: str) -> tuple[Any, PreparedTranslation, 
     return asked, task_of(asked).prepare(asked, (), said.append), said
 
 
-def test_two_corpora_of_weight_1_are_one_corpus(folder):
+def test_mixing_two_corpora_of_weight_1_equals_one_corpus(folder):
     whole = _recipe(folder, "whole", "whole.tsv")
     parts = _recipe(folder, "parts", "one.tsv", "weight: 1, more: {two: {train: two.tsv, weight: 1.0}}")
     _s2s("train", whole)
@@ -94,7 +94,7 @@ def test_two_corpora_of_weight_1_are_one_corpus(folder):
 
 
 @pytest.mark.parametrize(("mixing", "weights"), [("equal", (3, 1)), ("size", (1, 2.5)), (2.0, (1, 4))])
-def test_corpora_are_drawn_as_often_as_asked(folder, mixing, weights):
+def test_mixing_draws_corpora_at_their_rates(folder, mixing, weights):
     more = f"mixing: {mixing}, weight: {weights[0]}, more: {{two: {{train: two.tsv, weight: {weights[1]}}}}}"
     recipe, data, _ = _prepared(_recipe(folder, "parts", "one.tsv", more))
     exponent = {"equal": 0, "size": 1}.get(str(mixing), 1 / 2)
@@ -112,11 +112,11 @@ def test_corpora_are_drawn_as_often_as_asked(folder, mixing, weights):
     assert read_as == [data.train.pair(int(row))[0] for row in rows]
 
 
-def test_weights_of_1_change_no_share():
+def test_mixing_weights_of_1_change_no_rate():
     assert counts([9, 4, 2], 2.0, [1, 1, 1]).tolist() == counts([9, 4, 2], 2.0).tolist()
 
 
-def test_a_prefix_that_a_taken_over_tokenizer_does_not_know_is_refused(folder):
+def test_prefix_unknown_to_the_tokenizer_is_refused(folder):
     _s2s("train", _recipe(folder, "first", "one.tsv"))
     more = 'more: {two: {train: two.tsv, prefix: "<2xx> "}}'
     with pytest.raises(UserError, match=r"data.more.two.prefix: .*does not know: '<2xx> '"):
@@ -158,7 +158,7 @@ def test_prefix_is_added_to_every_line(folder):
     assert {link.split("-")[0] for link in links[0].split()} <= {"0", "1"}
 
 
-def test_pairs_that_were_held_out_are_scored_with_another_prefix_too(folder):
+def test_prefix_may_be_overridden_for_held_out_pairs(folder):
     recipe = _recipe(folder, "held", "one.tsv", 'prefix: "<2de> ", more: {two: {train: two.tsv, prefix: "<2xx> "}}')
     _s2s("train", recipe, "data.test=5")
     _s2s("evaluate", "runs/held", "--json", "own.json")
@@ -186,7 +186,7 @@ def test_alignment_links_do_not_count_the_prefix(folder, prefix, before):
     assert found == pharaoh(links(looked, words[before:], words_of(cut, pieces)))
 
 
-def test_test_sentences_are_removed_from_all_corpora(folder):
+def test_held_out_sentences_are_removed_from_all_corpora(folder):
     rows, few = (folder / "two.tsv").read_text(), (folder / "few.tsv").read_text().splitlines()[1:]
     source, target = few[0].split("\t")
     (folder / "two.tsv").write_text(f"{rows}{source}\tother\nother\t{target}\nw1\tv1\n")
@@ -197,7 +197,7 @@ def test_test_sentences_are_removed_from_all_corpora(folder):
     assert any("2 of them are in the validation or test set: left out" in line for line in said)
 
 
-def test_the_check_tells_of_each_corpus_and_of_shares(folder):
+def test_data_check_reports_each_corpus_and_its_rate(folder):
     (folder / "two.tsv").write_text((folder / "two.tsv").read_text() + "\tempty\n")
     told = _s2s("data", "check", _recipe(folder, "both", "one.tsv", "more: {two: {train: two.tsv}}"))
     assert "two: 1 pair of train with an empty side (row 51)" in told
@@ -216,7 +216,7 @@ def test_corpus_paths_are_relative_to_the_recipe(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word", "bytes"])
-def test_marks_are_pieces_and_without_them_nothing_changes(kind):
+def test_prefix_marks_are_tokens(kind):
     lines = [f"a dog number {n} runs" for n in range(200)]
     settings = PieceSettings(kind=kind, size=40 if kind in ("unigram", "bpe") else 400, byte_fallback=False)
     plain, none = train(lines, settings, "text"), train(lines, settings, "text", [])
@@ -240,19 +240,16 @@ def test_marks_are_pieces_and_without_them_nothing_changes(kind):
         ("join: 3, more: {two: {train: two.tsv}}", "join is of one corpus"),
         ("more: {two: {train: 30}}", r"data\.more\.two"),
         ("more: {data: {train: two.tsv}}", "a corpus in more is called data"),
-        (
-            "more: {two: {train: two.tsv, filters: {max_words: 1}}}",
-            r"no training pair is left of it \(data\.more\.two",
-        ),
+        ("more: {two: {train: two.tsv, filters: {max_words: 1}}}", r"no training pair is left of it \(data\.more\.two"),
     ],
 )
-def test_mistakes_are_one_message_and_leave_nothing(folder, more, said):
+def test_several_corpora_mistakes_are_reported(folder, more, said):
     with pytest.raises(UserError, match=said):
         _s2s("train", _recipe(folder, "bad", "one.tsv", more))
     assert not (folder / "runs").exists()
 
 
-def test_a_span_of_pairs_is_these_pairs():
+def test_fixed_pairs_are_a_slice_of_the_pairs():
     class Rows:
         source_lengths = np.arange(10) + 2
         target_lengths = np.arange(10) + 2
@@ -267,7 +264,7 @@ def test_a_span_of_pairs_is_these_pairs():
         MixedDataset({"late": span}, BatchSettings(max_length=5), "equal", None, [1.0])
 
 
-def test_filters_and_the_check_look_at_pairs_without_the_prefix(folder):
+def test_filters_and_data_check_ignore_the_prefix(folder):
     rows = ["Yes.\tJa.", "A man.\tEin Mann.", "Good morning, dear friends!\tGuten Morgen!", "same words\tsame words"]
     (folder / "short.tsv").write_text("\n".join(["en\tde", *rows]) + "\n")
     found = []

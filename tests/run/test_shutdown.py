@@ -20,7 +20,7 @@ def handlers():
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_each_signal_ends_what_is_done_and_the_next_finds_who_was_there_before(number, handlers):
+def test_interrupt_immediately_restores_the_handlers(number, handlers):
     with pytest.raises(Stopped) as stop, interrupt_immediately():
         os.kill(os.getpid(), number)
     assert stop.value.signal == number
@@ -28,7 +28,7 @@ def test_each_signal_ends_what_is_done_and_the_next_finds_who_was_there_before(n
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_signal_whose_exception_python_drops_is_found_when_asked_for(handlers):
+def test_interrupt_immediately_check_finds_a_swallowed_signal(handlers):
     class Collected:
         def __del__(self):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -52,7 +52,7 @@ def test_shutdown_keeps_ignored_signals_ignored(handlers):
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
-def test_a_wish_within_is_noted_and_the_second_stops(handlers):
+def test_graceful_shutdown_within_an_interrupt_stops_at_the_second_signal(handlers):
     with interrupt_immediately():
         with GracefulShutdown() as wish:
             os.kill(os.getpid(), signal.SIGHUP)

@@ -78,7 +78,7 @@ def _symptoms(run: Path, change=None):
     return {sign.name: sign for sign in found.signs}, found
 
 
-def test_signs_of_a_language_model_agree_with_its_evaluation(runs, tmp_path):
+def test_language_model_signs_agree_with_its_evaluation(runs, tmp_path):
     run = runs / "lm_builtin"
     found = _signs(run, tmp_path)
     scored = evaluate(run, keep=False)
@@ -100,7 +100,7 @@ def _pieces(run: Path) -> list[list[int]]:
     return loaded.tokenizers[0].encode_batch(evaluation_split(open_run(run), loaded.recipe, "test")["text"][:])
 
 
-def test_ends_are_counted_against_those_that_there_are():
+def test_language_model_signs_count_document_ends():
     places = np.arange(6)
 
     def found(end: list[float]) -> dict:
@@ -116,7 +116,7 @@ def test_ends_are_counted_against_those_that_there_are():
     assert often["ends too often"].value == pytest.approx(2.05)
 
 
-def test_a_language_model_that_knows_nothing_but_its_ends_shows_it(runs):
+def test_language_model_signs_find_a_model_of_ends_only(runs):
     def only_ends(model):
         with torch.no_grad():
             model.projection.weight.zero_()
@@ -150,7 +150,7 @@ def test_diagnose_reports_ignored_images(runs, tmp_path):
     assert signs["says always the same"].found
 
 
-def test_wrong_facts_are_counted_by_their_kind(runs):
+def test_captioning_signs_count_wrong_facts_by_kind(runs):
     run = runs / "captioning"
     part = evaluation_split(open_run(run), load(run).recipe, "test")
     right = [several[0] for several in part.captions]
@@ -163,7 +163,7 @@ def test_wrong_facts_are_counted_by_their_kind(runs):
     assert [name for name, sign in found.items() if sign.found] == ["wrong size"]
 
 
-def test_signs_of_a_mixture_agree_with_its_evaluation(runs, tmp_path):
+def test_text_to_text_signs_agree_with_its_evaluation(runs, tmp_path):
     run = runs / "text_to_text"
     found = _signs(run, tmp_path)
     scored = {task.task: task for task in evaluate(run, keep=False).tasks}
@@ -181,7 +181,7 @@ def test_signs_of_a_mixture_agree_with_its_evaluation(runs, tmp_path):
     assert [worst["score"].split(": ")[0] for worst in found["worst"]] == [name for name in TASKS for _ in range(2)]
 
 
-def test_a_task_of_which_no_example_is_drawn_is_left_out(runs):
+def test_text_to_text_signs_skip_tasks_without_examples(runs):
     """Of 610 examples, 24 are looked at, and none of the few of some tasks."""
     run = open_run(runs / "text_to_text", ["data.corpora.en-de.test=600", "data.corpora.words.test=2"])
     loaded = load(run)
@@ -192,7 +192,7 @@ def test_a_task_of_which_no_example_is_drawn_is_left_out(runs):
     assert found.summary.startswith("en-de: 3 sentences")
 
 
-def test_texts_with_spans_count_by_their_windows(runs):
+def test_text_to_text_signs_count_windows_of_span_corruption(runs):
     loaded = load(runs / "text_to_text")
     recipe, tokenizer = loaded.recipe, loaded.tokenizers[0]
     texts = ["Der Mann schläft. " * 100, "", "Ja."]
@@ -205,7 +205,7 @@ def test_texts_with_spans_count_by_their_windows(runs):
     assert found.chance_loss == pytest.approx(entropy(np.concatenate([*wanted, np.full(windows, EOS)])))
 
 
-def test_a_task_without_examples_to_look_into_is_named(runs):
+def test_inspect_text_to_text_without_examples_is_refused(runs):
     run = open_run(runs / "text_to_text", ["data.corpora.cases.test=null"])
     with pytest.raises(UserError, match="cases has no test set to take an example of"):
         inspect_input(run, InspectionRequest(task="cases"))

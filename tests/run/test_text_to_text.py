@@ -60,7 +60,7 @@ def metrics(folder):
     return [{key: value for key, value in entry.items() if "seconds" not in key} for entry in entries]
 
 
-def test_each_task_has_its_lines_and_the_mean_is_theirs(run):
+def test_text_to_text_run_logs_every_task_and_their_mean(run):
     last = metrics(run)[-1]["validation"]
     own = [
         last["en-de/bleu"],
@@ -77,7 +77,7 @@ def test_each_task_has_its_lines_and_the_mean_is_theirs(run):
 
 
 @pytest.mark.slow
-def test_going_on_gives_the_same_bits_beyond_an_epoch(run, tmp_path):
+def test_text_to_text_resume_beyond_an_epoch_is_bit_identical(run, tmp_path):
     s2s("train", RECIPE, *SMALL, "training.updates=2", f"run.dir={tmp_path / 'b'}")
     s2s("train", tmp_path / "b", "--resume", "training.updates=4")
     assert metrics(tmp_path / "b") == metrics(run)
@@ -87,7 +87,7 @@ def test_going_on_gives_the_same_bits_beyond_an_epoch(run, tmp_path):
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_answers_have_the_log_probabilities_of_the_beam(run):
+def test_answer_log_probabilities_equal_those_of_beam_search(run):
     loaded = load(run)
     sources = ["acceptable: Der Mann schläft.", "plural: Der alte Hund sieht die Frau heute."]
     wide = loaded.recipe.decoding.model_copy(update={"beam": 4})
@@ -102,7 +102,7 @@ def test_answers_have_the_log_probabilities_of_the_beam(run):
             assert found == pytest.approx(hypothesis.log_probability, abs=1e-4)
 
 
-def test_answers_are_those_of_the_whole_target_and_no_batch_changes_them(run):
+def test_answer_log_probabilities_equal_teacher_forcing_for_any_batch(run):
     loaded = load(run)
     (tokenizer,) = loaded.tokenizers
     sources = ["acceptable: Der Mann schläft.", "acceptable: Heute kauft die Frau den alten Hund.", "acceptable: Ja."]
@@ -118,7 +118,7 @@ def test_answers_are_those_of_the_whole_target_and_no_batch_changes_them(run):
     np.testing.assert_allclose(log_probabilities(loaded.model, tokenizer, sources, answers, 1), found, atol=1e-4)
 
 
-def test_the_command_answers_for_a_task(run, tmp_path):
+def test_translate_command_chooses_answers_of_a_task(run, tmp_path):
     (tmp_path / "in.txt").write_text("Der Mann schläft.\n\nDem Mann schläft.\n", encoding="utf-8")
     lines = s2s("translate", run, "--task", "acceptable", "--input", tmp_path / "in.txt").split("\n")
     assert lines[1] == ""
@@ -142,7 +142,7 @@ def test_the_command_answers_for_a_task(run, tmp_path):
             s2s("translate", run, *words)
 
 
-def test_only_as_many_answers_are_given_as_there_are_and_none_by_a_beam(run):
+def test_candidates_of_a_task_with_answers_are_limited(run):
     model = s2s_load(run)
     (found,) = model.candidates(["Der Mann schläft."], nbest=2, task="acceptable")
     assert sorted(candidate.text for candidate in found) == ["acceptable", "unacceptable"]
@@ -155,7 +155,7 @@ def test_only_as_many_answers_are_given_as_there_are_and_none_by_a_beam(run):
 
 
 @pytest.mark.slow
-def test_scores_and_curves_prefix_and_count_as_the_command_and_the_whole_evaluation_do(run, tmp_path, monkeypatch):
+def test_text_to_text_validation_and_evaluation_agree_with_the_command(run, tmp_path, monkeypatch):
     computed, cut, beginning = [], [], []
     begin, encode, scores = TextToTextTask.on_train_start, Tokenizer.encode_batch, evaluation.scores
     monkeypatch.setattr(evaluation, "scores", lambda *given, **named: computed.append(given) or scores(*given, **named))
@@ -193,7 +193,7 @@ def test_scores_and_curves_prefix_and_count_as_the_command_and_the_whole_evaluat
 
 
 @pytest.mark.slow
-def test_fine_tuning_takes_the_decoder_where_asked(run, tmp_path):
+def test_text_to_text_init_from_all_parts_loads_the_decoder(run, tmp_path):
     alone = [word for word in SMALL if ".words=" not in word]
     s2s("train", RECIPE, *alone, f"init_from={run}", "init.parts=all", f"run.dir={tmp_path / 'fine'}")
     taken = json.loads((tmp_path / "fine" / "init_from.json").read_text())
@@ -218,7 +218,7 @@ decoding: {max_ratio: 0.1, max_extra: 1}
 """
 
 
-def test_each_corpus_answers_for_what_it_holds_out_itself(tmp_path, monkeypatch):
+def test_text_to_text_held_out_sets_are_checked_per_corpus(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, count in (("one", 40), ("two", 30), ("few", 3), ("other", 4)):
         rows = [f"{name} {n}\tw{n % 7}" for n in range(count)]
@@ -278,7 +278,7 @@ def test_text_to_text_recipe_mistakes_are_reported(override, said, tmp_path):
 
 
 @pytest.mark.parametrize(("part", "longest"), [("encoder", 86), ("decoder", 81)])
-def test_a_test_set_beyond_the_positions_that_are_learned_is_refused_before_all_is_done(part, longest, tmp_path):
+def test_text_to_text_test_set_beyond_the_learned_positions_is_refused(part, longest, tmp_path):
     # 76 are enough for each validation sentence
     changes = [f"model.{part}_positions=learned", "model.max_positions=76", "batches.max_length=76"]
     changes += ["data.corpora.en-de.test=60", "data.corpora.de-en.test=60"]
@@ -287,7 +287,7 @@ def test_a_test_set_beyond_the_positions_that_are_learned_is_refused_before_all_
     assert not (tmp_path / "run").exists()
 
 
-def test_answers_that_are_cut_alike_are_refused(tmp_path):
+def test_text_to_text_answers_with_equal_tokens_are_refused(tmp_path):
     answers = "data.corpora.acceptable.answers=[acceptable, unacceptable, Acceptable]"
     with pytest.raises(UserError, match=r"acceptable\.answers: 'acceptable' and 'Acceptable' have the same tokens"):
         s2s("train", RECIPE, *SMALL, answers, "tokenizer.lowercase=true", f"run.dir={tmp_path / 'run'}")
@@ -296,7 +296,7 @@ def test_answers_that_are_cut_alike_are_refused(tmp_path):
         check_apart(("yes", "nope"), words, "answers")
 
 
-def test_ties_between_answers_give_the_first():
+def test_answer_ties_give_the_first():
     assert best_first([-2.0, -1.0, -1.0], ("a", "b", "c")) == [(-1.0, "b"), (-1.0, "c"), (-2.0, "a")]
 
 
@@ -339,7 +339,7 @@ def test_diagnose_tests_the_beam_search_of_text_to_text(run):
         *("data.corpora.words.share=0.6", "data.corpora.words.span=20", "data.corpora.words.prefix='sort: '"),
     ],
 )
-def test_a_mixture_goes_on_as_it_was_mixed_asked_and_scored(run, change):
+def test_text_to_text_resume_refuses_another_mixture(run, change):
     key = change.partition("=")[0]
     with pytest.raises(UserError, match=f"{key} was .* in training"):
         s2s("train", run, "--resume", change)

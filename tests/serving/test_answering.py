@@ -17,10 +17,7 @@ def _pairs(answers):
 def _run(corpora, task="text-to-text"):
     recipe = TextToTextRecipe.model_construct(decoding=SimpleNamespace(beam=4), data=SimpleNamespace(corpora=corpora))
     return SimpleNamespace(
-        task=task,
-        recipe=recipe,
-        max_source_tokens=20,
-        count_tokens=lambda lines, task: [len(line) for line in lines],
+        task=task, recipe=recipe, max_source_tokens=20, count_tokens=lambda lines, task: [len(line) for line in lines]
     )
 
 

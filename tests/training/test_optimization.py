@@ -154,17 +154,6 @@ def test_optimization_scaled_rate_is_that_of_an_optimiser_with_the_smaller_rate(
         assert not torch.equal(a, b)
 
 
-def test_optimizer_keeps_no_moments_of_frozen_parameters():
-    model = _model()
-    model[0].weight.requires_grad_(False)
-    before = [p.detach().clone() for p in model.parameters()]
-    optimization = OptimizerWrapper(model, _settings(schedule="constant", warmup=0))
-    _gradient(model, 1)
-    optimization.step(1, optimization.measure_gradient_norms()[0])
-    assert [torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True)] == [True, False, False]
-    assert not [name for name in optimization.state() if name.endswith(".0.weight")]
-
-
 def test_optimization_parameter_that_never_had_a_gradient_is_saved_and_goes_on():
     """It begins its moments when it gets one, as in a training that was never stopped."""
 

@@ -62,20 +62,6 @@ def test_optimizers_sgd_is_that_of_torch(changes, theirs):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)
 
 
-def test_optimizers_momentum_by_hand():
-    model = nn.Linear(1, 1, bias=False)
-    nn.init.constant_(model.weight, 1.0)
-    optimization = OptimizerWrapper(model, _settings(**SGD, momentum=0.5))
-    moved, momentum, weight = [], 0.0, 1.0
-    for update, gradient in enumerate((1.0, -2.0, 4.0), start=1):
-        model.weight.grad = torch.full((1, 1), gradient)
-        optimization.step(update, torch.tensor(1.0))
-        moved.append(model.weight.item())
-        momentum = 0.5 * momentum + gradient
-        weight -= RATE * momentum
-        assert moved[-1] == pytest.approx(weight)
-
-
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_l1_penalty_equals_a_loss_term_and_skips_biases_norms_and_embeddings(optimizer):
     ours, other = _model(), _model()
@@ -128,27 +114,6 @@ def test_optimizers_broken_gradient_moves_nothing(changes):
     optimization.step(2, torch.tensor(1.0), found_inf=torch.tensor(1.0))
     assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
     assert all(torch.equal(kept[name], tensor) for name, tensor in optimization.state().items())
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_optimizers_saved_state_of_sgd_goes_on_like_the_original(momentum):
-    first, second = _model(), _model()
-    settings = _settings(**SGD, momentum=momentum)
-    one, two = OptimizerWrapper(first, settings), OptimizerWrapper(second, settings)
-    for update in range(1, 6):
-        _learn(first, update)
-        one.step(update, torch.tensor(1.0))
-        if update == 3:
-            second.load_state_dict(first.state_dict())
-            state = {name: tensor.clone() for name, tensor in one.state().items()}
-            assert set(state) == ({f"sgd.momentum_buffer.{name}" for name in one.names} if momentum else set())
-            assert two.expected(state)[0].keys() == state.keys()
-            two.load_state(state)
-        if update > 3:
-            _learn(second, update)
-            two.step(update, torch.tensor(1.0))
-    for a, b in zip(first.parameters(), second.parameters(), strict=True):
-        assert torch.equal(a, b)
 
 
 def test_optimizer_settings_unknown_to_the_class_are_refused():

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
+from jinja2 import Template
 from markupsafe import Markup, escape
 
 from s2s.comparison.plans import TABLES, plan_of, settling
@@ -63,8 +64,7 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
         f"equal {equal}",
         summary.measured_on(results),
     )
-    return _render(
-        "report.html",
+    return _template("report.html").render(
         title=f"{_listed(models)}, compared",
         summary=summary,
         lead="The classroom table" if translates else summary.task.capitalize(),
@@ -99,8 +99,7 @@ def reproduction_page(result: Reproduced) -> str:
     for i, figure in enumerate(result.figures):
         models = list(dict.fromkeys(series.model for series in figure.series if series.model))
         pictures.append({"title": figure.title, "caption": figure.caption} | drawn(figure, models).inline(f"f{i}"))
-    return _render(
-        "reproduction.html",
+    return _template("reproduction.html").render(
         result=result,
         pictures=pictures,
         took=duration(result.core_seconds),
@@ -110,10 +109,10 @@ def reproduction_page(result: Reproduced) -> str:
     )
 
 
-def _render(template: str, **values: object) -> str:
+def _template(name: str) -> Template:
     surroundings = templates(_HERE)
     surroundings.filters["typeset"] = _typeset
-    return surroundings.get_template(template).render(**values)
+    return surroundings.get_template(name)
 
 
 def _read(name: str) -> Markup:
