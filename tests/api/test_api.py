@@ -192,7 +192,7 @@ def test_api_several_references_are_scored_together(small_world, tmp_path):
         (lambda w: s2s.load(w / "runs/c").classify([b"a"]), r"lines\[0\]: b'a' is not a text"),
         (lambda w: s2s.load(w / "runs/t").candidates(["a"], beam=2.5), r"beam: 2.5 is not an integer"),
         (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest="5"), r"nbest: '5' is not an integer"),
-        (lambda w: s2s.load(w / "runs/t").candidates(["a"], beam=0), r"the beam holds 0"),
+        (lambda w: s2s.load(w / "runs/t").candidates(["a"], beam=0), r"the beam size is 0"),
         (lambda w: s2s.load(w / "runs/t").score(["a"], []), r"1 sources and 0 targets"),
         (lambda w: s2s.load(w / "runs/t").translate(["a"], task="en-de"), r"does not apply to runs of translation"),
         (lambda w: s2s.load(w / "runs/t").attention(" "), r"the line is empty"),
