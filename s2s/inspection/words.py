@@ -64,7 +64,7 @@ def check_length(tokens: int, longest: int | None, what: str = "text") -> None:
     """
     if longest is not None and tokens > longest:
         raise UserError(
-            f"a {what} of {tokens} pieces is longer than the {longest} positions that are read",
+            f"a {what} of {tokens} tokens is longer than the {longest} positions that are read",
             remedy="shorten it",
         )
 
