@@ -252,7 +252,7 @@ def _scored(texts: list[str], references: list[str], wrong: float, seed: int) ->
         "split": "test",
         "beam": 5,
         "scores": {
-            name: {"name": name, "value": value, "low": None, "high": None, "signature": ""}
+            name: {"name": name, "value": value, "low": value, "high": value, "signature": ""}
             for name, value in (score(texts, references) | {"ter": 50.0}).items()
         },
         "exact": exact_share(texts, references),

@@ -11,24 +11,23 @@ from s2s.comparison.results import Figure
 from s2s.comparison.spec import Trial, Trials
 from s2s.errors import UserError
 
-# each number of a finding by its band's key: one value for each seed
+# numbers of a finding, by the key of their band and by seed
 Numbers = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True)
 class Reproduction(ABC):
-    """A finding of the literature, and how it is measured here; its fields are sizes.
+    """A published finding and its measurement; the fields of subclasses are sizes.
 
     Attributes:
-        name: as typed.
-        finding: what was found, in one sentence.
-        source: where it was published; says "not verified" where a number was written down from memory.
-        method: what is measured here, and where that differs from the publication.
-        bands: what is expected; one that is changed after a measurement is told in docs/reproductions.md.
-        seconds: that a run with the usual seeds takes of one core: the least and the most that was seen, or that follow
-            from the time of an update.
-        usual_seeds: how many repetitions there are where nothing is said.
-        published: whether somebody found it before, or it was only derived.
+        name: Name on the command line.
+        finding: The finding, in one sentence.
+        source: Publication; says "not verified" where a number was written down from memory.
+        method: What is measured here, and how that differs from the publication.
+        bands: Expected numbers; docs/reproductions.md lists those that were changed after a measurement.
+        seconds: Least and most CPU seconds of a run with the usual seeds.
+        usual_seeds: Default number of seeds.
+        published: False for a finding that was only derived.
     """
 
     name: ClassVar[str]
@@ -41,10 +40,14 @@ class Reproduction(ABC):
     published: ClassVar[bool] = True
 
     def asked(self, settings: Sequence[str], folder: Path) -> "Reproduction":
-        """This one with settings of the command, as `section.key=value`, in a folder where it may keep whole runs.
+        """Return the reproduction with settings of the command line.
+
+        Args:
+            settings: Settings of a recipe, as `section.key=value`.
+            folder: Folder in which it may store runs.
 
         Raises:
-            UserError: it takes none.
+            UserError: It takes no settings, or one is wrong.
         """
         if settings:
             raise UserError(f"{self.name} takes no settings: {settings[0]!r:.60}", remedy="leave them out")
@@ -52,36 +55,36 @@ class Reproduction(ABC):
 
     @abstractmethod
     def trials(self, seeds: Sequence[int]) -> list[Trial]:
-        """All trials; each result is stored in a file."""
+        """Return all trials; each result is stored in a file."""
 
     @abstractmethod
     def measure(self, trial: Trial) -> object:
-        """Makes one measurement, in one thread: a JSON object, or a dataclass of JSON values.
+        """Run a trial in one thread, and return a JSON object or a dataclass of JSON values.
 
         Raises:
-            UserError: a training failed.
+            UserError: A training failed.
         """
 
     @abstractmethod
     def numbers(self, measured: Trials) -> Numbers:
-        """Numbers of the bands, seed by seed."""
+        """Return the numbers of the bands, by seed."""
 
     def intervals(self, measured: Trials) -> Mapping[str, tuple[float, float]]:
-        """The ends of 95 % intervals of the medians that bands speak of, by their keys, where there are any."""
+        """Return the 95 % intervals of the medians, by the key of their band."""
         return {}
 
     def figures(self, measured: Trials) -> list[Figure]:
-        """Pictures of it."""
+        """Return the figures."""
         return []
 
 
 def by_seed(measured: Trials, key: str, model: str, part: str = "") -> list[Any]:
-    """Values under a key of all trials of a model and part, by seed."""
+    """Return the values under a key of a model's trials of a part, by ascending seed."""
     return list(_own(measured, key, (model, part)).values())
 
 
 def pairs(measured: Trials, key: str, first: tuple[str, str], second: tuple[str, str]) -> list[tuple[Any, Any]]:
-    """Pairs of values under a key of two kinds of trials (model and part), at the seeds that both have."""
+    """Return pairs of values under a key of two kinds of trials (model and part), at their common seeds."""
     one, two = _own(measured, key, first), _own(measured, key, second)
     return [(one[seed], two[seed]) for seed in one if seed in two]
 

@@ -1,4 +1,4 @@
-"""Measuring a finding again: what is expected is said first, every measurement is kept, and the result is a file."""
+"""Run a reproduction: print what is expected, store each trial, and write the result."""
 
 import json
 import shlex
@@ -35,7 +35,7 @@ from s2s.run.folder import MEASURED, is_unstarted, run_lock
 from s2s.training.device import select_device, setup_process
 from s2s.training.shutdown import interrupt_immediately, print_resume_hint_on_exit
 
-# small trainings gain nothing from a second thread, and one is the same everywhere
+# small trainings gain nothing from a second thread, and results depend on the number of threads
 _DEVICE = DeviceSettings(kind="cpu", precision="fp32", threads=1)
 _CELLS = "cells"
 _CORE = "core_seconds"
@@ -47,7 +47,7 @@ def describe_all() -> str:
 
 
 def describe(reproduction: Reproduction) -> str:
-    """A finding, its published numbers and bands, its source and its cost."""
+    """Describe a finding, its published numbers and bands, its source and its cost."""
     lines = [f"{reproduction.name}: {reproduction.finding}"]
     lines += [f"  {band.what}: published {band.published}; counts as found: {band}" for band in reproduction.bands]
     seeds = reproduction.usual_seeds
@@ -56,10 +56,10 @@ def describe(reproduction: Reproduction) -> str:
 
 
 def reproduction_of(name: str) -> Reproduction:
-    """The reproduction of that name.
+    """Return the reproduction of that name.
 
     Raises:
-        UserError: there is none.
+        UserError: There is none.
     """
     if name not in REPRODUCTIONS:
         raise UserError(f"{name!r:.60} is no reproduction", remedy=suggestion(name, list(REPRODUCTIONS)))
@@ -69,18 +69,18 @@ def reproduction_of(name: str) -> Reproduction:
 def reproduce(
     name: str, folder: Path, seeds: int | None, print_fn: Callable[[str], None], settings: Sequence[str] = ()
 ) -> Reproduced:
-    """Measures a finding again, and keeps what came out in the folder; what was measured there before is kept.
+    """Reproduce a finding, or resume a reproduction, and write the result to its folder.
 
     Args:
-        name: of the reproduction.
-        folder: is made where it is not there.
-        seeds: how many repetitions; None: the usual number.
-        print_fn: takes a line for the user.
-        settings: of a recipe, as `section.key=value`, for a reproduction that has one.
+        name: Name of the reproduction.
+        folder: Folder of trials and result; created if it does not exist.
+        seeds: Number of seeds; None: the usual number.
+        print_fn: Prints a line.
+        settings: Settings of its recipe, as `section.key=value`.
 
     Raises:
-        UserError: there is no such reproduction, a setting is wrong, the folder holds what others measured, or no
-            measurement succeeded.
+        UserError: There is no such reproduction, a setting is wrong, the folder belongs to another reproduction, or no
+            trial succeeded.
     """
     reproduction = reproduction_of(name).asked(settings, folder)
     _check_own(folder, name, settings)
@@ -116,12 +116,11 @@ def _reproduced(
         print_fn(f"  {trial.key}: {kept[trial].failed or _clock(kept[trial].seconds)}")
     measured: dict[Trial, Measured] = {trial: one.measured for trial, one in kept.items() if one.measured is not None}
     if kept and not measured:
-        # which says nothing of the finding
         failures = "; ".join(dict.fromkeys(one.failed for one in kept.values()))
         raise UserError(failures, f"{name}: nothing could be measured", "mend that, and repeat the command")
     device_context = select_device(_DEVICE)
     option = "" if seeds is None else f" --seeds {seeds}"
-    # where the data lie is this machine's, and nobody else's
+    # the location of the data is specific to this machine
     option += "".join(f" {shlex.quote(each)}" for each in settings if not each.startswith("data.root="))
     result = Reproduced(
         name=name,
@@ -145,7 +144,7 @@ def _reproduced(
 
 
 def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
-    """Refuses a folder with measurements of another finding or of other settings: they would be taken for ours."""
+    """Refuse a folder with trials of another reproduction or of other settings."""
     try:
         before = json.loads(read_file(folder / ASKED))
     except FileNotFoundError:
@@ -165,12 +164,12 @@ def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
 
 
 def _asked(name: str, settings: Sequence[str]) -> dict[str, object]:
-    """Settings that decide what is measured."""
+    """Return the settings that determine the measurements."""
     return {"name": name, "settings": sorted(each for each in settings if not each.startswith("data.root="))}
 
 
 def _as_asked(before: object) -> str:
-    """The command, as far as it is known."""
+    """Return the command of earlier trials, as far as it is known."""
     match before:
         case {"name": str(name), "settings": [*settings]}:
             return shlex.join(["s2s", "reproduce", name, *map(str, settings)])
@@ -179,7 +178,7 @@ def _as_asked(before: object) -> str:
 
 
 def _timed(reproduction: Reproduction, trial: Trial) -> Measured:
-    """A measurement with the seconds that it took of a core: with one thread, what it takes where nothing else runs."""
+    """Run a trial and add its CPU seconds."""
     began = time.process_time()
     made = reproduction.measure(trial)
     measured = asdict(made) if is_dataclass(made) and not isinstance(made, type) else cast(Measured, made)
@@ -236,4 +235,4 @@ _ALL = (
 )
 
 REPRODUCTIONS: dict[str, Reproduction] = {each.name: each for each in _ALL}
-"""In the order in which they are listed."""
+"""Reproductions by name, in the order of the list."""

@@ -1,4 +1,4 @@
-"""Small trainings of an encoder with a linear head: the plainest form in which a task can be learned."""
+"""Small trainings of an encoder with a linear head."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from s2s.models.base import Encoder
 from s2s.recipe.installed import encoder_settings, module_of
 from s2s.training.device import derive_seed
 
-# one layer that reads in one direction and drops nothing, as far as a model has these settings
+# one layer, one direction and no dropout, for models with these settings
 _PLAIN = {
     "encoder_layers": 1,
     "dropout": 0.0,
@@ -25,36 +25,40 @@ _PLAIN = {
     "max_positions": 4096,
 }
 
-# what a task gives for an update: what is read, and what the head should say
+# draws the batch of an update: inputs and targets
 Draw = Callable[[torch.Generator], tuple[Tensor, Tensor]]
 
 
-# what stands at a place that nothing is asked about
+# target at positions that are left out of the loss
 UNASKED = -100
 
 
 def over_places(said: Tensor, wanted: Tensor) -> Tensor:
-    """Cross-entropy of what is said at each place that is asked about, in nats per place."""
+    """Return the cross-entropy over the positions with a target, in nats per position."""
     return functional.cross_entropy(said.transpose(1, 2), wanted, ignore_index=UNASKED)
 
 
 def first_and_noise(keys: int, kinds: int, shape: tuple[int, int], chance: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Texts that begin with one of so many keys, with noise of so many kinds behind it, and the keys.
+    """Draw texts that begin with a key, followed by noise tokens, and return them with the keys.
 
-    The shape is how many texts there are, and pieces of noise in each.
+    Args:
+        keys: Number of different keys.
+        kinds: Number of different noise tokens.
+        shape: Number of texts, and noise tokens in each.
+        chance: Source of randomness.
     """
     key = torch.randint(keys, (shape[0], 1), generator=chance)
     return torch.cat((key, keys + torch.randint(kinds, shape, generator=chance)), dim=1), key[:, 0]
 
 
 class TextClassifier(nn.Module):
-    """An encoder and a linear head over each of its states, or over the last one.
+    """An encoder with a linear head over each of its states, or over the last one.
 
     Args:
-        encoder: reads; every position is real.
-        width: of its states.
-        outputs: numbers that the head gives.
-        over: whether the head reads every state, or the one after the last position.
+        encoder: The encoder; there is no padding.
+        width: Width of its states.
+        outputs: Outputs of the head.
+        over: Whether the head reads every state or the last one.
     """
 
     def __init__(self, encoder: Encoder, width: int, outputs: int, over: Literal["states", "last"] = "states") -> None:
@@ -64,24 +68,24 @@ class TextClassifier(nn.Module):
         self.over = over
 
     def forward(self, source: Shaped[Tensor, "batch steps ..."]) -> Float[Tensor, "batch ... outputs"]:
-        """Outputs at each position, or at the end."""
+        """Return the outputs at each position, or at the end."""
         memory = self.encoder(source, torch.ones(source.shape[:2], dtype=torch.bool))
         return self.head(memory.states if self.over == "states" else memory.states[:, -1])
 
 
 def encoder_of(kind: str, pieces: int, seed: int, options: Mapping[str, object]) -> tuple[Encoder, int]:
-    """A fresh encoder of an installed model and the width of its states: one layer that reads in one direction.
+    """Build an encoder of an installed model, with one layer and one direction, and return the width of its states.
 
     Args:
-        kind: the model's.
-        pieces: of its vocabulary.
-        seed: of its weights.
-        options: of its section of a recipe; those that it does not have are left out.
+        kind: Kind of the model.
+        pieces: Size of the vocabulary.
+        seed: Seed of the weights.
+        options: Settings of the model; those that it does not have are ignored.
     """
     section = encoder_settings(kind)
     settings = section(**{key: value for key, value in {**_PLAIN, **options}.items() if key in section.model_fields})
     torch.manual_seed(derive_seed(seed))
-    # whoever has EncoderSettings has the function
+    # a module with EncoderSettings has this function
     return module_of(kind).build_encoder(settings, pieces)
 
 
@@ -98,10 +102,10 @@ class Schedule:
 class Budget:
     """Limits of a training."""
 
-    updates: int  # at most so many
-    rate: float  # of Adam, constant
-    every: int = 50  # updates between two looks
-    clip: float = 1.0  # the largest norm of a gradient
+    updates: int  # at most
+    rate: float  # constant learning rate of Adam
+    every: int = 50  # updates between two points of the learning curve
+    clip: float = 1.0  # gradient clipping
 
 
 def train(
@@ -112,18 +116,18 @@ def train(
     seed: int,
     enough: Callable[[float], bool] = lambda loss: False,
 ) -> Schedule:
-    """Trains until a look finds that it is enough, or the budget is spent.
+    """Train until the mean loss is low enough or the budget is spent.
 
     Args:
-        model: a `TextClassifier`, or whatever reads what is drawn.
-        draw: a fresh batch for each update: nothing is seen twice.
-        loss_of: the loss of what the model says, and what it should.
-        budget: how long.
-        seed: of what is drawn.
-        enough: whether the mean loss since the last look is low enough.
+        model: A `TextClassifier`, or any module that takes the inputs.
+        draw: Draws a fresh batch for each update.
+        loss_of: Loss of outputs and targets.
+        budget: Limits of the training.
+        seed: Seed of the batches.
+        enough: True if the mean loss since the last point of the curve ends the training.
 
     Raises:
-        UserError: the loss is no number any more.
+        UserError: The loss is not finite.
     """
     adam = torch.optim.Adam(model.parameters(), lr=budget.rate)
     chance = torch.Generator().manual_seed(derive_seed(seed, 1) % 2**63)
@@ -142,7 +146,7 @@ def train(
             course.losses.append(sum(since) / len(since))
             since = []
             if not math.isfinite(course.losses[-1]):
-                raise UserError(f"the loss is no number after {update} updates")
+                raise UserError(f"the loss is not finite after {update} updates")
             if enough(course.losses[-1]):
                 course.ended = update
                 break
