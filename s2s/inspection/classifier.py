@@ -37,12 +37,6 @@ def inspection_of(
     Args:
         focus: Selected word, layer and head.
         truth: True class; None if unknown.
-
-    Returns:
-        The examples, the comparison of the common word (None for one example) and the position embeddings.
-
-    Raises:
-        UserError: A word, a layer or a head does not exist.
     """
     sources, encoder = [each.source for each in read], model.encoder
     words = chosen_words(encoder, sources, focus.word)

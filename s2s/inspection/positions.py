@@ -27,9 +27,6 @@ def positions_of(name: str, embedding: nn.Module | None, wanted: int, least: int
     Args:
         name: `encoder` or `decoder`.
         least: Minimum number of positions.
-
-    Returns:
-        A list of one; empty if the embedding adds no position vectors.
     """
     vectors = position_vectors(embedding, max(wanted, least))
     if vectors is None or not isinstance(embedding, Embedding):

@@ -131,9 +131,6 @@ def explain_classes(
         scores: Score function of each answer.
         ways: Embeddings of the input and of the baseline.
         reached: Attention rollout from each position to each answer, see `rollout`; None without attention.
-
-    Returns:
-        One saliency per method.
     """
     vectors, baseline = ways
     gradients = torch.stack([_times_input(score, vectors)[0] for score in scores])
@@ -154,9 +151,6 @@ def rollout(weights: Float[Tensor, "batch layer head source source"]) -> Float[T
 
     Args:
         weights: Self-attention weights of all layers.
-
-    Returns:
-        The share of each source position (column) in each state (row); rows sum to 1.
 
     Example:
         >>> rollout(torch.full((1, 1, 1, 2, 2), 0.5)).tolist()
@@ -193,9 +187,6 @@ def weighed(
 
     Args:
         source: Input of the encoder, one row.
-
-    Returns:
-        The saliency, `(1, source)`, and the method.
     """
     looked = attention_on_words(classifier, source, valid)
     if looked is not None:

@@ -99,12 +99,6 @@ def inspection_of(
 
     Args:
         focus: Selected word, layer and head.
-
-    Returns:
-        The examples, the comparison of the common word (None for one input) and the position embeddings.
-
-    Raises:
-        UserError: A word, a layer or a head does not exist.
     """
     sources, encoder = [pair.source for pair in pairs], model.encoder
     words = chosen_words(encoder, sources, focus.word)

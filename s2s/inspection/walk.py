@@ -200,12 +200,6 @@ def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None
         sources: One input, or two.
         wanted: The word; None: for one input the longest word, or the middle patch of an image; for two inputs the
             common word whose vectors differ most. Special tokens are not selected.
-
-    Returns:
-        The index of the word in each input.
-
-    Raises:
-        UserError: The word is not in each input, or the inputs have no common word.
     """
     if wanted is not None:
         return [find_word(source.words, wanted) for source in sources]
@@ -247,9 +241,6 @@ def same_word(encoder: Encoder, sources: Sequence[Source], words: Sequence[int])
 
     Args:
         words: Index of the word in each input.
-
-    Returns:
-        The comparison; None for a single input.
     """
     if len(sources) < 2:
         return None

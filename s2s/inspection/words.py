@@ -131,9 +131,6 @@ def merge_to_words(tokenizer: Tokenizer, ids: Sequence[int], weights: Sequence[f
 def find_word(words: Sequence[Word], wanted: str) -> int:
     """Return the index of a word, ignoring case and surrounding punctuation.
 
-    Raises:
-        UserError: The word does not occur.
-
     Example:
         >>> find_word([Word("A", (0,)), Word("dog.", (1,))], "Dog")
         1

@@ -66,7 +66,7 @@ class LabelledSplit(Split, Protocol):
 
     @property
     def labels(self) -> Int[np.ndarray, " examples"]:
-        """Class of each example."""
+        """Class of each example, as an index of `names`."""
         ...
 
     def counts(self) -> dict[str, int]:
@@ -85,8 +85,8 @@ class LabelledData(PreparedData, Protocol):
 
 LabelledDataT = TypeVar("LabelledDataT", bound=LabelledData)
 
-# Number of training examples that are classified at each validation, to show overfitting.
-_LOOKED_AT = 1000
+# Number of training examples that are classified at each validation.
+_SAMPLED = 1000
 
 Advance = Callable[[int], object]
 
@@ -103,7 +103,6 @@ def classification_loss(smoothing: float) -> Loss[Classifier, LabelledBatch]:
     """
 
     def loss(model: Classifier, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
-        """Return the smoothed sum and the plain sum, in nats."""
         scores = model(batch.source, batch.source_valid)
         # At least fp32; fp64 scores stay fp64, which `s2s diagnose` needs.
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
@@ -168,15 +167,11 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
     def training_examples_for_inference(
         self, train_context: TrainContext[LabelledT, LabelledDataT, Classifier]
     ) -> tuple[LabelledExamples, LabelledExamples]:
-        """Encode training and validation examples for inference.
-
-        Returns:
-            Training and validation examples, in full and without data augmentation.
-        """
+        """Encode training and validation examples for inference."""
 
     @abstractmethod
     def examples_for_inference(self, run: LoadedModel[LabelledT, Classifier], part: Any) -> LabelledExamples:
-        """Encode a labelled split for inference; see `Task.examples_for_inference`."""
+        """Encode a labelled split for inference."""
 
     @abstractmethod
     def parse_inputs(
@@ -199,23 +194,11 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
     def explain_prediction(
         self, run: LoadedModel[LabelledT, Classifier], part: Any, batch: LabelledBatch, said: "Prediction"
     ) -> "Prediction":
-        """Add the evidence for a prediction, such as the most relevant words.
-
-        Args:
-            batch: The example alone, on the model's device.
-        """
+        """Add the evidence for a prediction, such as the most relevant words."""
 
     @abstractmethod
     def inspect_example(self, run: LoadedModel[LabelledT, Classifier], batch: LabelledBatch, text: str) -> "Read":
-        """Prepare an example for `s2s inspect`.
-
-        Args:
-            batch: The example alone, on the model's device.
-            text: Name of the example: its input line, or its row of the test set.
-
-        Returns:
-            The encoded example with the names of its positions.
-        """
+        """Prepare an example for `s2s inspect`."""
 
     @abstractmethod
     def dataset_statistics(self, train_context: TrainContext[LabelledT, LabelledDataT, Classifier]) -> Iterator[str]:
@@ -228,15 +211,7 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
     def probabilities(
         self, run: LoadedModel[LabelledT, Classifier], lines: Sequence[str], refuse: Refuse | None = None
     ) -> Float[np.ndarray, "lines classes"]:
-        """Compute the class probabilities of each input line.
-
-        Args:
-            lines: A text or the path of an image for each example; see `parse_inputs`.
-            refuse: Receives the error of each line that cannot be read.
-
-        Returns:
-            Probabilities (lines, classes).
-        """
+        """Compute the class probabilities (lines, classes) of input lines; see `parse_inputs`."""
         return class_probabilities(run.model, self.parse_inputs(run, lines, refuse))
 
     def loss(self, recipe: LabelledT) -> Loss[Classifier, LabelledBatch]:
@@ -260,20 +235,11 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
         log_figures(train_context, folder, log, "data", pictures | self.initial_figures(train_context))
 
     def validate(self, train_context: TrainContext[LabelledT, LabelledDataT, Classifier], log: RunLog) -> Validation:
-        """Measure loss, accuracy and macro-F1 on the validation set.
-
-        Loss and accuracy are also measured on a sample of the training set.
-
-        Returns:
-            The score by the recipe's `validation.metric`, and the validation loss.
-        """
+        """Measure loss, accuracy and macro-F1 on the validation set and, to show overfitting, on training examples."""
         train, validation = self.training_examples_for_inference(train_context)
         drawn = np.random.default_rng(train_context.recipe.data.seed).permutation(len(train))
-        looked_at, distributed = (
-            train.subset(np.sort(drawn[:_LOOKED_AT])),
-            train_context.trainer.device_context.distributed,
-        )
-        found, known = (_measure(train_context.model, e, distributed) for e in (validation, looked_at))
+        some, distributed = train.subset(np.sort(drawn[:_SAMPLED])), train_context.trainer.device_context.distributed
+        found, known = (_measure(train_context.model, e, distributed) for e in (validation, some))
         scores = {**found, "training_loss": known["loss"], "training_accuracy": known["accuracy"]}
         log.log_validation(train_context.trainer.update, scores)
         metric = train_context.recipe.validation.metric
@@ -344,18 +310,11 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
         examples = self.examples_for_inference(run, part)
         with progress_bar("classifying", len(examples)) as advance:
             probabilities = class_probabilities(run.model, examples, advance)
-        places = [f"row {row + 1}" for row in rows]
-        found = class_symptoms(
-            examples.labels,
-            probabilities,
-            part.names,
-            self.evaluation.noun,
-            places,
-            partial(self.describe_example, part),
-        )
-        return replace(
-            found, signs=[*found.signs, *self.input_warnings(run, part)], chance_loss=entropy(examples.labels)
-        )
+        noun, places = self.evaluation.noun, [f"row {row + 1}" for row in rows]
+        described = partial(self.describe_example, part)
+        found = class_symptoms(examples.labels, probabilities, part.names, noun, places, described)
+        signs = [*found.signs, *self.input_warnings(run, part)]
+        return replace(found, signs=signs, chance_loss=entropy(examples.labels))
 
     def input_warnings(self, run: LoadedModel[LabelledT, Classifier], part: Any) -> "list[Finding]":
         """Return signs in the inputs; none by default."""
@@ -364,14 +323,7 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
 
 @dataclass(frozen=True)
 class Prediction:
-    """Prediction for one example.
-
-    Attributes:
-        row: Row of the example in its split, from 0.
-        truth: Name of the true class.
-        predicted: Name of the predicted class.
-        probabilities: Probability of each class, by name.
-    """
+    """Prediction for the example in a row of its split, from 0, with names of classes."""
 
     row: int
     truth: str
@@ -381,7 +333,7 @@ class Prediction:
     def __str__(self) -> str:
         likely = sorted(self.probabilities.items(), key=lambda item: -item[1])[:4]
         found = " · ".join(f"{name} {share:.3f}" for name, share in likely)
-        mark = "right" if self.truth == self.predicted else f"WRONG, it is {self.truth}"
+        mark = "correct" if self.truth == self.predicted else f"WRONG: {self.truth}"
         return f"  row {self.row + 1}: {found} ({mark})"
 
 
@@ -424,36 +376,21 @@ class ClassificationEvaluation(Evaluation):
         """Return the evaluation as JSON, on one line because of its many predictions."""
         return json.dumps(asdict(self) | self.summary(), ensure_ascii=False)
 
-    def named(self) -> list[str]:
-        """Return the name of each example's true class, independent of the class order."""
-        return [self.classes[number] for number in self.truth]
-
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
         yield "confusion", confusion_picture(np.array(self.scores.confusion), self.classes)
         yield "reliability", reliability_picture(self.scores.calibration)
 
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> list[ClassifierComparison]:
-        """Compare predictions with McNemar's test.
-
-        Args:
-            evaluations: Evaluations of the same examples; the first is the baseline.
-
-        Returns:
-            One comparison for each evaluation; the first has no p-value.
-
-        Raises:
-            UserError: The runs have different classes, or different examples.
-        """
+        """Compare predictions with the first evaluation by McNemar's test."""
         first = evaluations[0]
         for other in evaluations[1:]:
-            alike = other.digest == first.digest or other.named() == first.named()
-            if alike and other.classes != first.classes:
+            # Names of the true classes do not depend on the order of the classes.
+            truths = [[each.classes[number] for number in each.truth] for each in (first, other)]
+            if (other.digest == first.digest or truths[0] == truths[1]) and other.classes != first.classes:
                 mine, theirs = listed_classes(first.classes), listed_classes(other.classes)
-                raise UserError(
-                    f"{first.run} has the classes {mine}, {other.run} has {theirs}",
-                    remedy="compare runs whose data.classes are the same, in the same order",
-                )
+                what = f"{first.run} has the classes {mine}, {other.run} has {theirs}"
+                raise UserError(what, remedy="compare runs with the same data.classes, in the same order")
         check_comparable(evaluations, lambda each: (each.digest, each.truth))
         return compare_classifiers(np.array(first.truth), {e.run: np.array(e.predicted) for e in evaluations})
 

@@ -108,16 +108,7 @@ def conversions(suspicious: Mapping[str, list[int]], which: str) -> list[str]:
 
 
 def missing_classes(name: str, noun: str, counts: Mapping[str, int]) -> list[str]:
-    """Return a line that names the classes without an example in a held-out split.
-
-    Args:
-        name: Name of the split; the training set is never reported.
-        noun: Plural noun for the examples of the task.
-        counts: Number of examples of each class.
-
-    Returns:
-        At most one line; empty if every class has an example.
-    """
+    """Return a line that names the classes without an example in a held-out split."""
     missing = [kind for kind, count in counts.items() if not count]
     if name == "train" or not missing:
         return []
@@ -129,16 +120,7 @@ def missing_classes(name: str, noun: str, counts: Mapping[str, int]) -> list[str
 def look_through(
     texts: Iterable[str], size: Callable[[str], int], unit: str
 ) -> tuple[dict[str, int], list[int], dict[str, list[int]]]:
-    """Measure the sizes of texts, and find empty and suspicious ones.
-
-    Args:
-        size: Returns the size of a text.
-        unit: Name of the unit of sizes.
-
-    Returns:
-        Total, shortest, median and longest size by name; rows (from 1) of empty texts; rows of texts with suspicious
-        characters, by kind.
-    """
+    """Measure the sizes of texts, and find empty and suspicious ones."""
     sizes, empty = [], []
     suspicious: dict[str, list[int]] = {}
     for row, text in enumerate(texts, start=1):
@@ -154,14 +136,7 @@ def look_through(
 def inspect_texts(
     corpus: Corpus["datasets.Dataset"], seed: int, tokens: PieceSettings, noun: str, altered: str = ""
 ) -> CorpusInspection:
-    """Check plain texts.
-
-    Args:
-        corpus: Texts, in the column `text`.
-        seed: Seed for the sample of training texts.
-        noun: Plural noun for the texts.
-        altered: Consequence of a normalization that changes a text; empty to omit this check.
-    """
+    """Check plain texts."""
     train = corpus.train
     spots = [
         f"  {row + 1:>9,}  {look.escape_invisible(train[row]['text'])}" for row in look.sample_rows(len(train), seed)
@@ -195,17 +170,7 @@ def inspect_labels(
     counts: Mapping[str, int],
     empty: Sequence[int] = (),
 ) -> Split:
-    """Check labelled examples: duplicates, contradictions and rare classes.
-
-    Args:
-        noun: Plural noun for the examples.
-        hashed: Hashes that are equal for equal examples.
-        counts: Number of examples of each class.
-        empty: Rows, from 1, of empty examples, which cannot contradict each other.
-
-    Returns:
-        Statistics and advice for the split.
-    """
+    """Check labelled examples: duplicates, contradictions and rare classes."""
     again = repeated(hashed)
     _, first, number = np.unique(hashed, return_index=True, return_inverse=True)
     other = again[labels[again] != labels[first[number[again]]]] + 1

@@ -51,9 +51,6 @@ def confusion_picture(matrix: Int[np.ndarray, "truth predicted"], names: Sequenc
     """Draw a confusion matrix.
 
     Rows are true classes, columns predicted classes. Dark cells have a large share of the true class.
-
-    Args:
-        matrix: Counts (truth, predicted).
     """
     # Space for the names beside the matrix.
     room = 0.09 * max(len(shortened(name)) for name in names)
@@ -82,13 +79,10 @@ def reliability_picture(calibration: Calibration) -> "Figure":
     """Draw a reliability diagram above a histogram of confidence.
 
     Error bars are Wilson intervals. A calibrated model is on the diagonal; an overconfident model is below it.
-
-    Args:
-        calibration: Accuracy by bin of confidence.
     """
     figure = new_figure(4.4, 5.2)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    upper.plot((0, 100), (0, 100), color=_GREY, linestyle="--", linewidth=1, label="as right as sure")
+    upper.plot((0, 100), (0, 100), color=_GREY, linestyle="--", linewidth=1, label="calibrated")
     confidence = [each.confidence for each in calibration.bins]
     accuracy = [each.accuracy.value for each in calibration.bins]
     upper.vlines(
@@ -113,14 +107,7 @@ def reliability_picture(calibration: Calibration) -> "Figure":
 
 
 def curves_picture(curves: Sequence[Curve]) -> "Figure":
-    """Draw loss and, if measured, accuracy against optimizer steps.
-
-    Args:
-        curves: Learning curve of each split.
-
-    Returns:
-        The figure, with one panel or two.
-    """
+    """Draw loss and, if measured, accuracy against optimizer steps."""
     with_accuracy = any(len(curve.accuracy) for curve in curves)
     figure = new_figure(8.0 if with_accuracy else 4.4, 3.3)
     panels = figure.subplots(1, 2 if with_accuracy else 1, squeeze=False)[0]
@@ -142,19 +129,14 @@ def curves_picture(curves: Sequence[Curve]) -> "Figure":
 
 
 def lengths_picture(lengths: Int[np.ndarray, " examples"], max_length: int | None = None) -> "Figure":
-    """Draw a histogram of lengths in tokens.
-
-    Args:
-        lengths: Number of tokens of each example.
-        max_length: Limit to mark; longer examples are truncated.
-    """
+    """Draw a histogram of lengths in tokens."""
     figure = new_figure(5.2, 3.0)
     panel = figure.subplots()
     longest = int(lengths.max(initial=1))
     # Bins of whole numbers, so that each bin covers equally many lengths.
     step = max(1, -(-longest // 60))
     panel.hist(lengths, bins=np.arange(0, longest + step + 1, step).tolist(), color=_BLUE)
-    panel.set(xlabel="length (pieces)", ylabel="examples")
+    panel.set(xlabel="length (tokens)", ylabel="examples")
     title = f"{len(lengths):,} examples, median {np.median(lengths) if len(lengths) else 0:.0f}, longest {longest:,}"
     if max_length is not None:
         longer = int((lengths > max_length).sum())
@@ -185,9 +167,6 @@ def words_picture(readings: Sequence["Reading"]) -> "Figure":
     """Draw texts with each word's background colored by its weight.
 
     Blue words support the predicted class, orange words oppose it; attention weights are never negative.
-
-    Args:
-        readings: Words, weights and a title for each text.
     """
     lines: list[list[tuple[int, str, float]]] = []
     titles: dict[int, str] = {}
@@ -216,12 +195,7 @@ def words_picture(readings: Sequence["Reading"]) -> "Figure":
 def images_picture(
     images: UInt8[np.ndarray, "images channels height width"], captions: Sequence[str], across: int = 8
 ) -> "Figure":
-    """Draw images in a grid, each with a caption.
-
-    Args:
-        images: Pixels (images, channels, height, width); one channel for grey, three for RGB.
-        across: Maximum number of images in a row.
-    """
+    """Draw images in a grid, each with a caption."""
     down = max(1, -(-len(images) // across))
     figure = new_figure(1.3 * min(across, max(1, len(images))), 1.55 * down)
     panels = list(figure.subplots(down, min(across, max(1, len(images))), squeeze=False).flat)
@@ -241,10 +215,6 @@ def seen_picture(
     """Draw images above maps of their patches' weights.
 
     Blue patches support the predicted class, orange patches oppose it.
-
-    Args:
-        images: Pixels (images, channels, height, width).
-        maps: Weights of the patches of each image.
     """
     count = max(1, len(images))
     figure = new_figure(1.7 * count, 3.6)
@@ -260,14 +230,7 @@ def seen_picture(
 
 
 def by_place_picture(spans: Sequence[tuple[int, int, float]]) -> "Figure":
-    """Draw the loss by position in a document.
-
-    Args:
-        spans: First position, last position (from 0) and loss in nats per token.
-
-    Returns:
-        The figure, with a logarithmic axis of positions.
-    """
+    """Draw the loss by position in a document."""
     figure = new_figure(5.2, 3.2)
     panel = figure.subplots()
     for first, last, loss in spans:
@@ -275,26 +238,20 @@ def by_place_picture(spans: Sequence[tuple[int, int, float]]) -> "Figure":
         panel.plot((first + 1, last + 2), (loss, loss), color=_BLUE, linewidth=2, solid_capstyle="butt")
     panel.set_xscale("log", base=2)
     panel.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
-    panel.set(xlabel="place in the document, from 1 on", ylabel="nats per piece", ylim=(0, None))
+    panel.set(xlabel="position in the document, from 1", ylabel="nats per token", ylim=(0, None))
     panel.spines[["top", "right"]].set_visible(False)
     return figure
 
 
 def recall_picture(first: Sequence[float], second: Sequence[float], guessing: float) -> "Figure":
-    """Draw the loss of random tokens by position, at first and when repeated.
-
-    Args:
-        first: Loss in nats at each position of the first occurrence.
-        second: Loss in nats at each position of the repetition.
-        guessing: Loss of uniform guessing, in nats.
-    """
+    """Draw the loss of random tokens by position, at first and when repeated."""
     figure = new_figure(5.6, 3.4)
     panel = figure.subplots()
     places = range(1, len(first) + 1)
     panel.axhline(guessing, color=_GREY, linestyle=":", linewidth=1, label="guessing")
     panel.plot(places, first, color=_ORANGE, marker="o", markersize=3, linewidth=1.2, label="the first time")
     panel.plot(places, second, color=_BLUE, marker="o", markersize=3, linewidth=1.2, label="repeated")
-    panel.set(xlabel="place in the sequence", ylabel="nats per piece", ylim=(0, None))
+    panel.set(xlabel="position in the sequence", ylabel="nats per token", ylim=(0, None))
     panel.legend(frameon=False, fontsize=8)
     panel.spines[["top", "right"]].set_visible(False)
     return figure

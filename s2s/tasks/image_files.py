@@ -40,18 +40,7 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def read_image(file: Path, wanted: PixelSettings, where: str = "") -> Picture:
-    """Read one image, scaled and converted.
-
-    Args:
-        wanted: Size and number of channels.
-        where: Place for error messages, such as the line that names the file; the file itself by default.
-
-    Returns:
-        Pixels (channels, height, width), uint8.
-
-    Raises:
-        UserError: The file is missing, or is not an image that Pillow reads.
-    """
+    """Read one image, scaled and converted."""
     if not where:
         check_regular(file, "remove or replace it")
     return _read(file, where or str(file), wanted)
@@ -64,18 +53,7 @@ def _read(file: Path | io.BytesIO, where: str, wanted: PixelSettings) -> Picture
 
 @contextmanager
 def open_image(file: Path | io.BytesIO, where: str) -> "Iterator[Image]":
-    """Open an image; only its header is read.
-
-    Args:
-        file: Path, or bytes in memory.
-        where: Place for error messages.
-
-    Yields:
-        The opened image.
-
-    Raises:
-        UserError: The file is missing, too large or not an image that Pillow reads; or the block fails.
-    """
+    """Open an image; only its header is read."""
     from PIL import Image, UnidentifiedImageError
 
     # `_MOST_PIXELS` is the limit; below it, Pillow would print a warning that users do not understand.
@@ -99,17 +77,7 @@ def open_image(file: Path | io.BytesIO, where: str) -> "Iterator[Image]":
 
 
 def pixels_of(image: "Image", wanted: PixelSettings) -> Picture:
-    """Scale and convert an opened image.
-
-    Args:
-        wanted: Size and number of channels.
-
-    Returns:
-        Pixels (channels, height, width), uint8.
-
-    Raises:
-        ValueError: The image has transparent pixels, or an unknown value range.
-    """
+    """Scale and convert an opened image."""
     from PIL.Image import Resampling, fromarray
     from PIL.ImageOps import exif_transpose
 
@@ -129,18 +97,7 @@ def pixels_of(image: "Image", wanted: PixelSettings) -> Picture:
 
 
 def read_all(files: Sequence[Path], wanted: PixelSettings, places: Sequence[str] | None = None) -> Pixels:
-    """Read images from files, in parallel; see `read_image`.
-
-    Args:
-        wanted: Size and number of channels.
-        places: Place of each image for error messages.
-
-    Returns:
-        Pixels (images, channels, height, width), uint8.
-
-    Raises:
-        UserError: A file is missing, or is not an image that Pillow reads.
-    """
+    """Read images from files, in parallel; see `read_image`."""
     with ThreadPoolExecutor() as pool:
         return np.stack(
             list(pool.map(lambda file, where: read_image(file, wanted, where), files, places or [""] * len(files)))
@@ -148,14 +105,7 @@ def read_all(files: Sequence[Path], wanted: PixelSettings, places: Sequence[str]
 
 
 def read_some(files: Sequence[Path], wanted: PixelSettings) -> tuple[dict[int, Picture], dict[int, UserError]]:
-    """Read images from files in parallel, and collect the errors.
-
-    Args:
-        wanted: Size and number of channels.
-
-    Returns:
-        Images that can be read, by row, and the errors of all others, by row.
-    """
+    """Read images from files in parallel, and collect the errors."""
 
     def read(file: Path) -> Picture | UserError:
         """Return an image, or the error."""
@@ -173,19 +123,7 @@ def read_some(files: Sequence[Path], wanted: PixelSettings) -> tuple[dict[int, P
 def hub_images(
     settings: SourceSettings, split: str, folder: Path | None, columns: Sequence[tuple[str, str]]
 ) -> tuple["datasets.Dataset", str]:
-    """Load a split of a data set with a column of images.
-
-    Args:
-        settings: Settings of the data set.
-        folder: Folder with the data set's own files; None loads the data set from the hub.
-        columns: Key in `data` and name of each column, the images first.
-
-    Returns:
-        The split, with image cells for `read_cell`, and a description of its place.
-
-    Raises:
-        UserError: The split does not exist, or lacks a column.
-    """
+    """Load a split of a data set with a column of images."""
     import pyarrow
     from datasets import Image
 
@@ -213,33 +151,14 @@ def hub_images(
 
 
 def read_cell(cell: Mapping[str, Any] | None, where: str, wanted: PixelSettings) -> Picture:
-    """Read the image in a cell of a data set.
-
-    Args:
-        cell: Bytes or path of the image.
-        where: Place for error messages.
-        wanted: Size and number of channels.
-
-    Returns:
-        Pixels (channels, height, width), uint8.
-
-    Raises:
-        UserError: The cell is empty, or the image cannot be read.
-    """
+    """Read the image in a cell of a data set."""
     if cell is None or cell["bytes"] is cell["path"] is None:
         raise UserError("has no image", where=where, remedy="remove the row")
     return _read(Path(cell["path"]) if cell["bytes"] is None else io.BytesIO(cell["bytes"]), where, wanted)
 
 
 def statistics_for(settings: PixelSettings, pixels: Pixels) -> dict[str, tuple[float, ...]]:
-    """Return `mean` and `deviation` for the resolved recipe.
-
-    Args:
-        settings: Pixel settings of the recipe.
-
-    Returns:
-        The values of the recipe, or else the statistics of the training images.
-    """
+    """Return `mean` and `deviation` for the resolved recipe."""
     statistics = pixel_statistics(pixels)
     mean, deviation = (tuple(round(float(number), 6) for number in part) for part in statistics)
     return {
@@ -254,12 +173,6 @@ def pixel_statistics(pixels: Pixels) -> tuple[Float[np.ndarray, " channels"], Fl
 
     The sums are computed from exact counts of the 256 pixel values. If all pixels of a channel are equal, the deviation
     is 1, to avoid a division by zero.
-
-    Args:
-        pixels: Images (images, channels, height, width), uint8.
-
-    Returns:
-        Mean and deviation of each channel, in [0, 1], where 1 is white.
 
     Example:
         >>> import numpy as np

@@ -138,9 +138,6 @@ class TokenizerChoice:
 def count_words(learned: Iterable[str], held_out: Iterable[str]) -> WordStatistics:
     """Count the words of training texts, and the unseen words of held-out texts.
 
-    Args:
-        held_out: Validation and test texts.
-
     Example:
         >>> found = count_words(["a b a", "c"], ["a d"])
         >>> found.words, found.types, found.once, found.unseen
@@ -169,12 +166,6 @@ def count_words(learned: Iterable[str], held_out: Iterable[str]) -> WordStatisti
 def choose_normalization(targets: Iterable[str]) -> tuple[str, str]:
     """Choose a normalization: `nfkc` if it changes no target, else `identity`.
 
-    Args:
-        targets: Texts that the model is to write.
-
-    Returns:
-        Name of the normalization, and the reason.
-
     Example:
         >>> choose_normalization(["fine"])
         ('nfkc', 'it changes no target')
@@ -191,12 +182,6 @@ def choose_tokenizer(
 
     Words for a closed vocabulary, characters for single words, else subwords in a vocabulary as large as the texts
     support.
-
-    Args:
-        lowercase: Convert texts to lower case.
-
-    Returns:
-        The tokenizer, trained on a sample, with its size and the reason.
     """
     types, characters, words = (sum(getattr(side, key) for side in sides) for key in ("types", "characters", "words"))
     some = texts[:: max(1, len(texts) // _TRIED)]
@@ -234,30 +219,14 @@ def choose_tokenizer(
 
 
 def sample_evenly(dataset: "datasets.Dataset", most: int) -> "datasets.Dataset":
-    """Return a sample of rows at equal distances.
-
-    Args:
-        most: Maximum number of rows.
-    """
+    """Return a sample of rows at equal distances."""
     return dataset.select(range(0, len(dataset), max(1, -(-len(dataset) // most))))
 
 
 def held_out_settings(
     splits: Splits[Files], different: int, what: str, where: Path
 ) -> dict[str, int | str | tuple[str, str]]:
-    """Return the recipe's validation and test set: files, or numbers to hold out.
-
-    Args:
-        different: Number of different examples.
-        what: Plural noun for the examples.
-        where: File to name in the error message.
-
-    Returns:
-        Values for `data.validation` and `data.test`.
-
-    Raises:
-        UserError: There are too few different examples.
-    """
+    """Return the recipe's validation and test set: files, or numbers to hold out."""
     if different < _FEWEST:
         raise UserError(
             f"{different} different {what} are too few to learn from", where=str(where), remedy="collect 1,000 or more"
@@ -279,13 +248,6 @@ def render_recipe(
 
     Characters that the name of a run must not have become `-`, and a long name is cut. If nothing remains, the name is
     that of the command.
-
-    Args:
-        kind: Folder of the task, with `fitting.yaml`.
-        parts: Validation and test set; see `held_out_settings`.
-
-    Returns:
-        The recipe as YAML.
     """
     # Held out of the training data, or separate files.
     own = " # held out of the training data and never trained on; or a file of your own, as above"
@@ -305,16 +267,7 @@ def remarks(lines: Sequence[str]) -> str:
 
 
 def training_length(updates: int, size: float, examples: float) -> dict[str, object]:
-    """Return values for the template: optimizer steps, epochs and validation interval.
-
-    Args:
-        updates: Number of optimizer steps.
-        size: Size of a batch, in the unit of `examples`.
-        examples: Size of the training data.
-
-    Returns:
-        The keys `updates`, `passes` and `every`.
-    """
+    """Return values for the template: optimizer steps, epochs and validation interval."""
     return {"updates": updates, "passes": updates * size / examples, "every": max(1, updates // 8)}
 
 
@@ -325,10 +278,6 @@ def classes_metric(counts: Collection[int]) -> str:
 
 def power_of_two(value: float, least: int, most: int) -> int:
     """Return the largest power of two that is not above a value, within limits.
-
-    Args:
-        least: Lower limit, a power of two.
-        most: Upper limit, a power of two.
 
     Example:
         >>> power_of_two(1000, 32, 8192)
@@ -390,18 +339,7 @@ class Head:
 
 
 def read_head(path: Path, wanted: Sequence[str]) -> Head:
-    """Read the first rows of a table.
-
-    Args:
-        wanted: Columns that the user names; their names show if there is a header.
-
-    Returns:
-        First rows and columns.
-
-    Raises:
-        UserError: The file is missing, damaged, empty or not a table; or columns are given by position despite a
-            header.
-    """
+    """Read the first rows of a table."""
     check_there(path)
     if table_kind(path) is None:
         raise UserError(
@@ -429,14 +367,7 @@ def read_head(path: Path, wanted: Sequence[str]) -> Head:
 
 
 def layout_lines(head: Head, what: str) -> str:
-    """Return the recipe's comment on the layout of a table, to follow its path.
-
-    Args:
-        head: First rows of the table.
-
-    Returns:
-        A comment on the first line, and a line with `quoting` if cells are quoted.
-    """
+    """Return the recipe's comment on the layout of a table, to follow its path."""
     quoting = "\n  quoting: csv # its cells are quoted as in a CSV: quotes around and doubled ones are removed"
     lines = quoting if head.quoting else ""
     if head.header is None:
@@ -448,17 +379,6 @@ def pair_columns(head: Head, source: str | None, target: str | None) -> tuple[st
     """Return the source and the target column.
 
     The columns are those that the user names, else those with usual names, else the only two.
-
-    Args:
-        head: First rows of the table.
-        source: Source column, if given.
-        target: Target column, if given.
-
-    Returns:
-        Names of both columns.
-
-    Raises:
-        UserError: A column is missing, or the choice is ambiguous.
     """
     options = "--source COLUMN --target COLUMN"
     chosen = source or _usual(head, SOURCES, but=target), target or _usual(head, TARGETS, but=source)
@@ -473,17 +393,6 @@ def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[
     """Return the text columns and the label column.
 
     The columns are those that the user names, else those with usual names, else those with suitable values.
-
-    Args:
-        head: First rows of the table.
-        texts: Text columns, if given.
-        label: Label column, if given.
-
-    Returns:
-        Names of the text columns, and of the label column.
-
-    Raises:
-        UserError: A column is missing, or the choice is ambiguous.
     """
     options = "--text COLUMN --label COLUMN (--text several times: joined by a space)"
     different = {name: len({row[name] for row in head.rows if name in row}) for name in head.columns}
@@ -500,15 +409,7 @@ def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[
 
 
 def text_column(head: Head, given: str | None) -> str:
-    """Return the text column: as given, or by usual names.
-
-    Args:
-        head: First rows of the table.
-        given: Text column, if given.
-
-    Raises:
-        UserError: The column is missing, or the choice is ambiguous.
-    """
+    """Return the text column: as given, or by usual names."""
     (found,) = _there(head, (given or _usual(head, TEXTS, but=None),), "--text COLUMN")
     return found
 

@@ -255,7 +255,7 @@ def test_images_mistakes_are_named_with_their_remedy(files, folders, pixels):
     with pytest.raises(UserError, match=r"(?s)00.png: cannot be read"):
         ImageSource(settings(corpus="x", root=str(folders))).load_split("train")
     (folders / "test" / "empty").mkdir()
-    with pytest.raises(UserError, match=r"(?s)empty: holds no images"):
+    with pytest.raises(UserError, match=r"(?s)empty: has no images"):
         ImageSource(settings(corpus="x", root=str(folders))).load_split("test")
     with pytest.raises(UserError, match=r"(?s)has no folders of classes; there: 00.png"):
         ImageSource(settings(corpus="files", train=str(folders / "train" / "ant"))).load_split("train")

@@ -228,7 +228,7 @@ IDX: dict[str, tuple[Content, Content, tuple[str, ...]]] = {
     "other labels": (DIGITS, idx(bytes(3), 3), ("4 images", "3 labels")),
     "a pipe": (fifo, NUMBERS, ("x.idx", "pipe")),
     "a device": (DIGITS, zero, ("y.idx", "device")),
-    "no images": (idx(b"", 0, 8, 8), idx(b"", 0), ("x.idx", "holds no images")),
+    "no images": (idx(b"", 0, 8, 8), idx(b"", 0), ("x.idx", "has no images")),
 }
 # tables of sentence pairs for the probe of bias
 HEAD = "sent_more,sent_less,stereo_antistereo,bias_type\n"

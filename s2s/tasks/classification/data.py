@@ -76,10 +76,7 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
     item_name: ClassVar[str] = "texts"
 
     def read(self, name: str, split: str | tuple[str, str], train: Labelled | None) -> Labelled:
-        """Read a split from a table or from a data set on the hub.
-
-        The classes are those that the recipe or the data set declares, else the labels of the training texts.
-        """
+        """Read a split; classes are those that recipe or hub declare, else the labels of the training texts."""
         path = sources.split_table(self, name, str(split))
         table = self._from_hub(str(split)) if path is None else self._from_table(path)
         if not len(table.rows):
@@ -90,7 +87,6 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
         return _numbered(table, classes)
 
     def keys(self, part: Labelled) -> Iterable[Hashable]:
-        """Return the texts, without their classes."""
         return part.texts["text"]
 
     def classes(self, part: Labelled) -> Int[np.ndarray, " examples"]:
@@ -100,7 +96,6 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
         return zip(part.texts["text"], part.labels.tolist(), strict=True)
 
     def digest(self, part: Labelled) -> str:
-        """Return a hash of the texts, without their classes."""
         return sources.digest_of(part.texts["text"])
 
     def digest_of_all(self, part: Labelled) -> str:
@@ -147,19 +142,15 @@ def _labels(table: _Table) -> tuple[list[str], Int[np.ndarray, " rows"]]:
 
 
 def _check_first_row(table: _Table) -> None:
-    """Refuse a table whose first row could be a header line.
-
-    The first row must be the only one of its class.
-    """
+    """Refuse a table whose first row, the only one of its class, could be a header line."""
     words, found = _labels(table)
     first, others = table.rows[0], int((found == found[0]).sum()) - 1
     names = first["text"], words[int(found[0])]
     if not others and len(found) > _FEWEST and first["line"] == 1 and all(map(could_be_name, names)):
         raise UserError(
-            f"the first line has the only label {names[1]!r} and the text {names[0]!r}: it seems to name the columns",
+            f"the first line has the only label {names[1]!r} and the text {names[0]!r}: it looks like a header",
             where=table.place(1),
-            remedy="give columns by name, not by position: data.text, data.label; if the line is an example, move it "
-            "down",
+            remedy="name columns, not positions: data.text, data.label; if the line is an example, move it down",
         )
 
 
@@ -178,7 +169,7 @@ def _different_labels(table: _Table) -> tuple[str, ...]:
             raise UserError(
                 f"two labels look alike and differ in their characters: {other!a:.60} and {word!a:.60}",
                 where="data.label",
-                remedy="write them alike, or declare both: data.classes=[NAME, NAME]",
+                remedy="use one of them, or declare both: data.classes=[NAME, NAME]",
             )
     numbers = all(word.isdecimal() for word in words)
     return tuple(sorted(words, key=int) if numbers else sorted(words))
@@ -206,7 +197,7 @@ def _numbered(table: _Table, classes: tuple[str, ...]) -> Labelled:
             f"label {word!r:.40} is none of the classes {shown}{number}",
             where=table.place(table.rows[int(wrong[0])]["line"]),
             remedy=(f"did you mean {near[0]}? " if near else "")
-            + "mend the row, or look at data.label, data.classes and data.first_label",
+            + "correct the row, or look at data.label, data.classes and data.first_label",
         )
     return Labelled(table.rows.remove_columns(["label", "line"]), numbers, classes)
 
@@ -220,7 +211,6 @@ class PreparedLabelled(PreparedTexts[Labelled]):
         return math.log(len(self.corpus.train.names))
 
     def learned(self) -> Iterator[np.ndarray]:
-        """Yield the tokens of the training texts, and their classes."""
         yield from (*self.train.arrays(), self.corpus.train.labels)
 
 
@@ -231,19 +221,13 @@ def prepare_texts(
 
     Args:
         tokenizer: Tokenizer of a resumed run or of the encoder's run; None trains a new one.
-
-    Returns:
-        The data, with the tokenizer.
-
-    Raises:
-        UserError: The data cannot be read (see `Source.load`), or `tokenizer.size` does not fit the texts.
     """
     source = LabelledSource(recipe.data)
     corpus = source.load()
     for line in source.missing_labels(corpus):
         print_fn(line)
     if tokenizer is None:
-        print_fn(f"learning pieces from the training texts ({recipe.tokenizer.kind})")
+        print_fn(f"training a tokenizer on the training texts ({recipe.tokenizer.kind})")
     texts = corpus.train.texts, corpus.validation.texts
     return PreparedLabelled(corpus, *tokenize_splits(*texts, recipe.tokenizer, tokenizer))
 
@@ -302,14 +286,7 @@ class LabelledTexts(LabelledExamples):
         return _plan_texts(self.lengths, self.settings, seed, epoch)
 
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
-        """Return the texts, padded, and their padding mask.
-
-        Args:
-            seed: Seed of token dropout, together with the row.
-
-        Returns:
-            Tokens (batch, source) and a mask (batch, source), True for real tokens.
-        """
+        """Return the texts, padded, and their padding mask; row and seed determine the token dropout."""
         texts = [text[: self.longest] for text in self.pieces.rows(rows)]
         if self.word_dropout:
             chances = (np.random.default_rng([seed, int(row)]) for row in rows)
@@ -326,11 +303,7 @@ class LabelledTexts(LabelledExamples):
         )
 
     def padding_share(self, seed: int) -> float:
-        """Return the share of padding in an epoch's positions.
-
-        Returns:
-            Share in [0, 1).
-        """
+        """Return the share of padding in an epoch's positions."""
         widths = _widths(self.lengths, self.settings)
         positions = sum(len(rows) * int(widths[rows].max()) for rows in self.make_batches(seed, 0))
         return 1 - int(self.lengths.sum()) / positions

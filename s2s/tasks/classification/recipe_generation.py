@@ -6,11 +6,25 @@ from pathlib import Path
 import numpy as np
 
 from s2s.data.sources import Corpus, missing_text_lines
-from s2s.tasks import recipe_generation
 from s2s.tasks.classification.data import Labelled, LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings
 from s2s.tasks.data_check import missing_classes
-from s2s.tasks.recipe_generation import Splits
+from s2s.tasks.recipe_generation import (
+    Splits,
+    choose_tokenizer,
+    classes_metric,
+    count_words,
+    held_out_settings,
+    label_columns,
+    layout_lines,
+    power_of_two,
+    quoted,
+    read_head,
+    remarks,
+    render_recipe,
+    rounded,
+    training_length,
+)
 
 _MEASURED = 20_000
 
@@ -31,13 +45,13 @@ def generate_classification_recipe(
     Raises:
         UserError: A file or column is missing, a label is not usable, or there is too little data.
     """
-    head = recipe_generation.read_head(splits.train, [*texts, *([label] if label else [])])
-    text, label = recipe_generation.label_columns(head, texts, label)
+    head = read_head(splits.train, [*texts, *([label] if label else [])])
+    text, label = label_columns(head, texts, label)
     train = str(splits.train.absolute())
     settings = LabelledSettings(text=text, label=label, quoting=head.quoting, train=train, validation=1, test=None)
     everything = LabelledSource(settings).load()
     different = len({text for part in (everything.train, everything.validation) for text in part.texts[:]["text"]})
-    held = recipe_generation.held_out_settings(splits, different, "texts", splits.train)
+    held = held_out_settings(splits, different, "texts", splits.train)
     source = LabelledSource(settings.model_copy(update=held))
     corpus = source.load()
     choices = _chosen(corpus)
@@ -46,10 +60,10 @@ def generate_classification_recipe(
         *missing_text_lines(((text,) for text in corpus.train.texts["text"]), "training texts"),
         *_missing_classes(corpus),
     ]
-    choices["text"] = recipe_generation.quoted(text[0] if len(text) == 1 else text)
-    choices["label"] = recipe_generation.quoted(label) + recipe_generation.remarks(lines)
-    choices["header"] = recipe_generation.layout_lines(head, "text")
-    return recipe_generation.render_recipe("classification", name, splits.train, held, choices)
+    choices["text"] = quoted(text[0] if len(text) == 1 else text)
+    choices["label"] = quoted(label) + remarks(lines)
+    choices["header"] = layout_lines(head, "text")
+    return render_recipe("classification", name, splits.train, held, choices)
 
 
 def _missing_classes(corpus: Corpus[Labelled]) -> list[str]:
@@ -61,18 +75,16 @@ def _chosen(corpus: Corpus[Labelled]) -> dict[str, object]:
     examples, others = len(corpus.train), [part for part in (corpus.validation, corpus.test) if part is not None]
     texts = corpus.train.texts[:]["text"]
     lowercase = any(text != text.lower() for text in texts[:1000])
-    words = recipe_generation.count_words(
+    words = count_words(
         _folded(texts, lowercase), (text for part in others for text in _folded(part.texts[:]["text"], lowercase))
     )
     some = texts[:: max(1, -(-examples // _MEASURED))]
-    pieces = recipe_generation.choose_tokenizer(some, [words], "nfkc", lowercase)
+    pieces = choose_tokenizer(some, [words], "nfkc", lowercase)
     lengths = np.array([len(text) for text in pieces.tokenizer.encode_batch(some)]) + 1
     max_length = int(min(512, max(8, -(-np.quantile(lengths, 0.99) // 8) * 8)))
     read = np.minimum(lengths, max_length).mean() * examples
-    tokens = max(
-        recipe_generation.power_of_two(read / 60, 512, 8192), recipe_generation.power_of_two(4 * max_length, 32, 8192)
-    )
-    updates = recipe_generation.rounded((3 if examples > 20_000 else 8) * read / tokens, 300, 20_000)
+    tokens = max(power_of_two(read / 60, 512, 8192), power_of_two(4 * max_length, 32, 8192))
+    updates = rounded((3 if examples > 20_000 else 8) * read / tokens, 300, 20_000)
     return {
         "examples": examples,
         "classes": len(corpus.train.names),
@@ -84,9 +96,9 @@ def _chosen(corpus: Corpus[Labelled]) -> dict[str, object]:
         "max_length": max_length,
         "why_length": f"of the {(lengths > max_length).mean():.1%} of texts that have more, the beginning is read",
         "width": 128 if examples > 2_000 else 64,
-        **recipe_generation.training_length(updates, tokens, max(read, tokens)),
+        **training_length(updates, tokens, max(read, tokens)),
         "word_dropout": 0.2 if pieces.kind == "unigram" else 0.0,
-        "metric": recipe_generation.classes_metric(corpus.train.counts().values()),
+        "metric": classes_metric(corpus.train.counts().values()),
     }
 
 

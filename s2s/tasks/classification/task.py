@@ -35,15 +35,11 @@ _BARS = 10
 _BAR = 30
 
 TextRun = LoadedModel[ClassificationRecipe, Classifier]
-TextCourse = TrainContext[ClassificationRecipe, PreparedLabelled, Classifier]
+TextContext = TrainContext[ClassificationRecipe, PreparedLabelled, Classifier]
 
 
 def build_classifier(recipe: ClassificationRecipe, tokens: int) -> Classifier:
-    """Build the recipe's classifier, initialized with the recipe's seed.
-
-    Returns:
-        The classifier, on the CPU.
-    """
+    """Build the recipe's classifier, initialized with the recipe's seed, on the CPU."""
     encoder, width = build_encoder(recipe, tokens)
     return Classifier(encoder, width, len(recipe.data.classes or ()), recipe.head.pooling, recipe.head.dropout)
 
@@ -68,22 +64,14 @@ def _training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> Lab
 def trainer_of(
     recipe: ClassificationRecipe, data: PreparedLabelled, model: Classifier, device_context: DeviceContext
 ) -> Trainer[Classifier, LabelledBatch]:
-    """Build a trainer of a classifier.
-
-    Returns:
-        A trainer before its first optimizer step.
-    """
+    """Build a trainer of a classifier."""
     loss = classification_loss(recipe.training.label_smoothing)
     return Trainer(model, _training_texts(recipe, data), loss, recipe.training, recipe.seeds, device_context)
 
 
 @dataclass(frozen=True)
 class SaliencyExample(Prediction):
-    """Prediction for a text, with the weight of each word.
-
-    Attributes:
-        text: The text, unchanged.
-    """
+    """Prediction for a text, with the weight of each word."""
 
     text: str
     reading: "Reading"
@@ -109,7 +97,7 @@ class TextEvaluation(ClassificationEvaluation):
     truncated: int
 
     def remarks(self) -> str:
-        return f", {self.truncated:,} of them cut at batches.max_length" if self.truncated else ""
+        return f", {self.truncated:,} of them truncated to batches.max_length" if self.truncated else ""
 
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
         yield from super().pictures()
@@ -142,7 +130,7 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
         check_positions(longest, wanted, f"set model.max_positions={wanted}, or batches.max_length={longest}")
         return _training_texts(recipe, data)
 
-    def training_examples_for_inference(self, train_context: TextCourse) -> tuple[LabelledTexts, LabelledTexts]:
+    def training_examples_for_inference(self, train_context: TextContext) -> tuple[LabelledTexts, LabelledTexts]:
         data, corpus = train_context.data, train_context.data.corpus
         return (
             _as_read(train_context.recipe, data.train, corpus.train.labels),
@@ -166,18 +154,18 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
         tokens = encode_texts(part.texts, run.tokenizers[0])
         return [unknown(np.concatenate(tokens.rows(np.arange(len(part)))), UNK, None)]
 
-    def dataset_statistics(self, train_context: TextCourse) -> Iterator[str]:
+    def dataset_statistics(self, train_context: TextContext) -> Iterator[str]:
         """Yield a histogram of text lengths, the truncation and the share of padding."""
         recipe, texts = train_context.recipe, _training_texts(train_context.recipe, train_context.data)
         limit, cut = recipe.batches.max_length, texts.truncated or 0
-        yield "training texts by length in pieces"
+        yield "training texts by length in tokens"
         yield from _length_bars(texts.whole_lengths, limit)
         share = 100 * cut / len(texts)
-        yield f"{cut:,} of them ({share:.1f} %) are longer than batches.max_length ({limit}): their ends are not read"
-        padding = texts.padding_share(recipe.seeds.data)
-        yield f"{train_context.data.tokenizer.size:,} pieces · {100 * padding:.1f} % of a batch's positions are padding"
+        yield f"{cut:,} of them ({share:.1f} %) are truncated to batches.max_length ({limit})"
+        padding, size = 100 * texts.padding_share(recipe.seeds.data), train_context.data.tokenizer.size
+        yield f"vocabulary: {size:,} tokens · padding: {padding:.1f} % of the positions of a batch"
 
-    def initial_figures(self, train_context: TextCourse) -> "dict[str, Figure]":
+    def initial_figures(self, train_context: TextContext) -> "dict[str, Figure]":
         """Draw text lengths in tokens, as `batches.max_length` counts them."""
         lengths = _training_texts(train_context.recipe, train_context.data).whole_lengths
         return {"lengths": lengths_picture(lengths, train_context.recipe.batches.max_length)}

@@ -72,11 +72,8 @@ class ImageSource(Source[ImageDataSettings, Images]):
         """Read a split from IDX files, a folder of class folders, or a hub data set."""
         found = self._found(name, split, train)
         if name == "train" and len(np.unique(found.labels)) < 2:
-            raise UserError(
-                f"all training images are of one class, {found.names[found.labels[0]]!r}",
-                where=f"data.train: {split}",
-                remedy="name the folder in which the folders of the classes are, or a set of several classes",
-            )
+            what = f"all training images are of one class, {found.names[found.labels[0]]!r}"
+            raise UserError(what, f"data.train: {split}", "name the folder that contains the folders of the classes")
         return found
 
     def _found(self, name: str, split: str | tuple[str, str], train: Images | None) -> Images:
@@ -101,7 +98,6 @@ class ImageSource(Source[ImageDataSettings, Images]):
         return _from_folder(folder, settings, names) if folder else _from_hub(root, split, settings, names)
 
     def load_split(self, name: str, train: Images | None = None) -> Images | None:
-        """Return a split; `data.train` must not be a number."""
         if name == "train" and isinstance(self.settings.train, int):
             raise UserError(
                 f"data.train is {self.settings.train}", remedy="name a split, a folder or a pair of IDX files"
@@ -109,7 +105,6 @@ class ImageSource(Source[ImageDataSettings, Images]):
         return super().load_split(name, train)
 
     def keys(self, part: Images) -> Iterable[Hashable]:
-        """Return the pixels of each image, without classes."""
         return (image.tobytes() for image in part.pixels)
 
     def classes(self, part: Images) -> Int[np.ndarray, " examples"]:
@@ -135,36 +130,30 @@ def idx_files(folder: Path, split: str) -> tuple[Path, Path] | None:
 def _from_idx(images: Path, labels: Path, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
     pixels, numbers = read_idx(images, "images"), read_idx(labels, "labels")
     if len(pixels) != len(numbers):
-        raise UserError(
-            f"{images} has {len(pixels):,} images, {labels} has {len(numbers):,} labels",
-            remedy="name the two files of one set",
-        )
+        what = f"{images} has {len(pixels):,} images, {labels} has {len(numbers):,} labels"
+        raise UserError(what, remedy="name the two files of one set")
     _check_some(len(pixels), str(images))
     names = names or tuple(str(number) for number in range(int(numbers.max()) + 1))
     if numbers.max() >= len(names):
         first = int((numbers >= len(names)).argmax())
         raise _unknown_class(f"the number {numbers[first]}", names, f"{labels}, label {first + 1}")
-    return Images(_shaped(pixels, settings), numbers.astype(np.int64), names)
-
-
-def _shaped(pixels: UInt8[np.ndarray, "images height width"], settings: ImageDataSettings) -> Pixels:
     if pixels.shape[1:] == (settings.size, settings.size):
-        return np.repeat(pixels[:, None], settings.channels, axis=1)
-    from PIL.Image import fromarray
+        shaped = np.repeat(pixels[:, None], settings.channels, axis=1)
+    else:
+        from PIL.Image import fromarray
 
-    return np.stack([pixels_of(fromarray(image), settings) for image in pixels])
+        shaped = np.stack([pixels_of(fromarray(image), settings) for image in pixels])
+    return Images(shaped, numbers.astype(np.int64), names)
 
 
 def _from_folder(folder: Path, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
     classes = class_folders(folder)
     if not classes:
         there = sorted(path.name for path in folder.iterdir())[:10] if folder.is_dir() else []
+        what = "has no folders of classes" + (f"; there: {', '.join(there)}" if there else "")
+        what = what if folder.is_dir() else "there is no such folder"
         raise UserError(
-            "has no folders of classes" + (f"; there: {', '.join(there)}" if there else "")
-            if folder.is_dir()
-            else "there is no such folder",
-            where=str(folder),
-            remedy="put the images of each class into a folder of the class's name: train/cat/1.png",
+            what, str(folder), "put the images of each class into a folder of the class's name: train/cat/1.png"
         )
     names = names or tuple(path.name for path in classes)
     files, labels = [], []
@@ -244,13 +233,13 @@ def _unknown_class(found: str, names: Sequence[str], where: str) -> UserError:
     return UserError(
         f"{found} is no class; the {len(names)} classes are {shown}",
         where=where,
-        remedy="mend the label, or name all classes in data.classes",
+        remedy="correct the label, or name all classes in data.classes",
     )
 
 
 def _check_some(count: int, where: str) -> None:
     if not count:
-        raise UserError("holds no images", where=where, remedy="look at it, or name another")
+        raise UserError("has no images", where=where, remedy="look at it, or name another")
 
 
 def read_idx(path: Path, kind: str) -> UInt8[np.ndarray, "..."]:

@@ -86,11 +86,7 @@ class LabelledImages(LabelledExamples):
         return LabelledImages(self.images.select(rows), self.positions, self.batch)
 
     def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
-        """Return the images, augmented, and their padding mask.
-
-        Returns:
-            Pixels (batch, channels, height, width) and a mask (batch, source), True everywhere.
-        """
+        """Return the images, augmented, and their padding mask (batch, source), True everywhere."""
         pixels = augment(self.images.pixels[rows], rows, self.augmentation, seed)
         valid = torch.ones(len(rows), self.positions, dtype=torch.bool)
         return torch.from_numpy(np.ascontiguousarray(pixels)), valid
@@ -114,13 +110,7 @@ def augment(pixels: Pixels, rows: Int[np.ndarray, " images"], settings: Augmenta
 
 
 def uniform(seed: int, rows: Int[np.ndarray, " rows"], draws: int) -> Float[np.ndarray, "rows draws"]:
-    """Return random numbers that depend only on seed and row (SplitMix64).
-
-    Args:
-        draws: Number of random numbers for each row.
-
-    Returns:
-        Numbers (rows, draws) in [0, 1).
+    """Return random numbers in [0, 1) that depend only on seed and row (SplitMix64), `draws` for each row.
 
     Example:
         >>> import numpy as np
@@ -163,7 +153,7 @@ def _reading(places: Float[np.ndarray, "images size"], size: int) -> Tensor:
 
 @dataclass(frozen=True)
 class PreparedImages:
-    """Images of all splits; no preparation is needed."""
+    """Images of all splits."""
 
     corpus: Corpus[Images]
     tokenizers: tuple[Tokenizer, ...] = ()
@@ -173,21 +163,15 @@ class PreparedImages:
         return math.log(len(self.corpus.train.names))
 
     def hashes(self) -> dict[str, str]:
-        """Return a hash of the training images and their classes."""
         return {"training_data": self.corpus.train.digest()}
 
 
-ImageCourse = TrainContext[ImageRecipe, PreparedImages, Classifier]
+ImageContext = TrainContext[ImageRecipe, PreparedImages, Classifier]
 
 
 @dataclass(frozen=True)
 class SaliencyImage(Prediction):
-    """Prediction for an image, with the weight of each patch.
-
-    Attributes:
-        patches: Weight of each patch, row by row.
-        pixels: Pixels of the image, 0 to 255.
-    """
+    """Prediction for an image, with the weight of each patch, row by row, and the pixels, 0 to 255."""
 
     method: Literal["attention", "gradient"]
     patches: list[list[float]]
@@ -205,7 +189,7 @@ class ImageEvaluation(ClassificationEvaluation):
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
         yield from super().pictures()
         pixels = np.array([example.pixels for example in self.examples], dtype=np.uint8)
-        captions = [f"{e.predicted} {e.probabilities[e.predicted]:.3f}, it is {e.truth}" for e in self.examples]
+        captions = [f"{e.predicted} {e.probabilities[e.predicted]:.3f}, true: {e.truth}" for e in self.examples]
         yield "examples", seen_picture(pixels, [np.array(e.patches) for e in self.examples], captions)
 
 
@@ -239,10 +223,9 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
         batches, wanted = recipe.batches.images, recipe.training.examples_per_update
         return LabelledImages(data.corpus.train, _positions(recipe), batches, recipe.augmentation, wanted)
 
-    def training_examples_for_inference(self, train_context: ImageCourse) -> tuple[LabelledImages, LabelledImages]:
-        return _as_read(train_context.recipe, train_context.data.corpus.train), _as_read(
-            train_context.recipe, train_context.data.corpus.validation
-        )
+    def training_examples_for_inference(self, train_context: ImageContext) -> tuple[LabelledImages, LabelledImages]:
+        corpus = train_context.data.corpus
+        return _as_read(train_context.recipe, corpus.train), _as_read(train_context.recipe, corpus.validation)
 
     def examples_for_inference(self, run: ImageRun, part: Images) -> LabelledImages:
         return _as_read(run.recipe, part)
@@ -260,14 +243,14 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
                 refuse(row, error)
         return _as_read(run.recipe, Images(pixels, np.zeros(len(lines), dtype=np.int64), data.classes or ()))
 
-    def dataset_statistics(self, train_context: ImageCourse) -> Iterator[str]:
+    def dataset_statistics(self, train_context: ImageContext) -> Iterator[str]:
         """Yield a line with the image size and the number of patches."""
         data, patch = train_context.recipe.data, train_context.recipe.patches.size
         colour = "grey" if data.channels == 1 else "colour"
-        vectors = f"patches of {patch} x {patch}: {_positions(train_context.recipe)} vectors of an image"
+        vectors = f"patches of {patch} x {patch}: {_positions(train_context.recipe)} vectors per image"
         yield f"{data.size} x {data.size} pixels, {colour} · {vectors}"
 
-    def initial_figures(self, train_context: ImageCourse) -> "dict[str, Figure]":
+    def initial_figures(self, train_context: ImageContext) -> "dict[str, Figure]":
         """Draw some training images of the first batch, augmented."""
         train = train_context.data.corpus.train
         examples = self.examples(train_context.recipe, train_context.data, train_context.model)
@@ -276,10 +259,7 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
         return {"training": images_picture(pixels, [train.names[label] for label in train.labels[rows]])}
 
     def inspect_example(self, run: ImageRun, batch: LabelledBatch, text: str) -> "Read":
-        """Prepare an image for `s2s inspect`.
-
-        Patches are the words of an image; the baseline is an even grey.
-        """
+        """Prepare an image for `s2s inspect`: patches are its words; the baseline is an even grey."""
         from s2s.inspection.classifier import Read
         from s2s.inspection.positions import even_grey
         from s2s.inspection.walk import Source

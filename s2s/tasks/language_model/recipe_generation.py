@@ -7,10 +7,23 @@ import numpy as np
 from s2s.data.sources import missing_text_lines
 from s2s.data.text_files import table_kind
 from s2s.errors import UserError
-from s2s.tasks import recipe_generation
 from s2s.tasks.language_model.data import DocumentSource
 from s2s.tasks.language_model.recipe import DocumentSettings
-from s2s.tasks.recipe_generation import Splits
+from s2s.tasks.recipe_generation import (
+    Splits,
+    choose_tokenizer,
+    count_words,
+    held_out_settings,
+    layout_lines,
+    power_of_two,
+    quoted,
+    read_head,
+    remarks,
+    render_recipe,
+    rounded,
+    text_column,
+    training_length,
+)
 
 _MEASURED = 20_000
 
@@ -31,14 +44,14 @@ def generate_language_model_recipe(name: str, splits: Splits[Path], column: str 
     """
     settings = DocumentSettings(train=str(splits.train.absolute()), validation=1, test=None)
     if table_kind(splits.train) not in (None, ".txt") and not splits.train.is_dir():
-        head = recipe_generation.read_head(splits.train, [column] if column else [])
+        head = read_head(splits.train, [column] if column else [])
         single = column is None and len(head.columns) == 1
-        text = head.columns[0] if single else recipe_generation.text_column(head, column)
+        text = head.columns[0] if single else text_column(head, column)
         chosen = {"text": text, "quoting": head.quoting}
         settings = settings.model_copy(update=chosen)
         layout, source = (
-            recipe_generation.layout_lines(head, "document"),
-            f"\n  text: {recipe_generation.quoted(chosen['text'])}",
+            layout_lines(head, "document"),
+            f"\n  text: {quoted(chosen['text'])}",
         )
     else:
         if column is not None:
@@ -50,13 +63,13 @@ def generate_language_model_recipe(name: str, splits: Splits[Path], column: str 
         source = f"\n  document: {unit} # what a document is"
     everything = DocumentSource(settings).load_split("train")
     different = len(set(everything["text"] if everything else ()))
-    held = recipe_generation.held_out_settings(splits, different, "documents", splits.train)
+    held = held_out_settings(splits, different, "documents", splits.train)
     corpus = DocumentSource(settings.model_copy(update=held)).load()
     others = [text for name, part in corpus.splits().items() if name != "train" for text in part["text"]]
     texts = corpus.train["text"][:]
-    source += recipe_generation.remarks(missing_text_lines(((text,) for text in texts), "documents"))
+    source += remarks(missing_text_lines(((text,) for text in texts), "documents"))
     choices = _chosen(texts, others) | {"source": source, "header": layout}
-    return recipe_generation.render_recipe("language_model", name, splits.train, held, choices)
+    return render_recipe("language_model", name, splits.train, held, choices)
 
 
 def _unit(settings: DocumentSettings) -> str:
@@ -68,13 +81,13 @@ def _unit(settings: DocumentSettings) -> str:
 
 def _chosen(texts: list[str], held_out: list[str]) -> dict[str, object]:
     some = texts[:: max(1, -(-len(texts) // _MEASURED))]
-    words = recipe_generation.count_words(texts, held_out)
-    pieces = recipe_generation.choose_tokenizer(some, [words], "identity")
+    words = count_words(texts, held_out)
+    pieces = choose_tokenizer(some, [words], "identity")
     lengths = np.array([len(text) + 1 for text in pieces.tokenizer.encode_batch(some)])
     everything = lengths.mean() * len(texts)
-    length = recipe_generation.power_of_two(2 * np.quantile(lengths, 0.9), 32, 256)
-    tokens = recipe_generation.power_of_two(everything / 60, 4 * length, 8192)
-    updates = recipe_generation.rounded((3 if everything > 5_000_000 else 8) * everything / tokens, 300, 20_000)
+    length = power_of_two(2 * np.quantile(lengths, 0.9), 32, 256)
+    tokens = power_of_two(everything / 60, 4 * length, 8192)
+    updates = rounded((3 if everything > 5_000_000 else 8) * everything / tokens, 300, 20_000)
     return {
         "documents": len(texts),
         "kind": pieces.kind,
@@ -86,5 +99,5 @@ def _chosen(texts: list[str], held_out: list[str]) -> dict[str, object]:
         "width": 192 if everything > 1_000_000 else 128,
         "feedforward": 768 if everything > 1_000_000 else 512,
         "dropout": 0.1 if everything > 1_000_000 else 0.2,
-        **recipe_generation.training_length(updates, tokens, max(everything, tokens)),
+        **training_length(updates, tokens, max(everything, tokens)),
     }

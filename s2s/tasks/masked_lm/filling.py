@@ -104,7 +104,7 @@ class Filled:
         if self.pieces > 1:
             lines.append(
                 f"The blank was {self.pieces} masked tokens, filled from left to right; a probability is the product "
-                f"of theirs. Only fillers of {self.pieces} tokens are comparable. A beam of {_BEAM} may have missed some."
+                f"of theirs. Only fillers of {self.pieces} tokens are comparable; a beam of {_BEAM} may miss some."
             )
         return "\n".join(lines)
 

@@ -17,8 +17,25 @@ from s2s.data.sources import Corpus, missing_text_lines
 from s2s.data.tokenizers import Tokenizer
 from s2s.recipe.pairs import FilterSettings
 from s2s.recipe.schema import DecodingSettings, Quoting
-from s2s.tasks import recipe_generation
-from s2s.tasks.recipe_generation import Files, Splits
+from s2s.tasks.recipe_generation import (
+    Files,
+    Splits,
+    absolute_paths,
+    choose_normalization,
+    choose_tokenizer,
+    count_words,
+    held_out_settings,
+    layout_lines,
+    pair_columns,
+    power_of_two,
+    quoted,
+    read_head,
+    remarks,
+    render_recipe,
+    rounded,
+    sample_evenly,
+    training_length,
+)
 from s2s.tasks.translation.recipe import DataSettings
 
 if TYPE_CHECKING:
@@ -60,30 +77,28 @@ def generate_translation_recipe(
         source=columns[0],
         target=columns[1],
         quoting=quoting,
-        train=recipe_generation.absolute_paths(splits.train),
+        train=absolute_paths(splits.train),
         validation=1,
         test=None,
     )
     everything = load_split(settings, "train")
     different = len({one for one, _ in pairs(everything)}) if everything else 0
     first = splits.train if isinstance(splits.train, Path) else splits.train[0]
-    held = recipe_generation.held_out_settings(splits, different, "sources", first)
+    held = held_out_settings(splits, different, "sources", first)
     corpus = load(settings.model_copy(update=held))
     choices = _chosen(corpus)
-    target_column = recipe_generation.quoted(columns[1]) + recipe_generation.remarks(
-        missing_text_lines(pairs(corpus.train), "pairs")
-    )
-    said = {"source": recipe_generation.quoted(columns[0]), "target": target_column, "header": layout}
-    return recipe_generation.render_recipe("translation", name, splits.train, held, said | choices)
+    target_column = quoted(columns[1]) + remarks(missing_text_lines(pairs(corpus.train), "pairs"))
+    said = {"source": quoted(columns[0]), "target": target_column, "header": layout}
+    return render_recipe("translation", name, splits.train, held, said | choices)
 
 
 def _columns(train: Files, source: str | None, target: str | None) -> tuple[tuple[str, str], str, Quoting | None]:
     if not isinstance(train, Path):
         return (source or _ending(train[0]), target or _ending(train[1])), "", None
-    head = recipe_generation.read_head(train, [name for name in (source, target) if name])
+    head = read_head(train, [name for name in (source, target) if name])
     return (
-        recipe_generation.pair_columns(head, source, target),
-        recipe_generation.layout_lines(head, "pair"),
+        pair_columns(head, source, target),
+        layout_lines(head, "pair"),
         head.quoting,
     )
 
@@ -97,12 +112,10 @@ def _ending(path: Path) -> str:
 def _chosen(corpus: Corpus["datasets.Dataset"]) -> dict[str, object]:
     kept = corpus.train
     others = [part for part in (corpus.validation, corpus.test) if part is not None]
-    sides = [recipe_generation.count_words(_texts(side, [kept]), _texts(side, others)) for side in (0, 1)]
-    normalization, why = recipe_generation.choose_normalization(_texts(1, [kept, *others]))
-    measured = recipe_generation.sample_evenly(kept, _MEASURED)
-    tokens = recipe_generation.choose_tokenizer(
-        [text for pair in pairs(measured) for text in pair], sides, normalization
-    )
+    sides = [count_words(_texts(side, [kept]), _texts(side, others)) for side in (0, 1)]
+    normalization, why = choose_normalization(_texts(1, [kept, *others]))
+    measured = sample_evenly(kept, _MEASURED)
+    tokens = choose_tokenizer([text for pair in pairs(measured) for text in pair], sides, normalization)
     lengths = np.concatenate([_lengths(part, tokens.tokenizer) for part in (measured, *others)], axis=1)
     ruled = tokens.kind != "unigram" and not any(side.sentences for side in sides)
     target_pieces = round(float(lengths[1].mean() + 1) * len(kept))
@@ -110,7 +123,7 @@ def _chosen(corpus: Corpus["datasets.Dataset"]) -> dict[str, object]:
     max_length, why_length = _max_length(lengths, ruled)
     if sides[1].sentences:
         sizes["metric"] = "chrf # characters: the target has no spaces between words"
-    sizes["tokens"] = max(sizes["tokens"], recipe_generation.power_of_two(4 * max_length, 256, 8192))
+    sizes["tokens"] = max(sizes["tokens"], power_of_two(4 * max_length, 256, 8192))
     return {
         "pairs": len(kept),
         **_filters(kept, ruled),
@@ -121,7 +134,7 @@ def _chosen(corpus: Corpus["datasets.Dataset"]) -> dict[str, object]:
         "why_normalization": why,
         "target_pieces": target_pieces,
         "batches": max(1, round(target_pieces / sizes["tokens"])),
-        **recipe_generation.training_length(sizes["updates"], sizes["tokens"], max(target_pieces, sizes["tokens"])),
+        **training_length(sizes["updates"], sizes["tokens"], max(target_pieces, sizes["tokens"])),
         "max_length": max_length,
         "why_length": why_length,
         "sentences": min(500, len(corpus.validation)),
@@ -164,7 +177,7 @@ def _rule_sizes(examples: int, pieces: int) -> dict[str, Any]:
     An LSTM learns rules from few examples. A Transformer of the same width is far behind after as many steps, on
     spelling, repetition, reversal and composition of words (docs/dev/log.md; benchmarks/rules.py makes such data).
     """
-    tokens = recipe_generation.power_of_two(pieces / 100, 256, 1024)
+    tokens = power_of_two(pieces / 100, 256, 1024)
     return {
         "tokens": tokens,
         "model": "lstm-attention # learns rules from fewer examples than a Transformer",
@@ -173,7 +186,7 @@ def _rule_sizes(examples: int, pieces: int) -> dict[str, Any]:
         "layers": 1,
         "dropout": 0.1,
         "why_dropout": "rules: little to learn by heart",
-        "updates": recipe_generation.rounded(20 * pieces / tokens, 1_000, 4_000),
+        "updates": rounded(20 * pieces / tokens, 1_000, 4_000),
         "rate": 0.004,
         "smoothing": "0.0 # there is one right answer",
         "ema": 0.99,
@@ -199,7 +212,7 @@ def _text_sizes(examples: int, pieces: int) -> dict[str, Any]:
         "layers": 6 if large else 3,
         "dropout": 0.1 if large else 0.3,
         "why_dropout": "the smaller the corpus, the more",
-        "updates": recipe_generation.rounded(passes * pieces / tokens, 1_000, 100_000),
+        "updates": rounded(passes * pieces / tokens, 1_000, 100_000),
         "rate": 0.001 if width > 128 else 0.004,
         "smoothing": 0.1,
         "ema": 0.999,
@@ -212,7 +225,7 @@ def _max_length(lengths: Int[np.ndarray, "2 pairs"], ruled: bool) -> tuple[int, 
     """Return a maximum length that fits all pairs, except the longest of natural text."""
     longest = lengths.max(axis=0) + 1
     wanted = int(longest.max()) if ruled or longest.max() <= 256 else int(np.quantile(longest, 0.999))
-    limit = min(max(32, recipe_generation.power_of_two(wanted - 1, 16, _LONGEST // 2) * 2), _LONGEST)
+    limit = min(max(32, power_of_two(wanted - 1, 16, _LONGEST // 2) * 2), _LONGEST)
     over = int((longest > limit).sum())
     return limit, f"the longest side has {longest.max():,} pieces" + (
         f"; {over:,} of {len(longest):,} pairs are longer" if over else ""
