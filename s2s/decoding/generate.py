@@ -37,9 +37,7 @@ class Candidate:
     """One possible text of a source.
 
     Attributes:
-        text: The decoded text.
         score: Log probability divided by the length penalty; comparable within one source.
-        hypothesis: The hypothesis with its tokens.
     """
 
     text: str
@@ -70,13 +68,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class LengthLimited:
-    """Count of outputs that the length limit ended.
-
-    Attributes:
-        count: Number of such outputs.
-        outputs: Number of all outputs.
-        settings: Recipe settings that limit the length, such as `decoding.max_ratio`.
-    """
+    """Count of outputs that the length limit ended, and the recipe settings that limit the length."""
 
     count: int
     outputs: int
@@ -135,16 +127,7 @@ class Generator:
         self.device = next(model.parameters()).device
 
     def write(self, source: Inputs, valid: PaddingMask, limits: Int[np.ndarray, " batch"]) -> list[Translation]:
-        """Generate a text for each source of a batch.
-
-        Args:
-            source: Inputs of the encoder.
-            valid: Padding mask, `(batch, source)`.
-            limits: Most tokens of each output, `(batch,)`.
-
-        Returns:
-            One translation for each source, in order.
-        """
+        """Generate a text for each source of a batch; see `hypotheses`."""
         return [_decode_hypotheses(found, self.target) for found in self.hypotheses(source, valid, limits)]
 
     def hypotheses(
@@ -169,26 +152,12 @@ class Generator:
 
 
 def beam_from_settings(settings: SearchSettings, nbest: int) -> Beam:
-    """Build the beam settings from a recipe section.
-
-    Args:
-        settings: Search settings of the recipe.
-        nbest: Hypotheses to return for each source.
-
-    Raises:
-        UserError: `nbest` is less than 1 or exceeds the beam size.
-
-    Example:
-        >>> beam_from_settings(DecodingSettings(beam=4), nbest=2).size
-        4
-    """
+    """Build the beam settings from a recipe section; refuse an `nbest` below 1 or above the beam size."""
     if nbest < 1:
-        raise UserError(f"{nbest} best translations asked for", remedy="ask for 1 or more")
+        raise UserError(f"{nbest} best translations requested", remedy="request 1 or more")
     if nbest > settings.beam:
-        raise UserError(
-            f"{nbest} best translations asked for, but the beam holds {settings.beam}",
-            remedy=f"set --beam {nbest}, or a smaller --nbest",
-        )
+        what = f"{nbest} best translations requested, but the beam size is {settings.beam}"
+        raise UserError(what, remedy=f"set --beam {nbest}, or a smaller --nbest")
     precision = torch.bfloat16 if settings.precision == "bf16" else torch.float32
     return Beam(settings.beam, nbest, settings.length_penalty, precision)
 
@@ -218,16 +187,10 @@ class TextTranslator(Generator):
     """Translate lines of text with beam search.
 
     Args:
-        model: A trained model; it is put into evaluation mode.
         source: Tokenizer of the input lines.
-        target: Tokenizer of the translations.
         settings: The recipe's `decoding` section.
-        nbest: Candidates for each line.
-        before_step: Called before each decoder step, in the searching thread. An exception that it raises ends the
-            search.
 
-    Raises:
-        UserError: `nbest` exceeds the beam size.
+    The other arguments are those of `Generator`.
     """
 
     def __init__(
@@ -264,14 +227,7 @@ class TextTranslator(Generator):
         return "decoding.max_ratio", "decoding.max_extra", *positions
 
     def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
-        """Search the best hypotheses of a batch of tokenized sources.
-
-        Args:
-            sources: Token ids of each source, EOS included.
-
-        Returns:
-            For each source its `nbest` hypotheses, within the length limits of the settings.
-        """
+        """Search the best hypotheses of tokenized sources, EOS included, within the length limits of the settings."""
         one_to_one = self.model.decoder.is_one_to_one
         lengths = np.array([len(tokens) for tokens in sources])
         limits = lengths if one_to_one else max_output_lengths(lengths, self.settings)
@@ -282,9 +238,6 @@ class TextTranslator(Generator):
 
         A search is a chain of small matrix products. One core finishes such a product sooner than two that have to wait
         for each other, so the threads search different batches.
-
-        Args:
-            batches: Batches of tokenized sources.
 
         Yields:
             The result of `search` for each batch, in order.
@@ -366,14 +319,11 @@ class TextTranslator(Generator):
 
     def _too_long(self, line: str, tokens: int, longest: int) -> UserError:
         if self.max_source_length is None:
-            return UserError(
-                f"a line of {tokens:,} pieces ({line[:40]!r} …) is longer than the {longest:,} that are read",
-                remedy="split it",
-            )
+            what = f"a line of {tokens:,} tokens ({line[:40]!r} …) is longer than the {longest:,} that are read"
+            return UserError(what, remedy="split it")
+        what = f"a line of {tokens} tokens ({line[:40]!r} …), and its end, is longer than the {longest} positions"
         return UserError(
-            f"a line of {tokens} pieces ({line[:40]!r} …) is longer than the {longest} positions that the model has, "
-            "its end counted",
-            remedy="split it, or use a run that was trained with a higher model.max_positions",
+            f"{what} of the model", remedy="split it, or use a run that was trained with a higher model.max_positions"
         )
 
 
@@ -393,9 +343,6 @@ def describe_collapse(
     """Return advice if a model gives empty or equal outputs for different inputs.
 
     Args:
-        sources: Inputs of the model.
-        translations: Outputs of the model.
-        references: Correct outputs.
         noun: Name of the outputs in the message.
 
     Returns:
@@ -413,14 +360,14 @@ def describe_collapse(
         return None
     if sum(not t.strip() for t in translations) > len(translations) / 2:
         return (
-            f"most {noun} are empty: normal in the first updates; if it lasts, raise training.warmup, lower "
+            f"most {noun} are empty: normal in the first updates; if it persists, raise training.warmup, lower "
             "training.learning_rate, or look for empty targets with `s2s data check`"
         )
     answers = len(set(translations))
     if answers < min(different, right) / 10 or answers == 1 < right:
         return (
-            f"only {answers} different {noun} of {different} different sources, where {right} are "
-            "right: normal in the first updates; if it lasts, the decoder ignores the source: lower "
+            f"only {answers} different {noun} of {different} different sources, which have {right} different "
+            "references: normal in the first updates; if it persists, the decoder ignores the source: lower "
             "training.learning_rate, raise training.warmup, and look for misaligned pairs with `s2s data check`"
         )
     return None

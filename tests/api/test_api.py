@@ -197,7 +197,7 @@ def test_api_several_references_are_scored_together(small_world, tmp_path):
         (lambda w: s2s.load(w / "runs/t").translate(["a"], task="en-de"), r"does not apply to runs of translation"),
         (lambda w: s2s.load(w / "runs/t").attention(" "), r"the line is empty"),
         (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest=3), r"the beam holds 1"),
-        (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest=0), r"0 best translations asked for"),
+        (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest=0), r"0 best translations requested"),
         (lambda w: s2s.load(w / "runs/t").evaluate("tset"), r"no split 'tset'\n.*train, validation, test"),
         (lambda w: s2s.load(w / "runs/x"), r"not a run"),
         (lambda w: s2s.load(w / "runs/t", overrides={"training.updates": 3}), r"training"),

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from s2s.decoding import topk
-from s2s.decoding.topk import top_tokens, topk_continuations
+from s2s.decoding.beam_search import top_tokens, topk_continuations
 
 
 @pytest.mark.parametrize("tokens", [1280, 1281, 1400, 8003])
