@@ -351,7 +351,7 @@ def describe_collapse(
     Example:
         >>> sources = [f"sentence {i}" for i in range(20)]
         >>> print(describe_collapse(sources, ["the"] * 20, sources)[:58])
-        only 1 different translations of 20 different sources, whe
+        only 1 different translations of 20 different sources, whi
         >>> describe_collapse(sources, sources, sources) is None
         True
     """

@@ -64,7 +64,7 @@ def test_captioned_batches_longer_captions_are_counted_and_left_out(part):
     assert examples.num_skipped == 2
     assert sorted(np.concatenate(examples.make_batches(1, 0))) == [0, 2, 4, 5]
     assert len(examples) == 6
-    with pytest.raises(UserError, match="all 6 captions are longer than 2 pieces"):
+    with pytest.raises(UserError, match="all 6 captions are longer than 2 tokens"):
         _examples(part, 2)
 
 

@@ -220,7 +220,7 @@ MISTAKES = {
         r"coco.json: images.2.file_name: input should be a valid string, not 3",
     ),
     "no coco": (lambda f: (f / "coco.json").write_text("[]"), "coco.json", r"coco.json: input should be an object"),
-    "no json": (lambda f: (f / "coco.json").write_text("{"), "coco.json", r"coco.json: not JSON"),
+    "no json": (lambda f: (f / "coco.json").write_text("{"), "coco.json", r"coco.json:1: not JSON"),
     "no table": (lambda f: None, "photos/a.png", r"a.png: is no table of captions"),
     "nothing": (lambda f: None, "nowhere.csv", r"nowhere.csv: no such file"),
     "a number": (lambda f: None, 7, r"data.train is 7; only the built-in corpus"),

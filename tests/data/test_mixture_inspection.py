@@ -117,7 +117,7 @@ def test_mixture_inspection_counts_answers_and_reports_rare_ones(recipe):
     whole = _said(recipe)
     rows = {line[:28].strip(): line[28:].split() for line in whole.split("\n")}
     assert (rows["plus"], rows["minus"]) == (["19", "19"], ["1", "1"])
-    assert "sign: minus is 1 times the answer, another one 19 times" in whole
+    assert "sign: minus is the answer 1 times, another one 19 times" in whole
 
 
 def test_mixture_inspection_shares_are_those_of_the_formula_after_the_filters(recipe):

@@ -265,7 +265,7 @@ MISTAKES = {
         ["train", "tiny.yaml", "data.test=wrong.tsv"],
         r"wrong.tsv:3: label '7' is none of the classes World, Sp",
     ),
-    "positions": (["train", "tiny.yaml", "model.encoder_positions=learned", "model.max_positions=5"], r"knows 5 posit"),
+    "positions": (["train", "tiny.yaml", "model.encoder_positions=learned", "model.max_positions=5"], r"has 5 posit"),
     "translate": (
         ["translate", "runs/tiny"],
         r"is a run of task classification, not translation\n.*s2s classify runs/ti",

@@ -200,7 +200,7 @@ def test_a_masked_word_is_read_as_a_blank_is(world):
     # of two texts nothing is masked: the word itself is compared
     two = TASK.inspect(words, InspectionRequest(("text number one", "number three")))
     assert [example.attention[0].rows.count("___") for example in two.examples] == [0, 0]
-    with pytest.raises(UserError, match="is no word to name"):
+    with pytest.raises(UserError, match="is not a word of the text"):
         TASK.inspect(words, InspectionRequest(("text",), word="</s>"))
 
 
