@@ -51,26 +51,22 @@ class InspectionRequest:
             UserError: The split has no such row.
         """
         if self.row >= len(self.part):
-            raise UserError(f"there is no row {self.row + 1}", "--row", f"name one of 1 to {len(self.part)}")
+            raise UserError(f"there is no row {self.row + 1}", "--row", f"choose 1 to {len(self.part)}")
         return self.part.select([self.row])
 
     def chosen_layer(self, count: int) -> int:
         """Return the selected layer."""
         if self.layer >= count:
-            raise UserError(f"there is no layer {self.layer}", "--layer", f"0 to {count - 1} are there")
+            raise UserError(f"there is no layer {self.layer}", "--layer", f"choose 0 to {count - 1}")
         return self.layer if self.layer >= 0 else count - 1
 
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Attention weights of a part of the model.
+    """Attention weights of `encoder` or `decoder` self-attention or `cross`-attention; each row sums to 1.
 
     Target rows are the generated tokens: row i is the attention when token i was predicted. The columns of decoder
     self-attention are the tokens fed so far.
-
-    Attributes:
-        kind: `encoder` self-attention, `decoder` self-attention, or `cross`-attention.
-        weights: Weights; each row sums to 1.
     """
 
     kind: Kind
@@ -84,12 +80,7 @@ class Walk:
     """Scaled dot-product attention of one position in one head, step by step.
 
     Attributes:
-        layer: Layer, from 0.
-        head: Head, from 0.
         place: Position of the word's first token.
-        query: Query vector of the token.
-        keys: Key vector of each token.
-        values: Value vector of each token.
         dots: Dot products of the query with each key.
         scaled: Dot products divided by √size, plus the attention mask and position bias.
         weights: Softmax of the scaled products.
@@ -131,13 +122,7 @@ class SameWord:
 
 @dataclass(frozen=True)
 class Positions:
-    """Position embeddings of an encoder or decoder, and their dot products.
-
-    Attributes:
-        name: `encoder` or `decoder`.
-        kind: Kind of position embedding.
-        products: Dot products of all pairs.
-    """
+    """Position embeddings of an `encoder` or `decoder`, and the dot products of all pairs."""
 
     name: str
     kind: str
@@ -171,8 +156,6 @@ class InspectedExample:
     Attributes:
         source: The text, or the name of the image.
         remark: A note on the output, such as its probability.
-        attention: Attention maps of each part of the model.
-        saliency: Saliency by one or several methods.
         walk: Attention step by step; None if the encoder has no scaled dot-product attention.
         image: Pixels, if the input is an image; the tokens are then its patches, row by row.
         patches: Number of patches per image row.
@@ -190,11 +173,7 @@ class InspectedExample:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Inspection of a run's model on one input, or on two with a common word.
-
-    Attributes:
-        word: Comparison of the common word; None for one input.
-    """
+    """Inspection of a run's model on one input, or on two with a common word, which is compared."""
 
     run: str
     checkpoint: str
@@ -210,8 +189,8 @@ class Inspection:
             lines += ["", example.source, f"  → {example.output}" + (f"  ({example.remark})" if example.remark else "")]
             lines += _looks(example) + [line for found in example.saliency for line in _heaviest(found)]
         if self.word:
-            told = ", ".join(f"{name} {c:.3f}" for name, c in zip(self.word.layers, self.word.cosines, strict=True))
-            lines += ["", f"{self.word.word}: cosine between its vectors in the two: {told}"]
+            cosines = ", ".join(f"{name} {c:.3f}" for name, c in zip(self.word.layers, self.word.cosines, strict=True))
+            lines += ["", f"{self.word.word}: cosine similarity of its vectors in the two inputs: {cosines}"]
         return "\n".join(lines)
 
     def to_json(self) -> str:
@@ -220,30 +199,20 @@ class Inspection:
 
 
 def check_chosen(found: Inspection, focus: InspectionRequest) -> None:
-    """Refuse a selected layer or head that the model does not have.
-
-    For an example with a walk, this was checked already. Of other models only the figure uses a layer, and nothing
-    uses a head.
-
-    Raises:
-        UserError: A layer or head was selected but does not exist.
-    """
+    """Refuse a selected layer or head that the model does not have; an example with a walk was checked before."""
     for example in found.examples:
         if example.walk is not None:
             continue
         if count := max((len(maps.weights) for maps in example.attention), default=0):
             focus.chosen_layer(count)
         elif focus.layer >= 0:
-            raise UserError("the model has no attention, and so no layers of it", f"--layer {focus.layer}", _WITHOUT)
+            raise UserError("the model has no attention layers", f"--layer {focus.layer}", _WITHOUT)
         if focus.head:
-            raise UserError("the model's encoder has no q, k and v to show", f"--head {focus.head}", _WITHOUT)
+            raise UserError("the model's encoder has no attention heads to show", f"--head {focus.head}", _WITHOUT)
 
 
 def _looks(example: InspectedExample) -> list[str]:
-    """List each target token with its most attended source token.
-
-    The last layer counts, with the mean over its heads.
-    """
+    """List each target token with its most attended source token: last layer, mean over its heads."""
     lines = []
     for maps in example.attention:
         if maps.kind == "cross":
@@ -261,27 +230,10 @@ def _heaviest(saliency: Saliency) -> list[str]:
     return [f"  {saliency.method}: {words}"]
 
 
-def _bertviz(attention: Sequence[AttentionMaps]) -> dict[str, Any]:
-    """Convert attention maps to arguments of BertViz's `head_view` and `model_view`."""
-    found: dict[str, Any] = {}
-    for maps in attention:
-        found[f"{maps.kind}_attention"] = [plain(layer[None]) for layer in maps.weights]
-        if maps.kind != "decoder":
-            found["encoder_tokens"] = list(maps.columns)
-        if maps.kind != "encoder":
-            found["decoder_tokens"] = list(maps.rows)
-    return found
-
-
 def plain(value: Any, digits: int = _DIGITS) -> Any:
-    """Convert a value to JSON types.
+    """Convert a value to JSON types, with floats of `digits` significant digits.
 
-    Args:
-        value: A dataclass, array, list, tuple, number or text. Lists of attention maps become BertViz arguments.
-        digits: Significant digits of floats.
-
-    Returns:
-        The value as dictionaries, lists, numbers and texts.
+    Lists of attention maps become the arguments of BertViz's `head_view` and `model_view`.
 
     Example:
         >>> plain((0.123456789, np.array([1, 2])))
@@ -293,7 +245,14 @@ def plain(value: Any, digits: int = _DIGITS) -> Any:
         return float(f"{value:.{digits}g}")
     if isinstance(value, list | tuple):
         if value and isinstance(value[0], AttentionMaps):
-            return _bertviz(value)
+            found: dict[str, Any] = {}
+            for maps in value:
+                found[f"{maps.kind}_attention"] = [plain(layer[None]) for layer in maps.weights]
+                if maps.kind != "decoder":
+                    found["encoder_tokens"] = list(maps.columns)
+                if maps.kind != "encoder":
+                    found["decoder_tokens"] = list(maps.rows)
+            return found
         return [plain(each, digits) for each in value]
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name), digits) for field in fields(value)}

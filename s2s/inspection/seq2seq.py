@@ -37,12 +37,7 @@ class Pair:
     remark: str = ""
 
     def inspected(self, model: Seq2Seq, focus: InspectionRequest, word: int) -> InspectedExample:
-        """Inspect this pair.
-
-        Args:
-            focus: Selected layer and head.
-            word: Index of the word to walk through.
-        """
+        """Inspect this pair, with a walk through the word of this index."""
         walk = self.source.walk(model.encoder, focus, word)
         maps, weights = self._attention(model), list(self._saliency(model))
         return InspectedExample(*self.texts, self.remark, maps, weights, walk, self.source.image, self.source.across)

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,33 +39,25 @@ class Lookup:
 def lookups(model: nn.Module, run: Callable[[], object]) -> list[Lookup]:
     """Capture the tensors of all `Attention` calls while a function runs."""
     found: list[Lookup] = []
-    with torch.no_grad(), _noted(model, found):
-        run()
-    return found
-
-
-@contextmanager
-def _noted(model: nn.Module, found: list[Lookup]) -> Iterator[None]:
     modules = [module for module in model.modules() if isinstance(module, Attention)]
 
-    def noting(module: Attention) -> Callable[[Tensor, Tensor, Tensor, Mask], Tensor]:
-        """Wrap `attend` so that it records its arguments and its result."""
-        read = module.attend
-
-        def noted(query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Tensor:
-            found.append(Lookup(query, key, value, mask, read(query, key, value, mask)))
+    def recording(attend: Callable[[Tensor, Tensor, Tensor, Mask], Tensor]) -> Callable[..., Tensor]:
+        def recorded(query: Tensor, key: Tensor, value: Tensor, mask: Mask) -> Tensor:
+            found.append(Lookup(query, key, value, mask, attend(query, key, value, mask)))
             return found[-1].read
 
-        return noted
+        return recorded
 
     try:
         for module in modules:
             # An instance attribute takes precedence over the class's method.
-            module.__dict__["attend"] = noting(module)
-        yield
+            module.__dict__["attend"] = recording(module.attend)
+        with torch.no_grad():
+            run()
     finally:
         for module in modules:
             module.__dict__.pop("attend", None)
+    return found
 
 
 def weights_of(lookup: Lookup) -> Float[Tensor, "head target source"]:
@@ -88,7 +79,7 @@ def compute_walk(lookup: Lookup, focus: tuple[int, int], word: Word, tokens: Seq
     (layer, head), place = focus, min(word.places)
     heads = lookup.query.shape[1]
     if head >= heads:
-        raise UserError(f"there is no head {head}", "--head", f"0 to {heads - 1} are there")
+        raise UserError(f"there is no head {head}", "--head", f"choose 0 to {heads - 1}")
     # Grouped-query attention: several heads may share keys and values.
     shared = head * lookup.key.shape[1] // heads
     query, keys, values = (
@@ -101,20 +92,9 @@ def compute_walk(lookup: Lookup, focus: tuple[int, int], word: Word, tokens: Seq
     weights = scaled.softmax(dim=0)
     read = weights @ values
     difference = float((read - lookup.read[0, head, place].cpu().double()).abs().max())
+    q, k, v, *steps = (each.numpy() for each in (query, keys, values, dots, scaled, weights, read))
     return Walk(
-        layer=layer,
-        head=head,
-        word=word.text,
-        place=place,
-        pieces=list(tokens),
-        query=query.numpy(),
-        keys=keys.numpy(),
-        values=values.numpy(),
-        dots=dots.numpy(),
-        scaled=scaled.numpy(),
-        weights=weights.numpy(),
-        read=read.numpy(),
-        difference=difference,
+        layer, head, word.text, place, list(tokens), q, k, v, steps[0], steps[1], steps[2], steps[3], difference
     )
 
 
@@ -150,17 +130,7 @@ class Source:
     across: int = 0
 
     def walk(self, encoder: Encoder, focus: InspectionRequest, word: int) -> Walk | None:
-        """Compute a word's attention in the encoder step by step.
-
-        Args:
-            focus: Selected layer and head.
-
-        Returns:
-            The walk; None if the encoder has no scaled dot-product attention.
-
-        Raises:
-            UserError: The layer or head does not exist.
-        """
+        """Compute a word's attention in the encoder step by step; None without scaled dot-product attention."""
         found = lookups(encoder, lambda: encoder(self.read, self.valid))
         if not found:
             return None
@@ -168,11 +138,7 @@ class Source:
         return compute_walk(found[layer], (layer, focus.head), self.words[word], self.pieces)
 
     def looked(self, encoder: Encoder, word: int) -> list[list[tuple[str, float]]]:
-        """Return the most attended words of a word.
-
-        Returns:
-            For each layer, three words with their attention weights (mean over heads).
-        """
+        """Return for each layer the three most attended words of a word, with their weights (mean over heads)."""
         with torch.no_grad():
             weights = encoder.attention_weights(self.read, self.valid)[0].mean(dim=1).cpu().double()
         layers = []
@@ -183,11 +149,7 @@ class Source:
         return layers
 
     def vectors(self, encoder: Encoder, word: int) -> list[Tensor]:
-        """Return the mean vector of a word's tokens after each layer.
-
-        Returns:
-            One vector per layer, starting with the embedding.
-        """
+        """Return the mean vector of a word's tokens after the embedding and after each layer."""
         with torch.no_grad():
             layers = encoder.states_by_layer(encoder.embedding(self.read), self.valid)
         return [layer[0, list(self.words[word].places)].mean(dim=0).cpu().double() for layer in layers]
@@ -213,7 +175,7 @@ def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None
     places = dict(_occurrences(second.words))
     pairs = [(place, places[named]) for named, place in _occurrences(first.words) if named in places]
     if not pairs:
-        raise UserError("the two inputs have no word in common", "INPUT", "give two that share the word to look into")
+        raise UserError("the two inputs have no common word", "INPUT", "give two inputs with a common word")
 
     def alike(pair: tuple[int, int]) -> float:
         """Return the cosine similarity of the word's last vectors."""

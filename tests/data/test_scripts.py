@@ -76,7 +76,7 @@ def test_script_joined_sentences_have_no_space_in_chinese_and_japanese_and_count
     assert not any(" " in target for target in examples["target"])
     assert "".join(examples["target"]) == CHINESE * 40
     read = datasets.Dataset.from_dict({"source": [CHINESE], "target": ["x"]})
-    assert f"their sources have {len(CHINESE):.1f} characters" in dataset_summary(read, 1)
+    assert f"sources have {len(CHINESE):.1f} characters" in dataset_summary(read, 1)
 
 
 def test_script_data_check_counts_characters_where_spaces_separate_no_words():

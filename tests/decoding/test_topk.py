@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.decoding import topk
+from s2s.decoding import beam_search
 from s2s.decoding.beam_search import top_tokens, topk_continuations
 
 
@@ -26,7 +26,7 @@ def test_topk_top_tokens_of_groups_are_the_top_tokens_of_all(tokens, count):
 def test_topk_top_tokens_do_not_depend_on_groups(tokens, count, monkeypatch):
     scores = torch.randn(6, tokens, generator=torch.Generator().manual_seed(1))
     found = top_tokens(scores, count)
-    monkeypatch.setattr(topk, "_GROUP", 10**9)
+    monkeypatch.setattr(beam_search, "_GROUP", 10**9)
     for one, other in zip(found, top_tokens(scores, count), strict=True):
         assert torch.equal(one, other)
     assert found[0].shape == (6, min(count, tokens))

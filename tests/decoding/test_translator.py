@@ -134,7 +134,7 @@ def test_translator_lines_are_read_as_they_are_needed(parts):
 
 
 def test_translator_more_best_than_the_beam_holds_is_an_error(parts):
-    with pytest.raises(UserError, match=r"4 best .* beam holds 3(.|\n)*--beam 4"):
+    with pytest.raises(UserError, match=r"4 best .* beam size is 3(.|\n)*--beam 4"):
         _translator(parts, nbest=4)
 
 

@@ -51,7 +51,7 @@ def recipe_of(kind: str, stem: str = "convolution") -> CaptionRecipe:
 def test_captioner_captions_of_a_batch_are_those_of_single_images_and_score_as_when_forced(kind, tokenizer, pixels):
     recipe = recipe_of(kind)
     if kind == "rnn-tagger":
-        with pytest.raises(UserError, match="one piece for each that it reads"):
+        with pytest.raises(UserError, match="one token for each vector of the image"):
             build_model(recipe, tokenizer.size)
         return
     model = build_model(recipe, tokenizer.size)

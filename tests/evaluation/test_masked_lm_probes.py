@@ -275,7 +275,7 @@ def test_masked_lm_probes_longer_words_are_weighed_by_the_chain_rule(model):
             row = [*left, *pieces[:i], *[tokenizer.mask] * (len(pieces) - i), *right]
             total += float(_asked(model, row, len(left) + i, False)[piece])
         assert ours == pytest.approx(total)
-    assert f"each of {found.pieces} pieces" in str(found)
+    assert f"each of {found.pieces} tokens" in str(found)
 
 
 def test_masked_lm_probes_words_of_different_numbers_of_pieces_are_not_compared(model, subwords):

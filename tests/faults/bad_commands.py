@@ -137,7 +137,7 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "a row of none": ("inspect {world}/runs/t --row 0", ("--row", "0")),
     "a word that is not there": ("inspect {world}/runs/c text --word other", ("--word", "'other'", "text")),
     "a patch that is not there": ("inspect {world}/runs/i --word 9,9", ("--word", "'9,9'", "1,1")),
-    "nothing in common": ("inspect {world}/runs/t text other", ("no word in common",)),
+    "nothing in common": ("inspect {world}/runs/t text other", ("no common word",)),
     "an image that is not there": ("inspect {world}/runs/i gone.png", ("gone.png",)),
     "a head": ("inspect {world}/runs/m text --head 7", ("head 7", "--head", "0 to 1")),
     "nothing to fill": ("fill {world}/runs/m text", ("___",)),

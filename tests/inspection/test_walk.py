@@ -135,7 +135,7 @@ def test_walk_of_two_sentences_shows_the_word_that_differs_most():
         alike[a, b] = float(torch.nn.functional.cosine_similarity(*vectors, dim=0))
     assert tuple(chosen) == min(alike, key=alike.get)
     assert chosen_words(model.encoder, [first, second], "W9") == [1, 2]
-    with pytest.raises(UserError, match="no word in common"):
+    with pytest.raises(UserError, match="no common word"):
         chosen_words(model.encoder, [first, _source(20, 21)], None)
     with pytest.raises(UserError, match=r"--word: 'w8' is not among(.|\n)*w5, w9"):
         chosen_words(model.encoder, [first, second], "w8")

@@ -151,7 +151,7 @@ def test_a_run_from_a_machine_with_another_device_translates_here(folder):
     [
         (["batches.max_length=1"], r"batches.max_length(.|\n)*all 200 training pairs are longer than 1"),
         (["data.filters.max_words=1"], r"data.filters(.|\n)*no training pair"),
-        (["model.decoder_positions=learned", "model.max_positions=64"], r"knows 64 positions(.|\n)*max_positions=256"),
+        (["model.decoder_positions=learned", "model.max_positions=64"], r"has 64 positions(.|\n)*max_positions=256"),
         (
             ["data.test=400", "batches.max_length=56", "model.encoder_positions=learned", "model.max_positions=56"],
             r"has 56 positions, but the longest test sentence has \d\d tokens(.|\n)*max_positions=\d\d",

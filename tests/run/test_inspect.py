@@ -258,9 +258,9 @@ def test_a_layer_or_head_that_is_not_there_is_refused_whatever_is_shown(world, t
     run, shown = load(world / "runs/t"), ["--output", str(tmp_path / f"shown.{ending}")] if ending else []
     for kind, asked, said in (
         ("gru", ["--layer", "0"], "--layer 0: the model has no attention"),
-        ("gru", ["--head", "1"], "--head 1: the model's encoder has no q, k and v"),
+        ("gru", ["--head", "1"], "--head 1: the model's encoder has no attention heads"),
         ("lstm-attention", ["--layer", "1"], "there is no layer 1"),
-        ("lstm-attention", ["--head", "1"], "--head 1: the model's encoder has no q, k and v"),
+        ("lstm-attention", ["--head", "1"], "--head 1: the model's encoder has no attention heads"),
         ("lstm-attention", ["--layer", "0"], ""),
     ):
         recipe = run.recipe.model_copy(update={"model": module_of(kind).Settings(kind=kind, width=8)})

@@ -79,7 +79,7 @@ def test_scores_of_other_texts_are_not_set_beside_each_other(run):
     other = evaluate(run, "validation", keep=False)
     with pytest.raises(UserError, match="have different test sets"):
         MaskedScores.compare([first, replace(other, split="test")])
-    with pytest.raises(UserError, match=f"other pieces: {first.masked} and {first.masked + 1} are masked"):
+    with pytest.raises(UserError, match=f"different numbers of tokens: {first.masked}, {first.masked + 1}"):
         MaskedScores.compare([first, replace(second, masked=first.masked + 1)])
 
 
