@@ -36,8 +36,8 @@ M = TypeVar("M")
 """Measurement of a question: a frozen dataclass of JSON values."""
 
 CELLS = "cells"
-# the measurement of a question that has no dataclass for it yet
 Measured = dict[str, Any]
+"""Measurement as a JSON object, as it is stored."""
 MACHINE = "machine"
 """A measurement with a field of this name is loaded with the processor that made it, and the precision."""
 
@@ -268,7 +268,7 @@ class Experiment(Generic[M]):
     trials: Callable[[Comparison], list[Trial]]
     measure: Callable[[Comparison, Trial], M]
     analyse: Callable[[Comparison, Mapping[Trial, M]], Analysis]
-    measurement: TypeAdapter[M] = field(default_factory=lambda: TypeAdapter(Measured))  # type: ignore[assignment]
+    measurement: TypeAdapter[M]
     exclusive: bool = False
     tuning_level: Choice = "rate"
     depends_on: str = ""

@@ -6,6 +6,7 @@ import zlib
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 
 from s2s.comparison import engine, tuning, tuning_search
 from s2s.comparison.candidates import candidate_recipe
@@ -91,7 +92,8 @@ def counting(request, monkeypatch, few_trials):
     counting = Counting()
     # in this process, where it remembers
     conclusion = lambda *given: counting.conclusion(*given)  # noqa: E731
-    experiment = Asked("memory", "How often?", counting.trials, counting.measure, conclusion, exclusive=True)
+    planned = counting.trials, counting.measure, conclusion, TypeAdapter(dict)
+    experiment = Asked("memory", "How often?", *planned, exclusive=True)
     monkeypatch.setattr(engine, "EXPERIMENTS", {"memory": experiment})
     monkeypatch.setattr(engine, "number_for", lambda device_context: 1)
     yield counting

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 from rich.console import Console
 
 from s2s.comparison import engine, executor, setup
@@ -135,7 +136,7 @@ def _two(counting, monkeypatch):
     both = {}
     for name in ("memory", "decoding"):
         given = (counting.trials, counting.measure, lambda *given: counting.conclusion(*given))
-        both[name] = Asked(name, "How often?", *given, exclusive=name == "memory")
+        both[name] = Asked(name, "How often?", *given, TypeAdapter(dict), exclusive=name == "memory")
     monkeypatch.setattr(engine, "EXPERIMENTS", both)
 
 
