@@ -170,7 +170,7 @@ class Additive(Score):
 class Concat(Score):
     """Concat score, vᵀ tanh(W [h; s]) (Luong et al. 2015, section 3.1).
 
-    Equal to `Additive` with W = [W U]; both are here because both are taught.
+    Equal to `Additive` if W is the concatenation of its two matrices; both are here because both are taught.
 
     Args:
         width: Size of decoder states, source states and the hidden layer.

@@ -16,9 +16,10 @@ class Settings(EncoderFields):
     """Settings of the recurrent tagger."""
 
     kind: Literal["rnn-tagger"] = "rnn-tagger"
-    """Time-synchronous recurrent tagger, one output for each input. Source and target must have as many words, so use
-    the
-    tokenizer `word`."""
+    """Time-synchronous recurrent tagger, one output for each input.
+
+    Source and target must have as many words, so use the tokenizer `word`.
+    """
     cell: Literal["rnn", "gru", "lstm", "mingru", "minlstm"] = "lstm"
     """Kind of the recurrent layers."""
 

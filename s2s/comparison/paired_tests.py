@@ -1,4 +1,4 @@
-"""Figures, intervals and tests put into words, the same way in every cell."""
+"""Paired tests between candidates over seeds, with Holm correction, and the validity checks of trained candidates."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +12,6 @@ from s2s.evaluation.differences import paired
 from s2s.evaluation.gates import Assessment, Gate, converged, failed, rate_inside
 from s2s.evaluation.inference import Estimate, holm, mean
 
-# below it, a difference is called one
-LEVEL = 0.05
 WITHOUT_A_SEED = "any one seed left out"
 """A choice that a verdict keeps with where it does whichever seed is left out: one, however many seeds there are."""
 

@@ -1,4 +1,4 @@
-"""The story of a training run: recipe, data, model, trainer, folder, training, test.
+"""Run a training: recipe, data, model, trainer, folder, training, test.
 
 `run_training` runs it on rank 0, `run_worker` on the other ranks of data-parallel training. The optimizer step and the
 loop around it are in `s2s.training.trainer`.
@@ -215,7 +215,10 @@ def run_worker(distributed: Distributed) -> None:
 
 
 def overfit(recipe: TrainRecipe, print_fn: PrintFn) -> None:
-    """Overfit 16 pairs of a translation recipe, as a sanity check; no run is kept."""
+    """Overfit 16 pairs of a translation recipe, as a sanity check; no run is kept.
+
+    The command refuses other tasks before.
+    """
     from s2s.tasks.translation.diagnosis import overfit as overfit_translation
     from s2s.tasks.translation.recipe import Recipe
 

@@ -104,7 +104,7 @@ class Trainer(Generic[Model, Batch]):
         self.update = 0
         # The mean batch size can differ between epochs; the number of accumulation steps must not.
         self.micro_batches = examples.accumulation_steps(examples.make_batches(seeds.data, 0))
-        self._seek(0, 0)
+        self._start_at(0, 0)
         check_world_size(self.distributed, [sum(map(len, batches)) for batches in self.groups], training.noise_scale)
         if training.noise_scale and all(len(batches) < 2 for batches in self.groups):
             raise UserError(
@@ -137,7 +137,7 @@ class Trainer(Generic[Model, Batch]):
         """
         while self.update < until:
             if self.position == len(self.groups):
-                self._seek(self.epoch + 1, 0)
+                self._start_at(self.epoch + 1, 0)
             yield self.train_step()
         self._check_pending_finite()
 
@@ -174,15 +174,15 @@ class Trainer(Generic[Model, Batch]):
         Raises:
             UserError: The tensors do not fit the model, or the position is beyond the end of an epoch.
         """
-        wanted, may = self.optimization.expected(tensors)
+        expected, optional = self.optimization.expected(tensors)
         weights = {f"model.{name}": p for name, p in self.model.named_parameters()}
-        check_shapes(tensors, wanted | weights, where, may)
+        check_shapes(tensors, expected | weights, where, optional)
         with torch.no_grad():
             for name, p in weights.items():
                 p.copy_(tensors[name])
         self.optimization.load_state(tensors)
         self.update, self._pending = place["update"], None
-        self._seek(place["epoch"], place["position"])
+        self._start_at(place["epoch"], place["position"])
         if self.position > len(self.groups):
             raise UserError(
                 f"position {self.position} of epoch {self.epoch}: an epoch has only {len(self.groups)} steps",
@@ -203,7 +203,7 @@ class Trainer(Generic[Model, Batch]):
         tensors, place = self.state()
         self.load_state(self.distributed.broadcast_tensors(tensors), self.distributed.broadcast_object(place))
 
-    def _seek(self, epoch: int, position: int) -> None:
+    def _start_at(self, epoch: int, position: int) -> None:
         """Make the batches of an epoch, and continue at a step of it."""
         self.epoch, self.position = epoch, position
         self.groups = group_into_steps(self.examples.make_batches(self.seeds.data, epoch), self.micro_batches)
@@ -228,7 +228,8 @@ class Trainer(Generic[Model, Batch]):
             len(batches),
         )
         count = max(1, int(items))
-        # 3. Gradient accumulation over micro-batches. A rank can have none.
+        # 3. Gradient accumulation over micro-batches. A rank can have none. `losses` is lazy: `list` below runs the
+        #    forward and backward passes, and noise-scale measurement looks at the gradient after each of them.
         self._seed_dropout(number)
         self.model.train()
         part_norms: list[Tensor] = []
@@ -238,7 +239,7 @@ class Trainer(Generic[Model, Batch]):
         loss = torch.stack(list(losses) or [torch.zeros((), device=device)]).sum()
         # 4. The all-reduce of data-parallel training.
         loss = self.distributed.all_reduce_gradients(self.optimization.parameters, loss)
-        # The GPU is still computing this gradient, so it does not idle while the metrics of the last step are read.
+        # The GPU is still computing this gradient, so it does not idle while the previous step is checked.
         self._check_pending_finite()
         norm, layer_norms = self.optimization.measure_gradient_norms()
         measured = StepMetrics(loss, layer_norms, part_norms)
@@ -265,23 +266,23 @@ class Trainer(Generic[Model, Batch]):
         )
 
     def _seed_dropout(self, update: int) -> None:
-        # Rank 0 has the seed of single-process training, because a last zero changes no seed.
+        # Rank 0 has the seed of single-process training: a trailing zero does not change a derived seed.
         seed_generators(derive_seed(self.seeds.dropout, update, self.distributed.rank), self.device_context.device)
 
     def _add_gradient(self, compute: Callable[[Batch], tuple[Tensor, Tensor]], count: int, batch: Batch) -> Tensor:
         """Add the gradient of a micro-batch, divided by `count`, and return its reported loss, summed."""
         with self.device_context.mixed_precision():
-            wanted, plain = compute(batch.to(self.device_context.device))
-        (wanted / count).backward()
-        return plain.detach()
+            objective, reported = compute(batch.to(self.device_context.device))
+        (objective / count).backward()
+        return reported.detach()
 
     def _check_pending_finite(self) -> None:
-        """Raise an error if the loss or the gradient of the last step is not finite."""
+        """Raise an error if the loss or the gradient of the pending step, if there is one, is not finite."""
         last, self._pending = self._pending, None
         if last is None or last.measured.finite:
             return
         self.update = last.number - 1
-        self._seek(*last.position)
+        self._start_at(*last.position)
         from s2s.training.nonfinite import locate_nonfinite
 
         # The weights are unchanged; the gradient is computed again, with the same dropout, to locate the tensor.
@@ -356,12 +357,12 @@ class TrainingLoop:
                 for step in self.trainer.updates(self.trainer.settings.updates):
                     self.log.log_step(step)
                     validates, ends = self._is_validation_step(step.update), False
-                    overdue = self.checkpoints is not None and time.monotonic() - saved >= 60 * self.save_minutes
+                    is_save_due = self.checkpoints is not None and time.monotonic() - saved >= 60 * self.save_minutes
                     # All ranks pause after the same step.
-                    number, is_overdue = distributed.all_reduce_max(shutdown.signal, int(overdue))
+                    signal, is_save_due = distributed.all_reduce_max(shutdown.signal, int(is_save_due))
                     # Keep a signal that arrives during the all-reduce.
-                    shutdown.signal = shutdown.signal or number
-                    if validates or number or is_overdue:
+                    shutdown.signal = shutdown.signal or signal
+                    if validates or signal or is_save_due:
                         self._save(validates)
                         saved = time.monotonic()
                         ends = validates and self._should_stop_early()

@@ -10,14 +10,13 @@ from operator import itemgetter
 import numpy as np
 import scipy
 
-from s2s.comparison.paired_tests import LEVEL
 from s2s.comparison.questions.long_range import capacity
 from s2s.comparison.questions.long_range.learning import Rates, Validation
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Series, Table, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
 from s2s.data.exercises import EXERCISES, Agreement
-from s2s.evaluation.differences import Difference, Pairwise, welch
+from s2s.evaluation.differences import LEVEL, Difference, Pairwise, welch
 from s2s.evaluation.gates import Assessment, Gate, above_chance, beside, best_other, converged, failed, rate_inside
 from s2s.evaluation.inference import Estimate, Share, holm, mean, wilson
 from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p

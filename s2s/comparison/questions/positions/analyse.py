@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from s2s.comparison.paired_tests import LEVEL, excludes_zero, gate_of_rate, mean_curve, seeds_in_words
+from s2s.comparison.paired_tests import excludes_zero, gate_of_rate, mean_curve, seeds_in_words
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Series, Table, Verdict
 from s2s.comparison.runs import LearningCurve
 from s2s.comparison.spec import Analysis, Comparison, RateChoice, Trial, by_model
 from s2s.comparison.translation import corpus_score, resampled_scores
-from s2s.evaluation.differences import welch
+from s2s.evaluation.differences import LEVEL, welch
 from s2s.evaluation.gates import Assessment, Gate, converged, failed, translates
 from s2s.evaluation.inference import Estimate, draws, estimate, holm, mean, ratios
 
