@@ -27,6 +27,9 @@ def candidate_recipe(name: str, base: ComparedRecipe, own: Mapping[str, object])
         base: Finalized recipe of the task; its model is the reference for size, layers and dropout.
         own: Settings of this candidate alone, which override the reference's.
 
+    Returns:
+        The recipe, with the candidate's name and the settings of its model.
+
     Raises:
         UserError: A setting is wrong, or no width gives the size.
     """
@@ -105,6 +108,9 @@ def equal_time(recipes: Mapping[str, ComparedRecipe], seconds: Mapping[str, floa
 
     Args:
         seconds: Seconds per update of each candidate.
+
+    Returns:
+        Number of updates by candidate, at least 2.
     """
     if not seconds:
         return {}

@@ -84,6 +84,9 @@ def run_cached(folder: Path, measure: Callable[[Trial], object], trial: Trial, p
         measure: Returns the measurement, a dataclass of JSON values.
         precision: Precision of the question, stored with the result.
 
+    Returns:
+        The result as it is stored; a failed trial has a reason in place of a measurement.
+
     Raises:
         OSError: The disk is full; no other trial could be stored either.
     """
@@ -123,6 +126,9 @@ def missing_trials(experiment: Experiment, comparison: Comparison, trials: Seque
     Timing and memory results from another machine, version or thread count are not comparable: if any trial is new,
     they are measured again, too. A failed trial does not count as new. A round in which a trial is new is measured
     again.
+
+    Returns:
+        The missing trials, in their order.
     """
     folder = comparison.results_folder(experiment.name)
     tried = {trial: one for trial in trials if (one := load_result(folder, trial))}
@@ -151,6 +157,9 @@ def run_trials(
 
     Args:
         following: Returns further trials of a model, once all its others have ended.
+
+    Returns:
+        Results by trial, in the order of the trials, including failed ones.
     """
     new = missing_trials(experiment, comparison, trials)
     results = _run(experiment, comparison, trials, new, progress, workers, following)

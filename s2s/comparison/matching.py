@@ -67,6 +67,9 @@ def settings_of(
         options: Settings by key; keys that the model does not have are ignored, so that one set serves all models.
         section: Returns the settings class of a kind of model.
 
+    Returns:
+        Validated settings of the model.
+
     Raises:
         pydantic.ValidationError: A value is invalid.
     """
@@ -116,6 +119,9 @@ def match_parameters(
         parameters: Wanted number of parameters.
         options: Further settings; see `settings_of`.
         step: Widths are multiples of it.
+
+    Returns:
+        Settings whose number of parameters is within 5 % of the wanted one.
 
     Raises:
         NoSuchSize: No width comes within 5 %.

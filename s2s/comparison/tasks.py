@@ -57,6 +57,9 @@ def finalize_recipe(recipe: R) -> R:
 
     For words and characters, the recipe's `tokenizer.size` is only an upper bound.
 
+    Returns:
+        A recipe from which models can be built without the data.
+
     Raises:
         UserError: The data cannot be read.
     """
@@ -127,6 +130,9 @@ def whole_run(comparison: Comparison, name: str, recipe: ComparedRecipe, seed: i
 
     Args:
         name: Name of the run's folder in the comparison.
+
+    Returns:
+        The folder, with checkpoints, metrics and `cost.json`.
 
     Raises:
         NotForThisModel: The model cannot do the task.

@@ -102,6 +102,9 @@ def recipe_at(recipe: R, trial: TuningTrial, own: Collection[str] = ()) -> R:
     Args:
         own: Settings that must not change.
 
+    Returns:
+        The recipe, with about as many parameters as before.
+
     Raises:
         UserError: No width gives the size.
     """
@@ -254,6 +257,9 @@ def tuned(candidate: Candidate, tried: Tried, updates: int | None) -> Candidate:
 
     Args:
         updates: Number of updates; None keeps the recipe's.
+
+    Returns:
+        The candidate with its recipe, the rates that were tried and their losses.
     """
     losses = tried.losses
     best = best_trial(losses)
