@@ -1,8 +1,7 @@
-"""Translators without attention: long sentences are lost, and sources are better read from their ends."""
+"""Translators without attention: quality by sentence length, and reversed sources."""
 
 import math
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,12 +23,10 @@ from s2s.tasks.translation.recipe import BatchSettings, Recipe
 from s2s.tasks.translation.task import mean_loss
 from s2s.training.device import select_device
 
-Texts = tuple[list[str], list[str]]  # sources and targets
-
 
 @dataclass(frozen=True)
-class Translators(Reproduction):
-    """Recurrent translators of one layer a side, trained on the built-in corpus; fields are sizes."""
+class _Translators(Reproduction):
+    """Recurrent translators of one layer a side on the built-in corpus; fields are sizes."""
 
     width: int = 256
     train: int = 20_000
@@ -39,39 +36,41 @@ class Translators(Reproduction):
     rate: float = 0.002
     tested: int = 100
 
-    @abstractmethod
-    def evaluate(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any]) -> Measured:
-        """Measure a trained translator."""
-
-    def options(self, trial: Trial) -> Mapping[str, object]:
-        """Settings of one training's model beside its width."""
-        return {}
-
-    def training_pairs(self, data: PreparedTranslation) -> TokenizedDataset:
-        """Training pairs."""
-        return data.train
-
-    def measure(self, trial: Trial) -> Measured:
-        """Trains one of them, and lets it translate."""
-        recipe = self.recipe(trial)
-        data = prepared(recipe)
-        learned = train_briefly(recipe, data, trial.seed or 0, select_device(recipe.device), self.training_pairs(data))
-        return self.evaluate(learned.model.eval(), data, recipe)
-
-    def recipe(self, trial: Trial) -> Recipe[Any]:
-        """The recipe of one training."""
+    def recipe(self, trial: Trial, **options: bool) -> Recipe[Any]:
+        """Return the recipe of a trial, with further settings of its model."""
         layers = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0, "scale_embeddings": True}
         return built_in(
-            settings_of(trial.model, {"width": self.width, **layers, **self.options(trial)}),
+            settings_of(trial.model, {"width": self.width, **layers, **options}),
             {"words": self.words, "train": self.train, "validation": 300, "test": 6 * self.tested},
             {"updates": self.updates, "learning_rate": self.rate, "warmup": self.updates // 10},
             BatchSettings(tokens=self.tokens, max_length=256),
         )
 
+    def _train(self, recipe: Recipe[Any], trial: Trial, train_pairs: TokenizedDataset | None = None) -> Seq2Seq:
+        device_context = select_device(recipe.device)
+        return train_briefly(recipe, prepared(recipe), trial.seed or 0, device_context, train_pairs).model.eval()
+
+    def _bleu(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any], joined: int) -> tuple[float, float]:
+        """Mean number of words and greedy BLEU of test texts of `joined` sentences."""
+        sources, references = (side[: self.tested] for side in join_sentences(data.corpus.test, joined))
+        counts = counts_of("bleu", greedy(model, data, recipe, sources), references)
+        return float(np.mean([len(source.split()) for source in sources])), corpus_score("bleu", np.array(counts))
+
+
+def join_sentences(corpus: datasets.Dataset | None, count: int) -> tuple[list[str], list[str]]:
+    """Join each `count` consecutive sentences to one text; return sources and targets."""
+    if corpus is None:
+        raise ValueError("the corpus has no test set")
+    starts = range(0, len(corpus) - count + 1, count)
+    sources, targets = (
+        [" ".join(side[i : i + count]) for i in starts] for side in (list(corpus["source"]), list(corpus["target"]))
+    )
+    return sources, targets
+
 
 @dataclass(frozen=True)
-class Length(Translators):
-    """One to three sentences at once learned, one to five written."""
+class Length(_Translators):
+    """Translators with and without attention, trained on one to three joined sentences and tested on one to five."""
 
     name = "length"
     finding = "A translator that squeezes its source into one vector loses with length; one with attention does not."
@@ -111,61 +110,37 @@ class Length(Translators):
     kinds: ClassVar[tuple[str, ...]] = ("lstm", "lstm-attention")
 
     def trials(self, seeds: Sequence[int]) -> list[Trial]:
-        """Both translators."""
         return [Trial(kind, seed=seed) for seed in seeds for kind in self.kinds]
 
-    def training_pairs(self, data: PreparedTranslation) -> TokenizedDataset:
-        """One sentence, two and three at a time."""
-        texts: Texts = ([], [])
-        for count in range(1, self.learned + 1):
-            for side, more in zip(texts, join_sentences(data.corpus.train, count), strict=True):
-                side += more
-        columns = dict(zip(("source", "target"), texts, strict=True))
-        return encode_corpus(datasets.Dataset.from_dict(columns), data.source_tokenizer, data.target_tokenizer)
-
-    def evaluate(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any]) -> Measured:
-        """BLEU by the number of sentences, and how many words they are."""
-        words, bleu = [], []
-        for count in range(1, self.longest + 1):
-            sources, references = (side[: self.tested] for side in join_sentences(data.corpus.test, count))
-            words.append(float(np.mean([len(source.split()) for source in sources])))
-            written = greedy(model, data, recipe, sources)
-            bleu.append(corpus_score("bleu", np.array(counts_of("bleu", written, references))))
-        return {"words": words, "bleu": bleu, "kept": bleu[self.learned - 1] / max(bleu[0], 1e-9), "short": bleu[0]}
+    def measure(self, trial: Trial) -> Measured:
+        """BLEU and mean number of words by the number of sentences."""
+        recipe = self.recipe(trial)
+        data = prepared(recipe)
+        texts = [join_sentences(data.corpus.train, count) for count in range(1, self.learned + 1)]
+        columns = {side: [text for part in texts for text in part[i]] for i, side in enumerate(("source", "target"))}
+        train = encode_corpus(datasets.Dataset.from_dict(columns), data.source_tokenizer, data.target_tokenizer)
+        model = self._train(recipe, trial, train)
+        words, bleu = zip(*(self._bleu(model, data, recipe, n) for n in range(1, self.longest + 1)), strict=True)
+        kept = bleu[self.learned - 1] / max(bleu[0], 1e-9)
+        return {"words": list(words), "bleu": list(bleu), "kept": kept, "short": bleu[0]}
 
     def numbers(self, measured: Trials) -> Numbers:
-        """Shares that are kept."""
         plain, attentive = ((kind, "") for kind in self.kinds)
-        both = pairs(measured, "kept", plain, attentive)
         return {
             "learned": by_seed(measured, "short", *plain),
             "attention": by_seed(measured, "kept", *attentive),
-            "more": [other - one for one, other in both],
+            "more": [other - one for one, other in pairs(measured, "kept", plain, attentive)],
         }
 
     def figures(self, measured: Trials) -> list[Figure]:
-        """BLEU against length."""
-        shown = [
-            series(f"{trial.model}, seed {trial.seed}", trial.model, run["words"], run["bleu"])
-            for trial, run in measured.items()
-        ]
+        shown = [series(f"{t.model}, seed {t.seed}", t.model, run["words"], run["bleu"]) for t, run in measured.items()]
         title = f"BLEU of one to {self.longest} sentences at once; learned up to {self.learned}"
         return [figure("bleu", title, (axis("words of the source"), axis("BLEU")), shown)]
 
 
-def join_sentences(corpus: datasets.Dataset | None, count: int) -> Texts:
-    """Sources and targets, so many that follow each other made one; those left over are left out."""
-    if corpus is None:
-        raise ValueError("the corpus has no test set")
-    sides = list(corpus["source"]), list(corpus["target"])
-    starts = range(0, len(sides[0]) - count + 1, count)
-    sources, targets = ([" ".join(side[i : i + count]) for i in starts] for side in sides)
-    return sources, targets
-
-
 @dataclass(frozen=True)
-class ReverseSource(Translators):
-    """The same translator, which reads from the beginning or from the end."""
+class ReverseSource(_Translators):
+    """The same translator, trained to read its source forward or reversed."""
 
     name = "reverse-source"
     finding = "An LSTM without attention translates better when it reads its source from the end to the beginning."
@@ -192,47 +167,33 @@ class ReverseSource(Translators):
 
     updates: int = 6_000
     tested: int = 300
-    orders: ClassVar[tuple[str, ...]] = ("forward", "reversed")
+    orders: ClassVar[tuple[tuple[str, str], ...]] = (("lstm", "forward"), ("lstm", "reversed"))
 
     def trials(self, seeds: Sequence[int]) -> list[Trial]:
-        """Both orders."""
-        return [Trial("lstm", order, seed) for seed in seeds for order in self.orders]
+        return [Trial(*order, seed) for seed in seeds for order in self.orders]
 
-    def options(self, trial: Trial) -> Mapping[str, object]:
-        """One direction, and which."""
-        return {"bidirectional": False, "reverse_source": trial.part == "reversed"}
-
-    def evaluate(self, model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any]) -> Measured:
+    def measure(self, trial: Trial) -> Measured:
         """Perplexity and BLEU."""
+        recipe = self.recipe(trial)
+        data = prepared(recipe)
+        model = self._train(recipe, trial)
         loss = mean_loss(model, data.validation, recipe.batches, select_device(recipe.device))
-        sources, references = (side[: self.tested] for side in join_sentences(data.corpus.test, 1))
-        counts = np.array(counts_of("bleu", greedy(model, data, recipe, sources), references))
-        return {"perplexity": math.exp(loss), "bleu": corpus_score("bleu", counts)}
+        return {"perplexity": math.exp(loss), "bleu": self._bleu(model, data, recipe, 1)[1]}
+
+    def recipe(self, trial: Trial, **options: bool) -> Recipe[Any]:
+        return super().recipe(trial, bidirectional=False, reverse_source=trial.part == "reversed", **options)
 
     def numbers(self, measured: Trials) -> Numbers:
-        """Changes by reading backwards."""
-        kinds = [("lstm", order) for order in self.orders]
         return {
-            "perplexity": [other / one for one, other in pairs(measured, "perplexity", *kinds)],
-            "bleu": [other - one for one, other in pairs(measured, "bleu", *kinds)],
-            "learned": by_seed(measured, "bleu", *kinds[1]),
+            "perplexity": [other / one for one, other in pairs(measured, "perplexity", *self.orders)],
+            "bleu": [other - one for one, other in pairs(measured, "bleu", *self.orders)],
+            "learned": by_seed(measured, "bleu", *self.orders[1]),
         }
 
     def figures(self, measured: Trials) -> list[Figure]:
-        """Perplexities."""
-        shown = [
-            series(
-                order, order, [f"seed {trial.seed}" for trial in own], [measured[trial]["perplexity"] for trial in own]
-            )
-            for order in self.orders
-            if (own := [trial for trial in measured if trial.part == order])
-        ]
-        return [
-            figure(
-                "perplexity",
-                "Perplexity by the order of reading",
-                (axis("seed"), axis("perplexity")),
-                shown,
-                kind="bars",
-            )
-        ]
+        shown = []
+        for _, order in self.orders:
+            own = {f"seed {trial.seed}": run["perplexity"] for trial, run in measured.items() if trial.part == order}
+            shown += [series(order, order, list(own), list(own.values()))] if own else []
+        axes = (axis("seed"), axis("perplexity"))
+        return [figure("perplexity", "Perplexity by the order of reading", axes, shown, kind="bars")]
