@@ -2,7 +2,7 @@
 
 import bisect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -19,6 +19,7 @@ from s2s.recipe.schema import Section
 
 TOLERANCE = 0.05
 _WIDEST = 4096
+_counts: dict[Hashable, int] = {}
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,23 @@ class ModelSpec:
         section: Returns the settings class of a kind of model.
         build: Builds the whole model of a kind from its settings.
         pieces: Size of the vocabulary.
+        key: Everything but kind and settings that the number of parameters depends on.
     """
 
     section: Callable[[str], type[Section]]
     build: Callable[[str, Section], nn.Module]
     pieces: int
+    key: Hashable
 
     def parameters(self, kind: str, settings: Section) -> int:
         """Count the trainable parameters of the whole model with these settings."""
+        # Each question and each resume match the same candidates, and building a model takes a while.
+        place = self.key, id(module_of(kind)), settings.model_dump_json()
+        if place not in _counts:
+            _counts[place] = self._count(kind, settings)
+        return _counts[place]
+
+    def _count(self, kind: str, settings: Section) -> int:
         with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             # torch warns about the initialization of a zero-sized bias, which some layers have.
             warnings.simplefilter("ignore")
@@ -54,6 +64,7 @@ def translators(source_size: int, target_size: int) -> ModelSpec:
         translator_settings,
         lambda kind, settings: module_of(kind).build(settings, source_size, target_size),
         source_size,
+        ("translation", source_size, target_size),
     )
 
 

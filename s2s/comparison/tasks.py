@@ -96,7 +96,8 @@ def model_spec(recipe: ComparedRecipe) -> ModelSpec:
     def build(kind: str, settings: Section) -> nn.Module:
         return build_classifier(recipe.model_copy(update={"model": settings}), size)
 
-    return ModelSpec(encoder_settings, build, size)
+    key = recipe.task, size, recipe.data.classes, recipe.head.model_dump_json()
+    return ModelSpec(encoder_settings, build, size, key)
 
 
 def trainer_of(recipe: ComparedRecipe, seed: int, device_context: DeviceContext) -> Trainer[nn.Module, BaseBatch]:
