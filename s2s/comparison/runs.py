@@ -2,8 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -130,12 +130,6 @@ def learning_curve(folder: Path, device_context: DeviceContext) -> LearningCurve
         run_seconds=cost.seconds,
         cpu_seconds=cost.cpu_seconds,
     )
-
-
-def history(folder: Path, scores: Mapping[str, str], device_context: DeviceContext) -> dict[str, Any]:
-    """The same as a dictionary, with these scores of the validations by their keys."""
-    curve = asdict(learning_curve(folder, device_context))
-    return curve | {key: [each.scores[score] for each in validation_points(folder)] for key, score in scores.items()}
 
 
 def stopwatch(device_context: DeviceContext) -> Callable[[], float]:

@@ -14,7 +14,7 @@ from s2s.comparison.candidate_names import file_name
 from s2s.comparison.executor import StoredResult, load_result
 from s2s.comparison.matching import match_parameters, non_width_settings
 from s2s.comparison.results import CandidateSummary
-from s2s.comparison.runs import history, shortened, stopwatch
+from s2s.comparison.runs import learning_curve, shortened, stopwatch
 from s2s.comparison.spec import Analysis, Candidate, ComparedRecipe, Comparison, Experiment, R, Scale, Trial
 from s2s.comparison.tasks import model_spec, trainer_of, validation_loss, whole_run
 from s2s.comparison.tuning_search import (
@@ -178,9 +178,9 @@ def _measure(comparison: Comparison, cell: Trial) -> TuningMeasurement:
     recipe = recipe_at(candidate.recipe, trial, candidate.own)
     if trial.whole:
         folder = whole_run(comparison, f"{file_name(cell.model)}-{cell.part}", recipe, TRIAL_SEED)
-        seen = history(folder, {"losses": "loss"}, comparison.device_context)
-        slope = slope_per_doubling(seen["tokens"], seen["losses"])
-        return TuningMeasurement(seen["losses"][-1], seen["seconds"][-1], recipe.training.updates, slope)
+        curve = learning_curve(folder, comparison.device_context)
+        slope = slope_per_doubling(curve.tokens, curve.losses)
+        return TuningMeasurement(curve.losses[-1], curve.seconds[-1], recipe.training.updates, slope)
     recipe = shortened(recipe, comparison.sizes(SIZES).share)
     loss, seconds = short_training(recipe, TRIAL_SEED, comparison.device_context)
     return TuningMeasurement(loss, seconds, recipe.training.updates)

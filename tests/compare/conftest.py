@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from s2s.comparison import engine, tuning, tuning_search
 from s2s.comparison.candidates import candidate_recipe
-from s2s.comparison.matching import ModelSpec, match_translator
+from s2s.comparison.matching import match_translator
 from s2s.comparison.spec import Candidate, Comparison
 from s2s.comparison.tasks import finalize_recipe
 from s2s.recipe.reading import shipped
@@ -21,20 +21,6 @@ from s2s.training.device import select_device
 from tests.compare.counting import Asked, Counting
 
 OPTIONS = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1, "feedforward_ratio": 2}
-
-
-@pytest.fixture(autouse=True)
-def _counted_once(monkeypatch):
-    """Count the parameters of equal settings once in a test; a comparison counts them again and again."""
-    known, count = {}, ModelSpec.parameters
-
-    def counted(spec, kind, settings):
-        key = kind, spec.section, spec.pieces, settings.model_dump_json()
-        if key not in known:
-            known[key] = count(spec, kind, settings)
-        return known[key]
-
-    monkeypatch.setattr(ModelSpec, "parameters", counted)
 
 
 @functools.cache

@@ -9,7 +9,7 @@ import torch
 
 from s2s.comparison import tasks
 from s2s.comparison.matching import TOLERANCE
-from s2s.comparison.runs import cost_of, history, prepared, seeds_of, shortened, validation_points
+from s2s.comparison.runs import cost_of, learning_curve, prepared, seeds_of, shortened, validation_points
 from s2s.comparison.spec import NotForThisModel
 from s2s.comparison.tasks import evaluation_of, trained
 from s2s.comparison.translation import (
@@ -54,9 +54,9 @@ def test_a_finished_run_is_not_trained_again(contest, monkeypatch):
     assert points[-1].seconds == pytest.approx(sum(entry["seconds"] for entry in learned))
     assert points[-1].cpu_seconds == pytest.approx(sum(entry["cpu_seconds"] for entry in learned))
     # what a comparison keeps does not depend on what else the machine does
-    assert history(folder, {}, made.device_context)["seconds"][-1] == round(points[-1].cpu_seconds, 3)
+    assert learning_curve(folder, made.device_context).seconds[-1] == round(points[-1].cpu_seconds, 3)
     elsewhere = DeviceContext(torch.device("meta"), torch.float32)
-    assert history(folder, {}, elsewhere)["seconds"][-1] == round(points[-1].seconds, 3)
+    assert learning_curve(folder, elsewhere).seconds[-1] == round(points[-1].seconds, 3)
 
 
 @pytest.mark.parametrize("task", ["translation", "classification"])

@@ -9,7 +9,7 @@ import pytest
 from s2s.comparison.candidates import candidate_recipe
 from s2s.comparison.executor import StoredResult
 from s2s.comparison.matching import TOLERANCE, size_of
-from s2s.comparison.runs import history, seeds_of
+from s2s.comparison.runs import learning_curve, seeds_of
 from s2s.comparison.spec import Candidate, Trial
 from s2s.comparison.tasks import trained
 from s2s.comparison.tuning import (
@@ -348,10 +348,10 @@ def test_a_trial_learns_a_share_of_what_a_whole_training_does(contest):
     # no training that is scored is the one that chose: the best of several is a lucky one
     assert TRIAL_SEED not in made.seeds
     (run,) = (made.folder / "runs").iterdir()
-    curve = history(run, {"losses": "loss"}, made.device_context)
+    curve = learning_curve(run, made.device_context)
     assert short.slope is None
-    assert curve["updates"] == [4, 8, 12]
-    assert long.slope == slope_per_doubling(curve["tokens"], curve["losses"])
+    assert curve.updates == [4, 8, 12]
+    assert long.slope == slope_per_doubling(curve.tokens, curve.losses)
     mine = trained(made, "gru", made.seeds[0])
     assert mine != run
     assert read(mine / "recipe.yaml").seeds == seeds_of(made.seeds[0])

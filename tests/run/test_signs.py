@@ -207,7 +207,7 @@ def test_text_to_text_signs_count_windows_of_span_corruption(runs):
 
 def test_inspect_text_to_text_without_examples_is_refused(runs):
     run = open_run(runs / "text_to_text", ["data.corpora.cases.test=null"])
-    with pytest.raises(UserError, match="cases has no test set to take an example of"):
+    with pytest.raises(UserError, match="cases has no test set"):
         inspect_input(run, InspectionRequest(task="cases"))
     loaded, alone = load(run), load(run).recipe.data.corpora["words"]
     only = loaded.recipe.model_copy(update={"data": loaded.recipe.data.model_copy(update={"corpora": {"w": alone}})})
