@@ -211,7 +211,7 @@ def _captions_checked(session: Session) -> None:
     assert [line.split("\t")[0] for line in two if "\t" in line] == ["photo.png", "other.png"]
     assert Path("looks.html").stat().st_size > 5000
     assert Path("looks.png").read_bytes()[:4] == b"\x89PNG"
-    assert "captions said before" in session.output("s2s data check")
+    assert "repeated captions" in session.output("s2s data check")
 
 
 def _language_models(session: Session) -> None:
