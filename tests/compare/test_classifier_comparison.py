@@ -11,9 +11,8 @@ from s2s.cli.main import commands
 from s2s.comparison import engine
 from s2s.comparison.plans import TABLES
 from s2s.comparison.results import RESULT, read_result, read_summary
-from s2s.errors import Stopped, UserError
+from s2s.errors import UserError
 from s2s.files import COMPARISON
-from s2s.tasks.classification.task import TextClassificationTask
 
 EXPERIMENTS = ("classification", "text-length")
 ASKED = ("compare", "lstm", "transformer", "--task", "tiny.yaml", "--seeds", "2", "transformer.dropout=0.2")
@@ -27,46 +26,15 @@ def _results(folder: Path) -> dict:
     return {name: read_result(folder / name / RESULT) for name in EXPERIMENTS}
 
 
-def _without_times(folder: Path) -> list:
-    """What does not depend on how fast it was."""
-    timed = ("training speed", "training cost")
-    found: list = [[(c.learning_rate, c.rates, c.recipe) for c in read_summary(folder / COMPARISON).contenders]]
-    for result in _results(folder).values():
-        found += [finding for finding in result.findings if finding.row not in timed]
-        found += [figure for figure in result.figures if "seconds" not in figure.name]
-        for table in result.tables:
-            kept = [i for i, column in enumerate(table.columns) if not re.search(r"\((CPU )?s\)$", column)]
-            found.append([[row[i] for i in kept] for row in table.rows])
-    return found
-
-
 @pytest.fixture
 def here(labelled, monkeypatch, few_trials) -> Path:
     monkeypatch.setattr(engine, "number_for", lambda device_context: 1)
     return labelled
 
 
-def test_a_comparison_says_what_its_runs_left_behind_interrupted_or_not(here, monkeypatch, capsys):
+def test_classifier_comparison_reports_the_scores_of_its_runs(here, capsys):
     _s2s(*ASKED, "--out", "whole")
     assert "report:  whole/report.html" in capsys.readouterr().out
-    validate, calls = TextClassificationTask.validate, []
-
-    def interrupted(self, train_context, log):
-        calls.append(train_context.trainer.update)
-        if len(calls) == 4:
-            raise KeyboardInterrupt
-        return validate(self, train_context, log)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TextClassificationTask, "validate", interrupted)
-        with pytest.raises(Stopped):
-            _s2s(*ASKED, "--out", "cut")
-    assert not (here / "cut" / "text-length").exists()
-    with monkeypatch.context() as patch:
-        # nobody looks at its page, and pictures take as long as trainings
-        patch.setattr("s2s.comparison.report.drawing.draw", lambda folder: folder / "report.html")
-        _s2s("compare", "--resume", "cut")
-    assert _without_times(here / "cut") == _without_times(here / "whole")
     _check_summary(here / "whole")
     _check_accuracies(here / "whole")
     _check_page(here / "whole")

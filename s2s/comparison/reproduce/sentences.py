@@ -36,11 +36,15 @@ class _Translators(Reproduction):
     rate: float = 0.002
     tested: int = 100
 
-    def recipe(self, trial: Trial, **options: bool) -> Recipe[Any]:
-        """Return the recipe of a trial, with further settings of its model."""
+    def options(self, trial: Trial) -> dict[str, object]:
+        """Return settings of a trial's model; a model ignores settings that it does not have."""
         layers = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0, "scale_embeddings": True}
+        return {"width": self.width, **layers}
+
+    def recipe(self, trial: Trial) -> Recipe[Any]:
+        """Return the recipe of a trial."""
         return built_in(
-            settings_of(trial.model, {"width": self.width, **layers, **options}),
+            settings_of(trial.model, self.options(trial)),
             {"words": self.words, "train": self.train, "validation": 300, "test": 6 * self.tested},
             {"updates": self.updates, "learning_rate": self.rate, "warmup": self.updates // 10},
             BatchSettings(tokens=self.tokens, max_length=256),
@@ -180,8 +184,8 @@ class ReverseSource(_Translators):
         loss = mean_loss(model, data.validation, recipe.batches, select_device(recipe.device))
         return {"perplexity": math.exp(loss), "bleu": self._bleu(model, data, recipe, 1)[1]}
 
-    def recipe(self, trial: Trial, **options: bool) -> Recipe[Any]:
-        return super().recipe(trial, bidirectional=False, reverse_source=trial.part == "reversed", **options)
+    def options(self, trial: Trial) -> dict[str, object]:
+        return super().options(trial) | {"bidirectional": False, "reverse_source": trial.part == "reversed"}
 
     def numbers(self, measured: Trials) -> Numbers:
         return {
