@@ -93,6 +93,17 @@ def test_batches_later_epochs_begin_anywhere():
     assert len(firsts) > 2
 
 
+def test_batches_of_one_epoch_never_change():
+    # a checkpoint stores a place in the epoch: other batches would resume another training
+    lengths = np.random.default_rng(1).integers(1, 30, (2, 40))
+    batches = make_batches(*lengths, budget=200, seed=3, epoch=1)
+    assert [rows.tolist() for rows in batches[:3]] == [
+        [35, 17, 23, 29, 25, 34, 8, 11, 1],
+        [33, 39, 12, 18, 28, 15, 37, 26, 0, 38, 5, 4],
+        [3, 32, 7, 19],
+    ]
+
+
 def test_batches_pair_over_budget_is_named():
     message = r"batches\.tokens: a batch has at most 8 tokens, but the example in row 1 has 9(.|\n)*batches\.tokens=9"
     with pytest.raises(UserError, match=message):

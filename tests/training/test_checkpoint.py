@@ -91,6 +91,22 @@ def test_unvalidated_checkpoints_do_not_count_as_best(tmp_path):
     assert checkpoints.best().name == "0000002"
 
 
+def test_checkpoint_extension_drops_the_validation_that_only_the_end_has(tmp_path):
+    checkpoints = Checkpoints(_run(tmp_path), every=4)
+    rows = [(4, 2.0, 1.5), (7, 4.0, 1.0)]
+    checkpoints.save(_model(7), {"x": torch.ones(2)}, Progress(7, 0, 7, 4.0, 1.0, rows), "cpu, fp32")
+    checkpoints.prepare_extension()
+    progress = read_progress(checkpoints.last())
+    assert (progress.score, progress.loss) == (None, None)
+    assert [tuple(row) for row in progress.scores] == rows[:1]
+    # one that was due at that step stays
+    checkpoints.save(
+        _model(8), {"x": torch.ones(2)}, Progress(8, 0, 8, 4.0, 1.0, [*rows[:1], (8, 4.0, 1.0)]), "cpu, fp32"
+    )
+    checkpoints.prepare_extension()
+    assert read_progress(checkpoints.last()).score == 4.0
+
+
 def test_checkpoint_half_written_by_a_crash_is_ignored(tmp_path, monkeypatch):
     checkpoints = Checkpoints(_run(tmp_path))
     _save(checkpoints, 1, 1.0)
