@@ -5,6 +5,7 @@ import itertools
 import os
 from dataclasses import fields
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -95,13 +96,9 @@ def test_batches_later_epochs_begin_anywhere():
 
 def test_batches_of_one_epoch_never_change():
     # a checkpoint stores a place in the epoch: other batches would resume another training
-    lengths = np.random.default_rng(1).integers(1, 30, (2, 40))
-    batches = make_batches(*lengths, budget=200, seed=3, epoch=1)
-    assert [rows.tolist() for rows in batches[:3]] == [
-        [35, 17, 23, 29, 25, 34, 8, 11, 1],
-        [33, 39, 12, 18, 28, 15, 37, 26, 0, 38, 5, 4],
-        [3, 32, 7, 19],
-    ]
+    lengths = np.random.default_rng(1).integers(1, 30, (2, 400))
+    batches = make_batches(*lengths, budget=400, seed=3, epoch=1)
+    assert (len(batches), crc32(np.concatenate(batches).astype(np.int64).tobytes())) == (22, 2249957097)
 
 
 def test_batches_pair_over_budget_is_named():
