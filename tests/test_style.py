@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,11 @@ ROOT = Path(__file__).parents[1]
 OURS = ("s2s", "baselines")
 FILES = sorted(p for room in (*OURS, "tests", "benchmarks") for p in (ROOT / room).rglob("*.py"))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def _nodes(path: Path) -> list[ast.AST]:
+    return [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
 
 
 def test_style_architecture_page_lists_every_layer():
@@ -30,7 +36,7 @@ def test_style_no_signature_swallows_keywords():
         (path, node)
         for path in FILES
         if "tests" not in path.relative_to(ROOT).parts
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in _nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
     assert [f"{path}:{node.lineno}" for path, node in functions if node.args.kwarg] == []
@@ -38,6 +44,35 @@ def test_style_no_signature_swallows_keywords():
 
 def test_style_no_file_is_named_after_nothing():
     assert [p for p in FILES if p.stem in ("utils", "util", "helpers", "helper", "common", "misc")] == []
+
+
+def _explained(classes: list[ast.ClassDef], name: str, method: str) -> bool:
+    """Whether a class of that name, or one that it is made from, says what a method is."""
+    named = [node for node in classes if node.name == name]
+    own = [n for node in named for n in node.body if isinstance(n, Function) and n.name == method]
+    bases = [ast.unparse(base).partition("[")[0] for node in named for base in node.bases]
+    return any(ast.get_docstring(n) for n in own) or any(_explained(classes, base, method) for base in bases)
+
+
+def test_style_every_public_name_has_a_docstring():
+    trees = {p: _nodes(p)[0] for p in FILES if p.relative_to(ROOT).parts[0] in OURS}
+    kinds = (*Function.__args__, ast.ClassDef)
+    classes = [n for path in trees for n in _nodes(path) if isinstance(n, ast.ClassDef)]
+    # a method of the same name in a base class says it for all
+    methods = [(c.name, m) for c in classes for m in c.body if isinstance(m, Function)]
+    # so does a protocol, which a class need not name
+    protocols = [c for c in classes if any(ast.unparse(base).startswith("Protocol") for base in c.bases)]
+    described = {m.name for c in protocols for m in c.body if isinstance(m, Function) and ast.get_docstring(m)}
+    said = {m for name, m in methods if m.name in described or _explained(classes, name, m.name)}
+    bare = []
+    for path, tree in trees.items():
+        nested = {m for n in _nodes(path) if isinstance(n, Function) for m in ast.walk(n) if m is not n}
+        private = {m for n in _nodes(path) if isinstance(n, kinds) and n.name.startswith("_") for m in ast.walk(n)}
+        named = [n for n in _nodes(path) if isinstance(n, kinds) and not n.name.startswith("_")]
+        needed = [n for n in named if n not in nested | private | said]
+        bare += [f"{path.name}:{n.name}" for n in needed if not ast.get_docstring(n)]
+        bare += [] if ast.get_docstring(tree) else [path.name]
+    assert bare == []
 
 
 @pytest.mark.parametrize("module", ["s2s.cli.main", "s2s.run.folder", "s2s.errors", "s2s.models.transformer"])

@@ -24,7 +24,7 @@ _counts: dict[Hashable, int] = {}
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """How the models of a task are built.
+    """Builder of the models of a task, and counter of their parameters.
 
     Attributes:
         section: Returns the settings class of a kind of model.

@@ -293,7 +293,7 @@ class Summary(Part):
     profile: Profile
     """Profile: the name of its sizes."""
     match: Literal["parameters", "time"]
-    """What is equal: parameters and updates, or parameters and training time."""
+    """Quantity that is equal for all candidates: parameters and updates, or parameters and training time."""
     models: list[str]
     """Candidates, in the order of the command."""
     own: dict[str, dict[str, object]] = {}

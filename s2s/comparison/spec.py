@@ -27,7 +27,7 @@ ComparedRecipe = Recipe[Any] | ClassificationRecipe[Any]
 """A recipe of one of the tasks that models are compared on."""
 
 Choice = Literal["", "depth", "rate"]
-"""What trials of a question depend on that tuning selects: nothing, the depth, or depth and learning rate."""
+"""Tuned settings that trials of a question depend on: none, the depth, or depth and learning rate."""
 Scale = Literal["quick", "lecture", "definitive", "quick on a GPU", "lecture on a GPU", "definitive on a GPU"]
 S = TypeVar("S")
 R = TypeVar("R", bound=ComparedRecipe)

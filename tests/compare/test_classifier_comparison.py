@@ -11,8 +11,9 @@ from s2s.cli.main import commands
 from s2s.comparison import engine
 from s2s.comparison.plans import TABLES
 from s2s.comparison.results import RESULT, read_result, read_summary
-from s2s.errors import UserError
+from s2s.errors import Stopped, UserError
 from s2s.files import COMPARISON
+from s2s.tasks.classification.task import TextClassificationTask
 
 EXPERIMENTS = ("classification", "text-length")
 ASKED = ("compare", "lstm", "transformer", "--task", "tiny.yaml", "--seeds", "2", "transformer.dropout=0.2")
@@ -24,6 +25,19 @@ def _s2s(*words: str) -> None:
 
 def _results(folder: Path) -> dict:
     return {name: read_result(folder / name / RESULT) for name in EXPERIMENTS}
+
+
+def _without_times(folder: Path) -> list:
+    """Return everything that does not depend on speed."""
+    timed = ("training speed", "training cost")
+    found: list = [[(c.learning_rate, c.rates, c.recipe) for c in read_summary(folder / COMPARISON).contenders]]
+    for result in _results(folder).values():
+        found += [finding for finding in result.findings if finding.row not in timed]
+        found += [figure for figure in result.figures if "seconds" not in figure.name]
+        for table in result.tables:
+            kept = [i for i, column in enumerate(table.columns) if not re.search(r"\((CPU )?s\)$", column)]
+            found.append([[row[i] for i in kept] for row in table.rows])
+    return found
 
 
 @pytest.fixture
@@ -38,6 +52,28 @@ def test_classifier_comparison_reports_the_scores_of_its_runs(here, capsys):
     _check_summary(here / "whole")
     _check_accuracies(here / "whole")
     _check_page(here / "whole")
+
+
+@pytest.mark.slow
+def test_classifier_comparison_interrupted_in_a_training_has_equal_results(here, monkeypatch):
+    validate, calls = TextClassificationTask.validate, []
+
+    def interrupted(self, train_context, log):
+        calls.append(train_context.trainer.update)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return validate(self, train_context, log)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TextClassificationTask, "validate", interrupted)
+        with pytest.raises(Stopped):
+            _s2s(*ASKED, "--out", "cut")
+    assert not (here / "cut" / "text-length").exists()
+    # The report is not needed, and figures take as long as trainings.
+    monkeypatch.setattr("s2s.comparison.report.drawing.draw", lambda folder: folder / "report.html")
+    _s2s("compare", "--resume", "cut")
+    _s2s(*ASKED, "--out", "whole")
+    assert _without_times(here / "cut") == _without_times(here / "whole")
 
 
 def _check_summary(folder: Path) -> None:

@@ -348,7 +348,7 @@ def test_long_range_failed_check_replaces_the_verdict(contest, run, rates, stand
     assert [row[3] for row in _table(result, "gates") if row[1] == "rnn"].count("no") == 1
 
 
-def test_long_range_converged_training_is_judged_though_it_solved_nothing(contest):
+def test_long_range_converged_training_gets_a_verdict_without_a_solution(contest):
     near = _varied(10, 20, 30, 40, 50)
     unsolved = [replace(run, solved=None, updates=100) for run in near]
     for runs in (near, unsolved):

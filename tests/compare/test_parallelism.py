@@ -69,7 +69,7 @@ def count_operations(contest, _known):
 
 
 @pytest.mark.parametrize("model", LAWS)
-def test_parallelism_depth_grows_as_theory_says(count_operations, model):
+def test_parallelism_depth_grows_at_the_theoretical_rate(count_operations, model):
     found = count_operations(model)
     for what in ("forward", "training"):
         lengths, depths = _depths(found, "unfused", what)

@@ -207,3 +207,13 @@ def test_batches_widths_are_few_and_a_little_larger_than_what_they_hold():
     assert widths.tolist() == [min(width for width in all_widths if width >= length) for length in lengths]
     assert widths_for(widths, 1024).tolist() == widths.tolist()
     assert widths_for(lengths[:1000], 1000).max() == 1000
+
+
+def test_batches_two_pairs_of_a_multi30k_batch_are_mostly_apart_in_the_next_epoch(multi30k_lengths):
+    sources, targets = multi30k_lengths
+    first, second = (make_batches(sources, targets, 4096, 1, epoch) for epoch in (0, 1))
+    batch_of = np.empty(len(sources), dtype=int)
+    for number, rows in enumerate(second):
+        batch_of[rows] = number
+    again = sum((np.bincount(batch_of[rows]) ** 2).sum() - len(rows) for rows in first)
+    assert again / sum(len(rows) * (len(rows) - 1) for rows in first) < 0.5

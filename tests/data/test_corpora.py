@@ -336,3 +336,11 @@ def test_corpora_built_in_corpus_has_three_sides_that_belong_together():
     assert all(len(source.split()) == len(target.split()) for source, target in cases)
     with pytest.raises(UserError, match=r"data.target is 'case'(.|\n)*en, de, cases(.|\n)*did you mean cases"):
         sides("de", "case")
+
+
+def test_corpora_tatoeba_is_read_by_position(tatoeba):
+    names = {"train": "deu-eng.test", "validation": "deu-eng.dev", "test": "deu-eng.test"}
+    corpus = load(DataSettings(corpus="x/y", root=str(tatoeba), source="0", target="1", **names))
+    assert len(corpus.train) == len(corpus.validation) == 2_000
+    with gzip.open(tatoeba / "deu-eng.dev.tsv.gz") as file:
+        assert "".join(f"{s}\t{t}\n" for s, t in pairs(corpus.validation)).encode() == file.read()

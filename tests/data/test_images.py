@@ -366,3 +366,13 @@ def test_idx_reader_stops_at_the_size_of_its_header(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 4_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_images_mnist_is_whole(real_data):
+    root = real_data / "mnist"
+    if not root.is_dir():
+        pytest.skip(f"S2S_DATA has no mnist: {root}")
+    found = ImageSource(ImageDataSettings(corpus="ylecun/mnist", root=str(root), validation=5000)).load()
+    assert (len(found.train), len(found.validation), len(found.test)) == (55_000, 5_000, 10_000)
+    # published counts of the test set's digits
+    assert list(found.test.counts().values()) == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]

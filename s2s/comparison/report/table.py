@@ -176,12 +176,12 @@ def steadiness(finding: Verdict) -> str:
     if not finding.variations or finding.standing in (*OPEN, "undecided"):
         return ""
     kept, lost = ([name for name, stays in finding.variations.items() if stays == wanted] for wanted in (True, False))
-    tried = [f"{word} {_together(names)}" for word, names in (("with", kept), ("not with", lost)) if names]
+    tried = [f"{word} {_group_by_name(names)}" for word, names in (("with", kept), ("not with", lost)) if names]
     return f"stays in {len(kept)} of {len(finding.variations)}: {'; '.join(tried)}"
 
 
-def _together(names: Sequence[str]) -> str:
-    """`n = 16, 64, batch 8`: names that differ in their number alone share their words."""
+def _group_by_name(names: Sequence[str]) -> str:
+    """Join names, and name those that differ only in a number once: `n = 16, 64, batch 8`."""
     numbers: dict[str, list[str]] = {}
     for name in names:
         found = re.fullmatch(r"(.* )([\d.,]+)", name)

@@ -168,17 +168,17 @@ def _draws(kinds: Sequence[Kind], places: Sequence[int]) -> np.ndarray:
     return np.hstack([draws(len(kinds[i].counts), stream=1 + i) for i in (0, *places)])
 
 
-def _kept(kinds: Sequence[Kind], places: Sequence[int]) -> float:
+def _retained_bleu(kinds: Sequence[Kind], places: Sequence[int]) -> float:
     return float(kept_share(_block_counts(kinds, places).sum(axis=0)[None], len(places))[0])
 
 
-def _mean_kept(runs: Kinds, places: Sequence[int], without: int | None = None) -> float:
-    return statistics.mean(_kept(kinds, places) for seed, kinds in runs.items() if seed != without)
+def _mean_retained_bleu(runs: Kinds, places: Sequence[int], without: int | None = None) -> float:
+    return statistics.mean(_retained_bleu(kinds, places) for seed, kinds in runs.items() if seed != without)
 
 
 def _estimate(runs: Kinds, places: Sequence[int]) -> Estimate:
     """Kept share over seeds; with one seed, over resampled texts."""
-    values = [_kept(kinds, places) for kinds in runs.values()]
+    values = [_retained_bleu(kinds, places) for kinds in runs.values()]
     if len(values) > 1:
         return mean(values)
     kinds = first_run(runs)
@@ -199,7 +199,7 @@ def _verdict(
         words = np.concatenate([first_run(own)[i].words for i in places])
         quantity += f": mean over {len(places)} kinds of {words.min()} to {words.max()} words"
         # a model that translates nothing keeps all of it, and is no rival
-        other = best_other(model, {name: _mean_kept(each, places) for name, each in kinds.items()}, checks)
+        other = best_other(model, {name: _mean_retained_bleu(each, places) for name, each in kinds.items()}, checks)
         test = "t-test over seeds and texts, Holm"
         found = beside(model, other, pairs, checks, "% of its own BLEU", MARGIN, test=test)
         facts = {"words of the longest text learned from": learned}
@@ -216,7 +216,7 @@ def _variations(own: Kinds, other: Kinds, places: Sequence[int]) -> dict[str, bo
     """Return whether the difference keeps its sign under other choices."""
 
     def _more(at: Sequence[int], without: int | None = None) -> bool:
-        return _mean_kept(own, at, without) > _mean_kept(other, at, without)
+        return _mean_retained_bleu(own, at, without) > _mean_retained_bleu(other, at, without)
 
     ends = {"the first texts beyond": places[:1], "the longest texts": places[-1:]} if len(places) > 1 else {}
     sides = {name: _more(at) for name, at in ends.items()}
@@ -311,7 +311,7 @@ def _pairs(pairs: Pairwise, kinds: Mapping[str, Kinds], places: Sequence[int]) -
     rows = [
         {"models": f"{b} − {a}", "difference": pair, "p": pair.p(), "corrected": pairs.p[a, b]}
         | {"equal": pair.equivalence_p(MARGIN), "seen": pair.detectable(level=pairs.level)}
-        | {str(i): _mean_kept(kinds[b], [i]) - _mean_kept(kinds[a], [i]) for i in places}
+        | {str(i): _mean_retained_bleu(kinds[b], [i]) - _mean_retained_bleu(kinds[a], [i]) for i in places}
         for (a, b), pair in pairs.items()
     ]
     first = first_run(next(iter(kinds.values())))

@@ -89,7 +89,7 @@ class CandidateSweep:
 
     @property
     def words(self) -> str:
-        """What is varied, in words."""
+        """Name of the varied quantity, for figures and tables."""
         return WORDS[self.kind]
 
 

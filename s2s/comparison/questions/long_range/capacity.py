@@ -64,7 +64,7 @@ class CopyRun:
 
     @property
     def state(self) -> str:
-        """Whether longer training or longer texts would give more."""
+        """State of the training: learned, or why the number of bits is a lower bound."""
         if self.solved:
             return "all lengths solved: a lower bound"
         still = converged([each.update for each in self.looks], [each.loss for each in self.looks])
