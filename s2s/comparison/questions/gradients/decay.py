@@ -134,7 +134,7 @@ class Decays:
 
     @property
     def outcome(self) -> Outcome | None:
-        """Outcome for the gradient over distance: `vanishes`, `explodes` or `neither`; None with too few sets of weights."""
+        """Outcome over distance: `vanishes`, `explodes` or `neither`; None with too few sets of weights."""
         factor = self.factor
         if self.reach < self.span:
             return "vanishes"
