@@ -44,9 +44,11 @@ class Cell(nn.Module, ABC):
 
     Attributes:
         parts: Number of state tensors of shape `(batch, width)`; the first one is the hidden state.
+        is_scan: True if the recurrence is linear in the state, so that a parallel scan computes it.
     """
 
     parts: int = 1
+    is_scan: bool = False
 
     def forget_gate_biases(self) -> tuple[tuple[Tensor, float], ...]:
         """Return the biases of the gates that keep the state, each with a sign.
@@ -295,6 +297,8 @@ class MinGRU(Cell):
         True
     """
 
+    is_scan = True
+
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
         self.gates = nn.Linear(inputs, 2 * width)
@@ -331,6 +335,8 @@ class MinLSTM(Cell):
         >>> outputs.shape, len(state)
         (torch.Size([2, 5, 4]), 1)
     """
+
+    is_scan = True
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()

@@ -103,6 +103,7 @@ class RecurrentEncoder(Encoder):
         self.embedding = Embedding(tokens, "none", 0, scaled)
         self.dropout = Dropout(dropout)
         self.residual = residual
+        self.recurrence = "scan" if CELLS[cell].is_scan else "steps"
         turned = (False, True) if bidirectional else (reverse,)
         width = tokens.embedding_dim
         self.layers = nn.ModuleList([Layer(cell, width, width, turned) for _ in range(layers)])

@@ -125,6 +125,54 @@ ROWS: Rows = {
     ),
 }
 
+
+class ClaimText(NamedTuple):
+    """A claim of the classroom table."""
+
+    number: int
+    """Number; it never changes and is never given to another claim."""
+    said: str
+    """Sentence of the lecture."""
+    experiment: str
+    """Name of the question that decides it."""
+
+
+# Claims by name, in the order of the classroom table.
+CLAIMS: dict[str, ClaimText] = {
+    name: ClaimText(number, said, experiment)
+    for number, (name, said, experiment) in enumerate(
+        (
+            ("waits", "A recurrent network waits for each token; a Transformer does not.", "parallelism"),
+            ("trains-faster", "Transformers therefore train faster.", "parallelism"),
+            ("memory", "Attention needs memory that grows with the square of the length.", "memory"),
+            (
+                "cache",
+                "While it writes, a Transformer's memory grows; a recurrent state does not.",
+                "memory",
+            ),
+            ("forgets", "A recurrent network forgets what it read long ago.", "long-range"),
+            ("learns-late", "Recurrent networks learn long-term dependencies later than attention.", "long-range"),
+            ("vanishes", "Gradients vanish in recurrent networks.", "gradients"),
+            ("copies", "A state of fixed size cannot copy a long text; attention can.", "copying"),
+            ("recalls", "A state of fixed size cannot recall many things; attention can.", "associative-recall"),
+            ("bits", "One vector between encoder and decoder is a bottleneck.", "capacity"),
+            (
+                "tracks",
+                "A recurrent network can track a changing state; a Transformer cannot.",
+                "state-tracking",
+            ),
+            ("any-length", "Attention translates texts that are longer than those it was trained on.", "bottleneck"),
+            ("order", "A Transformer must be given the order of the words.", "positions"),
+            ("translates-best", "The Transformer translates best.", "quality"),
+            ("writes-cheaply", "A recurrent network writes a token at less cost.", "decoding"),
+            ("scales", "A larger model gains more if it is a Transformer.", "scaling"),
+            ("transfers", "A Transformer gains most from pre-training.", "transfer"),
+        ),
+        start=1,
+    )
+}
+
+
 # Table of each task that models are compared on.
 TABLES: dict[Task, Rows] = {
     "translation": ROWS,

@@ -178,6 +178,50 @@ class Verdict(Part):
     """Why the measurement failed; empty if it succeeded."""
 
 
+class ClaimNumber(Part):
+    """The number of one candidate in a row of the table of claims."""
+
+    model: str
+    """Candidate."""
+    value: float | None = None
+    """Estimate; None if there is none."""
+    low: float | None = None
+    """Lower end of its 95 % confidence interval; None for counts."""
+    high: float | None = None
+    """Upper end."""
+    at_least: bool = False
+    """True if the estimate is a lower bound, because no higher value was tried."""
+    note: str = ""
+    """Text in place of a missing number, or behind it, such as `never`."""
+    best: bool = False
+    """True if no other candidate has a better number."""
+
+
+class Claim(Part):
+    """A claim about architectures, with the verdict of this comparison."""
+
+    name: str
+    """Claim, a key of `s2s.comparison.plans.CLAIMS`."""
+    measured: str
+    """Quantity of the numbers, with the sizes of this comparison."""
+    unit: str = ""
+    """Unit of the numbers."""
+    verdict: Literal["yes", "no", "undecided"]
+    """Verdict: `yes` if the claim holds here, `no` if it does not."""
+    sentence: str
+    """Reason of the verdict, one sentence."""
+    numbers: list[ClaimNumber]
+    """Numbers of the candidates, in the order of the command."""
+    p: float | None = None
+    """P-value of the test that decided; None if nothing was tested."""
+    test: str = ""
+    """Name of that test."""
+    figure: str = ""
+    """Name of the figure that shows it."""
+    stable: dict[str, bool] = {}
+    """True if the verdict stays the same with another choice, by choice, such as `width 32`."""
+
+
 class Table(Part):
     """A table of numbers."""
 
@@ -221,6 +265,8 @@ class Result(Part):
     """Seeds of the repetitions."""
     findings: list[Verdict]
     """Cells of the table."""
+    claims: list[Claim] = []
+    """Claims that the question decides for these candidates."""
     figures: list[Figure] = []
     """Figures."""
     tables: list[Table] = []
@@ -375,7 +421,9 @@ def read(
 
 def reference() -> str:
     """Return the reference of all fields of a comparison's files, in Markdown."""
-    parts = (Result, Verdict, Figure, Axis, Series, Mark, Heatmap, Table, Failure, Summary, CandidateSummary)
+    verdicts = (Claim, ClaimNumber, Verdict)
+    drawn = (Figure, Axis, Series, Mark, Heatmap, Table)
+    parts = (Result, *verdicts, *drawn, Failure, Summary, CandidateSummary)
     return _HEAD + "".join(_section(part) for part in parts)
 
 

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from s2s.comparison.candidate_names import file_name
 from s2s.comparison.plans import TABLES, Profile
-from s2s.comparison.results import Figure, Result, Table, Verdict
+from s2s.comparison.results import Claim, Figure, Result, Table, Verdict
 from s2s.errors import UserError
 from s2s.evaluation.gates import LEARNING
 from s2s.models.base import Seq2Seq
@@ -231,12 +231,14 @@ class Analysis:
         figures: Figures; empty ones are left out of the result.
         tables: Further numbers.
         seeds: Seeds of the repetitions; None: all of the comparison's.
+        claims: Claims that the question decides; None where a claim is not about these candidates.
     """
 
     findings: Sequence[Verdict | None] = ()
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
     seeds: Sequence[int] | None = None
+    claims: Sequence[Claim | None] = ()
 
 
 @dataclass(frozen=True)
@@ -296,6 +298,7 @@ class Experiment(Generic[M]):
             models=comparison.models,
             seeds=list(comparison.seeds if said.seeds is None else said.seeds),
             findings=[finding for finding in said.findings if finding is not None],
+            claims=[claim for claim in said.claims if claim is not None],
             figures=[figure for figure in said.figures if figure.series or figure.heatmaps],
             tables=list(said.tables),
         )

@@ -7,7 +7,7 @@ beam search serves them all.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -88,10 +88,12 @@ class Encoder(nn.Module, ABC):
     Attributes:
         embedding: Token embeddings, or another module that makes one vector for each position.
         max_positions: Longest row in tokens; None for no limit.
+        recurrence: Dependence of a state on the state before it: none, computed step by step, or by a parallel scan.
     """
 
     embedding: nn.Module
     max_positions: int | None = None
+    recurrence: Literal["none", "steps", "scan"] = "none"
 
     def forward(self, source: Inputs, valid: PaddingMask) -> EncoderOutput:
         """Embed and encode a batch of sources; padding has no influence on the result.

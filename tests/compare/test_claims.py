@@ -1,0 +1,72 @@
+"""Claims about groups of models are decided by the tests of all pairs."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from s2s.comparison.claims import Pair, decide, traits
+from s2s.comparison.matching import settings_of
+from s2s.comparison.plans import CLAIMS
+from s2s.recipe.installed import module_of
+
+
+def _pairs(*found: tuple[float, float]) -> list[Pair]:
+    return [Pair("a", f"b{i}", difference, p) for i, (difference, p) in enumerate(found)]
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        ([(1.0, 0.01), (2.0, 0.049)], "yes"),
+        ([(1.0, 0.01), (2.0, 0.051)], "undecided"),
+        ([(1.0, 0.01), (-2.0, 0.024)], "no"),
+        ([(1.0, 0.30), (-2.0, 0.026)], "undecided"),  # 0.026 is above the level after correction for two pairs
+        ([], "undecided"),
+    ],
+)
+def test_claim_holds_only_if_every_pair_does(found: list[tuple[float, float]], verdict: str) -> None:
+    assert decide(_pairs(*found)).verdict == verdict
+    for order in itertools.permutations(found):
+        assert decide(_pairs(*order)).verdict == verdict
+
+
+def test_claim_does_not_hold_if_a_pair_is_equal() -> None:
+    equal = Pair("a", "c", 0.1, 0.6, equal=True)
+    assert decide([*_pairs((1.0, 0.001)), equal]).verdict == "no"
+    assert decide([*_pairs((1.0, 0.001)), equal]).pair == equal
+
+
+def test_claim_on_counts_needs_no_test() -> None:
+    assert decide([Pair("a", "b", 1.0, None)]).verdict == "yes"
+    assert decide([Pair("a", "b", -1.0, None)]).verdict == "no"
+
+
+def test_claim_of_no_difference_is_rarely_decided() -> None:
+    """Uniform p-values, independent of the sign: each answer has at most its level, 2.5 % for one side."""
+    chance = np.random.default_rng(1)
+    verdicts = [
+        decide(_pairs(*zip(chance.choice([-1.0, 1.0], 3), chance.random(3), strict=True))).verdict for _ in range(4000)
+    ]
+    assert verdicts.count("yes") / 4000 < 0.005  # all three of them by chance
+    assert verdicts.count("no") / 4000 < 0.035
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("rnn", ("steps", False, False)),
+        ("gru-attention", ("steps", False, True)),
+        ("minlstm", ("scan", False, False)),
+        ("conv", ("none", False, True)),
+        ("transformer", ("none", True, True)),
+    ],
+)
+def test_traits_follow_from_the_model(kind: str, expected: tuple[str, bool, bool]) -> None:
+    shape = {"width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    found = traits(module_of(kind).build(settings_of(kind, shape), 9, 9))
+    assert (found.recurrence, found.self_attention, found.cross_attention) == expected
+
+
+def test_claim_numbers_are_unique() -> None:
+    assert [each.number for each in CLAIMS.values()] == list(range(1, len(CLAIMS) + 1))
