@@ -71,6 +71,33 @@ ROWS: Rows = {
         "The longer the way, the harder it is to learn by gradient descent (Bengio et al. 1994).",
         key=True,
     ),
+    "copying": Row(
+        "How long a string can it copy?",
+        "copying",
+        "high",
+        "A state of fixed size cannot copy long strings; two layers of attention can (Jelassi et al. 2024).",
+        key=True,
+    ),
+    "associative recall": Row(
+        "How many pairs can it recall?",
+        "associative-recall",
+        "high",
+        "Attention recalls at any width what a fixed state recalls only if it is wide (Arora et al. 2023).",
+        key=True,
+    ),
+    "bits between encoder and decoder": Row(
+        "How many bits pass from encoder to decoder?",
+        "capacity",
+        "high",
+        "A recurrent network remembers about one number of its input per unit (Collins et al. 2017).",
+    ),
+    "state tracking": Row(
+        "How long can it track a changing state?",
+        "state-tracking",
+        "high",
+        "Recurrent networks learn parity and cycles at any length, Transformers do not (Delétang et al. 2023).",
+        key=True,
+    ),
     "vanishing and exploding gradients": Row(
         "What is left of a gradient per step of distance?",
         "gradients",

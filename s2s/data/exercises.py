@@ -179,26 +179,6 @@ class Associative(Exercise):
         return self.values**-self.queries
 
 
-class Symbols(Exercise):
-    """Copying of random symbols, to measure memory capacity.
-
-    The distance is the number of symbols.
-    """
-
-    name, title, unit = "symbols", "copying random symbols", "symbols"
-    bits = 4
-    vocabulary_size = FIRST + 2**bits
-
-    def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
-        """Generate `distance` symbols of four bits each; the answer is the same symbols."""
-        symbols = FIRST + self._chance(distance, seed, split).integers(2**self.bits, size=(count, distance))
-        return Examples(symbols.tolist(), symbols.tolist())
-
-    def baseline(self, distance: int) -> float:
-        """Return the accuracy of guessing every symbol: 2 to the power of −4 · `distance`."""
-        return 2.0 ** (-self.bits * distance)
-
-
 EXERCISES: tuple[Exercise, ...] = (Recall(), Copy(), Associative())
 
 

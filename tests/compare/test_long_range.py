@@ -23,20 +23,16 @@ from s2s.comparison.questions.long_range.analyse import (
     pooled,
     variations,
 )
-from s2s.comparison.questions.long_range.capacity import CopyRun
-from s2s.comparison.questions.long_range.learning import Budget, Rates, Run, TriedRate, Validation
-from s2s.comparison.questions.long_range.measure import EXPERIMENT, Copying, Distances, Sizes
+from s2s.comparison.questions.long_range.measure import EXPERIMENT, Distances, Sizes
 from s2s.comparison.spec import NotForThisModel, Trial
-from s2s.comparison.translation import has_cross_attention
+from s2s.comparison.task_training import Budget, Rates, Run, TriedRate, Validation
 from s2s.comparison.tuning_search import RATES
 from s2s.errors import UserError
 from s2s.evaluation.differences import welch
 from s2s.evaluation.survival import Times, log_rank_p
-from s2s.recipe.installed import module_of
 
 TINY = Sizes(
     distances={"recall": Distances((1, 2), (4, 8), 6)},
-    copying=Copying(widths=(4,), seeds=1, updates=4, trial=3, examples=20),
     parameters=6_000,
     examples=100,
     held_out=10,
@@ -129,7 +125,7 @@ def _table(result, name):
 def test_long_range_measurements_are_small_and_repeatable(contest, tiny):
     made = contest(["gru"])
     trials = {trial.part: trial for trial in EXPERIMENT.trials(made)}
-    parts = ["recall-head-rates", "recall-full-rates", "recall-head", "recall-full", "recall-full-other", "capacity-4"]
+    parts = ["recall-head-rates", "recall-full-rates", "recall-head", "recall-full", "recall-full-other"]
     assert list(trials) == parts
     measured = {part: EXPERIMENT.measure(made, trials[part]) for part in parts if not part.endswith("other")}
     rates, head, full = (measured[part] for part in ("recall-full-rates", "recall-head", "recall-full"))
@@ -140,11 +136,10 @@ def test_long_range_measurements_are_small_and_repeatable(contest, tiny):
     assert head.parameters < full.parameters
     assert (full.rate, full.updates) == (rates.best, 6)
     assert len(full.right) == len(full.half) == len(full.distances) == 4
-    assert (measured["capacity-4"].width, measured["capacity-4"].attention) == (4, False)
     torch.manual_seed(99)
     assert replace(EXPERIMENT.measure(made, trials["recall-full"]), seconds=full.seconds) == full
     stored = {trials[part]: json.loads(json.dumps(asdict(each))) for part, each in measured.items()}
-    names = ["recall-full", "recall-full-solved", "recall-head", "recall-head-solved", "capacity"]
+    names = ["recall-full", "recall-full-solved", "recall-head", "recall-head-solved"]
     assert [figure.name for figure in EXPERIMENT.result(made, stored).figures] == names
 
 
@@ -189,22 +184,19 @@ def test_long_range_keeps_a_candidates_own_settings(contest):
     # tuning joins many layers so, and these are few
     assert not long_range.small(deep, 68, (20, 20), 20_000).model_dump()["residual"]
     own = replace(deep, own=("residual",))
-    for width in (None, 32):
-        found = long_range.small(own, 68, (20, 20), 20_000, width=width).model_dump()
-        assert (found["residual"], found["bidirectional"]) == (True, False)
-        assert width is None or (found["width"], found["encoder_layers"]) == (32, 1)
+    found = long_range.small(own, 68, (20, 20), 20_000).model_dump()
+    assert (found["residual"], found["bidirectional"]) == (True, False)
 
 
 def test_long_range_refuses_a_tagger(contest, tiny):
     made = contest(["rnn-tagger"])
-    for part, seed in (("recall-full-rates", None), ("capacity-4", 1)):
-        with pytest.raises(NotForThisModel, match="cannot translate"):
-            EXPERIMENT.measure(made, Trial("rnn-tagger", part, seed))
+    with pytest.raises(NotForThisModel, match="cannot translate"):
+        EXPERIMENT.measure(made, Trial("rnn-tagger", "recall-full-rates"))
 
 
 @pytest.mark.parametrize("after", [0, 3])
 def test_long_range_diverged_training_counts_as_unsolved(contest, monkeypatch, after):
-    monkeypatch.setitem(long_range.SIZES, "quick", replace(TINY, copying=None))
+    monkeypatch.setitem(long_range.SIZES, "quick", TINY)
     train = Run._train
 
     def diverge(run, until, stop_when_solved):
@@ -486,63 +478,3 @@ def test_time_verdict_counts_failed_trainings_as_unsolved():
     assert gates["trains"].sentence == "the training of 5 of 8 seeds failed: its answers are no longer finite"
     assert (gates["trains"].passed, gates["converged"].passed) == (False, True)
     assert "trains" not in {gate.name for gate in well.gates()}
-
-
-# bits
-
-
-def _copied(right, attention=False):
-    return CopyRun(
-        width=16,
-        attention=attention,
-        lengths=[1, 2, 4, 8, 16],
-        symbol=4,
-        asked=[100] * 5,
-        right=list(right),
-        losses=[0.0, 0.0, 0.1, 0.2, 2.0],
-        rate=0.002,
-        inside=True,
-        updates=100,
-        solved=None,
-        looks=[Validation(i, 1.0, 0.0) for i in (1, 2, 3)],
-        seconds=1.0,
-    )
-
-
-def test_copy_run_counts_symbols_copied_in_95_percent_of_the_cases():
-    assert [_copied(right).copied for right in ((100, 95, 94, 100, 100), (94, *[100] * 4), (95,) * 5)] == [2, 0, 16]
-
-
-def test_copy_run_bounds_the_known_bits_from_below():
-    # of 8 symbols, 32 bits: nine tokens with the end, a fifth of a nat each
-    assert _copied((0,) * 5).conveyed == pytest.approx(32 - 9 * 0.2 / math.log(2))
-
-
-def test_copy_run_reads_a_vector_per_symbol_with_attention():
-    right = (100, 100, 100, 100, 0)
-    assert [_copied(right, attention).numbers for attention in (False, True)] == [16, 8 * 16]
-
-
-@pytest.mark.parametrize(
-    ("kind", "attention"),
-    [("lstm", False), ("mingru", False), ("lstm-attention", True), ("conv", True), ("transformer", True)],
-)
-def test_cross_attention_is_detected_on_the_model(kind, attention, contest):
-    settings = long_range.small(contest([kind]).candidates[0], 20, (30, 30), 0, width=8)
-    assert has_cross_attention(module_of(kind).build(settings, 20, 20)) is attention
-
-
-def test_long_range_draws_bits_against_the_numbers_that_are_read(contest):
-    made = contest(["gru", "transformer"], profile="lecture")
-    measured = {
-        Trial("gru", "capacity-16", 1): _copied((100, 100, 0, 0, 0)),
-        Trial("transformer", "capacity-16", 1): _copied((100,) * 5, attention=True),
-    }
-    result = _result(made, measured)
-    gru, attention, one_bit = result.figures[0].series
-    assert (gru.x, gru.y) == ([16], [8])
-    assert (attention.x, attention.y) == ([256], [64])
-    assert one_bit.reference
-    (table,) = result.tables
-    assert [row[5] for row in table.rows] == [8, 64]
-    assert table.rows[0][-2] == "learned"

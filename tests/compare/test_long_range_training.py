@@ -12,17 +12,9 @@ import torch
 
 from s2s.comparison.matching import settings_of
 from s2s.comparison.questions.long_range import learning
-from s2s.comparison.questions.long_range.learning import (
-    Budget,
-    Run,
-    TrainingTask,
-    Validation,
-    answers,
-    encoded,
-    search,
-    train_at_best,
-)
+from s2s.comparison.questions.long_range.learning import ExerciseRun, TrainingTask, answers, encoded
 from s2s.comparison.questions.long_range.linear_head import with_linear_head
+from s2s.comparison.task_training import Budget, Run, Validation, search, train_at_best
 from s2s.comparison.tuning_search import RATES
 from s2s.data.batches import collate
 from s2s.data.exercises import FIRST, Associative, Examples, Recall, concatenate
@@ -72,7 +64,7 @@ def _training_task(kind="gru", **changes):
 
 
 def _learn(rates=(0.02,), **changes):
-    return train_at_best(_training_task(**changes), rates)
+    return train_at_best(_training_task(**changes).start, rates)
 
 
 @pytest.fixture
@@ -143,7 +135,7 @@ def test_train_at_best_stops_at_the_solution():
     train, held = Recall().examples(2, 1500, 1), Recall().examples(2, 60, 1, "held-out")
     budget = Budget(updates=600, rows=64, batches=1, every=20, trial=600, warmup=10)
     task = TrainingTask(_builder("gru", Recall.vocabulary_size, width=32), train, held, budget, 1, COMPUTER)
-    learned = train_at_best(task, (0.02,))
+    learned = train_at_best(task.start, (0.02,))
     assert learned.solved == learned.trainer.update == learned.looks[-1][0] < 600
     assert learned.solved % 20 == 0
     assert learned.score(1.0) < 0
@@ -151,7 +143,7 @@ def test_train_at_best_stops_at_the_solution():
 
 
 def test_run_is_reproducible_and_can_be_paused():
-    first, second = _learn(), Run(_training_task(), 0.02)
+    first, second = _learn(), ExerciseRun(_training_task(), 0.02)
     second.continue_until(10)
     second.continue_until(40)
     assert first.looks == second.looks
@@ -177,7 +169,7 @@ def _easy(**changes):
 
 
 def test_train_at_best_stops_all_rates_at_the_first_solution(counted):
-    learned = train_at_best(_easy(), (0.001, 0.05))
+    learned = train_at_best(_easy().start, (0.001, 0.05))
     assert learned.rate == 0.05
     assert learned.trainer.update == learned.solved < 100
     assert len(counted) == 2 * learned.solved
@@ -194,28 +186,28 @@ def test_train_at_best_reports_failure_at_every_rate():
         _learn(rates=(1e38,))
 
 
-class _Planted(Run):
+class _Planted(ExerciseRun):
     """A training with a planted course: by rate, when it solves the task, and its loss and accuracy before."""
 
     courses: ClassVar[dict] = {}
     lost = False
 
     def __init__(self, training_task, rate):
-        self.training_task, self.rate, self.solved, self.looks, self.failure = training_task, rate, None, [], ""
+        Run.__init__(self, rate, training_task.budget, len(training_task.held_out))
         self.trainer = SimpleNamespace(update=0)
 
     def continue_until(self, until):
         solved, loss, right = self.courses[self.rate]
         while self.trainer.update < until and self.solved is None:
-            self.trainer.update += self.training_task.budget.every
+            self.trainer.update += self.budget.every
             self.solved = self.trainer.update if self.trainer.update == solved else None
             self.looks.append(Validation(self.trainer.update, loss, 100.0 if self.solved else right))
 
 
 def _searched(monkeypatch, courses, settle=0):
-    monkeypatch.setattr(learning, "Run", _Planted)
     monkeypatch.setattr(_Planted, "courses", courses)
-    return search(_training_task(updates=100, trial=60, settle=settle), cheating=0.3)
+    task = _training_task(updates=100, trial=60, settle=settle)
+    return search(lambda rate: _Planted(task, rate), cheating=0.3)
 
 
 def test_search_prefers_the_first_solution_to_the_lowest_loss(monkeypatch):
@@ -260,7 +252,7 @@ def test_search_ignores_a_solution_that_is_lost_again(monkeypatch):
 
 
 def test_run_settles_after_the_solution(counted):
-    at_once, settled, unsolved = (Run(_easy(), rate) for rate in (0.01, 0.01, 1e-9))
+    at_once, settled, unsolved = (ExerciseRun(_easy(), rate) for rate in (0.01, 0.01, 1e-9))
     for run in (at_once, settled, unsolved):
         run.continue_until(run.training_task.budget.updates)
     settled.settle(10)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from torch.nn import functional
 
 from s2s.cli.main import commands
-from s2s.comparison.questions.long_range import learning
+from s2s.comparison import task_training
 from s2s.comparison.reproduce import reproducing
 from s2s.comparison.reproduce.agreement import Agreement
 from s2s.comparison.reproduce.counting import Counting, _right
@@ -60,7 +60,7 @@ SMALL = (
         examples=60,
         held_out=8,
         tested=10,
-        budget=learning.Budget(updates=2, rows=16, batches=1, every=1, trial=1, warmup=1),
+        budget=task_training.Budget(updates=2, rows=16, batches=1, every=1, trial=1, warmup=1),
         rates=(0.002,),
     ),
 )

@@ -7,12 +7,13 @@ from functools import cache
 import torch
 
 from s2s.comparison.matching import match_translator
-from s2s.comparison.questions.long_range.learning import Budget, TrainingTask, answers, train_at_best
+from s2s.comparison.questions.long_range.learning import TrainingTask, answers
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, pairs
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Measured, Trial, Trials
+from s2s.comparison.task_training import Budget, train_at_best
 from s2s.data.exercises import Agreement as Sentences
 from s2s.data.exercises import concatenate, unseen
 from s2s.models.base import Seq2Seq
@@ -89,7 +90,9 @@ class Agreement(Reproduction):
             return module_of(trial.model).build(settings, exercise.vocabulary_size, exercise.vocabulary_size)
 
         device_context = select_device(DeviceSettings(kind="cpu", precision="fp32"))
-        learned = train_at_best(TrainingTask(_build, train, held_out, self.budget, seed, device_context), self.rates)
+        learned = train_at_best(
+            TrainingTask(_build, train, held_out, self.budget, seed, device_context).start, self.rates
+        )
         distances = self.trained + self.longer
         tests = [unseen(exercise.examples(d, self.tested, seed, "test"), train) for d in distances]
         right = [100 * answers(learned.trainer.model, test, device_context).accuracy for test in tests]

@@ -1,4 +1,4 @@
-"""Analyse how far back each candidate recalls, how soon it learns to, and how many bits reach its decoder."""
+"""Analyse how far back each candidate recalls, and how soon it learns to."""
 
 import math
 import statistics
@@ -10,11 +10,10 @@ from operator import itemgetter
 import numpy as np
 import scipy
 
-from s2s.comparison.questions.long_range import capacity
-from s2s.comparison.questions.long_range.learning import Rates, Validation
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Series, Table, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
+from s2s.comparison.task_training import Rates, Validation
 from s2s.data.exercises import EXERCISES, Agreement
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, welch
 from s2s.evaluation.gates import Assessment, Gate, above_chance, beside, best_other, converged, failed, rate_inside
@@ -270,11 +269,10 @@ def time_tests(of_all: Models) -> dict[tuple[str, str], tuple[float, float]]:
     return {(a.model, b.model): (p, after) for (a, b), p, after in zip(pairs, p_values, holm(p_values), strict=True)}
 
 
-def analyse(comparison: Comparison, measured: Mapping[Trial, TaskRun | Rates | capacity.CopyRun]) -> Analysis:
-    """Analyse accuracy by distance, times to the solution, and bits."""
+def analyse(comparison: Comparison, measured: Mapping[Trial, TaskRun | Rates]) -> Analysis:
+    """Analyse accuracy by distance, and times to the solution."""
     runs = {trial: each for trial, each in measured.items() if isinstance(each, TaskRun)}
     rates = {(trial.model, trial.part): each for trial, each in measured.items() if isinstance(each, Rates)}
-    copies = {trial: each for trial, each in measured.items() if isinstance(each, capacity.CopyRun)}
 
     def _of(part: Part) -> dict[str, TaskRuns]:
         searched = replace(part, of="rates").key
@@ -284,10 +282,9 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TaskRun | Rates | c
     parts = {part: own for part in (Part(name, form) for name in NAMES for form in FORMS) if (own := _of(part))}
     every = [each for own in parts.values() for each in own.values()]
     others = _of(replace(DECIDES, of="other"))
-    copy_figure, copy_table = capacity.report(comparison, copies)
     return Analysis(
         findings=[*_distance_verdicts(parts, others), *_time_verdicts(parts, others)],
-        figures=[*(draw(own) for own in parts.values() for draw in (_accuracy, _survival)), copy_figure],
+        figures=[*(draw(own) for own in parts.values() for draw in (_accuracy, _survival))],
         tables=filled(
             _summary(every),
             _distances(parts),
@@ -298,7 +295,6 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TaskRun | Rates | c
                 ("task", "model", "gate"),
             ),
             _runs(every),
-            copy_table,
         ),
         seeds=sorted({trial.seed for trial in measured if trial.seed is not None}),
     )

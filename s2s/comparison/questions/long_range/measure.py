@@ -11,16 +11,15 @@ import torch
 from pydantic import TypeAdapter
 
 from s2s.comparison.executor import run_cached
-from s2s.comparison.matching import match_translator, non_width_settings, settings_of
+from s2s.comparison.matching import match_translator, non_width_settings
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.questions.long_range.analyse import DECIDES, MARGIN, NAMES, Part, TaskRun, analyse
-from s2s.comparison.questions.long_range.capacity import CAPACITY, LENGTHS, CopyRun
-from s2s.comparison.questions.long_range.learning import Budget, Rates, Run, TrainingTask, answers, search
+from s2s.comparison.questions.long_range.learning import ExerciseRun, TrainingTask, answers
 from s2s.comparison.questions.long_range.linear_head import with_linear_head
 from s2s.comparison.spec import Candidate, Comparison, Experiment, Scale, Trial, check_translates
-from s2s.comparison.translation import has_cross_attention
+from s2s.comparison.task_training import Budget, Rates, search
 from s2s.comparison.tuning import TRIAL_SEED
-from s2s.data.exercises import CHEATS, EXERCISES, Agreement, Examples, Exercise, Symbols, concatenate, unseen
+from s2s.data.exercises import CHEATS, EXERCISES, Agreement, Examples, Exercise, concatenate, unseen
 from s2s.errors import UserError
 from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.installed import module_of
@@ -59,24 +58,10 @@ class Distances:
 
 
 @dataclass(frozen=True)
-class Copying:
-    """Sizes of the measurement in bits."""
-
-    widths: tuple[int, ...]  # of states and embeddings
-    seeds: int  # of the comparison's seeds
-    updates: int  # limit of a training
-    trial: int  # updates of a trial of a learning rate
-    examples: int = 4_000  # of each length, to train on
-    held_out: int = 32
-    tested: int = 200
-
-
-@dataclass(frozen=True)
 class Sizes:
     """Sizes of the measurement."""
 
     distances: dict[str, Distances]  # by task; other tasks are left out
-    copying: Copying | None  # None: not measured
     parameters: int = 60_000  # of every whole model, about
     examples: int = 3_000  # trained on, at each distance
     held_out: int = 64  # that decide on rate and end of training, at each distance
@@ -94,7 +79,7 @@ _POWERS = tuple(2**i for i in range(13))
 
 SIZES: dict[Scale, Sizes] = {
     # with three seeds each, the least p-value of a log-rank test of two models is 0.1
-    "quick": Sizes(distances={"recall": Distances(_POWERS[:6], _POWERS[6:12], 3_000)}, copying=None, further=2),
+    "quick": Sizes(distances={"recall": Distances(_POWERS[:6], _POWERS[6:12], 3_000)}, further=2),
     "lecture": Sizes(
         distances={
             # at eight times the trained distance most models recall, so they could not be told apart
@@ -103,7 +88,6 @@ SIZES: dict[Scale, Sizes] = {
             "associative": Distances(_POWERS[:5], _POWERS[5:8], 1_500, forms=("full",)),
             "agreement": Distances((0, 4, 8), (16, 32), 1_000),
         },
-        copying=Copying(widths=(16, 32, 64), seeds=1, updates=1_500, trial=300),
         further=3,
     ),
     "definitive": Sizes(
@@ -113,7 +97,6 @@ SIZES: dict[Scale, Sizes] = {
             "associative": Distances(_POWERS[:6], _POWERS[6:9], 10_000),
             "agreement": Distances((0, 4, 8), (16, 32, 64), 10_000),
         },
-        copying=Copying(widths=(16, 32, 64, 128), seeds=3, updates=6_000, trial=1_000),
         examples=5_000,
         tested=400,
         budget=replace(_BUDGET, trial=1_500),
@@ -135,7 +118,7 @@ def forms_of(name: str, distances: Distances) -> list[str]:
 
 
 def trials(comparison: Comparison) -> list[Trial]:
-    """Return searches for rates, then trainings, task by task; then the measurements in bits."""
+    """Return searches for rates, then trainings, task by task."""
     sizes = comparison.sizes(SIZES)
     made = []
     for name in (name for name in NAMES if name in sizes.distances):
@@ -145,22 +128,16 @@ def trials(comparison: Comparison) -> list[Trial]:
         made += [
             Trial(model, p.key, s) for p in parts for s in sizes.seeds(comparison, p) for model in comparison.models
         ]
-    if copying := sizes.copying:
-        seeds = comparison.seeds[: copying.seeds]
-        parts = [f"{CAPACITY}-{width}" for width in copying.widths]
-        made += [Trial(model, part, seed) for part in parts for seed in seeds for model in comparison.models]
     return made
 
 
-def measure(comparison: Comparison, trial: Trial) -> TaskRun | Rates | CopyRun:
-    """Search for the best rate of a candidate on a task, train at it, or train to copy symbols."""
+def measure(comparison: Comparison, trial: Trial) -> TaskRun | Rates:
+    """Search for the best rate of a candidate on a task, or train at it."""
     sizes, part = comparison.sizes(SIZES), Part.of_key(trial.part)
-    if part.task == CAPACITY and sizes.copying:
-        return _copy(comparison, trial, sizes, sizes.copying)
     if part.of == "rates":
         task, _ = _task_of(comparison, trial, part, TRIAL_SEED)
         trained = sizes.distances[part.task].trained
-        return search(task, sum(CHEATS[part.task].accuracy(distance) for distance in trained) / len(trained))
+        return search(task.start, sum(CHEATS[part.task].accuracy(distance) for distance in trained) / len(trained))
     # if another process runs the same trial now, both get the same result
     trials = Trial(trial.model, replace(part, of="rates").key)
     folder = comparison.results_folder(EXPERIMENT.name)
@@ -181,7 +158,7 @@ def _train(comparison: Comparison, trial: Trial, part: Part, rate: float) -> Tas
     distances, cheat = sizes.distances[part.task], CHEATS[part.task]
     task, settings = _task_of(comparison, trial, part, trial.seed or 0)
     tests = _tests(exercise, distances.tested, sizes.tested, task)
-    run = Run(task, rate)
+    run = ExerciseRun(task, rate)
     run.continue_until(distances.updates // 2)
     # a model that has solved the task by then is the same with half of the updates
     half = None if run.solved else _count_right(run, tests)
@@ -211,45 +188,11 @@ def _train(comparison: Comparison, trial: Trial, part: Part, rate: float) -> Tas
     )
 
 
-def _copy(comparison: Comparison, trial: Trial, sizes: Sizes, copying: Copying) -> CopyRun:
-    """Train a model of some width to copy, at the best learning rate, and count what it copies at each length."""
-    exercise, width = Symbols(), int(trial.part.removeprefix(f"{CAPACITY}-"))
-    size, longest = exercise.vocabulary_size, 2 + LENGTHS[-1]
-    settings = small(comparison.candidate(trial.model), size, (longest, longest), sizes.parameters, width=width)
-    budget = replace(sizes.budget, updates=copying.updates, trial=copying.trial, settle=0)
-    counts = (copying.examples, copying.held_out)
-    trial_task, task = (
-        _training_task(comparison, trial.model, exercise, LENGTHS, counts, settings, budget, seed)
-        for seed in (TRIAL_SEED, trial.seed or 0)
-    )
-    rates = search(trial_task, sum(exercise.baseline(n) for n in LENGTHS) / len(LENGTHS))
-    run = Run(task, rates.best)
-    run.continue_until(budget.updates)
-    if run.failure:
-        raise UserError(f"training fails at rate {rates.best:g}: {run.failure}")
-    tests = _tests(exercise, LENGTHS, copying.tested, task)
-    return CopyRun(
-        width=width,
-        attention=has_cross_attention(task.build()),
-        lengths=list(LENGTHS),
-        symbol=exercise.bits,
-        asked=[len(test) for test in tests],
-        right=_count_right(run, tests),
-        losses=[answers(run.trainer.model, test, task.device_context).loss for test in tests],
-        rate=rates.best,
-        inside=rates.inside,
-        updates=run.trainer.update,
-        solved=run.solved,
-        looks=run.looks,
-        seconds=run.seconds,
-    )
-
-
 def _tests(exercise: Exercise, distances: Sequence[int], count: int, task: TrainingTask) -> list[Examples]:
     return [unseen(exercise.examples(each, count, task.seed, "test"), task.train) for each in distances]
 
 
-def _count_right(run: Run, tests: list[Examples]) -> list[int]:
+def _count_right(run: ExerciseRun, tests: list[Examples]) -> list[int]:
     device_context = run.training_task.device_context
     return [int(answers(run.trainer.model, test, device_context).right.sum()) for test in tests]
 
@@ -297,9 +240,7 @@ def _max_length(examples: Examples) -> int:
     return 2 + round(1.25 * max(len(row) for row in (*examples.sources, *examples.targets)))
 
 
-def small(
-    candidate: Candidate, pieces: int, lengths: tuple[int, int], parameters: int, width: int | None = None
-) -> Section:
+def small(candidate: Candidate, pieces: int, lengths: tuple[int, int], parameters: int) -> Section:
     """Return the settings of a small model for a task: the candidate's own, with the size and the layers of all.
 
     Learned positions that no training example reaches do not count as parameters, so no capacity is lost to them.
@@ -309,15 +250,11 @@ def small(
         pieces: Size of the vocabulary.
         lengths: Tokens of the longest example to train on, and of the longest one to test.
         parameters: Number of parameters, about.
-        width: Width of a model with one layer on each side, instead of the number of parameters.
     """
     learned, longest = lengths
     # tuning joins the many layers of a deep model by residual connections; these models are shallow
     joined = {} if "residual" in candidate.own else {"residual": False}
     options = non_width_settings(candidate.settings) | OPTIONS | joined
-    if width is not None:
-        shape: dict[str, object] = {"encoder_layers": 1, "feedforward": 2 * width, "width": width}
-        return settings_of(candidate.kind, options | shape | {"max_positions": longest})
     options |= {"max_positions": min(learned, longest)}
     found = match_translator(candidate.kind, pieces, parameters, options, step=1)
     if "max_positions" not in type(found).model_fields:
@@ -328,11 +265,9 @@ def small(
 def _numbers(comparison: Comparison) -> dict[str, object]:
     sizes = comparison.sizes(SIZES)
     tasks = sizes.distances.items()
-    widths = listed([str(width) for width in sizes.copying.widths]) if sizes.copying else ""
     return {
         "updates": listed([f"{each.updates:,} ({name})" for name, each in tasks]),
         "tasks": listed([f"{name} ({' and '.join(forms_of(name, each))})" for name, each in tasks]),
-        "bits": f"with {widths} numbers" if widths else "not in this profile",
         "trial": f"{sizes.budget.trial:,}",
         "settle": f"{sizes.budget.settle:,}",
         "margin": MARGIN,
@@ -346,7 +281,7 @@ EXPERIMENT = Experiment(
     trials,
     measure,
     analyse,
-    TypeAdapter(TaskRun | Rates | CopyRun),
+    TypeAdapter(TaskRun | Rates),
     tuning_level="",
     numbers=_numbers,
 )

@@ -1,0 +1,54 @@
+"""Train candidates to copy strings of random symbols."""
+
+from collections.abc import Mapping
+
+from pydantic import TypeAdapter
+
+from s2s.comparison import task_question
+from s2s.comparison.spec import Analysis, Comparison, Experiment, Scale, Trial
+from s2s.comparison.task_question import TaskClaim, TaskPlan, TaskResult
+from s2s.comparison.task_training import Rates
+from s2s.data.synthetic_tasks import Copying
+
+_TASK = Copying(
+    26, trained=range(1, 51), tested=(1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 30, 40, 50, 75, 100, 150, 200)
+)
+PLANS: dict[Scale, list[TaskPlan]] = {
+    "quick": [TaskPlan(_TASK, 64, (), seeds=5, other_seeds=0, updates=1_500, trial=400, rows=100)],
+    "lecture": [TaskPlan(_TASK, 64, (32, 16), seeds=8, other_seeds=8, updates=2_000, trial=500)],
+    "definitive": [TaskPlan(_TASK, 64, (128, 32, 16), seeds=8, other_seeds=8, updates=8_000, trial=1_000)],
+}
+CLAIM = TaskClaim(
+    "copies",
+    ahead=lambda traits: traits.cross_attention,
+    behind=lambda traits: not traits.cross_attention,
+    measured="symbols of a string that are copied without a mistake (width {width}; trained to {trained})",
+    verb="copies",
+)
+
+
+def trials(comparison: Comparison) -> list[Trial]:
+    """Return the searches for rates and the trainings."""
+    return task_question.trials(comparison, comparison.sizes(PLANS))
+
+
+def measure(comparison: Comparison, trial: Trial) -> TaskResult | Rates:
+    """Search for the best rate of a candidate, or train at it and test every size."""
+    return task_question.measure(comparison, trial, comparison.sizes(PLANS), EXPERIMENT.name)
+
+
+def analyse(comparison: Comparison, measured: Mapping[Trial, TaskResult | Rates]) -> Analysis:
+    """Compare the sizes that the candidates master."""
+    return task_question.analyse(comparison, measured, comparison.sizes(PLANS), "copying", CLAIM)
+
+
+EXPERIMENT = Experiment(
+    "copying",
+    "How long a string can it copy?",
+    trials,
+    measure,
+    analyse,
+    measurement=TypeAdapter(TaskResult | Rates),
+    tuning_level="",
+    precision="fp32",
+)

@@ -1,0 +1,67 @@
+"""Train encoders to track the state of a finite automaton."""
+
+from collections.abc import Mapping
+
+from pydantic import TypeAdapter
+
+from s2s.comparison import task_question
+from s2s.comparison.spec import Analysis, Comparison, Experiment, Scale, Trial
+from s2s.comparison.task_question import TaskClaim, TaskPlan, TaskResult
+from s2s.comparison.task_training import Rates
+from s2s.data.synthetic_tasks import StateTracking
+
+_TRAINED, _TESTED = range(1, 41), (1, 2, 4, 8, 12, 16, 20, 30, 40, 60, 80, 120, 200, 350, 500)
+
+
+def _plan(name: str, seeds: int, updates: int, trial: int, widths: tuple[int, ...] = (64,)) -> TaskPlan:
+    task = StateTracking(name, _TRAINED, _TESTED)
+    return TaskPlan(task, widths[0], widths[1:], seeds, seeds, updates, trial, encoder_layers=2)
+
+
+PLANS: dict[Scale, list[TaskPlan]] = {
+    "quick": [_plan("parity", 5, 1_000, 250)],
+    "lecture": [
+        _plan("s3", 8, 2_000, 500, (64, 32, 16)),
+        _plan("parity", 8, 2_000, 500),
+        _plan("cycle", 8, 2_000, 500),
+        _plan("arithmetic", 8, 2_000, 500),
+    ],
+    "definitive": [
+        _plan("s3", 8, 8_000, 1_000, (64, 128, 32, 16)),
+        *(_plan(name, 8, 8_000, 1_000) for name in ("parity", "cycle", "arithmetic", "a5")),
+    ],
+}
+CLAIM = TaskClaim(
+    "tracks",
+    ahead=lambda traits: traits.recurrence == "steps",
+    behind=lambda traits: traits.self_attention,
+    measured="symbols after which the state is still right (width {width}; trained to {trained})",
+    verb="tracks the state over",
+)
+
+
+def trials(comparison: Comparison) -> list[Trial]:
+    """Return the searches for rates and the trainings."""
+    return task_question.trials(comparison, comparison.sizes(PLANS))
+
+
+def measure(comparison: Comparison, trial: Trial) -> TaskResult | Rates:
+    """Search for the best rate of a candidate, or train at it and test every size."""
+    return task_question.measure(comparison, trial, comparison.sizes(PLANS), EXPERIMENT.name)
+
+
+def analyse(comparison: Comparison, measured: Mapping[Trial, TaskResult | Rates]) -> Analysis:
+    """Compare the sizes that the candidates master."""
+    return task_question.analyse(comparison, measured, comparison.sizes(PLANS), "state tracking", CLAIM)
+
+
+EXPERIMENT = Experiment(
+    "state-tracking",
+    "How long can it track a changing state?",
+    trials,
+    measure,
+    analyse,
+    measurement=TypeAdapter(TaskResult | Rates),
+    tuning_level="",
+    precision="fp32",
+)

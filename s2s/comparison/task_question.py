@@ -1,0 +1,542 @@
+"""Questions on synthetic tasks: candidates of several widths are trained on a task, and tested at all of its sizes.
+
+Each question is a list of tasks with their budgets (`TaskPlan`); trials, measurement and analysis are the same.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations, takewhile
+
+import torch
+from pydantic import TypeAdapter
+
+from s2s.comparison.claims import Pair, Traits, claim_numbers, decide, traits_of
+from s2s.comparison.executor import run_cached
+from s2s.comparison.matching import non_width_settings, settings_of
+from s2s.comparison.paired_tests import listed
+from s2s.comparison.reporting import Column, axis, figure, filled, series, table, verdict
+from s2s.comparison.results import Claim, Figure, Table, Verdict
+from s2s.comparison.spec import Analysis, Comparison, Trial, by_model, check_translates
+from s2s.comparison.task_training import Budget, Rates, TaskModel, TaskRun, Validation, search
+from s2s.comparison.translation import has_cross_attention
+from s2s.comparison.tuning import TRIAL_SEED
+from s2s.data.synthetic_tasks import SyntheticTask
+from s2s.errors import UserError
+from s2s.evaluation.differences import LEVEL
+from s2s.evaluation.gates import Assessment, converged, rate_inside
+from s2s.evaluation.inference import Estimate, holm, mean
+from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p
+from s2s.models.base import Seq2Seq, count_parameters
+from s2s.recipe.installed import module_of
+from s2s.recipe.schema import Section
+from s2s.training.device import derive_seed
+
+MASTERED = 0.95
+"""Share of right answers at which a size counts as mastered."""
+_RATES = "rates"
+# One direction only: a network that also reads from the end would need to remember less.
+_OPTIONS = {
+    "decoder_layers": 1,
+    "dropout": 0.0,
+    "feedforward_ratio": 2,
+    "heads": 2,
+    "bidirectional": False,
+    "reverse_source": False,
+    "scale_embeddings": True,
+}
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """A task of a question with its sizes; the first plan of a question, at `width`, decides.
+
+    Attributes:
+        task: The task.
+        width: Width of states and embeddings that decides.
+        others: Further widths.
+        seeds: Number of trainings at `width`.
+        other_seeds: Number of trainings at each of the other widths.
+        updates: Limit of a training.
+        trial: Updates of a trial of a learning rate.
+        encoder_layers: Number of layers of the encoder.
+        every: Updates between two validations.
+        rows: Test examples of each size and seed.
+    """
+
+    task: SyntheticTask
+    width: int
+    others: tuple[int, ...]
+    seeds: int
+    other_seeds: int
+    updates: int
+    trial: int
+    encoder_layers: int = 1
+    every: int = 100
+    rows: int = 200
+
+    @property
+    def budget(self) -> Budget:
+        """Limits of a training."""
+        return Budget(self.updates, rows=0, batches=1, every=self.every, trial=self.trial, warmup=100)
+
+    def part(self, width: int) -> str:
+        """Return the part of the trials at a width."""
+        return f"{self.task.name}-{width}"
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """Measurement of one training on a task."""
+
+    width: int
+    parameters: int
+    attention: bool  # True if the decoder has cross-attention
+    sizes: list[int]  # tested ones, ascending
+    trained: int  # longest size that was trained on
+    asked: list[int]  # test answers of each size
+    right: list[float]  # share of right ones
+    shortcuts: list[float]  # share that the shortcut has right
+    rate: float
+    inside: bool  # True if the rate has worse ones on both sides
+    budget: int  # limit of the updates
+    updates: int
+    solved: int | None  # updates until 99 % of the held-out answers were right
+    looks: list[Validation]
+    seconds: float  # CPU time of the training
+    failure: str = ""  # reason of a failed training
+
+    @property
+    def mastered(self) -> int:
+        """Largest size with at least 95 % right answers, as at all smaller sizes; 0 if there is none."""
+        counts = zip(self.sizes, self.right, strict=True)
+        return max((size for size, _ in takewhile(lambda each: each[1] >= MASTERED, counts)), default=0)
+
+    @property
+    def is_bound(self) -> bool:
+        """True if no larger size was tested, so that `mastered` is a lower bound."""
+        return self.mastered == self.sizes[-1]
+
+
+def trials(comparison: Comparison, plans: Sequence[TaskPlan]) -> list[Trial]:
+    """Return the searches for rates and the trainings, those that decide first."""
+    made = []
+    settings = [(plan, width) for plan in plans for width in (plan.width,)]
+    settings += [(plan, width) for plan in plans for width in plan.others]
+    for plan, width in settings:
+        seeds = plan.seeds if width == plan.width else plan.other_seeds
+        made += [Trial(model, f"{plan.part(width)}-{_RATES}") for model in comparison.models]
+        made += [Trial(model, plan.part(width), seed) for seed in range(1, seeds + 1) for model in comparison.models]
+    return made
+
+
+def measure(comparison: Comparison, trial: Trial, plans: Sequence[TaskPlan], question: str) -> TaskResult | Rates:
+    """Search for the best rate of a candidate on a task, or train at it and test every size.
+
+    Args:
+        comparison: The comparison.
+        trial: A trial of `trials`.
+        plans: Tasks of the question.
+        question: Name of the question, whose folder has the searches.
+
+    Raises:
+        UserError: Every training of the search failed.
+    """
+    plan, width = next(
+        (plan, width)
+        for plan in plans
+        for width in (plan.width, *plan.others)
+        if trial.part in (plan.part(width), f"{plan.part(width)}-{_RATES}")
+    )
+    settings = _settings(comparison, trial.model, plan, width)
+    if trial.seed is None:
+        return search(lambda rate: _start(comparison, trial, plan, settings, rate), None)
+    # If another process runs the same search now, both get the same result.
+    folder = comparison.results_folder(question)
+    folder.mkdir(parents=True, exist_ok=True)
+    searched = Trial(trial.model, f"{trial.part}-{_RATES}")
+    measure_rates = partial(measure, comparison, plans=plans, question=question)
+    stored = run_cached(folder, measure_rates, searched, "fp32")
+    if stored.measured is None:
+        raise UserError(stored.failed)
+    rates = TypeAdapter(Rates).validate_python(stored.measured)
+    run = _start(comparison, trial, plan, settings, rates.best)
+    run.continue_until(plan.updates)
+    chance = torch.Generator().manual_seed(derive_seed(trial.seed, 3) % 2**63)
+    tested = [run.right(size, plan.rows, chance) for size in plan.task.tested]
+    return TaskResult(
+        width=width,
+        parameters=count_parameters(run.model),
+        attention=has_cross_attention(run.model.model),
+        sizes=list(plan.task.tested),
+        trained=max(plan.task.trained),
+        asked=[asked for _, asked in tested],
+        right=[0.0 if run.failure else right for right, _ in tested],
+        shortcuts=[plan.task.shortcut_accuracy(size) for size in plan.task.tested],
+        rate=rates.best,
+        inside=rates.inside,
+        budget=plan.updates,
+        updates=run.update,
+        solved=None if run.failure else run.solved,
+        looks=run.looks,
+        seconds=run.seconds,
+        failure=run.failure,
+    )
+
+
+def _settings(comparison: Comparison, model: str, plan: TaskPlan, width: int) -> Section:
+    candidate = comparison.candidate(model)
+    # Tuning joins the many layers of a deep model by residual connections; these models are shallow.
+    joined = {} if "residual" in candidate.own else {"residual": False}
+    shape: dict[str, object] = {"encoder_layers": plan.encoder_layers, "width": width, "feedforward": 2 * width}
+    longest = {"max_positions": 2 * plan.task.tested[-1] + 2}
+    options = non_width_settings(candidate.settings) | _OPTIONS | joined | shape | longest
+    return settings_of(candidate.kind, options)
+
+
+def _start(comparison: Comparison, trial: Trial, plan: TaskPlan, settings: Section, rate: float) -> TaskRun:
+    seed, size = TRIAL_SEED if trial.seed is None else trial.seed, plan.task.vocabulary_size
+    torch.manual_seed(derive_seed(seed))
+    model: Seq2Seq = module_of(comparison.candidate(trial.model).kind).build(settings, size, size)
+    check_translates(model, trial.model)
+    width = model.encoder(*_one_token()).states.shape[2]
+    learner = TaskModel(model, width, plan.task.classes)
+    return TaskRun(learner, plan.task, rate, plan.budget, seed, comparison.device_context)
+
+
+def _one_token() -> tuple[torch.Tensor, torch.Tensor]:
+    token = torch.zeros(1, 1, dtype=torch.long)
+    return token, token == 0
+
+
+@dataclass(frozen=True)
+class Mastery:
+    """Sizes that the trainings of a candidate mastered at one width, by seed."""
+
+    runs: Mapping[int, TaskResult]
+
+    @property
+    def first(self) -> TaskResult:
+        """The first training, for what is the same in all."""
+        return next(iter(self.runs.values()))
+
+    @property
+    def times(self) -> Times:
+        """Largest sizes mastered; those that are lower bounds are censored."""
+        known = [(run.mastered, run.is_bound) for run in self.runs.values()]
+        return Times([size for size, bound in known if not bound], [size for size, bound in known if bound])
+
+    @property
+    def is_bound(self) -> bool:
+        """True if the median is a lower bound."""
+        return 2 * len(self.times.waited) > len(self.runs)
+
+    @property
+    def median(self) -> Estimate:
+        """Median over seeds (Kaplan & Meier 1958), at most the largest size tested."""
+        largest = float(self.first.sizes[-1])
+        if not self.times.ended:
+            return Estimate(largest, largest, largest)
+        found = kaplan_meier(self.times).median()
+        ends = (None if end is None else min(largest, end) for end in (found.low, found.high))
+        return Estimate(min(largest, found.value), *ends)
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """Key that orders candidates: the median, then the mean."""
+        return self.median.value, statistics.mean(run.mastered for run in self.runs.values())
+
+    def accuracy(self, i: int) -> Estimate:
+        """Mean share of right answers at size number `i`, in percent."""
+        found = mean([100 * run.right[i] for run in self.runs.values()])
+        ends = (None if end is None else min(100.0, max(0.0, end)) for end in (found.low, found.high))
+        return Estimate(found.value, *ends)
+
+    @property
+    def num_solved(self) -> int:
+        """Number of seeds that solved the task within the budget."""
+        return sum(run.solved is not None for run in self.runs.values())
+
+    @property
+    def state(self) -> str:
+        """State of the trainings: solved, converged, or still learning."""
+        if self.num_solved == len(self.runs):
+            return "solved"
+        unsolved = [run for run in self.runs.values() if run.solved is None and not run.failure]
+        if not unsolved:
+            return "failed"
+        looks = unsolved[0].looks
+        found = converged([each.update for each in looks], [each.loss for each in looks])
+        return "converged" if found.passed else found.sentence
+
+
+Models = Mapping[str, Mastery]
+"""Mastered sizes at one width, by candidate in the order of the command."""
+
+
+def pair_p_values(of_all: Models) -> dict[tuple[str, str], float]:
+    """Return p-values of the exact log-rank test of the sizes mastered, for all pairs of candidates."""
+    return {(a, b): log_rank_p(of_all[a].times, of_all[b].times) for a, b in combinations(of_all, 2)}
+
+
+def claim_pairs(of_all: Models, ahead: Sequence[str], behind: Sequence[str]) -> list[Pair]:
+    """Return the tests of all pairs of two groups of candidates, for `decide`."""
+    p_values = pair_p_values(of_all)
+    pairs = []
+    for one in ahead:
+        for other in behind:
+            p = p_values[(one, other) if (one, other) in p_values else (other, one)]
+            (a, a_mean), (b, b_mean) = of_all[one].order, of_all[other].order
+            pairs.append(Pair(one, other, a - b or a_mean - b_mean, p))
+    return pairs
+
+
+@dataclass(frozen=True)
+class TaskClaim:
+    """A claim about two groups of candidates on a task.
+
+    Attributes:
+        name: Claim, a key of `CLAIMS`.
+        ahead: True for traits of the models that the claim says are better.
+        behind: True for traits of the others.
+        measured: Quantity of the numbers; `{width}`, `{trained}` and `{unit}` are filled in.
+        verb: Verb of the sentence, such as `copies`.
+        factor: Factor of the numbers, such as bits per symbol.
+        unit: Unit of the numbers.
+    """
+
+    name: str
+    ahead: Callable[[Traits], bool]
+    behind: Callable[[Traits], bool]
+    measured: str
+    verb: str
+    factor: int = 1
+    unit: str = ""
+
+    def decide(
+        self, comparison: Comparison, plan: TaskPlan, by_width: Mapping[int, Models], figure_name: str
+    ) -> Claim | None:
+        """Decide the claim at the plan's width; None if a group has no candidate.
+
+        Args:
+            comparison: The comparison.
+            plan: The deciding task.
+            by_width: Results by width; those of other widths say if the verdict is stable.
+            figure_name: Name of the figure that shows it.
+        """
+        of_all = by_width.get(plan.width, {})
+        traits = traits_of(comparison)
+        ahead = [model for model in of_all if self.ahead(traits[model])]
+        behind = [model for model in of_all if self.behind(traits[model])]
+        if not ahead or not behind:
+            return None
+        found = decide(claim_pairs(of_all, ahead, behind))
+        stable = {}
+        for width, others in by_width.items():
+            if width != plan.width and {*ahead, *behind} <= others.keys():
+                holds = all(pair.difference > 0 for pair in claim_pairs(others, ahead, behind))
+                if found.verdict != "undecided":
+                    stable[f"width {width}"] = holds == (found.verdict == "yes")
+        best = max(behind, key=lambda model: of_all[model].order)
+        worst = min(ahead, key=lambda model: of_all[model].order)
+        unit = self.unit or plan.task.unit
+        sentence = (
+            f"{worst} {self.verb} {self._number(of_all[worst])} {unit}, {best} {self._number(of_all[best])}"
+            f"{'' if len(ahead) + len(behind) == 2 else ': the least of the first group, the most of the second'}."
+        )
+        if found.verdict == "undecided" and found.pair:
+            sentence += (
+                f" {found.pair.ahead} and {found.pair.behind} cannot be told apart (p = {found.pair.p or 1:.2g})."
+            )
+        first = of_all[worst].first
+        return Claim(
+            name=self.name,
+            measured=self.measured.format(width=plan.width, trained=first.trained, unit=unit),
+            unit=unit,
+            verdict=found.verdict,
+            sentence=sentence,
+            numbers=claim_numbers(
+                {model: self.scaled(own.median) for model, own in of_all.items()},
+                "high",
+                at_least=[model for model, own in of_all.items() if own.is_bound],
+            ),
+            p=found.p,
+            test="exact log-rank test",
+            figure=figure_name,
+            stable=stable,
+        )
+
+    def _number(self, own: Mastery) -> str:
+        return f"{'at least ' if own.is_bound else ''}{self.factor * own.median.value:g}"
+
+    def scaled(self, found: Estimate) -> Estimate:
+        """Return a median in the unit of the numbers."""
+        ends = (None if end is None else self.factor * end for end in (found.low, found.high))
+        return Estimate(self.factor * found.value, *ends)
+
+
+def analyse(
+    comparison: Comparison,
+    measured: Mapping[Trial, TaskResult | Rates],
+    plans: Sequence[TaskPlan],
+    row: str,
+    claim: TaskClaim,
+) -> Analysis:
+    """Analyse the sizes that the candidates master.
+
+    Args:
+        comparison: The comparison.
+        measured: Measurements.
+        plans: Tasks of the question; the first one decides.
+        row: Row of the table.
+        claim: Claim that the question decides.
+    """
+    results = {trial: each for trial, each in measured.items() if isinstance(each, TaskResult)}
+    found: dict[str, dict[int, Models]] = {}
+    for plan in plans:
+        for width in (plan.width, *plan.others):
+            own = by_model(comparison, results, plan.part(width))
+            if own:
+                found.setdefault(plan.task.name, {})[width] = {model: Mastery(runs) for model, runs in own.items()}
+    deciding = plans[0]
+    by_width = found.get(deciding.task.name, {})
+    of_all = by_width.get(deciding.width, {})
+    variations = {
+        **{f"width {width}": models for width, models in by_width.items() if width != deciding.width},
+        **{
+            plan.task.title: found[plan.task.name][plan.width]
+            for plan in plans[1:]
+            if plan.width in found.get(plan.task.name, {})
+        },
+    }
+    figures = [
+        _accuracy(plan, found[plan.task.name][plan.width])
+        for plan in plans
+        if plan.width in found.get(plan.task.name, {})
+    ]
+    if len(by_width) > 1:
+        figures.append(_widths(deciding, by_width, claim))
+    shown = figures[0].name if figures else ""
+    return Analysis(
+        findings=[_verdict(model, deciding, of_all, variations, row, shown, claim) for model in of_all],
+        figures=figures,
+        tables=filled(_pairs_table(plans, found), _runs_table(plans, found)),
+        seeds=sorted({trial.seed for trial in results if trial.seed is not None}),
+        claims=[claim.decide(comparison, deciding, by_width, shown)],
+    )
+
+
+def assess(model: str, of_all: Models) -> Assessment:
+    """Compare the sizes that a candidate masters with the best of the others; p-values of all pairs are corrected."""
+    others = [name for name in of_all if name != model]
+    if not others:
+        return Assessment("not measurable", reasons=("no other model was measured",))
+    other, own = max(others, key=lambda name: of_all[name].order), of_all[model]
+    for name in (model, other):
+        gate = rate_inside(of_all[name].first.rate, [of_all[name].first.rate], of_all[name].first.inside)
+        if not gate.passed:
+            return Assessment("not measurable", other, reasons=(f"{name}: its rate lies at an end of what was tried",))
+    p_values = pair_p_values(of_all)
+    after = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    p = after[(model, other) if (model, other) in after else (other, model)]
+    facts: dict[str, float | str] = {
+        f"median of {other}": of_all[other].median.value,
+        "seeds that solve it": f"{own.num_solved} of {len(own.runs)}",
+    }
+    standing = "undecided" if p >= LEVEL else "better" if own.order > of_all[other].order else "worse"
+    return Assessment(standing, other, p=p, test="log-rank, Holm", facts=facts)
+
+
+def _verdict(
+    model: str,
+    plan: TaskPlan,
+    of_all: Models,
+    variations: Mapping[str, Models],
+    row: str,
+    shown: str,
+    claim: TaskClaim,
+) -> Verdict:
+    found, own = assess(model, of_all), of_all[model]
+    if found.decided:
+        better = found.standing == "better"
+        kept = {
+            name: (models[model].order > models[found.rival].order) == better
+            for name, models in variations.items()
+            if {model, found.rival} <= models.keys()
+        }
+        found = replace(found, variations=kept)
+    unit = claim.unit or plan.task.unit
+    quantity = claim.measured.format(width=plan.width, trained=own.first.trained, unit=unit)
+    cell = verdict(row, model, claim.scaled(own.median), unit, quantity, found, shown)
+    return cell.model_copy(update={"at_least": own.is_bound})
+
+
+def _accuracy(plan: TaskPlan, of_all: Models) -> Figure:
+    first = next(iter(of_all.values())).first
+    sizes = [float(size) for size in first.sizes]
+    shown = [series(m, m, sizes, [own.accuracy(i) for i in range(len(sizes))]) for m, own in of_all.items()]
+    shown.append(series(plan.task.shortcut, "", sizes, [100 * share for share in first.shortcuts], reference=True))
+    if first.trained < first.sizes[-1]:
+        shown.append(series("end of training", "", [float(first.trained)] * 2, [0.0, 100.0], reference=True))
+    return figure(
+        f"{plan.part(plan.width)}-accuracy",
+        f"{plan.task.title.capitalize()}: right answers against size, width {plan.width}",
+        (axis(f"size ({plan.task.unit})", log=True), axis("right answers", "%")),
+        shown,
+        f"Means over seeds; intervals (95 %): Student's. The dashed line is a shortcut: it {plan.task.shortcut}.",
+    )
+
+
+def _widths(plan: TaskPlan, by_width: Mapping[int, Models], claim: TaskClaim) -> Figure:
+    widths, shown = sorted(by_width), []
+    for model in dict.fromkeys(model for models in by_width.values() for model in models):
+        known = [width for width in widths if model in by_width[width]]
+        values = [claim.scaled(by_width[width][model].median) for width in known]
+        shown.append(series(model, model, [float(width) for width in known], values))
+    unit = claim.unit or plan.task.unit
+    return figure(
+        f"{plan.task.name}-widths",
+        f"{plan.task.title.capitalize()}: largest size with 95 % right answers, against width",
+        (axis("width of the states", log=True), axis(unit)),
+        shown,
+        "Medians over seeds; intervals (95 %): Kaplan–Meier's.",
+    )
+
+
+def _pairs_table(plans: Sequence[TaskPlan], found: Mapping[str, Mapping[int, Models]]) -> Table:
+    rows = []
+    for plan in plans:
+        for width, of_all in found.get(plan.task.name, {}).items():
+            p_values = pair_p_values(of_all)
+            for (pair, p), after in zip(p_values.items(), holm(list(p_values.values())), strict=True):
+                a, b = (of_all[model] for model in pair)
+                rows.append((plan.task.title, width, listed(pair), a.median.value, b.median.value, p, after))
+    columns = [
+        *("task", "width", "models", "median of the first", "of the second"),
+        Column("p (log-rank)", lambda row: row[5], 4),
+        Column("p (Holm within task and width)", lambda row: row[6], 4),
+    ]
+    return table("pairs", "Differences between models in the sizes they master", columns, rows)
+
+
+def _runs_table(plans: Sequence[TaskPlan], found: Mapping[str, Mapping[int, Models]]) -> Table:
+    rows = [
+        (plan.task.title, width, model, seed, run, own)
+        for plan in plans
+        for width, of_all in found.get(plan.task.name, {}).items()
+        for model, own in of_all.items()
+        for seed, run in own.runs.items()
+    ]
+    columns = [
+        *("task", "width", "model", "seed"),
+        Column("parameters", lambda row: row[4].parameters),
+        Column("rate", lambda row: f"{row[4].rate:g}"),
+        Column("rate inside", lambda row: "yes" if row[4].inside else "no"),
+        Column("updates", lambda row: row[4].updates),
+        Column("solved", lambda row: row[4].solved),
+        Column("largest size mastered", lambda row: row[4].mastered),
+        Column("state of the trainings", lambda row: row[5].state),
+        Column("CPU seconds", lambda row: row[4].seconds, 1),
+    ]
+    return table("runs", "Every training", columns, rows)

@@ -1,0 +1,295 @@
+"""Synthetic tasks that separate architectures: copying, associative recall, state tracking.
+
+Each task has a size, such as the number of symbols to copy. A batch has examples of one size, drawn from a generator,
+so a training sees fresh examples in each update, and no batch needs padding.
+"""
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from s2s.data.tokenizers import BOS, EOS, SPECIAL_TOKENS
+
+FIRST = len(SPECIAL_TOKENS)
+"""Lowest token id of a symbol; lower ids are the special tokens of every tokenizer."""
+NO_LABEL = -100
+"""Label of positions that have none; the default `ignore_index` of `torch.nn.functional.cross_entropy`."""
+
+
+@dataclass(frozen=True)
+class TaskBatch:
+    """Examples of one size.
+
+    Attributes:
+        source: Token ids that the encoder reads.
+        labels: Classes that a linear head names at the encoder's states, `NO_LABEL` where none; None without head.
+        written: Token ids that the decoder reads, whatever the model predicts; None if the decoder is not used.
+        target: Token ids that the decoder predicts.
+    """
+
+    source: Int[Tensor, "rows source"]
+    labels: Int[Tensor, "rows source"] | None = None
+    written: Int[Tensor, "rows steps"] | None = None
+    target: Int[Tensor, "rows steps"] | None = None
+
+    @property
+    def wanted(self) -> Int[Tensor, "rows places"]:
+        """Right answers: the target, or the labels if the decoder is not used.
+
+        Raises:
+            ValueError: The examples ask for nothing.
+        """
+        wanted = self.labels if self.target is None else self.target
+        if wanted is None:
+            raise ValueError("the examples ask for nothing")
+        return wanted
+
+    def to(self, device: torch.device) -> "TaskBatch":
+        """Move all tensors to a device."""
+        parts = (None if part is None else part.to(device) for part in (self.labels, self.written, self.target))
+        return TaskBatch(self.source.to(device), *parts)
+
+
+class SyntheticTask(ABC):
+    """Base class of a synthetic task.
+
+    Attributes:
+        name: Name in lowercase letters, digits and hyphens.
+        title: Short description.
+        unit: Unit of the size.
+        vocabulary_size: Size of the vocabulary of both sides, including special tokens.
+        classes: Number of classes of the linear head on the encoder's states; 0 for none.
+        trained: Sizes that batches are drawn from, with equal probability.
+        tested: Sizes to test, ascending; those above `max(trained)` are longer than trained on.
+        answers_per_batch: Answers of a batch, about: the number of rows falls with the size.
+        shortcut: Description of the best strategy that avoids what the task requires.
+    """
+
+    name: str
+    title: str
+    unit: str
+    vocabulary_size: int
+    classes: int = 0
+    trained: Sequence[int]
+    tested: Sequence[int]
+    answers_per_batch: int
+    shortcut: str
+
+    @abstractmethod
+    def draw(self, size: int, rows: int, chance: torch.Generator) -> TaskBatch:
+        """Draw examples of one size."""
+
+    @abstractmethod
+    def right(self, batch: TaskBatch, scores: Float[Tensor, "rows steps kinds"]) -> Bool[Tensor, "rows answers"]:
+        """Return which answers are right.
+
+        Args:
+            batch: Examples.
+            scores: Scores of the decoder, or those of the linear head if the task does not use the decoder.
+        """
+
+    @abstractmethod
+    def shortcut_accuracy(self, size: int) -> float:
+        """Return the share of right answers, in [0, 1], of the best strategy that avoids what the task requires."""
+
+    def rows(self, size: int) -> int:
+        """Return the number of rows of a training batch."""
+        return max(8, min(64, self.answers_per_batch // size))
+
+
+class Copying(SyntheticTask):
+    """Copy a string of random symbols (Jelassi et al. 2024).
+
+    An answer is right if the whole string is, so it needs as many bits of the source as the string has.
+
+    Args:
+        symbols: Number of different symbols.
+        trained: Lengths to train on.
+        tested: Lengths to test.
+
+    Example:
+        >>> batch = Copying(26, (3,), (3,)).draw(size=3, rows=1, chance=torch.Generator().manual_seed(1))
+        >>> batch.source.tolist(), batch.written.tolist(), batch.target.tolist()
+        ([[9, 8, 27, 2]], [[1, 9, 8, 27]], [[9, 8, 27, 2]])
+    """
+
+    name, title, unit = "copying", "copying a string", "symbols"
+    answers_per_batch = 1600
+    shortcut = "knows which symbols there are, and how often, but not in which order"
+
+    def __init__(self, symbols: int, trained: Sequence[int], tested: Sequence[int]) -> None:
+        self.symbols, self.trained, self.tested = symbols, trained, tested
+        self.vocabulary_size = FIRST + symbols
+
+    def draw(self, size: int, rows: int, chance: torch.Generator) -> TaskBatch:
+        string = FIRST + torch.randint(self.symbols, (rows, size), generator=chance)
+        begin, end = torch.full((rows, 1), BOS), torch.full((rows, 1), EOS)
+        ended = torch.cat((string, end), dim=1)
+        return TaskBatch(ended, written=torch.cat((begin, string), dim=1), target=ended)
+
+    def right(self, batch: TaskBatch, scores: Tensor) -> Bool[Tensor, "rows 1"]:
+        return torch.eq(scores.argmax(dim=2), batch.wanted).all(dim=1, keepdim=True)
+
+    def shortcut_accuracy(self, size: int) -> float:
+        """Return the sum over all multisets of the probability of one order."""
+        return math.comb(self.symbols + size - 1, size) / self.symbols**size
+
+
+class AssociativeRecall(SyntheticTask):
+    """Recall the values of keys (multi-query associative recall, Arora et al. 2023).
+
+    The source has pairs of a key and a value, two tokens each, in random order. The decoder reads each of the keys, in
+    another order, and answers with the key's value. A linear head on the encoder's state at each value names the key
+    before it: of the models that must learn to join the two tokens, none did so within the budget without this.
+
+    Args:
+        trained: Numbers of pairs to train on.
+        tested: Numbers of pairs to test.
+        joined: True to train the linear head.
+        kinds: Number of different keys, and of different values.
+    """
+
+    name, title, unit = "recall", "associative recall", "pairs"
+    answers_per_batch = 1024
+    shortcut = "knows which values there are, but not their keys, and answers with the most frequent one"
+
+    def __init__(self, trained: Sequence[int], tested: Sequence[int], joined: bool = True, kinds: int = 128) -> None:
+        self.trained, self.tested, self.kinds = trained, tested, kinds
+        self.vocabulary_size = FIRST + 2 * kinds
+        self.classes = kinds if joined else 0
+
+    def rows(self, size: int) -> int:
+        return self.answers_per_batch // size
+
+    def draw(self, size: int, rows: int, chance: torch.Generator) -> TaskBatch:
+        keys = torch.rand(rows, self.kinds, generator=chance).argsort(dim=1)[:, :size]
+        values = torch.randint(self.kinds, (rows, size), generator=chance)
+        order = torch.rand(rows, size, generator=chance).argsort(dim=1)
+        # (rows, pairs, 2) -> (rows, 2 · pairs): a key, its value, the next key …
+        source = torch.stack((FIRST + keys, FIRST + self.kinds + values), dim=2).flatten(1)
+        labels = None
+        if self.classes:
+            labels = torch.full_like(source, NO_LABEL)
+            labels[:, 1::2] = keys
+        asked, wanted = keys.gather(1, order), values.gather(1, order)
+        return TaskBatch(source, labels, FIRST + asked, FIRST + self.kinds + wanted)
+
+    def right(self, batch: TaskBatch, scores: Tensor) -> Bool[Tensor, "rows pairs"]:
+        return torch.eq(scores.argmax(dim=2), batch.wanted)
+
+    def shortcut_accuracy(self, size: int) -> float:
+        """Return the mean share of the most frequent of `size` random values."""
+        return _most_frequent(size, self.kinds) / size
+
+
+@cache
+def _most_frequent(draws: int, kinds: int) -> float:
+    """Return the expected number of the most frequent of `kinds` values in independent uniform draws.
+
+    P(no value more than m times) = draws! / kindsᵈʳᵃʷˢ times the coefficient of xᵈʳᵃʷˢ in (Σ_{j ≤ m} xʲ/j!)ᵏⁱⁿᵈˢ.
+    """
+    at_most = [0.0]
+    scale = math.lgamma(draws + 1) - draws * math.log(kinds)
+    for most in range(1, draws + 1):
+        once = np.zeros(draws + 1)
+        once[: most + 1] = [1 / math.factorial(j) for j in range(most + 1)]
+        power, base, left = np.eye(1, draws + 1)[0], once, kinds
+        while left:
+            if left % 2:
+                power = np.convolve(power, base)[: draws + 1]
+            base, left = np.convolve(base, base)[: draws + 1], left // 2
+        at_most.append(float(power[draws]) * math.exp(scale))
+        if at_most[-1] > 1 - 1e-12:
+            break
+    # E[max] = Σ P(max > m)
+    return sum(1 - p for p in at_most)
+
+
+class StateTracking(SyntheticTask):
+    """Track the state of a finite automaton; a linear head names the state after each symbol (Delétang et al. 2023).
+
+    Every symbol permutes the states, so no symbol can be left out. An answer is the state after the last symbol; the
+    other states are labels in training, too.
+
+    Args:
+        name: Name of the automaton, a key of `AUTOMATA`.
+        trained: Lengths to train on.
+        tested: Lengths to test.
+
+    Example:
+        >>> batch = StateTracking("parity", (4,), (4,)).draw(4, 1, torch.Generator().manual_seed(1))
+        >>> batch.source.tolist(), batch.labels.tolist()
+        ([[5, 5, 4, 4]], [[1, 0, 0, 0]])
+    """
+
+    unit = "symbols"
+    answers_per_batch = 64 * 40
+    shortcut = "misses one of the symbols"
+
+    def __init__(self, name: str, trained: Sequence[int], tested: Sequence[int]) -> None:
+        self.name, self.trained, self.tested = name, trained, tested
+        self.title, table = AUTOMATA[name]
+        self._next = torch.tensor(table)
+        self.classes, self.symbols = self._next.shape
+        self.vocabulary_size = FIRST + self.symbols
+
+    def rows(self, size: int) -> int:
+        return 64
+
+    def draw(self, size: int, rows: int, chance: torch.Generator) -> TaskBatch:
+        symbols = torch.randint(self.symbols, (rows, size), generator=chance)
+        state, states = torch.zeros(rows, dtype=torch.long), []
+        for step in symbols.T:
+            state = self._next[state, step]
+            states.append(state)
+        return TaskBatch(FIRST + symbols, torch.stack(states, dim=1))
+
+    def right(self, batch: TaskBatch, scores: Tensor) -> Bool[Tensor, "rows 1"]:
+        return torch.eq(scores[:, -1:].argmax(dim=2), batch.wanted[:, -1:])
+
+    def shortcut_accuracy(self, size: int) -> float:
+        """Return the share of the likeliest state, if one symbol is unknown, averaged over the state before it."""
+        found = [np.bincount(row, minlength=self.classes).max() / self.symbols for row in self._next.numpy()]
+        return float(np.mean(found))
+
+
+def _affine(modulus: int) -> list[list[int]]:
+    """Return the table of x + a for all a, then x · a for all a but 0, modulo a prime."""
+    return [
+        [(x + a) % modulus for a in range(modulus)] + [(x * a) % modulus for a in range(1, modulus)]
+        for x in range(modulus)
+    ]
+
+
+def _permutations(count: int, even: bool) -> list[list[int]]:
+    """Return the multiplication table of the permutations of `count` things, or of the even ones.
+
+    State and symbols are permutations in lexicographic order, the identity first; a symbol is applied after the state.
+    """
+    group = [
+        p
+        for p in itertools.permutations(range(count))
+        if not even or sum(a > b for a, b in itertools.combinations(p, 2)) % 2 == 0
+    ]
+    index = {p: i for i, p in enumerate(group)}
+    return [[index[tuple(symbol[i] for i in state)] for symbol in group] for state in group]
+
+
+AUTOMATA: dict[str, tuple[str, list[list[int]]]] = {
+    "parity": ("parity of ones", [[0, 1], [1, 0]]),
+    "cycle": ("position on a cycle of five", [[x, (x + 1) % 5, (x - 1) % 5] for x in range(5)]),
+    "arithmetic": ("arithmetic modulo 5", _affine(5)),
+    "s3": ("permutations of three things", _permutations(3, even=False)),
+    "a5": ("even permutations of five things", _permutations(5, even=True)),
+}
+"""Titles and transition tables `next[state][symbol]` of automata, by name; state 0 is the first.
+
+All are groups. A₅ is not solvable, and its word problem is complete for NC¹ (Barrington 1989; Liu et al. 2023)."""
