@@ -61,6 +61,7 @@ class TaskPlan:
         updates: Limit of a training.
         trial: Updates of a trial of a learning rate.
         encoder_layers: Number of layers of the encoder.
+        settle: Updates after the task is solved, in which the rate falls to zero.
         every: Updates between two validations.
         rows: Test examples of each size and seed.
     """
@@ -73,6 +74,7 @@ class TaskPlan:
     updates: int
     trial: int
     encoder_layers: int = 1
+    settle: int = 300
     every: int = 100
     rows: int = 200
 
@@ -163,6 +165,7 @@ def measure(comparison: Comparison, trial: Trial, plans: Sequence[TaskPlan], que
     rates = TypeAdapter(Rates).validate_python(stored.measured)
     run = _start(comparison, trial, plan, settings, rates.best)
     run.continue_until(plan.updates)
+    run.settle(plan.settle)
     chance = torch.Generator().manual_seed(derive_seed(trial.seed, 3) % 2**63)
     tested = [run.right(size, plan.rows, chance) for size in plan.task.tested]
     return TaskResult(

@@ -303,7 +303,8 @@ class TaskModel(nn.Module):
 class TaskRun(Run):
     """A training on a synthetic task with a fresh batch in each update.
 
-    Adam with warm-up, a constant rate, and in the last 30 % of the updates a linear decay.
+    Adam with warm-up, then a constant rate, which falls linearly to zero in the last 30 % of the updates, or while the
+    training settles.
 
     Args:
         model: The model to train.
@@ -332,7 +333,7 @@ class TaskRun(Run):
         asked = torch.Generator().manual_seed(derive_seed(seed, 2) % 2**63)
         sizes = [size for size in task.tested if size <= max(task.trained)]
         self._held_out = [task.draw(size, held_out, asked).to(self.device) for size in sizes]
-        self._update = 0
+        self._update, self._end, self._decay = 0, budget.updates, _DECAY * budget.updates
         super().__init__(rate, budget, held_out * len(sizes))
 
     @property
@@ -359,9 +360,13 @@ class TaskRun(Run):
         if not math.isfinite(loss.item()):
             raise UserError(f"the loss is not finite after {self._update} updates")
 
+    def settle(self, updates: int) -> None:
+        if self.solved is not None:
+            self._end, self._decay = self.solved + updates, updates
+        super().settle(updates)
+
     def _factor(self, update: int) -> float:
-        left = (self.budget.updates + 1 - update) / (_DECAY * self.budget.updates)
-        return max(0.0, min(1.0, update / self.budget.warmup, left))
+        return max(0.0, min(1.0, update / self.budget.warmup, (self._end + 1 - update) / self._decay))
 
     @torch.inference_mode()
     def validate(self) -> tuple[float, float]:
