@@ -257,7 +257,10 @@ PLANS: dict[Profile, Plan] = {
     "quick": Plan(
         "compare",
         3,
-        ("parallelism", "memory", "long-range", "gradients", "decoding"),
+        (
+            *("parallelism", "memory", "long-range", "copying", "associative-recall", "capacity", "state-tracking"),
+            *("gradients", "decoding"),
+        ),
         "models must be trained for it until they learn no more, which takes much longer",
     ),
     "lecture": Plan(

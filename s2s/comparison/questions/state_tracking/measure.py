@@ -13,21 +13,21 @@ from s2s.data.synthetic_tasks import StateTracking
 _TRAINED, _TESTED = range(1, 41), (1, 2, 4, 8, 12, 16, 20, 30, 40, 60, 80, 120, 200, 350, 500)
 
 
-def _plan(name: str, seeds: int, updates: int, trial: int, widths: tuple[int, ...] = (64,)) -> TaskPlan:
+def _plan(name: str, seeds: int, updates: int, trial: int, others: tuple[int, ...] = ()) -> TaskPlan:
     task = StateTracking(name, _TRAINED, _TESTED)
-    return TaskPlan(task, widths[0], widths[1:], seeds, seeds, updates, trial, encoder_layers=2)
+    return TaskPlan(task, 64, others, seeds, 4, updates, trial, encoder_layers=2)
 
 
 PLANS: dict[Scale, list[TaskPlan]] = {
     "quick": [_plan("parity", 5, 1_000, 250)],
     "lecture": [
-        _plan("s3", 8, 2_000, 500, (64, 32, 16)),
-        _plan("parity", 8, 2_000, 500),
-        _plan("cycle", 8, 2_000, 500),
-        _plan("arithmetic", 8, 2_000, 500),
+        _plan("s3", 8, 1_500, 500, (32, 16)),
+        _plan("parity", 8, 1_500, 500),
+        _plan("cycle", 4, 1_500, 500),
+        _plan("arithmetic", 4, 1_500, 500),
     ],
     "definitive": [
-        _plan("s3", 8, 8_000, 1_000, (64, 128, 32, 16)),
+        _plan("s3", 8, 8_000, 1_000, (128, 32, 16)),
         *(_plan(name, 8, 8_000, 1_000) for name in ("parity", "cycle", "arithmetic", "a5")),
     ],
 }
