@@ -25,7 +25,7 @@ from s2s.comparison.tuning import TRIAL_SEED
 from s2s.data.synthetic_tasks import SyntheticTask
 from s2s.errors import UserError
 from s2s.evaluation.differences import LEVEL
-from s2s.evaluation.gates import Assessment, converged, rate_inside
+from s2s.evaluation.gates import Assessment, converged
 from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p
 from s2s.models.base import Seq2Seq, count_parameters
@@ -262,6 +262,11 @@ class Mastery:
         return sum(run.solved is not None for run in self.runs.values())
 
     @property
+    def rate_settled(self) -> bool:
+        """True if the learning rate has worse ones on both sides, or every seed solved the task with it."""
+        return self.first.inside or self.num_solved == len(self.runs)
+
+    @property
     def state(self) -> str:
         """State of the trainings: solved, converged, or still learning."""
         if self.num_solved == len(self.runs):
@@ -303,8 +308,9 @@ class TaskClaim:
         name: Claim, a key of `CLAIMS`.
         ahead: True for traits of the models that the claim says are better.
         behind: True for traits of the others.
-        measured: Quantity of the numbers; `{width}`, `{trained}` and `{unit}` are filled in.
-        verb: Verb of the sentence, such as `copies`.
+        measured: Quantity of the numbers; `{width}`, `{trained}` and `{updates}` are filled in.
+        groups: Beginnings of sentences about the two groups, such as `With attention` and `without`.
+        verb: Verb of the sentences, such as `copies`.
         factor: Factor of the numbers, such as bits per symbol.
         unit: Unit of the numbers.
     """
@@ -313,6 +319,7 @@ class TaskClaim:
     ahead: Callable[[Traits], bool]
     behind: Callable[[Traits], bool]
     measured: str
+    groups: tuple[str, str]
     verb: str
     factor: int = 1
     unit: str = ""
@@ -344,20 +351,27 @@ class TaskClaim:
         best = max(behind, key=lambda model: of_all[model].order)
         worst = min(ahead, key=lambda model: of_all[model].order)
         unit = self.unit or plan.task.unit
-        sentence = (
-            f"{worst} {self.verb} {self._number(of_all[worst])} {unit}, {best} {self._number(of_all[best])}"
-            f"{'' if len(ahead) + len(behind) == 2 else ': the least of the first group, the most of the second'}."
-        )
+        least, most = self._number(of_all[worst]), self._number(of_all[best])
+        if found.verdict == "yes" and len(ahead) + len(behind) > 2:
+            first, second = self.groups
+            sentence = (
+                f"{first} every model {self.verb} {least} {unit} or more ({worst}); "
+                f"{second} none {self.verb} more than {most} ({best})."
+            )
+        else:
+            sentence = f"{worst} {self.verb} {least} {unit}, {best} {most}."
         if found.verdict == "undecided" and found.pair:
             sentence += (
                 f" {found.pair.ahead} and {found.pair.behind} cannot be told apart (p = {found.pair.p or 1:.2g})."
             )
-        first = of_all[worst].first
+        closed = [model for model in (*ahead, *behind) if not of_all[model].rate_settled]
+        if closed:
+            sentence += f" The rate of {listed(closed)} lies at an end of what was tried."
         return Claim(
             name=self.name,
-            measured=self.measured.format(width=plan.width, trained=first.trained, unit=unit),
+            measured=self.quantity(plan, of_all[worst]),
             unit=unit,
-            verdict=found.verdict,
+            verdict="undecided" if closed else found.verdict,
             sentence=sentence,
             numbers=claim_numbers(
                 {model: self.scaled(own.median) for model, own in of_all.items()},
@@ -369,6 +383,10 @@ class TaskClaim:
             figure=figure_name,
             stable=stable,
         )
+
+    def quantity(self, plan: TaskPlan, own: Mastery) -> str:
+        """Return the quantity of the numbers with the sizes of a plan."""
+        return self.measured.format(width=plan.width, trained=own.first.trained, updates=f"{plan.updates:,}")
 
     def _number(self, own: Mastery) -> str:
         return f"{'at least ' if own.is_bound else ''}{self.factor * own.median.value:g}"
@@ -437,8 +455,7 @@ def assess(model: str, of_all: Models) -> Assessment:
         return Assessment("not measurable", reasons=("no other model was measured",))
     other, own = max(others, key=lambda name: of_all[name].order), of_all[model]
     for name in (model, other):
-        gate = rate_inside(of_all[name].first.rate, [of_all[name].first.rate], of_all[name].first.inside)
-        if not gate.passed:
+        if not of_all[name].rate_settled:
             return Assessment("not measurable", other, reasons=(f"{name}: its rate lies at an end of what was tried",))
     p_values = pair_p_values(of_all)
     after = dict(zip(p_values, holm(list(p_values.values())), strict=True))
@@ -470,8 +487,7 @@ def _verdict(
         }
         found = replace(found, variations=kept)
     unit = claim.unit or plan.task.unit
-    quantity = claim.measured.format(width=plan.width, trained=own.first.trained, unit=unit)
-    cell = verdict(row, model, claim.scaled(own.median), unit, quantity, found, shown)
+    cell = verdict(row, model, claim.scaled(own.median), unit, claim.quantity(plan, own), found, shown)
     return cell.model_copy(update={"at_least": own.is_bound})
 
 

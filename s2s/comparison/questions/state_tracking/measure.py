@@ -35,8 +35,9 @@ CLAIM = TaskClaim(
     "tracks",
     ahead=lambda traits: traits.recurrence == "steps",
     behind=lambda traits: traits.self_attention,
-    measured="symbols after which the state is still right (width {width}; trained to {trained})",
-    verb="tracks the state over",
+    measured="symbols after which the state is still right (width {width}, trained to {trained}, {updates} updates at most)",
+    groups=("Step by step", "with self-attention"),
+    verb="tracks",
 )
 
 

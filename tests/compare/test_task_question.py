@@ -1,0 +1,185 @@
+"""Questions on synthetic tasks: trials, measurements, and claims about the sizes that are mastered."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+from scipy import stats
+
+from s2s.comparison import task_question
+from s2s.comparison.engine import EXPERIMENTS
+from s2s.comparison.questions.copying import measure as copying
+from s2s.comparison.spec import NotForThisModel, Trial
+from s2s.comparison.task_question import Mastery, TaskPlan, TaskResult
+from s2s.comparison.task_training import Validation
+from s2s.data.synthetic_tasks import Copying
+
+NAMES = ("copying", "associative-recall", "capacity", "state-tracking")
+SIZES = [1, 2, 4, 8]
+TINY = [TaskPlan(Copying(4, (1, 2), SIZES), 8, (4,), seeds=2, other_seeds=1, updates=4, trial=2, every=2, rows=10)]
+
+
+def _result(mastered: int, solved: int | None = None, **changes: object) -> TaskResult:
+    planted = TaskResult(
+        width=8,
+        parameters=1000,
+        attention=False,
+        sizes=SIZES,
+        trained=4,
+        asked=[100] * 4,
+        right=[1.0 if size <= mastered else 0.3 for size in SIZES],
+        shortcuts=[0.1] * 4,
+        rate=0.002,
+        inside=True,
+        budget=100,
+        updates=solved or 100,
+        solved=solved,
+        looks=[Validation(update, 2.0, 0.0) for update in (50, 75, 100)],
+        seconds=1.0,
+    )
+    return replace(planted, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def asked(contest, monkeypatch):
+    """The result of `copying` for planted sizes by model, one for each seed, at the deciding width and another one."""
+    monkeypatch.setitem(copying.PLANS, "quick", TINY)
+
+    def ask(sizes, other=None, **changes):
+        made = contest(list(sizes), seeds=(1, 2, 3))
+        measured = {}
+        for part, by_model in (("copying-8", sizes), ("copying-4", other or {})):
+            for model, own in by_model.items():
+                measured |= {
+                    Trial(model, part, seed): asdict(_result(size, **changes.get(model.replace("-", "_"), {})))
+                    for seed, size in enumerate(own, 1)
+                }
+        return copying.EXPERIMENT.result(made, measured)
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("right", "mastered", "is_bound"),
+    [
+        ((1.0, 0.95, 0.94, 1.0), 2, False),
+        ((0.9, 1.0, 1.0, 1.0), 0, False),
+        ((1.0, 1.0, 1.0, 0.96), 8, True),
+    ],
+)
+def test_mastered_size_counts_up_to_the_first_failure(right, mastered, is_bound) -> None:
+    run = _result(0, right=list(right))
+    assert (run.mastered, run.is_bound) == (mastered, is_bound)
+
+
+def test_median_of_mastered_sizes_censors_the_largest() -> None:
+    own = Mastery(dict(enumerate([_result(4), _result(8), _result(8)])))
+    assert (own.median.value, own.is_bound) == (8, True)
+    assert (list(own.times.ended), list(own.times.waited)) == ([4], [8, 8])
+    assert Mastery({1: _result(2), 2: _result(4), 3: _result(4)}).median.value == 4
+
+
+def test_pairs_are_tested_by_ranks_of_the_sizes() -> None:
+    """With distinct values and no censoring the log-rank scores order as the values do, so the extreme p agrees."""
+    one, two = ([1, 2, 4, 1, 2], [8, 8, 8, 8, 8])
+    models = {
+        name: Mastery({seed: _result(size) for seed, size in enumerate(own, 1)})
+        for name, own in {"a": one, "b": two}.items()
+    }
+    ((_, p),) = task_question.pair_p_values(models).items()
+    # one of C(10, 5) = 252 ways to divide the seeds is as extreme on each side
+    assert p == pytest.approx(
+        stats.permutation_test((one, two), lambda x, y, axis: x.sum(axis) - y.sum(axis), vectorized=True).pvalue
+    )
+
+
+def test_claim_holds_for_attention_ahead_of_every_fixed_state(asked) -> None:
+    far, near = [8] * 5, [1, 2, 2, 1, 2]
+    result = asked({"rnn": near, "gru": near, "gru-attention": far, "transformer": far})
+    (claim,) = result.claims
+    assert (claim.name, claim.verdict) == ("copies", "yes")
+    assert claim.p == pytest.approx(2 / 252)
+    assert [each.value for each in claim.numbers] == [2, 2, 8, 8]
+    assert [each.at_least for each in claim.numbers] == [False, False, True, True]
+    assert [each.best for each in claim.numbers] == [False, False, True, True]
+    assert claim.sentence.startswith("gru-attention copies at least 8 symbols, rnn 2 symbols")
+
+
+def test_claim_does_not_hold_if_one_pair_is_reversed(asked) -> None:
+    result = asked({"rnn": [8] * 5, "transformer": [1, 2, 2, 1, 2]})
+    assert result.claims[0].verdict == "no"
+    result = asked({"rnn": [2, 2, 4, 2, 2], "transformer": [4, 2, 2, 2, 2]})
+    assert result.claims[0].verdict == "undecided"
+    assert "cannot be told apart" in result.claims[0].sentence
+
+
+def test_claim_without_one_of_its_groups_is_left_out(asked) -> None:
+    assert asked({"rnn": [2] * 5, "gru": [4] * 5}).claims == []
+
+
+def test_claim_needs_rates_inside_their_grids(asked) -> None:
+    sizes = {"rnn": [1, 2, 2, 1, 2], "transformer": [8] * 5}
+    assert asked(sizes).claims[0].verdict == "yes"
+    at_an_end = asked(sizes, rnn={"inside": False})
+    assert at_an_end.claims[0].verdict == "undecided"
+    assert "The rate of rnn lies at an end" in at_an_end.claims[0].sentence
+    # every rate is good enough for a model that solves the task
+    assert asked(sizes, transformer={"inside": False, "solved": 50}).claims[0].verdict == "yes"
+
+
+def test_claim_says_whether_other_widths_agree(asked) -> None:
+    sizes = {"rnn": [1, 2, 2, 1, 2], "transformer": [8] * 5}
+    assert asked(sizes).claims[0].stable == {}
+    assert asked(sizes, {"rnn": [2, 2], "transformer": [4, 4]}).claims[0].stable == {"width 4": True}
+    assert asked(sizes, {"rnn": [4, 4], "transformer": [2, 2]}).claims[0].stable == {"width 4": False}
+
+
+def test_verdicts_compare_with_the_best_other(asked) -> None:
+    result = asked({"rnn": [1, 2, 2, 1, 2], "transformer": [8] * 5})
+    found = {each.model: each for each in result.findings}
+    assert {model: each.standing for model, each in found.items()} == {"rnn": "worse", "transformer": "better"}
+    assert found["rnn"].p == pytest.approx(2 / 252)
+    assert [figure.name for figure in result.figures] == ["copying-8-accuracy"]
+    assert [table.name for table in result.tables] == ["pairs", "runs"]
+
+
+def test_measure_trains_at_the_best_rate_of_one_search(contest, monkeypatch) -> None:
+    monkeypatch.setitem(copying.PLANS, "quick", TINY)
+    searched, real = [], task_question.search
+    monkeypatch.setattr(task_question, "search", lambda *given: searched.append(1) or real(*given))
+    made = contest(["gru-attention"])
+    trials = copying.EXPERIMENT.trials(made)
+    assert [trial.key for trial in trials] == [
+        "gru-attention--copying-8-rates",
+        "gru-attention--copying-8--seed1",
+        "gru-attention--copying-8--seed2",
+        "gru-attention--copying-4-rates",
+        "gru-attention--copying-4--seed1",
+    ]
+    one, two = (copying.EXPERIMENT.measure(made, trials[i]) for i in (1, 2))
+    assert isinstance(one, TaskResult)
+    assert isinstance(two, TaskResult)
+    assert len(searched) == 1
+    assert one.attention
+    assert one.looks != two.looks
+    assert one.rate == two.rate
+    assert one.asked == [10] * len(SIZES)
+    again = copying.EXPERIMENT.measure(made, trials[1])
+    assert replace(again, seconds=one.seconds) == one
+    stored = {trials[i]: json.loads(json.dumps(asdict(each))) for i, each in ((1, one), (2, two))}
+    assert len(copying.EXPERIMENT.result(made, stored).findings) == 1
+
+
+def test_measure_refuses_a_tagger(contest, monkeypatch) -> None:
+    monkeypatch.setitem(copying.PLANS, "quick", TINY)
+    with pytest.raises(NotForThisModel, match="cannot translate"):
+        copying.EXPERIMENT.measure(contest(["rnn-tagger"]), Trial("rnn-tagger", "copying-8-rates"))
+
+
+@pytest.mark.parametrize("profile", ["quick", "lecture", "definitive"])
+@pytest.mark.parametrize("name", NAMES)
+def test_trials_have_names_of_their_own(contest, name, profile) -> None:
+    trials = EXPERIMENTS[name].trials(contest(["rnn", "transformer"], profile=profile))
+    assert len({trial.key for trial in trials}) == len(trials)
+    assert EXPERIMENTS[name].text("METHOD")
+    assert EXPERIMENTS[name].text("LIMITS")
