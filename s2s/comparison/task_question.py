@@ -355,7 +355,7 @@ class TaskClaim:
         if found.verdict == "yes" and len(ahead) + len(behind) > 2:
             first, second = self.groups
             sentence = (
-                f"{first} every model {self.verb} {least} {unit} or more ({worst}); "
+                f"{first} every model {self.verb} {least.removeprefix('at least ')} {unit} or more ({worst}); "
                 f"{second} none {self.verb} more than {most} ({best})."
             )
         else:

@@ -22,7 +22,7 @@ CLAIM = TaskClaim(
     "copies",
     ahead=lambda traits: traits.cross_attention,
     behind=lambda traits: not traits.cross_attention,
-    measured="symbols that are copied without a mistake (width {width}, trained to {trained}, {updates} updates at most)",
+    measured="symbols copied without a mistake (width {width}, trained to {trained}, {updates} updates at most)",
     groups=("With attention", "without"),
     verb="copies",
 )

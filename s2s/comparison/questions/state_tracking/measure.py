@@ -35,7 +35,7 @@ CLAIM = TaskClaim(
     "tracks",
     ahead=lambda traits: traits.recurrence == "steps",
     behind=lambda traits: traits.self_attention,
-    measured="symbols after which the state is still right (width {width}, trained to {trained}, {updates} updates at most)",
+    measured="symbols with the right state after them (width {width}, trained to {trained}, {updates} updates at most)",
     groups=("Step by step", "with self-attention"),
     verb="tracks",
 )
