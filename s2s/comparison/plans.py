@@ -107,6 +107,13 @@ ROWS: Rows = {
         key=True,
         without="no factor",
     ),
+    "initialisation": Row(
+        "How soon does it learn from the initialisation that keeps its gradients?",
+        "initialization",
+        "low",
+        "An LSTM whose forget gate begins open learns long dependencies sooner (Gers et al. 2000; Jozefowicz et al. "
+        "2015).",
+    ),
     "sentence length (fixed-size bottleneck)": Row(
         "Does quality fall with the length of the source?",
         "bottleneck",
@@ -194,6 +201,7 @@ CLAIMS: dict[str, ClaimText] = {
             ("writes-cheaply", "A recurrent network writes a token at less cost.", "decoding"),
             ("scales", "A larger model gains more if it is a Transformer.", "scaling"),
             ("transfers", "A Transformer gains most from pre-training.", "transfer"),
+            ("late-by-gradients", "Recurrent networks learn late because gradients vanish.", "initialization"),
         ),
         start=1,
     )

@@ -36,8 +36,8 @@ from s2s.training.device import derive_seed
 MASTERED = 0.95
 """Share of right answers at which a size counts as mastered."""
 _RATES = "rates"
-# One direction only: a network that also reads from the end would need to remember less.
-_OPTIONS = {
+# Settings of all models on synthetic tasks; a network that also reads from the end would need to remember less.
+OPTIONS: dict[str, object] = {
     "decoder_layers": 1,
     "dropout": 0.0,
     "feedforward_ratio": 2,
@@ -194,7 +194,7 @@ def _settings(comparison: Comparison, model: str, plan: TaskPlan, width: int) ->
     joined = {} if "residual" in candidate.own else {"residual": False}
     shape: dict[str, object] = {"encoder_layers": plan.encoder_layers, "width": width, "feedforward": 2 * width}
     longest = {"max_positions": 2 * plan.task.tested[-1] + 2}
-    options = non_width_settings(candidate.settings) | _OPTIONS | joined | shape | longest
+    options = non_width_settings(candidate.settings) | OPTIONS | joined | shape | longest
     return settings_of(candidate.kind, options)
 
 
@@ -203,14 +203,15 @@ def _start(comparison: Comparison, trial: Trial, plan: TaskPlan, settings: Secti
     torch.manual_seed(derive_seed(seed))
     model: Seq2Seq = module_of(comparison.candidate(trial.model).kind).build(settings, size, size)
     check_translates(model, trial.model)
-    width = model.encoder(*_one_token()).states.shape[2]
-    learner = TaskModel(model, width, plan.task.classes)
+    learner = TaskModel(model, encoder_width(model), plan.task.classes)
     return TaskRun(learner, plan.task, rate, plan.budget, seed, comparison.device_context)
 
 
-def _one_token() -> tuple[torch.Tensor, torch.Tensor]:
+def encoder_width(model: Seq2Seq) -> int:
+    """Return the width of a model's encoder states."""
     token = torch.zeros(1, 1, dtype=torch.long)
-    return token, token == 0
+    with torch.no_grad():
+        return model.encoder(token, token == 0).states.shape[2]
 
 
 @dataclass(frozen=True)

@@ -261,6 +261,40 @@ class StateTracking(SyntheticTask):
         return float(np.mean(found))
 
 
+class FirstSymbol(SyntheticTask):
+    """Recall the first symbol of a text (Bengio et al. 1994); a linear head names it at the last position.
+
+    Args:
+        trained: Numbers of symbols after the first one, to train on.
+        tested: Numbers to test.
+        keys: Number of different first symbols; as many others follow.
+    """
+
+    name, title, unit = "first", "recall of the first symbol", "symbols between"
+    answers_per_batch = 64
+    shortcut = "misses the first symbol"
+
+    def __init__(self, trained: Sequence[int], tested: Sequence[int], keys: int = 32) -> None:
+        self.trained, self.tested, self.classes = trained, tested, keys
+        self.vocabulary_size = FIRST + 2 * keys
+
+    def rows(self, size: int) -> int:
+        return 64
+
+    def draw(self, size: int, rows: int, chance: torch.Generator) -> TaskBatch:
+        key = torch.randint(self.classes, (rows, 1), generator=chance)
+        noise = torch.randint(self.classes, (rows, size), generator=chance)
+        labels = torch.full((rows, size + 1), NO_LABEL)
+        labels[:, -1:] = key
+        return TaskBatch(torch.cat((FIRST + key, FIRST + self.classes + noise), dim=1), labels)
+
+    def right(self, batch: TaskBatch, scores: Tensor) -> Bool[Tensor, "rows 1"]:
+        return torch.eq(scores[:, -1:].argmax(dim=2), batch.wanted[:, -1:])
+
+    def shortcut_accuracy(self, size: int) -> float:
+        return 1 / self.classes
+
+
 def _affine(modulus: int) -> list[list[int]]:
     """Return the table of x + a for all a, then x · a for all a but 0, modulo a prime."""
     return [

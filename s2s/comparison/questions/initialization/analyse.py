@@ -1,0 +1,229 @@
+"""Analyse how soon recurrent models learn, against the factor per step of their untrained gradients."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import scipy
+
+from s2s.comparison.claims import Pair, claim_numbers, decide
+from s2s.comparison.questions.gradients.decay import brief, geometric_mean
+from s2s.comparison.questions.gradients.sweep import WORDS
+from s2s.comparison.reporting import Column, Interval, axis, figure, filled, series, table, verdict
+from s2s.comparison.results import Claim, Figure, Table, Verdict
+from s2s.comparison.spec import Analysis, Comparison, Trial
+from s2s.comparison.task_training import Rates
+from s2s.evaluation.gates import Assessment
+from s2s.evaluation.inference import Estimate
+from s2s.evaluation.survival import Times, kaplan_meier
+
+ROW = "initialisation"
+_FORMATS = {"fp16": 2.0**-24, "bf16": 2.0**-133, "fp32": 2.0**-149}
+"""Smallest positive number of each format, subnormal ones counted."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Measurement of one training from one initialization."""
+
+    kind: str  # `radius` or `bias`
+    value: float
+    own: float  # value of the model's own initialization
+    slope: float | None  # log of the gradient's factor per step before training
+    rate: float
+    inside: bool  # True if the rate has worse ones on both sides
+    budget: int  # limit of the updates
+    updates: int
+    solved: int | None  # updates until 99 % of the held-out answers were right
+    loss: float | None  # at the last validation
+    seconds: float  # CPU time of the training
+    failure: str = ""
+
+    @property
+    def waited(self) -> int:
+        """Updates until solved; beyond the budget if it was not."""
+        return self.solved if self.solved is not None else self.budget + 1
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Trainings of a candidate from one initialization, over seeds."""
+
+    runs: Sequence[Start]
+
+    @property
+    def factor(self) -> Estimate | None:
+        """Factor of the gradient per step; None if it does not reach three distances."""
+        slopes = [run.slope for run in self.runs if run.slope is not None]
+        return geometric_mean(slopes) if slopes else None
+
+    @property
+    def away(self) -> float:
+        """Mean |log factor|: the distance from a gradient that neither vanishes nor explodes."""
+        return statistics.mean(math.inf if run.slope is None else abs(run.slope) for run in self.runs)
+
+    @property
+    def num_solved(self) -> int:
+        """Seeds that solved the task."""
+        return sum(run.solved is not None for run in self.runs)
+
+    @property
+    def updates(self) -> Estimate:
+        """Median of the updates until solved (Kaplan & Meier 1958), at most the budget."""
+        limit = float(self.runs[0].budget)
+        solved = [run.solved for run in self.runs if run.solved is not None]
+        if not solved:
+            return Estimate(limit, limit, limit)
+        found = kaplan_meier(Times(solved, [run.budget for run in self.runs if run.solved is None])).median()
+        return Estimate(*(min(limit, end) for end in (found.value, found.low or 0.0, found.high or limit)))
+
+
+Candidate = Mapping[float, Starts]
+"""Trainings of a candidate, by the value of its initialization."""
+
+
+def analyse(comparison: Comparison, measured: Mapping[Trial, Start | Rates]) -> Analysis:
+    """Correlate the factor per step with the number of updates, over initializations and seeds."""
+    runs = {trial: each for trial, each in measured.items() if isinstance(each, Start)}
+    found: dict[str, dict[float, Starts]] = {}
+    for model in comparison.models:
+        own = [each for trial, each in runs.items() if trial.model == model]
+        values = sorted({each.value for each in own})
+        if own:
+            found[model] = {value: Starts([each for each in own if each.value == value]) for value in values}
+    return Analysis(
+        findings=[_verdict(model, own) for model, own in found.items()],
+        figures=[_figure(found)],
+        tables=filled(_table(found)),
+        seeds=sorted({trial.seed for trial in runs if trial.seed is not None}),
+        claims=[_claim(found)],
+    )
+
+
+def correlation(own: Candidate) -> tuple[float, float]:
+    """Return Kendall's τ (1938) between |log factor| and updates over all runs, and its two-sided p-value.
+
+    A run without a factor has a gradient that vanished before the third step.
+    """
+    runs = [run for starts in own.values() for run in starts.runs]
+    away = [math.inf if run.slope is None else abs(run.slope) for run in runs]
+    waits = [run.waited for run in runs]
+    if len(set(waits)) < 2 or len(set(away)) < 2:
+        return 0.0, 1.0
+    # ranks, because scipy takes an infinite value for a mistake
+    found = scipy.stats.kendalltau(scipy.stats.rankdata(away), waits)
+    return float(found.statistic), float(found.pvalue)
+
+
+def nearest(own: Candidate) -> float:
+    """Return the value of the initialization whose factor is nearest to 1."""
+    return min(own, key=lambda value: own[value].away)
+
+
+def _claim(found: Mapping[str, Candidate]) -> Claim | None:
+    if not found:
+        return None
+    tests = {model: correlation(own) for model, own in found.items()}
+    decision = decide([Pair(model, "", tau, p) for model, (tau, p) in tests.items()])
+    model = decision.pair.ahead if decision.pair else next(iter(found))
+    best, worst = nearest(found[model]), max(found[model], key=lambda value: found[model][value].away)
+    near, far = found[model][best], found[model][worst]
+    sentence = (
+        f"{model} learns after {_updates(near)} updates at a factor of {_factor(near)} per step, and after "
+        f"{_updates(far)} at {_factor(far)} (τ = {tests[model][0]:.2f})."
+    )
+    budget = next(iter(near.runs)).budget
+    return Claim(
+        name="late-by-gradients",
+        measured="updates until a first symbol is recalled over up to 32 others, from the initialisation whose "
+        f"gradient factor is nearest to 1 (at most {budget:,})",
+        unit="updates",
+        verdict=decision.verdict,
+        sentence=sentence,
+        numbers=claim_numbers(
+            {name: own[nearest(own)].updates for name, own in found.items()},
+            "low",
+            {name: f"{_updates(_farthest(own))} at the factor farthest from 1" for name, own in found.items()},
+        ),
+        p=decision.p,
+        test="Kendall's τ",
+        figure="initialization",
+    )
+
+
+def _farthest(own: Candidate) -> Starts:
+    return own[max(own, key=lambda value: own[value].away)]
+
+
+def _updates(starts: Starts) -> str:
+    known = 2 * starts.num_solved > len(starts.runs)
+    return f"{starts.updates.value:,.0f}" if known else f"more than {starts.runs[0].budget:,}"
+
+
+def _factor(starts: Starts) -> str:
+    return "0" if starts.factor is None else f"{starts.factor.value:.2f}"
+
+
+def _verdict(model: str, own: Candidate) -> Verdict:
+    best, (tau, p) = nearest(own), correlation(own)
+    first = own[best].runs[0]
+    facts: dict[str, float | str] = {
+        f"{WORDS[first.kind]} there": best,  # pyright: ignore[reportArgumentType]
+        "its own": round(first.own, 2),
+        "Kendall's τ of |log factor| and updates": round(tau, 2),
+        "p of τ": float(f"{p:.2g}"),
+    }
+    for value, starts in own.items():
+        facts[f"updates at {value:g} (factor {_factor(starts)})"] = _updates(starts)
+    quantity = "updates until it recalls a first symbol, from the initialisation whose gradient factor is nearest to 1"
+    return verdict(ROW, model, own[best].updates, "updates", quantity, Assessment("", facts=facts), "initialization")
+
+
+def _figure(found: Mapping[str, Candidate]) -> Figure:
+    shown = []
+    for model, own in found.items():
+        known = sorted((starts.factor.value, starts.updates) for starts in own.values() if starts.factor is not None)
+        shown.append(series(model, model, [factor for factor, _ in known], [updates for _, updates in known]))
+    if shown:
+        budget = float(max(starts.runs[0].budget for own in found.values() for starts in own.values()))
+        shown.append(series("gradients stay", "", [1.0, 1.0], [1.0, budget], reference=True))
+    return figure(
+        "initialization",
+        "Updates until a first symbol is recalled, against the gradient's factor per step before training",
+        (axis("factor per step"), axis("updates", log=True)),
+        shown,
+        "Each point is an initialisation: medians over seeds; intervals (95 %): Kaplan–Meier's. A training that does "
+        "not solve the task counts with its budget.",
+    )
+
+
+def underflow(factor: float, smallest: float) -> int | None:
+    """Return the number of steps after which a gradient of size 1 rounds to zero; None if it does not shrink.
+
+    Args:
+        factor: Factor per step.
+        smallest: Smallest positive number of the format; half of it rounds to zero.
+    """
+    return math.ceil(math.log(smallest / 2) / math.log(factor) - 1e-9) if 0 < factor < 1 else None
+
+
+def _table(found: Mapping[str, Candidate]) -> Table:
+    rows = [(model, value, starts) for model, own in found.items() for value, starts in own.items()]
+    columns = [
+        *("model", "value"),
+        Column("parameter", lambda row: WORDS[row[2].runs[0].kind]),
+        Column("the model's own", lambda row: row[2].runs[0].own, brief),
+        Interval("factor per step", lambda row: row[2].factor, brief),
+        Interval("updates, median", lambda row: row[2].updates, 0, "updates"),
+        Column("solved", lambda row: f"{row[2].num_solved} of {len(row[2].runs)}"),
+        Column("rate", lambda row: f"{row[2].runs[0].rate:g}"),
+        *(
+            Column(
+                f"steps until it is 0 in {name}",
+                lambda row, smallest=smallest: row[2].factor and underflow(row[2].factor.value, smallest),
+            )
+            for name, smallest in _FORMATS.items()
+        ),
+    ]
+    return table("initializations", "Gradients and learning, by initialisation", columns, rows)
