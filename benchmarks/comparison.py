@@ -2,23 +2,26 @@
 
 python -m benchmarks.comparison runs/compare-rnn-transformer
 python -m benchmarks.comparison runs/compare-lstm-attention-transformer --as scaling
+python -m benchmarks.comparison --analyse
 
 What it found (`comparison.json`, each `result.json`) and some of its pictures go to `docs/comparison-lecture/`, or the
 folder of its profile, or that which is named. From there `s2s report` draws its page and all pictures again; the
 classroom table of README.md and docs/comparison.md is written anew. Comparisons of the same models share a table, in
 which a row stands as the first of them has it; others have one of their own. One that is under way can be kept, too.
 The single measurements are kept, too, so that anyone can compute with them, or go on with a copy:
-`tar -xf cells.tar.xz`, then `s2s compare --resume COPY --seeds 8`.
+`tar -xf cells.tar.xz`, then `s2s compare --resume COPY --seeds 8`. `--analyse` analyses them again with today's code.
 """
 
 import json
 import re
 import shutil
 import tarfile
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.keeping import ROOT, asked, write_tables
+from s2s.comparison.engine import reanalyse
 from s2s.comparison.plans import TABLES
 from s2s.comparison.report.drawing import kept_results
 from s2s.comparison.report.numbers import duration, titled, with_unit
@@ -81,6 +84,19 @@ def keep(folder: Path, name: str) -> None:
             [*folder.glob("cells/*/*.json"), *folder.glob("cells/data.json"), *folder.glob(f"cells/{RECIPE}")]
         ):
             archive.add(path, path.relative_to(folder))
+
+
+def analyse(place: Path) -> None:
+    """Analyse the measurements of a kept comparison again, without measuring."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / place.name
+        shutil.copytree(place, folder)
+        with tarfile.open(folder / CELLS) as archive:
+            archive.extractall(folder, filter="data")
+        reanalyse(folder)
+        for path in folder.glob(f"*/{RESULT}"):
+            (place / path.parent.name).mkdir(exist_ok=True)
+            shutil.copy(path, place / path.parent.name / RESULT)
 
 
 @dataclass(frozen=True)
@@ -223,9 +239,12 @@ def main() -> None:
     parser = asked(__doc__)
     parser.add_argument("comparison", nargs="?", type=Path)
     parser.add_argument("--as", dest="name", default="", help="what it is called; its profile when absent")
+    parser.add_argument("--analyse", action="store_true", help="analyse what is kept again, without measuring")
     given = parser.parse_args()
     if given.comparison:
         keep(given.comparison, given.name)
+    for place in PLACES.values() if given.analyse else ():
+        analyse(place)
     write_tables({"README.md": table(), "docs/comparison.md": verdicts()}, "comparison")
 
 

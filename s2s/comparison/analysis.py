@@ -71,7 +71,7 @@ def analyse_trials(
             "models": models,
             "findings": [*result.findings, *missing],
             "machines": list(dict.fromkeys(each.machine for each in results.values() if each.machine)),
-            "codes": list(dict.fromkeys(each.code for each in results.values() if each.measured is not None)),
+            "codes": list(dict.fromkeys(each.code for each in results.values() if each.code and not each.failed)),
             "failures": failures,
             "seconds": sum(each.seconds for each in results.values()),
         }

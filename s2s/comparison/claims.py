@@ -5,16 +5,20 @@ size". It holds here if it holds for every pair of models from the two groups, a
 for one pair.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
-from s2s.comparison.results import ClaimNumber
+from s2s.comparison.paired_tests import listed
+from s2s.comparison.results import ClaimNumber, Verdict
 from s2s.comparison.spec import Comparison
+from s2s.comparison.speed_benchmark import MARGIN, SpeedBenchmark
 from s2s.comparison.translation import has_cross_attention
-from s2s.evaluation.differences import LEVEL
+from s2s.evaluation.differences import LEVEL, Pairwise
+from s2s.evaluation.gates import Assessment, Gate, failed
 from s2s.evaluation.inference import Estimate, holm
 from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
@@ -39,6 +43,11 @@ class Traits:
     recurrence: Literal["none", "steps", "scan"]
     self_attention: bool
     cross_attention: bool
+
+    @property
+    def is_transformer(self) -> bool:
+        """True if self-attention takes the place of recurrence."""
+        return self.self_attention and self.recurrence == "none"
 
 
 def traits_of(comparison: Comparison) -> dict[str, Traits]:
@@ -73,6 +82,7 @@ class Pair:
         difference: Measured difference, positive if the claim is right.
         p: P-value of the two-sided test of the difference; None for counts, which chance has no part in.
         equal: True if an equivalence test, corrected for the number of pairs, shows that the two do not differ.
+        reason: Failed validity check, because of which the pair decides nothing; its `p` is 1.
     """
 
     ahead: str
@@ -80,11 +90,38 @@ class Pair:
     difference: float
     p: float | None
     equal: bool = False
+    reason: str = ""
 
     @property
     def holds(self) -> bool:
         """True if the claim holds for this pair, at the level of 5 %."""
         return self.difference > 0 and not self.equal and (self.p is None or self.p < LEVEL)
+
+
+def tested_pair(ahead: str, behind: str, pairs: Pairwise, found: Assessment) -> Pair:
+    """Return a question's test of a pair of models as evidence on a claim.
+
+    Args:
+        ahead: Model that the claim says is better.
+        behind: Model that the claim says is worse.
+        pairs: Differences of all pairs, where higher is better.
+        found: Assessment of `ahead` beside `behind`, with the validity checks of both.
+    """
+    difference, _ = pairs.beside(ahead, behind)
+    if difference is None or found.standing not in ("better", "worse", "tie", "undecided"):
+        return Pair(ahead, behind, 0.0, 1.0, reason="; ".join(found.reasons) or "not measured")
+    return Pair(ahead, behind, difference.value, difference.p(), found.standing == "tie")
+
+
+def speed_pair(benchmark: SpeedBenchmark, ahead: str, behind: str) -> Pair:
+    """Return the test of two speeds as evidence on a claim; the difference is that of their logarithms."""
+    difference, _ = benchmark.pairs.beside(ahead, behind)
+    if difference is None:
+        return Pair(ahead, behind, 0.0, 1.0, reason="not measured in the same rounds")
+    if not (steady := benchmark.steady(ahead, behind)).passed:
+        return Pair(ahead, behind, 0.0, 1.0, reason=steady.sentence)
+    equal = len(benchmark.pairs) * difference.equivalence_p(math.log1p(MARGIN)) < LEVEL
+    return Pair(ahead, behind, difference.value, difference.p(), equal)
 
 
 @dataclass(frozen=True)
@@ -94,6 +131,15 @@ class Decision:
     verdict: Answer
     p: float | None = None
     pair: Pair | None = None
+
+    @property
+    def because(self) -> str:
+        """Ending of a sentence: the failed check or the p-value that leaves a claim undecided; else empty."""
+        if self.verdict != "undecided" or self.pair is None:
+            return ""
+        if self.pair.reason:
+            return f" ({self.pair.reason})"
+        return "" if self.p is None else f" (p = {self.p:.2g})"
 
 
 def decide(pairs: Sequence[Pair]) -> Decision:
@@ -127,11 +173,34 @@ def decide(pairs: Sequence[Pair]) -> Decision:
     return Decision("yes" if weakest.holds else "undecided", weakest.p, weakest)
 
 
+def of_each(texts: Mapping[str, str]) -> str:
+    """Join texts with the names of their models; models with equal texts are named together.
+
+    Example:
+        >>> of_each({"rnn": "48", "conv": "0", "transformer": "0"})
+        '48 (rnn) and 0 (conv, transformer)'
+    """
+    models: dict[str, list[str]] = {}
+    for model, text in texts.items():
+        models.setdefault(text, []).append(model)
+    return listed([f"{text} ({', '.join(names)})" for text, names in models.items()])
+
+
+def estimates_of(findings: Iterable[Verdict | None], row: str) -> dict[str, Estimate]:
+    """Return the estimates of a row of the table of verdicts, by model; models without one are missing."""
+    return {
+        each.model: Estimate(each.value, each.low, each.high)
+        for each in findings
+        if each is not None and each.row == row and each.value is not None
+    }
+
+
 def claim_numbers(
     values: Mapping[str, Estimate | float | None],
     best: Literal["high", "low", ""] = "",
     notes: Mapping[str, str] | None = None,
     at_least: Iterable[str] = (),
+    gates: Mapping[str, Sequence[Gate]] | None = None,
 ) -> list[ClaimNumber]:
     """Build the numbers of a claim.
 
@@ -140,11 +209,14 @@ def claim_numbers(
         best: Which numbers are good; empty if neither are.
         notes: Texts in place of missing numbers, or behind numbers, by candidate.
         at_least: Candidates whose estimate is a lower bound.
+        gates: Validity checks by candidate; the number of one that fails is never the best.
     """
     plain = {model: each.value if isinstance(each, Estimate) else each for model, each in values.items()}
-    known = [value for value in plain.values() if value is not None]
+    closed = {model: failed(own) for model, own in (gates or {}).items()}
+    known = [value for model, value in plain.items() if value is not None and not closed.get(model)]
     top = (max(known) if best == "high" else min(known)) if best and known else None
     bounds = set(at_least)
+    notes = {model: _closed_in_words(own) for model, own in closed.items() if own} | {**(notes or {})}
     return [
         ClaimNumber(
             model=model,
@@ -152,8 +224,12 @@ def claim_numbers(
             low=each.low if isinstance(each, Estimate) else None,
             high=each.high if isinstance(each, Estimate) else None,
             at_least=model in bounds,
-            note=(notes or {}).get(model, ""),
-            best=top is not None and plain[model] == top,
+            note=notes.get(model, ""),
+            best=top is not None and plain[model] == top and not closed.get(model),
         )
         for model, each in values.items()
     ]
+
+
+def _closed_in_words(closed: Sequence[Gate]) -> str:
+    return "still learning" if {gate.name for gate in closed} == {"converged"} else "no verdict"

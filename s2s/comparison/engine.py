@@ -123,6 +123,29 @@ def _run_questions(folder: Path, console: Console, cluster: Cluster | None, chec
             save_summary(folder, summary.model_copy(update={"seconds": seconds}))
 
 
+def reanalyse(folder: Path) -> None:
+    """Analyse the stored trials of a comparison again, without measuring, and write each `result.json`.
+
+    Args:
+        folder: Folder of the comparison, with its trials; missing ones stay missing.
+
+    Raises:
+        UserError: The folder has no comparison, or an analysis failed.
+    """
+    summary, task = load_summary(folder), load_task(folder)
+    comparison = _comparison(folder, summary, task)
+    for question in _questions(summary):
+        stored = {
+            trial: each
+            for trial in question.trials(comparison)
+            if (each := load_result(comparison.results_folder(question.name), trial))
+        }
+        if stored:
+            make_folder(folder / question.name)
+            write_part(analyse_trials(question, comparison, stored, print), folder / question.name / RESULT)
+    check_concluded(folder)
+
+
 def check_concluded(folder: Path) -> None:
     """Check that the analysis of every question succeeded.
 

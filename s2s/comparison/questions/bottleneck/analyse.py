@@ -9,7 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Shaped
 from scipy.linalg import block_diag
 
+from s2s.comparison.claims import traits_of
 from s2s.comparison.paired_tests import WITHOUT_A_SEED, gates_of_training
+from s2s.comparison.questions.bottleneck.claims import translates_longer
 from s2s.comparison.reporting import (
     Column,
     Interval,
@@ -23,7 +25,7 @@ from s2s.comparison.reporting import (
     table,
     verdict,
 )
-from s2s.comparison.results import Figure, Table, Verdict
+from s2s.comparison.results import Claim, Figure, Table, Verdict
 from s2s.comparison.runs import TrainedRun
 from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
 from s2s.comparison.translation import corpus_score
@@ -102,7 +104,28 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, BottleneckRun]) -> 
             gates_table("a model before length is spoken of", checks),
             *filled(_pairs(pairs, kinds, places)),
         ],
+        claims=[_claim(comparison, kinds, places, checks, learned)],
     )
+
+
+def _claim(
+    comparison: Comparison,
+    kinds: Mapping[str, Kinds],
+    places: Sequence[int],
+    checks: Mapping[str, Sequence[Gate]],
+    learned: int,
+) -> Claim | None:
+    if not places:
+        return None
+    choices = {"all": places}
+    if len(places) > 1:
+        choices |= {"the first texts beyond": places[:1], "the longest texts": places[-1:]}
+    shares = {
+        name: {model: [_retained_bleu(each, at) for each in runs.values()] for model, runs in kinds.items()}
+        for name, at in choices.items()
+    }
+    estimates = {model: _estimate(runs, places) for model, runs in kinds.items()}
+    return translates_longer(traits_of(comparison), estimates, shares, checks, learned, MARGIN)
 
 
 def split_by_length(run: BottleneckRun) -> list[Kind]:

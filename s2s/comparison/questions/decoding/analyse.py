@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from s2s.comparison.claims import estimates_of, traits_of
+from s2s.comparison.questions.decoding.claims import writes_cheaply
 from s2s.comparison.reporting import Interval, Value, axis, figure, filled, series, stopped, table, verdict
 from s2s.comparison.results import Figure, Series, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial
@@ -129,8 +131,9 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, DecodingTimes]) -> 
         for at in one.places
         for end in at.notes
     )
+    findings = [_verdict(model, timed, benchmarks) for model in comparison.models]
     return Analysis(
-        findings=[_verdict(model, timed, benchmarks) for model in comparison.models],
+        findings=findings,
         figures=_figures(timed),
         tables=filled(
             table("exponents", title, heads, slopes),
@@ -148,6 +151,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, DecodingTimes]) -> 
             ),
         ),
         seeds=[comparison.seeds[0]],
+        claims=[writes_cheaply(traits_of(comparison), benchmarks, estimates_of(findings, "decoding cost"))],
     )
 
 

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from s2s.comparison.claims import traits_of
 from s2s.comparison.deep import DeepTraining
 from s2s.comparison.paired_tests import listed, percent
+from s2s.comparison.questions.gradients.claims import Initialisations, vanishes
 from s2s.comparison.questions.gradients.decay import Curve, Decay, Decays, brief, geometric_mean, half_life
 from s2s.comparison.questions.gradients.sweep import VALUES, WORDS, Kind
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, series, table, verdict
@@ -151,7 +153,15 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, GradientRun | Sweep
             _paths(candidates),
             _normalization(deep),
         ),
+        claims=[vanishes(traits_of(comparison), {each.model: own for each in candidates if (own := _by_start(each))})],
     )
+
+
+def _by_start(candidate: CandidateRuns) -> Initialisations | None:
+    own, sweep = candidate.decays(OWN), candidate.sweep
+    if own is None:
+        return None
+    return Initialisations(own, sweep.words if sweep else "", sweep.decays if sweep else {})
 
 
 def _verdict(candidate: CandidateRuns) -> Verdict | None:

@@ -10,8 +10,10 @@ from operator import itemgetter
 import numpy as np
 import scipy
 
+from s2s.comparison.claims import traits_of
+from s2s.comparison.questions.long_range.claims import Reaches, SolutionTimes, forgets, learns_late
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, gates_table, series, table, verdict
-from s2s.comparison.results import Figure, Series, Table, Verdict
+from s2s.comparison.results import Claim, Figure, Series, Table, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
 from s2s.comparison.task_training import Rates, Validation
 from s2s.data.exercises import EXERCISES, Agreement
@@ -297,6 +299,41 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TaskRun | Rates]) -
             _runs(every),
         ),
         seeds=sorted({trial.seed for trial in measured if trial.seed is not None}),
+        claims=_claims(comparison, parts, others),
+    )
+
+
+def _claims(comparison: Comparison, parts: Mapping[Part, Models], others: Models) -> list[Claim | None]:
+    deciding, heads = parts.get(DECIDES, {}), parts.get(replace(DECIDES, form="head"), {})
+    if not deciding:
+        return []
+    traits, trained = traits_of(comparison), next(iter(deciding.values())).trained
+    tasks = {part.task: own for part, own in parts.items() if part.form == DECIDES.form and part != DECIDES}
+    solved = {task: own for task, own in tasks.items() if any(each.num_solved for each in own.values())}
+    rates = {"next best rate": others} if others else {}
+    elsewhere = {name: _solution_times(own) for name, own in {**rates, **solved}.items()}
+    forms = rates | ({"linear head": heads} if heads else {})
+    return [
+        forgets(traits, _reaches(deciding), {name: _reaches(own) for name, own in forms.items()}),
+        learns_late(traits, _solution_times(deciding), elsewhere, trained),
+    ]
+
+
+def _reaches(models: Models) -> Reaches:
+    return Reaches(
+        distances={model: own.reach() for model, own in models.items()},
+        beyond=[model for model, own in models.items() if 2 * own.beyond > len(own.by_seed)],
+        gates={model: own.gates() for model, own in models.items()},
+        trained=next(iter(models.values())).trained,
+    )
+
+
+def _solution_times(models: Models) -> SolutionTimes:
+    return SolutionTimes(
+        medians={model: own.time() for model, own in models.items()},
+        never=[model for model, own in models.items() if 2 * own.num_solved < len(own.by_seed)],
+        tests=time_tests(models),
+        resolution=next(iter(models.values())).resolution,
     )
 
 

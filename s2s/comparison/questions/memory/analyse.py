@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from s2s.comparison.claims import traits_of
+from s2s.comparison.questions.memory.claims import TrainingPeak, cache_grows, needs_square
 from s2s.comparison.reporting import Value, axis, figure, filled, series, stopped, table, verdict
 from s2s.comparison.results import Figure, Series, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial
@@ -102,7 +104,22 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, MemoryUse]) -> Anal
             stopped(("model", "form", "not measured from n"), ends),
         ),
         seeds=[comparison.seeds[0]],
+        claims=[
+            needs_square(
+                traits_of(comparison), _training_peaks(models, AS_BUILT), _training_peaks(models, EXPLICIT.name)
+            ),
+            cache_grows(traits_of(comparison), {m: {s.n: s.state for s in own.states} for m, own in models.items()}),
+        ],
     )
+
+
+def _training_peaks(models: Models, form: str) -> dict[str, TrainingPeak]:
+    found = {}
+    for model, own in models.items():
+        if slope := own.exponent(form, "training"):
+            n, peak = list(own.bytes_by_length(form, "training").items())[-1]
+            found[model] = TrainingPeak(n, peak / _MIB, slope)
+    return found
 
 
 def _quantity(measured: Iterable[MemoryUse]) -> str:

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
+from s2s.comparison.claims import traits_of
+from s2s.comparison.questions.parallelism.claims import trains_faster, waits
 from s2s.comparison.reporting import Interval, Value, axis, figure, filled, series, stopped, table, verdict
-from s2s.comparison.results import Figure, Series, Table, Verdict
+from s2s.comparison.results import Claim, Figure, Series, Table, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial
 from s2s.comparison.speed_benchmark import (
     TYPICAL,
@@ -180,7 +182,18 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, Counts | StepTimes]
         figures=[*_count_figures(models), *_time_figures(models)],
         tables=filled(*_tables(models, ranked)),
         seeds=[comparison.seeds[0]],
+        claims=_claims(comparison, models, ranked),
     )
+
+
+def _claims(comparison: Comparison, models: Models, benchmarks: Mapping[str, SpeedBenchmark]) -> list[Claim | None]:
+    traits, whats = traits_of(comparison), ("training", "forward", "generating")
+    ranked = next(iter(benchmarks.values()), None)
+    busy = {model: _busy(models[model], place) for model, place in ranked.places.items()} if ranked else {}
+    return [
+        waits(traits, {what: {model: own.depths(what) for model, own in models.items()} for what in whats}),
+        trains_faster(traits, benchmarks, busy),
+    ]
 
 
 def _benchmarks(models: Models) -> dict[str, SpeedBenchmark]:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from s2s.comparison.claims import traits_of
 from s2s.comparison.paired_tests import excludes_zero, gate_of_rate, mean_curve, seeds_in_words
+from s2s.comparison.questions.positions.claims import Without, needs_order
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Series, Table, Verdict
 from s2s.comparison.runs import LearningCurve
@@ -154,7 +156,18 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TrainedPositions | 
             _signal_table(signals),
         ),
         seeds=sorted({trial.seed or 0 for trial in every}),
+        claims=[needs_order(traits_of(comparison), _without(signals), {m: order.gates for m, order in orders.items()})],
     )
+
+
+def _without(signals: Mapping[str, list[Signal]]) -> dict[str, dict[str, Without]]:
+    """Rises of the loss without positional encodings, by what is left out and model."""
+    found: dict[str, dict[str, Without]] = {"both": {}, "encoder": {}, "decoder": {}}
+    for model, signal in ((model, signal) for model, own in signals.items() for signal in own):
+        absent = [side for side in ("encoder", "decoder") if getattr(signal, side) == "none"]
+        if signal.more is not None and absent:
+            found[absent[0] if len(absent) == 1 else "both"][model] = Without(signal.more, signal.p)
+    return found
 
 
 def order_of(runs: Mapping[int, TrainedPositions]) -> Order:

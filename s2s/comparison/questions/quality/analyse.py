@@ -9,7 +9,9 @@ from typing import Literal
 
 import numpy as np
 
+from s2s.comparison.claims import traits_of
 from s2s.comparison.paired_tests import WITHOUT_A_SEED, gates_of_training, mean_curve, percent
+from s2s.comparison.questions.quality.claims import translates_best
 from s2s.comparison.reporting import (
     Column,
     Interval,
@@ -28,7 +30,7 @@ from s2s.comparison.reporting import (
     table,
     verdict,
 )
-from s2s.comparison.results import Figure, Table, Verdict, without_precision
+from s2s.comparison.results import Claim, Figure, Table, Verdict, without_precision
 from s2s.comparison.runs import TrainedRun
 from s2s.comparison.spec import Analysis, Comparison, RateChoice, Trial, by_model
 from s2s.comparison.translation import corpus_score, resampled_scores
@@ -101,7 +103,15 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TranslationRun]) ->
             _every_run(runs),
             _examples(runs),
         ],
+        claims=[_claim(comparison, runs, pairs)],
     )
+
+
+def _claim(comparison: Comparison, runs: Runs[TranslationRun], pairs: Mapping[tuple[str, str], Pair]) -> Claim | None:
+    apart = Pairwise({models: pair.over_both for models, pair in pairs.items() if pair.over_both})
+    checks = {name: gates(own) for name, own in runs.items()}
+    scores = {model: _score("bleu", own) for model, own in runs.items()}
+    return translates_best(traits_of(comparison), scores, apart, checks)
 
 
 def compared(first: TranslationRuns, second: TranslationRuns) -> Pair | None:

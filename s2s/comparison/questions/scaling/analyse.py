@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from s2s.comparison.claims import traits_of
+from s2s.comparison.questions.scaling import claims
 from s2s.comparison.reporting import Column, Interval, axis, figure, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Table, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial
@@ -115,6 +117,15 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, ScalingRun]) -> Ana
             _rates(laws),
         ],
         seeds=seeds,
+        claims=[
+            claims.gains_more(
+                traits_of(comparison),
+                {model: law.estimate() for model, law in fitted.items()},
+                pairs,
+                checks,
+                MARGIN,
+            )
+        ],
     )
 
 

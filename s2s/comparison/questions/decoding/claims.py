@@ -1,0 +1,56 @@
+"""Claim: a recurrent network writes a token at less cost than a Transformer."""
+
+from collections.abc import Mapping
+
+from s2s.comparison.claims import Decision, Traits, claim_numbers, decide, of_each, speed_pair
+from s2s.comparison.report.numbers import halves
+from s2s.comparison.results import Claim
+from s2s.comparison.speed_benchmark import TYPICAL, SpeedBenchmark
+from s2s.evaluation.inference import Estimate
+
+
+def writes_cheaply(
+    traits: Mapping[str, Traits], benchmarks: Mapping[str, SpeedBenchmark], costs: Mapping[str, Estimate]
+) -> Claim | None:
+    """Decide whether recurrent networks write a token in less time than Transformers.
+
+    Args:
+        traits: Traits of the candidates.
+        benchmarks: The benchmark that decides, then variations.
+        costs: Milliseconds of an output token by model.
+
+    Returns:
+        The claim; None without a timed recurrent model, or without a timed Transformer.
+    """
+    transformers = [model for model in costs if traits[model].is_transformer]
+    recurrent = [model for model in costs if traits[model].recurrence != "none"]
+    if not transformers or not recurrent:
+        return None
+
+    def _decide(benchmark: SpeedBenchmark) -> Decision:
+        return decide([speed_pair(benchmark, a, b) for a in recurrent for b in transformers])
+
+    deciding, *others = benchmarks
+    decision = _decide(benchmarks[deciding])
+    shown = {m: halves(cost.value, cost.low, cost.high)[0] for m, cost in costs.items()}
+    cheap = [a for a in recurrent if all(speed_pair(benchmarks[deciding], a, b).holds for b in transformers)]
+    sentence = f"On this machine, a token takes {of_each({m: shown[m] for m in transformers})} ms"
+    for less, models in (("less", cheap), ("not less", [m for m in recurrent if m not in cheap])):
+        if models:
+            sentence += f"; {less}: {of_each({m: shown[m] for m in models})}"
+    return Claim(
+        name="writes-cheaply",
+        measured=f"milliseconds of an output token, one sentence of {TYPICAL} tokens",
+        unit="ms",
+        verdict=decision.verdict,
+        sentence=f"{sentence}{decision.because}.",
+        numbers=claim_numbers({model: costs.get(model) for model in traits}, "low"),
+        p=decision.p,
+        test="" if decision.p is None else "paired test over rounds",
+        figure="by-target",
+        stable={
+            name: _decide(benchmarks[name]).verdict == decision.verdict
+            for name in others
+            if {*transformers, *recurrent} <= benchmarks[name].speeds.keys()
+        },
+    )

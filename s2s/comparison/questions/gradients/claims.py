@@ -1,0 +1,85 @@
+"""Claim: gradients vanish in recurrent networks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, decide, of_each
+from s2s.comparison.questions.gradients.decay import Decays
+from s2s.comparison.report.numbers import brief
+from s2s.comparison.results import Claim
+from s2s.evaluation.inference import Estimate
+
+
+@dataclass(frozen=True)
+class Initialisations:
+    """Decay of a model's gradients at its own initialisation and at others.
+
+    Attributes:
+        own: Decay at its own initialisation.
+        words: Name of the quantity that the others vary; empty without others.
+        others: Decays by its value.
+    """
+
+    own: Decays
+    words: str
+    others: Mapping[float, Decays]
+
+
+def vanishes(traits: Mapping[str, Traits], decays: Mapping[str, Initialisations]) -> Claim | None:
+    """Decide whether the gradient of an input shrinks by a factor per step in untrained recurrent networks.
+
+    Args:
+        traits: Traits of the candidates.
+        decays: Decays by model.
+
+    Returns:
+        The claim; None without a model that computes step by step.
+    """
+    recurrent = [model for model in decays if traits[model].recurrence == "steps"]
+    if not recurrent:
+        return None
+    verdict = _decide([decays[model].own for model in recurrent])
+    factors = {model: _factor(each.own) for model, each in decays.items()}
+    ranges = {model: span for model, each in decays.items() if (span := _range(each))}
+    shown = {model: brief(factor.value, 2) for model in recurrent if (factor := factors[model])}
+    sentence = f"Untrained, the gradient changes by a factor of {of_each(shown)} with each step"
+    turned = {model: ranges[model] for model in recurrent if model in ranges}
+    sentence += f"; other initialisations give {of_each(turned)}." if turned else "."
+    notes = {model: _without_factor(each.own) for model, each in decays.items() if factors[model] is None}
+    return Claim(
+        name="vanishes",
+        measured="factor of the gradient per step at initialisation; in brackets with other initialisations",
+        unit="per step",
+        verdict=verdict,
+        sentence=sentence if shown else "No recurrent network has a factor per step.",
+        numbers=claim_numbers({model: factors.get(model) for model in traits}, notes=notes | ranges),
+        figure="input-gradients",
+        stable={
+            f"{model}, {each.words} {value:g}": _decide([other]) == verdict
+            for model, each in decays.items()
+            if model in recurrent
+            for value, other in each.others.items()
+        },
+    )
+
+
+def _decide(decays: list[Decays]) -> Answer:
+    sides = {"vanishes": 1.0, "explodes": -1.0, "neither": -1.0}
+    return decide(
+        [Pair("", "", sides[each.outcome], None) if each.outcome else Pair("", "", 0.0, 1.0) for each in decays]
+    ).verdict
+
+
+def _factor(decays: Decays) -> Estimate | None:
+    return decays.factor if decays.is_exponential else None
+
+
+def _without_factor(decays: Decays) -> str:
+    if decays.reach < decays.span:
+        return f"0 beyond {decays.reach} steps"
+    return "level" if decays.outcome == "neither" else decays.outcome or ""
+
+
+def _range(found: Initialisations) -> str:
+    factors = [factor.value for each in found.others.values() if (factor := each.factor)]
+    return f"{min(factors):.2f}–{max(factors):.2f}" if factors else ""

@@ -1,0 +1,172 @@
+"""Claims: recurrent networks forget what they read long ago, and learn long-term dependencies later than attention."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, of_each
+from s2s.comparison.report.numbers import brief
+from s2s.comparison.results import Claim
+from s2s.evaluation.gates import Gate, failed
+from s2s.evaluation.inference import Estimate
+
+_SCANS = "with scans counted as recurrent networks"
+
+
+@dataclass(frozen=True)
+class Reaches:
+    """Distances over which the models recall a symbol.
+
+    Attributes:
+        distances: Distance at which accuracy has fallen half way to chance, by model.
+        beyond: Models whose distance is a lower bound.
+        gates: Validity checks by model.
+        trained: Longest distance trained on.
+    """
+
+    distances: Mapping[str, Estimate]
+    beyond: Sequence[str]
+    gates: Mapping[str, Sequence[Gate]]
+    trained: int
+
+
+def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[str, Reaches]) -> Claim | None:
+    """Decide whether recurrent networks without attention fail to recall beyond the distances that they trained on.
+
+    A network forgets if the interval of its distance lies below the longest distance trained on, and does not if it
+    lies above.
+
+    Returns:
+        The claim; None without a recurrent network without attention.
+    """
+    recurrent = _recurrent(traits, reaches.distances)
+    if not recurrent:
+        return None
+    decision, trained = _decide_forgets(reaches, recurrent), reaches.trained
+    shown = {
+        model: f"{'at least ' if model in reaches.beyond else ''}{brief(round(reaches.distances[model].value))}"
+        for model in recurrent
+        if not failed(reaches.gates[model])
+    }
+    said = f"recalled over {of_each(shown)} others" if shown else "not tested"
+    elsewhere = {name: (own, _recurrent(traits, own.distances)) for name, own in variations.items()}
+    elsewhere[_SCANS] = reaches, _recurrent(traits, reaches.distances, scans=True)
+    return Claim(
+        name="forgets",
+        measured=f"symbols over which one symbol is recalled, trained on up to {trained}",
+        unit="symbols",
+        verdict=decision.verdict,
+        sentence=f"After training on up to {trained} symbols, the first one is {said}{decision.because}.",
+        numbers=claim_numbers(
+            {model: reaches.distances.get(model) for model in traits},
+            "high",
+            at_least=reaches.beyond,
+            gates=reaches.gates,
+        ),
+        test="95 % interval of the median distance",
+        figure="recall-full",
+        stable={
+            name: _decide_forgets(own, models).verdict == decision.verdict
+            for name, (own, models) in elsewhere.items()
+            if {*models} >= {*recurrent} and (own is not reaches or models != recurrent)
+        },
+    )
+
+
+def _recurrent(traits: Mapping[str, Traits], measured: Mapping[str, object], scans: bool = False) -> list[str]:
+    kinds = ("steps", "scan") if scans else ("steps",)
+    return [model for model in measured if traits[model].recurrence in kinds and not traits[model].cross_attention]
+
+
+def _decide_forgets(reaches: Reaches, models: Sequence[str]) -> Decision:
+    pairs = []
+    for model in models:
+        reach, closed = reaches.distances[model], failed(reaches.gates[model])
+        low, high = (reach.value if end is None else end for end in (reach.low, reach.high))
+        if closed:
+            pairs.append(Pair("", model, 0.0, 1.0, reason=f"{model}: {closed[0].sentence}"))
+        elif low <= reaches.trained <= high:
+            reason = f"{model}: its interval contains {reaches.trained}"
+            pairs.append(Pair("", model, 0.0, 1.0, reason=reason))
+        else:
+            pairs.append(Pair("", model, float(reaches.trained - reach.value), None))
+    return decide(pairs)
+
+
+@dataclass(frozen=True)
+class SolutionTimes:
+    """Updates until a task is solved.
+
+    Attributes:
+        medians: Medians over seeds by model.
+        never: Models that do not solve the task with most seeds.
+        tests: P-values of the log-rank test, raw and corrected, by pair of models.
+        resolution: Updates between two validations.
+    """
+
+    medians: Mapping[str, Estimate]
+    never: Sequence[str]
+    tests: Mapping[tuple[str, str], tuple[float, float]]
+    resolution: int
+
+
+def learns_late(
+    traits: Mapping[str, Traits], times: SolutionTimes, variations: Mapping[str, SolutionTimes], trained: int
+) -> Claim | None:
+    """Decide whether recurrent networks without attention need more updates than models with attention.
+
+    Args:
+        traits: Traits of the candidates.
+        times: Updates until a first symbol is recalled.
+        variations: Updates on other tasks, or at other learning rates.
+        trained: Longest distance trained on.
+
+    Returns:
+        The claim; None without a recurrent network without attention, or without a model with attention.
+    """
+    recurrent, scans = (_recurrent(traits, times.medians, scans) for scans in (False, True))
+    attention = [m for m in times.medians if traits[m].cross_attention or traits[m].self_attention]
+    if not recurrent or not attention:
+        return None
+    decision = _decide_late(times, attention, recurrent)
+    shown = {
+        model: "more than " * (model in times.never) + brief(median.value) for model, median in times.medians.items()
+    }
+    sentence = f"A symbol {trained} places ago is recalled after {of_each({m: shown[m] for m in recurrent})} updates, "
+    sentence += f"with attention after {of_each({m: shown[m] for m in attention})}"
+    if exceptions := [model for model in scans if model not in recurrent]:
+        sentence += f", with a scan after {of_each({m: shown[m] for m in exceptions})}"
+    elsewhere = {
+        name: (own, recurrent) for name, own in variations.items() if {*recurrent, *attention} <= {*own.medians}
+    }
+    if exceptions:
+        elsewhere[_SCANS] = times, scans
+    return Claim(
+        name="learns-late",
+        measured=f"updates until one symbol is recalled over up to {trained} others",
+        unit="updates",
+        verdict=decision.verdict,
+        sentence=f"{sentence}{decision.because}.",
+        numbers=claim_numbers({model: times.medians.get(model) for model in traits}, "low", at_least=times.never),
+        p=decision.p,
+        test="" if decision.p is None else "log-rank",
+        figure="recall-full-solved",
+        stable={
+            name: _decide_late(own, attention, models).verdict == decision.verdict
+            for name, (own, models) in elsewhere.items()
+        },
+    )
+
+
+def _decide_late(times: SolutionTimes, attention: Sequence[str], recurrent: Sequence[str]) -> Decision:
+    pairs = []
+    for a, b in ((a, b) for a in attention for b in recurrent):
+        p = next((times.tests[pair][0] for pair in ((a, b), (b, a)) if pair in times.tests), None)
+        apart = times.medians[b].value - times.medians[a].value
+        if p is None:
+            pairs.append(Pair(a, b, 0.0, 1.0, reason=f"the learning rate of {a} or {b} is at an end of its grid"))
+        elif abs(apart) <= times.resolution:
+            reason = f"{a} and {b} differ by no more than one validation, {times.resolution:,} updates"
+            pairs.append(Pair(a, b, 0.0, 1.0, reason=reason))
+        else:
+            pairs.append(Pair(a, b, apart, p))
+    return decide(pairs)

@@ -1,0 +1,129 @@
+"""Claims: recurrent networks wait for each token, and Transformers therefore train faster."""
+
+import math
+from collections.abc import Mapping
+
+from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, decide, of_each, speed_pair
+from s2s.comparison.report.numbers import brief
+from s2s.comparison.results import Claim
+from s2s.comparison.speed_benchmark import TYPICAL, SpeedBenchmark
+from s2s.evaluation.gates import Gate
+from s2s.evaluation.inference import Estimate, Growth, growth
+
+Depths = Mapping[str, Mapping[int, int]]
+"""Longest chain of dependent operations by model and length."""
+
+
+def waits(traits: Mapping[str, Traits], depths: Mapping[str, Depths]) -> Claim | None:
+    """Decide whether each token adds operations to the chain of a recurrent network, and none to a Transformer's.
+
+    Args:
+        traits: Traits of the candidates.
+        depths: Chains by what is counted: `training`, `forward` or `generating`.
+
+    Returns:
+        The claim; None without a model that computes step by step, or without a Transformer.
+    """
+    laws = _laws(depths["training"])
+    recurrent = [model for model in laws if traits[model].recurrence == "steps"]
+    transformers = [model for model in laws if traits[model].is_transformer]
+    if not recurrent or not transformers:
+        return None
+    verdict = _verdict_of_waits(laws, recurrent, transformers)
+    added = {model: _per_token(law) for model, law in laws.items()}
+    scans = {model: f"{law.rate:.3g} per doubling" for model, law in laws.items() if law.law == "logarithmic"}
+    powers = {model: str(law) for model, law in laws.items() if law.law == "power"}
+    said = of_each({model: brief(each, 3) for model, each in added.items() if each is not None and model not in scans})
+    sentence = f"One more token adds {said} operations that must wait for each other in a training step"
+    sentence += f"; a scan adds {of_each(scans)}." if scans else "."
+    variations = {"forward pass alone": _laws(depths["forward"]), "while writing": _laws(depths["generating"])}
+    return Claim(
+        name="waits",
+        measured="operations that one more token adds to the longest dependent chain of a training step",
+        unit="operations",
+        verdict=verdict,
+        sentence=sentence,
+        numbers=claim_numbers({model: added.get(model) for model in traits}, "low", scans | powers),
+        figure="depth",
+        stable={
+            name: _verdict_of_waits(others, recurrent, transformers) == verdict
+            for name, others in variations.items()
+            if {*recurrent, *transformers} <= others.keys()
+        },
+    )
+
+
+def _laws(depths: Depths) -> dict[str, Growth]:
+    return {model: growth(list(own), list(own.values())) for model, own in depths.items() if len(own) > 2}
+
+
+def _per_token(law: Growth) -> float | None:
+    return {"linear": law.rate, "power": None}.get(law.law, 0.0)
+
+
+def _verdict_of_waits(laws: Mapping[str, Growth], recurrent: list[str], transformers: list[str]) -> Answer:
+    grows = [Pair(model, "", 1.0 if laws[model].law in ("linear", "power") else -1.0, None) for model in recurrent]
+    level = [Pair(model, "", 1.0 if laws[model].law == "constant" else -1.0, None) for model in transformers]
+    return decide([*grows, *level]).verdict
+
+
+def trains_faster(
+    traits: Mapping[str, Traits], benchmarks: Mapping[str, SpeedBenchmark], busy: Mapping[str, Gate | None]
+) -> Claim | None:
+    """Decide whether Transformers learn from more tokens a second than networks that wait for each token.
+
+    Args:
+        traits: Traits of the candidates.
+        benchmarks: The benchmark that decides, then variations.
+        busy: Check that a model keeps its device busy; None where that was not measured.
+
+    Returns:
+        The claim; None without a timed model that computes step by step, or without a timed Transformer.
+    """
+    benchmark = next(iter(benchmarks.values()), None)
+    if benchmark is None:
+        return None
+    transformers = [model for model in benchmark.speeds if traits[model].is_transformer]
+    recurrent = [model for model in benchmark.speeds if traits[model].recurrence == "steps"]
+    if not transformers or not recurrent:
+        return None
+    idle = {model: check.sentence for model, check in busy.items() if check and not check.passed}
+
+    def _pairs(of: SpeedBenchmark) -> list[Pair]:
+        return [speed_pair(of, a, b) for a in transformers for b in recurrent]
+
+    def _checked(pair: Pair) -> Pair:
+        reasons = [f"{model}: {idle[model]}" for model in (pair.ahead, pair.behind) if model in idle]
+        return Pair(pair.ahead, pair.behind, 0.0, 1.0, reason="; ".join(reasons)) if reasons else pair
+
+    decision = decide([_checked(pair) for pair in _pairs(benchmark)])
+    speeds = {model: benchmark.speed(model) for model in benchmark.speeds}
+    pair = decision.pair
+    sentence = f"On this machine, with sentences of {TYPICAL} tokens, "
+    if pair is None or pair.reason:
+        sentence += f"no test counts{decision.because}."
+    else:
+        times = math.exp(pair.difference)
+        sentence += f"{pair.ahead} trains {times:.2f} times as fast as {pair.behind}{decision.because}."
+    _, *others = benchmarks
+    return Claim(
+        name="trains-faster",
+        measured=f"1,000 target tokens a second in training, sentences of {TYPICAL} tokens",
+        unit="1,000 tokens/s",
+        verdict=decision.verdict,
+        sentence=sentence,
+        numbers=claim_numbers({m: _thousands(speeds[m]) if m in speeds else None for m in traits}, "high"),
+        p=decision.p,
+        test="" if decision.p is None else "paired test over rounds",
+        figure="time-tokens",
+        stable={
+            name: decide(_pairs(benchmarks[name])).verdict == decision.verdict
+            for name in others
+            if {*transformers, *recurrent} <= benchmarks[name].speeds.keys()
+        },
+    )
+
+
+def _thousands(speed: Estimate) -> Estimate:
+    low, high = (None if end is None else end / 1000 for end in (speed.low, speed.high))
+    return Estimate(speed.value / 1000, low, high)

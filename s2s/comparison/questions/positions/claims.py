@@ -1,0 +1,81 @@
+"""Claim: a Transformer must be given the order of the words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, of_each
+from s2s.comparison.report.numbers import number
+from s2s.comparison.results import Claim
+from s2s.evaluation.gates import Gate, failed
+from s2s.evaluation.inference import Estimate
+
+
+@dataclass(frozen=True)
+class Without:
+    """Rise of the loss without positional encodings, in nats per token, and the p-value of its test."""
+
+    rise: Estimate
+    p: float | None
+
+
+Signals = Mapping[str, Mapping[str, Without]]
+"""Rises by what is left out (`both`, `encoder`, `decoder`) and model."""
+
+
+def needs_order(traits: Mapping[str, Traits], signals: Signals, gates: Mapping[str, Sequence[Gate]]) -> Claim | None:
+    """Decide whether the loss of Transformers rises if they are trained without positional encodings.
+
+    Args:
+        traits: Traits of the candidates.
+        signals: Rises of the loss without positional encodings.
+        gates: Validity checks of the trained models.
+
+    Returns:
+        The claim; None without a Transformer that was trained without them.
+    """
+    rises = signals["both"]
+    transformers = [model for model in rises if traits[model].is_transformer]
+    if not transformers:
+        return None
+
+    def _decide(own: Mapping[str, Without]) -> Decision:
+        pairs = []
+        for model in transformers:
+            closed, found = failed(gates.get(model, ())), own[model]
+            if closed or found.p is None:
+                pairs.append(Pair(model, "", 0.0, 1.0, reason=closed[0].sentence if closed else "one seed, so no test"))
+            else:
+                pairs.append(Pair(model, "", found.rise.value, found.p))
+        return decide(pairs)
+
+    decision = _decide(rises)
+    sides = {
+        side: of_each(
+            {model: f"{number(own[model].rise.value, 2)} nats a token" for model in transformers if model in own}
+        )
+        for side, own in signals.items()
+    }
+    sentence = f"Without positions the loss rises by {sides['both']}"
+    sentence += f"; without them in the encoder alone by {sides['encoder']}" if sides["encoder"] else ""
+    sentence += f"; in the decoder alone by {sides['decoder']}" if sides["decoder"] else ""
+    notes = {
+        model: " / ".join(number(signals[side][model].rise.value, 2) for side in ("encoder", "decoder"))
+        for model in rises
+        if all(model in signals[side] for side in ("encoder", "decoder"))
+    }
+    return Claim(
+        name="order",
+        measured="nats a token lost without positions; in brackets without them in the encoder / in the decoder",
+        unit="nats",
+        verdict=decision.verdict,
+        sentence=f"{sentence}{decision.because}.",
+        numbers=claim_numbers({m: rises[m].rise if m in rises else None for m in traits}, "low", notes),
+        p=decision.p,
+        test="" if decision.p is None else "Welch's t-test over seeds, Holm",
+        figure="signals",
+        stable={
+            f"without them in the {side} alone": _decide(signals[side]).verdict == decision.verdict
+            for side in ("encoder", "decoder")
+            if {*transformers} <= signals[side].keys()
+        },
+    )

@@ -1,0 +1,51 @@
+"""Claim: the Transformer translates best."""
+
+from collections.abc import Mapping, Sequence
+
+from s2s.comparison.claims import Traits, claim_numbers, decide, of_each, tested_pair
+from s2s.comparison.report.numbers import number
+from s2s.comparison.results import Claim
+from s2s.evaluation.differences import Pairwise
+from s2s.evaluation.gates import TIE, Gate, beside
+from s2s.evaluation.inference import Estimate
+
+
+def translates_best(
+    traits: Mapping[str, Traits],
+    scores: Mapping[str, Estimate],
+    pairs: Pairwise,
+    gates: Mapping[str, Sequence[Gate]],
+) -> Claim | None:
+    """Decide whether Transformers have a higher BLEU than all other models.
+
+    Args:
+        traits: Traits of the candidates.
+        scores: BLEU by model.
+        pairs: Differences of all pairs.
+        gates: Validity checks by model.
+
+    Returns:
+        The claim; None without a Transformer, or without another model.
+    """
+    transformers = [model for model in scores if traits[model].is_transformer]
+    others = [model for model in scores if model not in transformers]
+    if not transformers or not others:
+        return None
+    decision = decide([tested_pair(a, b, pairs, beside(a, b, pairs, gates)) for a in transformers for b in others])
+    shown = {model: number(score.value) for model, score in scores.items()}
+    sentence = (
+        f"BLEU is {of_each({m: shown[m] for m in transformers})} against {of_each({m: shown[m] for m in others})}"
+    )
+    if decision.pair and decision.pair.equal:
+        sentence += f"; {decision.pair.behind} and {decision.pair.ahead} are equal within {TIE:g} BLEU"
+    return Claim(
+        name="translates-best",
+        measured="BLEU on the test set",
+        unit="BLEU",
+        verdict=decision.verdict,
+        sentence=f"{sentence}{decision.because}.",
+        numbers=claim_numbers({model: scores.get(model) for model in traits}, "high", gates=gates),
+        p=decision.p,
+        test="" if decision.p is None else "t-test over seeds and sentences",
+        figure="scores",
+    )

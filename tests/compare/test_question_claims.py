@@ -1,0 +1,246 @@
+"""Each question decides its claims from the tests that it makes, from planted numbers of every outcome."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from s2s.comparison.claims import Traits
+from s2s.comparison.questions.bottleneck.claims import translates_longer
+from s2s.comparison.questions.decoding.claims import writes_cheaply
+from s2s.comparison.questions.gradients.claims import Initialisations, vanishes
+from s2s.comparison.questions.gradients.decay import Decay, Decays
+from s2s.comparison.questions.long_range.claims import Reaches, SolutionTimes, forgets, learns_late
+from s2s.comparison.questions.memory.claims import TrainingPeak, cache_grows, needs_square
+from s2s.comparison.questions.parallelism.claims import trains_faster, waits
+from s2s.comparison.questions.positions.claims import Without, needs_order
+from s2s.comparison.questions.quality.claims import translates_best
+from s2s.comparison.questions.scaling.claims import gains_more
+from s2s.comparison.results import Claim
+from s2s.comparison.speed_benchmark import SpeedBenchmark
+from s2s.evaluation.differences import Difference, Pairwise
+from s2s.evaluation.gates import Gate
+from s2s.evaluation.inference import Estimate, Slope
+
+TRAITS = {
+    "rnn": Traits("steps", False, False),
+    "attention": Traits("steps", False, True),
+    "scan": Traits("scan", False, False),
+    "transformer": Traits("none", True, True),
+}
+LENGTHS = (8, 16, 32, 64)
+STEADY = {i: (0.001, 0.001) for i in range(1, 9)}
+OPEN, CLOSED = [Gate("converged", True, "")], [Gate("converged", False, "its loss still falls")]
+
+
+def _number(claim: Claim, model: str) -> tuple[float | None, str, bool]:
+    (found,) = (each for each in claim.numbers if each.model == model)
+    return found.value, found.note, found.best
+
+
+def _depths(**slopes: float) -> dict[str, dict[int, int]]:
+    return {model: {n: round(100 + slope * n) for n in LENGTHS} for model, slope in slopes.items()}
+
+
+def _waits(training, generating=None) -> Claim | None:
+    return waits(TRAITS, {"training": training, "forward": training, "generating": generating or {}})
+
+
+def test_claim_waits_is_decided_by_growth_laws():
+    scan = {n: round(100 + 32 * math.log2(n)) for n in LENGTHS}
+    claim = _waits(_depths(rnn=48, transformer=0) | {"scan": scan}, _depths(rnn=30, transformer=50))
+    assert claim.verdict == "yes"
+    assert claim.stable == {"forward pass alone": True, "while writing": False}
+    assert [_number(claim, model)[0] for model in ("rnn", "transformer")] == pytest.approx([48, 0])
+    assert _number(claim, "scan") == (0.0, "32 per doubling", True)
+    assert _number(claim, "attention") == (None, "", False)
+    assert "48 (rnn) and 0 (transformer)" in claim.sentence
+    assert _waits(_depths(rnn=48, transformer=2)).verdict == "no"
+    assert _waits(_depths(rnn=0, transformer=0)).verdict == "no"
+    assert _waits(_depths(rnn=48, attention=60)) is None
+    assert _waits(_depths(transformer=0)) is None
+
+
+def _benchmark(noise: float, **speeds: float) -> SpeedBenchmark:
+    chance = np.random.default_rng(4)
+    rounds = {model: {i: speed * chance.lognormal(0, noise) for i in STEADY} for model, speed in speeds.items()}
+    return SpeedBenchmark(rounds, {model: {"1 thread": STEADY} for model in speeds}, dict.fromkeys(speeds, "1 thread"))
+
+
+@pytest.mark.parametrize(("speed", "verdict"), [(1300.0, "yes"), (800.0, "no"), (1001.0, "no"), (1080.0, "undecided")])
+def test_claim_trains_faster_follows_from_paired_rounds(speed, verdict):
+    noise = {1001.0: 0.001, 1080.0: 0.2}.get(speed, 0.01)
+    given = {"n = 32": _benchmark(noise, rnn=1000, transformer=speed), "n = 64": _benchmark(0.01, rnn=1, transformer=9)}
+    claim = trains_faster(TRAITS, given, {})
+    assert claim.verdict == verdict
+    assert claim.stable == {"n = 64": verdict == "yes"}
+    assert _number(claim, "transformer")[0] == pytest.approx(speed / 1000, rel=0.01 if noise < 0.1 else 0.2)
+    idle = trains_faster(TRAITS, given, {"rnn": Gate("device busy", False, "it waits")})
+    assert (idle.verdict, "rnn: it waits" in idle.sentence) == ("undecided", True)
+
+
+def test_claim_trains_faster_needs_a_steady_machine():
+    given = _benchmark(0.01, rnn=1000, transformer=2000)
+    moved = {model: {"1 thread": {i: (0.001, 0.002) for i in STEADY}} for model in given.speeds}
+    claim = trains_faster(TRAITS, {"n = 32": replace(given, references=moved)}, {})
+    assert claim.verdict == "undecided"
+    assert "kept its speed" in claim.sentence
+
+
+def test_claim_writes_cheaply_names_the_exceptions():
+    costs = {"rnn": Estimate(1.0, None, None), "attention": Estimate(3.0, None, None)}
+    costs["transformer"] = Estimate(2.0, None, None)
+    given = {"batch 1": _benchmark(0.01, rnn=6, attention=2, transformer=3)}
+    claim = writes_cheaply(TRAITS, given, costs)
+    assert claim.verdict == "no"
+    assert "less: 1 (rnn); not less: 3 (attention)" in claim.sentence
+    del costs["attention"]
+    assert writes_cheaply(TRAITS, given, costs).verdict == "yes"
+    assert writes_cheaply(TRAITS, given, {"transformer": costs["transformer"]}) is None
+
+
+def _peak(exponent: float) -> TrainingPeak:
+    return TrainingPeak(2048, 10 * exponent, Slope(512, 2048, exponent, 1.0, 0.0, exponent))
+
+
+def test_claim_memory_depends_on_the_kernel():
+    claim = needs_square(TRAITS, {"rnn": _peak(1.0), "transformer": _peak(1.0)}, {"transformer": _peak(1.9)})
+    assert (claim.verdict, claim.stable) == ("no", {"all attention weights kept": False})
+    assert _number(claim, "transformer") == (10.0, "19", True)
+    assert needs_square(TRAITS, {"transformer": _peak(1.9)}, {}).verdict == "yes"
+    assert needs_square(TRAITS, {"rnn": _peak(1.0)}, {}) is None
+
+
+def test_claim_cache_counts_bytes_of_a_token():
+    states = {"rnn": dict.fromkeys((8, 16, 32), 64), "transformer": {n: 256 * n for n in (8, 16, 32)}}
+    claim = cache_grows(TRAITS, states)
+    assert claim.verdict == "yes"
+    assert [_number(claim, model)[0] for model in states] == pytest.approx([0, 256])
+    assert cache_grows(TRAITS, states | {"rnn": states["transformer"]}).verdict == "no"
+    assert cache_grows(TRAITS, states | {"transformer": states["rnn"]}).verdict == "no"
+    assert cache_grows(TRAITS, {"rnn": states["rnn"]}) is None
+
+
+def _reaches(rnn: tuple[float, float, float], gates=OPEN, scan=None) -> Reaches:
+    distances = {"rnn": Estimate(*rnn)} | ({"scan": Estimate(*scan)} if scan else {})
+    return Reaches(distances, [], dict.fromkeys(distances, gates), 32)
+
+
+@pytest.mark.parametrize(
+    ("rnn", "gates", "verdict"),
+    [
+        ((8.0, 4.0, 16.0), OPEN, "yes"),
+        ((64.0, 40.0, 128.0), OPEN, "no"),
+        ((64.0, 16.0, 128.0), OPEN, "undecided"),
+        ((8.0, 4.0, 16.0), CLOSED, "undecided"),
+    ],
+)
+def test_claim_forgets_compares_the_distance_with_that_of_training(rnn, gates, verdict):
+    claim = forgets(TRAITS, _reaches(rnn, gates), {"next best rate": _reaches((8.0, 4.0, 16.0))})
+    assert claim.verdict == verdict
+    assert claim.stable == {"next best rate": verdict == "yes"}
+    assert ("its loss still falls" in claim.sentence) == (gates is CLOSED)
+
+
+def test_claim_forgets_counts_scans_as_a_variation():
+    claim = forgets(TRAITS, _reaches((8.0, 4.0, 16.0), scan=(64.0, 40.0, 128.0)), {})
+    assert claim.verdict == "yes"
+    assert list(claim.stable.values()) == [False]
+    assert (
+        forgets(TRAITS, replace(_reaches((8.0, 4.0, 16.0)), distances={"transformer": Estimate(9.0, 9.0, 9.0)}), {})
+        is None
+    )
+
+
+def _times(rnn: float, p: float) -> SolutionTimes:
+    medians = {"rnn": Estimate(rnn, None, None), "transformer": Estimate(300.0, None, None)}
+    return SolutionTimes(medians, ["rnn"] if rnn == 1500 else [], {("rnn", "transformer"): (p, p)}, 50)
+
+
+@pytest.mark.parametrize(
+    ("rnn", "p", "verdict"),
+    [(1500, 0.01, "yes"), (100, 0.01, "no"), (1500, 0.2, "undecided"), (350, 0.01, "undecided")],
+)
+def test_claim_learns_late_follows_from_log_rank_tests(rnn, p, verdict):
+    claim = learns_late(TRAITS, _times(rnn, p), {"copy": _times(1500, 0.01)}, 32)
+    assert claim.verdict == verdict
+    assert claim.stable == {"copy": verdict == "yes"}
+    assert ("more than 1,500 (rnn)" in claim.sentence) == (rnn == 1500)
+
+
+def _decays(factor: float) -> Decays:
+    return Decays([Decay([math.log(factor) + 0.001 * i], 1.0, factor**100, 101, 101) for i in range(-2, 3)])
+
+
+def test_claim_vanishes_is_that_of_the_initialisation():
+    turned = Initialisations(_decays(0.7), "radius", {0.5: _decays(0.4), 2.0: _decays(1.1)})
+    claim = vanishes(TRAITS, {"rnn": turned, "transformer": Initialisations(_decays(1.0), "", {})})
+    assert claim.verdict == "yes"
+    assert claim.stable == {"rnn, radius 0.5": True, "rnn, radius 2": False}
+    assert _number(claim, "rnn") == (pytest.approx(0.7), "0.40–1.10", False)
+    assert _number(claim, "transformer") == (None, "level", False)
+    assert vanishes(TRAITS, {"rnn": Initialisations(_decays(1.1), "", {})}).verdict == "no"
+    assert vanishes(TRAITS, {"transformer": turned}) is None
+
+
+@pytest.mark.parametrize(
+    ("shares", "gates", "verdict"),
+    [
+        ([99.0, 98.5, 99.5], OPEN, "yes"),
+        ([60.0, 61.0, 59.0], OPEN, "no"),
+        ([90.0, 99.0, 95.0], OPEN, "undecided"),
+        ([60.0], OPEN, "undecided"),
+        ([60.0, 61.0, 59.0], CLOSED, "undecided"),
+    ],
+)
+def test_claim_any_length_tests_the_kept_share(shares, gates, verdict):
+    found = {"transformer": Estimate(60.0, 59.0, 61.0)}, {"all": {"transformer": shares}}
+    claim = translates_longer(TRAITS, *found, {"transformer": gates}, 30, 5.0)
+    assert claim.verdict == verdict
+    assert _number(claim, "transformer")[1:] == (("still learning", False) if gates is CLOSED else ("", True))
+    assert translates_longer(TRAITS, {"rnn": found[0]["transformer"]}, {"all": {}}, {}, 30, 5.0) is None
+
+
+def _difference(value: float, error: float) -> Difference:
+    return Difference(value, error, 8)
+
+
+@pytest.mark.parametrize(
+    ("difference", "gates", "verdict"),
+    [
+        (_difference(5.0, 0.2), OPEN, "yes"),
+        (_difference(-5.0, 0.2), OPEN, "no"),
+        (_difference(0.1, 0.1), OPEN, "no"),
+        (_difference(0.5, 2.0), OPEN, "undecided"),
+        (_difference(5.0, 0.2), CLOSED, "undecided"),
+    ],
+)
+def test_claims_on_scores_follow_from_pairs_and_checks(difference, gates, verdict):
+    pairs = Pairwise({("rnn", "transformer"): difference})
+    values = {"rnn": Estimate(30.0, None, None), "transformer": Estimate(30.0 + difference.value, None, None)}
+    checks = {"rnn": gates, "transformer": OPEN}
+    best = translates_best(TRAITS, values, pairs, checks)
+    assert best.verdict == gains_more(TRAITS, values, pairs, checks, 1.0).verdict == verdict
+    assert ("equal within 1 BLEU" in best.sentence) == (difference.value == 0.1)
+    assert ("its loss still falls" in best.sentence) == (gates is CLOSED)
+    assert translates_best(TRAITS, {"transformer": values["transformer"]}, pairs, checks) is None
+
+
+@pytest.mark.parametrize(
+    ("rise", "p", "gates", "verdict"),
+    [
+        (0.3, 0.001, OPEN, "yes"),
+        (-0.3, 0.001, OPEN, "no"),
+        (0.3, 0.1, OPEN, "undecided"),
+        (0.3, None, OPEN, "undecided"),
+        (0.3, 0.001, CLOSED, "undecided"),
+    ],
+)
+def test_claim_order_tests_models_without_positions(rise, p, gates, verdict):
+    found = {"transformer": Without(Estimate(rise, None, None), p)}
+    decoder = {"transformer": Without(Estimate(0.01, None, None), 0.4)}
+    claim = needs_order(TRAITS, {"both": found, "encoder": {}, "decoder": decoder}, {"transformer": gates})
+    assert claim.verdict == verdict
+    assert claim.stable == {"without them in the decoder alone": verdict == "undecided"}
+    assert needs_order(TRAITS, {"both": {}, "encoder": {}, "decoder": {}}, {}) is None
