@@ -107,7 +107,7 @@ ROWS: Rows = {
         key=True,
         without="no factor",
     ),
-    "sentence length (fixed-size bottleneck)": Row(
+    "text longer than trained on": Row(
         "Does quality fall with the length of the source?",
         "bottleneck",
         "high",
