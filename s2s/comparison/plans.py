@@ -114,7 +114,7 @@ ROWS: Rows = {
         "An LSTM whose forget gate begins open learns long dependencies sooner (Gers et al. 2000; Jozefowicz et al. "
         "2015).",
     ),
-    "sentence length (fixed-size bottleneck)": Row(
+    "text longer than trained on": Row(
         "Does quality fall with the length of the source?",
         "bottleneck",
         "high",

@@ -198,7 +198,7 @@ def test_bottleneck_measures_a_real_run(contest):
     assert EXPERIMENT.measurement.validate_python(json.loads(json.dumps(asdict(run)))) == run
     assert run.rate == made.candidates[0].choice()
     result = EXPERIMENT.result(made, {trial: run})
-    assert result.experiment == ROWS["sentence length (fixed-size bottleneck)"][1]
+    assert result.experiment == ROWS["text longer than trained on"][1]
     rows = _table(result, "lengths")
     assert [row["sentences"] for row in rows] == [1, 2, 3]
     kinds = [[words > run.learned for words in part.words] for part in run.parts]

@@ -105,7 +105,7 @@ def test_the_lstm_keeps_more_of_its_quality_on_longer_texts(cells, page):
     flat = [[float(each[0]) for each in scores[m]] for m in MODELS]
     apart, error, freedom = by_hand.over_both(flat, drawn, sum(len(k) for k in kinds[MODELS[0]][0]))
     p = 2 * stats.t.sf(abs(apart) / error, freedom)
-    said = findings(result(KEPT, "bottleneck"), "sentence length (fixed-size bottleneck)")
+    said = findings(result(KEPT, "bottleneck"), "text longer than trained on")
     for model, own, words in zip(
         MODELS, flat, ("{:.0f} % ({:.0f} to {:.0f}) of its BLEU", "{:.0f} % ({:.0f} to {:.0f})"), strict=True
     ):

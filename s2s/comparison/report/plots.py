@@ -32,10 +32,10 @@ from s2s.comparison.results import Figure, Heatmap, Series
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b5518a", "#a17200", "#332288", "#882255")
 """Colours of candidates, safe for colour-blind readers: Okabe and Ito (2008), Tol (2021), darkened."""
 INK, GREY, GRID, PAGE = "#1c1c1c", "#737373", "#e2e2e2", "#ffffff"
-MARKS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★", "◀", "▶")
-"""The markers as letters, to print beside a candidate's name."""
-# seven colours and ten markers: the first seventy candidates differ
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+MARKS = ("●", "■", "◆", "✚", "★", "⬟", "✖", "◀", "▶")
+"""The markers as letters, to print beside a candidate's name; ▲ and ▼ mean outcomes, and no candidate has them."""
+# seven colours and nine markers: the first 63 candidates differ
+_MARKERS = ("o", "s", "D", "P", "*", "p", "X", "<", ">")
 _LINES = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 3)))
 # straight lines only: circles make SVG files a hundred times as large
 _HATCHES = ("", "///", "\\\\\\", "xxx", "--", "||", "++")

@@ -232,7 +232,7 @@ def _verdict(
         reason = f"no texts were longer than the {learned} words of the longest learned from"
         value, found = None, Assessment("not measurable", reasons=(reason,))
     tokens = statistics.mean(run.tokens[-1] for run in runs[model].values())
-    return verdict("sentence length (fixed-size bottleneck)", model, value, "%", quantity, found, "share", tokens)
+    return verdict("text longer than trained on", model, value, "%", quantity, found, "share", tokens)
 
 
 def _variations(own: Kinds, other: Kinds, places: Sequence[int]) -> dict[str, bool]:
