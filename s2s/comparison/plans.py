@@ -85,18 +85,18 @@ ROWS: Rows = {
         "Attention recalls at any width what a fixed state recalls only if it is wide (Arora et al. 2023).",
         key=True,
     ),
-    "bits between encoder and decoder": Row(
-        "How many bits pass from encoder to decoder?",
-        "capacity",
-        "high",
-        "A recurrent network remembers about one number of its input per unit (Collins et al. 2017).",
-    ),
     "state tracking": Row(
         "How long can it track a changing state?",
         "state-tracking",
         "high",
         "Recurrent networks learn parity and cycles at any length, Transformers do not (Delétang et al. 2023).",
         key=True,
+    ),
+    "bits between encoder and decoder": Row(
+        "How many bits pass from encoder to decoder?",
+        "capacity",
+        "high",
+        "A recurrent network remembers about one number of its input per unit (Collins et al. 2017).",
     ),
     "vanishing and exploding gradients": Row(
         "What is left of a gradient per step of distance?",
@@ -266,7 +266,7 @@ PLANS: dict[Profile, Plan] = {
         "compare",
         3,
         (
-            *("parallelism", "memory", "long-range", "copying", "associative-recall", "capacity", "state-tracking"),
+            *("parallelism", "memory", "long-range", "copying", "associative-recall", "state-tracking", "capacity"),
             *("gradients", "decoding"),
         ),
         "models must be trained for it until they learn no more, which takes much longer",

@@ -203,7 +203,11 @@ def test_page_key_figures_come_first(page, found):
 
 def test_page_names_omitted_rows_and_short_profiles(page, found):
     text = page.one("section", id="table").text
-    lecture = [name for name, row in ROWS.items() if row.experiment in ("bottleneck", "positions", "transfer")]
+    lecture = [
+        name
+        for name, row in ROWS.items()
+        if row.experiment in ("initialization", "bottleneck", "positions", "transfer")
+    ]
     why = PLANS["quick"].why
     asked = f"--profile lecture asks for {', '.join(lecture)}; --profile definitive asks for scalability."
     assert f"Other rows are not in this profile, because {why}: {asked}" in text
