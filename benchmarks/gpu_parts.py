@@ -7,7 +7,6 @@ import platform
 import re
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,17 +14,8 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from gpu_training import (
-    BASE,
-    TINY_MODEL,
-    Found,
-    Options,
-    beside,
-    median_seconds,
-    short,
-    small,
-    training,
-)
+from gpu_questions import lengths, long_texts, precision, speedup
+from gpu_training import BASE, TINY_MODEL, Found, Options, median_seconds, short, training
 
 from baselines.scan import scan
 from s2s.comparison.instruments import peak_bytes, spent
@@ -40,8 +30,6 @@ from s2s.training.loss import cross_entropy
 from s2s.training.tensor_files import read_tensors
 
 ROOT = Path(__file__).parents[1]
-# a comparison that was begun on such a machine, with all that it measured
-KEPT = ROOT / "docs/results/gpu-comparison.tar.xz"
 
 
 def machine(options: Options) -> Found:
@@ -254,16 +242,6 @@ def memory(options: Options) -> Found:
     return found
 
 
-def compare(options: Options) -> Found:
-    """The classroom table of two models, on this machine; what is kept of it is not measured again."""
-    out = options.out / "compare"
-    if KEPT.exists() and not options.tiny and not out.exists():
-        with tarfile.open(KEPT) as archive:
-            archive.extractall(out, filter="data")
-    tiny = ["--seeds", "1", "--experiment", "memory"] if options.tiny else []
-    return _compared(out, ["rnn", "transformer", "--profile", "quick", f"device.kind={options.device}", *tiny])
-
-
 def costs(options: Options) -> Found:
     """What the lecture's six models, as deep as it chose them, cost on this machine: rows that need no training."""
     lecture = json.loads((ROOT / "docs/comparison-lecture/comparison.json").read_text(encoding="utf-8"))
@@ -291,15 +269,16 @@ def _compared(out: Path, words: list[str]) -> Found:
 
 PARTS: dict[str, Callable[[Options], Found]] = {
     "machine": machine,
+    "lengths": lengths,
+    "costs": costs,
+    "speedup": speedup,
+    "long": long_texts,
+    "precision": precision,
+    "scan": scanning,
+    "memory": memory,
     "tests": tests,
     "resume": resume,
     "training": training,
-    "small": small,
-    "beside": beside,
     "multi30k": multi30k,
     "decoding": decoding,
-    "scan": scanning,
-    "memory": memory,
-    "compare": compare,
-    "costs": costs,
 }

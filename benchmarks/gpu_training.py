@@ -1,13 +1,8 @@
-"""The parts of `gpu.py` that train: how fast, of what peak, and how many trainings beside each other."""
+"""The part of `gpu.py` that trains: how fast, and with what share of the peak."""
 
 import argparse
-import multiprocessing
 import statistics
-import time
 from collections.abc import Callable
-from functools import partial
-from itertools import islice, product
-from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -15,17 +10,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from s2s.comparison.instruments import spent, unfused
-from s2s.comparison.workers import Workers
 from s2s.data.tokenized import TokenizedDataset
 from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build
-from s2s.recipe.installed import module_of
-from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.recipe.schema import SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
-from s2s.training.device import PRECISION_NAMES, DeviceContext
+from s2s.training.device import DeviceContext
 from s2s.training.precision import benchmark_precision
-from s2s.training.trainer import Trainer
 
 Options = argparse.Namespace
 Found = dict[str, Any]
@@ -103,63 +95,6 @@ def _throughput(options: Options, shape: dict[str, int], peak: float) -> Found:
         found["peak_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)
         torch.cuda.reset_peak_memory_stats()
     return found
-
-
-def small(options: Options) -> Found:
-    """Milliseconds of an update of models of a comparison's size, with 1,024 tokens: hardly more than launching it."""
-    device, found, measured = torch.device(options.device), Found(), 2 if options.tiny else 60
-    kinds = ("rnn", "lstm", "lstm-attention", "mingru", "conv", "transformer")
-    for kind, (dtype, name) in product(kinds, PRECISION_NAMES.items()):
-        trainer = small_training(kind, DeviceContext(device, dtype), options.tiny)
-        found[f"{kind}, auto"] = str(benchmark_precision(trainer))
-        steps = trainer.updates(10_000)
-        list(islice(steps, measured))
-        seconds = spent(lambda steps=steps: list(islice(steps, measured)), device)
-        found[f"{kind}, {name}"] = short(1000 * seconds / measured)
-    return found
-
-
-def small_training(kind: str, device_context: DeviceContext, tiny: bool) -> Trainer[Any, Any]:
-    """The training of a model of a comparison's size."""
-    data = random_pairs(60 if tiny else 6000, 4000)
-    torch.manual_seed(1)
-    module = module_of(kind)
-    model = module.build(module.Settings(kind=kind, width=96, encoder_layers=2, decoder_layers=2), 4000, 4000)
-    recipe, batches = TrainingSettings(updates=10_000, learning_rate=1e-4), BatchSettings(tokens=1024)
-    return translation_trainer(model.to(device_context.device), data, recipe, batches, SeedSettings(), device_context)
-
-
-def beside(options: Options) -> Found:
-    """Updates a second of all small trainings together, by how many there are beside each other."""
-    found: Found = {"kind": "lstm-attention", "updates_per_second": {}}
-    for number in (1, 2) if options.tiny else (1, 2, 4, 8):
-        with (
-            multiprocessing.get_context("spawn").Manager() as manager,
-            Workers(number, DeviceSettings(kind=options.device)) as workers,
-        ):
-            call = partial(_counted, options.device, options.tiny, manager.Barrier(number))
-            counts = [count for _, count in workers.map_unordered(call, [found["kind"]] * number)]
-        together = sum(count or 0 for count in counts) / _seconds(options.tiny)
-        found["updates_per_second"][str(number)] = round(together, 1)
-        print(number, counts, flush=True)
-    return found
-
-
-def _seconds(tiny: bool) -> float:
-    return 1.0 if tiny else 6.0
-
-
-def _counted(device: str, tiny: bool, together: Barrier, kind: str) -> int:
-    """Updates of a training in some seconds, begun when all others are warm, too."""
-    device_context = DeviceContext(torch.device(device), torch.bfloat16 if device == "cuda" else torch.float32)
-    steps = small_training(kind, device_context, tiny).updates(10_000)
-    list(islice(steps, 2 if tiny else 60))
-    together.wait()
-    until, count = time.perf_counter() + _seconds(tiny), 0
-    while time.perf_counter() < until:
-        next(steps)
-        count += 1
-    return count
 
 
 def flops_a_token(settings: Settings, pieces: int, length: int = 32) -> float:
