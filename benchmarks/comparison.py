@@ -197,7 +197,7 @@ def _verdicts(kept: Shown, missing: list[str], headed: bool) -> list[str]:
         seeds = "one seed" if count == 1 else f"{count} seeds"
         said += [f"**{line.name[0].upper()}{line.name[1:]}.** {line.row.asks} ({one.summary.profile}, {seeds})", ""]
         if len({box.verdict for box in line.boxes}) == 1 and line.boxes[0].verdict:
-            said.append(f"All: {line.boxes[0].word}; {line.boxes[0].verdict}.")
+            said.append(f"All: {line.boxes[0].label}; {line.boxes[0].verdict}.")
         else:
             said += [_words(box) for box in line.boxes]
         said += ["", *([f"Others: {line.row.literature}", ""] if line.row.literature else [])]
@@ -221,16 +221,16 @@ def _count(folder: Path) -> int:
 
 def _figure(box: Box) -> str:
     if box.open or not box.value:
-        return f"*{box.word}*"
+        return f"*{box.label}*"
     value = with_unit(f"{box.value} {box.ends if box.ends.startswith('(') else f'({box.ends})'}", box.unit)
     value = value if box.ends else with_unit(box.value, box.unit)
-    return f"{value} {box.sign}" if box.word in ("better", "worse", "tie", "undecided") else value
+    return f"{value}, {box.label}" if box.word in ("better", "worse", "tie", "undecided") else value
 
 
 def _words(box: Box) -> str:
     steady = f" ({box.steady})" if box.steady else ""
-    named = not box.verdict or not box.verdict.startswith((box.word, "equal to", "no difference"))
-    said = "; ".join([*([box.word] if named else []), *([box.verdict] if box.verdict else [])])
+    named = not box.verdict or not box.verdict.startswith(box.label)
+    said = "; ".join([*([box.label] if named else []), *([box.verdict] if box.verdict else [])])
     return f"- `{box.model}`: {said}{steady}."
 
 

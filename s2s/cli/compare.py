@@ -60,7 +60,7 @@ def compare(
         from s2s.comparison.cluster import Cluster
         from s2s.comparison.engine import check_concluded, describe_costs
         from s2s.comparison.engine import resume as resume_comparison
-        from s2s.comparison.report.drawing import draw
+        from s2s.comparison.report.drawing import claims_in_words, draw
         from s2s.comparison.setup import create, load_summary
 
         folder = planned.folder if planned else resume or Path()
@@ -73,7 +73,10 @@ def compare(
             if planned:
                 create(folder, planned.base, summary, click.echo)
             resume_comparison(folder, Console(), connected, summary)
-        click.echo(f"report:  {draw(folder)}\ncurves:  tensorboard --logdir {quote_path(folder)}")
+        page = draw(folder)
+        for line in claims_in_words(folder):
+            click.echo(line)
+        click.echo(f"report:  {page}\ncurves:  tensorboard --logdir {quote_path(folder)}")
         check_concluded(folder)
 
 
@@ -81,6 +84,9 @@ def compare(
 @click.argument("folder", type=options.FILE)
 def report(folder: Path) -> None:
     """Render the report of the comparison in FOLDER again, from its saved files."""
-    from s2s.comparison.report.drawing import draw
+    from s2s.comparison.report.drawing import claims_in_words, draw
 
-    click.echo(draw(folder))
+    page = draw(folder)
+    for line in claims_in_words(folder):
+        click.echo(line)
+    click.echo(page)

@@ -9,6 +9,8 @@ from s2s.comparison.report.drawing import draw
 from s2s.comparison.results import (
     Axis,
     CandidateSummary,
+    Claim,
+    ClaimNumber,
     Failure,
     Figure,
     Heatmap,
@@ -126,6 +128,41 @@ def speeds() -> list[Verdict]:
     return findings + [Verdict(row=row, model=ODD, failed=REASON) for row in ("sequential steps", "training speed")]
 
 
+def claims() -> list[Claim]:
+    """A claim that holds, one of counts with notes, and one that another model contradicts, not in their order."""
+    values = ((18.4327, 17.5, 19.2), (13.1, None, None), (None, None, None))
+    numbers = [
+        ClaimNumber(model=model, value=value, low=low, high=high, note="" if value else "<never>", best=i == 0)
+        for i, (model, (value, low, high)) in enumerate(zip(MODELS, values, strict=False))
+    ]
+    counts = [
+        ClaimNumber(model=model, value=48.0 * (i < 2), note="32 a doubling" * (i == 1))
+        for i, model in enumerate(MODELS)
+    ]
+    return [
+        Claim(
+            name="trains-faster",
+            measured="tokens, sentences of <32>",
+            unit="tokens/s",
+            verdict="no",
+            sentence="rnn trains 1.4 times as fast as transformer & co.",
+            numbers=numbers,
+            p=0.0004,
+            test="t-test over rounds",
+            figure="time-against-length",
+            stable={"n = 16": True, "n = 64": True, "1 thread": False},
+        ),
+        Claim(
+            name="waits",
+            measured="steps",
+            verdict="yes",
+            sentence="One more token adds 48 (rnn).",
+            numbers=counts,
+            figure="depth",
+        ),
+    ]
+
+
 def parallelism() -> Result:
     """Times against length; one model ran out of memory."""
     table = Table(
@@ -143,6 +180,7 @@ def parallelism() -> Result:
         models=MODELS,
         seeds=[1],
         findings=speeds(),
+        claims=claims(),
         figures=[times(), depths()],
         tables=[table],
         failures=[Failure(task="odd--forward", model=ODD, reason=REASON)],

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from s2s.comparison.plans import PLANS, ROWS
-from s2s.comparison.report.page import command_for
-from s2s.comparison.report.table import describe
+from s2s.comparison.plans import CLAIMS, PLANS, ROWS
+from s2s.comparison.report.claims import command_for
+from s2s.comparison.report.table import LABELS, describe, stays_with
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 VOID = ("meta", "col", "br", "input", "link", "img", "hr")
@@ -106,7 +106,7 @@ def _check_complete(page: Node, summary, results, models) -> None:
                 assert box.text == "not measured"
                 continue
             expected = "failed" if finding.failed else finding.standing or "measured"
-            assert box.one(class_="word").text.endswith(expected)
+            assert box.one(class_="word").text == LABELS.get(expected, expected)
             assert finding.failed or describe(finding) in said.text
             assert bool(box.all(class_="value")) is (finding.value is not None)
             if finding.failed:
@@ -116,6 +116,7 @@ def _check_complete(page: Node, summary, results, models) -> None:
         for link in words.all("a", class_="see"):
             key = link.attributes["href"].removeprefix("#")
             assert page.one("figure", id=key).one("figcaption").text.startswith(link.text)
+    _check_claims(page, results, models)
     for result in results:
         section = page.one("section", id=f"experiment-{result.experiment}")
         for figure in result.figures:
@@ -128,6 +129,30 @@ def _check_complete(page: Node, summary, results, models) -> None:
             assert all(len(row.parts) == len(part.columns) for row in shown.one("tbody").all("tr"))
         for failure in result.failures:
             assert failure.reason in section.one(class_="failures").text
+
+
+def _check_claims(page: Node, results, models) -> None:
+    """Every claim has its verdict, its sentence, and a number of each model, in the order of the numbers."""
+    table = page.one("table", class_="claims")
+    assert [cell.text.split(" ", 1)[1] for cell in table.one("thead").all("th")[2:-1]] == models
+    claims = {claim.name: claim for result in results for claim in result.claims}
+    bodies = table.all("tbody")
+    assert [body.attributes["id"] for body in bodies] == [f"claim-{name}" for name in CLAIMS if name in claims]
+    for body in bodies:
+        claim = claims[body.attributes["id"].removeprefix("claim-")]
+        assert body.one("th").text == f"{CLAIMS[claim.name].number} {CLAIMS[claim.name].said}"
+        assert body.one("td", class_="answer").text.split()[-1] == claim.verdict
+        assert claim.sentence in body.text
+        assert claim.measured in body.text
+        cells = {cell.attributes["data-model"]: cell.text for cell in body.all("td") if "data-model" in cell.attributes}
+        assert list(cells) == models
+        known = {each.model: each for each in claim.numbers}
+        assert all(known[model].note in cell if model in known else cell == "–" for model, cell in cells.items())
+        details = body.one("details").text
+        assert stays_with(claim.stable) in details
+        (link,) = (node for node in body.all("a") if "Figure" in node.text)
+        assert page.one("figure", id=link.attributes["href"][1:]).one("figcaption").text.startswith(link.text)
+    assert all(text.said in page.one("section", id="claims").text for text in CLAIMS.values())
 
 
 def _check_figure(shown: Node, figure) -> None:
@@ -183,10 +208,21 @@ def test_page_verdicts_have_robustness_and_tokens(page):
         "stays in 2 of 2",
     ]
     assert "after 1.16 to 2.32 M target tokens" in quality.one("th").text
-    said = quality.one("tr", class_="said").text
-    assert said.startswith("lstm-attention: 1 & <some> of 100")
     # the one that still learns is not as bold
     assert "open" in quality.all("td")[2].attributes["class"]
+
+
+def test_page_claims_have_intervals_tests_and_stability(page):
+    table = page.one("table", class_="claims")
+    waits, faster = (page.one("tbody", id=f"claim-{name}") for name in ("waits", "trains-faster"))
+    assert table.one("caption").text.endswith("Measured on 2 threads of a processor, not on a GPU.")
+    assert [cell.text for cell in waits.all("td", class_="number")] == ["48", "48 (32 a doubling)", "0", "0"]
+    assert faster.all("td", class_="number best")[0].text == "18.4"
+    assert [cell.text for cell in faster.all("td", class_="number")] == ["13.1", "<never>", "–"]
+    details = faster.one("details").text
+    assert "95 % intervals: rnn 18.4 (17.5–19.2)." in details
+    assert "Test: t-test over rounds, p ≤ 0.001." in details
+    assert "The verdict stays in 2 of 3: with n = 16, 64; not with 1 thread." in details
 
 
 def test_page_key_figures_come_first(page, found):
@@ -203,11 +239,8 @@ def test_page_key_figures_come_first(page, found):
 
 def test_page_names_omitted_rows_and_short_profiles(page, found):
     text = page.one("section", id="table").text
-    lecture = [
-        name
-        for name, row in ROWS.items()
-        if row.experiment in ("initialization", "bottleneck", "positions", "transfer")
-    ]
+    beyond = [name for name in PLANS["lecture"].experiments if name not in (*PLANS["quick"].experiments, "quality")]
+    lecture = [name for name, row in ROWS.items() if row.experiment in beyond]
     why = PLANS["quick"].why
     asked = f"--profile lecture asks for {', '.join(lecture)}; --profile definitive asks for scalability."
     assert f"Other rows are not in this profile, because {why}: {asked}" in text

@@ -9,6 +9,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary as Entries  # pyright: 
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from s2s.comparison import reproduced
+from s2s.comparison.report import claims
 from s2s.comparison.report.figures import Drawing, drawn
 from s2s.comparison.report.numbers import csv_name, csv_text, figure_csv
 from s2s.comparison.report.page import Pictures, page, reproduction_page
@@ -50,10 +51,18 @@ def draw(folder: Path) -> Path:
             write_atomically(place / csv_name(result, table), csv_text(table.columns, table.rows))
     _write_board(folder / _BOARD, results, pictures)
     lines = matrix(summary, names, results)
+    if rows := claims.claim_rows(names, results):
+        write_atomically(folder / claims.CSV, csv_text(claims.HEAD, claims.csv_rows(rows, summary.command)))
     write_atomically(folder / CSV, csv_text(HEAD, table_rows(lines)))
     write_atomically(folder / TEX, table_as_latex(lines, names, f"{', '.join(names)}: {summary.command}"))
     write_atomically(folder / PAGE, page(summary, names, results, pictures))
     return folder / PAGE
+
+
+def claims_in_words(folder: Path) -> list[str]:
+    """Return a line for each claim that a comparison decides; see `draw`."""
+    _, names, results = kept_comparison(folder)
+    return claims.claim_lines(claims.claim_rows(names, results))
 
 
 def draw_reproduction(folder: Path) -> Path:

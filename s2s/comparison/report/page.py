@@ -1,7 +1,6 @@
 """Render the report page of a comparison or a reproduction: one HTML file without external resources."""
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -9,7 +8,9 @@ from pathlib import Path
 from jinja2 import Template
 from markupsafe import Markup, escape
 
-from s2s.comparison.plans import TABLES, plan_of, settling
+from s2s.comparison.plans import CLAIMS, TABLES, ClaimText, plan_of, settling
+from s2s.comparison.report import claims
+from s2s.comparison.report.claims import claim_rows, command_for
 from s2s.comparison.report.figures import Drawing, drawn
 from s2s.comparison.report.numbers import Sheet, brief, csv_name, duration, figure_sheets, number, table_sheet
 from s2s.comparison.report.plots import MARKS, PALETTE
@@ -43,7 +44,7 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
         results: Finished results, in order.
         pictures: All drawings.
     """
-    lines = matrix(summary, models, results)
+    lines, rows = matrix(summary, models, results), claim_rows(models, results)
     # numbered as in a paper: the classroom table is the first table, and the figures beside it are the first figures
     known = [(result.experiment, figure.name) for result in results for figure in result.figures]
     named = dict.fromkeys((line.row.experiment, line.figure) for line in lines if line.row.key)
@@ -81,6 +82,11 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
             {"name": model, "mark": MARKS[i % len(MARKS)], "colour": f"--model-{i % len(PALETTE)}"}
             for i, model in enumerate(models)
         ],
+        claims=rows,
+        claim_legend=claims.LEGEND,
+        device=claims.device_in_words(summary),
+        claim_figures={row.claim.name: order.get((row.result.experiment, row.claim.figure)) for row in rows},
+        undecided=_undecided(summary, results),
         lines=lines,
         legend=LEGEND,
         numbers={line.name: order.get((line.row.experiment, line.figure)) for line in lines},
@@ -119,17 +125,6 @@ def _read(name: str) -> Markup:
     return Markup((_HERE / name).read_text(encoding="utf-8"))
 
 
-def command_for(command: str, experiment: str) -> str:
-    """The command of a comparison with one question alone."""
-    kept, words = [], iter(shlex.split(command))
-    for word in words:
-        if word == "--experiment":
-            next(words, None)
-        elif not word.startswith("--experiment="):
-            kept.append(word)
-    return shlex.join([*kept, "--experiment", experiment])
-
-
 def _gaps(summary: Summary, results: Sequence[Result]) -> dict[str, object]:
     """Rows that the table lacks, and why."""
     finished = {result.experiment for result in results}
@@ -150,6 +145,23 @@ def _gaps(summary: Summary, results: Sequence[Result]) -> dict[str, object]:
         ],
         "beyond": plan.beyond(summary.experiments),
     }
+
+
+def _undecided(summary: Summary, results: Sequence[Result]) -> list[tuple[ClaimText, str]]:
+    """Claims that the results do not decide, with the reasons."""
+    decided = {claim.name for result in results for claim in result.claims}
+    finished = {result.experiment for result in results}
+    found = []
+    for name, claim in CLAIMS.items():
+        if name not in decided:
+            if claim.experiment in finished:
+                why = "needs other models"
+            elif claim.experiment in summary.experiments:
+                why = "not finished"
+            else:
+                why = f"not asked: {command_for(summary.command, claim.experiment)}"
+            found.append((claim, why))
+    return found
 
 
 def _section(

@@ -9,29 +9,19 @@ from s2s.comparison.report.numbers import brief, halves
 from s2s.comparison.results import Result, Summary, Verdict
 
 CSV, TEX = "table.csv", "table.tex"
-SIGNS = {
-    **{"better": "▲", "worse": "▼", "tie": "=", "undecided": "~"},
-    **{"still learning": "…", "not measurable": "?", "measured": "·"},
-}
-"""Symbol beside the word of an outcome, for readers who cannot distinguish colours."""
-HOLLOW = {"better": "△", "worse": "▽", "tie": "≈"}
-"""Symbols of outcomes that change in more than a fifth of their variations."""
-KEEPS = 0.8
+LABELS = {"tie": "equal", "undecided": "not told apart"}
+"""Words of outcomes that are not their names."""
 LEGEND = (
-    "▲ better and ▼ worse than the best of the others are tested, = equal is proven by a test of its own, ~ is "
-    "neither: no difference from the best of the others can be seen; in counts, in which chance has no part, ▲ and ▼ "
-    "are a difference of more than 5 %, = is one of 5 % at most, by convention; "
-    "chains of steps that do not grow with the length are equal, too. △, ▽ and ≈ are the same, but change with more "
-    "than a fifth of the other choices that were tried."
+    "Each model beside the best of the others: better and worse are tested, or more than 5 % apart in counts; equal is "
+    "within a margin, tested; not told apart is neither."
 )
 OPEN = ("still learning", "not measurable", "failed", "not measured")
 """Words of cells without a verdict, which are grey."""
-_FIRST = ("better", "tie", "measured", "undecided", "worse")
 _BESIDE = {
     "better": "better than {}",
     "worse": "worse than {}",
     "tie": "equal to {}",
-    "undecided": "no difference from {} shown",
+    "undecided": "not told apart from {}",
     "": "beside {}",
 }
 
@@ -56,10 +46,9 @@ class Box:
     finding: Verdict | None = None
 
     @property
-    def sign(self) -> str:
-        """Symbol of the outcome; hollow if it changes in more than a fifth of the variations."""
-        stays = list(self.finding.variations.values()) if self.finding and self.word in HOLLOW else []
-        return HOLLOW[self.word] if stays and sum(stays) < KEEPS * len(stays) else SIGNS.get(self.word, "")
+    def label(self) -> str:
+        """The outcome in words."""
+        return LABELS.get(self.word, self.word)
 
     @property
     def stays(self) -> str:
@@ -105,23 +94,6 @@ class Line:
     def figure(self) -> str:
         """Name of the figure that shows the row; or empty."""
         return next((box.finding.figure for box in self.boxes if box.finding and box.finding.figure), "")
-
-    @property
-    def sentence(self) -> str:
-        """One sentence on the row: the verdict of its best candidate, or the reason why there is none."""
-        said = [box for box in self.boxes if box.verdict]
-        if not said:
-            return ""
-        if len(said) > 1 and len({box.verdict for box in said}) == 1:
-            return said[0].verdict
-
-        def order(box: Box) -> tuple[int, float]:
-            place = _FIRST.index(box.word) if box.word in _FIRST else len(_FIRST)
-            value = (box.finding.value if box.finding and self.row.good else None) or 0.0
-            return place, -value if self.row.good == "high" else value
-
-        best = min(said, key=order)
-        return f"{best.model}: {best.verdict}"
 
 
 def matrix(summary: Summary, models: Sequence[str], results: Sequence[Result]) -> list[Line]:
@@ -169,15 +141,22 @@ def _box(model: str, finding: Verdict | None, unit: str, without: str) -> Box:
 
 
 def steadiness(finding: Verdict) -> str:
-    """Describe in which variations the outcome stays: `stays in 1 of 2: with another rate; not with half the updates`.
+    """Describe in which variations the outcome stays; empty without variations or without an outcome."""
+    return "" if finding.standing in (*OPEN, "undecided") else stays_with(finding.variations)
 
-    Empty without variations or without an outcome.
+
+def stays_with(variations: Mapping[str, bool]) -> str:
+    """Describe in which variations an outcome stays; empty without variations.
+
+    Example:
+        >>> stays_with({"half the updates": False, "rate 0.1": True, "rate 0.2": True})
+        'stays in 2 of 3: with rate 0.1, 0.2; not with half the updates'
     """
-    if not finding.variations or finding.standing in (*OPEN, "undecided"):
+    if not variations:
         return ""
-    kept, lost = ([name for name, stays in finding.variations.items() if stays == wanted] for wanted in (True, False))
+    kept, lost = ([name for name, stays in variations.items() if stays == wanted] for wanted in (True, False))
     tried = [f"{word} {_group_by_name(names)}" for word, names in (("with", kept), ("not with", lost)) if names]
-    return f"stays in {len(kept)} of {len(finding.variations)}: {'; '.join(tried)}"
+    return f"stays in {len(kept)} of {len(variations)}: {'; '.join(tried)}"
 
 
 def _group_by_name(names: Sequence[str]) -> str:
@@ -224,10 +203,6 @@ def table_rows(lines: Sequence[Line]) -> Iterator[tuple[str | float | None, ...]
             )
 
 
-_LATEX_SIGNS = {
-    **{"▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "=": "$=$"},
-    **{"~": r"$\sim$", "△": r"$\vartriangle$", "▽": r"$\triangledown$", "≈": r"$\approx$"},
-}
 _PLAIN = str.maketrans(
     {sign: rf"\{sign}" for sign in "#$%&_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -238,12 +213,12 @@ _SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
 
 def table_as_latex(lines: Sequence[Line], models: Sequence[str], caption: str) -> str:
-    r"""The text of a LaTeX `table` with booktabs and amssymb, values above their intervals."""
+    r"""Return the text of a LaTeX `table` with booktabs: values, their intervals, and outcomes."""
     missing = [line.name for line in lines if not line.finished]
     body = [text for line in lines if line.finished for text in (*_latex_rows(line), r"\addlinespace")]
     return "\n".join(
         [
-            r"% \usepackage{booktabs,amssymb}",
+            r"% \usepackage{booktabs}",
             f"% {LEGEND}",
             *([f"% not measured yet: {', '.join(missing)}"] if missing else []),
             r"\begin{table}",
@@ -268,13 +243,15 @@ def _latex_rows(line: Line) -> Iterator[str]:
         if box.open or not box.value:
             figures.append(rf"\textit{{{escaped(box.word)}}}")
         else:
-            sign = f" {_LATEX_SIGNS[box.sign]}" if box.sign in _LATEX_SIGNS else ""
-            figures.append(escaped(f"{box.value} {box.unit}".rstrip()) + sign)
+            figures.append(escaped(f"{box.value} {box.unit}".rstrip()))
     arrow = {"↑": r" $\uparrow$", "↓": r" $\downarrow$"}.get(line.arrow, "")
     yield _latex_row([f"{escaped(line.name)}{arrow}", *figures])
     ends = [escaped(box.ends) for box in line.boxes]
     if line.unit or any(ends):
         yield _latex_row([rf"\quad {escaped(line.unit)}".rstrip(), *ends])
+    outcomes = ["" if box.open or box.word == "measured" else escaped(box.label) for box in line.boxes]
+    if any(outcomes):
+        yield _latex_row([r"\quad", *outcomes])
 
 
 def _latex_row(cells: Sequence[str]) -> str:

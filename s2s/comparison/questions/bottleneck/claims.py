@@ -56,7 +56,7 @@ def translates_longer(
     said = of_each({model: f"{brief(estimates[model].value, 2)} %" for model in attention if not failed(gates[model])})
     return Claim(
         name="any-length",
-        measured=f"BLEU on texts of more than {learned} words, none of which was trained on, in % of a model's own",
+        measured=f"BLEU kept on texts longer than the {learned} words trained on",
         unit="%",
         verdict=decision.verdict,
         sentence=f"Beyond the {learned} words of the longest training source, "

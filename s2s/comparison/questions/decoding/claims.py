@@ -40,7 +40,7 @@ def writes_cheaply(
             sentence += f"; {less}: {of_each({m: shown[m] for m in models})}"
     return Claim(
         name="writes-cheaply",
-        measured=f"milliseconds of an output token, one sentence of {TYPICAL} tokens",
+        measured=f"time of an output token, one sentence of {TYPICAL} tokens",
         unit="ms",
         verdict=decision.verdict,
         sentence=f"{sentence}{decision.because}.",

@@ -48,8 +48,7 @@ def vanishes(traits: Mapping[str, Traits], decays: Mapping[str, Initialisations]
     notes = {model: _without_factor(each.own) for model, each in decays.items() if factors[model] is None}
     return Claim(
         name="vanishes",
-        measured="factor of the gradient per step at initialisation; in brackets with other initialisations",
-        unit="per step",
+        measured="factor of an untrained gradient per step (with other initialisations)",
         verdict=verdict,
         sentence=sentence if shown else "No recurrent network has a factor per step.",
         numbers=claim_numbers({model: factors.get(model) for model in traits}, notes=notes | ranges),

@@ -52,7 +52,7 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
     elsewhere[_SCANS] = reaches, _recurrent(traits, reaches.distances, scans=True)
     return Claim(
         name="forgets",
-        measured=f"symbols over which one symbol is recalled, trained on up to {trained}",
+        measured=f"distance over which one symbol is recalled, trained on up to {trained}",
         unit="symbols",
         verdict=decision.verdict,
         sentence=f"After training on up to {trained} symbols, the first one is {said}{decision.because}.",
@@ -142,7 +142,7 @@ def learns_late(
         elsewhere[_SCANS] = times, scans
     return Claim(
         name="learns-late",
-        measured=f"updates until one symbol is recalled over up to {trained} others",
+        measured=f"training until one symbol is recalled over up to {trained} others",
         unit="updates",
         verdict=decision.verdict,
         sentence=f"{sentence}{decision.because}.",

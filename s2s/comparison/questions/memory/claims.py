@@ -44,7 +44,7 @@ def needs_square(
     longest = max(peak.n for peak in built.values())
     return Claim(
         name="memory",
-        measured=f"peak memory of a training step of {longest:,} tokens; in brackets with all attention weights kept",
+        measured=f"memory of a training step of {longest:,} tokens (if all attention weights are kept)",
         unit="MiB",
         verdict=verdict,
         sentence=sentence,
@@ -92,7 +92,7 @@ def cache_grows(traits: Mapping[str, Traits], states: Mapping[str, Mapping[int, 
     shown = {model: f"{brief(each)} bytes" for model, each in added.items()}
     return Claim(
         name="cache",
-        measured="bytes that one more written token adds to the decoder's memory",
+        measured="memory that one more written token takes",
         unit="bytes",
         verdict=decision.verdict,
         sentence=f"Each written token adds {of_each(shown)}.",

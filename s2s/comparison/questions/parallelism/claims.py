@@ -34,13 +34,13 @@ def waits(traits: Mapping[str, Traits], depths: Mapping[str, Depths]) -> Claim |
     scans = {model: f"{law.rate:.3g} per doubling" for model, law in laws.items() if law.law == "logarithmic"}
     powers = {model: str(law) for model, law in laws.items() if law.law == "power"}
     said = of_each({model: brief(each, 3) for model, each in added.items() if each is not None and model not in scans})
-    sentence = f"One more token adds {said} operations that must wait for each other in a training step"
+    sentence = f"One more token adds {said} operations in sequence to a training step"
     sentence += f"; a scan adds {of_each(scans)}." if scans else "."
     variations = {"forward pass alone": _laws(depths["forward"]), "while writing": _laws(depths["generating"])}
     return Claim(
         name="waits",
-        measured="operations that one more token adds to the longest dependent chain of a training step",
-        unit="operations",
+        measured="steps that one more token adds to a training step",
+        unit="operations in sequence",
         verdict=verdict,
         sentence=sentence,
         numbers=claim_numbers({model: added.get(model) for model in traits}, "low", scans | powers),
@@ -108,8 +108,8 @@ def trains_faster(
     _, *others = benchmarks
     return Claim(
         name="trains-faster",
-        measured=f"1,000 target tokens a second in training, sentences of {TYPICAL} tokens",
-        unit="1,000 tokens/s",
+        measured=f"training speed, sentences of {TYPICAL} tokens",
+        unit="thousand tokens/s",
         verdict=decision.verdict,
         sentence=sentence,
         numbers=claim_numbers({m: _thousands(speeds[m]) if m in speeds else None for m in traits}, "high"),

@@ -65,11 +65,11 @@ def needs_order(traits: Mapping[str, Traits], signals: Signals, gates: Mapping[s
     }
     return Claim(
         name="order",
-        measured="nats a token lost without positions; in brackets without them in the encoder / in the decoder",
-        unit="nats",
+        measured="loss added without positions (in the encoder / the decoder alone)",
+        unit="nats per token",
         verdict=decision.verdict,
         sentence=f"{sentence}{decision.because}.",
-        numbers=claim_numbers({m: rises[m].rise if m in rises else None for m in traits}, "low", notes),
+        numbers=claim_numbers({m: rises[m].rise if m in rises else None for m in traits}, notes=notes),
         p=decision.p,
         test="" if decision.p is None else "Welch's t-test over seeds, Holm",
         figure="signals",

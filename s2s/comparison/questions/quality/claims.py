@@ -40,7 +40,7 @@ def translates_best(
         sentence += f"; {decision.pair.behind} and {decision.pair.ahead} are equal within {TIE:g} BLEU"
     return Claim(
         name="translates-best",
-        measured="BLEU on the test set",
+        measured="translation of the test set",
         unit="BLEU",
         verdict=decision.verdict,
         sentence=f"{sentence}{decision.because}.",

@@ -1,0 +1,145 @@
+"""The table of claims: as data for the page, as CSV and as lines for a terminal."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from s2s.comparison.plans import CLAIMS
+from s2s.comparison.report.numbers import brief, csv_name, halves
+from s2s.comparison.report.table import stays_with
+from s2s.comparison.results import RESULT, Claim, ClaimNumber, Result, Summary
+
+CSV = "claims.csv"
+HEAD = ("number", "claim", "measured", "verdict", "evidence", "command")
+"""Columns of `claims.csv`."""
+WORDS = {"yes": "✔ yes", "no": "✘ no", "undecided": "undecided"}
+"""Verdicts on the page and in Markdown."""
+LEGEND = "✔ the claim holds here; ✘ it does not; undecided: the tests cannot tell. Bold: the best number."
+
+
+@dataclass(frozen=True)
+class NumberCell:
+    """The number of a candidate in the table of claims, as text."""
+
+    model: str
+    text: str = "–"
+    note: str = ""  # behind the number, or in its place
+    ends: str = ""  # of the 95 % interval
+    best: bool = False
+
+    def __str__(self) -> str:
+        """The number and its note."""
+        return f"{self.text} ({self.note})" if self.note and self.text else self.note or self.text
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """Row of the table of claims."""
+
+    claim: Claim
+    result: Result  # of the question that decides it
+    cells: list[NumberCell]  # one for each model
+
+    @property
+    def number(self) -> int:
+        """Number of the claim, the same in all comparisons."""
+        return CLAIMS[self.claim.name].number
+
+    @property
+    def said(self) -> str:
+        """Sentence of the lecture."""
+        return CLAIMS[self.claim.name].said
+
+    @property
+    def word(self) -> str:
+        """Verdict in words, with its sign."""
+        return WORDS[self.claim.verdict]
+
+    @property
+    def test(self) -> str:
+        """Name of the test and its p-value; empty for counts."""
+        p = self.claim.p
+        return ", ".join(filter(None, [self.claim.test, "" if p is None else f"p {_p_value(p)}"]))
+
+    @property
+    def stability(self) -> str:
+        """Other choices with which the verdict stays the same, and those with which it does not; may be empty."""
+        return stays_with(self.claim.stable)
+
+    @property
+    def evidence(self) -> list[str]:
+        """Files with the numbers, in the folder of the comparison."""
+        figures = [figure for figure in self.result.figures if figure.name == self.claim.figure]
+        folder = self.result.experiment
+        return [f"{folder}/{RESULT}", *(f"{folder}/{csv_name(self.result, figure)}" for figure in figures)]
+
+
+def claim_rows(models: Sequence[str], results: Sequence[Result]) -> list[ClaimRow]:
+    """Build the rows of all claims that the results decide, in the order of their numbers.
+
+    Args:
+        models: Columns.
+        results: Finished results.
+    """
+    rows = []
+    for result in results:
+        for claim in result.claims:
+            known = {each.model: each for each in claim.numbers}
+            cells = [_cell(known[model]) if model in known else NumberCell(model) for model in models]
+            rows.append(ClaimRow(claim, result, cells))
+    return sorted(rows, key=lambda row: row.number)
+
+
+def _cell(number: ClaimNumber) -> NumberCell:
+    if number.value is None:
+        return NumberCell(number.model, "" if number.note else "–", number.note)
+    _, ends, power = halves(number.value, number.low, number.high)
+    # The interval of a lower bound may have no width; then it says nothing more.
+    ends = "" if number.low == number.high else f"{ends}{power}"
+    text = f"{'≥ ' if number.at_least else ''}{brief(number.value, 3)}"
+    return NumberCell(number.model, text, number.note, ends, number.best)
+
+
+def _p_value(p: float) -> str:
+    return "≤ 0.001" if p <= 0.001 else f"= {p:.2g}"
+
+
+def device_in_words(summary: Summary) -> str:
+    """Describe the device of a comparison, such as `2 threads of a processor, not on a GPU`; empty before it began."""
+    device = summary.machine.get("device", "")
+    kind, _, rest = device.partition(", ")
+    return f"{rest.partition(', ')[0]} of a processor, not on a GPU" if kind == "cpu" and rest else device
+
+
+def command_for(command: str, experiment: str) -> str:
+    """Return the command of a comparison with one question alone."""
+    kept, words = [], iter(shlex.split(command))
+    for word in words:
+        if word == "--experiment":
+            next(words, None)
+        elif not word.startswith("--experiment="):
+            kept.append(word)
+    return shlex.join([*kept, "--experiment", experiment])
+
+
+def csv_rows(rows: Sequence[ClaimRow], command: str) -> Iterator[tuple[str | int, ...]]:
+    """Yield the rows of `claims.csv`, with the columns of `HEAD`.
+
+    Args:
+        rows: Claims.
+        command: Command of the comparison.
+    """
+    for row in rows:
+        found = "; ".join(f"{cell.model} {cell}" for cell in row.cells)
+        measured = f"{row.claim.measured}: {found}"
+        again = command_for(command, row.result.experiment)
+        yield row.number, row.said, measured, row.claim.verdict, ", ".join(row.evidence), again
+
+
+def claim_lines(rows: Sequence[ClaimRow]) -> list[str]:
+    """Describe each claim in a line for a terminal: verdict, number, sentence and numbers."""
+    lines = []
+    for row in rows:
+        found = ", ".join(f"{cell.model} {cell}" for cell in row.cells if str(cell) != "–")
+        lines.append(f"{row.claim.verdict:<9}  {row.number:>2}  {row.said} ({f'{found} {row.claim.unit}'.rstrip()})")
+    return lines
