@@ -106,7 +106,7 @@ def rate_inside(rate: float, tried: Sequence[float], inside: bool) -> Gate:
 def steady_rounds(*places: Mapping[int, Sequence[float]]) -> list[int]:
     """Return the rounds in which the machine kept its speed at each place.
 
-    Speed is measured by the seconds of a fixed matrix product, by round, so the choice is independent of what is timed.
+    Speed is measured by the seconds of a fixed reference, by round, so the choice is independent of what is timed.
     """
     held = []
     for references in places:
@@ -116,10 +116,10 @@ def steady_rounds(*places: Mapping[int, Sequence[float]]) -> list[int]:
 
 
 def speed_changed(seconds: Sequence[float], fastest: float) -> float:
-    """Return by which share the slowest product exceeds what a steady machine allows; 0 or less if steady.
+    """Return by which share the slowest reference exceeds what a steady machine allows; 0 or less if steady.
 
     Args:
-        seconds: Times of one product around the measurements to compare.
+        seconds: Times of the reference around the measurements to compare.
         fastest: Shortest time ever measured.
     """
     return max(seconds) / min(min(seconds) * (1 + STEADY), fastest * (1 + CLOCK)) - 1
@@ -130,10 +130,10 @@ def machine_steady(
 ) -> Gate:
     """Check that the machine kept its speed in enough rounds, without a trend in the measured times.
 
-    Tests assume independent rounds, which a drift violates; a matrix product does not show all causes of a drift.
+    Tests assume independent rounds, which a drift violates; the reference does not show all causes of a drift.
 
     Args:
-        places: Seconds of the product by place and round, see `steady_rounds`.
+        places: Seconds of the reference by place and round, see `steady_rounds`.
         timed: Measured times by name and round.
     """
     steady = steady_rounds(*places.values())
@@ -142,7 +142,7 @@ def machine_steady(
     for place, references in places.items():
         every = [1000 * seconds for each in references.values() for seconds in each]
         if every:
-            said += f"; the same product took {min(every):.3g} to {max(every):.3g} ms with {place}"
+            said += f"; the reference took {min(every):.3g} to {max(every):.3g} ms with {place}"
     drifting = []
     for name, own in (timed or {}).items():
         held = [i for i in steady if i in own]
