@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.peers.contestants import DECODING, TRAINING
-from s2s.comparison.speed_benchmark import over_rounds
-from s2s.evaluation.inference import Estimate
+from s2s.evaluation.inference import Estimate, mean
 
 Measured = dict[str, Any]
 CLOCKS = ("wall", "processor")
@@ -20,7 +19,14 @@ def speeds(measured: Measured, name: str, clock: str = "wall") -> list[float]:
 def ratio(measured: Measured, first: str, second: str, clock: str = "wall") -> Estimate:
     """How many times as fast as the second the first is: the geometric mean over rounds, with Student's interval."""
     both = zip(*(speeds(measured, name, clock) for name in (first, second)), strict=True)
-    return over_rounds([one / other for one, other in both])
+    return _over_rounds([one / other for one, other in both])
+
+
+def _over_rounds(values: Sequence[float]) -> Estimate:
+    """Geometric mean with Student's interval of the logarithms."""
+    logs = mean([math.log(value) for value in values])
+    ends = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
+    return Estimate(math.exp(logs.value), *ends)
 
 
 def table(found: Measured) -> str:
@@ -53,7 +59,7 @@ def _decoding(measured: Measured) -> list[str]:
     for one in DECODING:
         if str(one) in measured["rounds"][0]:
             turns = [turn[str(one)] for turn in measured["rounds"]]
-            sentences = over_rounds([turn["sentences"] / turn["wall"] for turn in turns])
+            sentences = _over_rounds([turn["sentences"] / turn["wall"] for turn in turns])
             length = f"{turns[0]['tokens'] / turns[0]['sentences']:.1f}"
             same = f"{turns[0]['same']:,} of {turns[0]['sentences']:,}"
             cells = [_speed(measured, str(one)), f"{sentences.value:,.0f}", length, same]
@@ -71,7 +77,7 @@ def _ratios(measured: Measured, first: str, second: str) -> list[str]:
 
 
 def _speed(measured: Measured, name: str) -> str:
-    return f"{over_rounds(speeds(measured, name)).value:,.0f}"
+    return f"{_over_rounds(speeds(measured, name)).value:,.0f}"
 
 
 def _interval(found: Estimate) -> str:

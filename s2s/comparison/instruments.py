@@ -1,4 +1,4 @@
-"""Measuring instruments: timer, reference product, peak memory, and control of fused kernels."""
+"""Measuring instruments: timer, reference work, peak memory, and control of fused kernels."""
 
 import gc
 import os
@@ -20,10 +20,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from s2s.models.base import BatchedState
 from s2s.training.device import DeviceContext
 
-# side of the square reference product on a GPU and on others: large enough for the full rate of the device
+# side of the square matrices on a GPU and on others: large enough for the full rate of the device
 _GPU_SIDE, _SIDE = 4096, 512
-# seconds for which the reference product is repeated, so that a short disturbance does not change the fastest
+# the chain: a batch of a thousand tokens, or as many as keep a GPU busy, in texts of 32; width of a small model
+_GPU_ROWS, _ROWS, _WIDTH = 2048, 32, 64
+_STEPS = 1000
+# seconds for which they are repeated, so that a short disturbance does not change the fastest
 _WATCHED = 0.2
+CHAIN = f"chain of {2 * _STEPS:,} small operations"
+PRODUCT = f"product of two {_SIDE}² matrices"
+"""Names of the references that are timed around measurements of time; see `chain` and `product`."""
 
 
 class Marks:
@@ -79,24 +85,48 @@ def rounded(value: float, figures: int = 5) -> float:
     return float(f"{value:.{figures}g}")
 
 
-def reference(device_context: DeviceContext) -> float:
-    """Seconds of a fixed product of two square matrices: the fastest of a fifth of a second."""
+def chain(device_context: DeviceContext) -> float:
+    """Seconds of 2,000 small operations in sequence: the work of recurrent networks and of generation.
+
+    A state of the size of a small model's is multiplied by a matrix and goes through a tanh, a thousand times. Large
+    products do not show what slows such work down: the launch of operations, and caches that another program uses.
+
+    Returns:
+        The fastest of a fifth of a second.
+    """
+    device = device_context.device
+    rows = _GPU_ROWS if device.type == "cuda" else _ROWS
+    weights = torch.eye(_WIDTH, dtype=device_context.precision, device=device)
+    start = torch.ones(rows, _WIDTH, dtype=device_context.precision, device=device)
+
+    def _run() -> None:
+        state = start
+        for _ in range(_STEPS):
+            state = torch.tanh(state @ weights)
+
+    with torch.inference_mode():
+        return _fastest(_run, device)
+
+
+def product(device_context: DeviceContext) -> float:
+    """Seconds of a product of two large square matrices: the fastest of a fifth of a second."""
     side = _GPU_SIDE if device_context.device.type == "cuda" else _SIDE
     a = torch.ones(side, side, dtype=device_context.precision, device=device_context.device)
     b, out = torch.ones_like(a), torch.empty_like(a)
+    return _fastest(lambda: torch.mm(a, b, out=out), device_context.device)
 
-    def _product() -> float:
-        return spent(lambda: torch.mm(a, b, out=out), device_context.device)
 
-    _product()
-    seconds = [_product()]
+def _fastest(work: Callable[[], object], device: torch.device) -> float:
+    """Seconds of the fastest call within `_WATCHED`, after one that warms up."""
+    spent(work, device)
+    seconds = [spent(work, device)]
     while sum(seconds) < _WATCHED:
-        seconds.append(_product())
+        seconds.append(spent(work, device))
     return min(seconds)
 
 
-def flops_of_reference(device_context: DeviceContext) -> int:
-    """FLOPs of the product of `reference`."""
+def flops_of_product(device_context: DeviceContext) -> int:
+    """FLOPs of the product of `product`."""
     return 2 * (_GPU_SIDE if device_context.device.type == "cuda" else _SIDE) ** 3
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from s2s.comparison.runs import LearningCurve, TrainedRun
 from s2s.comparison.spec import RateChoice
 from s2s.evaluation.differences import paired
-from s2s.evaluation.gates import Assessment, Gate, converged, failed, rate_inside
+from s2s.evaluation.gates import POINTS, Assessment, Gate, converged, failed, rate_inside
 from s2s.evaluation.inference import Estimate, holm, mean
 
 WITHOUT_A_SEED = "any one seed left out"
@@ -81,10 +81,20 @@ def against(
     return Assessment("", other, difference, unit, p, test if p is not None else "", facts=facts)
 
 
-def gates_of_training(runs: Mapping[int, TrainedRun]) -> list[Gate]:
-    """Check that the mean loss over seeds has converged, and that the learning rate lies inside its grid."""
+def gates_of_training(runs: Mapping[int, TrainedRun], points: float = POINTS) -> list[Gate]:
+    """Check that the mean loss over seeds has converged, and that the learning rate lies inside its grid.
+
+    Args:
+        runs: Runs by seed.
+        points: See `converged`.
+    """
+    return [converged(*mean_curve(runs), points), *gates_of_rate(runs)]
+
+
+def gates_of_rate(runs: Mapping[int, TrainedRun]) -> list[Gate]:
+    """Check that the learning rate lies inside its grid; empty if no rate was chosen."""
     rate = next(iter(runs.values())).rate
-    return [converged(*mean_curve(runs)), *([gate_of_rate(rate)] if rate else [])]
+    return [gate_of_rate(rate)] if rate else []
 
 
 def gate_of_rate(rate: RateChoice) -> Gate:

@@ -1,8 +1,9 @@
-"""Speed benchmarks in rounds, with a reference product that detects changes of the machine's speed.
+"""Speed benchmarks in rounds, with a reference that detects changes of the machine's speed.
 
 A round measures every candidate once, one after the other; the next round begins when all had their turn. A
 disturbance of a minute then affects neighbouring measurements alike, and their ratio within a round is more accurate
 than that of two times half an hour apart. Therefore the unit of intervals and tests is the round, not the repetition.
+A longer disturbance affects a whole measurement: figures are medians over rounds, and tests leave out the extreme ones.
 """
 
 import math
@@ -11,18 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain as joined
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 
 from s2s.comparison.executor import load_result
-from s2s.comparison.instruments import reference, rounded
+from s2s.comparison.instruments import CHAIN, PRODUCT, chain, rounded
 from s2s.comparison.reporting import Column, Interval, table
 from s2s.comparison.results import Table
 from s2s.comparison.spec import Trial
-from s2s.evaluation.differences import Difference, Pairwise, paired
+from s2s.evaluation.differences import Difference, Pairwise, trimmed
 from s2s.evaluation.gates import (
     EQUIVALENCE,
     Assessment,
@@ -33,18 +34,23 @@ from s2s.evaluation.gates import (
     steady_rounds,
 )
 from s2s.evaluation.gates import ROUNDS as LEAST
-from s2s.evaluation.inference import Estimate, long_slope, mean
+from s2s.evaluation.inference import Estimate, long_slope, median
 from s2s.training.device import DeviceContext
 
 ROUNDS = 8
 MARGIN = 0.05
 """Share by which two speeds may differ and be called equal."""
+TEST = "trimmed t-test over rounds, Holm"
+"""Name of the test of two speeds, see `s2s.evaluation.differences.trimmed`."""
 TYPICAL = 32
 """Length of a usual sentence, at which candidates are ranked by speed."""
 _TRIES = 3
 
+Reference = Literal["product", "chain"]
+"""Work whose time tells whether the machine kept its speed: one large matrix product, or many small operations."""
+_REFERENCES: dict[Reference, str] = {"product": PRODUCT, "chain": CHAIN}
 References = Mapping[int, Sequence[float]]
-"""Seconds of the reference product by round."""
+"""Seconds of the reference by round."""
 Speeds = Mapping[int, float]
 """Speed by round, in any unit."""
 Times = Mapping[int, Mapping[int, float]]
@@ -56,11 +62,13 @@ class TimedMeasurement:
     """Base of measurements that `measure_steadily` makes.
 
     Attributes:
-        references: Seconds of the reference product before and after it, by place.
+        references: Seconds of the reference before and after it, by place.
+        reference: Kind of reference.
         tries: How often it was made, because the machine had changed.
     """
 
     references: dict[str, list[float]] = field(default_factory=dict)
+    reference: Reference = "product"
     tries: int = 1
 
 
@@ -99,7 +107,7 @@ def places(device_context: DeviceContext) -> list[Place]:
 def measure_steadily(
     measure: Callable[[], T], where: Sequence[Place], folder: Path, trials: Sequence[Trial], trial: Trial
 ) -> T:
-    """Measure between two runs of the reference product at each place, and repeat if the machine's speed changed.
+    """Measure between two runs of the reference at each place, and repeat if the machine's speed changed.
 
     A measurement is repeated, up to three times, where the speed changed since its round began, or is lower than the
     clock explains; the steadiest is kept. All trials together are repeated at most half as often as there are trials,
@@ -113,23 +121,25 @@ def measure_steadily(
         trial: The one that is measured now.
 
     Returns:
-        The steadiest measurement, with `references` and `tries`.
+        The steadiest measurement, with `references`, `reference` and `tries`.
     """
     before = {each: own.measured for each in trials if (own := load_result(folder, each)) and own.measured}
     left = len(trials) // 2 - sum(own["tries"] - 1 for own in before.values())
 
     def excess(place: str, own: Sequence[float]) -> float:
         """Return by how much the machine's speed changed beyond what is allowed."""
-        every = {each: one["references"].get(place, ()) for each, one in before.items()}
+        alike = {each: one for each, one in before.items() if one.get("reference") == "chain"}
+        every = {each: one["references"].get(place, ()) for each, one in alike.items()}
         this_round = [s for each, seconds in every.items() if each.part == trial.part for s in seconds]
-        return speed_changed([*own, *this_round], min([*own, *chain.from_iterable(every.values())]))
+        return speed_changed([*own, *this_round], min([*own, *joined.from_iterable(every.values())]))
 
     made: list[tuple[float, T]] = []
     while not made or (made[-1][0] > 0 and len(made) < min(_TRIES, 1 + left)):
         starts = _references(where)
         measured = measure()
         found = {name: [starts[name], end] for name, end in _references(where).items()}
-        made.append((max(excess(name, own) for name, own in found.items()), replace(measured, references=found)))
+        watched = replace(measured, references=found, reference="chain")
+        made.append((max(excess(name, own) for name, own in found.items()), watched))
     return replace(min(made, key=lambda one: one[0])[1], tries=len(made))
 
 
@@ -137,7 +147,7 @@ def _references(where: Sequence[Place]) -> dict[str, float]:
     seconds = {}
     for place in where:
         with place.used():
-            seconds[place.name] = rounded(reference(place.device_context))
+            seconds[place.name] = rounded(chain(place.device_context))
     return seconds
 
 
@@ -153,15 +163,8 @@ def by_round(measured: Mapping[Trial, T], model: str, part: str = "round") -> di
 
 
 def references(rounds: Mapping[int, TimedMeasurement], place: str) -> References:
-    """Seconds of the reference product at a place, by round."""
+    """Seconds of the reference at a place, by round."""
     return {i: one.references[place] for i, one in rounds.items() if place in one.references}
-
-
-def over_rounds(values: Sequence[float]) -> Estimate:
-    """Geometric mean of positive values, with Student's interval of their logarithms over rounds."""
-    logs = mean([math.log(value) for value in values])
-    ends = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
-    return Estimate(math.exp(logs.value), *ends)
 
 
 def rivals(names: Sequence[str]) -> list[str]:
@@ -175,18 +178,18 @@ def at_best(names: Sequence[str]) -> str:
 
 
 def fastest_place(speeds: Mapping[str, Speeds], watched_at: Mapping[str, References]) -> str:
-    """Place with the highest mean log speed over steady rounds; empty if there is none.
+    """Place with the highest median speed over steady rounds; empty if there is none.
 
     Args:
         speeds: Speeds of one candidate, by place.
-        watched_at: Seconds of the reference product around them, by place.
+        watched_at: Seconds of the reference around them, by place.
     """
     known = {place: own for place, own in speeds.items() if own}
     if not known:
         return ""
     both = set.intersection(*(set(own) for own in known.values()))
     used = _enough([i for i in steady_rounds(*(watched_at[place] for place in known)) if i in both], both)
-    return max(known, key=lambda place: sum(math.log(known[place][i]) for i in used))
+    return max(known, key=lambda place: statistics.median(known[place][i] for i in used))
 
 
 def fastest_times(at: Mapping[str, Times], rounds: Mapping[int, TimedMeasurement]) -> Times:
@@ -208,13 +211,13 @@ def exponent_over_rounds(times: Times) -> tuple[float, float, Estimate] | None:
     """Fit the exponent of time against length in each round that has all lengths.
 
     Returns:
-        First and last length of the fit, and the mean exponent; None below three lengths.
+        First and last length of the fit, and the median exponent; None below three lengths.
     """
     rounds = dict.fromkeys(i for own in times.values() for i in own)
     complete = [i for i in rounds if all(i in own for own in times.values())]
     slopes = [long_slope(list(times), [own[i] for own in times.values()]) for i in complete]
     found = [slope for slope in slopes if slope]
-    return (found[0].first, found[0].last, mean([s.exponent for s in found])) if found else None
+    return (found[0].first, found[0].last, median([s.exponent for s in found])) if found else None
 
 
 def _enough(steady: Sequence[int], every: Iterable[int]) -> list[int]:
@@ -230,7 +233,7 @@ class SpeedBenchmark:
 
     Attributes:
         speeds: Positive speeds by model and round; the higher the better.
-        references: Seconds of the reference product around them, by model and every place among which it chose.
+        references: Seconds of the reference around them, by model and every place among which it chose.
         places: The chosen place by model.
     """
 
@@ -259,8 +262,8 @@ class SpeedBenchmark:
         return cls({model: known[model][place] for model, place in chosen.items()}, held, chosen)
 
     def speed(self, model: str) -> Estimate:
-        """Mean speed over the rounds of `counted`."""
-        return over_rounds(self.counted(model))
+        """Median speed over the rounds of `counted`."""
+        return median(self.counted(model))
 
     def counted(self, model: str) -> list[float]:
         """Speeds in the rounds of its verdict: those that are steady for it and for its rival."""
@@ -269,7 +272,7 @@ class SpeedBenchmark:
         return [own[i] for i in used] or list(own.values())
 
     def _watched(self, *models: str) -> dict[str, dict[int, list[float]]]:
-        """Reference products around all of these models, by place that any chose and round that all have."""
+        """References around all of these models, by place that any chose and round that all have."""
         found = {}
         for place in dict.fromkeys(self.places[model] for model in models):
             every = [self.references[model][place] for model in models]
@@ -282,24 +285,24 @@ class SpeedBenchmark:
 
     @cached_property
     def pairs(self) -> Pairwise:
-        """Paired log speed ratios of all pairs: second over first."""
+        """Trimmed means of the paired log speed ratios of all pairs: second over first."""
 
         def compared(a: str, b: str) -> Difference | None:
             used = self._used(a, b)
-            return paired(*([math.log(self.speeds[model][i]) for i in used] for model in (a, b)))
+            return trimmed(*([math.log(self.speeds[model][i]) for i in used] for model in (a, b)))
 
         return Pairwise.of(self.speeds, compared)
 
     @cached_property
-    def _means(self) -> dict[str, float]:
-        """Mean log speed of each candidate over the rounds that are steady for all."""
+    def _medians(self) -> dict[str, float]:
+        """Median speed of each candidate over the rounds that are steady for all."""
         used = set(self._used(*self.speeds))
         every = {model: [own[i] for i in own if i in used] or list(own.values()) for model, own in self.speeds.items()}
-        return {model: statistics.fmean(map(math.log, own)) for model, own in every.items()}
+        return {model: statistics.median(own) for model, own in every.items()}
 
     def best_other(self, model: str) -> str | None:
         """The fastest of the other candidates; None without others."""
-        return max((name for name in self.speeds if name != model), key=self._means.__getitem__, default=None)
+        return max((name for name in self.speeds if name != model), key=self._medians.__getitem__, default=None)
 
     def steady(self, *models: str) -> Gate:
         """Validity check: the machine kept its speed in enough rounds, without drift."""
@@ -326,7 +329,7 @@ class SpeedBenchmark:
         margin = math.log1p(MARGIN)
         outcome = decide_outcome(difference, [steady], p, margin, self._ties)
         ratio = Estimate(*(math.exp(each) for each in (difference.value, *difference.interval())))
-        found = Assessment(outcome, other, ratio, "times as fast", p, "t-test over rounds, Holm", facts=where)
+        found = Assessment(outcome, other, ratio, "times as fast", p, TEST, facts=where)
         if outcome == "tie":
             return replace(found, p=min(1.0, self._ties * difference.equivalence_p(margin)), test=EQUIVALENCE)
         if outcome == "undecided":
@@ -341,8 +344,8 @@ class SpeedBenchmark:
         if not {model, other} <= self.speeds.keys():
             return None
         used = self._used(model, other)
-        ratios = [math.log(self.speeds[model][i] / self.speeds[other][i]) for i in used]
-        return sign(math.exp(statistics.fmean(ratios))) if ratios else None
+        ratios = [self.speeds[model][i] / self.speeds[other][i] for i in used]
+        return sign(statistics.median(ratios)) if ratios else None
 
     def robustness(self, model: str, variations: Mapping[str, "SpeedBenchmark"]) -> dict[str, bool]:
         """True where the candidate compares with the same rival as it does here; identical benchmarks are left out."""
@@ -413,17 +416,18 @@ def pairs_table(title: str, benchmarks: Mapping[str, SpeedBenchmark]) -> Table:
 
 
 def machine_table(rounds: Mapping[tuple[str, ...], Mapping[int, TimedMeasurement]], heads: Sequence[str]) -> Table:
-    """Table of the reference product before and after each measurement.
+    """Table of the seconds of the reference before and after each measurement.
 
     Args:
         rounds: Measurements by names and round.
         heads: Column heads of the names.
     """
     rows = (
-        (*names, i, place, 1000 * seconds[0], 1000 * seconds[1], one.tries)
+        (*names, i, place, _REFERENCES[one.reference], 1000 * seconds[0], 1000 * seconds[1], one.tries)
         for names, own in rounds.items()
         for i, one in own.items()
         for place, seconds in one.references.items()
     )
-    title = "The machine: seconds of one and the same product of matrices before and after each measurement"
-    return table("machine", title, (*heads, "round", "place", "before, ms", "after, ms", "measured so often"), rows)
+    title = "The machine: time of the same reference before and after each measurement"
+    columns = (*heads, "round", "place", "reference", "before, ms", "after, ms", "measured so often")
+    return table("machine", title, columns, rows)

@@ -12,14 +12,18 @@ from typing import Literal
 import numpy as np
 
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise
-from s2s.evaluation.inference import Estimate, trend_p
+from s2s.evaluation.inference import Estimate, mean, trend_p
 
 SOURCE = 0.3
 """Nats per token that the right sources must be worth."""
 TRANSLATES = 20.0
 """BLEU below which a translator is too weak to lose quality."""
 LEARNING = 0.05
-"""Nats per token by which the loss may still fall with each doubling of the tokens."""
+"""Nats per token by which the loss may still fall with each doubling of the tokens, whatever its value."""
+POINTS = 1.0
+"""Percentage points by which the probability of the right token may still rise with each doubling of the tokens."""
+DOUBLINGS = 4
+"""Number of further doublings of the tokens in which a gap must not close: 16 times the training."""
 STEADY = 0.1
 """Share by which the machine's speed may change while the candidates are measured."""
 CLOCK = 0.25
@@ -41,12 +45,34 @@ _MANY = 8
 
 
 @dataclass(frozen=True)
+class Progress:
+    """A validation score, the higher the better, and its gain with each doubling of the tokens at the end of training.
+
+    Attributes:
+        value: Score at the end, mean over seeds.
+        gain: Gain, with its interval over seeds.
+    """
+
+    value: float
+    gain: Estimate
+
+
+@dataclass(frozen=True)
 class Gate:
-    """A validity check: its name, whether it passed, and a sentence with numbers and threshold."""
+    """A validity check.
+
+    Attributes:
+        name: Name.
+        passed: Whether it passed.
+        sentence: Sentence with numbers and threshold.
+        progress: Scores at the end of training by unit, if it checks whether training is over. If such a check fails,
+            `beside` still has a verdict if further training would not change it.
+    """
 
     name: str
     passed: bool
     sentence: str
+    progress: Mapping[str, Progress] = field(default_factory=dict, hash=False)
 
 
 def failed(gates: Sequence[Gate]) -> list[Gate]:
@@ -79,21 +105,79 @@ def slope_per_doubling(tokens: Sequence[float], losses: Sequence[float]) -> floa
     return float(np.polyfit(x[first:], y[first:], 1)[0])
 
 
-def converged(tokens: Sequence[float], losses: Sequence[float], most: float = LEARNING) -> Gate:
-    """Check that the loss falls by less than `most` nats per doubling of the tokens.
+def converged(tokens: Sequence[float], losses: Sequence[float], points: float = POINTS) -> Gate:
+    """Check that training is over, by the validation loss.
+
+    A doubling of the tokens must lower the loss by less than `LEARNING`, and raise the geometric mean of the
+    probabilities of the right tokens, exp(−loss), by less than `points` percentage points. So the lower the loss, the
+    less it may fall: at 1.6 nats by 0.05, at 0.03 by 0.01. In eight kept trainings of translators, at losses from 0.04
+    to 1.65 nats, a point of probability was worth 0.6 to 1.4 BLEU (`docs/comparison-lecture` and `-definitive`).
 
     Args:
         tokens: Training tokens at each validation, rising.
         losses: Validation losses in nats per token.
-        most: Threshold.
+        points: Threshold of the probability: the margin of equivalence of what is compared, if that is BLEU.
     """
     slope = slope_per_doubling(tokens, losses)
-    if slope is None:
-        return Gate("converged", False, f"{len(tokens)} looks at the validation set do not say whether it still learns")
-    if -slope < most:
-        said = f"its loss changes by {slope:+.3f} nats with each doubling of the tokens (a fall below {most:g} wanted)"
+    gained = slope_per_doubling(tokens, 100 * np.exp(-np.asarray(losses, dtype=float)))
+    if slope is None or gained is None:
+        return Gate("converged", False, _few_looks(len(tokens)))
+    if -slope < LEARNING and gained < points:
+        said = f"its loss changes by {slope:+.3f} nats with each doubling of the tokens (a fall below {LEARNING:g} wanted)"
         return Gate("converged", True, said)
-    return Gate("converged", False, f"its loss still falls by {-slope:.2f} nats with each doubling of the tokens")
+    said = f"its loss still falls by {-slope:.2g} nats with each doubling of the tokens"
+    if -slope < LEARNING:
+        said += f", which raises the probability of the right token by {gained:.1f} points (< {points:g} wanted)"
+    return Gate("converged", False, said)
+
+
+def _few_looks(count: int) -> str:
+    return f"{count} looks at the validation set do not say whether it still learns"
+
+
+def progress_of(tokens: Sequence[Sequence[float]], scores: Sequence[Sequence[float]]) -> Progress | None:
+    """Return a score at the end of training and its gain per doubling, over seeds; None with too few validations.
+
+    Args:
+        tokens: Training tokens at each validation, by seed.
+        scores: Scores at each validation, by seed; the higher the better.
+    """
+    gains = [slope_per_doubling(*each) for each in zip(tokens, scores, strict=True)]
+    known = [gain for gain in gains if gain is not None]
+    if len(known) < len(gains):
+        return None
+    return Progress(float(np.mean([own[-1] for own in scores])), mean(known))
+
+
+def improves_little(progress: Mapping[str, Progress | None], unit: str = "BLEU", margin: float = TIE) -> Gate:
+    """Check that training is over, by a score: a doubling of the tokens gains less than the margin of equivalence.
+
+    Args:
+        progress: Scores by unit; None with too few validations. Those beside `unit` say whether a gap can close.
+        unit: Unit of the score that decides.
+        margin: Margin of equivalence of that score.
+    """
+    known = {name: each for name, each in progress.items() if each}
+    if unit not in known:
+        return Gate("converged", False, "too few looks at the validation set to say whether it still learns")
+    gain = known[unit].gain.value
+    said = f"it gains {gain:.1f} {unit} with each doubling of the tokens (< {margin:g} wanted)"
+    return Gate("converged", gain < margin, said, known)
+
+
+def can_close(behind: Mapping[str, Progress], ahead: Mapping[str, Progress], doublings: int = DOUBLINGS) -> bool:
+    """Return True unless the gap between two models remains with 2^`doublings` times the training.
+
+    The model behind is given its gain per doubling at the end of training, at the upper end of its 95 % interval, for
+    each doubling; the one ahead gains nothing. The gap must remain in all scores that both have: a score of
+    translations may rise late, when its loss has fallen enough.
+    """
+    both = behind.keys() & ahead.keys()
+    for unit in both:
+        gap, most = ahead[unit].value - behind[unit].value, behind[unit].gain.high
+        if most is None or gap <= 0 or doublings * max(0.0, most) >= gap:
+            return True
+    return not both
 
 
 def rate_inside(rate: float, tried: Sequence[float], inside: bool) -> Gate:
@@ -106,7 +190,7 @@ def rate_inside(rate: float, tried: Sequence[float], inside: bool) -> Gate:
 def steady_rounds(*places: Mapping[int, Sequence[float]]) -> list[int]:
     """Return the rounds in which the machine kept its speed at each place.
 
-    Speed is measured by the seconds of a fixed matrix product, by round, so the choice is independent of what is timed.
+    Speed is measured by the seconds of a fixed reference, by round, so the choice is independent of what is timed.
     """
     held = []
     for references in places:
@@ -116,10 +200,10 @@ def steady_rounds(*places: Mapping[int, Sequence[float]]) -> list[int]:
 
 
 def speed_changed(seconds: Sequence[float], fastest: float) -> float:
-    """Return by which share the slowest product exceeds what a steady machine allows; 0 or less if steady.
+    """Return by which share the slowest reference exceeds what a steady machine allows; 0 or less if steady.
 
     Args:
-        seconds: Times of one product around the measurements to compare.
+        seconds: Times of the reference around the measurements to compare.
         fastest: Shortest time ever measured.
     """
     return max(seconds) / min(min(seconds) * (1 + STEADY), fastest * (1 + CLOCK)) - 1
@@ -130,10 +214,10 @@ def machine_steady(
 ) -> Gate:
     """Check that the machine kept its speed in enough rounds, without a trend in the measured times.
 
-    Tests assume independent rounds, which a drift violates; a matrix product does not show all causes of a drift.
+    Tests assume independent rounds, which a drift violates; the reference does not show all causes of a drift.
 
     Args:
-        places: Seconds of the product by place and round, see `steady_rounds`.
+        places: Seconds of the reference by place and round, see `steady_rounds`.
         timed: Measured times by name and round.
     """
     steady = steady_rounds(*places.values())
@@ -142,7 +226,7 @@ def machine_steady(
     for place, references in places.items():
         every = [1000 * seconds for each in references.values() for seconds in each]
         if every:
-            said += f"; the same product took {min(every):.3g} to {max(every):.3g} ms with {place}"
+            said += f"; the reference took {min(every):.3g} to {max(every):.3g} ms with {place}"
     drifting = []
     for name, own in (timed or {}).items():
         held = [i for i in steady if i in own]
@@ -238,9 +322,14 @@ EQUIVALENCE = "two one-sided tests"
 
 
 def best_other(model: str, values: Mapping[str, float], gates: Mapping[str, Sequence[Gate]]) -> str:
-    """Return the rival with the highest value, if possible one without failed checks; empty if there is none."""
+    """Return the rival with the highest value, if possible one with a verdict; empty if there is none."""
     others = [name for name in values if name != model]
-    return max([n for n in others if not failed(gates[n])] or others, key=lambda name: values[name], default="")
+    return max([n for n in others if not _blocking(gates[n])] or others, key=lambda name: values[name], default="")
+
+
+def _blocking(gates: Sequence[Gate]) -> list[Gate]:
+    """Failed checks without which there is no verdict, however large a difference is."""
+    return [gate for gate in failed(gates) if not gate.progress]
 
 
 def beside(
@@ -255,11 +344,14 @@ def beside(
 ) -> Assessment:
     """Compare a candidate with another one, by the differences of all pairs.
 
+    Where one of the two still learns, there is a verdict if more training would not change it: the gap cannot close
+    (`can_close`), or both are equal and gain equally much, within the margin.
+
     Args:
         model: The candidate.
         other: Its rival; empty if there is none.
         pairs: Differences of all pairs, with p-values corrected together.
-        gates: Validity checks of all candidates; pairs of those that pass could be tied.
+        gates: Validity checks of all candidates; pairs of those that may have a verdict could be tied.
         unit: Unit of the differences.
         margin: Equivalence margin.
         digits: Decimal places of the detectable difference.
@@ -268,19 +360,53 @@ def beside(
     if not other:
         return Assessment("not measurable", reasons=("no other model was measured",))
     difference, p = pairs.beside(model, other)
-    # If a candidate fails its checks, only these are reported.
-    ties = math.comb(max(2, sum(not failed(own) for own in gates.values())), 2)
-    outcome = decide_outcome(difference, gates[model], p, margin, ties)
-    closed = {name: tuple(gate.sentence for gate in failed(gates[name])) for name in (model, other)}
-    if closed[model]:
-        return Assessment(outcome, reasons=closed[model])
-    if closed[other]:
-        return Assessment("not measurable", other, reasons=tuple(f"{other}: {each}" for each in closed[other]))
+    ties = math.comb(max(2, sum(not _blocking(own) for own in gates.values())), 2)
+    blocked = any(_blocking(gates[name]) for name in (model, other))
+    outcome = decide_outcome(difference, [], p, margin, ties)
+    reasons: tuple[str, ...] = ()
+    if any(failed(gates[name]) for name in (model, other)):
+        # If there is no verdict, only the failed checks are reported.
+        lasts = None if blocked else _lasting(outcome, model, other, gates, unit, margin)
+        if lasts is None:
+            found = _no_verdict(model, other, gates)
+            if blocked or difference is None or found.standing != "still learning":
+                return found
+            so_far = f"so far {difference.value:+.{digits}f} {unit} beside {other} ({'equal' if outcome == 'tie' else outcome})"
+            return replace(found, reasons=(*found.reasons, so_far))
+        reasons = (lasts,)
     if difference is None or p is None:
         return Assessment(outcome, other, reasons=("one seed, so no test over seeds",))
-    found = Assessment(outcome, other, difference.estimate(), unit, p, test)
+    found = Assessment(outcome, other, difference.estimate(), unit, p, test, reasons)
     if outcome == "tie":
         return replace(found, p=min(1.0, ties * difference.equivalence_p(margin)), test=EQUIVALENCE)
     if outcome == "undecided":
         return replace(found, reasons=(powerful(difference, margin, unit, digits, len(pairs)).sentence,))
     return found
+
+
+def _no_verdict(model: str, other: str, gates: Mapping[str, Sequence[Gate]]) -> Assessment:
+    """Report the failed checks of the candidate, or those of its rival."""
+    if closed := failed(gates[model]):
+        outcome = decide_outcome(None, closed)
+        return Assessment(outcome, reasons=tuple(gate.sentence for gate in closed))
+    return Assessment("not measurable", other, reasons=tuple(f"{other}: {gate.sentence}" for gate in failed(gates[other])))
+
+
+def _lasting(
+    outcome: Outcome, model: str, other: str, gates: Mapping[str, Sequence[Gate]], unit: str, margin: float
+) -> str | None:
+    """Return why further training would not change an outcome; None if it may."""
+    progress = {name: next((g.progress for g in gates[name] if g.progress), {}) for name in (model, other)}
+    if outcome == "tie":
+        gains = [progress[name][unit].gain.value for name in (model, other) if unit in progress[name]]
+        if len(gains) < 2 or abs(gains[0] - gains[1]) >= margin:
+            return None
+        return f"both gain about as much with each doubling of the tokens: {gains[0]:.1f} and {gains[1]:.1f} {unit}"
+    if outcome not in ("better", "worse"):
+        return None
+    behind, ahead = (model, other) if outcome == "worse" else (other, model)
+    if can_close(progress[behind], progress[ahead]):
+        return None
+    times = f"with {2**DOUBLINGS} times the training"
+    return f"and would be {times}" if outcome == "worse" else f"and {behind} would not catch up {times}"
+

@@ -75,6 +75,38 @@ def mean(values: Sequence[float]) -> Estimate:
     return Estimate(centre, centre - half, centre + half)
 
 
+def median(values: Sequence[float], level: float = 0.95) -> Estimate:
+    """Compute a median with its confidence interval from order statistics, which few disturbed values do not change.
+
+    The interval from the d-th smallest to the d-th largest of n values covers the median with probability
+    1 − 2 P(B < d), where B is binomial with n trials of 1/2, whatever the distribution. Between the two intervals
+    whose coverage is nearest to `level`, the ends are interpolated (Hettmansperger & Sheather 1986).
+
+    Args:
+        values: At least one value.
+        level: Coverage.
+
+    Returns:
+        The median; without an interval if even that from the smallest to the largest value covers it less often, as
+        with fewer than six values at 95 %.
+
+    Example:
+        >>> median([4.0, 1.0, 3.0, 2.0, 5.0, 6.0], level=0.96875)
+        Estimate(value=3.5, low=1.0, high=6.0)
+    """
+    x = np.sort(np.asarray(values, dtype=float))
+    count, centre = len(x), float(np.median(x))
+    covered = [1 - 2 * float(scipy.special.bdtr(d - 1, count, 0.5)) for d in range(1, (count + 1) // 2 + 1)]
+    depth = sum(each >= level for each in covered)
+    if not depth:
+        return Estimate(centre, None, None)
+    nearer = covered[depth] if depth < len(covered) else 0.0
+    share = (covered[depth - 1] - level) / (covered[depth - 1] - nearer)
+    weight = (count - depth) * share / (depth + (count - 2 * depth) * share)
+    low, high = (float((1 - weight) * each[depth - 1] + weight * each[depth]) for each in (x, x[::-1]))
+    return Estimate(centre, low, high)
+
+
 def coin(heads: int, tosses: int) -> float:
     """Return the two-sided p-value of the exact binomial test of a fair coin."""
     # Twice the smaller tail; above 1 if both tails are equal.

@@ -12,13 +12,15 @@ from s2s.comparison import instruments
 from s2s.comparison.instruments import (
     Marks,
     bytes_of,
-    flops_of_reference,
+    chain,
+    flops_of_product,
     peak_bytes,
-    reference,
+    product,
     rounded,
     spent,
     undisturbed,
 )
+from s2s.comparison.operations import Operations
 from s2s.models.base import BatchedState
 from s2s.training.device import DeviceContext
 
@@ -45,12 +47,21 @@ def test_undisturbed_disables_garbage_collection():
     assert gc.isenabled()
 
 
-def test_reference_is_a_product_of_known_size():
+def test_product_has_known_flops():
     device_context = DeviceContext(CPU, torch.float32)
-    seconds = reference(device_context)
+    seconds = product(device_context)
     # 512³ multiplications and additions are no faster than 10 TFLOP/s, no slower than 10⁸ a second
     assert 1e-5 < seconds < 3
-    assert flops_of_reference(device_context) == 2 * 512**3
+    assert flops_of_product(device_context) == 2 * 512**3
+
+
+def test_chain_launches_two_thousand_operations_in_sequence(monkeypatch):
+    works = []
+    monkeypatch.setattr(instruments, "_fastest", lambda work, device: works.append(work) or 0.001)
+    assert chain(DeviceContext(CPU, torch.float32)) == 0.001
+    with torch.inference_mode(), Operations() as operations:
+        works[0]()
+    assert (operations.count, operations.depth) == (2000, 2000)
 
 
 def test_rounded_has_five_digits():

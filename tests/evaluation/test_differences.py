@@ -8,9 +8,22 @@ import pytest
 from scipy import stats
 
 from s2s.comparison.paired_tests import difference
-from s2s.evaluation.differences import Difference, over_seeds_and_sentences, paired, welch
+from s2s.evaluation.differences import Difference, over_seeds_and_sentences, paired, trimmed, welch
 from s2s.evaluation.inference import Estimate, drawn_rows, draws
 from s2s.evaluation.metrics import metrics, scores_of
+
+
+def test_trimmed_is_yuens_test_against_a_constant():
+    generator = np.random.default_rng(8)
+    for count in (5, 8, 11):
+        one, two = generator.normal(3, 1, (2, count))
+        # beside so many equal values, those of the second sample do not count
+        theirs = stats.ttest_ind(two - one, np.zeros(10_000), trim=0.2, equal_var=False)
+        assert trimmed(one, two).p() == pytest.approx(theirs.pvalue)
+        assert trimmed(one, two, share=0.0).p() == pytest.approx(paired(one, two).p())
+    # the most extreme value on a side may be any
+    assert trimmed([0.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0]) == trimmed([0.0] * 5, [-9.0, 2.0, 3.0, 4.0, 99.0])
+    assert trimmed([1.0], [2.0]) is None
 
 
 def test_difference_of_two_means_is_welchs():

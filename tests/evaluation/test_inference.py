@@ -9,7 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 from scipy import stats
 
-from s2s.evaluation.inference import RESAMPLES, coin, draws, estimate, mean, paired_p, trend_p, wilson
+from s2s.evaluation.inference import RESAMPLES, coin, draws, estimate, mean, median, paired_p, trend_p, wilson
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.evaluation.significance import compare, mcnemar
 
@@ -169,3 +169,23 @@ def test_inference_drift_of_a_third_is_seen_among_noise_of_a_twentieth(rounds, l
     generator, at = np.random.default_rng(rounds), np.arange(rounds)
     drifts = np.log(1.35) * how(at) + generator.normal(0, 0.05, (500, rounds))
     assert np.mean([trend_p(range(1, rounds + 1), each) < 0.01 for each in drifts]) > least
+
+
+def test_median_interval_is_that_of_order_statistics_at_their_coverage():
+    values = np.random.default_rng(4).normal(size=9)
+    x = np.sort(values)
+    for depth in range(1, 5):
+        covered = 1 - 2 * stats.binom.cdf(depth - 1, 9, 0.5)
+        found = median(values, covered)
+        assert (found.value, found.low, found.high) == pytest.approx((np.median(x), x[depth - 1], x[-depth]))
+    # between two of them, the interval is between, too
+    wide, narrow = (
+        median(values, 1 - 2 * stats.binom.cdf(0, 9, 0.5)),
+        median(values, 1 - 2 * stats.binom.cdf(1, 9, 0.5)),
+    )
+    found = median(values, 0.98)
+    assert wide.low < found.low < narrow.low < narrow.high < found.high < wide.high
+
+
+def test_median_has_no_interval_below_six_values():
+    assert [median([1.0] * count).low is None for count in range(1, 8)] == [True] * 5 + [False] * 2

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from s2s.evaluation.differences import over_seeds_and_sentences, paired, welch
+from s2s.evaluation.differences import over_seeds_and_sentences, paired, trimmed, welch
 from s2s.evaluation.gates import DRIFT
-from s2s.evaluation.inference import draws, trend_p
+from s2s.evaluation.inference import draws, median, trend_p
 from s2s.evaluation.significance import mcnemar
 from s2s.evaluation.survival import Times, log_rank_p
 
@@ -34,6 +34,21 @@ def test_calibration_tests_over_seeds(seeds):
     if seeds > 3:
         # with three and three Welch's test rejects a little too seldom
         _check([welch(one, two).p() for one, two in pairs])
+
+
+@pytest.mark.parametrize("rounds", [5, 6, 8])
+def test_calibration_trimmed_test_over_rounds(rounds):
+    generator = np.random.default_rng(rounds)
+    for moved in (generator.normal(0, 1, (3_000, rounds)), generator.standard_t(3, (3_000, rounds))):
+        _check([trimmed(np.zeros(rounds), each).p() for each in moved])
+
+
+def test_trimmed_sees_what_one_disturbed_round_hides():
+    generator = np.random.default_rng(7)
+    disturbed = generator.normal(0.03, 0.01, (1_000, 8))
+    disturbed[:, 3] -= generator.exponential(0.5, 1_000)
+    found = [[test(np.zeros(8), each).p() for each in disturbed] for test in (trimmed, paired)]
+    assert _rejections(found[0]) > 90 > 30 > _rejections(found[1])
 
 
 def test_calibration_welchs_test_with_three_seeds_errs_on_the_side_of_caution():
@@ -109,3 +124,11 @@ def test_calibration_rounds_that_are_steady_are_said_to_drift_in_one_of_a_hundre
     rejected = np.mean([trend_p(range(1, rounds + 1), each) < DRIFT for each in values])
     # three standard errors; of five rounds there are 120 orders, so that one alone is rejected
     assert abs(rejected - most) < 3 * np.sqrt(0.01 / 3_000)
+
+
+@pytest.mark.parametrize("count", [6, 7, 8, 12])
+def test_calibration_interval_of_a_median(count):
+    generator = np.random.default_rng(count)
+    for drawn in (generator.normal(size=(3_000, count)), generator.exponential(size=(3_000, count)) - np.log(2)):
+        found = [median(values) for values in drawn]
+        assert 93.5 < 100 * np.mean([each.low <= 0 <= each.high for each in found]) < 96.5

@@ -93,7 +93,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, BottleneckRun]) -> 
     checks: dict[str, list[Gate]] = {}
     for model, own in runs.items():
         bleu = statistics.mean(each[0].bleu for each in kinds[model].values())
-        checks[model] = [translates(bleu), *gates_of_training(own)]
+        checks[model] = [translates(bleu), *gates_of_training(own, MARGIN)]
     learned = max(run.learned for own in runs.values() for run in own.values())
     rows = [row for model, own in kinds.items() for row in _rows(model, own)]
     return Analysis(

@@ -18,12 +18,11 @@ from s2s.comparison.speed_benchmark import (
     exponent_over_rounds,
     fastest_times,
     machine_table,
-    over_rounds,
     pairs_table,
     rivals,
 )
 from s2s.comparison.workload import End
-from s2s.evaluation.inference import Estimate
+from s2s.evaluation.inference import Estimate, median
 
 
 @dataclass(frozen=True)
@@ -200,7 +199,7 @@ def _verdict(model: str, timed: Timed, benchmarks: Mapping[str, SpeedBenchmark])
         for side, curve in (("source", _BY_SOURCE), ("target", _BY_TARGET))
         if (slope := exponent_over_rounds(curve.at(timed[model, 1], benchmark.places[model])))
     }
-    cost = over_rounds([1000 / speed for speed in benchmark.counted(model)])
+    cost = median([1000 / speed for speed in benchmark.counted(model)])
     quantity = f"time of an output token, batch 1, source and target of {TYPICAL} tokens"
     quantity += at_best(list(benchmark.references[model]))
     kept = benchmark.robustness(model, {name: benchmarks[name] for name in others})
@@ -212,7 +211,7 @@ def _figures(timed: Timed) -> list[Figure]:
     cost = axis("time of an output token", "ms", log=True)
     source, target = axis("source length n", "tokens", log=True), axis("target length m", "tokens", log=True)
     best = at_best(_places(next(iter(timed.values())))) if timed else ""
-    over = "Geometric means over rounds; intervals (95 %): Student's over rounds."
+    over = "Medians over rounds; intervals (95 %): of order statistics over rounds."
     over = f"{best and f'At each length a model is timed{best[1:]}. '}{over}"
     whole = f"Whole time of a translation, reading included, over its tokens. {over}"
 
@@ -221,7 +220,7 @@ def _figures(timed: Timed) -> list[Figure]:
         for (model, rows), own in timed.items():
             if times := curve.fastest(own):
                 tokens = {n: 1 if curve is _LATE else n if curve.by_target else TYPICAL for n in times}
-                ms = [over_rounds([1000 * s / tokens[n] for s in each.values()]) for n, each in times.items()]
+                ms = [median([1000 * s / tokens[n] for s in each.values()]) for n, each in times.items()]
                 shown.append(series(f"{model}, batch {rows}", model, list(times), ms))
         return shown
 
@@ -255,5 +254,5 @@ def _tokens(timed: Timed) -> Iterator[tuple[Value | Estimate, ...]]:
         for place, curve in ((p, c) for p in _places(own) for c in (_BY_SOURCE, _BY_TARGET)):
             for length, rounds in curve.at(own, place).items():
                 n, m = (TYPICAL, length) if curve.by_target else (length, TYPICAL)
-                steps = over_rounds([1000 * seconds / m for seconds in rounds.values()])
+                steps = median([1000 * seconds / m for seconds in rounds.values()])
                 yield model, batch, place, n, m, steps, len(rounds)

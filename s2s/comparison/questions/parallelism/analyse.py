@@ -22,19 +22,18 @@ from s2s.comparison.speed_benchmark import (
     exponent_over_rounds,
     fastest_times,
     machine_table,
-    over_rounds,
     pairs_table,
     references,
     rivals,
 )
 from s2s.comparison.workload import AS_BUILT, UNFUSED, End
 from s2s.evaluation.gates import Assessment, Gate, device_busy, machine_steady, steady_rounds
-from s2s.evaluation.inference import Estimate, growth
+from s2s.evaluation.inference import Estimate, growth, median
 
 # Brent's lower bound is not drawn if it is nearer to the upper bound than this share
 _VISIBLY = 0.95
 _BATCHES = {"tokens": "fixed tokens", "pair": "one pair"}
-_OVER_ROUNDS = "Geometric means over rounds; intervals (95 %): Student's over rounds."
+_OVER_ROUNDS = "Medians over rounds; intervals (95 %): of order statistics over rounds."
 _CAPTIONS = {
     "tokens": "Every batch has as many tokens: longer texts are fewer. A model that is parallel over time hardly "
     "minds; a recurrent one has fewer texts to fill the machine with.",
@@ -80,11 +79,19 @@ class StepTime:
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimes(TimedMeasurement):
-    """Times of one candidate in one round, and FLOPs of the reference product by place."""
+    """Times of one candidate in one round.
+
+    Attributes:
+        points: Times of training steps.
+        notes: Where the measurement of a form ended.
+        flops: FLOPs of a large matrix product, by place.
+        products: Seconds of that product, by place; empty if it is the reference.
+    """
 
     points: list[StepTime]
     notes: list[End]
     flops: dict[str, int]
+    products: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -141,14 +148,18 @@ class Candidate:
         return {n: {i: alone[n][i] / together[n][i] for i in sorted(rounds & steady)} for n, rounds in both.items()}
 
     def watched(self, place: str) -> dict[str, References]:
-        """Reference products on one thread and at a place."""
+        """Seconds of the reference on one thread and at a place."""
         return {name: references(self.rounds, name) for name in (self.places[0], place)}
 
     def processors(self, place: str) -> float:
         """Speed-up of large matrix products over one thread: p in Brent's bounds."""
         flops = next(iter(self.rounds.values())).flops
-        alone, there = (flops[name] / min(map(min, own.values())) for name, own in self.watched(place).items())
-        return there / alone
+
+        def rate(name: str) -> float:
+            seconds = [[one.products[name]] if one.products else one.references[name] for one in self.rounds.values()]
+            return flops[name] / min(map(min, seconds))
+
+        return rate(place) / rate(self.places[0])
 
 
 Models = Mapping[str, Candidate]
@@ -274,7 +285,7 @@ def _parallel(model: str, models: Models) -> Verdict | None:
             reasons.append(f"{place}: {steady.sentence}")
             continue
         n = max(both)
-        gain, bounds = over_rounds(list(gains[n].values())), brent(own[n], seen.processors(place))
+        gain, bounds = median(list(gains[n].values())), brent(own[n], seen.processors(place))
         facts[f"{place}, times as fast as one thread at n = {n:,}"] = round(gain.value, 2)
         facts[f"{place}, Brent's bounds"] = f"{bounds[0]:.2f} to {bounds[1]:.2f}"
     quantity = f"work over span in training on one pair of n = {longest:,}: FLOPs that could be done at once"
@@ -307,7 +318,7 @@ def _busy(seen: Candidate, place: str) -> Gate | None:
     alone, together = (seen.seconds(batch, place).get(TYPICAL, {}) for batch in ("pair", "tokens"))
     if not alone or not together:
         return None
-    one, many = (over_rounds(list(own.values())).value for own in (alone, together))
+    one, many = (median(list(own.values())).value for own in (alone, together))
     return device_busy(one, many, seen.rows("tokens")[TYPICAL])
 
 
@@ -340,7 +351,7 @@ def _time_figures(models: Models) -> list[Figure]:
     best = at_best(next((seen.places for seen in models.values() if seen.rounds), []))
 
     def line(label: str, model: str, values: Times, scale: float = 1000) -> Series:
-        shown = [over_rounds([scale * value for value in own.values()]) for own in values.values()]
+        shown = [median([scale * value for value in own.values()]) for own in values.values()]
         return series(label, model, list(values), shown)
 
     gains = [
@@ -404,9 +415,7 @@ def _tables(models: Models, benchmarks: Mapping[str, SpeedBenchmark]) -> list[Ta
     ]
     slopes = ((*labels, *slope) for *labels, own in times if (slope := exponent_over_rounds(own)))
     means = (
-        (*labels, n, over_rounds([1000 * s for s in rounds.values()]))
-        for *labels, own in times
-        for n, rounds in own.items()
+        (*labels, n, median([1000 * s for s in rounds.values()])) for *labels, own in times for n, rounds in own.items()
     )
     works = (
         (model, what, n, c.work, c.span, c.work / c.span, c.undivided, c.work / c.undivided)
@@ -469,4 +478,4 @@ def _brents(models: Models) -> Iterator[tuple[Value | Estimate, ...]]:
             worth = seen.processors(place)
             for n, gains in seen.gains(place).items():
                 bounds = brent(parallelism[n], worth) if n in parallelism else (None, None)
-                yield model, place, n, worth, *bounds, over_rounds(list(gains.values()))
+                yield model, place, n, worth, *bounds, median(list(gains.values()))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from pydantic import TypeAdapter
 
-from s2s.comparison.instruments import Marks, flops_of_reference, rounded, undisturbed, unfused
+from s2s.comparison.instruments import Marks, flops_of_product, product, rounded, undisturbed, unfused
 from s2s.comparison.operations import Operations
 from s2s.comparison.questions.parallelism.analyse import Count, Counts, StepTime, StepTimes, analyse
 from s2s.comparison.spec import Candidate, Comparison, Experiment, Scale, Trial
@@ -159,9 +159,12 @@ def timed(comparison: Comparison, candidate: Candidate, sizes: Sizes, where: lis
                 for batch, forms in batches.items():
                     for form in forms:
                         ends += _time_lengths(points, model, form, batch, place, sizes)
-    return StepTimes(
-        points=points, notes=ends, flops={place.name: flops_of_reference(place.device_context) for place in where}
-    )
+    products = {}
+    for place in where:
+        with place.used():
+            products[place.name] = rounded(product(place.device_context))
+    flops = {place.name: flops_of_product(place.device_context) for place in where}
+    return StepTimes(points=points, notes=ends, flops=flops, products=products)
 
 
 def _time_lengths(

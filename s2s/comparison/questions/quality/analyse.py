@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from s2s.comparison.claims import traits_of
-from s2s.comparison.paired_tests import WITHOUT_A_SEED, gates_of_training, mean_curve, percent
+from s2s.comparison.paired_tests import WITHOUT_A_SEED, gates_of_rate, percent
 from s2s.comparison.questions.quality.claims import translates_best
 from s2s.comparison.reporting import (
     Column,
@@ -35,7 +35,16 @@ from s2s.comparison.runs import TrainedRun
 from s2s.comparison.spec import Analysis, Comparison, RateChoice, Trial, by_model
 from s2s.comparison.translation import corpus_score, resampled_scores
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
-from s2s.evaluation.gates import TIE, Assessment, Gate, beside, slope_per_doubling, uses_its_source
+from s2s.evaluation.gates import (
+    TIE,
+    Assessment,
+    Gate,
+    Progress,
+    beside,
+    improves_little,
+    progress_of,
+    uses_its_source,
+)
 from s2s.evaluation.inference import Estimate, draws, estimate, holm, mean, paired_p
 from s2s.evaluation.metrics import Score, metrics, scores_of
 from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p
@@ -137,12 +146,18 @@ def _over_sentences(metric: str, first: TranslationRun, second: TranslationRun) 
 
 def gates(runs: TranslationRuns) -> list[Gate]:
     """Return the validity checks of a candidate's runs."""
-    ended, *inside = gates_of_training(runs)
-    worth = [run.source_use for run in runs.values() if run.source_use]
-    if not worth:
-        return [ended, *inside]
-    right, exchanged = (statistics.mean(getattr(each, key) for each in worth) for key in ("right", "exchanged"))
-    return [ended, uses_its_source(right, exchanged), *inside]
+    checks = [improves_little(progress(runs))]
+    if worth := [run.source_use for run in runs.values() if run.source_use]:
+        right, exchanged = (statistics.mean(getattr(each, key) for each in worth) for key in ("right", "exchanged"))
+        checks.append(uses_its_source(right, exchanged))
+    return [*checks, *gates_of_rate(runs)]
+
+
+def progress(runs: TranslationRuns) -> dict[str, Progress | None]:
+    """Return the BLEU and the negative loss on the validation set at the end, with their gains; None if unknown."""
+    tokens = [run.tokens for run in runs.values()]
+    falling = [[-loss for loss in run.losses] for run in runs.values()]
+    return {"BLEU": progress_of(tokens, [run.bleus for run in runs.values()]), "nats": progress_of(tokens, falling)}
 
 
 def _score(metric: str, runs: TranslationRuns) -> Estimate:
@@ -179,13 +194,15 @@ def _assess(model: str, runs: Runs[TranslationRun], pairs: Mapping[tuple[str, st
     checks = {name: gates(own) for name, own in runs.items()}
     found = beside(model, other, apart, checks, test="t-test over seeds and sentences, Holm")
     still = gained(runs[model])
-    facts = {} if still is None else {"BLEU still gained per doubling of the tokens": round(still, 1)}
+    known = still is None or found.standing == "still learning"
+    facts = {} if known else {"BLEU still gained per doubling of the tokens": round(still, 1)}
     return replace(found, facts=facts, variations=variations(model, other, runs) if found.decided else {})
 
 
 def gained(runs: TranslationRuns) -> float | None:
     """Return the validation BLEU gained per doubling of the tokens at the end; None with too few validations."""
-    return slope_per_doubling(*mean_curve(runs, "bleus"))
+    known = progress(runs)["BLEU"]
+    return known.gain.value if known else None
 
 
 # Robustness of the verdict
