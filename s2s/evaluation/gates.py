@@ -123,7 +123,9 @@ def converged(tokens: Sequence[float], losses: Sequence[float], points: float = 
     if slope is None or gained is None:
         return Gate("converged", False, _few_looks(len(tokens)))
     if -slope < LEARNING and gained < points:
-        said = f"its loss changes by {slope:+.3f} nats with each doubling of the tokens (a fall below {LEARNING:g} wanted)"
+        said = (
+            f"its loss changes by {slope:+.3f} nats with each doubling of the tokens (a fall below {LEARNING:g} wanted)"
+        )
         return Gate("converged", True, said)
     said = f"its loss still falls by {-slope:.2g} nats with each doubling of the tokens"
     if -slope < LEARNING:
@@ -389,7 +391,9 @@ def _no_verdict(model: str, other: str, gates: Mapping[str, Sequence[Gate]]) -> 
     if closed := failed(gates[model]):
         outcome = decide_outcome(None, closed)
         return Assessment(outcome, reasons=tuple(gate.sentence for gate in closed))
-    return Assessment("not measurable", other, reasons=tuple(f"{other}: {gate.sentence}" for gate in failed(gates[other])))
+    return Assessment(
+        "not measurable", other, reasons=tuple(f"{other}: {gate.sentence}" for gate in failed(gates[other]))
+    )
 
 
 def _lasting(
@@ -409,4 +413,3 @@ def _lasting(
         return None
     times = f"with {2**DOUBLINGS} times the training"
     return f"and would be {times}" if outcome == "worse" else f"and {behind} would not catch up {times}"
-

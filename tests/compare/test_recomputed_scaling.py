@@ -1,4 +1,4 @@
-"""The scaling comparison kept in docs/comparison-scaling, fitted again from its measurements by another way."""
+"""The scaling comparison kept in docs/comparison-scaling, computed again from its measurements by another way."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+from scipy import stats
 
 from tests.compare.kept_comparison import findings, result, table
 
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.release
 DOCS = Path(__file__).parents[2] / "docs"
 KEPT = DOCS / "comparison-scaling"
 MODELS = ("lstm-attention", "transformer")
-# the smallest, at which a model still learned, is left out of both laws
+# the smallest, at which a model still learned, is left out
 FITTED = ("50", "100", "200", "400")
 
 
 @pytest.fixture(scope="module")
 def trainings() -> dict[str, list[dict]]:
-    """Those of the law."""
+    """Those that the slopes are fitted to."""
     return _trainings(FITTED)
 
 
@@ -38,46 +38,39 @@ def _trainings(sizes: Sequence[str]) -> dict[str, list[dict]]:
     return found
 
 
-def _fitted(runs: list[dict]) -> tuple[float, float, np.ndarray]:
-    """b, E, and each training's relative error: for each b, the other two are linear and not negative."""
-    sizes, losses = (np.array([float(run[key]) for run in runs]) for key in ("inner", "loss"))
-
-    def others(b: float) -> tuple[np.ndarray, float]:
-        terms = np.stack([1 / losses, (sizes / sizes.min()) ** -b / losses], axis=1)
-        found, _ = optimize.nnls(terms, np.ones(len(losses)))
-        return found, terms @ found - 1
-
-    grid = np.linspace(0.01, 5, 500)
-    near = grid[np.argmin([np.square(others(b)[1]).sum() for b in grid])]
-    best = optimize.minimize_scalar(
-        lambda b: np.square(others(b)[1]).sum(), bounds=(near - 0.01, near + 0.01), method="bounded"
-    )
-    found, errors = others(best.x)
-    return best.x, found[0], errors
+def _slope(runs: list[dict]):
+    return stats.linregress(*(np.log2([run[key] for run in runs]) for key in ("inner", "loss")))
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_law_is_the_one_that_its_trainings_give(model, trainings):
+def test_the_slope_is_the_one_that_its_trainings_give(model, trainings):
     runs, said = trainings[model], result(KEPT, "scaling")
     assert len(runs) == 2 * len(FITTED)
-    b, floor, errors = _fitted(runs)
-    law = next(row for row in table(said, "laws") if row["model"] == model)
-    assert law["b of E + a N^−b"] == pytest.approx(b, abs=0.002)
-    assert law["E (nats per token)"] == pytest.approx(floor, abs=0.0006)
-    assert findings(said, "scalability")[model]["value"] == pytest.approx(b, abs=0.002)
-    # how much of what the sizes' mean losses vary by the law explains
-    by_size = {size: [run["factor"] == size for run in runs] for size in {run["factor"] for run in runs}}
-    losses = np.array([run["loss"] for run in runs])
-    means, wanted = (np.log([each[of].mean() for of in by_size.values()]) for each in (losses, losses * (1 + errors)))
-    explained = 1 - np.square(means - wanted).sum() / np.square(means - means.mean()).sum()
-    assert law["R²"] == pytest.approx(explained, abs=0.003)
-    # lack of fit against what seeds differ by: how far a size's mean is from the law, and its seeds from their mean
-    times = 1 / (1 + errors)
-    apart = sum(sum(of) * (times[of].mean() - 1) ** 2 for of in by_size.values()) / (len(by_size) - 3)
-    chance = sum(np.square(times[of] - times[of].mean()).sum() for of in by_size.values()) / len(by_size)
-    p = stats.f.sf(apart / chance, len(by_size) - 3, len(by_size))
-    gate = next(row for row in table(said, "gates") if row["model"] == model and row["name"] == "law holds")
-    assert float(re.search(r"p = ([\d.]+)", gate["what was found"])[1]) == pytest.approx(p, rel=0.05)
+    line, found = _slope(runs), findings(said, "scalability")[model]
+    assert found["value"] == pytest.approx(100 * (1 - 2**line.slope))
+    half = stats.t.ppf(0.975, len(runs) - 2) * 100 * np.log(2) * 2**line.slope * line.stderr
+    assert (found["low"], found["high"]) == pytest.approx((found["value"] - half, found["value"] + half))
+    row = next(row for row in table(said, "gains") if row["model"] == model)
+    assert row["loss taken off per doubling (%)"] == pytest.approx(found["value"], abs=0.05)
+
+
+def test_models_are_compared_at_each_size(trainings):
+    rows = table(result(KEPT, "scaling"), "differences")
+    assert [row["size"] for row in rows] == [0.25, 0.5, 1, 2, 4]
+    every = _trainings(("25", *FITTED))
+    p_values = []
+    for row in rows:
+        one, other = ([np.log(run["loss"]) for run in every[m] if run["factor"] == row["size"]] for m in MODELS)
+        found = stats.ttest_ind(other, one, equal_var=False)
+        ratio = np.exp(np.mean(other) - np.mean(one))
+        assert row["ratio of their losses"] == pytest.approx(ratio, abs=0.0006)
+        p_values.append(found.pvalue)
+    # Holm by hand: the i-th least p-value times the number of those not yet rejected, never falling
+    order = np.argsort(p_values)
+    after = np.maximum.accumulate([min(1.0, (len(order) - i) * p_values[at]) for i, at in enumerate(order)])
+    wanted = dict(zip(order.tolist(), after.tolist(), strict=True))
+    for i, row in enumerate(rows):
+        assert row["p (Welch's t-test, Holm)"] == pytest.approx(wanted[i], abs=0.00006)
 
 
 def test_of_all_sizes_a_model_still_learned_at_the_smallest_alone(trainings):
@@ -94,9 +87,9 @@ def test_of_all_sizes_a_model_still_learned_at_the_smallest_alone(trainings):
 
 def test_the_page_says_what_the_trainings_say(trainings):
     page = re.sub(r"\s+", " ", (DOCS / "comparison.md").read_text(encoding="utf-8"))
-    exponents = [_fitted(trainings[model])[0] for model in MODELS]
-    said = re.search(r"with b = ([\d.]+) \([^)]+\) for the LSTM with attention and ([\d.]+) ", page)
-    assert [float(number) for number in said.groups()] == pytest.approx(exponents, abs=0.05)
+    said = re.search(r"a doubling takes (\d+) % off the loss of the LSTM with attention, and (\d+) % off", page)
+    gains = [100 * (1 - 2 ** _slope(trainings[model]).slope) for model in MODELS]
+    assert [float(number) for number in said.groups()] == pytest.approx(gains, abs=0.5)
     for model, name in zip(MODELS, ("the LSTM with attention", "the Transformer"), strict=True):
         ends = [np.mean([run["loss"] for run in trainings[model] if run["factor"] == size]) for size in (0.5, 4)]
         said = re.search(rf"{name} from ([\d.]+) to (\d+\.\d+)", page)
