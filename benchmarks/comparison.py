@@ -4,12 +4,11 @@ python -m benchmarks.comparison runs/compare-rnn-transformer
 python -m benchmarks.comparison runs/compare-lstm-attention-transformer --as scaling
 python -m benchmarks.comparison --analyse
 
-What it found (`comparison.json`, each `result.json`) and some of its pictures go to `docs/comparison-lecture/`, or the
-folder of its profile, or that which is named. From there `s2s report` draws its page and all pictures again; the
-classroom table of README.md and docs/comparison.md is written anew. Comparisons of the same models share a table, in
-which a row stands as the first of them has it; others have one of their own. One that is under way can be kept, too.
-The single measurements are kept, too, so that anyone can compute with them, or go on with a copy:
-`tar -xf cells.tar.xz`, then `s2s compare --resume COPY --seeds 8`. `--analyse` analyses them again with today's code.
+Results (`comparison.json`, each `result.json`, `claims.csv`), single measurements (`cells.tar.xz`) and some pictures
+are copied to `docs/comparison-lecture/`, or to the folder of the profile or of `--as`; `s2s report` draws the page from
+there. The table of claims and the first picture of README.md, and the tables of docs/comparison.md, are written anew.
+To continue a kept comparison, copy it, `tar -xf cells.tar.xz` there, and `s2s compare --resume COPY --seeds 8`.
+`--analyse` analyses the kept measurements again with today's code.
 """
 
 import json
@@ -20,10 +19,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import claims
 from benchmarks.keeping import ROOT, asked, write_tables
 from s2s.comparison.engine import reanalyse
 from s2s.comparison.plans import TABLES
-from s2s.comparison.report.drawing import kept_results
+from s2s.comparison.report.drawing import kept_comparison, kept_results, write_claims
 from s2s.comparison.report.numbers import duration, titled, with_unit
 from s2s.comparison.report.table import (
     LEGEND,
@@ -79,6 +79,7 @@ def keep(folder: Path, name: str) -> None:
     for each in (COMPARISON, RECIPE, *results, *dict.fromkeys(pictures)):
         (place / each).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / each, place / each)
+    write_claims(place, *kept_comparison(place))
     with tarfile.open(place / CELLS, "w:xz") as archive:
         for path in sorted(
             [*folder.glob("cells/*/*.json"), *folder.glob("cells/data.json"), *folder.glob(f"cells/{RECIPE}")]
@@ -97,6 +98,7 @@ def analyse(place: Path) -> None:
         for path in folder.glob(f"*/{RESULT}"):
             (place / path.parent.name).mkdir(exist_ok=True)
             shutil.copy(path, place / path.parent.name / RESULT)
+    write_claims(place, *kept_comparison(place))
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def _table(kept: Shown, missing: list[str]) -> list[str]:
         )
     told += _gaps(kept, missing)
     if grey:
-        told.append(f"No verdict, for reasons that [the page](docs/comparison.md) gives: {', '.join(grey)}.")
+        told.append(f"No verdict, for reasons that are given below: {', '.join(grey)}.")
     # a table that has no row yet is none
     spaced = [text for each in told for text in ("", each)] if lines else told[1:]
     return [*(written if lines else []), *spaced, ""]
@@ -245,7 +247,10 @@ def main() -> None:
         keep(given.comparison, given.name)
     for place in PLACES.values() if given.analyse else ():
         analyse(place)
-    write_tables({"README.md": table(), "docs/comparison.md": verdicts()}, "comparison")
+    folders = [folder for folder in PLACES.values() if folder.is_dir()]
+    write_tables({name: claims.table(folders, place) for name, place in claims.PAGES.items()}, "claims")
+    write_tables({"docs/comparison.md": f"{table()}\n{verdicts()}"}, "comparison")
+    claims.draw(PLACES["lecture"], ROOT / "docs" / "images" / "claims.png")
 
 
 if __name__ == "__main__":

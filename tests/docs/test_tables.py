@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from benchmarks import classification, comparison, language_models, results, serving, tasks
+from benchmarks import claims, classification, comparison, language_models, results, serving, tasks
 from benchmarks.keeping import written
 from s2s.comparison.plans import ROWS
 from s2s.models.base import count_parameters
@@ -13,14 +13,16 @@ from s2s.models.transformer import Settings, build
 from s2s.recipe.page import read_value
 from tests.docs.runner import ROOT, page_path
 
+FOLDERS = [folder for folder in comparison.PLACES.values() if folder.is_dir()]
 TABLES = [
     ("README", "results", results.table, 3),
     ("ladder", "results", results.ladder, 1),
     ("README", "classification", classification.table, 2),
     ("classification", "classification", classification.table, 2),
     ("README", "tasks", tasks.table, 4),
-    ("README", "comparison", comparison.table, len(ROWS)),
-    ("comparison", "comparison", comparison.verdicts, 0),
+    ("README", "claims", lambda: claims.table(FOLDERS, "docs/"), 12),
+    ("comparison", "claims", lambda: claims.table(FOLDERS, ""), 12),
+    ("comparison", "comparison", lambda: f"{comparison.table()}\n{comparison.verdicts()}", len(ROWS)),
     ("language-models", "language_models", language_models.table, 1),
     ("serving", "serving", lambda: serving.table(json.loads((ROOT / "docs/results/serve.json").read_text())), 1),
 ]

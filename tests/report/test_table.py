@@ -9,7 +9,7 @@ from benchmarks.comparison import _figure, _words
 from s2s.comparison.plans import CLAIMS
 from s2s.comparison.report.claims import claim_lines, claim_rows, command_for
 from s2s.comparison.report.table import describe, escaped, matrix, steadiness, table_as_latex
-from s2s.comparison.results import Verdict
+from s2s.comparison.results import Verdict, read_result
 
 
 def test_table_csv_has_every_cell_with_all_digits(drawn_folder, found):
@@ -39,7 +39,8 @@ def test_claims_csv_has_every_claim_with_its_evidence(drawn_folder, found):
         assert (row["claim"], row["verdict"]) == (CLAIMS[name].said, claims[name].verdict)
         assert row["measured"].startswith(claims[name].measured)
         assert all(each.model in row["measured"] for each in claims[name].numbers)
-        assert all((drawn_folder / path).is_file() for path in row["evidence"].split(", "))
+        path, figure = row["evidence"].split(", figure ")
+        assert figure in {each.name for each in read_result(drawn_folder / path).figures}
         assert row["command"] == command_for(found[0].command, CLAIMS[name].experiment)
 
 

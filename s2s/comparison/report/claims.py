@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from s2s.comparison.plans import CLAIMS
-from s2s.comparison.report.numbers import brief, csv_name, halves
+from s2s.comparison.report.numbers import brief, halves
 from s2s.comparison.report.table import stays_with
 from s2s.comparison.results import RESULT, Claim, ClaimNumber, Result, Summary
 
@@ -67,11 +67,10 @@ class ClaimRow:
         return stays_with(self.claim.stable)
 
     @property
-    def evidence(self) -> list[str]:
-        """Files with the numbers, in the folder of the comparison."""
-        figures = [figure for figure in self.result.figures if figure.name == self.claim.figure]
-        folder = self.result.experiment
-        return [f"{folder}/{RESULT}", *(f"{folder}/{csv_name(self.result, figure)}" for figure in figures)]
+    def evidence(self) -> str:
+        """File with the numbers, in the folder of the comparison, and the figure in it."""
+        figure = f", figure {self.claim.figure}" if self.claim.figure else ""
+        return f"{self.result.experiment}/{RESULT}{figure}"
 
 
 def claim_rows(models: Sequence[str], results: Sequence[Result]) -> list[ClaimRow]:
@@ -133,7 +132,7 @@ def csv_rows(rows: Sequence[ClaimRow], command: str) -> Iterator[tuple[str | int
         found = "; ".join(f"{cell.model} {cell}" for cell in row.cells)
         measured = f"{row.claim.measured}: {found}"
         again = command_for(command, row.result.experiment)
-        yield row.number, row.said, measured, row.claim.verdict, ", ".join(row.evidence), again
+        yield row.number, row.said, measured, row.claim.verdict, row.evidence, again
 
 
 def claim_lines(rows: Sequence[ClaimRow]) -> list[str]:

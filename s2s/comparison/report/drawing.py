@@ -51,12 +51,24 @@ def draw(folder: Path) -> Path:
             write_atomically(place / csv_name(result, table), csv_text(table.columns, table.rows))
     _write_board(folder / _BOARD, results, pictures)
     lines = matrix(summary, names, results)
-    if rows := claims.claim_rows(names, results):
-        write_atomically(folder / claims.CSV, csv_text(claims.HEAD, claims.csv_rows(rows, summary.command)))
+    write_claims(folder, summary, names, results)
     write_atomically(folder / CSV, csv_text(HEAD, table_rows(lines)))
     write_atomically(folder / TEX, table_as_latex(lines, names, f"{', '.join(names)}: {summary.command}"))
     write_atomically(folder / PAGE, page(summary, names, results, pictures))
     return folder / PAGE
+
+
+def write_claims(folder: Path, summary: Summary, names: Sequence[str], results: Sequence[Result]) -> None:
+    """Write `claims.csv` of a comparison, if its results decide any claim.
+
+    Args:
+        folder: Folder to write to.
+        summary: Summary of the comparison.
+        names: Candidates.
+        results: Finished results.
+    """
+    if rows := claims.claim_rows(names, results):
+        write_atomically(folder / claims.CSV, csv_text(claims.HEAD, claims.csv_rows(rows, summary.command)))
 
 
 def claims_in_words(folder: Path) -> list[str]:

@@ -1,0 +1,172 @@
+"""Writes the table of claims and the first picture of README.md and docs/comparison.md from kept results.
+
+`python -m benchmarks.comparison` does it, with all that it writes itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+
+from s2s.comparison.claims import traits
+from s2s.comparison.matching import settings_of
+from s2s.comparison.plans import CLAIMS
+from s2s.comparison.report.claims import LEGEND, ClaimRow, NumberCell, claim_rows, device_in_words
+from s2s.comparison.report.drawing import kept_comparison
+from s2s.comparison.report.plots import GREY, GRID, INK, PALETTE
+from s2s.comparison.results import RESULT, Figure, Result, Summary, read_result
+from s2s.recipe.installed import module_of
+from s2s.training.fonts import use_installed_fonts
+
+PAGES = {"README.md": "docs/", "docs/comparison.md": ""}
+"""Pages with the table, and the paths from there to the kept comparisons."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A kept comparison with the claims that it decides."""
+
+    folder: Path
+    summary: Summary
+    models: list[str]
+    rows: Mapping[str, ClaimRow]
+
+    @classmethod
+    def of(cls, folder: Path) -> "Kept":
+        """Read a kept comparison."""
+        summary, models, results = kept_comparison(folder)
+        return cls(folder, summary, models, {row.claim.name: row for row in claim_rows(models, results)})
+
+
+def table(folders: Sequence[Path], place: str) -> str:
+    """Write one table of the claims of several comparisons.
+
+    A claim is shown as the comparison of the most models decides it; one that leaves it undecided gives way.
+
+    Args:
+        folders: Folders of the comparisons.
+        place: Path from the page to these folders.
+
+    Returns:
+        The table in Markdown, with a first line on the machine, and the commands behind it.
+    """
+    kept = sorted((Kept.of(folder) for folder in folders), key=lambda each: -len(each.models))
+    models, shown = kept[0].models, dict[str, Kept]()
+    for name in CLAIMS:
+        having = [each for each in kept if name in each.rows]
+        if having:
+            shown[name] = min(having, key=lambda each: each.rows[name].claim.verdict == "undecided")
+    devices = dict.fromkeys(device_in_words(each.summary) for each in shown.values())
+    written = [
+        f"Measured on {' and '.join(devices)}. {LEGEND}",
+        "",
+        f"| said in the lecture hall | measured | {' | '.join(f'`{model}`' for model in models)} | true here? |",
+        f"|---|---|{'---|' * len(models)}---|",
+        *(_line(each.rows[name], each, models, place) for name, each in shown.items()),
+        "",
+    ]
+    for each in kept:
+        numbers = [CLAIMS[name].number for name, its in shown.items() if its is each]
+        if numbers:
+            written.append(f"- Claims {_ranges(numbers)}: `{each.summary.command}`, {each.summary.measured_on([])}.")
+    missing = [f"{text.number} ({text.experiment})" for name, text in CLAIMS.items() if name not in shown]
+    if missing:
+        written.append(f"- Not measured yet: {', '.join(missing)}.")
+    return "\n".join([*written, ""])
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Join ascending numbers: `1–7, 12`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _line(row: ClaimRow, kept: Kept, models: Sequence[str], place: str) -> str:
+    cells = {cell.model: cell for cell in row.cells}
+    measured = f"{row.claim.measured} [{row.claim.unit}]" if row.claim.unit else row.claim.measured
+    evidence = f"{place}{kept.folder.name}/{row.result.experiment}/{RESULT}"
+    texts = [_cell(cells[model]) if model in cells else "–" for model in models]
+    answer = f"[{row.word}]({evidence}). {row.claim.sentence}"
+    return f"| **{row.number}** {row.said} | {measured} | {' | '.join(texts)} | {answer} |"
+
+
+def _cell(cell: NumberCell) -> str:
+    return str(cell).replace(cell.text, f"**{cell.text}**", 1) if cell.best else str(cell)
+
+
+def draw(folder: Path, picture: Path) -> None:
+    """Draw BLEU kept against length, and sequential operations against length, of a kept comparison.
+
+    Args:
+        folder: Folder of the comparison.
+        picture: PNG file to write.
+    """
+    summary, models, _ = kept_comparison(folder)
+    read = [read_result(folder / name / RESULT) for name in ("bottleneck", "parallelism")]
+    share, depth = (_figure(result, name) for result, name in zip(read, ("share", "depth"), strict=True))
+    colours = {model: PALETTE[i % len(PALETTE)] for i, model in enumerate(models)}
+    for each in summary.contenders:
+        kind = str(each.settings["kind"])
+        settings = settings_of(kind, {key: value for key, value in each.settings.items() if key != "kind"})
+        if not traits(module_of(kind).build(settings, 8, 8)).cross_attention:
+            colours[each.model] = GREY
+    page = Canvas(figsize=(10, 3.9), layout="constrained", dpi=150)
+    left, right = page.subplots(1, 2)
+    learned = next(one.x[0] for one in share.series if one.reference)
+    left.axvspan(0, float(learned), color=GRID, alpha=0.5, linewidth=0)
+    left.set(xlabel="words of the source", ylim=(0, 104))
+    left.set_title("BLEU kept, in % of a model's own on one sentence", loc="left", fontsize=10)
+    left.text(float(learned) - 0.8, 2, "lengths trained on", ha="right", color=GREY, fontsize=9)
+    left.text(float(learned) + 0.8, 2, "longer", color=GREY, fontsize=9)
+    left.text(11, 12, "grey: without attention", color=GREY, fontsize=9)
+    right.set(xlabel="tokens", yscale="log", xscale="log")
+    right.set_title("operations that must wait for each other, one training step", loc="left", fontsize=10)
+    right.set_xticks(depth.series[0].x, [f"{n:,.0f}" for n in depth.series[0].x])  # pyright: ignore[reportArgumentType]
+    right.minorticks_off()
+    for axes, figure in ((left, share), (right, depth)):
+        _lines(axes, figure, colours)
+    left.set_xlim(5, None)
+    use_installed_fonts(page)
+    page.savefig(picture, metadata={"Software": None})
+
+
+def _figure(result: Result, name: str) -> Figure:
+    return next(figure for figure in result.figures if figure.name == name)
+
+
+def _lines(axes: Axes, figure: Figure, colours: Mapping[str, str]) -> None:
+    """Draw the curves of all models, with their names at the right ends, moved apart where they would overlap."""
+    ends = []
+    for one in figure.series:
+        if one.reference:
+            continue
+        points = [(x, y) for x, y in zip(one.x, one.y, strict=True) if y is not None]
+        axes.plot(*zip(*points, strict=True), "o-", color=colours[one.model], markersize=4, linewidth=2)
+        ends.append((points[-1], one.model))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(colors=INK)
+    low, high = axes.get_ylim()
+    along = axes.transData.transform
+    least = along((1, high))[1] - along((1, low))[1]
+    last = -least
+    for (x, y), model in sorted(ends, key=lambda end: end[0][1]):
+        place = max(along((x, y))[1], last + least / 18)
+        last = place
+        offset = (place - along((x, y))[1]) * 72 / axes.figure.dpi
+        axes.annotate(
+            model,
+            (x, y),
+            (7, offset),
+            textcoords="offset points",
+            va="center",
+            color=colours[model],
+            fontsize=9,
+            annotation_clip=False,
+        )
