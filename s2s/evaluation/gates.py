@@ -123,11 +123,14 @@ def converged(tokens: Sequence[float], losses: Sequence[float], points: float = 
     if slope is None or gained is None:
         return Gate("converged", False, _few_looks(len(tokens)))
     if -slope < LEARNING and gained < points:
-        said = f"its loss changes by {slope:+.3f} nats with each doubling of the tokens (a fall below {LEARNING:g} wanted)"
+        said = (
+            f"its loss changes by {slope:+.3f} nats with each doubling of the tokens (a fall below {LEARNING:g} wanted)"
+        )
         return Gate("converged", True, said)
-    said = f"its loss still falls by {-slope:.2g} nats with each doubling of the tokens"
-    if -slope < LEARNING:
-        said += f", which raises the probability of the right token by {gained:.1f} points (< {points:g} wanted)"
+    if -slope >= LEARNING:
+        return Gate("converged", False, f"its loss still falls by {-slope:.2f} nats with each doubling of the tokens")
+    said = f"its loss still falls by {-slope:.3f} nats with each doubling of the tokens"
+    said += f", which raises the probability of the right token by {gained:.1f} points (< {points:g} wanted)"
     return Gate("converged", False, said)
 
 
@@ -371,7 +374,8 @@ def beside(
             found = _no_verdict(model, other, gates)
             if blocked or difference is None or found.standing != "still learning":
                 return found
-            so_far = f"so far {difference.value:+.{digits}f} {unit} beside {other} ({'equal' if outcome == 'tie' else outcome})"
+            by = f"{difference.value:+.{digits}f}".replace("-", "−")
+            so_far = f"so far {by} {unit} beside {other} ({'equal' if outcome == 'tie' else outcome})"
             return replace(found, reasons=(*found.reasons, so_far))
         reasons = (lasts,)
     if difference is None or p is None:
@@ -389,7 +393,9 @@ def _no_verdict(model: str, other: str, gates: Mapping[str, Sequence[Gate]]) -> 
     if closed := failed(gates[model]):
         outcome = decide_outcome(None, closed)
         return Assessment(outcome, reasons=tuple(gate.sentence for gate in closed))
-    return Assessment("not measurable", other, reasons=tuple(f"{other}: {gate.sentence}" for gate in failed(gates[other])))
+    return Assessment(
+        "not measurable", other, reasons=tuple(f"{other}: {gate.sentence}" for gate in failed(gates[other]))
+    )
 
 
 def _lasting(
@@ -409,4 +415,3 @@ def _lasting(
         return None
     times = f"with {2**DOUBLINGS} times the training"
     return f"and would be {times}" if outcome == "worse" else f"and {behind} would not catch up {times}"
-
