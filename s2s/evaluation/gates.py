@@ -21,7 +21,7 @@ TRANSLATES = 20.0
 LEARNING = 0.05
 """Nats per token by which the loss may still fall with each doubling of the tokens, whatever its value."""
 POINTS = 1.0
-"""Percentage points by which the probability of the right token may still rise with each doubling of the tokens."""
+"""Percentage points by which the probability of the right answer may still rise with each doubling of the tokens."""
 DOUBLINGS = 4
 """Number of further doublings of the tokens in which a gap must not close: 16 times the training."""
 STEADY = 0.1
