@@ -222,10 +222,12 @@ def _count(folder: Path) -> int:
 
 
 def _figure(box: Box) -> str:
-    if box.open or not box.value:
-        return f"*{box.label}*"
     value = with_unit(f"{box.value} {box.ends if box.ends.startswith('(') else f'({box.ends})'}", box.unit)
     value = value if box.ends else with_unit(box.value, box.unit)
+    if not box.has_figure:
+        return f"*{box.label}*"
+    if box.word == "still learning":
+        return f"*{value}, {box.label}*"
     return f"{value}, {box.label}" if box.word in ("better", "worse", "tie", "undecided") else value
 
 

@@ -21,7 +21,7 @@ TRANSLATES = 20.0
 LEARNING = 0.05
 """Nats per token by which the loss may still fall with each doubling of the tokens, whatever its value."""
 POINTS = 1.0
-"""Percentage points by which the probability of the right token may still rise with each doubling of the tokens."""
+"""Percentage points by which the probability of the right answer may still rise with each doubling of the tokens."""
 DOUBLINGS = 4
 """Number of further doublings of the tokens in which a gap must not close: 16 times the training."""
 STEADY = 0.1
@@ -127,9 +127,10 @@ def converged(tokens: Sequence[float], losses: Sequence[float], points: float = 
             f"its loss changes by {slope:+.3f} nats with each doubling of the tokens (a fall below {LEARNING:g} wanted)"
         )
         return Gate("converged", True, said)
-    said = f"its loss still falls by {-slope:.2g} nats with each doubling of the tokens"
-    if -slope < LEARNING:
-        said += f", which raises the probability of the right token by {gained:.1f} points (< {points:g} wanted)"
+    if -slope >= LEARNING:
+        return Gate("converged", False, f"its loss still falls by {-slope:.2f} nats with each doubling of the tokens")
+    said = f"its loss still falls by {-slope:.3f} nats with each doubling of the tokens"
+    said += f", which raises the probability of the right token by {gained:.1f} points (< {points:g} wanted)"
     return Gate("converged", False, said)
 
 
@@ -373,7 +374,8 @@ def beside(
             found = _no_verdict(model, other, gates)
             if blocked or difference is None or found.standing != "still learning":
                 return found
-            so_far = f"so far {difference.value:+.{digits}f} {unit} beside {other} ({'equal' if outcome == 'tie' else outcome})"
+            by = f"{difference.value:+.{digits}f}".replace("-", "−")
+            so_far = f"so far {by} {unit} beside {other} ({'equal' if outcome == 'tie' else outcome})"
             return replace(found, reasons=(*found.reasons, so_far))
         reasons = (lasts,)
     if difference is None or p is None:

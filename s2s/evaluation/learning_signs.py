@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from s2s.evaluation.gates import LEARNING, converged, slope_per_doubling
+from s2s.evaluation.gates import LEARNING, POINTS, converged, slope_per_doubling
 from s2s.evaluation.signs import Finding, plain_sign
 
 _WINDOW = 20
@@ -88,7 +88,10 @@ def _still_learning(log: Learning) -> Finding:
     slope = slope_per_doubling(tokens, losses)
     gate = converged(tokens, losses)
     said = gate.sentence.replace("its loss", f"its {of_what} loss")
-    threshold = f"it falls by {LEARNING:g} nats or more with twice the tokens (longer training is worthwhile)"
+    threshold = (
+        f"with twice the tokens it falls by {LEARNING:g} nats, or the probability of the right answer rises by "
+        f"{POINTS:g} percentage point (longer training is worthwhile)"
+    )
     remedy = "train for at least twice as long: s2s train RUN --resume training.updates=N"
     found = slope is not None and not gate.passed
     return plain_sign("not trained to the end", found, said, -(slope or 0.0), threshold, remedy)

@@ -46,7 +46,7 @@ def _run(wrong, seed, seconds=2.0, **changes):
         texts=[100, 150, 200],
         tokens=[500, 750, 1000],
         seconds=[seconds / 2, 3 * seconds / 4, seconds],
-        losses=[0.5, 0.49, 0.48],
+        losses=[0.49, 0.485, 0.48],
         accuracies=[50.0, 70.0, 80.0],
         rate=RateChoice(0.004, (0.002, 0.004, 0.008), (0.6, 0.5, 0.6), inside=True),
         parameters=1000,

@@ -207,6 +207,12 @@ def test_positions_of_several_seeds_are_tested_and_corrected(contest):
     key = "p, of all choices (Holm)"
     assert apart.p() - 1e-4 <= rows["none", "none"][key] <= 4 * apart.p() + 1e-4
     assert rows["sinusoidal", "sinusoidal"][key] is None
+    # a seed with the model's own positions alone changes no difference
+    alone = next(trial for trial in measured if trial.part == TRAINED)
+    more = measured | {replace(alone, seed=4): replace(measured[alone], natural=[9.0] * 40)}
+    again = {(row["encoder"], row["decoder"]): row for row in _table(_result(made, more), "signals")}
+    compared = [name for name in rows["none", "none"] if name.startswith(("more than", "p,", "low", "high"))]
+    assert [again["none", "none"][name] for name in compared] == [rows["none", "none"][name] for name in compared]
     learned = "loss added by positions learned (nats per token)"
     assert result.findings[0].facts[learned] == pytest.approx(rows["learned", "learned"]["more than its own"], abs=1e-3)
     # not significant

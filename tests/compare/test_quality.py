@@ -134,9 +134,9 @@ def test_quality_equal_runs_are_a_tie():
     assert replace(difference, error=0.1).equivalence_p(1.0) < 0.05
 
 
-def test_quality_gain_per_doubling_is_a_fact(contest):
-    made = contest(["rnn", "gru"], seeds=(1, 2, 3, 4, 5))
-    gains = {"rnn": 3.0, "gru": 2.0}
+def _gaining(contest, gains):
+    """The result of models that translate equally well, and gain so many BLEU with each doubling."""
+    made = contest(list(gains), seeds=(1, 2, 3, 4, 5))
     # the first validation lies before the last doubling
     measured = {
         trial: _run(
@@ -148,11 +148,48 @@ def test_quality_gain_per_doubling_is_a_fact(contest):
         for trial in EXPERIMENT.trials(made)
     }
     result = EXPERIMENT.result(made, measured)
+    rows = {row["model"]: row["BLEU gained in the last doubling"] for row in _table(result, "scores")}
+    assert rows == pytest.approx(gains, abs=0.01)
+    return result
+
+
+def test_quality_tie_of_equal_gains_per_doubling_is_a_verdict(contest):
+    gains = {"rnn": 3.0, "gru": 2.5}
+    result = _gaining(contest, gains)
     assert [each.standing for each in result.findings] == ["tie", "tie"]
     facts = {each.model: each.facts["BLEU still gained per doubling of the tokens"] for each in result.findings}
     assert facts == pytest.approx(gains, abs=0.1)
-    rows = {row["model"]: row["BLEU gained in the last doubling"] for row in _table(result, "scores")}
-    assert rows == pytest.approx(gains, abs=0.01)
+
+
+def test_quality_tie_of_unequal_gains_per_doubling_still_learns(contest):
+    result = _gaining(contest, {"rnn": 3.5, "gru": 2.0})
+    assert [each.standing for each in result.findings] == ["still learning", "still learning"]
+    gain, so_far = result.findings[1].reasons
+    assert gain == "it gains 2.0 BLEU with each doubling of the tokens (< 1 wanted)"
+    assert so_far == "so far +0.0 BLEU beside rnn (equal)"
+
+
+@pytest.mark.parametrize(
+    ("bleus", "losses", "standings"),
+    [
+        # 4 doublings of 2 BLEU and of 0.1 nats close neither gap
+        ([4.0, 6.0, 8.0, 10.0], [2.8, 2.7, 2.6, 2.5], ["worse", "better"]),
+        # those of 20 BLEU do
+        ([0.0, 20.0, 40.0, 60.0], [2.8, 2.7, 2.6, 2.5], ["still learning", "not measurable"]),
+        # BLEU may follow a loss that falls fast
+        ([4.0, 6.0, 8.0, 10.0], [4.0, 3.5, 3.0, 2.5], ["still learning", "not measurable"]),
+    ],
+)
+def test_quality_gap_that_cannot_close_is_a_verdict(contest, bleus, losses, standings):
+    over = {"bleus": [89.0, 90.0, 90.0, 90.0], "losses": [2.0, 1.0, 1.0, 1.0]}
+    late = {"bleus": bleus, "losses": losses}
+    result = _result(contest, {"rnn": 0.5, "transformer": 0.1}, (1, 2, 3), rnn=late, transformer=over)
+    assert [found.standing for found in result.findings] == standings
+    if standings[0] == "worse":
+        assert [found.reasons for found in result.findings] == [
+            ["and would be with 16 times the training"],
+            ["and rnn would not catch up with 16 times the training"],
+        ]
 
 
 def test_quality_without_exchangeable_sources_skips_that_check(contest):
@@ -164,7 +201,7 @@ def test_quality_without_exchangeable_sources_skips_that_check(contest):
 @pytest.mark.parametrize(
     ("change", "standing", "sentence"),
     [
-        ({"losses": [4.0, 3.5, 3.0, 2.5]}, "still learning", "its loss still falls by 0.50 nats"),
+        ({"bleus": [1.0, 3.0, 5.0, 7.0]}, "still learning", "it gains 2.0 BLEU with each doubling"),
         ({"source_use": SourceUse(2.2, 2.3, 40)}, "not measurable", "0.10 nats lower with the right"),
         ({"rate": RateChoice(0.008, (0.004, 0.008))}, "not measurable", "0.008 lies at an end of"),
     ],

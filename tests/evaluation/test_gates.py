@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,25 +10,30 @@ import pytest
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, welch
 from s2s.evaluation.gates import (
     BUSY,
+    DOUBLINGS,
     EQUIVALENCE,
     Assessment,
     Gate,
+    Progress,
     above_chance,
     beside,
     best_other,
+    can_close,
     converged,
     decide_outcome,
     device_busy,
     failed,
+    improves_little,
     machine_steady,
     powerful,
+    progress_of,
     rate_inside,
     slope_per_doubling,
     speed_changed,
     steady_rounds,
     uses_its_source,
 )
-from s2s.evaluation.inference import Estimate, holm
+from s2s.evaluation.inference import Estimate, holm, mean
 
 
 def test_gate_translator_that_needs_no_source_is_not_compared():
@@ -50,6 +56,113 @@ def test_gate_training_that_still_learns_is_not_over():
     assert "still falls by 0.20" in converged(*_curve(0.2)).sentence
     # one that gets worse again has long been at its best
     assert converged(*_curve(-0.3)).passed
+
+
+@pytest.mark.parametrize("loss", [0.02, 0.3, 1.2, 1.7, 4.0])
+def test_converged_allows_smaller_falls_at_lower_losses(loss):
+    tokens = 1e5 * 2 ** np.array([0, 0.5, 1])
+    # by a point of probability, or by 0.05 nats, whichever is less
+    point = -math.log1p(-0.01 * math.exp(loss))
+    for share, passes in ((0.99, True), (1.01, False)):
+        losses = loss + min(0.05, point) * share * np.array([1, 0.5, 0.0])
+        assert converged(tokens, losses).passed is passes
+        assert converged(tokens, losses, points=5.0).passed is (min(0.05, point) * share < 0.05)
+
+
+def test_progress_of_is_the_mean_slope_over_seeds():
+    tokens = [[1e5, 2e5, 3e5, 4e5], [1e5, 2e5, 4e5]]
+    scores = [[10.0, 15.0, 17.0, 18.5], [9.0, 13.0, 15.0]]
+    found = progress_of(tokens, scores)
+    assert found.value == np.mean([18.5, 15.0])
+    assert found.gain == mean([slope_per_doubling(*each) for each in zip(tokens, scores, strict=True)])
+    assert progress_of([*tokens, [1e5, 2e5]], [*scores, [1.0, 2.0]]) is None
+
+
+def test_improves_little_needs_less_than_the_margin():
+    gates = {gain: improves_little({"BLEU": Progress(30.0, Estimate(gain, None, None))}) for gain in (0.9, 1.1, -3.0)}
+    assert {gain: gate.passed for gain, gate in gates.items()} == {0.9: True, 1.1: False, -3.0: True}
+    assert improves_little({"BLEU": Progress(30.0, Estimate(1.1, None, None))}, margin=2.0).passed
+    unknown = improves_little({"BLEU": None, "nats": Progress(-1.0, Estimate(0.1, None, None))})
+    assert (unknown.passed, unknown.progress) == (False, {})
+
+
+def _trained(curve, last):
+    """The score of one seed without chance, after `last` doublings, and its gain with the last of them."""
+    doublings = last - 1 + np.array([0, 0.5, 1])
+    found = progress_of([2**doublings], [curve(doublings)])
+    return {"BLEU": replace(found, gain=Estimate(found.gain.value, found.gain.value, found.gain.value))}
+
+
+def _slowing(height, below, pace, doublings):
+    """A score that nears its height, by less with each doubling."""
+    return height - below * np.exp(-pace * doublings)
+
+
+def _steady(start, pace, doublings):
+    return start + pace * doublings
+
+
+def test_can_close_is_right_of_simulated_trainings():
+    generator = np.random.default_rng(5)
+    verdicts = []
+    for _ in range(400):
+        ahead = partial(_steady, generator.uniform(20, 60), 0.0)
+        # gains shrink, so a gap that cannot close at the last gain does not close
+        behind = partial(_slowing, generator.uniform(20, 60), generator.uniform(5, 40), generator.uniform(0.05, 0.6))
+        verdicts.append(can_close(_trained(behind, 6), _trained(ahead, 6)))
+        assert verdicts[-1] or behind(6 + DOUBLINGS) < ahead(6 + DOUBLINGS)
+        # where gains stay, the answer is exact
+        behind = partial(_steady, generator.uniform(5, 40), generator.uniform(0, 5))
+        closes = behind(6 + DOUBLINGS) >= ahead(6 + DOUBLINGS)
+        assert can_close(_trained(behind, 6), _trained(ahead, 6)) == closes
+    assert 0.1 < np.mean(verdicts) < 0.9
+
+
+def test_can_close_needs_the_gap_in_every_score_and_an_interval():
+    def _side(bleu, gain, loss, fall, high=0.0):
+        ends = None if high is None else (gain + high, fall + high / 10)
+        gains = Estimate(gain, None, ends and ends[0]), Estimate(fall, None, ends and ends[1])
+        return {"BLEU": Progress(bleu, gains[0]), "nats": Progress(-loss, gains[1])}
+
+    ahead = _side(90, 0, 0.1, 0)
+    assert not can_close(_side(10, 2, 1.5, 0.1), ahead)
+    assert can_close(_side(10, 2, 1.5, 0.5), ahead)
+    assert can_close(_side(10, 20, 1.5, 0.1), ahead)
+    # the upper end of the gain counts, and one seed has none
+    assert can_close(_side(10, 2, 1.5, 0.1, high=19.0), ahead)
+    assert can_close(_side(10, 2, 1.5, 0.1, high=None), ahead)
+    assert can_close({}, ahead)
+
+
+def _learning(bleu, gain):
+    return improves_little({"BLEU": Progress(bleu, Estimate(gain, gain, gain))})
+
+
+@pytest.mark.parametrize(
+    ("difference", "gates", "standing"),
+    [
+        (-30.0, {"gru": (10, 2.0), "lstm": (40, 2.0)}, "worse"),
+        (-30.0, {"gru": (10, 8.0), "lstm": (40, 0.0)}, "still learning"),
+        (30.0, {"gru": (40, 3.0), "lstm": (10, 2.0)}, "better"),
+        # the one ahead has learned, the other one has not
+        (30.0, {"gru": (40, 0.0), "lstm": (10, 2.0)}, "better"),
+        (30.0, {"gru": (40, 0.0), "lstm": (10, 9.0)}, "not measurable"),
+        (0.1, {"gru": (40, 2.0), "lstm": (40, 1.5)}, "tie"),
+        (0.1, {"gru": (40, 3.0), "lstm": (40, 1.5)}, "still learning"),
+        (0.1, {"gru": (40, 0.5), "lstm": (40, 0.0)}, "tie"),
+    ],
+)
+def test_beside_has_a_verdict_that_training_would_not_change(difference, gates, standing):
+    checks = {name: [_learning(*own)] for name, own in gates.items()}
+    pair = _one_pair(Difference(difference, 0.1, 8), 0.001)
+    found = beside("gru", "lstm", pair, checks)
+    assert found.standing == standing
+    assert (found.difference is None) == (standing in ("still learning", "not measurable"))
+    # another failed check leaves no verdict
+    blocked = beside("gru", "lstm", pair, checks | {"gru": [READS, *checks["gru"]]})
+    assert blocked.standing == "not measurable"
+    # the rival of the best may still learn
+    assert best_other("gru", {"gru": 1, "lstm": 3, "rnn": 2}, {**checks, "rnn": [OPEN]}) == "lstm"
 
 
 def test_gate_only_the_last_doubling_says_how_it_ends():

@@ -61,10 +61,9 @@ def test_table_latex_has_all_columns_and_escapes_texts(drawn_folder, models):
     assert not set("#$%^_~") & set(bare)
     assert r"\textless{}" in escaped("<")
     assert "sequential steps $\\downarrow$ & 1 & 1 & 0 & \\textit{failed} \\\\" in text
-    # a cell without a verdict has no figure either
+    # without a verdict, only a model that still learns has a figure
     assert "translation quality $\\uparrow$ & 20.1 & 23.1 & " in text
-    assert "\\quad & worse & better &  &  \\\\" in text
-    assert "\\textit{still learning} & \\textit{not measured}" in text
+    assert "\\quad & worse & better & still learning &  \\\\" in text
 
 
 @pytest.mark.parametrize(
@@ -122,6 +121,11 @@ def test_table_cell_without_an_estimate_has_a_word(found):
     assert (other.word, other.open, other.value) == ("no factor", True, "")
     assert _words(other) == "- `b`: no factor; at distance 9, times what it is at 1: 2."
     assert _figure(other) == "*no factor*"
+
+
+def test_table_still_learning_model_has_its_figure(found):
+    box = _line(found, ["worse", "still learning"]).boxes[1]
+    assert (box.open, box.word, _figure(box)) == (True, "still learning", "*1, still learning*")
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,11 @@ class Box:
         one = self.finding
         return self.word in OPEN or (one is not None and one.value is None and not one.standing)
 
+    @property
+    def has_figure(self) -> bool:
+        """True if a printed table shows the estimate: with an outcome, or of a model that still learns."""
+        return bool(self.value) and (not self.open or self.word == "still learning")
+
 
 @dataclass(frozen=True)
 class Line:
@@ -240,16 +245,14 @@ def table_as_latex(lines: Sequence[Line], models: Sequence[str], caption: str) -
 def _latex_rows(line: Line) -> Iterator[str]:
     figures = []
     for box in line.boxes:
-        if box.open or not box.value:
-            figures.append(rf"\textit{{{escaped(box.word)}}}")
-        else:
-            figures.append(escaped(f"{box.value} {box.unit}".rstrip()))
+        shown = escaped(f"{box.value} {box.unit}".rstrip())
+        figures.append(shown if box.has_figure else rf"\textit{{{escaped(box.word)}}}")
     arrow = {"↑": r" $\uparrow$", "↓": r" $\downarrow$"}.get(line.arrow, "")
     yield _latex_row([f"{escaped(line.name)}{arrow}", *figures])
     ends = [escaped(box.ends) for box in line.boxes]
     if line.unit or any(ends):
         yield _latex_row([rf"\quad {escaped(line.unit)}".rstrip(), *ends])
-    outcomes = ["" if box.open or box.word == "measured" else escaped(box.label) for box in line.boxes]
+    outcomes = [escaped(box.label) if box.has_figure and box.word != "measured" else "" for box in line.boxes]
     if any(outcomes):
         yield _latex_row([r"\quad", *outcomes])
 
