@@ -266,7 +266,7 @@ PLANS: dict[Profile, Plan] = {
         "compare",
         3,
         (
-            *("parallelism", "memory", "long-range", "copying", "associative-recall", "state-tracking", "capacity"),
+            *("parallelism", "memory", "long-range", "copying", "associative-recall", "state-tracking"),
             *("gradients", "decoding"),
         ),
         "models must be trained for it until they learn no more, which takes much longer",

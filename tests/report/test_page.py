@@ -244,7 +244,7 @@ def test_page_names_omitted_rows_and_short_profiles(page, found):
     why = PLANS["quick"].why
     asked = f"--profile lecture asks for {', '.join(lecture)}; --profile definitive asks for scalability."
     assert f"Other rows are not in this profile, because {why}: {asked}" in text
-    left = "memory, copying, associative recall, state tracking, bits between encoder and decoder, decoding cost"
+    left = "memory, copying, associative recall, state tracking, decoding cost"
     assert f"Rows that this comparison was not asked for: {left}." in text
     assert f"The profile quick has not the time to settle quality, because {why}" in page.one("header").text
 

@@ -39,10 +39,10 @@ class Sizes:
 _TARGETS = (8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _SOURCES = (16, 32, 64, 128, 256, 512, 1024, 2048)
 SIZES: dict[Scale, tuple[Sizes, ...]] = {
-    "quick": (Sizes(1, _SOURCES[:7], _TARGETS[:9], 3), Sizes(64, _SOURCES[:4], _TARGETS[:5], 2)),
+    "quick": (Sizes(1, _SOURCES[:5], _TARGETS[:7], 3),),
+    "lecture": (Sizes(1, _SOURCES[:7], _TARGETS[:9], 3), Sizes(64, _SOURCES[:4], _TARGETS[:5], 2)),
     "definitive": (Sizes(1, _SOURCES, _TARGETS, 5), Sizes(64, _SOURCES[:6], _TARGETS[:11], 5)),
 }
-SIZES["lecture"] = SIZES["quick"]
 
 
 def trials(comparison: Comparison) -> list[Trial]:

@@ -67,6 +67,7 @@ class Sizes:
     held_out: int = 64  # that decide on rate and end of training, at each distance
     tested: int = 200  # at each distance and seed
     budget: Budget = _BUDGET  # without the number of updates, which depends on the task
+    other: bool = True  # whether the task that decides is trained at the next best rate, too
     further: int = 0  # seeds beyond the comparison's: these trainings are short, and their pairs many
 
     def seeds(self, comparison: Comparison, part: Part = DECIDES) -> tuple[int, ...]:
@@ -78,8 +79,10 @@ class Sizes:
 _POWERS = tuple(2**i for i in range(13))
 
 SIZES: dict[Scale, Sizes] = {
-    # with three seeds each, the least p-value of a log-rank test of two models is 0.1
-    "quick": Sizes(distances={"recall": Distances(_POWERS[:6], _POWERS[6:12], 3_000)}, further=2),
+    # with four seeds each, the least p-value of a log-rank test of two models is 0.029, with three 0.1
+    "quick": Sizes(
+        distances={"recall": Distances(_POWERS[:6], _POWERS[6:12], 2_500, forms=("full",))}, further=1, other=False
+    ),
     "lecture": Sizes(
         distances={
             # at eight times the trained distance most models recall, so they could not be told apart
@@ -124,7 +127,7 @@ def trials(comparison: Comparison) -> list[Trial]:
     for name in (name for name in NAMES if name in sizes.distances):
         parts = [Part(name, form) for form in forms_of(name, sizes.distances[name])]
         made += [Trial(model, replace(p, of="rates").key) for p in parts for model in comparison.models]
-        parts += [replace(DECIDES, of="other")] if name == DECIDES.task else []
+        parts += [replace(DECIDES, of="other")] if name == DECIDES.task and sizes.other else []
         made += [
             Trial(model, p.key, s) for p in parts for s in sizes.seeds(comparison, p) for model in comparison.models
         ]

@@ -60,7 +60,7 @@ SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(
         counted=(16, 64, 256, 1024),
         written=(8, 16, 32),
-        lengths=(32, 64, 256, 1024),
+        lengths=(32, 64, 256),
         tokens=1024,
         repetitions=3,
         patience=3.0,

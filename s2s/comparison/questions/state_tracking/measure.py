@@ -19,7 +19,7 @@ def _plan(name: str, seeds: int, updates: int, trial: int, others: tuple[int, ..
 
 
 PLANS: dict[Scale, list[TaskPlan]] = {
-    "quick": [_plan("parity", 5, 1_000, 250)],
+    "quick": [_plan("parity", 4, 800, 250)],
     "lecture": [
         _plan("s3", 8, 1_500, 500, (32, 16)),
         _plan("parity", 8, 1_500, 500),
