@@ -43,7 +43,8 @@ class Kept:
 def table(folders: Sequence[Path], place: str) -> str:
     """Write one table of the claims of several comparisons.
 
-    A claim is shown as the comparison of the most models decides it; one that leaves it undecided gives way.
+    A claim is shown as the comparison of the most models decides it. If that leaves it undecided, a second row shows
+    the comparison that decides it.
 
     Args:
         folders: Folders of the comparisons.
@@ -53,25 +54,27 @@ def table(folders: Sequence[Path], place: str) -> str:
         The table in Markdown, with a first line on the machine, and the commands behind it.
     """
     kept = sorted((Kept.of(folder) for folder in folders), key=lambda each: -len(each.models))
-    models, shown = kept[0].models, dict[str, Kept]()
+    models, shown = kept[0].models, list[tuple[str, Kept]]()
     for name in CLAIMS:
-        having = [each for each in kept if name in each.rows]
-        if having:
-            shown[name] = min(having, key=lambda each: each.rows[name].claim.verdict == "undecided")
-    devices = dict.fromkeys(device_in_words(each.summary) for each in shown.values())
+        first, *others = [each for each in kept if name in each.rows] or [None]
+        if first:
+            shown.append((name, first))
+        if first and first.rows[name].claim.verdict == "undecided":
+            shown += [(name, each) for each in others if each and each.rows[name].claim.verdict != "undecided"][:1]
+    devices = dict.fromkeys(device_in_words(each.summary) for _, each in shown)
     written = [
         f"Measured on {' and '.join(devices)}. {LEGEND}",
         "",
         f"| said in the lecture hall | measured | {' | '.join(f'`{model}`' for model in models)} | true here? |",
         f"|---|---|{'---|' * len(models)}---|",
-        *(_line(each.rows[name], each, models, place) for name, each in shown.items()),
+        *(_line(each.rows[name], each, models, place) for name, each in shown),
         "",
     ]
     for each in kept:
-        numbers = [CLAIMS[name].number for name, its in shown.items() if its is each]
+        numbers = [CLAIMS[name].number for name, its in shown if its is each]
         if numbers:
-            written.append(f"- Claims {_ranges(numbers)}: `{each.summary.command}`, {each.summary.measured_on([])}.")
-    missing = [f"{text.number} ({text.experiment})" for name, text in CLAIMS.items() if name not in shown]
+            written.append(f"- {_ranges(numbers)}: `{each.summary.command}`, {each.summary.measured_on([])}.")
+    missing = [f"{text.number} ({text.experiment})" for name, text in CLAIMS.items() if name not in dict(shown)]
     if missing:
         written.append(f"- Not measured yet: {', '.join(missing)}.")
     return "\n".join([*written, ""])
@@ -91,6 +94,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 def _line(row: ClaimRow, kept: Kept, models: Sequence[str], place: str) -> str:
     cells = {cell.model: cell for cell in row.cells}
     measured = f"{row.claim.measured} [{row.claim.unit}]" if row.claim.unit else row.claim.measured
+    measured += "" if kept.models == models else f", profile {kept.summary.profile}"
     evidence = f"{place}{kept.folder.name}/{row.result.experiment}/{RESULT}"
     texts = [_cell(cells[model]) if model in cells else "–" for model in models]
     answer = f"[{row.word}]({evidence}). {row.claim.sentence}"

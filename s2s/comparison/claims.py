@@ -109,7 +109,8 @@ def tested_pair(ahead: str, behind: str, pairs: Pairwise, found: Assessment) -> 
     """
     difference, _ = pairs.beside(ahead, behind)
     if difference is None or found.standing not in ("better", "worse", "tie", "undecided"):
-        return Pair(ahead, behind, 0.0, 1.0, reason="; ".join(found.reasons) or "not measured")
+        reason = f"{ahead} beside {behind}: {found.reasons[0]}" if found.reasons else "not measured"
+        return Pair(ahead, behind, 0.0, 1.0, reason=reason)
     return Pair(ahead, behind, difference.value, difference.p(), found.standing == "tie")
 
 

@@ -200,7 +200,7 @@ CLAIMS: dict[str, ClaimText] = {
             ("translates-best", "The Transformer translates best.", "quality"),
             ("writes-cheaply", "A recurrent network writes a token at less cost.", "decoding"),
             ("scales", "A larger model gains more if it is a Transformer.", "scaling"),
-            ("transfers", "A Transformer gains most from pre-training.", "transfer"),
+            ("transfers", "A pre-trained Transformer learns best from few examples.", "transfer"),
             ("late-by-gradients", "Recurrent networks learn late because gradients vanish.", "initialization"),
         ),
         start=1,

@@ -4,9 +4,12 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+from scipy import stats
+
 from s2s.comparison import questions
 from s2s.comparison.engine import all_experiments
-from s2s.comparison.plans import TABLES, Row
+from s2s.comparison.plans import CLAIMS, TABLES, ClaimText, Row
 from s2s.comparison.request import Order, order
 from s2s.comparison.results import Result
 
@@ -33,19 +36,26 @@ def test_question_of_the_page_is_measured_and_analysed(contest, tmp_path, monkey
     (line,) = re.findall(r'```python\n("[^"].*)\n```', page)
     for name, row in eval(f"{{{line}}}", {"Row": Row}).items():
         monkeypatch.setitem(TABLES["translation"], name, row)
+    (claim,) = re.findall(r"```python\n(\(\".*\))\n```", page)
+    name, said, question = eval(claim)
+    monkeypatch.setitem(CLAIMS, name, ClaimText(len(CLAIMS) + 1, said, question))
     experiment = all_experiments()["length-ratio"]
     assert experiment.rows == ["length of translations"]
-    asked = order(Order(("rnn", "gru"), experiments=("length-ratio",)))
+    asked = order(Order(("rnn", "gru-attention"), experiments=("length-ratio",)))
     assert asked.summary.experiments == ["length-ratio"]
-    made = contest(["rnn", "gru"])
-    _run(made.folder / "runs" / "rnn-seed1", ["a b c", "a b"] * 20)
-    _run(made.folder / "runs" / "gru-seed1", ["a b c d", "a b c", "a b c d e"] * 20)
+    made = contest(["rnn", "gru-attention"])
+    _run(made.folder / "runs" / "rnn-seed1", ["a b c", "a b"] * 30)
+    _run(made.folder / "runs" / "gru-attention-seed1", ["a b c d", "a b c", "a b c d e"] * 20)
     measured = {cell: experiment.measure(made, cell) for cell in experiment.trials(made)}
     result = experiment.result(made, measured)
     rnn, gru = result.findings
     assert (rnn.value, gru.value) == (2.5 / 4, 1.0)
     assert (rnn.facts, gru.facts) == ({"words lacking (%)": 37.5}, {"words lacking (%)": 0})
-    assert result.tables[0].rows == [["rnn", 2.5 / 4], ["gru", 1.0]]
+    (decided,) = result.claims
+    assert (decided.name, question, decided.verdict) == (name, "length-ratio", "yes")
+    assert [number.value for number in decided.numbers] == [2.5 / 4, 1.0]
+    assert decided.p == pytest.approx(stats.ttest_rel([4, 3, 5] * 20, [3, 2] * 30).pvalue)
+    assert result.tables[0].rows == [["rnn", 2.5 / 4], ["gru-attention", 1.0]]
     assert (result.method + "\n", result.limits + "\n") == (files["METHOD.md"], files["LIMITS.md"])
     assert Result.model_validate_json(result.model_dump_json()) == result
     assert experiment.result(made, {}).findings == []

@@ -7,7 +7,7 @@ import pytest
 
 from s2s.comparison.claims import Pair, decide, traits
 from s2s.comparison.matching import settings_of
-from s2s.comparison.plans import CLAIMS
+from s2s.comparison.plans import CLAIMS, ROWS
 from s2s.recipe.installed import module_of
 
 
@@ -68,5 +68,24 @@ def test_traits_follow_from_the_model(kind: str, expected: tuple[str, bool, bool
     assert (found.recurrence, found.self_attention, found.cross_attention) == expected
 
 
-def test_claim_numbers_are_unique() -> None:
-    assert [each.number for each in CLAIMS.values()] == list(range(1, len(CLAIMS) + 1))
+def test_claim_numbers_never_change():
+    """Pages and lectures cite claims by their numbers: new ones are appended."""
+    names = (
+        *(
+            "waits",
+            "trains-faster",
+            "memory",
+            "cache",
+            "forgets",
+            "learns-late",
+            "vanishes",
+            "copies",
+            "recalls",
+            "bits",
+        ),
+        *("tracks", "any-length", "order", "translates-best", "writes-cheaply", "scales", "transfers"),
+        "late-by-gradients",
+    )
+    assert [CLAIMS[name].number for name in names] == list(range(1, 19))
+    assert len({text.number for text in CLAIMS.values()}) == len(CLAIMS)
+    assert {text.experiment for text in CLAIMS.values()} <= {row.experiment for row in ROWS.values()}

@@ -17,6 +17,7 @@ from s2s.comparison.questions.parallelism.claims import trains_faster, waits
 from s2s.comparison.questions.positions.claims import Without, needs_order
 from s2s.comparison.questions.quality.claims import translates_best
 from s2s.comparison.questions.scaling.claims import gains_more
+from s2s.comparison.questions.transfer.claims import learns_best
 from s2s.comparison.results import Claim
 from s2s.comparison.speed_benchmark import SpeedBenchmark
 from s2s.evaluation.differences import Difference, Pairwise
@@ -222,6 +223,7 @@ def test_claims_on_scores_follow_from_pairs_and_checks(difference, gates, verdic
     checks = {"rnn": gates, "transformer": OPEN}
     best = translates_best(TRAITS, values, pairs, checks)
     assert best.verdict == gains_more(TRAITS, values, pairs, checks, 1.0).verdict == verdict
+    assert learns_best(TRAITS, values, pairs, checks, 1.0).verdict == verdict
     assert ("equal within 1 BLEU" in best.sentence) == (difference.value == 0.1)
     assert ("its loss still falls" in best.sentence) == (gates is CLOSED)
     assert translates_best(TRAITS, {"transformer": values["transformer"]}, pairs, checks) is None

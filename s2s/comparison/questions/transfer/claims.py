@@ -1,0 +1,49 @@
+"""Claim: a pre-trained Transformer learns best from few examples."""
+
+from collections.abc import Mapping, Sequence
+
+from s2s.comparison.claims import Traits, claim_numbers, decide, of_each, tested_pair
+from s2s.comparison.report.numbers import number
+from s2s.comparison.results import Claim
+from s2s.evaluation.differences import Pairwise
+from s2s.evaluation.gates import Gate, beside
+from s2s.evaluation.inference import Estimate
+
+
+def learns_best(
+    traits: Mapping[str, Traits],
+    losses: Mapping[str, Estimate],
+    pairs: Pairwise,
+    gates: Mapping[str, Sequence[Gate]],
+    margin: float,
+) -> Claim | None:
+    """Decide whether Transformers have a lower loss than all other models after pre-training and fine-tuning.
+
+    Args:
+        traits: Traits of the candidates.
+        losses: Validation loss after fine-tuning by model, in nats per token.
+        pairs: Differences of the negative losses of all pairs.
+        gates: Validity checks by model.
+        margin: Difference of two losses that counts as equal.
+
+    Returns:
+        The claim; None without a Transformer, or without another model.
+    """
+    transformers = [model for model in losses if traits[model].is_transformer]
+    others = [model for model in losses if model not in transformers]
+    if not transformers or not others:
+        return None
+    tests = [tested_pair(a, b, pairs, beside(a, b, pairs, gates, margin=margin)) for a in transformers for b in others]
+    decision, shown = decide(tests), {model: number(loss.value, 2) for model, loss in losses.items()}
+    return Claim(
+        name="transfers",
+        measured="loss after pre-training and learning from few pairs",
+        unit="nats per token",
+        verdict=decision.verdict,
+        sentence=f"The loss is {of_each({m: shown[m] for m in transformers})} against "
+        f"{of_each({m: shown[m] for m in others})}{decision.because}.",
+        numbers=claim_numbers({model: losses.get(model) for model in traits}, "low", gates=gates),
+        p=decision.p,
+        test="" if decision.p is None else "t-test over seeds and sentences",
+        figure="loss",
+    )
