@@ -8,9 +8,19 @@ import pytest
 import torch
 
 from s2s.comparison import translation
+from s2s.comparison.paired_tests import WITHOUT_A_SEED
 from s2s.comparison.plans import ROWS
 from s2s.comparison.questions.transfer import measure as transfer
-from s2s.comparison.questions.transfer.analyse import ARMS, SHARES, Arm, Pretraining, TransferRun, gain_of, gates
+from s2s.comparison.questions.transfer.analyse import (
+    ARMS,
+    SHARES,
+    Arm,
+    Pretraining,
+    TransferRun,
+    gain_of,
+    gates,
+    worth,
+)
 from s2s.comparison.questions.transfer.measure import (
     EXPERIMENT,
     Sizes,
@@ -32,11 +42,11 @@ from s2s.training.trainer import Trainer
 TINY = Sizes(pretraining=0.5, finetuning=0.17, rates=(0.5, 1.0), looks=2, sentences=2, seeds=1)
 
 
-def _run(share, seed, over, tokens=1000, curve=(1, 0, 0.5, 0.6), read=1.0, bad="x"):
-    """A run in which the other arms' losses are higher by about so much, of twenty sentences."""
+def _run(share, seed, over, tokens=1000, curve=(1, 0, 0.5, 0.6), read=1.0, bad="x", loss=2.0):
+    """A run with about this loss after fine-tuning, in which other arms' are higher by so much, of twenty sentences."""
     generator = np.random.default_rng(seed)
     counts = generator.integers(5, 15, 20)
-    real = 2.0 * counts + generator.normal(0, 0.5, 20) + generator.normal(0, 0.2) * counts
+    real = loss * counts + generator.normal(0, 0.5, 20) + generator.normal(0, 0.2) * counts
     references = [f"w{i} a b c d e" for i in range(20)]
     arms = {}
     for name in ARMS:
@@ -71,10 +81,12 @@ def _falling(run, name):
     )
 
 
-def _found(models, seeds, **changes):
-    """Runs of models by their gain over unrelated pairs; the gain over scratch is twice that."""
+def _found(models, seeds, losses=None, **changes):
+    """Runs of models by their gain over unrelated pairs, twice of which is that over scratch, and by their losses."""
     return {
-        Trial(model, f"equal-{share}", seed): _run(share, seed, {"unrelated": by, "scratch": 2 * by}, **changes)
+        Trial(model, f"equal-{share}", seed): _run(
+            share, seed, {"unrelated": by, "scratch": 2 * by}, loss=(losses or {}).get(model, 2.0), **changes
+        )
         for model, by in models.items()
         for share in SHARES
         for seed in seeds
@@ -155,12 +167,12 @@ def test_transfer_harm_of_a_control_is_no_gain(contest):
         for share in SHARES
         for seed in (1, 2, 3)
     }
-    rnn, gru = EXPERIMENT.result(made, found).findings
-    assert rnn.low < 0.2 < rnn.high
-    assert gru.low < 0.4 < gru.high
-    assert (rnn.standing, gru.standing) == ("worse", "better")
-    assert rnn.variations["beside the few pairs alone"]
-    assert not rnn.variations["beside unrelated pairs"]
+    result = EXPERIMENT.result(made, found)
+    # both end with the same loss, whatever another arm does
+    assert [each.standing for each in result.findings] == ["undecided", "undecided"]
+    gains = [gain_of(_of(found, model)) for model in made.models]
+    assert [gain.control for gain in gains] == ["scratch", "unrelated"]
+    assert [gain.mean() for gain in gains] == pytest.approx([0.2, 0.4], abs=0.05)
 
 
 def test_transfer_pretrains_in_the_other_direction(contest, monkeypatch):
@@ -205,21 +217,27 @@ def test_transfer_translates_with_the_best_validation(contest, monkeypatch):
     assert not torch.equal(validated[0], validated[2])
 
 
-def test_transfer_finds_planted_gains(contest):
+def test_transfer_lower_loss_is_better_whoever_gains_more(contest):
     made = contest(["rnn", "gru"], seeds=(1, 2, 3))
-    result = EXPERIMENT.result(made, _found({"rnn": 0.5, "gru": 0.2}, (1, 2, 3)))
+    measured = _found({"rnn": 0.5, "gru": 0.2}, (1, 2, 3), losses={"rnn": 4.0})
+    result = EXPERIMENT.result(made, measured)
     rnn, gru = result.findings
-    assert rnn.low < 0.5 < rnn.high
-    assert (rnn.standing, gru.standing) == ("better", "worse")
-    assert (rnn.rival, rnn.difference) == ("gru", pytest.approx(0.3, abs=0.05))
+    assert rnn.low < 4.0 < rnn.high
+    assert (rnn.standing, gru.standing) == ("worse", "better")
+    assert (rnn.rival, rnn.difference) == ("gru", pytest.approx(rnn.value - gru.value))
+    assert 0 < rnn.difference_low < rnn.difference < rnn.difference_high
+    runs = _of(measured, "rnn").values()
+    assert rnn.value == pytest.approx(np.mean([sum(run.arms["real"].losses) / sum(run.tokens) for run in runs]))
+    assert rnn.facts["BLEU after"] == pytest.approx(np.mean([run.arms["real"].bleu for run in runs]), abs=0.05)
     assert rnn.facts["gain over unrelated pairs (nats)"] == pytest.approx(0.5, abs=0.05)
     assert rnn.tokens == 2000 + 1000
-    assert "with 10 % of the pairs" in rnn.quantity
+    assert "from 10 % of the pairs" in rnn.quantity
     assert rnn.variations == {
         "1 % of the pairs": True,
-        "beside unrelated pairs": True,
-        "beside the few pairs alone": True,
-        "one rate for all arms": True,
+        # both translate without a mistake
+        "BLEU": True,
+        "the chosen rate alone": True,
+        WITHOUT_A_SEED: True,
     }
     table = next(table for table in result.tables if table.name == "gains")
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
@@ -227,6 +245,18 @@ def test_transfer_finds_planted_gains(contest):
     over = {row["gain over"]: row for row in rows if (row["model"], row["pairs (%)"]) == ("rnn", 1)}
     assert over["from scratch"]["loss (nats per token)"] == pytest.approx(1.0, abs=0.05)
     assert all(row["p (Holm)"] < 0.05 and row["BLEU"] > 0 for row in rows)
+
+
+def test_transfer_worth_is_read_from_the_losses_from_scratch():
+    """The loss from scratch falls by a nat with each tenfold number of pairs: 10, 100 and 1,000 of them."""
+    gains = {
+        share: gain_of({1: _run(share, 1, {"scratch": over, "unrelated": 9.0})})
+        for share, over in ((1, 1.5), (10, 0.5), (100, -0.5))
+    }
+    assert worth(gains, 10) == pytest.approx(100 * 10**0.5, rel=0.1)
+    few = {share: gains[share] for share in (1, 10)}
+    assert worth(few, 10) == "more than 100"
+    assert worth({100: gains[100]}, 100) == "at most 1,000"
 
 
 def test_transfer_reports_harm(contest):
@@ -253,7 +283,7 @@ def test_transfer_failed_checks_replace_the_verdict(contest, change, standing, w
         rnn_runs = {trial: _with_arm(run, "scratch", tokens=4000) for trial, run in rnn_runs.items()}
     rnn, gru = EXPERIMENT.result(made, _found({"gru": 0.4}, (1, 2, 3)) | rnn_runs).findings
     assert (rnn.standing, gru.standing) == (standing, "not measurable")
-    assert rnn.value is None
+    assert rnn.value == pytest.approx(gain_of(_of(rnn_runs, "rnn")).loss())
     closed = [gate for gate in gates(gain_of(_of(rnn_runs, "rnn"))) if not gate.passed]
     assert any(words in f"{gate.name}: {gate.sentence}" for gate in closed)
 
@@ -309,7 +339,7 @@ def test_transfer_does_not_train_a_model_that_still_learns(contest, monkeypatch)
     assert (found[0].standing, found[0].value) == ("still learning", None)
     assert found[0].facts == {"updates with all pairs": 12}
     assert found[0].reasons[0].startswith("its loss still falls by 0.05")
-    assert "with 10 % of the pairs" in found[0].quantity
+    assert "from 10 % of the pairs" in found[0].quantity
     # nothing is compared with what was not trained
     assert found[1].reasons == ["no other model was measured"]
     assert [each.model for each in EXPERIMENT.result(slow, measured).findings] == ["rnn"]

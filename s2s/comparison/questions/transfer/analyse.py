@@ -1,11 +1,13 @@
-"""Analyse the gain of fine-tuning over equally long trainings from scratch or after unrelated pairs."""
+"""Analyse fine-tuning: losses after it, and gains over equally long trainings from scratch or on unrelated pairs."""
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import numpy as np
 
+from s2s.comparison.paired_tests import WITHOUT_A_SEED
 from s2s.comparison.reporting import Column, Interval, axis, figure, first_run, gates_table, series, table, verdict
 from s2s.comparison.results import Figure, Table, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
@@ -125,6 +127,21 @@ class Gain:
         """
         return min(_CONTROLS, key=self.mean)
 
+    def loss(self, arm: str = "real", rate: str = "") -> float:
+        """Return the mean validation loss of an arm over seeds, in nats per token."""
+        return statistics.mean(run.arms[arm].loss(rate) for run in self.runs.values())
+
+    @property
+    def bleu(self) -> Estimate:
+        """BLEU after pre-training on the other direction."""
+        return mean([run.arms["real"].bleu for run in self.runs.values()])
+
+    @property
+    def after(self) -> list[Counts]:
+        """Negative loss after pre-training on the other direction, and tokens, of each sentence; for each seed."""
+        own = ((run.arms["real"].losses, run.tokens) for run in self.runs.values())
+        return [np.stack([-np.array(losses), np.array(tokens, dtype=float)], axis=1) for losses, tokens in own]
+
     def estimate(self, control: str) -> Estimate:
         """Return the gain over a control, with its interval if there are several seeds."""
         over = self.over[control]
@@ -136,7 +153,7 @@ Gains = dict[str, dict[int, Gain]]
 
 
 def analyse(comparison: Comparison, measured: Mapping[Trial, TransferRun | Untrained]) -> Analysis:
-    """Compare the candidates' gains."""
+    """Compare the candidates' losses after fine-tuning."""
     trained = {trial: run for trial, run in measured.items() if isinstance(run, TransferRun)}
     gains: Gains = {}
     for share in SHARES:
@@ -161,6 +178,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TransferRun | Untra
             *(_curves(gains, share) for share in SHARES),
         ],
         tables=[
+            _after_table(gains),
             _gains_table(gains),
             gates_table("the arms before a gain is compared", checks, ("model", "pairs (%)", "name")),
             _arms_table(gains),
@@ -247,7 +265,30 @@ def _arm_converged(arm: str, gain: Gain) -> Gate:
 
 
 def _quantity(share: int) -> str:
-    return f"gain in validation loss over the better of as long a training without it, with {share} % of the pairs"
+    return f"validation loss after learning from {share} % of the pairs, pre-trained on the other direction"
+
+
+def worth(own: Mapping[int, Gain], share: int) -> float | str:
+    """Return how many pairs reach the loss after fine-tuning if training begins from scratch.
+
+    Between two shares of the pairs, the loss from scratch is interpolated linearly in the logarithm of their number.
+
+    Args:
+        own: Gains of one candidate by share.
+        share: Share of the pairs in the fine-tuning.
+
+    Returns:
+        The number of pairs, or a bound if it lies beyond the shares that were measured.
+    """
+    scratch = sorted((first_run(gain.runs).pairs, gain.loss("scratch")) for gain in own.values())
+    pairs, losses = np.array(scratch).T
+    reached, after = np.flatnonzero(losses <= own[share].loss()), own[share].loss()
+    if not len(reached):
+        return f"more than {pairs[-1]:,.0f}"
+    if reached[0] == 0:
+        return f"at most {pairs[0]:,.0f}"
+    around = slice(reached[0] - 1, reached[0] + 1)
+    return float(f"{np.exp(np.interp(-after, -losses[around], np.log(pairs[around]))):.2g}")
 
 
 def _verdict(model: str, gains: Gains, checks: Mapping[tuple[str, int], list[Gate]]) -> Verdict:
@@ -256,14 +297,18 @@ def _verdict(model: str, gains: Gains, checks: Mapping[tuple[str, int], list[Gat
     gain = own[share]
     there = {name: each[share] for name, each in gains.items() if share in each}
     closed = {name: checks[name, share] for name in there}
-    other = best_other(model, {name: each.mean() for name, each in there.items()}, closed)
-    gained = {name: each.counts[each.control] for name, each in there.items()}
-    pairs = Pairwise.of(there, lambda a, b: _compare(gained[a], gained[b]))
+    other = best_other(model, {name: -each.loss() for name, each in there.items()}, closed)
+    after = {name: each.after for name, each in there.items()}
+    pairs = Pairwise.of(there, lambda a, b: _compare(after[a], after[b]))
     test = "t-test over seeds and sentences, Holm"
-    found = beside(model, other, pairs, closed, "nats gained", MARGIN, 2, test=test)
+    found = beside(model, other, pairs, closed, "nats", MARGIN, 2, test=test)
+    if found.difference:
+        # tested as a score, where high is good, and shown as a loss
+        found = replace(found, difference=_negative(found.difference))
     reasons = tuple(gate.sentence for gate in failed(closed[model]))
-    facts: dict[str, float | str] = {}
+    facts: dict[str, float | str] = {"BLEU after": round(gain.bleu.value, 1)}
     if not reasons:
+        facts["worth pairs from scratch"] = worth(own, share)
         for arm, over in (("unrelated", "unrelated pairs"), ("scratch", "the few pairs alone")):
             facts[f"gain over {over} (nats)"] = round(gain.mean(arm), 2)
             if arm in gain.p:
@@ -271,7 +316,7 @@ def _verdict(model: str, gains: Gains, checks: Mapping[tuple[str, int], list[Gat
     elif not other:
         found = replace(found, reasons=reasons)
     kept = _variations(gains[model], gains[other], share) if found.decided else {}
-    value = None if reasons else gain.estimate(gain.control)
+    value = mean([run.arms["real"].loss() for run in gain.runs.values()])
     tokens = statistics.mean(run.arms["real"].before.tokens + run.arms["real"].tokens for run in gain.runs.values())
     found = replace(found, facts=facts, variations=kept)
     return verdict("fine-tuning", model, value, "nats per token", _quantity(share), found, "loss", tokens)
@@ -283,23 +328,34 @@ def _untrained_verdict(model: str, run: Untrained) -> Verdict:
     return verdict("fine-tuning", model, None, "nats per token", _quantity(run.share), found, "loss")
 
 
+def _negative(difference: Estimate) -> Estimate:
+    value, low, high = difference.value, difference.low, difference.high
+    return Estimate(-value, None if high is None else -high, None if low is None else -low)
+
+
 def _variations(own: Mapping[int, Gain], other: Mapping[int, Gain], share: int) -> dict[str, bool]:
     """Return whether the difference keeps its sign under other choices."""
     both = (own[share], other[share])
 
-    def _ahead(gains: tuple[Gain, Gain], control: str = "") -> bool:
-        return gains[0].mean(control) > gains[1].mean(control)
+    def _ahead(gains: tuple[Gain, Gain]) -> bool:
+        return gains[0].loss() < gains[1].loss()
 
     sign, kept = _ahead(both), {}
     for at in SHARES:
         if at != share and at in own and at in other:
             kept[f"{at} % of the pairs"] = _ahead((own[at], other[at])) == sign
-    kept["beside unrelated pairs"] = _ahead(both, "unrelated") == sign
-    kept["beside the few pairs alone"] = _ahead(both, "scratch") == sign
+    kept["BLEU"] = (both[0].bleu.value > both[1].bleu.value) == sign
     if all(len(run.arms["real"].curves) > 1 for gain in both for run in gain.runs.values()):
-        one, two = (gain.mean(rate=f"{first_run(gain.runs).rate:g}") for gain in both)
-        kept["one rate for all arms"] = (one > two) == sign
+        one, two = (gain.loss(rate=f"{first_run(gain.runs).rate:g}") for gain in both)
+        kept["the chosen rate alone"] = (one < two) == sign
+    seeds = [seed for seed in both[0].runs if seed in both[1].runs]
+    if len(seeds) > 2:
+        kept[WITHOUT_A_SEED] = all(_ahead((_without(both[0], seed), _without(both[1], seed))) == sign for seed in seeds)
     return kept
+
+
+def _without(gain: Gain, seed: int) -> Gain:
+    return replace(gain, runs={each: run for each, run in gain.runs.items() if each != seed})
 
 
 def _arms_figure(gains: Gains, name: str, words: str, label: str, unit: str, value: Callable[[Arm], float]) -> Figure:
@@ -332,6 +388,25 @@ def _curves(gains: Gains, share: int) -> Figure:
     axes = (axis("updates, those before included"), axis("validation loss", "nats per token"))
     title = f"Validation loss while learning from {share} % of the pairs, first seed"
     return figure(f"curve-{share}", title, axes, shown)
+
+
+def _after_table(gains: Gains) -> Table:
+    columns = [
+        *("model", "pairs (%)", "pairs"),
+        Interval("validation loss after (nats per token)", itemgetter(3), 3, "loss"),
+        Interval("BLEU after, greedy", itemgetter(4), 1, "BLEU"),
+        Column("worth pairs from scratch", itemgetter(5)),
+    ]
+    rows = (
+        (
+            *(model, share, first_run(gain.runs).pairs),
+            mean([run.arms["real"].loss() for run in gain.runs.values()]),
+            gain.bleu,
+            worth(gains[model], share),
+        )
+        for model, share, gain in _each(gains)
+    )
+    return table("after", "Loss and BLEU with few pairs, after learning the other direction", columns, rows)
 
 
 def _gains_table(gains: Gains) -> Table:

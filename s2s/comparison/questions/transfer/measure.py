@@ -277,7 +277,7 @@ def _numbers(comparison: Comparison) -> dict[str, object]:
 
 EXPERIMENT = Experiment(
     "transfer",
-    "What does it gain from having learned something else?",
+    "How good is it with few pairs, after learning the other direction?",
     trials,
     measure,
     analyse,
