@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
+from s2s.comparison.reporting import axis, figure, series
+from s2s.comparison.results import Figure
+from s2s.comparison.spec import Trial
 from s2s.errors import UserError
 from s2s.models.base import Encoder
 from s2s.recipe.installed import encoder_settings, module_of
@@ -25,30 +28,40 @@ _PLAIN = {
     "max_positions": 4096,
 }
 
-# draws the batch of an update: inputs and targets
 Draw = Callable[[torch.Generator], tuple[Tensor, Tensor]]
+"""Draws the inputs and targets of a batch."""
 
-
-# target at positions that are left out of the loss
 UNASKED = -100
+"""Target at positions that are left out of the loss."""
+
+TEST_SEED = 10**6
+"""Offset of the seeds of test batches, which no training has."""
 
 
-def over_places(said: Tensor, wanted: Tensor) -> Tensor:
+def over_places(logits: Float[Tensor, "batch steps outputs"], targets: Int[Tensor, "batch steps"]) -> Tensor:
     """Return the cross-entropy over the positions with a target, in nats per position."""
-    return functional.cross_entropy(said.transpose(1, 2), wanted, ignore_index=UNASKED)
+    return functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=UNASKED)
 
 
-def first_and_noise(keys: int, kinds: int, shape: tuple[int, int], chance: torch.Generator) -> tuple[Tensor, Tensor]:
+@torch.no_grad()
+def accuracy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> float:
+    """Return the percentage of positions with a target at which a model is right."""
+    source, targets = batch
+    asked = targets != UNASKED
+    return 100 * float((model(source).argmax(dim=-1) == targets)[asked].float().mean())
+
+
+def first_and_noise(keys: int, kinds: int, shape: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Draw texts that begin with a key, followed by noise tokens, and return them with the keys.
 
     Args:
         keys: Number of different keys.
         kinds: Number of different noise tokens.
         shape: Number of texts, and noise tokens in each.
-        chance: Source of randomness.
+        generator: Source of randomness.
     """
-    key = torch.randint(keys, (shape[0], 1), generator=chance)
-    return torch.cat((key, keys + torch.randint(kinds, shape, generator=chance)), dim=1), key[:, 0]
+    key = torch.randint(keys, (shape[0], 1), generator=generator)
+    return torch.cat((key, keys + torch.randint(kinds, shape, generator=generator)), dim=1), key[:, 0]
 
 
 class TextClassifier(nn.Module):
@@ -73,12 +86,12 @@ class TextClassifier(nn.Module):
         return self.head(memory.states if self.over == "states" else memory.states[:, -1])
 
 
-def encoder_of(kind: str, pieces: int, seed: int, options: Mapping[str, object]) -> tuple[Encoder, int]:
+def encoder_of(kind: str, vocabulary_size: int, seed: int, options: Mapping[str, object]) -> tuple[Encoder, int]:
     """Build an encoder of an installed model, with one layer and one direction, and return the width of its states.
 
     Args:
         kind: Kind of the model.
-        pieces: Size of the vocabulary.
+        vocabulary_size: Size of the vocabulary.
         seed: Seed of the weights.
         options: Settings of the model; those that it does not have are ignored.
     """
@@ -86,16 +99,16 @@ def encoder_of(kind: str, pieces: int, seed: int, options: Mapping[str, object])
     settings = section(**{key: value for key, value in {**_PLAIN, **options}.items() if key in section.model_fields})
     torch.manual_seed(derive_seed(seed))
     # a module with EncoderSettings has this function
-    return module_of(kind).build_encoder(settings, pieces)
+    return module_of(kind).build_encoder(settings, vocabulary_size)
 
 
-@dataclass
-class Schedule:
+@dataclass(frozen=True)
+class LearningCurve:
     """Learning curve of a training."""
 
-    updates: list[int] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-    ended: int | None = None
+    updates: list[int]  # updates before each point
+    losses: list[float]  # mean loss since the point before
+    ended: int | None  # updates after which the loss was low enough; None if it never was
 
 
 @dataclass(frozen=True)
@@ -106,6 +119,7 @@ class Budget:
     rate: float  # constant learning rate of Adam
     every: int = 50  # updates between two points of the learning curve
     clip: float = 1.0  # gradient clipping
+    decay: float = 0.0  # share of the updates at the end over which the rate falls linearly to about 0
 
 
 def train(
@@ -114,41 +128,65 @@ def train(
     loss_of: Callable[[Tensor, Tensor], Tensor],
     budget: Budget,
     seed: int,
-    enough: Callable[[float], bool] = lambda loss: False,
-) -> Schedule:
+    enough: float = 0.0,
+) -> LearningCurve:
     """Train until the mean loss is low enough or the budget is spent.
 
     Args:
-        model: A `TextClassifier`, or any module that takes the inputs.
+        model: A `TextClassifier`, or any module that maps inputs to outputs.
         draw: Draws a fresh batch for each update.
         loss_of: Loss of outputs and targets.
         budget: Limits of the training.
         seed: Seed of the batches.
-        enough: True if the mean loss since the last point of the curve ends the training.
+        enough: Mean loss since the last point of the curve below which the training ends.
 
     Raises:
         UserError: The loss is not finite.
     """
     adam = torch.optim.Adam(model.parameters(), lr=budget.rate)
-    chance = torch.Generator().manual_seed(derive_seed(seed, 1) % 2**63)
-    course, since = Schedule(), []
+    generator = torch.Generator().manual_seed(derive_seed(seed, 1) % 2**63)
+    updates, losses, ended, since = list[int](), list[float](), None, list[float]()
     model.train()
     for update in range(1, budget.updates + 1):
-        read, wanted = draw(chance)
-        loss = loss_of(model(read), wanted)
+        if budget.decay:
+            left = (budget.updates - update) / (budget.decay * budget.updates)
+            for group in adam.param_groups:
+                group["lr"] = budget.rate * min(1.0, left + 1e-3)
+        source, targets = draw(generator)
+        loss = loss_of(model(source), targets)
         adam.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), budget.clip)
         adam.step()
         since.append(loss.item())
         if update % budget.every == 0 or update == budget.updates:
-            course.updates.append(update)
-            course.losses.append(sum(since) / len(since))
+            updates.append(update)
+            losses.append(sum(since) / len(since))
             since = []
-            if not math.isfinite(course.losses[-1]):
+            if not math.isfinite(losses[-1]):
                 raise UserError(f"the loss is not finite after {update} updates")
-            if enough(course.losses[-1]):
-                course.ended = update
+            if losses[-1] < enough:
+                ended = update
                 break
     model.eval()
-    return course
+    return LearningCurve(updates, losses, ended)
+
+
+def curves_figure(
+    title: str, curves: Mapping[Trial, LearningCurve], unit: str, baseline: tuple[str, float] | None = None
+) -> Figure:
+    """Draw the learning curve of each trial, beside the constant loss of a baseline and its name."""
+    shown = [
+        series(
+            " ".join(filter(None, [trial.model, trial.part.replace("-", " "), f"seed {trial.seed}"])),
+            trial.model,
+            curve.updates,
+            curve.losses,
+        )
+        for trial, curve in curves.items()
+    ]
+    if baseline is not None:
+        name, loss = baseline
+        ends = [0.0, float(max((curve.updates[-1] for curve in curves.values()), default=1))]
+        shown.append(series(name, "", ends, [loss, loss], reference=True))
+    return figure("losses", title, (axis("updates"), axis("loss", unit, log=True)), shown)
