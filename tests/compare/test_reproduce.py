@@ -17,30 +17,44 @@ from s2s.comparison.reproduce import reproducing
 from s2s.comparison.reproduce.adding import Adding
 from s2s.comparison.reproduce.agreement import Agreement, Verbs
 from s2s.comparison.reproduce.copy_memory import CopyMemory, DilatedConvolution, loss_without_memory
+from s2s.comparison.reproduce.copying import Copying
 from s2s.comparison.reproduce.counting import Counting, Reach, is_right
 from s2s.comparison.reproduce.depth import Depth
 from s2s.comparison.reproduce.forget_bias import ForgetBias
+from s2s.comparison.reproduce.induction import Induction
 from s2s.comparison.reproduce.law import Law, Point
 from s2s.comparison.reproduce.length import Length, QualityByLength
+from s2s.comparison.reproduce.mingru import MinGru
 from s2s.comparison.reproduce.mqar import Mqar
+from s2s.comparison.reproduce.positions_length import PositionsLength
 from s2s.comparison.reproduce.radius import Factors, Radius
 from s2s.comparison.reproduce.reverse_source import Quality, ReverseSource
+from s2s.comparison.reproduce.state_tracking import StateTracking
 from s2s.comparison.reproduce.tiny import Tiny
-from s2s.comparison.reproduce.training import Budget, LearningCurve
+from s2s.comparison.reproduce.training import Budget, LossCurve
 from s2s.comparison.reproduce.translators import join_sentences
 from s2s.comparison.reproduce.warm_up import WarmUp
 from s2s.comparison.reproduced import RESULT, Band, Check, Reproduced, read
 from s2s.comparison.spec import Trial
+from s2s.data.synthetic_tasks import FIRST, NO_LABEL
+from s2s.data.synthetic_tasks import StateTracking as Automaton
+from s2s.data.tokenizers import EOS
 from s2s.errors import UserError
 from s2s.run.folder import run_lock
 
 CHANCE = torch.Generator().manual_seed(1)
 BRIEF = Budget(updates=2, rate=0.001, every=1)
+SIZES = (("transformer", 8), ("lstm", 2), ("lstm", 4), ("lstm", 8), ("mingru", 4))
 SMALL = (
     CopyMemory(blanks=5, width=8, levels=2, rows=2, budget=BRIEF, near_budget=BRIEF),
     Adding(width=8, rows=2, budget=BRIEF),
     Counting(longest=3, tried=5, rows=2, budget=BRIEF),
     Mqar(pairs=3, keys=5, values=4, rows=2, budget=BRIEF, candidates=(("transformer", 8), ("lstm", 4), ("lstm", 8))),
+    Copying(candidates=SIZES, longest=3, tested=(3, 5), rows=2, texts=2, budget=BRIEF),
+    Induction(lengths=(2, 3), tested=(3,), rows=2, texts=2, budget=BRIEF),
+    MinGru(width=8, kept=2, length=6, rows=2, texts=2, chains=(4, 8), budget=BRIEF),
+    PositionsLength(longest=3, tested=(3, 5), rows=2, texts=2, budget=BRIEF),
+    StateTracking(width=8, longest=3, tested=(3, 5), last=2, rows=2, texts=2, budget=BRIEF),
     WarmUp(updates=2, warmup=1, layers=1, width=16, pairs=2_200, tokens=256, every=1),
     ForgetBias(width=8, steps=40, noise=4, rows=4, budget=BRIEF),
     ReverseSource(width=8, train=2_200, updates=2, tokens=256, tested=2),
@@ -178,6 +192,54 @@ def test_mqar_targets_are_the_stored_values():
         assert sorted(row[8:]) == sorted(stored)
         assert [stored[key] for key in row[8:]] == answers[8:]
         assert set(answers[:8]) == {-100}
+
+
+def test_copying_targets_are_the_string_and_its_end():
+    source, targets = Copying().strings(3, 5, CHANCE)
+    assert torch.equal(source, targets)
+    assert source.shape == (3, 6)
+    assert source[:, -1].unique().tolist() == [EOS]
+
+
+def test_induction_targets_are_the_tokens_of_the_first_half():
+    source, targets = Induction().repeated(3, 5, CHANCE)
+    assert source.shape == targets.shape == (3, 9)
+    assert torch.equal(targets[:, 5:], source[:, 1:5])
+    assert targets[:, :5].unique().tolist() == [NO_LABEL]
+
+
+def test_positions_length_targets_are_the_string_after_the_separator():
+    task = PositionsLength()
+    source, targets = task.strings(3, 5, CHANCE)
+    assert torch.equal(targets[:, 6:11], source[:, 1:6])
+    assert targets[:, 11].unique().tolist() == [EOS]
+    assert source[:, 6].unique().tolist() == [FIRST]
+    assert not (source[:, 1:6] <= FIRST).any()
+    assert (targets != NO_LABEL).sum() == 3 * 6
+
+
+def test_state_tracking_asks_the_last_states():
+    task = StateTracking()
+    automaton = Automaton("parity", (40,), (40,))
+    source, targets = task.test(automaton, 40, seed=1)
+    parity = (source - FIRST).cumsum(dim=1) % 2
+    assert torch.equal(targets[:, -10:], parity[:, -10:])
+    assert targets[:, :-10].unique().tolist() == [NO_LABEL]
+
+
+def test_mingru_targets_are_the_symbols_in_order():
+    source, targets = MinGru().draw(CHANCE)
+    for row, answers in zip(source.tolist(), targets.tolist(), strict=True):
+        assert row[64:] == [17] * 8
+        assert [symbol for symbol in row[:64] if symbol != 16] == answers[64:]
+        assert set(answers[:64]) == {NO_LABEL}
+
+
+def test_budget_rate_rises_and_falls():
+    budget = Budget(updates=10, rate=1.0, warmup=4, decay=0.5)
+    rates = [budget.rate_at(update) for update in range(1, 11)]
+    assert rates == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1, 0.8, 0.6, 0.4, 0.2])
+    assert {Budget(updates=10, rate=1.0).rate_at(update) for update in range(1, 11)} == {1.0}
 
 
 def test_warm_up_recipes_differ_in_warm_up_alone():
@@ -416,7 +478,7 @@ def test_verdict_names_the_setting_and_counts_numbers(outcomes, expected):
 
 
 def test_counting_seed_that_has_not_learned_has_no_vote():
-    curve = LearningCurve([1], [0.1], None)
+    curve = LossCurve([1], [0.1], None)
     measured = {
         Trial(kind, seed=seed): Reach(curve, reach, right)
         for kind in ("lstm", "gru")

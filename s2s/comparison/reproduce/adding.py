@@ -11,7 +11,7 @@ from torch.nn import functional
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed
 from s2s.comparison.reproduce.training import (
     Budget,
-    LearningCurve,
+    LossCurve,
     TextClassifier,
     curves_figure,
     encoder_of,
@@ -25,7 +25,7 @@ _BUDGET = Budget(updates=2_500, rate=0.002, every=50)
 
 
 @dataclass(frozen=True)
-class Adding(Reproduction[LearningCurve]):
+class Adding(Reproduction[LossCurve]):
     """The sum of two marked numbers among hundreds."""
 
     name = "adding"
@@ -57,7 +57,7 @@ class Adding(Reproduction[LearningCurve]):
     def trials(self, seeds: Sequence[int]) -> list[Trial]:
         return [Trial(kind, str(steps), seed) for seed in seeds for kind, steps in self.kinds]
 
-    def measure(self, trial: Trial) -> LearningCurve:
+    def measure(self, trial: Trial) -> LossCurve:
         """Train a network over a number of steps."""
         seed = trial.seed or 0
         encoder, width = encoder_of(trial.model, 4, seed, {"width": self.width})
@@ -75,13 +75,13 @@ class Adding(Reproduction[LearningCurve]):
             marks[rows, first + torch.randint(half, (self.rows,), generator=generator)] = 1
         return torch.stack((numbers, marks), dim=2), (numbers * marks).sum(dim=1)
 
-    def numbers(self, measured: Mapping[Trial, LearningCurve]) -> Numbers:
+    def numbers(self, measured: Mapping[Trial, LossCurve]) -> Numbers:
         return {
             f"{kind}-{steps}": by_seed(measured, lambda curve: curve.losses[-1], kind, str(steps))
             for kind, steps in self.kinds
         }
 
-    def figures(self, measured: Mapping[Trial, LearningCurve]) -> list[Figure]:
+    def figures(self, measured: Mapping[Trial, LossCurve]) -> list[Figure]:
         longest = max(steps for _, steps in self.kinds)
         curves = {trial: curve for trial, curve in measured.items() if trial.part == str(longest)}
         return [curves_figure(f"Adding over {longest} steps", curves, "squared error", ("answer 1", 1 / 6))]

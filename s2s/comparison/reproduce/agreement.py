@@ -13,9 +13,8 @@ from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, paired
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
-from s2s.comparison.questions.long_range.learning import TrainingTask, answers
-from s2s.comparison.reporting import axis, figure, series
-from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, paired
+from s2s.comparison.spec import Trial
+from s2s.comparison.task_training import Budget, train_at_best
 from s2s.data.exercises import Agreement as Sentences
 from s2s.data.exercises import concatenate, unseen
 from s2s.models.base import Seq2Seq

@@ -13,7 +13,7 @@ from torch.nn import functional
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed
 from s2s.comparison.reproduce.training import (
     Budget,
-    LearningCurve,
+    LossCurve,
     TextClassifier,
     curves_figure,
     encoder_of,
@@ -68,7 +68,7 @@ class DilatedConvolution(nn.Module):
 
 
 @dataclass(frozen=True)
-class CopyMemory(Reproduction[LearningCurve]):
+class CopyMemory(Reproduction[LossCurve]):
     """Ten symbols to be copied after hundreds of blanks."""
 
     name = "copy-memory"
@@ -119,7 +119,7 @@ class CopyMemory(Reproduction[LearningCurve]):
         kinds = [("rnn", _FAR), ("lstm", _FAR), ("gru", _FAR), ("lstm", _NEAR), ("tcn", _FAR)]
         return [Trial(kind, part, seed) for seed in seeds for kind, part in kinds]
 
-    def measure(self, trial: Trial) -> LearningCurve:
+    def measure(self, trial: Trial) -> LossCurve:
         """Train a network over the blanks, or over one blank."""
         seed = trial.seed or 0
         blanks, budget = (self.near, self.near_budget) if trial.part == _NEAR else (self.blanks, self.budget)
@@ -140,7 +140,7 @@ class CopyMemory(Reproduction[LearningCurve]):
         source[:, _LENGTH + blanks - 1] = _SYMBOLS + 1
         return source, torch.cat((empty, symbols), dim=1)
 
-    def numbers(self, measured: Mapping[Trial, LearningCurve]) -> Numbers:
+    def numbers(self, measured: Mapping[Trial, LossCurve]) -> Numbers:
         far = {
             kind: by_seed(measured, lambda curve: _final(curve) / loss_without_memory(self.blanks), kind, _FAR)
             for kind in ("rnn", "lstm", "gru", "tcn")
@@ -148,7 +148,7 @@ class CopyMemory(Reproduction[LearningCurve]):
         near = by_seed(measured, lambda curve: _final(curve) / loss_without_memory(self.near), "lstm", _NEAR)
         return far | {"near": near}
 
-    def figures(self, measured: Mapping[Trial, LearningCurve]) -> list[Figure]:
+    def figures(self, measured: Mapping[Trial, LossCurve]) -> list[Figure]:
         far = {trial: curve for trial, curve in measured.items() if trial.part == _FAR}
         baseline = ("without memory", loss_without_memory(self.blanks))
         return [curves_figure(f"Copying over {self.blanks:,} blanks", far, "nats per position", baseline)]
@@ -159,6 +159,6 @@ def loss_without_memory(blanks: int) -> float:
     return _LENGTH * math.log(_SYMBOLS) / (blanks + 2 * _LENGTH)
 
 
-def _final(curve: LearningCurve) -> float:
+def _final(curve: LossCurve) -> float:
     last = curve.losses[-_LAST:]
     return sum(last) / len(last)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed
 from s2s.comparison.reproduce.training import (
-    UNASKED,
     Budget,
-    LearningCurve,
+    LossCurve,
     TextClassifier,
     encoder_of,
     over_places,
@@ -20,6 +20,7 @@ from s2s.comparison.reproduce.training import (
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Trial
+from s2s.data.synthetic_tasks import NO_LABEL
 
 _BEGIN, _A, _B = range(3)
 # the next symbol is another b, or the end; nothing is asked where it could be either an a or the first b
@@ -31,7 +32,7 @@ _BUDGET = Budget(updates=10_000, rate=0.01, every=100)
 class Reach:
     """A training, and the lengths at which the network is right."""
 
-    curve: LearningCurve
+    curve: LossCurve
     reach: float  # largest n up to which every answer is right, as a multiple of the longest n in training
     right: float  # share of the lengths of the training that are right
 
@@ -100,10 +101,10 @@ class Counting(Reproduction[Reach]):
     def draw(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw texts, padded with symbols about which nothing is asked."""
         lengths = torch.randint(1, self.longest + 1, (self.rows,), generator=generator)
-        texts = [_text(int(n)) for n in lengths]
+        sources, targets = zip(*(_text(int(n)) for n in lengths), strict=True)
         return (
-            torch.nn.utils.rnn.pad_sequence([source for source, _ in texts], batch_first=True, padding_value=_B),
-            torch.nn.utils.rnn.pad_sequence([targets for _, targets in texts], batch_first=True, padding_value=UNASKED),
+            pad_sequence(list(sources), batch_first=True, padding_value=_B),
+            pad_sequence(list(targets), batch_first=True, padding_value=NO_LABEL),
         )
 
     def numbers(self, measured: Mapping[Trial, Reach]) -> Numbers:
@@ -122,7 +123,7 @@ class Counting(Reproduction[Reach]):
 def _text(n: int) -> tuple[Tensor, Tensor]:
     """Return aⁿbⁿ, and the answer at each b."""
     source = torch.tensor([_BEGIN] + [_A] * n + [_B] * n)
-    targets = torch.tensor([UNASKED] * (n + 1) + [_MORE] * (n - 1) + [_END])
+    targets = torch.tensor([NO_LABEL] * (n + 1) + [_MORE] * (n - 1) + [_END])
     return source, targets
 
 
@@ -131,4 +132,4 @@ def is_right(model: torch.nn.Module, n: int) -> bool:
     """Return True if every answer about aⁿbⁿ is right."""
     source, targets = _text(n)
     answers = model(source[None])[0].argmax(dim=1)
-    return bool((answers == targets)[targets != UNASKED].all())
+    return bool((answers == targets)[targets != NO_LABEL].all())

@@ -14,7 +14,7 @@ from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, pa
 from s2s.comparison.reproduce.radius import factor_per_step
 from s2s.comparison.reproduce.training import (
     Budget,
-    LearningCurve,
+    LossCurve,
     TextClassifier,
     curves_figure,
     encoder_of,
@@ -41,7 +41,7 @@ class Factors:
 class Solving:
     """A training with one bias."""
 
-    curve: LearningCurve
+    curve: LossCurve
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class ForgetBias(Reproduction[Factors | Solving]):
             curves_figure("Naming the first of 65 symbols", self._curves(measured), "nats"),
         ]
 
-    def _curves(self, measured: Mapping[Trial, Factors | Solving]) -> dict[Trial, LearningCurve]:
+    def _curves(self, measured: Mapping[Trial, Factors | Solving]) -> dict[Trial, LossCurve]:
         return {trial: run.curve for trial, run in measured.items() if isinstance(run, Solving)}
 
     def _factor(self, bias: float, seed: int) -> float:

@@ -28,12 +28,12 @@ from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction
 from s2s.comparison.reproduce.radius import factor_per_step
 from s2s.comparison.reproduce.training import (
-    TEST_SEED,
     Budget,
     TextClassifier,
     accuracy,
     encoder_of,
     first_and_noise,
+    heldout_generator,
     train,
 )
 from s2s.comparison.reproduced import Band
@@ -139,8 +139,7 @@ class Law(Reproduction[Reach]):
             high=0.7,
         ),
     )
-    seconds = (900, 3_000)
-    usual_seeds = 1
+    seconds = (2_700, 9_000)
     published = False
 
     initialisations: tuple[Point, ...] = points()
@@ -174,7 +173,7 @@ class Law(Reproduction[Reach]):
         model = TextClassifier(*self._encoder(point, seed), self.keys, over="last")
         draw = partial(first_and_noise, self.keys, _NOISE, (self.rows, distance))
         train(model, draw, functional.cross_entropy, self.budget, seed, enough=_ENOUGH)
-        generator = torch.Generator().manual_seed(TEST_SEED + seed)
+        generator = heldout_generator(seed)
         return accuracy(model, first_and_noise(self.keys, _NOISE, (_TESTED, distance), generator)) / 100
 
     def _encoder(self, point: Point, seed: int) -> tuple[Encoder, int]:

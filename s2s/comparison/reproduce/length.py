@@ -66,8 +66,7 @@ class Length(Translators, Reproduction[QualityByLength]):
             valid_if=("learned",),
         ),
     )
-    seconds = (1_200, 2_600)
-    usual_seeds = 1
+    seconds = (3_600, 7_800)
 
     learned: int = 3
     longest: int = 5

@@ -10,19 +10,19 @@ from torch import Tensor
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, paired
 from s2s.comparison.reproduce.training import (
-    TEST_SEED,
-    UNASKED,
     Budget,
-    LearningCurve,
+    LossCurve,
     TextClassifier,
     accuracy,
     encoder_of,
+    heldout_generator,
     over_places,
     train,
 )
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Trial
+from s2s.data.synthetic_tasks import NO_LABEL
 
 _BUDGET = Budget(updates=2_000, rate=0.002, every=100)
 _TESTED = 256
@@ -32,7 +32,7 @@ _TESTED = 256
 class Recalled:
     """A training, and its accuracy on fresh texts."""
 
-    curve: LearningCurve
+    curve: LossCurve
     right: float  # right answers in percent
     width: int
 
@@ -78,7 +78,7 @@ class Mqar(Reproduction[Recalled]):
         vocabulary_size = self.keys * self.values + self.keys
         model = TextClassifier(*encoder_of(trial.model, vocabulary_size, seed, options), self.values)
         curve = train(model, self.draw, over_places, self.budget, seed, enough=0.02)
-        test = self._texts(_TESTED, torch.Generator().manual_seed(TEST_SEED + seed))
+        test = self._texts(_TESTED, heldout_generator(seed))
         return Recalled(curve, accuracy(model, test), width)
 
     def draw(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -92,7 +92,7 @@ class Mqar(Reproduction[Recalled]):
         # a key that is asked for is a token of its own
         stored = self.keys + keys * self.values + values
         source = torch.cat((stored, keys.gather(1, order)), dim=1)
-        targets = torch.full_like(source, UNASKED)
+        targets = torch.full_like(source, NO_LABEL)
         targets[:, self.pairs :] = values.gather(1, order)
         return source, targets
 

@@ -15,14 +15,19 @@ from s2s.comparison.reproduce.adding import Adding
 from s2s.comparison.reproduce.agreement import Agreement
 from s2s.comparison.reproduce.contract import M, Numbers, Reproduction
 from s2s.comparison.reproduce.copy_memory import CopyMemory
+from s2s.comparison.reproduce.copying import Copying
 from s2s.comparison.reproduce.counting import Counting
 from s2s.comparison.reproduce.depth import Depth
 from s2s.comparison.reproduce.forget_bias import ForgetBias
+from s2s.comparison.reproduce.induction import Induction
 from s2s.comparison.reproduce.law import Law
 from s2s.comparison.reproduce.length import Length
+from s2s.comparison.reproduce.mingru import MinGru
 from s2s.comparison.reproduce.mqar import Mqar
+from s2s.comparison.reproduce.positions_length import PositionsLength
 from s2s.comparison.reproduce.radius import Radius
 from s2s.comparison.reproduce.reverse_source import ReverseSource
+from s2s.comparison.reproduce.state_tracking import StateTracking
 from s2s.comparison.reproduce.tiny import Tiny
 from s2s.comparison.reproduce.warm_up import WarmUp
 from s2s.comparison.reproduced import RESULT, Band, Check, Reproduced
@@ -255,6 +260,11 @@ _ALL: tuple[Reproduction[Any], ...] = (
     CopyMemory(),
     WarmUp(),
     Mqar(),
+    Copying(),
+    Induction(),
+    MinGru(),
+    PositionsLength(),
+    StateTracking(),
     Agreement(),
     ReverseSource(),
     Length(),

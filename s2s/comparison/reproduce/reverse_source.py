@@ -52,8 +52,7 @@ class ReverseSource(Translators, Reproduction[Quality]):
         Band(key="bleu", what="BLEU reversed minus BLEU forward", published="+4.7", low=1.0, valid_if=("learned",)),
         Band(key="learned", what="BLEU reversed", published="30.6", low=20.0, validity=True),
     )
-    seconds = (1_600, 3_500)
-    usual_seeds = 2
+    seconds = (2_400, 5_300)
 
     updates: int = 6_000
     tested: int = 300

@@ -1,4 +1,4 @@
-"""Small trainings of an encoder with a linear head."""
+"""Small trainings: models, learning curves, and accuracy on held-out texts."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -13,9 +13,11 @@ from torch.nn import functional
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Trial
+from s2s.data.synthetic_tasks import NO_LABEL
 from s2s.errors import UserError
+from s2s.evaluation.inference import mean
 from s2s.models.base import Encoder
-from s2s.recipe.installed import encoder_settings, module_of
+from s2s.recipe.installed import build_language_model, encoder_settings, language_settings, module_of
 from s2s.training.device import derive_seed
 
 # one layer, one direction and no dropout, for models with these settings
@@ -31,23 +33,17 @@ _PLAIN = {
 Draw = Callable[[torch.Generator], tuple[Tensor, Tensor]]
 """Draws the inputs and targets of a batch."""
 
-UNASKED = -100
-"""Target at positions that are left out of the loss."""
-
-TEST_SEED = 10**6
-"""Offset of the seeds of test batches, which no training has."""
-
 
 def over_places(logits: Float[Tensor, "batch steps outputs"], targets: Int[Tensor, "batch steps"]) -> Tensor:
     """Return the cross-entropy over the positions with a target, in nats per position."""
-    return functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=UNASKED)
+    return functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=NO_LABEL)
 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> float:
     """Return the percentage of positions with a target at which a model is right."""
     source, targets = batch
-    asked = targets != UNASKED
+    asked = targets != NO_LABEL
     return 100 * float((model(source).argmax(dim=-1) == targets)[asked].float().mean())
 
 
@@ -102,8 +98,28 @@ def encoder_of(kind: str, vocabulary_size: int, seed: int, options: Mapping[str,
     return module_of(kind).build_encoder(settings, vocabulary_size)
 
 
+class NextToken(nn.Module):
+    """A Transformer language model that gives the scores of the next token at each position.
+
+    Args:
+        vocabulary_size: Size of the vocabulary.
+        seed: Seed of the weights.
+        options: Settings of the model.
+    """
+
+    def __init__(self, vocabulary_size: int, seed: int, options: Mapping[str, object]) -> None:
+        super().__init__()
+        settings = language_settings("transformer")(**{"kind": "transformer", "dropout": 0.0, **options})
+        torch.manual_seed(derive_seed(seed))
+        self.model = build_language_model(settings, vocabulary_size)
+
+    def forward(self, tokens: Int[Tensor, "batch steps"]) -> Float[Tensor, "batch steps vocabulary"]:
+        """Return the scores of the token that follows each token."""
+        return self.model.logits(tokens, separate_documents=False)
+
+
 @dataclass(frozen=True)
-class LearningCurve:
+class LossCurve:
     """Learning curve of a training."""
 
     updates: list[int]  # updates before each point
@@ -116,10 +132,18 @@ class Budget:
     """Limits of a training."""
 
     updates: int  # at most
-    rate: float  # constant learning rate of Adam
+    rate: float  # learning rate of Adam
     every: int = 50  # updates between two points of the learning curve
     clip: float = 1.0  # gradient clipping
-    decay: float = 0.0  # share of the updates at the end over which the rate falls linearly to about 0
+    warmup: int = 0  # updates over which the rate rises linearly
+    decay: float = 0.0  # share of the updates, at the end, over which the rate falls linearly to 0
+
+    def rate_at(self, update: int) -> float:
+        """Return the learning rate of an update, from 1 on."""
+        rising = min(1.0, update / self.warmup) if self.warmup else 1.0
+        left = self.updates + 1 - update
+        falling = min(1.0, left / (self.decay * self.updates)) if self.decay else 1.0
+        return self.rate * rising * falling
 
 
 def train(
@@ -129,7 +153,7 @@ def train(
     budget: Budget,
     seed: int,
     enough: float = 0.0,
-) -> LearningCurve:
+) -> LossCurve:
     """Train until the mean loss is low enough or the budget is spent.
 
     Args:
@@ -148,10 +172,8 @@ def train(
     updates, losses, ended, since = list[int](), list[float](), None, list[float]()
     model.train()
     for update in range(1, budget.updates + 1):
-        if budget.decay:
-            left = (budget.updates - update) / (budget.decay * budget.updates)
-            for group in adam.param_groups:
-                group["lr"] = budget.rate * min(1.0, left + 1e-3)
+        for group in adam.param_groups:
+            group["lr"] = budget.rate_at(update)
         source, targets = draw(generator)
         loss = loss_of(model(source), targets)
         adam.zero_grad(set_to_none=True)
@@ -169,20 +191,47 @@ def train(
                 ended = update
                 break
     model.eval()
-    return LearningCurve(updates, losses, ended)
+    return LossCurve(updates, losses, ended)
+
+
+@dataclass(frozen=True)
+class AccuracyByLength:
+    """A training, and its accuracy on texts of several lengths."""
+
+    curve: LossCurve
+    right: dict[int, float]  # right answers at each length, in percent
+
+
+def heldout_generator(seed: int) -> torch.Generator:
+    """Return the source of randomness of test batches, which no training has."""
+    return torch.Generator().manual_seed(10**6 + seed)
+
+
+def accuracy_figure(title: str, measured: Mapping[Trial, AccuracyByLength], chance: float, x: str = "length") -> Figure:
+    """Draw the accuracy of each model and part by length, as a mean over seeds, beside guessing (in percent)."""
+    runs: dict[str, list[dict[int, float]]] = {}
+    for trial, run in measured.items():
+        runs.setdefault(_label(trial), []).append(run.right)
+    shown = [
+        series(
+            label,
+            label,
+            [float(length) for length in own[0]],
+            [mean([right[length] for right in own]) for length in own[0]],
+        )
+        for label, own in runs.items()
+    ]
+    lengths = sorted({float(length) for own in runs.values() for right in own for length in right})
+    shown.append(series("guessing", "", lengths, [chance] * len(lengths), reference=True))
+    return figure("accuracy", title, (axis(x, log=True), axis("right answers", "%")), shown)
 
 
 def curves_figure(
-    title: str, curves: Mapping[Trial, LearningCurve], unit: str, baseline: tuple[str, float] | None = None
+    title: str, curves: Mapping[Trial, LossCurve], unit: str, baseline: tuple[str, float] | None = None
 ) -> Figure:
     """Draw the learning curve of each trial, beside the constant loss of a baseline and its name."""
     shown = [
-        series(
-            " ".join(filter(None, [trial.model, trial.part.replace("-", " "), f"seed {trial.seed}"])),
-            trial.model,
-            curve.updates,
-            curve.losses,
-        )
+        series(f"{_label(trial)}, seed {trial.seed}", _label(trial), curve.updates, curve.losses)
         for trial, curve in curves.items()
     ]
     if baseline is not None:
@@ -190,3 +239,7 @@ def curves_figure(
         ends = [0.0, float(max((curve.updates[-1] for curve in curves.values()), default=1))]
         shown.append(series(name, "", ends, [loss, loss], reference=True))
     return figure("losses", title, (axis("updates"), axis("loss", unit, log=True)), shown)
+
+
+def _label(trial: Trial) -> str:
+    return " ".join(filter(None, [trial.model, trial.part.replace("-", " ")]))
