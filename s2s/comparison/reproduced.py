@@ -1,4 +1,13 @@
-"""Result of a reproduction, as JSON: published number, our number, and tolerance band."""
+"""Result of a reproduction as JSON, and the rule that decides whether a published number is reproduced.
+
+Per number, with seeds that pass its validity checks ("voting seeds"):
+
+- reproduced: the 95 % confidence interval lies inside the band that was written down before the measurement;
+- not reproduced: the interval lies outside the band;
+- undecided: the interval crosses an end of the band, or fewer than 3 seeds vote.
+
+A finding is reproduced if all its numbers are, and not reproduced if one of them is not.
+"""
 
 import math
 from pathlib import Path
@@ -11,10 +20,14 @@ from s2s.comparison.results import Failure, Figure, Part
 
 RESULT = "reproduction.json"
 FORMAT = 1
+FEWEST_SEEDS = 3
+"""Voting seeds without which a number with chance in it is undecided."""
+
+Outcome = Literal["reproduced", "not reproduced", "undecided"]
 
 
 class Band(Part):
-    """Tolerance band of a published number."""
+    """Tolerance band of a published number, or of a validity check."""
 
     key: str
     """Name among the measurements."""
@@ -23,11 +36,17 @@ class Band(Part):
     published: str
     """Published or derived value."""
     low: float | None = None
-    """Lowest value that counts as reproduced; None without a lower end."""
+    """Lowest value inside the band; None without a lower end."""
     high: float | None = None
-    """Highest value; None without an upper end."""
+    """Highest value inside the band; None without an upper end."""
     derived: float | None = None
     """Value of the theory; None if the published value is measured."""
+    validity: bool = False
+    """True for a validity check, which decides which seeds vote and is no part of the verdict."""
+    valid_if: tuple[str, ...] = ()
+    """Keys of the validity checks that a seed must pass to vote on this number."""
+    deterministic: bool = False
+    """True for a number without chance, such as a count: one seed decides."""
 
     def holds(self, value: float) -> bool:
         """True if a value lies within the band."""
@@ -45,14 +64,34 @@ class Check(Part):
 
     band: Band
     """Tolerance band."""
-    ours: float | None
-    """Median over seeds; None if nothing was measured."""
-    by_seed: list[float]
+    mean: float | None
+    """Mean over the voting seeds; None if no seed votes."""
+    interval: tuple[float, float] | None
+    """Ends of the 95 % confidence interval of the mean; None with fewer than two voting seeds."""
+    by_seed: dict[int, float]
     """Value of each seed."""
-    inside: bool
-    """True if the median is inside the band."""
-    interval: tuple[float, float] | None = None
-    """Ends of the 95 % confidence interval of the median; None if none was computed."""
+    voters: list[int]
+    """Seeds that pass the validity checks of this number."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Outcome of this number under the rule of this module."""
+        enough = self.band.deterministic or len(self.voters) >= FEWEST_SEEDS
+        if self.interval is None or not enough:
+            return "undecided"
+        low, high = self.interval
+        if self.band.holds(low) and self.band.holds(high):
+            return "reproduced"
+        below = self.band.low is not None and high < self.band.low
+        above = self.band.high is not None and low > self.band.high
+        return "not reproduced" if below or above else "undecided"
+
+    def __str__(self) -> str:
+        if self.mean is None:
+            return "no valid seed" if self.by_seed else "not measured"
+        interval = self.interval
+        ends = f" (95 %: {interval[0]:.4g} to {interval[1]:.4g})" if interval and interval[0] < interval[1] else ""
+        return f"{self.mean:.4g}{ends}"
 
     @property
     def excluded(self) -> bool:
@@ -63,17 +102,22 @@ class Check(Part):
         return not low <= self.band.derived <= high
 
     @property
-    def seeds_outside(self) -> int:
-        """Number of seeds outside a band that the median is in."""
-        return sum(not self.band.holds(each) for each in self.by_seed) if self.inside else 0
-
-    @property
     def state(self) -> str:
-        """Describe where the median and the seeds are, and whether the derived value is excluded."""
-        where = "inside" if self.inside else "outside"
-        if self.seeds_outside:
-            where += f", {self.seeds_outside} of {len(self.by_seed)} seeds outside"
-        return f"{where}, but the derived {self.band.derived:g} is excluded" if self.excluded else where
+        """Describe the outcome, with the reason if it is undecided; of a validity check, the seeds that pass."""
+        if self.band.validity:
+            passed = sum(self.band.holds(value) for value in self.by_seed.values())
+            return f"validity check: {passed} of {len(self.by_seed)} seeds pass"
+        reason = ""
+        if self.outcome == "undecided":
+            few = not self.band.deterministic and len(self.voters) < FEWEST_SEEDS
+            why = (
+                f"{len(self.voters)} voting seeds of at least {FEWEST_SEEDS}"
+                if few
+                else "the interval crosses the band"
+            )
+            reason = f": {why}"
+        theory = f"; the derived {self.band.derived:g} is excluded" if self.excluded else ""
+        return f"{self.outcome}{reason}{theory}"
 
 
 class Reproduced(Part):
@@ -86,9 +130,11 @@ class Reproduced(Part):
     finding: str
     """The finding, in one sentence."""
     source: str
-    """Publication, and whether the numbers were compared with it."""
+    """Publication, with table or page; "not verified" marks numbers that were not compared with it."""
     method: str
     """Method, and how it differs from the publication."""
+    setting: str = ""
+    """Difference from the publication that the verdict depends on; empty without one."""
     expected: tuple[float, float]
     """Expected seconds of one core: least and most."""
     checks: list[Check]
@@ -109,25 +155,31 @@ class Reproduced(Part):
     """Figures."""
 
     @property
-    def inside(self) -> bool:
-        """True if all medians lie in their bands."""
-        return all(check.inside for check in self.checks)
+    def numbers(self) -> list[Check]:
+        """The checks that decide: all but the validity checks."""
+        return [check for check in self.checks if not check.band.validity]
 
     @property
-    def by_every_seed(self) -> bool:
-        """True if each seed alone reproduces the finding."""
-        return self.inside and not any(check.seeds_outside for check in self.checks)
+    def outcome(self) -> Outcome:
+        """Outcome of the finding: reproduced if all numbers are, not reproduced if one of them is not."""
+        outcomes = {check.outcome for check in self.numbers}
+        if "not reproduced" in outcomes:
+            return "not reproduced"
+        return "reproduced" if outcomes == {"reproduced"} else "undecided"
 
     @property
     def verdict(self) -> str:
-        """Verdict in words."""
-        missed = sum(not check.inside for check in self.checks)
-        if missed:
-            return f"not reproduced: {missed} of {len(self.checks)} outside their bands"
-        away = [f"the derived {each.band.what} = {each.band.derived:g}" for each in self.checks if each.excluded]
-        if away:
-            return f"inside its bands, but {' and '.join(away)} is excluded"
-        return "reproduced" if self.by_every_seed else "reproduced by the medians, not by every seed"
+        """Outcome in words, with the setting that it depends on."""
+        parts = [f"{self.outcome} {self.setting}".strip()]
+        reproduced = sum(check.outcome == "reproduced" for check in self.numbers)
+        if self.outcome != "reproduced":
+            parts.append(f"{reproduced} of {len(self.numbers)} numbers reproduced")
+        parts += [
+            f"the derived {each.band.what} = {each.band.derived:g} is excluded"
+            for each in self.numbers
+            if each.excluded
+        ]
+        return "; ".join(parts)
 
 
 def read(path: Path) -> Reproduced:

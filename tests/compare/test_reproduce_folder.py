@@ -1,4 +1,4 @@
-"""What is kept of a reproduction is taken for the same one alone: of that name, and with those settings."""
+"""Folders of reproductions: their trials are used for the same name and settings alone."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def _asked(folder, *settings: str) -> str:
     return reproduce("tiny", folder, 1, lambda line: None, settings).command
 
 
-def test_measurements_of_other_settings_or_findings_are_not_taken_for_these(tmp_path, monkeypatch):
+def test_reproduce_refuses_trials_of_other_settings(tmp_path, monkeypatch):
     monkeypatch.setattr(Tiny, "trials", lambda self, seeds: [])
     assert _asked(tmp_path, "training.updates=1000") == "s2s reproduce tiny --seeds 1 training.updates=1000"
     # data may lie elsewhere now
@@ -26,13 +26,13 @@ def test_measurements_of_other_settings_or_findings_are_not_taken_for_these(tmp_
         _asked(tmp_path, "training.updates=1000")
 
 
-def test_a_wrong_setting_is_told_before_anything_is_made(tmp_path):
+def test_reproduce_refuses_a_wrong_setting_first(tmp_path):
     with pytest.raises(UserError, match=r"training\.updats: unknown key; did you mean updates"):
         _asked(tmp_path / "new", "training.updats=10")
     assert not (tmp_path / "new").exists()
 
 
-def test_what_cannot_be_measured_is_a_mistake_and_no_failure_to_reproduce(tmp_path):
+def test_reproduce_without_any_measurement_is_an_error(tmp_path):
     absent = tmp_path / "absent"
     with pytest.raises(UserError, match=rf"(?s)tiny: nothing could be measured: .*{absent}.*there is no such folder"):
         _asked(tmp_path / "out", f"data.root={absent}")

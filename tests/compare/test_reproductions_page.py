@@ -1,6 +1,10 @@
-"""The page of reproductions is what the kept files say."""
+"""docs/reproductions.md and the stored results of reproductions."""
 
 from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
 
 from benchmarks import reproductions
 from benchmarks.keeping import written
@@ -11,19 +15,27 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results" / "reproductions"
 
 
-def test_the_table_is_what_the_kept_files_say():
+def test_reproductions_page_is_written_from_stored_results():
     page = (ROOT / "docs" / "reproductions.md").read_text(encoding="utf-8")
-    assert written(page, reproductions.table(), "reproductions") == page
+    assert written(page, reproductions.tables(), "reproductions") == page
     assert len(reproductions.kept()) == len(list(RESULTS.glob("*.json"))) > 0
 
 
-def test_the_kept_files_were_judged_by_the_bands_of_today():
+def test_stored_results_have_the_bands_and_texts_of_the_code():
     for path in sorted(RESULTS.glob("*.json")):
-        result = read(path)
+        result, reproduction = read(path), REPRODUCTIONS[path.stem]
         assert path.stem == result.name
-        assert [check.band for check in result.checks] == list(REPRODUCTIONS[result.name].bands)
-        for check in result.checks:
-            assert check.inside == (check.ours is not None and check.band.holds(check.ours))
+        assert [check.band for check in result.checks] == list(reproduction.bands)
+        texts = ("finding", "source", "method", "setting")
+        assert [getattr(result, text) for text in texts] == [getattr(reproduction, text) for text in texts]
         assert result.failures == []
-        # nothing measured is nothing found
-        assert all(check.inside is False for check in checks(REPRODUCTIONS[result.name], {}))
+        assert all(check.outcome == "undecided" for check in checks(reproduction, {}))
+
+
+def test_stored_intervals_are_students_over_the_voting_seeds():
+    for path in RESULTS.glob("*.json"):
+        for check in read(path).numbers:
+            values = np.array([check.by_seed[seed] for seed in check.voters])
+            if len(values) > 1 and path.stem != "law":
+                half = scipy.stats.sem(values) * scipy.stats.t.ppf(0.975, len(values) - 1)
+                assert check.interval == pytest.approx((values.mean() - half, values.mean() + half), rel=1e-9)

@@ -1,1 +1,1 @@
-"""Findings of the literature, measured again: each with what was published and the band in which it counts as found."""
+"""Reproductions of published findings: each module has one, with the published numbers and their tolerance bands."""

@@ -1,29 +1,36 @@
 """Base class of reproductions: a published finding, tolerance bands, trials, and the numbers they give."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, Generic, TypeVar, get_type_hints
+
+from pydantic import TypeAdapter
 
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
-from s2s.comparison.spec import Trial, Trials
+from s2s.comparison.spec import Trial
 from s2s.errors import UserError
 
-# numbers of a finding, by the key of their band and by seed
-Numbers = Mapping[str, Sequence[float]]
+M = TypeVar("M")
+"""Measurement of a trial: a frozen dataclass of JSON values, or a union of several."""
+BySeed = Mapping[int, float]
+"""A number of each seed."""
+Numbers = Mapping[str, BySeed]
+"""Numbers of a finding, by the key of their band."""
 
 
 @dataclass(frozen=True)
-class Reproduction(ABC):
+class Reproduction(ABC, Generic[M]):
     """A published finding and its measurement; the fields of subclasses are sizes.
 
     Attributes:
         name: Name on the command line.
         finding: The finding, in one sentence.
-        source: Publication; says "not verified" where a number was written down from memory.
+        source: Publication, with table or page. Numbers that were not compared with it are marked "not verified".
         method: What is measured here, and how that differs from the publication.
+        setting: Difference from the publication that the verdict depends on; part of the verdict. May be empty.
         bands: Expected numbers; docs/reproductions.md lists those that were changed after a measurement.
         seconds: Least and most CPU seconds of a run with the usual seeds.
         usual_seeds: Default number of seeds.
@@ -34,12 +41,13 @@ class Reproduction(ABC):
     finding: ClassVar[str]
     source: ClassVar[str]
     method: ClassVar[str]
+    setting: ClassVar[str] = ""
     bands: ClassVar[tuple[Band, ...]]
     seconds: ClassVar[tuple[float, float]]
     usual_seeds: ClassVar[int] = 3
     published: ClassVar[bool] = True
 
-    def asked(self, settings: Sequence[str], folder: Path) -> "Reproduction":
+    def asked(self, settings: Sequence[str], folder: Path) -> "Reproduction[M]":
         """Return the reproduction with settings of the command line.
 
         Args:
@@ -58,37 +66,44 @@ class Reproduction(ABC):
         """Return all trials; each result is stored in a file."""
 
     @abstractmethod
-    def measure(self, trial: Trial) -> object:
-        """Run a trial in one thread, and return a JSON object or a dataclass of JSON values.
+    def measure(self, trial: Trial) -> M:
+        """Run a trial in one thread.
+
+        Subclasses annotate the type of what they return: stored measurements are read as that type.
 
         Raises:
             UserError: A training failed.
         """
 
+    def read_measurement(self, stored: object) -> M:
+        """Read a stored measurement, a JSON value, as the type that `measure` returns."""
+        return TypeAdapter(get_type_hints(type(self).measure)["return"]).validate_python(stored)
+
     @abstractmethod
-    def numbers(self, measured: Trials) -> Numbers:
+    def numbers(self, measured: Mapping[Trial, M]) -> Numbers:
         """Return the numbers of the bands, by seed."""
 
-    def intervals(self, measured: Trials) -> Mapping[str, tuple[float, float]]:
-        """Return the 95 % intervals of the medians, by the key of their band."""
+    def intervals(self, measured: Mapping[Trial, M]) -> Mapping[str, tuple[float, float]]:
+        """Return 95 % intervals, by the key of their band, that replace Student's interval over seeds."""
         return {}
 
-    def figures(self, measured: Trials) -> list[Figure]:
+    def figures(self, measured: Mapping[Trial, M]) -> list[Figure]:
         """Return the figures."""
         return []
 
 
-def by_seed(measured: Trials, key: str, model: str, part: str = "") -> list[Any]:
-    """Return the values under a key of a model's trials of a part, by ascending seed."""
-    return list(_own(measured, key, (model, part)).values())
-
-
-def pairs(measured: Trials, key: str, first: tuple[str, str], second: tuple[str, str]) -> list[tuple[Any, Any]]:
-    """Return pairs of values under a key of two kinds of trials (model and part), at their common seeds."""
-    one, two = _own(measured, key, first), _own(measured, key, second)
-    return [(one[seed], two[seed]) for seed in one if seed in two]
-
-
-def _own(measured: Trials, key: str, kind: tuple[str, str]) -> dict[int, Any]:
-    own = {trial.seed or 0: m[key] for trial, m in measured.items() if (trial.model, trial.part) == kind}
+def by_seed(measured: Mapping[Trial, M], of: Callable[[M], float], model: str, part: str = "") -> dict[int, float]:
+    """Return a number of each trial of a model and a part, by ascending seed."""
+    own = {trial.seed or 0: of(one) for trial, one in measured.items() if (trial.model, trial.part) == (model, part)}
     return dict(sorted(own.items()))
+
+
+def paired(first: BySeed, second: BySeed, of: Callable[[float, float], float]) -> dict[int, float]:
+    """Combine two numbers of the same seed; seeds that only one of them has are left out.
+
+    Example:
+        >>> from operator import sub
+        >>> paired({1: 5.0, 2: 7.0}, {2: 4.0, 3: 1.0}, sub)
+        {2: 3.0}
+    """
+    return {seed: of(value, second[seed]) for seed, value in first.items() if seed in second}

@@ -1,6 +1,6 @@
-"""Length of the chain of dependent operations, counted on the computed graph."""
+"""Length of the chain of dependent operations, counted on the computed graph (Vaswani et al. 2017)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,38 +11,55 @@ from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
-from s2s.comparison.spec import Measured, Trial, Trials
+from s2s.comparison.spec import Trial
 from s2s.data.exercises import FIRST
 from s2s.evaluation.inference import growth
 from s2s.recipe.installed import module_of
 from s2s.training.device import derive_seed
 
-_PIECES = FIRST + 40
+_VOCABULARY = FIRST + 40
 
 
 @dataclass(frozen=True)
-class Depth(Reproduction):
-    """The longest chain in a forward pass, against the length of both sides."""
+class Chains:
+    """Longest chains of one model."""
+
+    depths: list[int]  # at each length
+    law: str  # law by which they grow
+    per_token: float  # operations that a token adds; infinite if they do not grow linearly
+
+
+@dataclass(frozen=True)
+class Depth(Reproduction[Chains]):
+    """The longest chain of operations in a forward pass, by length."""
 
     name = "depth"
-    finding = (
-        "A recurrent network's chain of operations grows with every token, a Transformer's in training not at all."
-    )
+    finding = "The sequential operations of an RNN grow with the length; those of a Transformer in training do not."
     source = (
-        "Vaswani et al. 2017, table 1: O(n) sequential operations for recurrent layers, O(1) for self-attention (not "
-        "verified); that it is three operations for each layer and token follows from h′ = tanh(W x + U h + b), where "
-        "the products with x of all tokens are one: a product, a sum, and tanh"
+        "Vaswani et al. 2017, table 1: O(n) sequential operations for recurrent layers, O(1) for self-attention. "
+        "The 12 is derived: h′ = tanh(W x + U h + b) takes a product, a sum and a tanh for each token and layer"
     )
     method = (
-        "A whole translator of two layers that read and two that write, in a forward pass of training: the operations "
-        "that torch sends to its kernels are followed one by one, recurrent layers step by step. Four layers of three "
-        "operations make 12 for each token; the two layers of a side are computed one after the other."
+        "A forward pass in training of a translator with two encoder and two decoder layers. The operations that torch "
+        "dispatches are followed one by one; recurrent layers run step by step. The encoder finishes before the "
+        "decoder starts, so four layers of three operations add 12 operations for each token."
     )
     bands = (
         Band(
-            key="rnn", what="operations that each token adds to the tanh-RNN's chain", published="12", low=12, high=12
+            key="rnn",
+            what="operations that a token adds to the tanh-RNN's longest chain",
+            published="12",
+            low=12,
+            high=12,
+            deterministic=True,
         ),
-        Band(key="transformer", what="operations that each token adds to the Transformer's", published="0", high=0),
+        Band(
+            key="transformer",
+            what="operations that a token adds to the Transformer's longest chain",
+            published="0",
+            high=0,
+            deterministic=True,
+        ),
     )
     seconds = (2, 5)
     usual_seeds = 1
@@ -51,35 +68,31 @@ class Depth(Reproduction):
     width: int = 16
 
     def trials(self, seeds: Sequence[int]) -> list[Trial]:
-        """One for each kind; nothing is left to chance but the weights."""
         return [Trial(band.key, seed=seed) for seed in seeds for band in self.bands]
 
-    def measure(self, trial: Trial) -> Measured:
-        """The longest chain at each length, and the law that it grows by."""
+    def measure(self, trial: Trial) -> Chains:
+        """Count the longest chain at each length, and fit the law by which it grows."""
         depths = [self._depth(trial.model, length, trial.seed or 0) for length in self.lengths]
         law = growth(self.lengths, depths)
-        # a law that is not a line has no number of operations for each token
         per_token = {"linear": law.rate, "constant": 0.0}.get(law.law, float("inf"))
-        return {"depths": depths, "law": str(law), "per_token": round(per_token, 6)}
+        return Chains(depths, str(law), round(per_token, 6))
 
     def _depth(self, kind: str, length: int, seed: int) -> int:
         module = module_of(kind)
-        wanted = {"width": self.width, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "bidirectional": False}
-        settings = module.Settings(**{k: v for k, v in wanted.items() if k in module.Settings.model_fields})
+        options = {"width": self.width, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "bidirectional": False}
+        settings = module.Settings(**{k: v for k, v in options.items() if k in module.Settings.model_fields})
         torch.manual_seed(derive_seed(seed))
-        model = module.build(settings, _PIECES, _PIECES).eval()
-        tokens = torch.randint(FIRST, _PIECES, (2, length), generator=torch.Generator().manual_seed(seed))
+        model = module.build(settings, _VOCABULARY, _VOCABULARY).eval()
+        tokens = torch.randint(FIRST, _VOCABULARY, (2, length), generator=torch.Generator().manual_seed(seed))
         valid = torch.ones_like(tokens, dtype=torch.bool)
         with torch.no_grad(), unfused(), Operations() as seen:
             model.logits(tokens, valid, tokens)
         return seen.depth
 
-    def numbers(self, measured: Trials) -> Numbers:
-        """Operations for each token."""
-        return {band.key: by_seed(measured, "per_token", band.key) for band in self.bands}
+    def numbers(self, measured: Mapping[Trial, Chains]) -> Numbers:
+        return {band.key: by_seed(measured, lambda m: m.per_token, band.key) for band in self.bands}
 
-    def figures(self, measured: Trials) -> list[Figure]:
-        """Chains against length."""
-        shown = [series(trial.model, trial.model, list(self.lengths), m["depths"]) for trial, m in measured.items()]
+    def figures(self, measured: Mapping[Trial, Chains]) -> list[Figure]:
+        shown = [series(trial.model, trial.model, list(self.lengths), m.depths) for trial, m in measured.items()]
         axes = (axis("length of source and target", "tokens", log=True), axis("longest chain", "operations", log=True))
-        return [figure("depth", "Operations that must wait for each other, in a forward pass", axes, shown)]
+        return [figure("depth", "Sequential operations in a forward pass", axes, shown)]

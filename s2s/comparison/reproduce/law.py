@@ -1,6 +1,7 @@
-"""Does the gradient's factor per step predict the longest distance that is learned? Nobody has measured it.
+"""Law between the factor per step of an untrained gradient and the longest distance that a network learns.
 
-Gradient and task are those of one encoder with a linear head. The formula was fixed before any measurement:
+We know of no earlier measurement. Gradient and task are those of one encoder with a linear head. The formula was fixed
+before any measurement:
 
     log D50 = a + b log ξ,  ξ = 1 / |log factor|
 
@@ -12,7 +13,7 @@ grow without bound as the factor approaches 1.
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -25,11 +26,19 @@ from torch.nn import functional
 from s2s.comparison.questions.gradients.sweep import radius, sweep_parameter_of
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction
-from s2s.comparison.reproduce.gradients import factor_per_step
-from s2s.comparison.reproduce.training import Budget, TextClassifier, encoder_of, first_and_noise, train
+from s2s.comparison.reproduce.radius import factor_per_step
+from s2s.comparison.reproduce.training import (
+    Budget,
+    TextClassifier,
+    accuracy,
+    encoder_of,
+    first_and_noise,
+    heldout_generator,
+    train,
+)
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
-from s2s.comparison.spec import Measured, Trial, Trials
+from s2s.comparison.spec import Trial
 from s2s.evaluation.survival import CensoredLine, censored_line
 from s2s.models.base import Encoder
 
@@ -90,25 +99,33 @@ def d50(distances: Sequence[int], right: Sequence[float], chance: float) -> tupl
 
 
 @dataclass(frozen=True)
-class Law(Reproduction):
+class Reach:
+    """Gradient and learned distances of one initialisation."""
+
+    factor: float  # factor of the gradient per step
+    right: list[float]  # accuracy at each distance
+    d50: float  # distance at which half of the accuracy above chance is left
+    beyond: int  # 1 if D50 lies beyond the largest distance, −1 if below the smallest, else 0
+
+
+@dataclass(frozen=True)
+class Law(Reproduction[Reach]):
     """Gradient and longest learned distance of the same initialisations."""
 
     name = "law"
-    finding = "How far a gradient reaches in an untrained recurrence says over which distance it learns to remember."
+    finding = "The reach of an untrained gradient predicts the distance over which a recurrence learns to remember."
     source = (
-        "nobody; Chen, Pennington & Schoenholz 2018 derive the depth to which signals reach in random recurrent "
-        "networks and find that training succeeds up to it (from memory, not verified)"
+        "no published measurement is known; Chen, Pennington & Schoenholz 2018 derive the depth to which signals reach "
+        "in random recurrent networks, and find that training succeeds up to it (not verified)"
     )
     method = (
-        "72 initialisations (recurrent gain × gate's bias × cell × width): in each the gradient's factor per step over "
-        "200 random symbols; then the first symbol is to be named after so many others (ten keys, 32 kinds of noise), "
-        "by a network that was trained at this one distance: Adam at 0.002, at most 800 updates of 32 fresh texts. "
-        "Distances are tried from 1 on, each twice the last, until two in a row are not learned. D50 is where half of "
-        "what is above chance is left. log D50 = a + b log ξ with ξ = 1/|log factor|, noise normal, D50 beyond 128 or "
-        "below 1 censored; fitted to three quarters of the initialisations, every fourth is predicted. The interval of "
-        "b is that of gains and biases drawn with replacement, all widths of one together. At first the "
-        "distances of one training were drawn from 1 to 128: then all 72 learned all of them, for who has learned to "
-        "keep a symbol over a short distance need not learn it again over a long one."
+        "72 initialisations (recurrent gain × gate bias × cell × width). For each, the gradient's factor per step over "
+        "200 random symbols; then trainings that name the first symbol after a number of others (10 keys, 32 noise "
+        "symbols), each at one distance: Adam at 0.002, at most 800 updates of 32 fresh texts. Distances double from "
+        "1 to 128, until two in a row are not learned. D50 is the distance at which half of the accuracy above chance "
+        "is left. Fit: log D50 = a + b log ξ with ξ = 1/|log factor| and normal noise, D50 beyond 128 or below 1 "
+        "censored, over three quarters of the initialisations; every fourth one is predicted. The interval of b is a "
+        "bootstrap over gains and biases, all widths of one together."
     )
     bands = (
         Band(key="slope", what="b", published="1 (derived, if D50 is a multiple of ξ)", low=0.5, high=1.5, derived=1.0),
@@ -122,8 +139,7 @@ class Law(Reproduction):
             high=0.7,
         ),
     )
-    seconds = (900, 3_000)
-    usual_seeds = 1
+    seconds = (2_700, 9_000)
     published = False
 
     initialisations: tuple[Point, ...] = points()
@@ -137,7 +153,7 @@ class Law(Reproduction):
     def trials(self, seeds: Sequence[int]) -> list[Trial]:
         return [Trial(p.kind, p.part, seed) for seed in seeds for p in self.initialisations]
 
-    def measure(self, trial: Trial) -> Measured:
+    def measure(self, trial: Trial) -> Reach:
         """Factor of the gradient per step, accuracy at each distance, and D50."""
         seed = trial.seed or 0
         point = next(p for p in self.initialisations if (p.kind, p.part) == (trial.model, trial.part))
@@ -150,17 +166,15 @@ class Law(Reproduction):
             failed = len(right) > 1 and max(right[-2:]) < (1 + 1 / self.keys) / 2
             right.append(1 / self.keys if failed else self._learn(point, distance, seed))
         reach, beyond = d50(self.distances, right, 1 / self.keys)
-        return {"factor": factor, "right": right, "d50": reach, "beyond": beyond}
+        return Reach(factor, right, reach, beyond)
 
     def _learn(self, point: Point, distance: int, seed: int) -> float:
         """Train a network at one distance, and return its accuracy there."""
         model = TextClassifier(*self._encoder(point, seed), self.keys, over="last")
         draw = partial(first_and_noise, self.keys, _NOISE, (self.rows, distance))
-        train(model, draw, functional.cross_entropy, self.budget, seed, enough=lambda loss: loss < _ENOUGH)
-        chance = torch.Generator().manual_seed(10**6 + seed)
-        source, wanted = first_and_noise(self.keys, _NOISE, (_TESTED, distance), chance)
-        with torch.no_grad():
-            return float((model(source).argmax(dim=1) == wanted).float().mean())
+        train(model, draw, functional.cross_entropy, self.budget, seed, enough=_ENOUGH)
+        generator = heldout_generator(seed)
+        return accuracy(model, first_and_noise(self.keys, _NOISE, (_TESTED, distance), generator)) / 100
 
     def _encoder(self, point: Point, seed: int) -> tuple[Encoder, int]:
         """Build the encoder of an initialisation, always the same; return it with its width."""
@@ -175,7 +189,9 @@ class Law(Reproduction):
             parameter.turn(point.bias)
         return encoder, width
 
-    def fitted(self, measured: Trials, seed: int) -> tuple[CensoredLine | None, list[Measured], list[Measured]]:
+    def fitted(
+        self, measured: Mapping[Trial, Reach], seed: int
+    ) -> tuple[CensoredLine | None, list[Reach], list[Reach]]:
         """Fit the law of one seed.
 
         Returns:
@@ -186,25 +202,25 @@ class Law(Reproduction):
         known = [(i, run) for i, p in enumerate(self.initialisations) if (run := own.get((p.kind, p.part)))]
         learned = [run for i, run in known if i % _HELD_OUT != _HELD_OUT - 1]
         held_out = [run for i, run in known if i % _HELD_OUT == _HELD_OUT - 1]
-        enough = sum(run["beyond"] == 0 for run in learned) >= self.least
+        enough = sum(run.beyond == 0 for run in learned) >= self.least
         return _line(learned) if enough else None, learned, held_out
 
-    def numbers(self, measured: Trials) -> Numbers:
+    def numbers(self, measured: Mapping[Trial, Reach]) -> Numbers:
         """Slope, and accuracy of the predictions for held-out initialisations."""
-        found: dict[str, list[float]] = {band.key: [] for band in self.bands}
+        found: dict[str, dict[int, float]] = {band.key: {} for band in self.bands}
         for seed in sorted({trial.seed or 0 for trial in measured}):
             line, learned, held_out = self.fitted(measured, seed)
             if line is None or not held_out:
                 continue
-            middle = sorted(math.log(run["d50"]) for run in learned)[len(learned) // 2]
-            errors = [_error(line.at(log_xi(run["factor"])), run) for run in held_out]
+            middle = sorted(math.log(run.d50) for run in learned)[len(learned) // 2]
+            errors = [_error(line.at(log_xi(run.factor)), run) for run in held_out]
             plain = [_error(middle, run) for run in held_out]
-            found["slope"].append(line.b)
-            found["within"].append(100 * sum(error <= math.log(2) for error in errors) / len(errors))
-            found["gain"].append(sum(errors) / max(sum(plain), 1e-9))
+            found["slope"][seed] = line.b
+            found["within"][seed] = 100 * sum(error <= math.log(2) for error in errors) / len(errors)
+            found["gain"][seed] = sum(errors) / max(sum(plain), 1e-9)
         return found
 
-    def intervals(self, measured: Trials) -> dict[str, tuple[float, float]]:
+    def intervals(self, measured: Mapping[Trial, Reach]) -> dict[str, tuple[float, float]]:
         """Bootstrap interval of the slope: fitted initialisations are resampled, all widths together.
 
         Widths of the same gain and bias have nearly the same factor, so they are not independent.
@@ -226,17 +242,17 @@ class Law(Reproduction):
         low, high = np.nanquantile(slopes, [0.025, 0.975])
         return {"slope": (float(low), float(high))}
 
-    def figures(self, measured: Trials) -> list[Figure]:
+    def figures(self, measured: Mapping[Trial, Reach]) -> list[Figure]:
         if not measured:
             return []
         shown = []
         for kind in dict.fromkeys(trial.model for trial in measured):
             own = [run for trial, run in measured.items() if trial.model == kind]
-            x = [math.exp(log_xi(run["factor"])) for run in own]
-            shown.append(series(kind, kind, x, [run["d50"] for run in own]))
+            x = [math.exp(log_xi(run.factor)) for run in own]
+            shown.append(series(kind, kind, x, [run.d50 for run in own]))
         line, _, _ = self.fitted(measured, min(trial.seed or 0 for trial in measured))
         if line is not None:
-            ends = [min(log_xi(run["factor"]) for run in measured.values()), math.log(_LONGEST_XI)]
+            ends = [min(log_xi(run.factor) for run in measured.values()), math.log(_LONGEST_XI)]
             fit = [math.exp(line.at(end)) for end in ends]
             shown.append(series("fitted to three quarters", "", [math.exp(end) for end in ends], fit, reference=True))
         axes = (axis("1 / |log factor|", "steps", log=True), axis("D50", "symbols", log=True))
@@ -244,12 +260,12 @@ class Law(Reproduction):
         return [figure("law", title, axes, shown, kind="points")]
 
 
-def _line(runs: Sequence[Measured]) -> CensoredLine | None:
-    x, y = [log_xi(run["factor"]) for run in runs], [math.log(run["d50"]) for run in runs]
-    return censored_line(x, y, [run["beyond"] for run in runs])
+def _line(runs: Sequence[Reach]) -> CensoredLine | None:
+    x, y = [log_xi(run.factor) for run in runs], [math.log(run.d50) for run in runs]
+    return censored_line(x, y, [run.beyond for run in runs])
 
 
-def _error(predicted: float, run: Measured) -> float:
+def _error(predicted: float, run: Reach) -> float:
     """Error of a predicted log D50; 0 if both lie beyond the same limit."""
-    away = predicted - math.log(run["d50"])
-    return 0.0 if run["beyond"] * away > 0 else abs(away)
+    away = predicted - math.log(run.d50)
+    return 0.0 if run.beyond * away > 0 else abs(away)

@@ -2,32 +2,40 @@
 
 import json
 import shlex
-import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from s2s.comparison.engine import machine
 from s2s.comparison.executor import StoredResult, run_cached
+from s2s.comparison.reproduce.adding import Adding
 from s2s.comparison.reproduce.agreement import Agreement
-from s2s.comparison.reproduce.contract import Reproduction
+from s2s.comparison.reproduce.contract import M, Numbers, Reproduction
+from s2s.comparison.reproduce.copy_memory import CopyMemory
+from s2s.comparison.reproduce.copying import Copying
 from s2s.comparison.reproduce.counting import Counting
 from s2s.comparison.reproduce.depth import Depth
-from s2s.comparison.reproduce.gradients import ForgetBias, Radius
+from s2s.comparison.reproduce.forget_bias import ForgetBias
+from s2s.comparison.reproduce.induction import Induction
 from s2s.comparison.reproduce.law import Law
-from s2s.comparison.reproduce.memory import Adding, CopyMemory
-from s2s.comparison.reproduce.recall import Mqar
-from s2s.comparison.reproduce.sentences import Length, ReverseSource
+from s2s.comparison.reproduce.length import Length
+from s2s.comparison.reproduce.mingru import MinGru
+from s2s.comparison.reproduce.mqar import Mqar
+from s2s.comparison.reproduce.positions_length import PositionsLength
+from s2s.comparison.reproduce.radius import Radius
+from s2s.comparison.reproduce.reverse_source import ReverseSource
+from s2s.comparison.reproduce.state_tracking import StateTracking
 from s2s.comparison.reproduce.tiny import Tiny
 from s2s.comparison.reproduce.warm_up import WarmUp
-from s2s.comparison.reproduced import RESULT, Check, Reproduced
+from s2s.comparison.reproduced import RESULT, Band, Check, Reproduced
 from s2s.comparison.results import Failure
-from s2s.comparison.spec import Measured, Trial, Trials
+from s2s.comparison.spec import Trial
 from s2s.comparison.workers import Workers, number_for
 from s2s.errors import UserError
+from s2s.evaluation.inference import mean
 from s2s.files import ASKED, make_folder, read_file, write_atomically
 from s2s.recipe.schema import DeviceSettings
 from s2s.recipe.wording import suggestion
@@ -38,7 +46,6 @@ from s2s.training.shutdown import interrupt_immediately, print_resume_hint_on_ex
 # small trainings gain nothing from a second thread, and results depend on the number of threads
 _DEVICE = DeviceSettings(kind="cpu", precision="fp32", threads=1)
 _CELLS = "cells"
-_CORE = "core_seconds"
 
 
 def describe_all() -> str:
@@ -46,16 +53,21 @@ def describe_all() -> str:
     return "\n\n".join(describe(each) for each in REPRODUCTIONS.values())
 
 
-def describe(reproduction: Reproduction) -> str:
+def describe(reproduction: Reproduction[Any]) -> str:
     """Describe a finding, its published numbers and bands, its source and its cost."""
     lines = [f"{reproduction.name}: {reproduction.finding}"]
-    lines += [f"  {band.what}: published {band.published}; counts as found: {band}" for band in reproduction.bands]
+    lines += [
+        f"  {band.what}: {'validity check' if band.validity else f'published {band.published}'}; band: {band}"
+        for band in reproduction.bands
+    ]
     seeds = reproduction.usual_seeds
     cost = f"{_clock(reproduction.seconds[0])} to {_clock(reproduction.seconds[1])} on one core"
+    if reproduction.setting:
+        lines.append(f"  measured {reproduction.setting}")
     return "\n".join([*lines, f"  source: {reproduction.source}", f"  cost: {cost} ({seeds} {_noun(seeds)})"])
 
 
-def reproduction_of(name: str) -> Reproduction:
+def reproduction_of(name: str) -> Reproduction[Any]:
     """Return the reproduction of that name.
 
     Raises:
@@ -99,7 +111,7 @@ def reproduce(
 
 
 def _reproduced(
-    reproduction: Reproduction,
+    reproduction: Reproduction[Any],
     folder: Path,
     seeds: int | None,
     print_fn: Callable[[str], None],
@@ -114,7 +126,8 @@ def _reproduced(
     for trial in reproduction.trials(chosen):
         kept[trial] = run_cached(folder / _CELLS, partial(_timed, reproduction), trial)
         print_fn(f"  {trial.key}: {kept[trial].failed or _clock(kept[trial].seconds)}")
-    measured: dict[Trial, Measured] = {trial: one.measured for trial, one in kept.items() if one.measured is not None}
+    timed = {trial: _Timed(**one.measured) for trial, one in kept.items() if one.measured is not None}
+    measured = {trial: reproduction.read_measurement(one.measured) for trial, one in timed.items()}
     if kept and not measured:
         failures = "; ".join(dict.fromkeys(one.failed for one in kept.values()))
         raise UserError(failures, f"{name}: nothing could be measured", "mend that, and repeat the command")
@@ -127,12 +140,13 @@ def _reproduced(
         finding=reproduction.finding,
         source=reproduction.source,
         method=reproduction.method,
+        setting=reproduction.setting,
         expected=reproduction.seconds,
         checks=checks(reproduction, measured),
         seeds=chosen,
         command=f"s2s reproduce {shlex.quote(name)}{option}",
         seconds=sum(one.seconds for one in kept.values()),
-        core_seconds=sum(one[_CORE] for one in measured.values()),
+        core_seconds=sum(one.core_seconds for one in timed.values()),
         machine=machine(device_context, Workers(number_for(device_context)), exclusive=False),
         failures=[
             Failure(task=trial.key, model=trial.model, reason=one.failed) for trial, one in kept.items() if one.failed
@@ -177,36 +191,55 @@ def _as_asked(before: object) -> str:
             return str(before)
 
 
-def _timed(reproduction: Reproduction, trial: Trial) -> Measured:
+@dataclass(frozen=True)
+class _Timed:
+    measured: object
+    core_seconds: float
+
+
+def _timed(reproduction: Reproduction[Any], trial: Trial) -> _Timed:
     """Run a trial and add its CPU seconds."""
     began = time.process_time()
-    made = reproduction.measure(trial)
-    measured = asdict(made) if is_dataclass(made) and not isinstance(made, type) else cast(Measured, made)
-    return {**measured, _CORE: time.process_time() - began}
+    measured = reproduction.measure(trial)
+    return _Timed(measured, time.process_time() - began)
 
 
-def checks(reproduction: Reproduction, measured: Trials) -> list[Check]:
-    """Compare the median over seeds with each band; an unmeasured number is outside."""
+def checks(reproduction: Reproduction[M], measured: Mapping[Trial, M]) -> list[Check]:
+    """Compare the mean over the voting seeds, with its 95 % interval, with each band.
+
+    The interval is Student's; that of a deterministic number is its value alone.
+    """
     numbers, intervals = reproduction.numbers(measured), reproduction.intervals(measured)
+    bands = {band.key: band for band in reproduction.bands}
     found = []
     for band in reproduction.bands:
-        values = [float(value) for value in numbers.get(band.key, ())]
-        ours = statistics.median(values) if values else None
-        inside = ours is not None and band.holds(ours)
-        found.append(Check(band=band, ours=ours, by_seed=values, inside=inside, interval=intervals.get(band.key)))
+        values = {seed: float(value) for seed, value in numbers.get(band.key, {}).items()}
+        voters = [seed for seed in values if all(_passes(bands[key], numbers, seed) for key in band.valid_if)]
+        interval, center = None, None
+        if voters:
+            found_mean = mean([values[seed] for seed in voters])
+            center = found_mean.value
+            if not band.validity and found_mean.low is not None and found_mean.high is not None:
+                interval = found_mean.low, found_mean.high
+            elif band.deterministic:
+                interval = center, center
+        interval = intervals.get(band.key, interval)
+        found.append(Check(band=band, mean=center, interval=interval, by_seed=values, voters=voters))
     return found
+
+
+def _passes(check: Band, numbers: Numbers, seed: int) -> bool:
+    """Return True if a seed passes a validity check; a seed that lacks the measurement fails."""
+    values = numbers.get(check.key, {})
+    return seed in values and check.holds(values[seed])
 
 
 def format_result(result: Reproduced) -> str:
     """Format a result."""
     lines = []
     for check in result.checks:
-        ours = "not measured" if check.ours is None else f"{check.ours:.4g}"
-        spread = f" ({min(check.by_seed):.4g} to {max(check.by_seed):.4g})" if len(check.by_seed) > 1 else ""
-        ends = f" (95 %: {check.interval[0]:.2g} to {check.interval[1]:.2g})" if check.interval else ""
-        state = check.state if check.inside else check.state.upper()
         where = f"band {check.band}, published {check.band.published}"
-        lines.append(f"  {check.band.what}: {ours}{spread}{ends}: {state} ({where})")
+        lines.append(f"  {check.band.what}: {check}: {check.state} ({where})")
     return "\n".join([f"{result.name}: {result.verdict}", *lines])
 
 
@@ -218,7 +251,7 @@ def _noun(seeds: int) -> str:
     return "seed" if seeds == 1 else "seeds"
 
 
-_ALL = (
+_ALL: tuple[Reproduction[Any], ...] = (
     Depth(),
     Radius(),
     ForgetBias(),
@@ -227,6 +260,11 @@ _ALL = (
     CopyMemory(),
     WarmUp(),
     Mqar(),
+    Copying(),
+    Induction(),
+    MinGru(),
+    PositionsLength(),
+    StateTracking(),
     Agreement(),
     ReverseSource(),
     Length(),
@@ -234,5 +272,5 @@ _ALL = (
     Law(),
 )
 
-REPRODUCTIONS: dict[str, Reproduction] = {each.name: each for each in _ALL}
+REPRODUCTIONS: dict[str, Reproduction[Any]] = {each.name: each for each in _ALL}
 """Reproductions by name, in the order of the list."""

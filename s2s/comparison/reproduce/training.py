@@ -1,18 +1,23 @@
-"""Small trainings of an encoder with a linear head."""
+"""Small trainings: models, learning curves, and accuracy on held-out texts."""
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
+from s2s.comparison.reporting import axis, figure, series
+from s2s.comparison.results import Figure
+from s2s.comparison.spec import Trial
+from s2s.data.synthetic_tasks import NO_LABEL
 from s2s.errors import UserError
+from s2s.evaluation.inference import mean
 from s2s.models.base import Encoder
-from s2s.recipe.installed import encoder_settings, module_of
+from s2s.recipe.installed import build_language_model, encoder_settings, language_settings, module_of
 from s2s.training.device import derive_seed
 
 # one layer, one direction and no dropout, for models with these settings
@@ -25,30 +30,34 @@ _PLAIN = {
     "max_positions": 4096,
 }
 
-# draws the batch of an update: inputs and targets
 Draw = Callable[[torch.Generator], tuple[Tensor, Tensor]]
+"""Draws the inputs and targets of a batch."""
 
 
-# target at positions that are left out of the loss
-UNASKED = -100
-
-
-def over_places(said: Tensor, wanted: Tensor) -> Tensor:
+def over_places(logits: Float[Tensor, "batch steps outputs"], targets: Int[Tensor, "batch steps"]) -> Tensor:
     """Return the cross-entropy over the positions with a target, in nats per position."""
-    return functional.cross_entropy(said.transpose(1, 2), wanted, ignore_index=UNASKED)
+    return functional.cross_entropy(logits.transpose(1, 2), targets, ignore_index=NO_LABEL)
 
 
-def first_and_noise(keys: int, kinds: int, shape: tuple[int, int], chance: torch.Generator) -> tuple[Tensor, Tensor]:
+@torch.no_grad()
+def accuracy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> float:
+    """Return the percentage of positions with a target at which a model is right."""
+    source, targets = batch
+    asked = targets != NO_LABEL
+    return 100 * float((model(source).argmax(dim=-1) == targets)[asked].float().mean())
+
+
+def first_and_noise(keys: int, kinds: int, shape: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Draw texts that begin with a key, followed by noise tokens, and return them with the keys.
 
     Args:
         keys: Number of different keys.
         kinds: Number of different noise tokens.
         shape: Number of texts, and noise tokens in each.
-        chance: Source of randomness.
+        generator: Source of randomness.
     """
-    key = torch.randint(keys, (shape[0], 1), generator=chance)
-    return torch.cat((key, keys + torch.randint(kinds, shape, generator=chance)), dim=1), key[:, 0]
+    key = torch.randint(keys, (shape[0], 1), generator=generator)
+    return torch.cat((key, keys + torch.randint(kinds, shape, generator=generator)), dim=1), key[:, 0]
 
 
 class TextClassifier(nn.Module):
@@ -73,12 +82,12 @@ class TextClassifier(nn.Module):
         return self.head(memory.states if self.over == "states" else memory.states[:, -1])
 
 
-def encoder_of(kind: str, pieces: int, seed: int, options: Mapping[str, object]) -> tuple[Encoder, int]:
+def encoder_of(kind: str, vocabulary_size: int, seed: int, options: Mapping[str, object]) -> tuple[Encoder, int]:
     """Build an encoder of an installed model, with one layer and one direction, and return the width of its states.
 
     Args:
         kind: Kind of the model.
-        pieces: Size of the vocabulary.
+        vocabulary_size: Size of the vocabulary.
         seed: Seed of the weights.
         options: Settings of the model; those that it does not have are ignored.
     """
@@ -86,16 +95,36 @@ def encoder_of(kind: str, pieces: int, seed: int, options: Mapping[str, object])
     settings = section(**{key: value for key, value in {**_PLAIN, **options}.items() if key in section.model_fields})
     torch.manual_seed(derive_seed(seed))
     # a module with EncoderSettings has this function
-    return module_of(kind).build_encoder(settings, pieces)
+    return module_of(kind).build_encoder(settings, vocabulary_size)
 
 
-@dataclass
-class Schedule:
+class NextToken(nn.Module):
+    """A Transformer language model that gives the scores of the next token at each position.
+
+    Args:
+        vocabulary_size: Size of the vocabulary.
+        seed: Seed of the weights.
+        options: Settings of the model.
+    """
+
+    def __init__(self, vocabulary_size: int, seed: int, options: Mapping[str, object]) -> None:
+        super().__init__()
+        settings = language_settings("transformer")(**{"kind": "transformer", "dropout": 0.0, **options})
+        torch.manual_seed(derive_seed(seed))
+        self.model = build_language_model(settings, vocabulary_size)
+
+    def forward(self, tokens: Int[Tensor, "batch steps"]) -> Float[Tensor, "batch steps vocabulary"]:
+        """Return the scores of the token that follows each token."""
+        return self.model.logits(tokens, separate_documents=False)
+
+
+@dataclass(frozen=True)
+class LossCurve:
     """Learning curve of a training."""
 
-    updates: list[int] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-    ended: int | None = None
+    updates: list[int]  # updates before each point
+    losses: list[float]  # mean loss since the point before
+    ended: int | None  # updates after which the loss was low enough; None if it never was
 
 
 @dataclass(frozen=True)
@@ -103,9 +132,18 @@ class Budget:
     """Limits of a training."""
 
     updates: int  # at most
-    rate: float  # constant learning rate of Adam
+    rate: float  # learning rate of Adam
     every: int = 50  # updates between two points of the learning curve
     clip: float = 1.0  # gradient clipping
+    warmup: int = 0  # updates over which the rate rises linearly
+    decay: float = 0.0  # share of the updates, at the end, over which the rate falls linearly to 0
+
+    def rate_at(self, update: int) -> float:
+        """Return the learning rate of an update, from 1 on."""
+        rising = min(1.0, update / self.warmup) if self.warmup else 1.0
+        left = self.updates + 1 - update
+        falling = min(1.0, left / (self.decay * self.updates)) if self.decay else 1.0
+        return self.rate * rising * falling
 
 
 def train(
@@ -114,41 +152,94 @@ def train(
     loss_of: Callable[[Tensor, Tensor], Tensor],
     budget: Budget,
     seed: int,
-    enough: Callable[[float], bool] = lambda loss: False,
-) -> Schedule:
+    enough: float = 0.0,
+) -> LossCurve:
     """Train until the mean loss is low enough or the budget is spent.
 
     Args:
-        model: A `TextClassifier`, or any module that takes the inputs.
+        model: A `TextClassifier`, or any module that maps inputs to outputs.
         draw: Draws a fresh batch for each update.
         loss_of: Loss of outputs and targets.
         budget: Limits of the training.
         seed: Seed of the batches.
-        enough: True if the mean loss since the last point of the curve ends the training.
+        enough: Mean loss since the last point of the curve below which the training ends.
 
     Raises:
         UserError: The loss is not finite.
     """
     adam = torch.optim.Adam(model.parameters(), lr=budget.rate)
-    chance = torch.Generator().manual_seed(derive_seed(seed, 1) % 2**63)
-    course, since = Schedule(), []
+    generator = torch.Generator().manual_seed(derive_seed(seed, 1) % 2**63)
+    updates, losses, ended, since = list[int](), list[float](), None, list[float]()
     model.train()
     for update in range(1, budget.updates + 1):
-        read, wanted = draw(chance)
-        loss = loss_of(model(read), wanted)
+        for group in adam.param_groups:
+            group["lr"] = budget.rate_at(update)
+        source, targets = draw(generator)
+        loss = loss_of(model(source), targets)
         adam.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), budget.clip)
         adam.step()
         since.append(loss.item())
         if update % budget.every == 0 or update == budget.updates:
-            course.updates.append(update)
-            course.losses.append(sum(since) / len(since))
+            updates.append(update)
+            losses.append(sum(since) / len(since))
             since = []
-            if not math.isfinite(course.losses[-1]):
+            if not math.isfinite(losses[-1]):
                 raise UserError(f"the loss is not finite after {update} updates")
-            if enough(course.losses[-1]):
-                course.ended = update
+            if losses[-1] < enough:
+                ended = update
                 break
     model.eval()
-    return course
+    return LossCurve(updates, losses, ended)
+
+
+@dataclass(frozen=True)
+class AccuracyByLength:
+    """A training, and its accuracy on texts of several lengths."""
+
+    curve: LossCurve
+    right: dict[int, float]  # right answers at each length, in percent
+
+
+def heldout_generator(seed: int) -> torch.Generator:
+    """Return the source of randomness of test batches, which no training has."""
+    return torch.Generator().manual_seed(10**6 + seed)
+
+
+def accuracy_figure(title: str, measured: Mapping[Trial, AccuracyByLength], chance: float, x: str = "length") -> Figure:
+    """Draw the accuracy of each model and part by length, as a mean over seeds, beside guessing (in percent)."""
+    runs: dict[str, list[dict[int, float]]] = {}
+    for trial, run in measured.items():
+        runs.setdefault(_label(trial), []).append(run.right)
+    shown = [
+        series(
+            label,
+            label,
+            [float(length) for length in own[0]],
+            [mean([right[length] for right in own]) for length in own[0]],
+        )
+        for label, own in runs.items()
+    ]
+    lengths = sorted({float(length) for own in runs.values() for right in own for length in right})
+    shown.append(series("guessing", "", lengths, [chance] * len(lengths), reference=True))
+    return figure("accuracy", title, (axis(x, log=True), axis("right answers", "%")), shown)
+
+
+def curves_figure(
+    title: str, curves: Mapping[Trial, LossCurve], unit: str, baseline: tuple[str, float] | None = None
+) -> Figure:
+    """Draw the learning curve of each trial, beside the constant loss of a baseline and its name."""
+    shown = [
+        series(f"{_label(trial)}, seed {trial.seed}", _label(trial), curve.updates, curve.losses)
+        for trial, curve in curves.items()
+    ]
+    if baseline is not None:
+        name, loss = baseline
+        ends = [0.0, float(max((curve.updates[-1] for curve in curves.values()), default=1))]
+        shown.append(series(name, "", ends, [loss, loss], reference=True))
+    return figure("losses", title, (axis("updates"), axis("loss", unit, log=True)), shown)
+
+
+def _label(trial: Trial) -> str:
+    return " ".join(filter(None, [trial.model, trial.part.replace("-", " ")]))

@@ -1,0 +1,118 @@
+"""Multi-query associative recall by attention and by a state of fixed size (Arora et al. 2023)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import sub
+
+import torch
+from torch import Tensor
+
+from s2s.comparison.reporting import axis, figure, series
+from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, paired
+from s2s.comparison.reproduce.training import (
+    Budget,
+    LossCurve,
+    TextClassifier,
+    accuracy,
+    encoder_of,
+    heldout_generator,
+    over_places,
+    train,
+)
+from s2s.comparison.reproduced import Band
+from s2s.comparison.results import Figure
+from s2s.comparison.spec import Trial
+from s2s.data.synthetic_tasks import NO_LABEL
+
+_BUDGET = Budget(updates=2_000, rate=0.002, every=100)
+_TESTED = 256
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """A training, and its accuracy on fresh texts."""
+
+    curve: LossCurve
+    right: float  # right answers in percent
+    width: int
+
+
+@dataclass(frozen=True)
+class Mqar(Reproduction[Recalled]):
+    """Pairs of keys and values, then every key again, of which the value must be named."""
+
+    name = "mqar"
+    finding = "Attention recalls all pairs; a recurrent network recalls as many as its state has room for."
+    source = (
+        "Arora et al. 2023 (Zoology), abstract: attention outperforms gated convolutions on recall. That attention "
+        "reaches about 100 % is not verified. The publication has longer texts, more symbols and no LSTM"
+    )
+    method = (
+        "8 of 16 keys, each in one token with one of 16 values, then the 8 keys in another order; a linear head names "
+        "the value at each key. In the publication key and value are two tokens, so a model must also learn to look "
+        "one token back. Two layers; Adam at 0.002, at most 2,000 updates of 64 fresh texts, fewer once the loss is "
+        "below 0.02. Measured: right answers in 256 fresh texts."
+    )
+    setting = "on an easier task (key and value in one token)"
+    bands = (
+        Band(key="attention", what="right answers of a Transformer of width 64 (%)", published="about 100", low=99.0),
+        Band(key="narrow", what="right answers of an LSTM of width 16 (%)", published="far below 100", high=75.0),
+        Band(key="gain", what="gain of an LSTM of width 128 over it (points)", published="above 0", low=10.0),
+    )
+    seconds = (90, 450)
+
+    pairs: int = 8
+    keys: int = 16
+    values: int = 16
+    rows: int = 64
+    budget: Budget = _BUDGET
+    candidates: tuple[tuple[str, int], ...] = (("transformer", 64), ("lstm", 16), ("lstm", 64), ("lstm", 128))
+
+    def trials(self, seeds: Sequence[int]) -> list[Trial]:
+        return [Trial(kind, f"width-{width}", seed) for seed in seeds for kind, width in self.candidates]
+
+    def measure(self, trial: Trial) -> Recalled:
+        """Train a model and test it on fresh texts."""
+        seed, width = trial.seed or 0, int(trial.part.removeprefix("width-"))
+        options = {"width": width, "feedforward": 2 * width, "encoder_layers": 2}
+        vocabulary_size = self.keys * self.values + self.keys
+        model = TextClassifier(*encoder_of(trial.model, vocabulary_size, seed, options), self.values)
+        curve = train(model, self.draw, over_places, self.budget, seed, enough=0.02)
+        test = self._texts(_TESTED, heldout_generator(seed))
+        return Recalled(curve, accuracy(model, test), width)
+
+    def draw(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw texts, and the value at each key that is asked."""
+        return self._texts(self.rows, generator)
+
+    def _texts(self, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        keys = torch.rand(rows, self.keys, generator=generator).argsort(dim=1)[:, : self.pairs]
+        values = torch.randint(self.values, (rows, self.pairs), generator=generator)
+        order = torch.rand(rows, self.pairs, generator=generator).argsort(dim=1)
+        # a key that is asked for is a token of its own
+        stored = self.keys + keys * self.values + values
+        source = torch.cat((stored, keys.gather(1, order)), dim=1)
+        targets = torch.full_like(source, NO_LABEL)
+        targets[:, self.pairs :] = values.gather(1, order)
+        return source, targets
+
+    def numbers(self, measured: Mapping[Trial, Recalled]) -> Numbers:
+        right = {
+            (kind, width): by_seed(measured, lambda m: m.right, kind, f"width-{width}")
+            for kind, width in self.candidates
+        }
+        widths = sorted(width for kind, width in self.candidates if kind == "lstm")
+        narrow, wide = (right["lstm", width] for width in (widths[0], widths[-1]))
+        attention = next(found for (kind, _), found in right.items() if kind == "transformer")
+        return {"attention": attention, "narrow": narrow, "gain": paired(wide, narrow, sub)}
+
+    def figures(self, measured: Mapping[Trial, Recalled]) -> list[Figure]:
+        shown = []
+        for kind in dict.fromkeys(kind for kind, _ in self.candidates):
+            own = sorted((m.width, m.right) for trial, m in measured.items() if trial.model == kind)
+            shown.append(series(kind, kind, [float(width) for width, _ in own], [right for _, right in own]))
+        widths = [float(width) for _, width in self.candidates]
+        chance = [100 / self.values] * 2
+        shown.append(series("guessing", "", [min(widths), max(widths)], chance, reference=True))
+        axes = (axis("width", log=True), axis("right answers", "%"))
+        return [figure("recall", f"Recall of {self.pairs} pairs, by width", axes, shown)]
