@@ -157,7 +157,8 @@ def progress(runs: TranslationRuns) -> dict[str, Progress | None]:
     """Return the BLEU and the negative loss on the validation set at the end, with their gains; None if unknown."""
     tokens = [run.tokens for run in runs.values()]
     falling = [[-loss for loss in run.losses] for run in runs.values()]
-    return {"BLEU": progress_of(tokens, [run.bleus for run in runs.values()]), "nats": progress_of(tokens, falling)}
+    bleus = [run.bleus for run in runs.values()]
+    return {"BLEU": progress_of(tokens, bleus, 100.0), "nats": progress_of(tokens, falling, 0.0)}
 
 
 def _score(metric: str, runs: TranslationRuns) -> Estimate:
