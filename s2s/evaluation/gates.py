@@ -126,7 +126,7 @@ def converged(tokens: Sequence[float], losses: Sequence[float], points: float = 
         points: Threshold of the probability: the margin of equivalence of what is compared, if that is BLEU.
     """
     slope = slope_per_doubling(tokens, losses)
-    gained = slope_per_doubling(tokens, 100 * np.exp(-np.asarray(losses, dtype=float)))
+    gained = slope_per_doubling(tokens, [100 * math.exp(-loss) for loss in losses])
     if slope is None or gained is None:
         return Gate("converged", False, _few_looks(len(tokens)))
     if -slope < LEARNING and gained < points:

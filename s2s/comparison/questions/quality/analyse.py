@@ -195,8 +195,9 @@ def _assess(model: str, runs: Runs[TranslationRun], pairs: Mapping[tuple[str, st
     checks = {name: gates(own) for name, own in runs.items()}
     found = beside(model, other, apart, checks, test="t-test over seeds and sentences, Holm")
     still = gained(runs[model])
-    known = still is None or found.standing == "still learning"
-    facts = {} if known else {"BLEU still gained per doubling of the tokens": round(still, 1)}
+    facts = {}
+    if still is not None and found.standing != "still learning":
+        facts = {"BLEU still gained per doubling of the tokens": round(still, 1)}
     return replace(found, facts=facts, variations=variations(model, other, runs) if found.decided else {})
 
 
