@@ -289,7 +289,8 @@ class SpeedBenchmark:
 
         def compared(a: str, b: str) -> Difference | None:
             used = self._used(a, b)
-            return trimmed(*([math.log(self.speeds[model][i]) for i in used] for model in (a, b)))
+            first, second = ([math.log(self.speeds[model][i]) for i in used] for model in (a, b))
+            return trimmed(first, second)
 
         return Pairwise.of(self.speeds, compared)
 

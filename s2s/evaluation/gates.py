@@ -51,10 +51,17 @@ class Progress:
     Attributes:
         value: Score at the end, mean over seeds.
         gain: Gain, with its interval over seeds.
+        highest: Highest possible score.
     """
 
     value: float
     gain: Estimate
+    highest: float = math.inf
+
+    @property
+    def next_gain(self) -> float:
+        """Gain that another doubling can bring: as much as the last one, up to the highest possible score."""
+        return min(self.gain.value, self.highest - self.value)
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,7 @@ def converged(tokens: Sequence[float], losses: Sequence[float], points: float = 
         points: Threshold of the probability: the margin of equivalence of what is compared, if that is BLEU.
     """
     slope = slope_per_doubling(tokens, losses)
-    gained = slope_per_doubling(tokens, 100 * np.exp(-np.asarray(losses, dtype=float)))
+    gained = slope_per_doubling(tokens, [100 * math.exp(-loss) for loss in losses])
     if slope is None or gained is None:
         return Gate("converged", False, _few_looks(len(tokens)))
     if -slope < LEARNING and gained < points:
@@ -138,18 +145,21 @@ def _few_looks(count: int) -> str:
     return f"{count} looks at the validation set do not say whether it still learns"
 
 
-def progress_of(tokens: Sequence[Sequence[float]], scores: Sequence[Sequence[float]]) -> Progress | None:
+def progress_of(
+    tokens: Sequence[Sequence[float]], scores: Sequence[Sequence[float]], highest: float = math.inf
+) -> Progress | None:
     """Return a score at the end of training and its gain per doubling, over seeds; None with too few validations.
 
     Args:
         tokens: Training tokens at each validation, by seed.
         scores: Scores at each validation, by seed; the higher the better.
+        highest: Highest possible score.
     """
     gains = [slope_per_doubling(*each) for each in zip(tokens, scores, strict=True)]
     known = [gain for gain in gains if gain is not None]
     if len(known) < len(gains):
         return None
-    return Progress(float(np.mean([own[-1] for own in scores])), mean(known))
+    return Progress(float(np.mean([own[-1] for own in scores])), mean(known), highest)
 
 
 def improves_little(progress: Mapping[str, Progress | None], unit: str = "BLEU", margin: float = TIE) -> Gate:
@@ -163,9 +173,11 @@ def improves_little(progress: Mapping[str, Progress | None], unit: str = "BLEU",
     known = {name: each for name, each in progress.items() if each}
     if unit not in known:
         return Gate("converged", False, "too few looks at the validation set to say whether it still learns")
-    gain = known[unit].gain.value
-    said = f"it gains {gain:.1f} {unit} with each doubling of the tokens (< {margin:g} wanted)"
-    return Gate("converged", gain < margin, said, known)
+    own = known[unit]
+    said = f"it gains {own.gain.value:.1f} {unit} with each doubling of the tokens (< {margin:g} wanted)"
+    if own.next_gain < own.gain.value:
+        said += f"; {own.next_gain:.1f} are left to {own.highest:g}"
+    return Gate("converged", own.next_gain < margin, said, known)
 
 
 def can_close(behind: Mapping[str, Progress], ahead: Mapping[str, Progress], doublings: int = DOUBLINGS) -> bool:
@@ -348,7 +360,7 @@ def beside(
     """Compare a candidate with another one, by the differences of all pairs.
 
     Where one of the two still learns, there is a verdict if more training would not change it: the gap cannot close
-    (`can_close`), or both are equal and gain equally much, within the margin.
+    (`can_close`), or both are equal and another doubling can bring both as much, within the margin.
 
     Args:
         model: The candidate.
@@ -404,10 +416,12 @@ def _lasting(
     """Return why further training would not change an outcome; None if it may."""
     progress = {name: next((g.progress for g in gates[name] if g.progress), {}) for name in (model, other)}
     if outcome == "tie":
-        gains = [progress[name][unit].gain.value for name in (model, other) if unit in progress[name]]
+        gains = [progress[name][unit].next_gain for name in (model, other) if unit in progress[name]]
         if len(gains) < 2 or abs(gains[0] - gains[1]) >= margin:
             return None
-        return f"both gain about as much with each doubling of the tokens: {gains[0]:.1f} and {gains[1]:.1f} {unit}"
+        return (
+            f"another doubling of the tokens would bring both about as much: {gains[0]:.1f} and {gains[1]:.1f} {unit}"
+        )
     if outcome not in ("better", "worse"):
         return None
     behind, ahead = (model, other) if outcome == "worse" else (other, model)

@@ -82,6 +82,10 @@ def test_improves_little_needs_less_than_the_margin():
     gates = {gain: improves_little({"BLEU": Progress(30.0, Estimate(gain, None, None))}) for gain in (0.9, 1.1, -3.0)}
     assert {gain: gate.passed for gain, gate in gates.items()} == {0.9: True, 1.1: False, -3.0: True}
     assert improves_little({"BLEU": Progress(30.0, Estimate(1.1, None, None))}, margin=2.0).passed
+    # a model gains no more than what is left to the highest score
+    near = {value: Progress(value, Estimate(2.0, None, None), 100.0) for value in (98.5, 99.5)}
+    assert [improves_little({"BLEU": each}).passed for each in near.values()] == [False, True]
+    assert [each.next_gain for each in near.values()] == [1.5, 0.5]
     unknown = improves_little({"BLEU": None, "nats": Progress(-1.0, Estimate(0.1, None, None))})
     assert (unknown.passed, unknown.progress) == (False, {})
 
@@ -135,7 +139,7 @@ def test_can_close_needs_the_gap_in_every_score_and_an_interval():
 
 
 def _learning(bleu, gain):
-    return improves_little({"BLEU": Progress(bleu, Estimate(gain, gain, gain))})
+    return improves_little({"BLEU": Progress(bleu, Estimate(gain, gain, gain), 100.0)})
 
 
 @pytest.mark.parametrize(
@@ -150,6 +154,7 @@ def _learning(bleu, gain):
         (0.1, {"gru": (40, 2.0), "lstm": (40, 1.5)}, "tie"),
         (0.1, {"gru": (40, 3.0), "lstm": (40, 1.5)}, "still learning"),
         (0.1, {"gru": (40, 0.5), "lstm": (40, 0.0)}, "tie"),
+        (0.1, {"gru": (98, 9.0), "lstm": (98, 1.5)}, "tie"),
     ],
 )
 def test_beside_has_a_verdict_that_training_would_not_change(difference, gates, standing):

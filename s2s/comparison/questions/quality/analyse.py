@@ -157,7 +157,8 @@ def progress(runs: TranslationRuns) -> dict[str, Progress | None]:
     """Return the BLEU and the negative loss on the validation set at the end, with their gains; None if unknown."""
     tokens = [run.tokens for run in runs.values()]
     falling = [[-loss for loss in run.losses] for run in runs.values()]
-    return {"BLEU": progress_of(tokens, [run.bleus for run in runs.values()]), "nats": progress_of(tokens, falling)}
+    bleus = [run.bleus for run in runs.values()]
+    return {"BLEU": progress_of(tokens, bleus, 100.0), "nats": progress_of(tokens, falling, 0.0)}
 
 
 def _score(metric: str, runs: TranslationRuns) -> Estimate:
@@ -194,8 +195,9 @@ def _assess(model: str, runs: Runs[TranslationRun], pairs: Mapping[tuple[str, st
     checks = {name: gates(own) for name, own in runs.items()}
     found = beside(model, other, apart, checks, test="t-test over seeds and sentences, Holm")
     still = gained(runs[model])
-    known = still is None or found.standing == "still learning"
-    facts = {} if known else {"BLEU still gained per doubling of the tokens": round(still, 1)}
+    facts = {}
+    if still is not None and found.standing != "still learning":
+        facts = {"BLEU still gained per doubling of the tokens": round(still, 1)}
     return replace(found, facts=facts, variations=variations(model, other, runs) if found.decided else {})
 
 
