@@ -23,8 +23,6 @@ PLANS: dict[Scale, list[TaskPlan]] = {
     "lecture": [
         _plan("s3", 8, 1_500, 500, (32, 16)),
         _plan("parity", 8, 1_500, 500),
-        _plan("cycle", 4, 1_500, 500),
-        _plan("arithmetic", 4, 1_500, 500),
     ],
     "definitive": [
         _plan("s3", 8, 8_000, 1_000, (128, 32, 16)),
