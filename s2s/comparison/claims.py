@@ -6,7 +6,7 @@ for one pair.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -142,6 +142,16 @@ class Decision:
             return f" ({self.pair.reason})"
         return "" if self.p is None else f" (p = {self.p:.2g})"
 
+    def stable(self, variations: Callable[[str, str], Mapping[str, bool]]) -> dict[str, bool]:
+        """Return the variations of the deciding pair; none if the claim is undecided, or if equality decides it.
+
+        Args:
+            variations: Other choices with which the difference of two models keeps its sign.
+        """
+        if self.pair is None or self.verdict == "undecided" or self.pair.equal:
+            return {}
+        return {**variations(self.pair.ahead, self.pair.behind)}
+
 
 def decide(pairs: Sequence[Pair]) -> Decision:
     """Decide a claim about all pairs of two groups of models.
@@ -171,7 +181,7 @@ def decide(pairs: Sequence[Pair]) -> Decision:
         pair, p = min(against, key=lambda each: each[0].difference)
         return Decision("no", None if pair.equal else p, pair)
     weakest = max(pairs, key=lambda pair: (not pair.holds, -1.0 if pair.p is None else pair.p))
-    return Decision("yes" if weakest.holds else "undecided", weakest.p, weakest)
+    return Decision("yes" if weakest.holds else "undecided", None if weakest.reason else weakest.p, weakest)
 
 
 def of_each(texts: Mapping[str, str]) -> str:

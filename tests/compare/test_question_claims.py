@@ -221,12 +221,15 @@ def test_claims_on_scores_follow_from_pairs_and_checks(difference, gates, verdic
     pairs = Pairwise({("rnn", "transformer"): difference})
     values = {"rnn": Estimate(30.0, None, None), "transformer": Estimate(30.0 + difference.value, None, None)}
     checks = {"rnn": gates, "transformer": OPEN}
-    best = translates_best(TRAITS, values, pairs, checks)
-    assert best.verdict == gains_more(TRAITS, values, pairs, checks, 1.0).verdict == verdict
-    assert learns_best(TRAITS, values, pairs, checks, 1.0).verdict == verdict
+    kept = {"rate": True, "budget": False}
+    given = (TRAITS, values, pairs, checks, lambda a, b: kept if (a, b) == ("transformer", "rnn") else {})
+    best = translates_best(*given)
+    assert best.verdict == gains_more(*given, 1.0).verdict == learns_best(*given, 1.0).verdict == verdict
+    assert best.stable == (kept if verdict != "undecided" and difference.value != 0.1 else {})
+    assert (best.p is None) == (gates is CLOSED or difference.value == 0.1)
     assert ("equal within 1 BLEU" in best.sentence) == (difference.value == 0.1)
     assert ("its loss still falls" in best.sentence) == (gates is CLOSED)
-    assert translates_best(TRAITS, {"transformer": values["transformer"]}, pairs, checks) is None
+    assert translates_best(TRAITS, {"transformer": values["transformer"]}, *given[2:]) is None
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def _claim(comparison: Comparison, runs: Runs[TranslationRun], pairs: Mapping[tu
     apart = Pairwise({models: pair.over_both for models, pair in pairs.items() if pair.over_both})
     checks = {name: gates(own) for name, own in runs.items()}
     scores = {model: _score("bleu", own) for model, own in runs.items()}
-    return translates_best(traits_of(comparison), scores, apart, checks)
+    return translates_best(traits_of(comparison), scores, apart, checks, lambda a, b: variations(a, b, runs))
 
 
 def compared(first: TranslationRuns, second: TranslationRuns) -> Pair | None:

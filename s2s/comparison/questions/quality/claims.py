@@ -1,6 +1,6 @@
 """Claim: the Transformer translates best."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from s2s.comparison.claims import Traits, claim_numbers, decide, of_each, tested_pair
 from s2s.comparison.report.numbers import number
@@ -15,6 +15,7 @@ def translates_best(
     scores: Mapping[str, Estimate],
     pairs: Pairwise,
     gates: Mapping[str, Sequence[Gate]],
+    variations: Callable[[str, str], Mapping[str, bool]],
 ) -> Claim | None:
     """Decide whether Transformers have a higher BLEU than all other models.
 
@@ -23,6 +24,7 @@ def translates_best(
         scores: BLEU by model.
         pairs: Differences of all pairs.
         gates: Validity checks by model.
+        variations: Other choices with which the difference of two models keeps its sign.
 
     Returns:
         The claim; None without a Transformer, or without another model.
@@ -48,4 +50,5 @@ def translates_best(
         p=decision.p,
         test="" if decision.p is None else "t-test over seeds and sentences",
         figure="scores",
+        stable=decision.stable(variations),
     )

@@ -91,7 +91,12 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, ScalingRun]) -> Ana
         seeds=seeds,
         claims=[
             claims.gains_more(
-                traits_of(comparison), {model: gain.estimate() for model, gain in gains.items()}, pairs, checks, MARGIN
+                traits_of(comparison),
+                {model: gain.estimate() for model, gain in gains.items()},
+                pairs,
+                checks,
+                lambda a, b: _variations(models, a, b),
+                MARGIN,
             )
         ],
     )

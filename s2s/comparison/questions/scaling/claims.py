@@ -1,6 +1,6 @@
 """Claim: a larger model gains more if it is a Transformer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from s2s.comparison.claims import Traits, claim_numbers, decide, of_each, tested_pair
 from s2s.comparison.results import Claim
@@ -14,6 +14,7 @@ def gains_more(
     gains: Mapping[str, Estimate],
     pairs: Pairwise,
     gates: Mapping[str, Sequence[Gate]],
+    variations: Callable[[str, str], Mapping[str, bool]],
     margin: float,
 ) -> Claim | None:
     """Decide whether the losses of Transformers fall faster with size than those of all other models.
@@ -23,6 +24,7 @@ def gains_more(
         gains: Share of the loss that a doubling takes off, by model, in percent.
         pairs: Differences of all pairs.
         gates: Validity checks by model.
+        variations: Other choices with which the difference of two models keeps its sign.
         margin: Difference that counts as equal, in percent.
 
     Returns:
@@ -47,4 +49,5 @@ def gains_more(
         p=decision.p,
         test="" if decision.p is None else "t-test of slopes",
         figure="parameters",
+        stable=decision.stable(variations),
     )

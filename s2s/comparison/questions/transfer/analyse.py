@@ -1,15 +1,17 @@
 """Analyse fine-tuning: losses after it, and gains over equally long trainings from scratch or on unrelated pairs."""
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
 import numpy as np
 
+from s2s.comparison.claims import traits_of
 from s2s.comparison.paired_tests import WITHOUT_A_SEED
+from s2s.comparison.questions.transfer.claims import learns_best
 from s2s.comparison.reporting import Column, Interval, axis, figure, first_run, gates_table, series, table, verdict
-from s2s.comparison.results import Figure, Table, Verdict
+from s2s.comparison.results import Claim, Figure, Table, Verdict
 from s2s.comparison.spec import Analysis, Comparison, Trial, by_model
 from s2s.comparison.translation import corpus_score
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
@@ -184,6 +186,19 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, TransferRun | Untra
             _arms_table(gains),
         ],
         seeds=seeds,
+        claims=[_claim(comparison, gains, checks)],
+    )
+
+
+def _claim(comparison: Comparison, gains: Gains, checks: Mapping[tuple[str, int], Sequence[Gate]]) -> Claim | None:
+    shares = {share for own in gains.values() for share in own}
+    share = _SHOWN if _SHOWN in shares else min(shares)
+    there = {model: own[share] for model, own in gains.items() if share in own}
+    losses = {model: mean([run.arms["real"].loss() for run in gain.runs.values()]) for model, gain in there.items()}
+    pairs = Pairwise.of(there, lambda a, b: _compare(there[a].after, there[b].after))
+    own = {model: checks[model, share] for model in there}
+    return learns_best(
+        traits_of(comparison), losses, pairs, own, lambda a, b: _variations(gains[a], gains[b], share), MARGIN
     )
 
 

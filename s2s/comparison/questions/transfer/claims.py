@@ -1,6 +1,6 @@
 """Claim: a pre-trained Transformer learns best from few examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from s2s.comparison.claims import Traits, claim_numbers, decide, of_each, tested_pair
 from s2s.comparison.report.numbers import number
@@ -15,6 +15,7 @@ def learns_best(
     losses: Mapping[str, Estimate],
     pairs: Pairwise,
     gates: Mapping[str, Sequence[Gate]],
+    variations: Callable[[str, str], Mapping[str, bool]],
     margin: float,
 ) -> Claim | None:
     """Decide whether Transformers have a lower loss than all other models after pre-training and fine-tuning.
@@ -24,6 +25,7 @@ def learns_best(
         losses: Validation loss after fine-tuning by model, in nats per token.
         pairs: Differences of the negative losses of all pairs.
         gates: Validity checks by model.
+        variations: Other choices with which the difference of two models keeps its sign.
         margin: Difference of two losses that counts as equal.
 
     Returns:
@@ -46,4 +48,5 @@ def learns_best(
         p=decision.p,
         test="" if decision.p is None else "t-test over seeds and sentences",
         figure="loss",
+        stable=decision.stable(variations),
     )
