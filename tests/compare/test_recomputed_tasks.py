@@ -1,0 +1,115 @@
+"""The kept questions on synthetic tasks, computed again from their trainings by another way."""
+
+import itertools
+import json
+import re
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests.compare.kept_comparison import findings, result, table
+
+pytestmark = pytest.mark.release
+
+LECTURE = Path(__file__).parents[2] / "docs/comparison-lecture"
+QUESTIONS = {
+    # question: (part that decides, factor of the numbers, claim, models ahead, models behind)
+    "copying": ("copying-64", 1, "copies", ("lstm-attention", "conv", "transformer"), ("rnn", "lstm", "mingru")),
+    "associative-recall": (
+        *("recall-64", 1, "recalls"),
+        *(("lstm-attention", "conv", "transformer"), ("rnn", "lstm", "mingru")),
+    ),
+    "state-tracking": ("s3-64", 1, "tracks", ("rnn", "lstm", "lstm-attention"), ("transformer",)),
+    "capacity": ("copying-32", 4, "bits", ("lstm-attention", "conv", "transformer"), ("rnn", "lstm", "mingru")),
+}
+
+
+def _trainings(question: str) -> dict[tuple[str, str], list[dict]]:
+    """Measurements by model and part."""
+    found: dict[tuple[str, str], list[dict]] = {}
+    with tarfile.open(LECTURE / "cells.tar.xz") as kept:
+        for name in sorted(kept.getnames()):
+            named = re.fullmatch(rf"cells/{question}/(.+?)--(.+)--seed\d+\.json", name)
+            if named:
+                found.setdefault((named[1], named[2]), []).append(json.load(kept.extractfile(name))["measured"])
+    return found
+
+
+def _mastered(run: dict) -> int:
+    """The largest size up to which no size is below 95 %."""
+    wrong = next((i for i, share in enumerate(run["right"]) if share < 0.95), len(run["sizes"]))
+    return run["sizes"][wrong - 1] if wrong else 0
+
+
+def _exact_p(one: list[dict], other: list[dict]) -> float:
+    """Exact test of the difference of log-rank scores, over all ways to divide the trainings."""
+    sizes = np.array([_mastered(run) for run in (*one, *other)], dtype=float)
+    ended = np.array([_mastered(run) < run["sizes"][-1] for run in (*one, *other)])
+    hazard = [
+        sum((ended & (sizes == t)).sum() / (sizes >= t).sum() for t in np.unique(sizes[ended]) if t <= s) for s in sizes
+    ]
+    scores = ended - np.array(hazard)
+    measured = abs(scores[: len(one)].sum())
+    ways = [abs(scores[list(way)].sum()) for way in itertools.combinations(range(len(sizes)), len(one))]
+    return float(np.mean(np.array(ways) >= measured - 1e-9))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_medians_and_claim_follow_from_the_trainings(question):
+    part, factor, name, ahead, behind = QUESTIONS[question]
+    runs, said = _trainings(question), result(LECTURE, question)
+    by_model = {model: own for (model, of), own in runs.items() if of == part}
+    assert by_model.keys() == {"rnn", "lstm", "lstm-attention", "mingru", "conv", "transformer"}
+    (row,) = {each["row"] for each in said["findings"]}
+    for model, own in by_model.items():
+        sizes = sorted(_mastered(run) for run in own)
+        # of an even number, Kaplan and Meier's median is the lower of the two in the middle
+        assert findings(said, row)[model]["value"] == factor * sizes[(len(sizes) - 1) // 2]
+    p_values = {pair: _exact_p(by_model[pair[0]], by_model[pair[1]]) for pair in itertools.product(ahead, behind)}
+    higher = {
+        (a, b): np.mean([_mastered(run) for run in by_model[a]]) > np.mean([_mastered(run) for run in by_model[b]])
+        for a, b in p_values
+    }
+    (claim,) = (each for each in said["claims"] if each["name"] == name)
+    holds = all(higher.values()) and max(p_values.values()) < 0.05
+    assert (claim["verdict"] == "yes") == holds
+    if holds:
+        assert claim["p"] == pytest.approx(max(p_values.values()))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_tables_have_every_training(question):
+    runs, said = _trainings(question), result(LECTURE, question)
+    assert len(table(said, "runs")) == sum(map(len, runs.values()))
+    for row in table(said, "pairs"):
+        assert 0 <= row["p (log-rank)"] <= row["p (Holm within task and width)"] <= 1
+
+
+def test_correlation_of_gradients_and_updates_follows_from_the_trainings():
+    runs, said = _trainings("initialization"), result(LECTURE, "initialization")
+    for model, found in findings(said, "initialisation").items():
+        if found["failed"]:
+            continue
+        own = [run for (name, _), each in runs.items() if name == model for run in each]
+        away = [float("inf") if run["slope"] is None else abs(run["slope"]) for run in own]
+        waits = [run["solved"] or 10**6 for run in own]
+        signs = np.array(
+            [
+                np.sign(np.nan_to_num(away[j] - away[i], nan=0.0)) * np.sign(waits[j] - waits[i])
+                for i, j in itertools.combinations(range(len(own)), 2)
+            ]
+        )
+        # Kendall's τ-b: ties in either count half on both sides of the root
+        ties = [sum(a == b for a, b in itertools.combinations(values, 2)) for values in (away, waits)]
+        tau = signs.sum() / np.sqrt((len(signs) - ties[0]) * (len(signs) - ties[1]))
+        assert found["facts"]["Kendall's τ of |log factor| and updates"] == pytest.approx(tau, abs=0.006)
+        medians = {
+            value: np.median([run["solved"] or run["budget"] for run in own if run["value"] == value])
+            for value in {run["value"] for run in own}
+        }
+        nearest = min(medians, key=lambda value: np.mean([abs(run["slope"]) for run in own if run["value"] == value]))
+        assert found["value"] == pytest.approx(medians[nearest], rel=0.35)
+        assert stats.kendalltau(stats.rankdata(away), waits).pvalue == pytest.approx(found["facts"]["p of τ"], rel=0.06)
