@@ -268,16 +268,23 @@ class Mastery:
         return self.first.inside or self.num_solved == len(self.runs)
 
     @property
+    def still_learns(self) -> bool:
+        """True if some seeds did not solve the task, and their mean loss still falls at the end of the budget."""
+        unsolved = [run.looks for run in self.runs.values() if run.solved is None and not run.failure]
+        if not unsolved:
+            return False
+        count = min(map(len, unsolved))
+        losses = [statistics.mean(looks[i].loss for looks in unsolved) for i in range(count)]
+        return not converged([look.update for look in unsolved[0][:count]], losses).passed
+
+    @property
     def state(self) -> str:
-        """State of the trainings: solved, converged, or still learning."""
+        """State of the trainings: solved, failed, still learning, or converged."""
         if self.num_solved == len(self.runs):
             return "solved"
-        unsolved = [run for run in self.runs.values() if run.solved is None and not run.failure]
-        if not unsolved:
+        if all(run.failure for run in self.runs.values()):
             return "failed"
-        looks = unsolved[0].looks
-        found = converged([each.update for each in looks], [each.loss for each in looks])
-        return "converged" if found.passed else found.sentence
+        return "still learning" if self.still_learns else "converged"
 
 
 Models = Mapping[str, Mastery]
@@ -309,7 +316,7 @@ class TaskClaim:
         name: Claim, a key of `CLAIMS`.
         ahead: True for traits of the models that the claim says are better.
         behind: True for traits of the others.
-        measured: Quantity of the numbers; `{width}`, `{trained}` and `{updates}` are filled in.
+        measured: Quantity of the numbers; `{width}` and `{trained}` are filled in.
         groups: Beginnings of sentences about the two groups, such as `With attention` and `without`.
         verb: Verb of the sentences, such as `copies`.
         factor: Factor of the numbers, such as bits per symbol.
@@ -353,14 +360,15 @@ class TaskClaim:
         worst = min(ahead, key=lambda model: of_all[model].order)
         unit = self.unit or plan.task.unit
         least, most = self._number(of_all[worst]), self._number(of_all[best])
+        within = f"Within {max(own.first.budget for own in of_all.values()):,} updates"
         if found.verdict == "yes" and len(ahead) + len(behind) > 2:
             first, second = self.groups
             sentence = (
-                f"{first} every model {self.verb} {least.removeprefix('at least ')} {unit} or more ({worst}); "
-                f"{second} none {self.verb} more than {most} ({best})."
+                f"{within}, {first} every model {self.verb} {least.removeprefix('at least ')} {unit} or more ({worst} "
+                f"the fewest); {second} none {self.verb} more than {most} ({best})."
             )
         else:
-            sentence = f"{worst} {self.verb} {least} {unit}, {best} {most}."
+            sentence = f"{within}, {worst} {self.verb} {least} {unit}, {best} {most}."
         if found.verdict == "undecided" and found.pair:
             sentence += (
                 f" {found.pair.ahead} and {found.pair.behind} cannot be told apart (p = {found.pair.p or 1:.2g})."
@@ -377,6 +385,7 @@ class TaskClaim:
             numbers=claim_numbers(
                 {model: self.scaled(own.median) for model, own in of_all.items()},
                 "high",
+                {model: "still learning" for model, own in of_all.items() if own.still_learns},
                 at_least=[model for model, own in of_all.items() if own.is_bound],
             ),
             p=found.p,
@@ -387,7 +396,7 @@ class TaskClaim:
 
     def quantity(self, plan: TaskPlan, own: Mastery) -> str:
         """Return the quantity of the numbers with the sizes of a plan."""
-        return self.measured.format(width=plan.width, trained=own.first.trained, updates=f"{plan.updates:,}")
+        return self.measured.format(width=plan.width, trained=own.first.trained)
 
     def _number(self, own: Mastery) -> str:
         return f"{'at least ' if own.is_bound else ''}{self.factor * own.median.value:g}"

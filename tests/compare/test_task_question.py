@@ -102,7 +102,8 @@ def test_claim_holds_for_attention_ahead_of_every_fixed_state(asked) -> None:
     assert [each.at_least for each in claim.numbers] == [False, False, True, True]
     assert [each.best for each in claim.numbers] == [False, False, True, True]
     assert claim.sentence == (
-        "With attention every model copies 8 symbols or more (gru-attention); without none copies more than 2 (rnn)."
+        "Within 100 updates, with attention every model copies 8 symbols or more (gru-attention the fewest); "
+        "without attention none copies more than 2 (rnn)."
     )
 
 
@@ -126,6 +127,14 @@ def test_claim_needs_rates_inside_their_grids(asked) -> None:
     assert "The rate of rnn lies at an end" in at_an_end.claims[0].sentence
     # every rate is good enough for a model that solves the task
     assert asked(sizes, transformer={"inside": False, "solved": 50}).claims[0].verdict == "yes"
+
+
+def test_claim_says_who_still_learns(asked) -> None:
+    falling = [Validation(update, loss, 0.0) for update, loss in ((50, 2.0), (75, 1.5), (100, 1.0))]
+    sizes = {"rnn": [1, 2, 2, 1, 2], "transformer": [8] * 5}
+    found = asked(sizes, rnn={"looks": falling}, transformer={"looks": falling, "solved": 50}).claims[0]
+    assert [each.note for each in found.numbers] == ["still learning", ""]
+    assert [each.note for each in asked(sizes).claims[0].numbers] == ["", ""]
 
 
 def test_claim_says_whether_other_widths_agree(asked) -> None:

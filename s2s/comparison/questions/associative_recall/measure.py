@@ -20,8 +20,8 @@ CLAIM = TaskClaim(
     "recalls",
     ahead=lambda traits: traits.cross_attention,
     behind=lambda traits: not traits.cross_attention,
-    measured="pairs of which 95 % are recalled (width {width}, trained to {trained}, {updates} updates at most)",
-    groups=("With attention", "without"),
+    measured="pairs of which 95 % are recalled (width {width}, trained to {trained})",
+    groups=("with attention", "without attention"),
     verb="recalls",
 )
 

@@ -22,8 +22,8 @@ CLAIM = TaskClaim(
     "copies",
     ahead=lambda traits: traits.cross_attention,
     behind=lambda traits: not traits.cross_attention,
-    measured="symbols copied without a mistake (width {width}, trained to {trained}, {updates} updates at most)",
-    groups=("With attention", "without"),
+    measured="symbols copied without a mistake (width {width}, trained to {trained})",
+    groups=("with attention", "without attention"),
     verb="copies",
 )
 

@@ -33,8 +33,8 @@ CLAIM = TaskClaim(
     "tracks",
     ahead=lambda traits: traits.recurrence == "steps",
     behind=lambda traits: traits.self_attention,
-    measured="symbols with the right state after them (width {width}, trained to {trained}, {updates} updates at most)",
-    groups=("Step by step", "with self-attention"),
+    measured="symbols with the right state after them (width {width}, trained to {trained})",
+    groups=("step by step", "with self-attention"),
     verb="tracks",
 )
 
