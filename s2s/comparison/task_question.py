@@ -373,6 +373,8 @@ class TaskClaim:
             sentence += (
                 f" {found.pair.ahead} and {found.pair.behind} cannot be told apart (p = {found.pair.p or 1:.2g})."
             )
+        if rest := [model for model in of_all if model not in (*ahead, *behind)]:
+            sentence += f" Neither: {listed([f'{self._number(of_all[model])} ({model})' for model in rest])}."
         closed = [model for model in (*ahead, *behind) if not of_all[model].rate_settled]
         if closed:
             sentence += f" The rate of {listed(closed)} lies at an end of what was tried."

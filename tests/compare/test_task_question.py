@@ -9,10 +9,11 @@ from scipy import stats
 from s2s.comparison import task_question
 from s2s.comparison.engine import EXPERIMENTS
 from s2s.comparison.questions.copying import measure as copying
+from s2s.comparison.questions.state_tracking import measure as state_tracking
 from s2s.comparison.spec import NotForThisModel, Trial
 from s2s.comparison.task_question import Mastery, TaskPlan, TaskResult
 from s2s.comparison.task_training import Validation
-from s2s.data.synthetic_tasks import Copying
+from s2s.data.synthetic_tasks import Copying, StateTracking
 
 NAMES = ("copying", "associative-recall", "capacity", "state-tracking")
 SIZES = [1, 2, 4, 8]
@@ -127,6 +128,20 @@ def test_claim_needs_rates_inside_their_grids(asked) -> None:
     assert "The rate of rnn lies at an end" in at_an_end.claims[0].sentence
     # every rate is good enough for a model that solves the task
     assert asked(sizes, transformer={"inside": False, "solved": 50}).claims[0].verdict == "yes"
+
+
+def test_claim_names_models_of_neither_group(contest, monkeypatch) -> None:
+    monkeypatch.setitem(
+        state_tracking.PLANS, "quick", [replace(TINY[0], task=StateTracking("parity", (1, 2), SIZES), others=())]
+    )
+    made = contest(["rnn", "mingru", "transformer"])
+    sizes = {"rnn": 8, "mingru": 2, "transformer": 1}
+    measured = {
+        Trial(model, "parity-8", seed): asdict(_result(size)) for model, size in sizes.items() for seed in range(1, 6)
+    }
+    (claim,) = state_tracking.EXPERIMENT.result(made, measured).claims
+    assert (claim.name, claim.verdict) == ("tracks", "yes")
+    assert claim.sentence == "Within 100 updates, rnn tracks at least 8 symbols, transformer 1. Neither: 2 (mingru)."
 
 
 def test_claim_says_who_still_learns(asked) -> None:
