@@ -141,7 +141,7 @@ def test_claim_names_models_of_neither_group(contest, monkeypatch) -> None:
     }
     (claim,) = state_tracking.EXPERIMENT.result(made, measured).claims
     assert (claim.name, claim.verdict) == ("tracks", "yes")
-    assert claim.sentence == "Within 100 updates, rnn tracks at least 8 symbols, transformer 1. Neither: 2 (mingru)."
+    assert claim.sentence == "Within 100 updates, rnn tracks at least 8 symbols, transformer 1. The others: 2 (mingru)."
 
 
 def test_claim_says_who_still_learns(asked) -> None:
