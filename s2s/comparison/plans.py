@@ -115,7 +115,7 @@ ROWS: Rows = {
         "2015).",
     ),
     "text longer than trained on": Row(
-        "Does quality fall with the length of the source?",
+        "Does it keep its quality on texts longer than it was trained on?",
         "bottleneck",
         "high",
         "It falls where one vector holds the sentence (Cho et al. 2014), and with attention not even at 50 words "

@@ -75,7 +75,7 @@ def measure(comparison: Comparison, trial: Trial) -> BottleneckRun:
 
 EXPERIMENT = Experiment(
     "bottleneck",
-    "Does quality fall with the length of the source?",
+    "Does it keep its quality on texts longer than it was trained on?",
     partial(each_run, part=JOINED),
     measure,
     analyse,
