@@ -92,12 +92,6 @@ ROWS: Rows = {
         "Recurrent networks learn parity and cycles at any length, Transformers do not (Delétang et al. 2023).",
         key=True,
     ),
-    "bits between encoder and decoder": Row(
-        "How many bits pass from encoder to decoder?",
-        "capacity",
-        "high",
-        "A recurrent network remembers about one number of its input per unit (Collins et al. 2017).",
-    ),
     "vanishing and exploding gradients": Row(
         "What is left of a gradient per step of distance?",
         "gradients",
@@ -113,6 +107,12 @@ ROWS: Rows = {
         "low",
         "An LSTM whose forget gate begins open learns long dependencies sooner (Gers et al. 2000; Jozefowicz et al. "
         "2015).",
+    ),
+    "bits between encoder and decoder": Row(
+        "How many bits pass from encoder to decoder?",
+        "capacity",
+        "high",
+        "A recurrent network remembers about one number of its input per unit (Collins et al. 2017).",
     ),
     "text longer than trained on": Row(
         "Does it keep its quality on texts longer than it was trained on?",
