@@ -45,6 +45,7 @@ COUNTED = parallelism.Sizes(
     patience=60.0,
     variants=False,
 )
+LONG_RANGE = long_range.SIZES["quick"]
 # one text and one initialisation a cell: what a cell keeps of a gradient by distance is then the gradient itself
 LOOKED = gradients.Sizes(span=10, texts=1, together=1, weights=1, followed=1, settle=2, deep_seeds=0, learned=False)
 
@@ -63,7 +64,8 @@ def compared(folder: Path, *experiments: str) -> Path:
         patch.setitem(parallelism.SIZES, "quick", COUNTED)
         patch.setitem(gradients.SIZES, "quick", LOOKED)
         # what is planted has as many seeds as all else
-        patch.setitem(long_range.SIZES, "quick", replace(long_range.SIZES["quick"], further=0))
+        whole = {name: replace(each, forms=("head", "full")) for name, each in LONG_RANGE.distances.items()}
+        patch.setitem(long_range.SIZES, "quick", replace(LONG_RANGE, distances=whole, further=0, other=True))
         # in this process, where the sizes are these
         patch.setattr(engine, "number_for", lambda device_context: 1)
         engine.resume(folder, Console(file=io.StringIO()))

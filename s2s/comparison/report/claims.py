@@ -14,7 +14,10 @@ HEAD = ("number", "claim", "measured", "verdict", "evidence", "command")
 """Columns of `claims.csv`."""
 WORDS = {"yes": "✔ yes", "no": "✘ no", "undecided": "undecided"}
 """Verdicts on the page and in Markdown."""
-LEGEND = "✔ the claim holds here; ✘ it does not; undecided: the tests cannot tell. Bold: the best number."
+LEGEND = (
+    "✔ the claim holds here; ✘ it does not; undecided: the tests cannot tell. Bold: the best of the models that "
+    "finished learning. Small print is explained under measured."
+)
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,17 @@ def _cell(number: ClaimNumber) -> NumberCell:
     ends = "" if number.low == number.high else f"{ends}{power}"
     text = f"{'≥ ' if number.at_least else ''}{brief(number.value, 3)}"
     return NumberCell(number.model, text, number.note, ends, number.best)
+
+
+def tally(rows: Sequence[ClaimRow]) -> str:
+    """Count the verdicts in a sentence; empty without claims."""
+    counts = {verdict: sum(row.claim.verdict == verdict for row in rows) for verdict in WORDS}
+    if not rows:
+        return ""
+    return (
+        f"Of {len(rows)} sentences of a lecture, {counts['yes']} hold here, {counts['no']} do not, and "
+        f"{counts['undecided']} {'is' if counts['undecided'] == 1 else 'are'} undecided."
+    )
 
 
 def _p_value(p: float) -> str:

@@ -84,6 +84,7 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
         ],
         claims=rows,
         claim_legend=claims.LEGEND,
+        tally=claims.tally(rows),
         device=claims.device_in_words(summary),
         claim_figures={row.claim.name: order.get((row.result.experiment, row.claim.figure)) for row in rows},
         undecided=_undecided(summary, results),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from s2s.comparison.claims import Decision, Traits, claim_numbers, decide, of_each, speed_pair
-from s2s.comparison.report.numbers import halves
+from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
 from s2s.comparison.speed_benchmark import TYPICAL, SpeedBenchmark
 from s2s.evaluation.inference import Estimate
@@ -32,7 +32,7 @@ def writes_cheaply(
 
     deciding, *others = benchmarks
     decision = _decide(benchmarks[deciding])
-    shown = {m: halves(cost.value, cost.low, cost.high)[0] for m, cost in costs.items()}
+    shown = {m: brief(cost.value, 3) for m, cost in costs.items()}
     cheap = [a for a in recurrent if all(speed_pair(benchmarks[deciding], a, b).holds for b in transformers)]
     sentence = f"On this machine, a token takes {of_each({m: shown[m] for m in transformers})} ms"
     for less, models in (("less", cheap), ("not less", [m for m in recurrent if m not in cheap])):

@@ -9,6 +9,9 @@ from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
 from s2s.evaluation.inference import Estimate
 
+_STEPS = 32
+"""Steps after which a sentence tells what is left of a gradient."""
+
 
 @dataclass(frozen=True)
 class Initialisations:
@@ -42,9 +45,12 @@ def vanishes(traits: Mapping[str, Traits], decays: Mapping[str, Initialisations]
     factors = {model: _factor(each.own) for model, each in decays.items()}
     ranges = {model: span for model, each in decays.items() if (span := _range(each))}
     shown = {model: brief(factor.value, 2) for model in recurrent if (factor := factors[model])}
-    sentence = f"Untrained, the gradient changes by a factor of {of_each(shown)} with each step"
+    left = {m: f"{brief(100 * factor.value**_STEPS, 2)} %" for m in recurrent if (factor := factors[m])}
+    sentence = (
+        f"Before training, {of_each(left)} of a gradient is left after {_STEPS} steps, at factors of {of_each(shown)}"
+    )
     turned = {model: ranges[model] for model in recurrent if model in ranges}
-    sentence += f"; other initialisations give {of_each(turned)}." if turned else "."
+    sentence += f"; other initialisations give factors of {of_each(turned)}." if turned else "."
     notes = {model: _without_factor(each.own) for model, each in decays.items() if factors[model] is None}
     return Claim(
         name="vanishes",

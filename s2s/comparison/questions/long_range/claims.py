@@ -48,6 +48,7 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
         if not failed(reaches.gates[model])
     }
     said = f"recalled over {of_each(shown)} others" if shown else "not tested"
+    said = f"Trained on up to {trained} symbols, a first symbol is {said}{decision.because}."
     elsewhere = {name: (own, _recurrent(traits, own.distances)) for name, own in variations.items()}
     elsewhere[_SCANS] = reaches, _recurrent(traits, reaches.distances, scans=True)
     return Claim(
@@ -55,7 +56,7 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
         measured=f"distance over which one symbol is recalled, trained on up to {trained}",
         unit="symbols",
         verdict=decision.verdict,
-        sentence=f"After training on up to {trained} symbols, the first one is {said}{decision.because}.",
+        sentence=said,
         numbers=claim_numbers(
             {model: reaches.distances.get(model) for model in traits},
             "high",

@@ -40,7 +40,7 @@ def needs_square(
     kept = {model: explicit[model] for model in attention if model in explicit}
     verdict = _square(built, attention)
     sentence = f"Training memory grows as {_powers({model: built[model] for model in attention})}"
-    sentence += f"; if all attention weights are kept, it grows as {_powers(kept)}." if kept else "."
+    sentence += f", since the weights of attention are not stored; if they are, as {_powers(kept)}." if kept else "."
     longest = max(peak.n for peak in built.values())
     return Claim(
         name="memory",
