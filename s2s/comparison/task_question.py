@@ -363,9 +363,11 @@ class TaskClaim:
         within = f"Within {max(own.first.budget for own in of_all.values()):,} updates"
         if found.verdict == "yes" and len(ahead) + len(behind) > 2:
             first, second = self.groups
+            fewest = "" if of_all[worst].is_bound else f" ({worst} the fewest)"
+            top = [model for model in behind if of_all[model].median.value == of_all[best].median.value]
             sentence = (
-                f"{within}, {first} every model {self.verb} {least.removeprefix('at least ')} {unit} or more ({worst} "
-                f"the fewest); {second} none {self.verb} more than {most} ({best})."
+                f"{within}, {first} every model {self.verb} {least.removeprefix('at least ')} {unit} or more{fewest}; "
+                f"{second} none {self.verb} more than {most} ({', '.join(top)})."
             )
         else:
             sentence = f"{within}, {worst} {self.verb} {least} {unit}, {best} {most}."

@@ -187,7 +187,8 @@ def _figure(found: Mapping[str, Candidate]) -> Figure:
         shown.append(series(model, model, [factor for factor, _ in known], [updates for _, updates in known]))
     if shown:
         budget = float(max(starts.runs[0].budget for own in found.values() for starts in own.values()))
-        shown.append(series("gradients stay", "", [1.0, 1.0], [1.0, budget], reference=True))
+        least = min(starts.updates.value for own in found.values() for starts in own.values())
+        shown.append(series("gradients stay", "", [1.0, 1.0], [least, budget], reference=True))
     return figure(
         "initialization",
         "Updates until a first symbol is recalled, against the gradient's factor per step before training",
