@@ -118,7 +118,7 @@ class Copying(SyntheticTask):
     Example:
         >>> batch = Copying(26, (3,), (3,)).draw(size=3, rows=1, chance=torch.Generator().manual_seed(1))
         >>> batch.source.tolist(), batch.written.tolist(), batch.target.tolist()
-        ([[9, 8, 27, 2]], [[1, 9, 8, 27]], [[9, 8, 27, 2]])
+        ([[23, 13, 20, 2]], [[1, 23, 13, 20]], [[23, 13, 20, 2]])
     """
 
     name, title, unit = "copying", "copying a string", "symbols"

@@ -77,7 +77,7 @@ def measure(comparison: Comparison, trial: Trial) -> Start | Rates:
     with torch.no_grad():
         parameter.turn(value)
     decay = fit_decay(gradient_norms(run.model.model, trial.seed), first=0)
-    run.model.float().train()
+    run.model.float().to(comparison.device_context.device).train()
     run.continue_until(budget.updates)
     return Start(
         kind=kind,
@@ -99,7 +99,7 @@ def gradient_norms(model: Seq2Seq, seed: int) -> np.ndarray:
     """Compute norms of the gradient of the last encoder state, along a random direction, by distance.
 
     Args:
-        model: The model; its weights are converted to float64.
+        model: The model; its weights are moved to the CPU and converted to float64.
         seed: Seed of texts and directions.
 
     Returns:
@@ -107,7 +107,7 @@ def gradient_norms(model: Seq2Seq, seed: int) -> np.ndarray:
     """
     chance = torch.Generator().manual_seed(derive_seed(seed, 4) % 2**63)
     source = _TASK.draw(SPAN - 1, _TEXTS, chance).source
-    encoder = model.double().eval().encoder
+    encoder = model.cpu().double().eval().encoder
     vectors = encoder.embedding(source).detach().requires_grad_()
     states = encoder.read(vectors, torch.ones_like(source, dtype=torch.bool)).states[:, -1]
     direction = torch.randn(states.shape, generator=chance, dtype=states.dtype)
