@@ -61,6 +61,7 @@ def test_task_run_solves_parity_at_any_length() -> None:
     assert run.solved == run.update == run.looks[-1].update
     assert run.looks[-1].accuracy >= 100 * SOLVED
     run.settle(200)
+    assert run.solved is not None
     assert run.update == run.solved + 200
     assert run._factor(run.update) == pytest.approx(1 / 200)
     assert run.right(60, 100, torch.Generator().manual_seed(3))[0] > 0.95
@@ -74,6 +75,8 @@ def test_sum_of_losses_adds_labels_and_targets() -> None:
     assert named.shape == (4, 6, 7)
     assert scores.shape == (4, 3, FIRST + 14)
     # only the values have labels
+    assert batch.labels is not None
+    assert batch.target is not None
     heads = functional.cross_entropy(named[:, 1::2].transpose(1, 2), batch.labels[:, 1::2])
     targets = -scores.log_softmax(dim=2).gather(2, batch.target[:, :, None]).mean()
     assert torch.allclose(sum_of_losses(batch, named, scores), heads + targets)
@@ -90,5 +93,5 @@ def test_rate_warms_up_and_falls_to_zero() -> None:
 
 def test_search_without_shortcut_ranks_rates_by_loss() -> None:
     found = search(lambda rate: _run(rate=rate), None)
-    assert found.best == min(found.tried, key=lambda rate: found.tried[rate].loss)
+    assert found.best == min(found.tried, key=lambda rate: found.tried[rate].loss or 0.0)
     assert all(tried.left_chance for tried in found.tried.values())
