@@ -98,7 +98,7 @@ def _line(row: ClaimRow, kept: Kept, models: Sequence[str], place: str) -> str:
     evidence = f"{place}{kept.folder.name}/{row.result.experiment}/{RESULT}"
     texts = [_cell(cells[model]) if model in cells else "–" for model in models]
     answer = f"[{row.word}]({evidence}). {row.claim.sentence}"
-    return f"| **{row.number}** {row.said} | {measured} | {' | '.join(texts)} | {answer} |"
+    return f"| **{row.number}** {row.claimed} | {measured} | {' | '.join(texts)} | {answer} |"
 
 
 def _cell(cell: NumberCell) -> str:

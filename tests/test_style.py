@@ -47,7 +47,7 @@ def test_style_no_file_is_named_after_nothing():
 
 
 def _explained(classes: list[ast.ClassDef], name: str, method: str) -> bool:
-    """Whether a class of that name, or one that it is made from, says what a method is."""
+    """Return True if a class of that name, or one of its bases, documents the method."""
     named = [node for node in classes if node.name == name]
     own = [n for node in named for n in node.body if isinstance(n, Function) and n.name == method]
     bases = [ast.unparse(base).partition("[")[0] for node in named for base in node.bases]
@@ -58,7 +58,7 @@ def test_style_every_public_name_has_a_docstring():
     trees = {p: _nodes(p)[0] for p in FILES if p.relative_to(ROOT).parts[0] in OURS}
     kinds = (*Function.__args__, ast.ClassDef)
     classes = [n for path in trees for n in _nodes(path) if isinstance(n, ast.ClassDef)]
-    # a method of the same name in a base class says it for all
+    # documented in a base class
     methods = [(c.name, m) for c in classes for m in c.body if isinstance(m, Function)]
     # so does a protocol, which a class need not name
     protocols = [c for c in classes if any(ast.unparse(base).startswith("Protocol") for base in c.bases)]

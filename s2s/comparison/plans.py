@@ -165,7 +165,7 @@ class ClaimText(NamedTuple):
 
     number: int
     """Number; it never changes and is never given to another claim."""
-    said: str
+    sentence: str
     """Sentence of the lecture."""
     experiment: str
     """Name of the question that decides it."""
@@ -173,8 +173,8 @@ class ClaimText(NamedTuple):
 
 # Claims by name, in the order of the classroom table.
 CLAIMS: dict[str, ClaimText] = {
-    name: ClaimText(number, said, experiment)
-    for number, (name, said, experiment) in enumerate(
+    name: ClaimText(number, sentence, experiment)
+    for number, (name, sentence, experiment) in enumerate(
         (
             ("waits", "A recurrent network waits for each token; a Transformer does not.", "parallelism"),
             ("trains-faster", "Transformers therefore train faster.", "parallelism"),

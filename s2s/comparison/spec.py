@@ -245,8 +245,9 @@ class Analysis:
 class Experiment(Generic[M]):
     """A question of a comparison: its trials, how each is measured, and how the measurements are analysed.
 
-    The module of `measure` has two texts for the report beside it: `METHOD.md` describes the measurement, `LIMITS.md`
-    what the numbers do not show. `TABLES` of `s2s.comparison.plans` has the rows of the table that a question fills.
+    The package of the question, named after it, has two texts for the report: `METHOD.md` describes the measurement,
+    `LIMITS.md` what the numbers do not show. `TABLES` of `s2s.comparison.plans` has the rows of the table that a
+    question fills.
 
     Attributes:
         name: Name after `--experiment`.
@@ -305,7 +306,7 @@ class Experiment(Generic[M]):
 
     def text(self, kind: str) -> str:
         """Return the text of `METHOD.md` or `LIMITS.md`."""
-        folder = resources.files(self.measure.__module__.rpartition(".")[0])
+        folder = resources.files(f"s2s.comparison.questions.{self.name.replace('-', '_')}")
         return (folder / f"{kind}.md").read_text(encoding="utf-8").removesuffix("\n")
 
 

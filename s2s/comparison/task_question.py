@@ -18,9 +18,8 @@ from s2s.comparison.matching import non_width_settings, settings_of
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.reporting import Column, axis, figure, filled, series, table, verdict
 from s2s.comparison.results import Claim, Figure, Table, Verdict
-from s2s.comparison.spec import Analysis, Comparison, Trial, by_model, check_translates
+from s2s.comparison.spec import Analysis, Comparison, Experiment, Scale, Trial, by_model, check_translates
 from s2s.comparison.task_training import Budget, Rates, TaskModel, TaskRun, Validation, search
-from s2s.comparison.translation import has_cross_attention
 from s2s.comparison.tuning import TRIAL_SEED
 from s2s.data.synthetic_tasks import SyntheticTask
 from s2s.errors import UserError
@@ -94,7 +93,6 @@ class TaskResult:
 
     width: int
     parameters: int
-    attention: bool  # True if the decoder has cross-attention
     sizes: list[int]  # tested ones, ascending
     trained: int  # longest size that was trained on
     asked: list[int]  # test answers of each size
@@ -121,19 +119,22 @@ class TaskResult:
         return self.mastered == self.sizes[-1]
 
 
+Plans = Mapping[Scale, Sequence[TaskPlan]]
+"""Tasks of a question by profile; the first one decides."""
+
+
 def trials(comparison: Comparison, plans: Sequence[TaskPlan]) -> list[Trial]:
     """Return the searches for rates and the trainings, those that decide first."""
     made = []
-    settings = [(plan, width) for plan in plans for width in (plan.width,)]
-    settings += [(plan, width) for plan in plans for width in plan.others]
-    for plan, width in settings:
-        seeds = plan.seeds if width == plan.width else plan.other_seeds
+    decide_first = [(plan, plan.width, plan.seeds) for plan in plans]
+    decide_first += [(plan, width, plan.other_seeds) for plan in plans for width in plan.others]
+    for plan, width, seeds in decide_first:
         made += [Trial(model, f"{plan.part(width)}-{_RATES}") for model in comparison.models]
         made += [Trial(model, plan.part(width), seed) for seed in range(1, seeds + 1) for model in comparison.models]
     return made
 
 
-def measure(comparison: Comparison, trial: Trial, plans: Sequence[TaskPlan], question: str) -> TaskResult | Rates:
+def measure(comparison: Comparison, trial: Trial, plans: Plans, question: str) -> TaskResult | Rates:
     """Search for the best rate of a candidate on a task, or train at it and test every size.
 
     Args:
@@ -147,7 +148,7 @@ def measure(comparison: Comparison, trial: Trial, plans: Sequence[TaskPlan], que
     """
     plan, width = next(
         (plan, width)
-        for plan in plans
+        for plan in comparison.sizes(plans)
         for width in (plan.width, *plan.others)
         if trial.part in (plan.part(width), f"{plan.part(width)}-{_RATES}")
     )
@@ -171,7 +172,6 @@ def measure(comparison: Comparison, trial: Trial, plans: Sequence[TaskPlan], que
     return TaskResult(
         width=width,
         parameters=count_parameters(run.model),
-        attention=has_cross_attention(run.model.model),
         sizes=list(plan.task.tested),
         trained=max(plan.task.trained),
         asked=[asked for _, asked in tested],
@@ -573,3 +573,31 @@ def _runs_table(plans: Sequence[TaskPlan], found: Mapping[str, Mapping[int, Mode
         Column("CPU seconds", lambda row: row[4].seconds, 1),
     ]
     return table("runs", "Every training", columns, rows)
+
+
+def task_experiment(
+    name: str, question: str, plans: Plans, row: str, claim: TaskClaim
+) -> Experiment[TaskResult | Rates]:
+    """Build a question on synthetic tasks.
+
+    Args:
+        name: Name after `--experiment`.
+        question: The question, one sentence.
+        plans: Its tasks.
+        row: Row of the table that it fills.
+        claim: Claim that it decides.
+    """
+
+    def analyse_own(comparison: Comparison, measured: Mapping[Trial, TaskResult | Rates]) -> Analysis:
+        return analyse(comparison, measured, comparison.sizes(plans), row, claim)
+
+    return Experiment(
+        name,
+        question,
+        lambda comparison: trials(comparison, comparison.sizes(plans)),
+        partial(measure, plans=plans, question=name),
+        analyse_own,
+        measurement=TypeAdapter(TaskResult | Rates),
+        tuning_level="",
+        precision="fp32",
+    )

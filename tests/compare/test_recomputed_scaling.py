@@ -23,7 +23,7 @@ FITTED = ("50", "100", "200", "400")
 
 @pytest.fixture(scope="module")
 def trainings() -> dict[str, list[dict]]:
-    """Those that the slopes are fitted to."""
+    """Trainings that the slopes are fitted to, by model."""
     return _trainings(FITTED)
 
 
@@ -43,7 +43,7 @@ def _slope(runs: list[dict]):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_slope_is_the_one_that_its_trainings_give(model, trainings):
+def test_slope_follows_from_the_trainings(model, trainings):
     runs, said = trainings[model], result(KEPT, "scaling")
     assert len(runs) == 2 * len(FITTED)
     line, found = _slope(runs), findings(said, "scalability")[model]

@@ -24,7 +24,6 @@ def _result(mastered: int, solved: int | None = None, **changes: object) -> Task
     planted = TaskResult(
         width=8,
         parameters=1000,
-        attention=False,
         sizes=SIZES,
         trained=4,
         asked=[100] * 4,
@@ -185,7 +184,6 @@ def test_measure_trains_at_the_best_rate_of_one_search(contest, monkeypatch) -> 
     assert isinstance(one, TaskResult)
     assert isinstance(two, TaskResult)
     assert len(searched) == 1
-    assert one.attention
     assert one.looks != two.looks
     assert one.rate == two.rate
     assert one.asked == [10] * len(SIZES)

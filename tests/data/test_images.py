@@ -368,7 +368,7 @@ def test_idx_reader_stops_at_the_size_of_its_header(tmp_path):
         tracemalloc.stop()
 
 
-def test_images_mnist_is_whole(real_data):
+def test_images_mnist_has_all_examples(real_data):
     root = real_data / "mnist"
     if not root.is_dir():
         pytest.skip(f"S2S_DATA has no mnist: {root}")

@@ -140,7 +140,7 @@ def _check_claims(page: Node, results, models) -> None:
     assert [body.attributes["id"] for body in bodies] == [f"claim-{name}" for name in CLAIMS if name in claims]
     for body in bodies:
         claim = claims[body.attributes["id"].removeprefix("claim-")]
-        assert body.one("th").text == f"{CLAIMS[claim.name].number} {CLAIMS[claim.name].said}"
+        assert body.one("th").text == f"{CLAIMS[claim.name].number} {CLAIMS[claim.name].sentence}"
         assert body.one("td", class_="answer").text.split()[-1] == claim.verdict
         assert claim.sentence in body.text
         assert claim.measured in body.text
@@ -152,7 +152,7 @@ def _check_claims(page: Node, results, models) -> None:
         assert stays_with(claim.stable) in details
         (link,) = (node for node in body.all("a") if "Figure" in node.text)
         assert page.one("figure", id=link.attributes["href"][1:]).one("figcaption").text.startswith(link.text)
-    assert all(text.said in page.one("section", id="claims").text for text in CLAIMS.values())
+    assert all(text.sentence in page.one("section", id="claims").text for text in CLAIMS.values())
 
 
 def _check_figure(shown: Node, figure) -> None:

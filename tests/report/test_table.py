@@ -36,7 +36,7 @@ def test_claims_csv_has_every_claim_with_its_evidence(drawn_folder, found):
     assert [int(row["number"]) for row in rows] == [text.number for name, text in CLAIMS.items() if name in claims]
     for row in rows:
         name = next(name for name, text in CLAIMS.items() if str(text.number) == row["number"])
-        assert (row["claim"], row["verdict"]) == (CLAIMS[name].said, claims[name].verdict)
+        assert (row["claim"], row["verdict"]) == (CLAIMS[name].sentence, claims[name].verdict)
         assert row["measured"].startswith(claims[name].measured)
         assert all(each.model in row["measured"] for each in claims[name].numbers)
         path, figure = row["evidence"].split(", figure ")

@@ -49,9 +49,9 @@ class ClaimRow:
         return CLAIMS[self.claim.name].number
 
     @property
-    def said(self) -> str:
+    def claimed(self) -> str:
         """Sentence of the lecture."""
-        return CLAIMS[self.claim.name].said
+        return CLAIMS[self.claim.name].sentence
 
     @property
     def word(self) -> str:
@@ -146,7 +146,7 @@ def csv_rows(rows: Sequence[ClaimRow], command: str) -> Iterator[tuple[str | int
         found = "; ".join(f"{cell.model} {cell}" for cell in row.cells)
         measured = f"{row.claim.measured}: {found}"
         again = command_for(command, row.result.experiment)
-        yield row.number, row.said, measured, row.claim.verdict, row.evidence, again
+        yield row.number, row.claimed, measured, row.claim.verdict, row.evidence, again
 
 
 def claim_lines(rows: Sequence[ClaimRow]) -> list[str]:
@@ -154,5 +154,5 @@ def claim_lines(rows: Sequence[ClaimRow]) -> list[str]:
     lines = []
     for row in rows:
         found = ", ".join(f"{cell.model} {cell}" for cell in row.cells if str(cell) != "–")
-        lines.append(f"{row.claim.verdict:<9}  {row.number:>2}  {row.said} ({f'{found} {row.claim.unit}'.rstrip()})")
+        lines.append(f"{row.claim.verdict:<9}  {row.number:>2}  {row.claimed} ({f'{found} {row.claim.unit}'.rstrip()})")
     return lines

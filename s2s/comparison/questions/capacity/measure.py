@@ -1,16 +1,9 @@
 """Train candidates to copy a few symbols, for long: bits that pass from encoder to decoder."""
 
-from collections.abc import Mapping
-
-from pydantic import TypeAdapter
-
-from s2s.comparison import task_question
-from s2s.comparison.spec import Analysis, Comparison, Experiment, Scale, Trial
-from s2s.comparison.task_question import TaskClaim, TaskPlan, TaskResult
-from s2s.comparison.task_training import Rates
+from s2s.comparison.spec import Scale
+from s2s.comparison.task_question import TaskClaim, TaskPlan, task_experiment
 from s2s.data.synthetic_tasks import Copying
 
-ROW = "bits between encoder and decoder"
 BITS = 4
 """Bits of a symbol."""
 _LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16)
@@ -31,31 +24,6 @@ CLAIM = TaskClaim(
     unit="bits",
 )
 
-
-def trials(comparison: Comparison) -> list[Trial]:
-    """Return the searches for rates and the trainings."""
-    return task_question.trials(comparison, comparison.sizes(PLANS))
-
-
-def measure(comparison: Comparison, trial: Trial) -> TaskResult | Rates:
-    """Search for the best rate of a candidate, or train at it and test every size."""
-    return task_question.measure(comparison, trial, comparison.sizes(PLANS), EXPERIMENT.name)
-
-
-def analyse(comparison: Comparison, measured: Mapping[Trial, TaskResult | Rates]) -> Analysis:
-    """Compare the sizes that the candidates master."""
-    return task_question.analyse(
-        comparison, measured, comparison.sizes(PLANS), "bits between encoder and decoder", CLAIM
-    )
-
-
-EXPERIMENT = Experiment(
-    "capacity",
-    "How many bits pass from encoder to decoder?",
-    trials,
-    measure,
-    analyse,
-    measurement=TypeAdapter(TaskResult | Rates),
-    tuning_level="",
-    precision="fp32",
+EXPERIMENT = task_experiment(
+    "capacity", "How many bits pass from encoder to decoder?", PLANS, "bits between encoder and decoder", CLAIM
 )

@@ -1,13 +1,7 @@
 """Train candidates to copy strings of random symbols."""
 
-from collections.abc import Mapping
-
-from pydantic import TypeAdapter
-
-from s2s.comparison import task_question
-from s2s.comparison.spec import Analysis, Comparison, Experiment, Scale, Trial
-from s2s.comparison.task_question import TaskClaim, TaskPlan, TaskResult
-from s2s.comparison.task_training import Rates
+from s2s.comparison.spec import Scale
+from s2s.comparison.task_question import TaskClaim, TaskPlan, task_experiment
 from s2s.data.synthetic_tasks import Copying
 
 _TASK = Copying(
@@ -27,29 +21,4 @@ CLAIM = TaskClaim(
     verb="copies",
 )
 
-
-def trials(comparison: Comparison) -> list[Trial]:
-    """Return the searches for rates and the trainings."""
-    return task_question.trials(comparison, comparison.sizes(PLANS))
-
-
-def measure(comparison: Comparison, trial: Trial) -> TaskResult | Rates:
-    """Search for the best rate of a candidate, or train at it and test every size."""
-    return task_question.measure(comparison, trial, comparison.sizes(PLANS), EXPERIMENT.name)
-
-
-def analyse(comparison: Comparison, measured: Mapping[Trial, TaskResult | Rates]) -> Analysis:
-    """Compare the sizes that the candidates master."""
-    return task_question.analyse(comparison, measured, comparison.sizes(PLANS), "copying", CLAIM)
-
-
-EXPERIMENT = Experiment(
-    "copying",
-    "How long a string can it copy?",
-    trials,
-    measure,
-    analyse,
-    measurement=TypeAdapter(TaskResult | Rates),
-    tuning_level="",
-    precision="fp32",
-)
+EXPERIMENT = task_experiment("copying", "How long a string can it copy?", PLANS, "copying", CLAIM)

@@ -1,13 +1,7 @@
 """Train encoders to track the state of a finite automaton."""
 
-from collections.abc import Mapping
-
-from pydantic import TypeAdapter
-
-from s2s.comparison import task_question
-from s2s.comparison.spec import Analysis, Comparison, Experiment, Scale, Trial
-from s2s.comparison.task_question import TaskClaim, TaskPlan, TaskResult
-from s2s.comparison.task_training import Rates
+from s2s.comparison.spec import Scale
+from s2s.comparison.task_question import TaskClaim, TaskPlan, task_experiment
 from s2s.data.synthetic_tasks import StateTracking
 
 _TRAINED, _TESTED = range(1, 41), (1, 2, 4, 8, 12, 16, 20, 30, 40, 60, 80, 120, 200, 350, 500)
@@ -38,29 +32,6 @@ CLAIM = TaskClaim(
     verb="tracks",
 )
 
-
-def trials(comparison: Comparison) -> list[Trial]:
-    """Return the searches for rates and the trainings."""
-    return task_question.trials(comparison, comparison.sizes(PLANS))
-
-
-def measure(comparison: Comparison, trial: Trial) -> TaskResult | Rates:
-    """Search for the best rate of a candidate, or train at it and test every size."""
-    return task_question.measure(comparison, trial, comparison.sizes(PLANS), EXPERIMENT.name)
-
-
-def analyse(comparison: Comparison, measured: Mapping[Trial, TaskResult | Rates]) -> Analysis:
-    """Compare the sizes that the candidates master."""
-    return task_question.analyse(comparison, measured, comparison.sizes(PLANS), "state tracking", CLAIM)
-
-
-EXPERIMENT = Experiment(
-    "state-tracking",
-    "How long can it track a changing state?",
-    trials,
-    measure,
-    analyse,
-    measurement=TypeAdapter(TaskResult | Rates),
-    tuning_level="",
-    precision="fp32",
+EXPERIMENT = task_experiment(
+    "state-tracking", "How long can it track a changing state?", PLANS, "state tracking", CLAIM
 )
