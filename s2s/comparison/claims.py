@@ -26,6 +26,15 @@ from s2s.recipe.schema import Section
 
 Answer = Literal["yes", "no", "undecided"]
 
+# Words in place of a number's verdict, by failed validity check; a training that is not over is "still learning".
+_REASONS = {
+    "translates": "too weak to judge",
+    "uses its source": "ignores its source",
+    "above chance": "at chance",
+    "trains": "training failed",
+    "rate inside its grid": "rate at an end",
+    "all sizes": "sizes missing",
+}
 # Size of the vocabulary of a model whose parts are inspected; any size does.
 _TOKENS = 8
 
@@ -171,17 +180,81 @@ def decide(pairs: Sequence[Pair]) -> Decision:
     """
     if not pairs:
         return Decision("undecided")
-    after = holm([1.0 if pair.p is None else pair.p for pair in pairs])
-    against = [
-        (pair, None if pair.p is None else p)
-        for pair, p in zip(pairs, after, strict=True)
-        if pair.equal or (pair.difference < 0 and (pair.p is None or p < LEVEL))
-    ]
+    against = _against(pairs)
     if against:
         pair, p = min(against, key=lambda each: each[0].difference)
         return Decision("no", None if pair.equal else p, pair)
     weakest = max(pairs, key=lambda pair: (not pair.holds, -1.0 if pair.p is None else pair.p))
     return Decision("yes" if weakest.holds else "undecided", None if weakest.reason else weakest.p, weakest)
+
+
+def _against(pairs: Sequence[Pair]) -> list[tuple[Pair, float | None]]:
+    """Return the pairs for which the claim does not hold, with their corrected p-values."""
+    after = holm([1.0 if pair.p is None else pair.p for pair in pairs])
+    return [
+        (pair, None if pair.p is None else p)
+        for pair, p in zip(pairs, after, strict=True)
+        if pair.equal or (pair.difference < 0 and (pair.p is None or p < LEVEL))
+    ]
+
+
+def predicate(models: Sequence[str], one: str, many: str) -> str:
+    """Join names with a verb in the singular or plural.
+
+    Example:
+        >>> predicate(["rnn", "lstm"], "waits", "wait")
+        'rnn and lstm wait'
+    """
+    return f"{listed(models)} {one if len(models) == 1 else many}"
+
+
+def beside_rival(
+    pairs: Sequence[Pair],
+    labels: Mapping[str, str],
+    rival: str,
+    verb: tuple[str, str],
+    words: tuple[str, str],
+) -> str:
+    """Say which models are ahead of a rival, which are behind it, and which tests decide neither.
+
+    The groups follow from the same tests as the verdict of `decide`.
+
+    Args:
+        pairs: Tests of the models, each `ahead`, beside the same rival.
+        labels: Names of the models in the sentence, such as `rnn (0.27 ms)`.
+        rival: Name of the rival in the sentence.
+        verb: Verb of the sentence in the singular and plural.
+        words: Comparatives of models that are ahead, and behind.
+
+    Example:
+        >>> tests = [Pair("rnn", "transformer", -1.0, 0.001), Pair("conv", "transformer", 1.0, 0.001)]
+        >>> beside_rival(tests, {}, "transformer", ("trains", "train"), ("faster", "slower"))
+        'conv trains faster than transformer; rnn trains slower'
+    """
+    against = [pair for pair, _ in _against(pairs)]
+    groups: dict[str, list[str]] = {"ahead": [], "behind": [], "equal": [], "untested": [], "open": []}
+    for pair in pairs:
+        if pair.reason:
+            side = "untested"
+        elif pair.equal:
+            side = "equal"
+        elif pair.holds:
+            side = "ahead"
+        else:
+            side = "behind" if pair in against else "open"
+        groups[side].append(labels.get(pair.ahead, pair.ahead))
+    than, clauses = f" than {rival}", list[str]()
+    for side, word in zip(("ahead", "behind"), words, strict=True):
+        if groups[side]:
+            clauses.append(f"{predicate(groups[side], *verb)} {word}{'' if clauses else than}")
+    for side, ending in (
+        ("equal", f"equal to {rival}"),
+        ("open", f"not told apart from {rival}"),
+        ("untested", "not tested"),
+    ):
+        if groups[side]:
+            clauses.append(f"{predicate(groups[side], 'is', 'are')} {ending}")
+    return "; ".join(clauses)
 
 
 def of_each(texts: Mapping[str, str]) -> str:
@@ -243,4 +316,6 @@ def claim_numbers(
 
 
 def _closed_in_words(closed: Sequence[Gate]) -> str:
-    return "still learning" if {gate.name for gate in closed} == {"converged"} else "no verdict"
+    """Return the reason of the first failed check that is not about the length of training."""
+    names = [gate.name for gate in closed]
+    return next((_REASONS[name] for name in names if name in _REASONS), "still learning" if names else "")

@@ -177,7 +177,7 @@ CLAIMS: dict[str, ClaimText] = {
     for number, (name, sentence, experiment) in enumerate(
         (
             ("waits", "A recurrent network waits for each token; a Transformer does not.", "parallelism"),
-            ("trains-faster", "Transformers therefore train faster.", "parallelism"),
+            ("trains-faster", "A Transformer trains faster than a recurrent network.", "parallelism"),
             ("memory", "Attention needs memory that grows with the square of the length.", "memory"),
             (
                 "cache",

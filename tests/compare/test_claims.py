@@ -5,9 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from s2s.comparison.claims import Pair, decide, traits
+from s2s.comparison.claims import Pair, claim_numbers, decide, traits
 from s2s.comparison.matching import settings_of
 from s2s.comparison.plans import CLAIMS, ROWS
+from s2s.evaluation.gates import Gate
 from s2s.recipe.installed import module_of
 
 
@@ -89,3 +90,20 @@ def test_claim_numbers_never_change():
     assert [CLAIMS[name].number for name in names] == list(range(1, 19))
     assert len({text.number for text in CLAIMS.values()}) == len(CLAIMS)
     assert {text.experiment for text in CLAIMS.values()} <= {row.experiment for row in ROWS.values()}
+
+
+@pytest.mark.parametrize(
+    ("names", "note"),
+    [
+        (["converged"], "still learning"),
+        (["converged", "translates"], "too weak to judge"),
+        (["rate inside its grid"], "rate at an end"),
+        ([], ""),
+    ],
+)
+def test_number_of_a_model_that_fails_a_check_has_the_reason(names: list[str], note: str) -> None:
+    gates = {"rnn": [Gate(name, False, "") for name in names], "lstm": [Gate("converged", True, "")]}
+    rnn, lstm = claim_numbers({"rnn": 3.0, "lstm": 2.0}, "high", gates=gates)
+    assert (rnn.note, lstm.note) == (note, "")
+    # a model that fails a check is never the best
+    assert (rnn.best, lstm.best) == (not names, bool(names))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, of_each
+from s2s.comparison.claims import Pair, Traits, beside_rival, claim_numbers, decide
 from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
 from s2s.evaluation.differences import paired
@@ -40,7 +40,7 @@ def translates_longer(
     if not attention:
         return None
 
-    def _decide(own: Shares) -> Decision:
+    def _pairs(own: Shares) -> list[Pair]:
         pairs = []
         for model in attention:
             above = paired([100 - margin] * len(own[model]), own[model])
@@ -49,22 +49,22 @@ def translates_longer(
                 pairs.append(Pair(model, "", 0.0, 1.0, reason=closed[0] if closed else "one seed, so no test"))
             else:
                 pairs.append(Pair(model, "", above.value, above.p()))
-        return decide(pairs)
+        return pairs
 
     deciding, *others = shares
-    decision = _decide(shares[deciding])
-    said = of_each({model: f"{brief(estimates[model].value, 2)} %" for model in attention if not failed(gates[model])})
+    pairs = _pairs(shares[deciding])
+    decision = decide(pairs)
+    labels = {model: f"{model} ({brief(estimates[model].value, 2)} %)" for model in attention}
+    found = beside_rival(pairs, labels, f"{100 - margin:g} % of the BLEU", ("keeps", "keep"), ("more", "less"))
     return Claim(
         name="any-length",
         measured=f"BLEU kept on texts longer than the {learned} words trained on",
         unit="%",
         verdict=decision.verdict,
-        sentence=f"Beyond the {learned} words of the longest training source, "
-        f"{f'{said} of the BLEU on single sentences is left' if said else 'no model is tested'}; "
-        f"{100 - margin:g} % would count as kept{decision.because}.",
+        sentence=f"Beyond the {learned} words trained on, {found} on single sentences{decision.because}.",
         numbers=claim_numbers({model: estimates.get(model) for model in traits}, "high", gates=gates),
         p=decision.p,
         test="" if decision.p is None else f"t-test over seeds against {100 - margin:g} %",
         figure="share",
-        stable={name: _decide(shares[name]).verdict == decision.verdict for name in others},
+        stable={name: decide(_pairs(shares[name])).verdict == decision.verdict for name in others},
     )

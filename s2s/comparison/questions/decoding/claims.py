@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from s2s.comparison.claims import Decision, Traits, claim_numbers, decide, of_each, speed_pair
-from s2s.comparison.report.numbers import brief
+from s2s.comparison.claims import Decision, Traits, beside_rival, claim_numbers, decide, speed_pair
+from s2s.comparison.report.numbers import number
 from s2s.comparison.results import Claim
 from s2s.comparison.speed_benchmark import TYPICAL, SpeedBenchmark
 from s2s.evaluation.inference import Estimate
@@ -32,12 +32,18 @@ def writes_cheaply(
 
     deciding, *others = benchmarks
     decision = _decide(benchmarks[deciding])
-    shown = {m: brief(cost.value, 3) for m, cost in costs.items()}
-    cheap = [a for a in recurrent if all(speed_pair(benchmarks[deciding], a, b).holds for b in transformers)]
-    sentence = f"On this machine, a token takes {of_each({m: shown[m] for m in transformers})} ms"
-    for less, models in (("less", cheap), ("not less", [m for m in recurrent if m not in cheap])):
-        if models:
-            sentence += f"; {less}: {of_each({m: shown[m] for m in models})}"
+    shown = {model: f"{model} ({number(cost.value, 3)} ms)" for model, cost in costs.items()}
+    clauses = [
+        beside_rival(
+            [speed_pair(benchmarks[deciding], model, rival) for model in costs if model not in transformers],
+            shown,
+            shown[rival],
+            ("takes", "take"),
+            ("less time", "more time"),
+        )
+        for rival in transformers
+    ]
+    sentence = f"On this machine, per token, {'; '.join(clauses)}"
     return Claim(
         name="writes-cheaply",
         measured=f"time of an output token, one sentence of {TYPICAL} tokens",

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, decide, of_each
+from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, decide, of_each, predicate
+from s2s.comparison.paired_tests import listed
 from s2s.comparison.questions.gradients.decay import Decays
 from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
@@ -44,19 +45,12 @@ def vanishes(traits: Mapping[str, Traits], decays: Mapping[str, Initialisations]
     verdict = _decide([decays[model].own for model in recurrent])
     factors = {model: _factor(each.own) for model, each in decays.items()}
     ranges = {model: span for model, each in decays.items() if (span := _range(each))}
-    shown = {model: brief(factor.value, 2) for model in recurrent if (factor := factors[model])}
-    left = {m: f"{brief(100 * factor.value**_STEPS, 2)} %" for m in recurrent if (factor := factors[m])}
-    sentence = (
-        f"Before training, {of_each(left)} of a gradient is left after {_STEPS} steps, at factors of {of_each(shown)}"
-    )
-    turned = {model: ranges[model] for model in recurrent if model in ranges}
-    sentence += f"; other initialisations give factors of {of_each(turned)}." if turned else "."
     notes = {model: _without_factor(each.own) for model, each in decays.items() if factors[model] is None}
     return Claim(
         name="vanishes",
         measured="factor of an untrained gradient per step (with other initialisations)",
         verdict=verdict,
-        sentence=sentence if shown else "No recurrent network has a factor per step.",
+        sentence=_what_is_left({model: decays[model] for model in recurrent}),
         numbers=claim_numbers({model: factors.get(model) for model in traits}, notes=notes | ranges),
         figure="input-gradients",
         stable={
@@ -66,6 +60,27 @@ def vanishes(traits: Mapping[str, Traits], decays: Mapping[str, Initialisations]
             for value, other in each.others.items()
         },
     )
+
+
+def _what_is_left(decays: Mapping[str, Initialisations]) -> str:
+    left = {
+        model: f"{brief(100 * factor.value**_STEPS, 2)} %"
+        for model, each in decays.items()
+        if (factor := _factor(each.own))
+    }
+    if not left:
+        return "No recurrent network has a factor per step."
+    sentence = f"At the usual initialisation, before training, {of_each(left)} of a gradient is left after {_STEPS} "
+    sentence += "steps"
+    if rest := [model for model in decays if model not in left]:
+        sentence += f"; {predicate(rest, 'has', 'have')} no factor per step"
+    varied = {model: each for model, each in decays.items() if each.others and _decide([each.own]) == "yes"}
+    stopped = [m for m, each in varied.items() if any(_decide([other]) == "no" for other in each.others.values())]
+    if stopped:
+        sentence += f"; another initialisation stops this in {listed(stopped)}"
+    if lasting := [model for model in varied if model not in stopped]:
+        sentence += f"; none that was tried stops it in {listed(lasting)}"
+    return f"{sentence}."
 
 
 def _decide(decays: list[Decays]) -> Answer:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, of_each
+from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, of_each, predicate
 from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
 from s2s.evaluation.gates import Gate, failed
@@ -42,13 +42,7 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
     if not recurrent:
         return None
     decision, trained = _decide_forgets(reaches, recurrent), reaches.trained
-    shown = {
-        model: f"{'at least ' if model in reaches.beyond else ''}{brief(round(reaches.distances[model].value))}"
-        for model in recurrent
-        if not failed(reaches.gates[model])
-    }
-    said = f"recalled over {of_each(shown)} others" if shown else "not tested"
-    said = f"Trained on up to {trained} symbols, a first symbol is {said}{decision.because}."
+    sentence = f"Trained on up to {trained} symbols, {_who_recalls(reaches, recurrent)}{decision.because}."
     elsewhere = {name: (own, _recurrent(traits, own.distances)) for name, own in variations.items()}
     elsewhere[_SCANS] = reaches, _recurrent(traits, reaches.distances, scans=True)
     return Claim(
@@ -56,7 +50,7 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
         measured=f"distance over which one symbol is recalled, trained on up to {trained}",
         unit="symbols",
         verdict=decision.verdict,
-        sentence=said,
+        sentence=sentence,
         numbers=claim_numbers(
             {model: reaches.distances.get(model) for model in traits},
             "high",
@@ -71,6 +65,23 @@ def forgets(traits: Mapping[str, Traits], reaches: Reaches, variations: Mapping[
             if {*models} >= {*recurrent} and (own is not reaches or models != recurrent)
         },
     )
+
+
+def _who_recalls(reaches: Reaches, models: Sequence[str]) -> str:
+    shown = {
+        model: f"{'at least ' if model in reaches.beyond else ''}{brief(round(reaches.distances[model].value))} others"
+        for model in models
+        if not failed(reaches.gates[model])
+    }
+    unfinished = [model for model in models if model not in shown]
+    rest = f"; {predicate(unfinished, 'did', 'did')} not finish learning" if shown and unfinished else ""
+    if not shown:
+        return "no recurrent model without attention finished learning"
+    if len(shown) > 1 and all(reaches.distances[model].value > reaches.trained for model in shown):
+        least = min(shown, key=lambda model: reaches.distances[model].value)
+        recalled = f"every recurrent model without attention that learned still recalls the first over {shown[least]}"
+        return f"{recalled.replace('over at least', 'over')} or more ({least}){rest}"
+    return f"a first symbol is recalled over {of_each(shown)}{rest}"
 
 
 def _recurrent(traits: Mapping[str, Traits], measured: Mapping[str, object], scans: bool = False) -> list[str]:

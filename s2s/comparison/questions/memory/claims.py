@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, decide, of_each
+from s2s.comparison.paired_tests import listed
 from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
 from s2s.evaluation.inference import Slope, growth
@@ -39,8 +40,12 @@ def needs_square(
         return None
     kept = {model: explicit[model] for model in attention if model in explicit}
     verdict = _square(built, attention)
-    sentence = f"Training memory grows as {_powers({model: built[model] for model in attention})}"
-    sentence += f", since the weights of attention are not stored; if they are, as {_powers(kept)}." if kept else "."
+    as_built = _powers({model: built[model] for model in attention})
+    if kept and verdict == "no":
+        sentence = f"With attention weights stored, memory grows as {_powers(kept)}; "
+        sentence += f"the fused kernel used here, the default, does not store them: {as_built}."
+    else:
+        sentence = f"Memory grows as {as_built}."
     longest = max(peak.n for peak in built.values())
     return Claim(
         name="memory",
@@ -63,7 +68,9 @@ def _square(peaks: Mapping[str, TrainingPeak], models: list[str]) -> Answer:
 
 
 def _powers(peaks: Mapping[str, TrainingPeak]) -> str:
-    return of_each({model: f"n^{peak.slope.exponent:.2f}" for model, peak in peaks.items()})
+    """Exponents and memory, with the names of the models if there are several."""
+    laws = {model: f"n^{peak.slope.exponent:.2f} ({brief(peak.mib, 3)} MiB)" for model, peak in peaks.items()}
+    return listed([f"{law} in {model}" if laws.keys() - {model} else law for model, law in laws.items()])
 
 
 def cache_grows(traits: Mapping[str, Traits], states: Mapping[str, Mapping[int, int]]) -> Claim | None:

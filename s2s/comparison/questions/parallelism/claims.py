@@ -1,10 +1,8 @@
-"""Claims: recurrent networks wait for each token, and Transformers therefore train faster."""
+"""Claims: recurrent networks wait for each token, and Transformers train faster."""
 
-import math
 from collections.abc import Mapping
 
-from s2s.comparison.claims import Answer, Pair, Traits, claim_numbers, decide, of_each, speed_pair
-from s2s.comparison.report.numbers import brief
+from s2s.comparison.claims import Answer, Pair, Traits, beside_rival, claim_numbers, decide, predicate, speed_pair
 from s2s.comparison.results import Claim
 from s2s.comparison.speed_benchmark import TYPICAL, SpeedBenchmark
 from s2s.evaluation.gates import Gate
@@ -33,16 +31,13 @@ def waits(traits: Mapping[str, Traits], depths: Mapping[str, Depths]) -> Claim |
     added = {model: _per_token(law) for model, law in laws.items()}
     scans = {model: f"{law.rate:.3g} per doubling" for model, law in laws.items() if law.law == "logarithmic"}
     powers = {model: str(law) for model, law in laws.items() if law.law == "power"}
-    said = of_each({model: brief(each, 3) for model, each in added.items() if each is not None and model not in scans})
-    sentence = f"One more token adds {said} operations in sequence to a training step"
-    sentence += f"; a scan adds {of_each(scans)}." if scans else "."
     variations = {"forward pass alone": _laws(depths["forward"]), "while writing": _laws(depths["generating"])}
     return Claim(
         name="waits",
         measured="steps that one more token adds to a training step",
         unit="operations in sequence",
         verdict=verdict,
-        sentence=sentence,
+        sentence=_who_waits(laws),
         numbers=claim_numbers({model: added.get(model) for model in traits}, "low", scans | powers),
         figure="depth",
         stable={
@@ -51,6 +46,18 @@ def waits(traits: Mapping[str, Traits], depths: Mapping[str, Depths]) -> Claim |
             if {*recurrent, *transformers} <= others.keys()
         },
     )
+
+
+def _who_waits(laws: Mapping[str, Growth]) -> str:
+    when = {
+        "linear": ("waits for every token", "wait for every token"),
+        "power": ("waits longer for longer texts", "wait longer for longer texts"),
+        "constant": ("never waits", "never wait"),
+        "logarithmic": ("waits only when the length doubles", "wait only when the length doubles"),
+    }
+    groups = {law: [model for model, own in laws.items() if own.law == law] for law in when}
+    clauses = [predicate(groups[law], *verb) for law, verb in when.items() if groups[law]]
+    return f"In a training step, {'; '.join(clauses)}."
 
 
 def _laws(depths: Depths) -> dict[str, Growth]:
@@ -98,13 +105,17 @@ def trains_faster(
 
     decision = decide([_checked(pair) for pair in _pairs(benchmark)])
     speeds = {model: benchmark.speed(model) for model in benchmark.speeds}
-    pair = decision.pair
-    sentence = f"On this machine, with sentences of {TYPICAL} tokens, "
-    if pair is None or pair.reason:
-        sentence += f"no test counts{decision.because}."
-    else:
-        times = math.exp(pair.difference)
-        sentence += f"{pair.ahead} trains {times:.2f} times as fast as {pair.behind}{decision.because}."
+    clauses = [
+        beside_rival(
+            [_checked(speed_pair(benchmark, model, rival)) for model in speeds if model not in transformers],
+            {},
+            rival,
+            ("trains", "train"),
+            ("faster", "slower"),
+        )
+        for rival in transformers
+    ]
+    sentence = f"On this machine, at {TYPICAL} tokens, {'; '.join(clauses)}{decision.because}."
     _, *others = benchmarks
     return Claim(
         name="trains-faster",

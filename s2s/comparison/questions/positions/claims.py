@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide, of_each
+from s2s.comparison.claims import Decision, Pair, Traits, claim_numbers, decide
+from s2s.comparison.paired_tests import listed
 from s2s.comparison.report.numbers import number
 from s2s.comparison.results import Claim
 from s2s.evaluation.gates import Gate, failed
@@ -49,15 +50,16 @@ def needs_order(traits: Mapping[str, Traits], signals: Signals, gates: Mapping[s
         return decide(pairs)
 
     decision = _decide(rises)
-    sides = {
-        side: of_each(
-            {model: f"{number(own[model].rise.value, 2)} nats a token" for model in transformers if model in own}
-        )
-        for side, own in signals.items()
-    }
-    sentence = f"Without positions the loss rises by {sides['both']}"
-    sentence += f"; without them in the encoder alone by {sides['encoder']}" if sides["encoder"] else ""
-    sentence += f"; in the decoder alone by {sides['decoder']}" if sides["decoder"] else ""
+    clauses = []
+    for model in sorted(rises, key=lambda model: model not in transformers):
+        alone = [
+            f"{side} alone {number(signals[side][model].rise.value, 2)}"
+            for side in ("encoder", "decoder")
+            if model in signals[side]
+        ]
+        rise = f"{number(rises[model].rise.value, 2)} nats per token in {model}"
+        clauses.append(f"{rise} ({', '.join(alone)})" if alone else rise)
+    sentence = f"Without positions, the loss rises by {listed(clauses)}"
     notes = {
         model: " / ".join(number(signals[side][model].rise.value, 2) for side in ("encoder", "decoder"))
         for model in rises
