@@ -113,3 +113,21 @@ def test_correlation_of_gradients_and_updates_follows_from_the_trainings():
         nearest = min(medians, key=lambda value: np.mean([abs(run["slope"]) for run in own if run["value"] == value]))
         assert found["value"] == pytest.approx(medians[nearest], rel=0.35)
         assert stats.kendalltau(stats.rankdata(away), waits).pvalue == pytest.approx(found["facts"]["p of τ"], rel=0.06)
+
+
+def test_page_has_the_numbers_of_the_trainings():
+    page = re.sub(r"\s+", " ", (LECTURE.parent / "comparison.md").read_text(encoding="utf-8"))
+    facts = findings(result(LECTURE, "initialization"), "initialisation")
+    said = re.search(r"others after (\d+), (\d+) and (\d+) updates; started .*? after (\d+), (\d+) and (\d+)\.", page)
+    models = ("lstm", "mingru", "rnn")
+    slowest = [max(int(v) for k, v in facts[m]["facts"].items() if k.startswith("updates at")) for m in models]
+    assert [int(number) for number in said.groups()] == [*(facts[m]["value"] for m in models), *slowest]
+    taus = [each["facts"]["Kendall's τ of |log factor| and updates"] for each in facts.values() if not each["failed"]]
+    found = re.search(r"eight seeds is ([\d.]+) to ([\d.]+) \(p < 10⁻⁵", page)
+    assert [float(number) for number in found.groups()] == pytest.approx([min(taus), max(taus)], abs=0.006)
+    assert max(each["facts"]["p of τ"] for each in facts.values() if not each["failed"]) < 1e-5
+    recall = {m: own for (m, part), own in _trainings("associative-recall").items() if part == "recall-64"}
+    solved = [run["solved"] for m in ("lstm-attention", "conv", "transformer") for run in recall[m]]
+    assert f"all 64 pairs after {min(solved)} to {max(solved)} updates" in page
+    guessed = [round(100 * run["right"][1]) for m in ("rnn", "lstm", "mingru") for run in recall[m]]
+    assert f"({min(guessed)} to {max(guessed)} % with two pairs)" in page
