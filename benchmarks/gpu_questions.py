@@ -125,7 +125,7 @@ def long_texts(options: Options) -> Found:
         for task in tasks:
             for kind in ("lstm", "lstm-attention", "mingru", "transformer"):
                 model = _model(kind, width, length, task.vocabulary_size, layers=1)
-                budget = Budget(100_000, rows=0, batches=1, every=25, trial=100_000, warmup=100)
+                budget = Budget(100_000, every=25, trial=100_000, warmup=100)
                 learner = TaskModel(model, width, task.classes)
                 run = TaskRun(learner, task, 0.002, budget, 1, context, held_out=8)
                 began = time.monotonic()

@@ -80,7 +80,7 @@ class TaskPlan:
     @property
     def budget(self) -> Budget:
         """Limits of a training."""
-        return Budget(self.updates, rows=0, batches=1, every=self.every, trial=self.trial, warmup=100)
+        return Budget(self.updates, every=self.every, trial=self.trial, warmup=100)
 
     def part(self, width: int) -> str:
         """Return the part of the trials at a width."""

@@ -42,8 +42,6 @@ class Budget:
     """Limits of a training."""
 
     updates: int  # at most
-    rows: int  # examples per update, about
-    batches: int  # batches per update, about; a batch has examples of one length, an update of several
     every: int  # updates between validations on the held-out examples
     trial: int  # updates of a trial of a learning rate
     warmup: int  # updates of linear warm-up; then the rate is constant
@@ -310,7 +308,7 @@ class TaskRun(Run):
         model: The model to train.
         task: The task.
         rate: The learning rate.
-        budget: Limits; `rows` and `batches` are the task's.
+        budget: Limits.
         seed: Seed of the examples.
         device_context: Device; training and answers are in fp32.
         held_out: Rows of each tested size that is trained on, for validation.

@@ -23,9 +23,10 @@ from s2s.comparison.questions.long_range.analyse import (
     pooled,
     variations,
 )
+from s2s.comparison.questions.long_range.learning import ExerciseBudget
 from s2s.comparison.questions.long_range.measure import EXPERIMENT, Distances, Sizes
 from s2s.comparison.spec import NotForThisModel, Trial
-from s2s.comparison.task_training import Budget, Rates, Run, TriedRate, Validation
+from s2s.comparison.task_training import Rates, Run, TriedRate, Validation
 from s2s.comparison.tuning_search import RATES
 from s2s.errors import UserError
 from s2s.evaluation.differences import welch
@@ -37,7 +38,7 @@ TINY = Sizes(
     examples=100,
     held_out=10,
     tested=20,
-    budget=Budget(updates=0, rows=16, batches=2, every=3, trial=3, warmup=2),
+    budget=ExerciseBudget(updates=0, rows=16, batches=2, every=3, trial=3, warmup=2),
 )
 WHOLE = Part("recall", "full")
 FAR, MIDDLE, NEAR = (100,) * 5, (100, 100, 100, 100, 40), (100, 96, 60, 30, 10)

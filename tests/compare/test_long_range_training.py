@@ -12,9 +12,9 @@ import torch
 
 from s2s.comparison.matching import settings_of
 from s2s.comparison.questions.long_range import learning
-from s2s.comparison.questions.long_range.learning import ExerciseRun, TrainingTask, answers, encoded
+from s2s.comparison.questions.long_range.learning import ExerciseBudget, ExerciseRun, TrainingTask, answers, encoded
 from s2s.comparison.questions.long_range.linear_head import with_linear_head
-from s2s.comparison.task_training import Budget, Run, Validation, search, train_at_best
+from s2s.comparison.task_training import Run, Validation, search, train_at_best
 from s2s.comparison.tuning_search import RATES
 from s2s.data.batches import collate
 from s2s.data.exercises import FIRST, Associative, Examples, Recall, concatenate
@@ -38,7 +38,7 @@ OPTIONS = {
     "dropout": 0.0,
     "bidirectional": False,
 }
-BUDGET = Budget(updates=40, rows=32, batches=2, every=10, trial=20, warmup=5)
+BUDGET = ExerciseBudget(updates=40, rows=32, batches=2, every=10, trial=20, warmup=5)
 KINDS = 3
 PIECES = FIRST + 2 * KINDS
 
@@ -133,7 +133,7 @@ def test_answers_with_a_rival_compare_two_tokens(halfway):
 
 def test_train_at_best_stops_at_the_solution():
     train, held = Recall().examples(2, 1500, 1), Recall().examples(2, 60, 1, "held-out")
-    budget = Budget(updates=600, rows=64, batches=1, every=20, trial=600, warmup=10)
+    budget = ExerciseBudget(updates=600, rows=64, batches=1, every=20, trial=600, warmup=10)
     task = TrainingTask(_builder("gru", Recall.vocabulary_size, width=32), train, held, budget, 1, COMPUTER)
     learned = train_at_best(task.start, (0.02,))
     assert learned.solved == learned.trainer.update == learned.looks[-1][0] < 600
@@ -164,7 +164,7 @@ def _one_answer(count):
 
 
 def _easy(**changes):
-    budget = Budget(updates=200, rows=8, batches=1, every=1, trial=200, warmup=0, **changes)
+    budget = ExerciseBudget(updates=200, rows=8, batches=1, every=1, trial=200, warmup=0, **changes)
     return TrainingTask(_builder("gru", 8), _one_answer(64), _one_answer(4), budget, 1, COMPUTER)
 
 

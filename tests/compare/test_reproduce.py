@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from torch.nn import functional
 
 from s2s.cli.main import commands
-from s2s.comparison import task_training
+from s2s.comparison.questions.long_range.learning import ExerciseBudget
 from s2s.comparison.reproduce import reproducing
 from s2s.comparison.reproduce.adding import Adding
 from s2s.comparison.reproduce.agreement import Agreement, Verbs
@@ -79,7 +79,7 @@ SMALL = (
         examples=60,
         held_out=8,
         tested=10,
-        budget=task_training.Budget(updates=2, rows=16, batches=1, every=1, trial=1, warmup=1),
+        budget=ExerciseBudget(updates=2, rows=16, batches=1, every=1, trial=1, warmup=1),
         rates=(0.002,),
     ),
 )

@@ -15,7 +15,7 @@ from s2s.recipe.schema import DeviceSettings
 from s2s.training.device import select_device
 
 COMPUTER = select_device(DeviceSettings(kind="cpu", precision="fp32"))
-BUDGET = Budget(updates=40, rows=0, batches=1, every=10, trial=20, warmup=5)
+BUDGET = Budget(updates=40, every=10, trial=20, warmup=5)
 COPYING = Copying(3, (1, 2, 3), (1, 2, 3, 6))
 
 
@@ -38,7 +38,7 @@ def test_task_run_is_reproducible_and_can_be_paused() -> None:
 
 
 def test_task_run_copies_as_greedy_search_does() -> None:
-    run = _run(kind="gru-attention", budget=Budget(150, 0, 1, 50, 150, 10))
+    run = _run(kind="gru-attention", budget=Budget(150, every=50, trial=150, warmup=10))
     run.continue_until(150)
     right, _ = run.right(2, 60, torch.Generator().manual_seed(5))
     strings = COPYING.draw(2, 60, torch.Generator().manual_seed(5)).source[:, :2].tolist()
@@ -56,7 +56,7 @@ def test_task_run_copies_as_greedy_search_does() -> None:
 
 def test_task_run_solves_parity_at_any_length() -> None:
     task = StateTracking("parity", range(1, 21), (2, 20, 60))
-    run = _run(task, "rnn", 0.005, Budget(1_000, 0, 1, 50, 1_000, 10))
+    run = _run(task, "rnn", 0.005, Budget(1_000, every=50, trial=1_000, warmup=10))
     run.continue_until(1_000)
     assert run.solved == run.update == run.looks[-1].update
     assert run.looks[-1].accuracy >= 100 * SOLVED
@@ -83,7 +83,7 @@ def test_sum_of_losses_adds_labels_and_targets() -> None:
 
 
 def test_rate_warms_up_and_falls_to_zero() -> None:
-    run = _run(budget=Budget(100, 0, 1, 1, 1, warmup=10), rate=1.0)
+    run = _run(budget=Budget(100, every=1, trial=1, warmup=10), rate=1.0)
     factors = [run._factor(update) for update in range(1, 101)]
     assert factors[:10] == pytest.approx([i / 10 for i in range(1, 11)])
     assert factors[10:70] == [1.0] * 60

@@ -8,13 +8,13 @@ from operator import sub
 import torch
 
 from s2s.comparison.matching import match_translator
-from s2s.comparison.questions.long_range.learning import TrainingTask, answers
+from s2s.comparison.questions.long_range.learning import ExerciseBudget, TrainingTask, answers
 from s2s.comparison.reporting import axis, figure, series
 from s2s.comparison.reproduce.contract import Numbers, Reproduction, by_seed, paired
 from s2s.comparison.reproduced import Band
 from s2s.comparison.results import Figure
 from s2s.comparison.spec import Trial
-from s2s.comparison.task_training import Budget, train_at_best
+from s2s.comparison.task_training import train_at_best
 from s2s.data.exercises import Agreement as Sentences
 from s2s.data.exercises import concatenate, unseen
 from s2s.models.base import Seq2Seq
@@ -32,7 +32,7 @@ _OPTIONS = {
     "max_positions": 512,
 }
 _RATES = (0.002, 0.004)
-_BUDGET = Budget(updates=2_400, rows=64, batches=4, every=50, trial=200, warmup=50)
+_BUDGET = ExerciseBudget(updates=2_400, rows=64, batches=4, every=50, trial=200, warmup=50)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Agreement(Reproduction[Verbs]):
     held_out: int = 64
     tested: int = 200
     rates: tuple[float, ...] = _RATES
-    budget: Budget = _BUDGET
+    budget: ExerciseBudget = _BUDGET
 
     def trials(self, seeds: Sequence[int]) -> list[Trial]:
         return [Trial(kind, seed=seed) for seed in seeds for kind in ("lstm-attention", "transformer")]

@@ -35,7 +35,7 @@ UPDATES: dict[Scale, int] = {"quick": 1_500, "lecture": 3_000, "definitive": 10_
 
 
 def _budget(comparison: Comparison) -> Budget:
-    return Budget(comparison.sizes(UPDATES), rows=0, batches=1, every=20, trial=500, warmup=20)
+    return Budget(comparison.sizes(UPDATES), every=20, trial=500, warmup=20)
 
 
 def trials(comparison: Comparison) -> list[Trial]:

@@ -23,6 +23,14 @@ from s2s.training.device import DeviceContext
 _ROWS_AT_ONCE = 64  # of the longest examples, when answers are counted
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExerciseBudget(Budget):
+    """Limits of a training on an exercise, and the size of its updates."""
+
+    rows: int  # examples per update, about
+    batches: int  # batches per update, about; a batch has examples of one length, an update of several
+
+
 @dataclass(frozen=True)
 class TrainingTask:
     """A model and the examples that it is trained on."""
@@ -30,7 +38,7 @@ class TrainingTask:
     build: Callable[[], Seq2Seq]
     train: Examples
     held_out: Examples
-    budget: Budget
+    budget: ExerciseBudget
     seed: int
     device_context: DeviceContext
 

@@ -14,10 +14,10 @@ from s2s.comparison.executor import run_cached
 from s2s.comparison.matching import match_translator, non_width_settings
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.questions.long_range.analyse import DECIDES, MARGIN, NAMES, Part, TaskRun, analyse
-from s2s.comparison.questions.long_range.learning import ExerciseRun, TrainingTask, answers
+from s2s.comparison.questions.long_range.learning import ExerciseBudget, ExerciseRun, TrainingTask, answers
 from s2s.comparison.questions.long_range.linear_head import with_linear_head
 from s2s.comparison.spec import Candidate, Comparison, Experiment, Scale, Trial, check_translates
-from s2s.comparison.task_training import Budget, Rates, search
+from s2s.comparison.task_training import Rates, search
 from s2s.comparison.tuning import TRIAL_SEED
 from s2s.data.exercises import CHEATS, EXERCISES, Agreement, Examples, Exercise, concatenate, unseen
 from s2s.errors import UserError
@@ -39,7 +39,7 @@ OPTIONS = {
     # all symbols are frequent: an LSTM recalls the first one after 450 updates instead of 2,050
     "scale_embeddings": True,
 }
-_BUDGET = Budget(updates=0, rows=64, batches=2, every=50, trial=500, warmup=20, settle=500)
+_BUDGET = ExerciseBudget(updates=0, rows=64, batches=2, every=50, trial=500, warmup=20, settle=500)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Sizes:
     examples: int = 3_000  # trained on, at each distance
     held_out: int = 64  # that decide on rate and end of training, at each distance
     tested: int = 200  # at each distance and seed
-    budget: Budget = _BUDGET  # without the number of updates, which depends on the task
+    budget: ExerciseBudget = _BUDGET  # without the number of updates, which depends on the task
     other: bool = True  # whether the task that decides is trained at the next best rate, too
     further: int = 0  # seeds beyond the comparison's: these trainings are short, and their pairs many
 
@@ -220,7 +220,7 @@ def _training_task(
     distances: Sequence[int],
     counts: tuple[int, int],
     settings: Section,
-    budget: Budget,
+    budget: ExerciseBudget,
     seed: int,
     head: bool = False,
 ) -> TrainingTask:
