@@ -217,7 +217,7 @@ def _verdict(
     checks: Mapping[str, Sequence[Gate]],
 ) -> Verdict:
     own, learned = kinds[model], first_run(runs[model]).learned
-    quantity = "BLEU on texts longer than any learned from, in percent of its own on single sentences"
+    quantity = "BLEU on texts longer than those trained on, in percent of the BLEU on single sentences"
     if places:
         words = np.concatenate([first_run(own)[i].words for i in places])
         quantity += f": mean over {len(places)} kinds of {words.min()} to {words.max()} words"
