@@ -12,23 +12,36 @@ from s2s.cli.lines import BadLines, announce_waiting, check_output, chunks, writ
 _LINES_AT_ONCE = 10_000
 
 
-@options.command(epilog=options.examples("s2s classify runs/classes --input lines.txt --probabilities"))
+@options.command(
+    epilog=options.examples(
+        "s2s classify runs/classes 'A dog sleeps.'", "s2s classify runs/classes --input lines.txt --probabilities"
+    )
+)
 @options.run
-@options.source(help="File with one text or image path per line; default: standard input.")
+@options.texts
+@options.source(help="Without TEXT: file with one text or image path per line; default: standard input.")
 @options.output
 @click.option("--probabilities", is_flag=True, help="Print the probability of each class, too: TAB name=0.1234.")
 @options.checkpoint
-def classify(run: Path, source: IO[bytes], output: Path | None, probabilities: bool, checkpoint: str | None) -> None:
-    """Classify lines with the model in RUN, in order. Empty lines stay empty.
+def classify(
+    run: Path,
+    texts: tuple[str, ...],
+    source: IO[bytes],
+    output: Path | None,
+    probabilities: bool,
+    checkpoint: str | None,
+) -> None:
+    """Classify each TEXT, or the lines of the input, with the model in RUN. Empty lines stay empty.
 
     A line is a text or, if RUN was trained on images, the path of an image. One that cannot be read has an empty answer
     and a message; the exit status is then 1.
     """
     from s2s.run.folder import open_run
 
+    options.check_texts(texts)
     classifier = open_run(run, tasks=["classification", "images"])
     check_output(output)
-    prompt = announce_waiting(run, source)
+    prompt = announce_waiting(run, source, texts)
     from s2s.models.base import Classifier
     from s2s.recipe.labelled import LabelledRecipe
     from s2s.run.inference import load_for_inference
@@ -37,7 +50,7 @@ def classify(run: Path, source: IO[bytes], output: Path | None, probabilities: b
 
     loaded = load_for_inference(classifier, checkpoint).narrow(LabelledRecipe, Classifier)
     bad, tell = BadLines(), partial(click.echo, err=True)
-    arriving = chunks(source, _LINES_AT_ONCE, bad, prompt)
+    arriving = [list(texts)] if texts else chunks(source, _LINES_AT_ONCE, bad, prompt)
     found = classify_lines(
         classification_task(loaded.recipe), loaded, arriving, probabilities, bad.refuse, source.isatty(), tell
     )

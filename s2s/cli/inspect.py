@@ -114,6 +114,8 @@ def inspect(
             content = render_figure(inspection_picture(found, focus), output.suffix[1:])
         write_atomically(output, content, follow=True)
     click.echo(printable(str(found)))
+    if output is not None:
+        click.echo(f"wrote {output}", err=True)
 
 
 def _align(

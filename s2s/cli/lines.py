@@ -107,9 +107,13 @@ def _text(line: bytes, row: int, bad: BadLines) -> str:
         return line.decode("utf-8", errors="replace")
 
 
-def announce_waiting(run: Path, input_file: IO[bytes]) -> Callable[[], None]:
-    """Print a loading message if the input is a terminal; return a function that prints a prompt there."""
-    if not input_file.isatty():
+def announce_waiting(run: Path, input_file: IO[bytes], texts: Sequence[str] = ()) -> Callable[[], None]:
+    """Print a loading message if the input is a terminal; return a function that prints a prompt there.
+
+    Args:
+        texts: Texts of the command line, which replace the input.
+    """
+    if texts or not input_file.isatty():
         return lambda: None
     click.echo(f"loading {run} …", err=True)
     hints = itertools.chain(["type a line and Enter; end with Ctrl-D\n"], itertools.repeat(""))

@@ -16,26 +16,35 @@ from s2s.errors import Stopped, UserError, format_message
 from s2s.files import explain_os_error
 from s2s.launch import check_single_process, detect_torchrun
 
-# Help of each command. Its module in this package has the same name, except for report.
-_COMMANDS = {
-    "train": "Train a model from a recipe, or resume a run.",
-    "translate": "Translate lines of text.",
-    "classify": "Classify lines of text, or images.",
-    "caption": "Caption images.",
-    "generate": "Continue a text with a language model.",
-    "fill": "Fill a blank with a masked-language model.",
-    "evaluate": "Score runs on their test sets, or score files of translations.",
-    "inspect": "Show attention, queries, keys, values, saliency and alignments.",
-    "diagnose": "Run numerical self-tests and look for signs of a bad run.",
-    "compare": "Compare models with every question of the classroom table.",
-    "report": "Render the report of a comparison again.",
-    "reproduce": "Reproduce a published result.",
-    "export": "Export a run to CTranslate2, ONNX or the Hugging Face hub.",
-    "serve": "Serve trained models over HTTP.",
-    "recipe": "Validate, show, list and copy recipes; list models.",
-    "data": "Check a corpus before training.",
-    "new": "Write a recipe for your own files.",
+# Help of each command, in groups. Its module in this package has the same name, except for report and runs.
+_GROUPS = {
+    "Train": {
+        "train": "Train a model from a recipe, or resume a run.",
+        "new": "Write a recipe for your own files.",
+        "data": "Check a corpus before training.",
+        "recipe": "Validate, show, list and copy recipes; list models.",
+    },
+    "Use": {
+        "translate": "Translate lines of text.",
+        "classify": "Classify lines of text, or images.",
+        "caption": "Caption images.",
+        "generate": "Continue a text with a language model.",
+        "fill": "Fill a blank with a masked-language model.",
+        "serve": "Serve trained models over HTTP.",
+        "export": "Export a run to CTranslate2, ONNX or the Hugging Face hub.",
+    },
+    "Measure": {
+        "evaluate": "Score runs on their test sets, or score files of translations.",
+        "compare": "Compare models with every question of the classroom table.",
+        "report": "Render the report of a comparison again.",
+        "reproduce": "Reproduce a published result.",
+    },
+    "Understand": {
+        "inspect": "Show attention, queries, keys, values, saliency and alignments.",
+        "diagnose": "Run numerical self-tests and look for signs of a bad run.",
+    },
 }
+_COMMANDS = {name: text for group in _GROUPS.values() for name, text in group.items()}
 _MODULES = {"report": "compare"}
 
 
@@ -71,6 +80,12 @@ class Group(click.Group):
             )
         return super().resolve_command(ctx, args)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with the whole first sentence of their help, which click would cut."""
+        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(10_000)) for name, each in found.items() if each])
+
 
 class LazyGroup(Group):
     """A group that imports a command when it is called."""
@@ -88,12 +103,14 @@ class LazyGroup(Group):
         return getattr(importlib.import_module(f"s2s.cli.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+        """List the commands by group, without importing them."""
+        width = max(map(len, _COMMANDS))
+        for title, listed in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{width}}", text) for name, text in listed.items()])
 
 
-@click.group(cls=LazyGroup)
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(s2s.__version__, prog_name="s2s")
 def commands() -> None:
     """Train, evaluate and compare sequence-to-sequence models."""

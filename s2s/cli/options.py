@@ -36,6 +36,8 @@ class Command(click.Command):
         except click.NoSuchOption as error:
             if instead := REPLACED.get(f"{self.name} {error.option_name}"):
                 raise click.UsageError(f"{error.format_message()}\n{instead}", ctx) from None
+            if "." in error.option_name:
+                raise click.UsageError(_without_dashes(error.option_name, args), ctx) from None
             raise
         for option in given:
             several = given.count(option)
@@ -43,6 +45,14 @@ class Command(click.Command):
                 name = max(option.opts, key=len)
                 raise UserError(f"is given {several} times", name, "give it once")
         return super().parse_args(ctx, args)
+
+
+def _without_dashes(option: str, args: Sequence[str]) -> str:
+    """Return the message for a key of a recipe that is written as an option, `--training.updates 5`."""
+    given = next((word for word in args if word.partition("=")[0] == option), option)
+    after = [*args[args.index(given) + 1 :], "VALUE"][0] if given in args else "VALUE"
+    key = given.lstrip("-")
+    return f"No such option: {option}\nwrite {key if '=' in key else f'{key}={after}'}, without dashes"
 
 
 command = partial(click.command, cls=Command)
@@ -107,6 +117,15 @@ checkpoint = click.option(
     "--checkpoint", help="Checkpoint: best, last, average or a number; default: average if there is one, else best."
 )
 source = partial(click.option, "--input", "source", type=click.File("rb"), default="-")
+texts = click.argument("texts", nargs=-1, type=TEXT, metavar="[TEXT]...")
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """Refuse texts of the command line together with --input."""
+    if texts and click.get_current_context().get_parameter_source("source") is not click.core.ParameterSource.DEFAULT:
+        raise UserError("TEXT and --input exclude each other", "--input", "leave one of them out")
+
+
 output = click.option("--output", type=FILE, help="Write to this file; default: standard output.")
 beam = click.option("--beam", type=click.IntRange(1), help="Beam size, in hypotheses; default: the recipe's.")
 json = click.option("--json", "file", type=FILE, help="Also write the full results to this file, as JSON.")

@@ -41,7 +41,7 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
     # 1. All checks that do not need torch.
     from s2s.recipe.reading import recipe_path
     from s2s.run.folder import check_free, check_resumable, run_dir
-    from s2s.run.tasks import read, schema_of
+    from s2s.run.tasks import read
 
     if overfit and (resuming or overwrite):
         raise UserError("--overfit keeps no run", remedy="leave out --resume and --overwrite")
@@ -79,6 +79,4 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
             folder = training.resume(path, Console(), overrides, asked, distributed)
         else:
             folder = training.train(asked, Console(), overwrite, distributed=distributed)
-    if use := schema_of(asked).use:
-        click.echo(use.format(quote_path(folder)))
     click.echo(f"curves:     tensorboard --logdir {quote_path(folder.parent)}")

@@ -15,12 +15,14 @@ _BATCHES = 50  # read ahead
 
 @options.command(
     epilog=options.examples(
+        "s2s translate runs/translate 'The old dog sleeps.'",
         "s2s translate runs/translate --input lines.txt",
         "s2s translate runs/translate --input lines.txt --beam 4 --nbest 3 --output best.txt",
     )
 )
 @options.run
-@options.source(help="File with one text per line; default: standard input.")
+@options.texts
+@options.source(help="Without TEXT: file with one text per line; default: standard input.")
 @options.output
 @options.beam
 @click.option(
@@ -37,6 +39,7 @@ _BATCHES = 50  # read ahead
 @options.checkpoint
 def translate(
     run: Path,
+    texts: tuple[str, ...],
     source: IO[bytes],
     output: Path | None,
     beam: int | None,
@@ -47,12 +50,13 @@ def translate(
     before: str | None,
     checkpoint: str | None,
 ) -> None:
-    """Translate lines with the model in RUN, in order. Empty lines stay empty.
+    """Translate each TEXT, or the lines of the input, with the model in RUN. Empty lines stay empty.
 
     A line that cannot be read has an empty translation and a message; the exit status is then 1.
     """
     from s2s.run.folder import open_run
 
+    options.check_texts(texts)
     changes = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
     changes = {key: value for key, value in changes.items() if value is not None}
     overrides = [f"decoding.{key}={value}" for key, value in changes.items()]
@@ -69,10 +73,10 @@ def translate(
         if task.answers is not None:
             check_chosen(task.answers, nbest, [f"--{key.replace('_', '-')} {value}" for key, value in changes.items()])
     check_output(output)
-    prompt, tell = announce_waiting(run, source), partial(click.echo, err=True)
+    prompt, tell = announce_waiting(run, source, texts), partial(click.echo, err=True)
     recipe = cast(Any, translator.recipe)
     bad = BadLines()
-    arriving = chunks(source, recipe.decoding.batch * _BATCHES, bad, prompt)
+    arriving = [list(texts)] if texts else chunks(source, recipe.decoding.batch * _BATCHES, bad, prompt)
     if recipe.task == "text-to-text":
         from s2s.models.base import Seq2Seq
         from s2s.run.inference import load_for_inference

@@ -17,7 +17,7 @@ import re
 import resource
 import threading
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -31,6 +31,7 @@ from s2s.recipe.schema import PieceSettings, TokenizerSettings
 PAD, BOS, EOS, UNK = range(4)
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 
+_SUBWORDS = ("unigram", "bpe")
 _MOST_LINES = 2_000_000
 _LONGEST_LINE = 2_000
 _THREADS = 16
@@ -329,7 +330,10 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
         marks: Words that are one token each, however rare they are; `bytes` encodes them in bytes.
 
     Raises:
-        UserError: There is no text, or `tokenizer.size` is larger or smaller than the text allows.
+        UserError: There is no text, or `tokenizer.size` is smaller than the text allows.
+
+    Returns:
+        The tokenizer, smaller than `settings.size` if the text does not give as many tokens (see `lowered_sizes`).
 
     Example:
         >>> settings = PieceSettings(kind="char", size=100)
@@ -356,6 +360,24 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
     return Tokenizer(_learn(parts, settings, side, whole), settings.kind, settings.normalization, settings.lowercase)
 
 
+def lowered_sizes(settings: PieceSettings, tokenizers: Mapping[str, Tokenizer]) -> Iterator[str]:
+    """Yield a line for each tokenizer whose training text gave fewer tokens than `tokenizer.size`.
+
+    Args:
+        settings: The `tokenizer` section of the recipe.
+        tokenizers: Tokenizers by side: `source` and `target`, or one of another name.
+    """
+    for side, tokenizer in tokenizers.items():
+        own = settings
+        if isinstance(settings, TokenizerSettings) and (side == "source" or side == "target"):
+            own = settings.of(side)
+        if own.kind in _SUBWORDS and tokenizer.size < own.size:
+            yield (
+                f"{_section(side)}.size: lowered from {own.size:,} to {tokenizer.size:,}, the most that the training "
+                "text gives"
+            )
+
+
 def _thinned(lines: Iterable[str]) -> list[str]:
     # Sentencepiece can sample, too, but draws different lines in each process.
     kept: list[str] = []
@@ -370,7 +392,7 @@ def _thinned(lines: Iterable[str]) -> list[str]:
 
 
 def _learn(lines: list[str], settings: PieceSettings, side: str, whole: Sequence[str]) -> bytes:
-    subwords = settings.kind in ("unigram", "bpe")
+    subwords = settings.kind in _SUBWORDS
     model = io.BytesIO()
     _check_threads()
     try:
@@ -401,11 +423,7 @@ def _learn(lines: list[str], settings: PieceSettings, side: str, whole: Sequence
     except RuntimeError as error:
         words = str(error)
         if most := re.search(r"Please set it to a value <= (\d+)", words):
-            raise UserError(
-                f"{settings.size} tokens are more than the training text ({side}) allows; the maximum is {most[1]}",
-                where=f"{_section(side)}.size",
-                remedy=f"set {_section(side)}.size={most[1]} or lower, or train on more text",
-            ) from error
+            return _learn(lines, settings.model_copy(update={"size": int(most[1])}), side, whole)
         if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
             raise _too_small(settings, side, int(least[1])) from error
         raise RuntimeError(f"sentencepiece failed: {words}") from error

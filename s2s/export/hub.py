@@ -55,7 +55,8 @@ def save(run: AnyRun, folder: Path) -> None:
 def card(run: AnyRun, starts: list[dict[str, Any]]) -> str:
     """Create the model card in Markdown, with a YAML header of metadata for the hub."""
     recipe, scores = run.recipe, _scores(run)
-    use = schema_of(recipe).use.format("hf:USER/NAME").partition(":")[2].strip()
+    schema = schema_of(recipe)
+    use = schema.use.format("hf:USER/NAME", schema.example).partition(":")[2].strip()
     head = StringIO()
     YAML().dump(_head(recipe, scores), head)
     parts = [

@@ -216,7 +216,8 @@ def _looks(example: InspectedExample) -> list[str]:
     lines = []
     for maps in example.attention:
         if maps.kind == "cross":
-            most, wide = maps.weights[-1].mean(axis=0), max(map(len, maps.rows))
+            most, wide = maps.weights[-1].mean(axis=0), max(map(len, (*maps.rows, "output")))
+            lines.append(f"  {'output':{wide}}  most attended input token (cross-attention, last layer, mean of heads)")
             for piece, row in zip(maps.rows, most, strict=True):
                 lines.append(f"  {piece:{wide}}  {row.max():4.0%}  {maps.columns[int(row.argmax())]}")
     return lines

@@ -64,8 +64,8 @@
     return canvas([values], (v) => signed(v, most), (_, x, v) => `${name}[${x}] = ${number(v)}`, { class: "strip" });
   }
 
-  function tabs(names, choose) {
-    const buttons = names.map((name, at) => el("button", { type: "button", "aria-pressed": at === 0 }, name));
+  function tabs(names, choose, first = 0) {
+    const buttons = names.map((name, at) => el("button", { type: "button", "aria-pressed": at === first }, name));
     buttons.forEach((button, at) => button.addEventListener("click", () => {
       buttons.forEach((other) => other.setAttribute("aria-pressed", other === button));
       choose(at);
@@ -133,10 +133,11 @@
     const place = el("div");
     if (letter(at)) box.append(el("h3", null, `Sentence ${letter(at).slice(0, 1)}`));
     const shown = (maps) => !example.image || maps.kind === "decoder" ? views(maps) : maps.kind === "encoder" ? looks(example, maps) : lit(example, maps);
-    if (kinds.length > 1) box.append(tabs(kinds.map((maps) => NAMES[maps.kind]), (kind) => place.replaceChildren(shown(kinds[kind]))));
+    const first = Math.max(0, kinds.findIndex((maps) => maps.kind === "cross"));
+    if (kinds.length > 1) box.append(tabs(kinds.map((maps) => NAMES[maps.kind]), (kind) => place.replaceChildren(shown(kinds[kind])), first));
     else if (!example.image) box.append(el("p", { class: "method" }, NAMES[kinds[0].kind]));
     if (example.cut) box.append(el("p", { class: "soft" }, `Of the longer texts, the first ${example.cut} pieces are shown, so that rows may sum to less; the JSON has all.`));
-    place.append(shown(kinds[0]));
+    place.append(shown(kinds[first]));
     box.append(place);
   }
 
@@ -156,8 +157,8 @@
         small.classList.toggle("chosen", l === layer && some.includes(h));
       });
     }
-    const whole = tabs(maps.weights.map((_, layer) => `layer ${layer}`), (layer) => chosen(layer, all));
-    chosen(0, all);
+    const whole = tabs(maps.weights.map((_, layer) => `layer ${layer}`), (layer) => chosen(layer, all), layers - 1);
+    chosen(layers - 1, all);
     return el("div", { class: "views" }, el("div", null, whole, caption, el("div", { class: "lines" }, head_view)), model_view);
   }
 

@@ -470,7 +470,8 @@ class TaskSchema:
         recipe: Recipe class, generic in the model section.
         settings: Function from `model.kind` to the class of the model section.
         command: Command that uses a trained model, such as `translate`.
-        use: Line that shows how to use a trained model, with `{}` for the folder of the run.
+        use: Line that shows how to use a trained model, with `{}` for the folder of the run and for an input.
+        example: Input for `use`, as words of a shell; training shows one of the run's own data, if the task has any.
         changeable: Recipe sections that may be overridden after training.
         scored_by: Options of `s2s evaluate` that apply to this task, but not to all tasks.
     """
@@ -479,6 +480,7 @@ class TaskSchema:
     settings: Callable[[str], type[Section]]
     command: str = ""
     use: str = ""
+    example: str = ""
     changeable: tuple[str, ...] = ("data", "device")
     scored_by: tuple[str, ...] = ()
 

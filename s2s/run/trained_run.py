@@ -25,7 +25,7 @@ from s2s.run.inference import evaluation_split, load, pairs_to_score, train_over
 from s2s.run.tasks import classification_task, schema_of, task_of
 from s2s.tasks.base import TEXTS, TOKENIZER, Evaluation, EvaluationOptions, LoadedModel
 from s2s.tasks.classification_base import class_probabilities, truncation_warning
-from s2s.tasks.coverage import VocabularyCoverage, count_sentences
+from s2s.tasks.coverage import VocabularyCoverage, count_sentences, describe_unknown
 from s2s.tasks.line_translation import TooLong
 from s2s.tasks.protocols import Inspectable
 from s2s.tasks.seq2seq import build_translator, check_fits
@@ -93,11 +93,14 @@ class Run:
             UserError: The run does not generate text from text, a line is too long, or the task does not exist.
 
         Warns:
-            UserWarning: Lines are longer than any training text. `candidates` does not warn; use
-                `longer_than_training`. `Candidate.hypothesis.cut` is True if the length limit ended an output.
+            UserWarning: Lines are longer than any training text, or have words that it lacks. `candidates` does not
+                warn; use `longer_than_training` and `unknown_words`. `Candidate.hypothesis.cut` is True if the length limit ended an output.
         """
         lines = _several(lines, "lines")
         found = self.candidates(lines, task=task)
+        for number, unknown in enumerate(self.unknown_words(lines), start=1):
+            if unknown:
+                warnings.warn(f"line {number}: {describe_unknown(unknown)}", stacklevel=2)
         longest, sentences = self._longest
         too_long = TooLong(longest, warnings.warn, at_once=False, sentences=sentences)
         for line, tokens in zip(lines, self._lengths(lines, task), strict=True):
@@ -121,10 +124,24 @@ class Run:
             for line, tokens in zip(lines, self._lengths(lines, task), strict=True)
         ]
 
+    def unknown_words(self, lines: Sequence[str]) -> list[tuple[str, ...]]:
+        """Find words that never occur in the training text, so that a translation may be nonsense.
+
+        Returns:
+            For each line, its unknown words in lower case, or its unknown tokens if the words are usual. Empty for a
+            line with no more unknown words than lines of the validation set, and if the training words were not saved.
+        """
+        seen, lines = self._coverage, _several(lines, "lines")
+        return [seen.unknown(line, self.loaded.tokenizers[0]) if seen else () for line in lines]
+
     @cached_property
+    def _coverage(self) -> VocabularyCoverage | None:
+        return VocabularyCoverage.load(self.loaded.checkpoint / TOKENIZER)
+
+    @property
     def _longest(self) -> tuple[int | None, int | None]:
         """Maximum number of tokens and of sentences of a training text; None if unknown."""
-        seen = VocabularyCoverage.load(self.loaded.checkpoint / TOKENIZER)
+        seen = self._coverage
         return (seen.longest, seen.sentences) if seen else (None, None)
 
     def _lengths(self, lines: Sequence[str], task: str | None) -> list[int]:

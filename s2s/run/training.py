@@ -4,6 +4,7 @@
 loop around it are in `s2s.training.trainer`.
 """
 
+import shlex
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,16 +17,17 @@ from torch import nn
 
 from s2s.data.dataset import BaseBatch
 from s2s.data.sources import train_overlaps
-from s2s.errors import UserError, printable
+from s2s.data.tokenizers import lowered_sizes
+from s2s.errors import UserError, printable, quote_path
 from s2s.files import check_unlinked, read_file, remove_unfinished
 from s2s.models.base import count_parameters
 from s2s.nn.precision import fp32_layers
-from s2s.recipe.schema import FineTunedRecipe, SearchRecipe, TrainRecipe
+from s2s.recipe.schema import FineTunedRecipe, PieceSettings, SearchRecipe, TrainRecipe
 from s2s.run import folder as folders
 from s2s.run import manifest
 from s2s.run.inference import data_hashes, evaluate, load_tokenizers
 from s2s.run.memory_check import check_memory, explain_oom
-from s2s.run.tasks import deserialize_recipe, read, serialize_recipe, task_of
+from s2s.run.tasks import deserialize_recipe, read, schema_of, serialize_recipe, task_of
 from s2s.tasks.base import FIGURES, AnyContext, AnyTask, PreparedData, PrintFn, TrainContext
 from s2s.tasks.protocols import WritesAtEnd, WritesAtStart
 from s2s.training.checkpoint import Checkpoints, Progress, average_checkpoints, check_weights, read_training
@@ -131,6 +133,11 @@ def run_training(
         # 2. Data and tokenizers.
         tokenizers = load_tokenizers(folder, recipe) if folder else source.tokenizers if source else ()
         prepared = data or task.prepare(recipe, tokenizers, print_fn)
+        named = dict(zip(recipe.tokenizer_names, prepared.tokenizers, strict=True))
+        settings = dict(recipe).get("tokenizer")
+        if folder is None and source is None and isinstance(settings, PieceSettings):
+            for line in lowered_sizes(settings, named):
+                print_fn(line)
         recipe = task.finalize_config(recipe, prepared)
         distributed.broadcast_object((serialize_recipe(recipe), prepared.tokenizers, folder and folder.resolve()))
 
@@ -142,7 +149,6 @@ def run_training(
 
     with ExitStack() as stack:
         # 4. The folder: its lock, the precision, the manifest, and the state of the last checkpoint.
-        named = dict(zip(recipe.tokenizer_names, prepared.tokenizers, strict=True))
         folder = stack.enter_context(
             folders.run_lock(folder) if folder else folders.create_run_dir(recipe, named, overwrite)
         )
@@ -185,7 +191,16 @@ def run_training(
                 others = [override for override in overrides if override.partition("=")[0].strip() != folders.LENGTH]
                 _test(recipe, folder, log, trainer.update, others)
         check_divergence(folder, trainer.model, prepared.chance_loss)
+    _print_usage(task, recipe, prepared, folder, print_fn)
     return folder
+
+
+def _print_usage(task: AnyTask, recipe: TrainRecipe, prepared: PreparedData, folder: Path, print_fn: PrintFn) -> None:
+    """Print a command that uses the model on an example of the test or validation set."""
+    schema, corpus = schema_of(recipe), prepared.corpus
+    words = task.example(recipe, corpus.validation if corpus.test is None else corpus.test)
+    if schema.use:
+        print_fn(schema.use.format(quote_path(folder), shlex.join(words) if words else schema.example))
 
 
 def run_worker(distributed: Distributed) -> None:

@@ -108,14 +108,16 @@ class RequestHandler:
         found = run.candidates(lines, asked.nbest, asked.beam, asked.task, before_step)
         long = run.longer_than_training(lines, asked.task)
         answers = []
-        for line, best, too_long in zip(lines, found, long, strict=True):
+        for line, best, too_long, unknown in zip(lines, found, long, run.unknown_words(lines), strict=True):
             candidates = []
             for each in best:
                 # Attention and alignment are computed per candidate, which takes time.
                 before_step()
                 candidates.append(_candidate(run, asked, line, each))
             text = candidates[0].text if candidates else ""
-            answers.append(Translated(text=text, candidates=candidates, longer_than_training=too_long))
+            answers.append(
+                Translated(text=text, candidates=candidates, longer_than_training=too_long, unknown=list(unknown))
+            )
         return answers
 
 

@@ -114,6 +114,8 @@ class Translated(Message):
     """Candidates, best first; none for an empty text."""
     longer_than_training: bool = False
     """The text has more tokens than any training text, so that parts of the translation may be missing: split it."""
+    unknown: list[str] = []
+    """Words that are not in the training text, in lower case, so that the translation may be nonsense."""
 
 
 class Translations(Message):

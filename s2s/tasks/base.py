@@ -8,6 +8,7 @@ test set, `evaluate`.
 import hashlib
 import json
 import os
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -34,6 +35,9 @@ from s2s.training.validation import Validation
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_SHORT = 60
+SHOWN_EXAMPLES = 1_000
+"""Number of examples among which training looks for one to show at its end."""
 PrintFn = Callable[[str], None]
 """Function that prints a line."""
 TEXTS = "texts"
@@ -234,6 +238,17 @@ def _save_figures(run: Path, pictures: "Mapping[str, Figure]") -> dict[str, byte
     return rendered
 
 
+def short_text(texts: Sequence[str]) -> str:
+    """Return the first text that makes a short word of a shell, or the beginning of the first one.
+
+    Example:
+        >>> short_text(["word " * 20, "A dog runs."])
+        'A dog runs.'
+    """
+    plain = (text for text in texts if text.strip() and len(text) <= _SHORT and text[0] != "-" and "'" not in text)
+    return next(plain, textwrap.shorten(texts[0], _SHORT, placeholder=""))
+
+
 class Task(ABC, Generic[RecipeT, DataT, ModelT]):
     """Base class of a task.
 
@@ -318,6 +333,13 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
         noun = self.source(train_context.recipe).item_name
         for name, part in train_context.data.corpus.splits().items():
             print_fn(f"{name}: {len(part):,} {noun}")
+
+    def example(self, recipe: RecipeT, part: Any) -> tuple[str, ...]:
+        """Return arguments of the task's command for an example of a split; empty by default.
+
+        Training ends with a command made of `TaskSchema.use` and these.
+        """
+        return ()
 
     @abstractmethod
     def validate(self, train_context: TrainContext[RecipeT, DataT, ModelT], log: RunLog) -> Validation:

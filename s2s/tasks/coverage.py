@@ -61,16 +61,19 @@ class VocabularyCoverage:
     new_words: float = 0.0
     sentences: int = 1
 
-    def describe_out_of_domain(self, text: str, tokenizer: Tokenizer) -> str | None:
-        """Describe the new words or tokens of an out-of-domain text; None if the text is in domain."""
+    def unknown(self, text: str, tokenizer: Tokenizer) -> tuple[str, ...]:
+        """Return the words of an out-of-domain text that never occur in the training text.
+
+        Returns:
+            The words, each once; the tokens if only they are unusual; none if the text is in domain.
+        """
         words, tokens = self._shares(text, tokenizer)
         if words > max(_LEAST, self.new_words):
-            there = _words(text, tokenizer)
-            new = [word for word in there if word not in self.words]
-            named = [repr(word) for word in dict.fromkeys(new)]
-            more = ", …" if len(named) > _SHOWN_WORDS else ""
-            return f"{', '.join(named[:_SHOWN_WORDS])}{more} ({len(new)} of {len(there)} words)"
-        return f"{tokens:.0%} of its tokens" if tokens > max(_LEAST, self.new_pieces) else None
+            return tuple(dict.fromkeys(word for word in _words(text, tokenizer) if word not in self.words))
+        if tokens > max(_LEAST, self.new_pieces):
+            new = dict.fromkeys(token for token in tokenizer.encode(text) if token not in self.pieces)
+            return tuple(tokenizer.tokens(list(new)))
+        return ()
 
     def save(self, folder: Path, validation: Sequence[str], tokenizer: Tokenizer) -> None:
         """Write `seen.json` into a folder of tokenizers.
@@ -129,6 +132,18 @@ def measure_coverage(
         words.update(_words(text, tokenizer))
         sentences = max(sentences, count_sentences(text))
     return VocabularyCoverage(frozenset(tokens.tolist()), frozenset(words), longest, sentences=sentences)
+
+
+def describe_unknown(unknown: Sequence[str]) -> str:
+    """Return a warning about words that never occur in the training text.
+
+    Example:
+        >>> describe_unknown(["helicopter", "lands"])
+        "not in the training text: 'helicopter', 'lands'; the translation may be nonsense"
+    """
+    more = f" and {len(unknown) - _SHOWN_WORDS:,} more" if len(unknown) > _SHOWN_WORDS else ""
+    named = ", ".join(map(repr, unknown[:_SHOWN_WORDS]))
+    return f"not in the training text: {named}{more}; the translation may be nonsense"
 
 
 def count_sentences(text: str) -> int:

@@ -7,7 +7,10 @@ from s2s.decoding.generate import MAX_SOURCE_LENGTH, TextTranslator, length_limi
 from s2s.errors import Refuse, UserError
 from s2s.recipe.wording import cut
 from s2s.tasks.base import PrintFn
-from s2s.tasks.coverage import VocabularyCoverage, count_sentences
+from s2s.tasks.coverage import VocabularyCoverage, count_sentences, describe_unknown
+
+# Maximum number of lines whose unknown words are listed.
+_SHOWN_LINES = 20
 
 
 class TooLong:
@@ -78,7 +81,7 @@ def translate_lines(
     Args:
         seen: Vocabulary coverage of the training text; None if unknown.
         chunks: Lines that are translated together.
-        at_once: Print each warning immediately, for an interactive session; otherwise counts at the end.
+        at_once: Print each warning immediately, for an interactive session; otherwise with line numbers, at most 20.
         refuse: Receives the error of each line that is too long, whose translation is empty.
 
     Yields:
@@ -87,7 +90,7 @@ def translate_lines(
     Raises:
         UserError: The prefix is too long.
     """
-    number, unusual, first, flags = 0, 0, "", list[bool]()
+    number, unusual, flags = 0, 0, list[bool]()
     longest = MAX_SOURCE_LENGTH if translator.max_source_length is None else translator.max_source_length
     if prefix and (tokens := len(translator.source.encode(prefix))) >= longest:
         what = f"has {tokens:,} tokens; a line with its prefix can have {longest:,}"
@@ -104,11 +107,10 @@ def translate_lines(
             if at_once and (limited := length_limited([translation], translator.length_settings)):
                 tell(str(limited))
             flags.append(translation.at_length_limit)
-            new = seen.describe_out_of_domain(line, translator.source) if seen and translation.candidates else None
-            if new is not None:
-                unusual, first = unusual + 1, first or f"line {number}: {new}"
-                if at_once:
-                    tell(f"far from the training text, in which these never occur: {new}")
+            if seen and translation.candidates and (unknown := seen.unknown(line, translator.source)):
+                unusual += 1
+                if at_once or unusual <= _SHOWN_LINES:
+                    tell(("" if at_once else f"line {number}: ") + describe_unknown(unknown))
             if translator.beam.nbest == 1:
                 yield one_line(translation.text)
             else:
@@ -116,11 +118,8 @@ def translate_lines(
                     yield f"{number}\t{each.score:.4f}\t{one_line(each.text)}"
                 if not translation.candidates:
                     yield f"{number}\t\t"
-    if unusual and not at_once:
-        tell(
-            f"{unusual:,} of {number:,} lines are far from the training text, which lacks many of their words "
-            f"or tokens (first {first}); their translations may be nonsense"
-        )
+    if unusual > _SHOWN_LINES and not at_once:
+        tell(f"{unusual:,} of {number:,} lines have words that are not in the training text")
     too_long.report()
     if not at_once and (limited := length_limited(flags, translator.length_settings)):
         tell(str(limited))

@@ -208,7 +208,10 @@ def choose_tokenizer(
         try:
             tokens = learned(*choice)
         except UserError:
-            # The texts give fewer tokens, or have more characters than the vocabulary has entries.
+            # The texts have more characters than the vocabulary has entries.
+            continue
+        if choice[0] != "word" and tokens.tokenizer.size < choice[1]:
+            # The texts give fewer tokens.
             continue
         # Words between other white space than single spaces are unknown to the word tokenizer.
         if choice[0] != "word" or not any(UNK in text for text in tokens.tokenizer.encode_batch(list(some))):

@@ -299,7 +299,7 @@ def test_cli_terminal_is_asked_for_each_line_once_the_model_is_there(folder):
         assert process.stdout.readline().endswith(b"\n")
         # outputs of a model with so little training reach the length limit, which is said, too
         lines = iter(process.stderr.readline, b"")
-        line = next(line for line in lines if b"far from the training text" in line)
+        line = next(line for line in lines if b"not in the training text" in line)
         assert b"'helicopter'" in line
         os.write(ours, b"\x04")
         assert process.wait(30) == 0

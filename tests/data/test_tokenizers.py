@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from s2s.data import tokenizers
-from s2s.data.tokenizers import BOS, EOS, PAD, UNK, Tokenizer, train, train_pair
+from s2s.data.tokenizers import BOS, EOS, PAD, UNK, Tokenizer, lowered_sizes, train, train_pair
 from s2s.errors import UserError
 from s2s.recipe.schema import TokenizerSettings
 
@@ -164,7 +164,8 @@ def test_tokenizer_learns_from_an_even_sample_of_many_lines(monkeypatch):
 def test_tokenizers_sentencepiece_is_silent(capfd):
     trained("unigram")
     with pytest.raises(UserError):
-        trained("unigram", size=5000)
+        trained("unigram", size=1)
+    trained("unigram", size=5000)
     assert capfd.readouterr() == ("", "")
 
 
@@ -179,12 +180,23 @@ def test_tokenizers_sizes_named_as_largest_and_smallest_are_exactly_these(kind, 
             trained(kind, size, lines, byte_fallback=fallback)
         return int(re.search(r"tokenizer\.source\.size=(\d+)", e.value.remedy)[1])
 
-    smallest, largest = limit(1), limit(100_000)
+    smallest = limit(1)
     assert trained(kind, smallest, lines, byte_fallback=fallback).size == smallest
-    assert trained(kind, largest, lines, byte_fallback=fallback).size == largest
     assert limit(smallest - 1) == smallest
-    assert limit(largest + 1) == largest
     assert limit(4) == smallest
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("lines", [LINES[:7], LINES], ids=["little", "more"])
+@pytest.mark.parametrize("fallback", [True, False])
+def test_tokenizers_size_beyond_the_text_is_lowered_to_the_most_that_it_gives(kind, lines, fallback):
+    lowered = trained(kind, 100_000, lines, byte_fallback=fallback)
+    assert trained(kind, lowered.size, lines, byte_fallback=fallback).digest == lowered.digest
+    assert trained(kind, lowered.size + 1, lines, byte_fallback=fallback).digest == lowered.digest
+    asked = TokenizerSettings(kind=kind, size=100_000)
+    (line,) = lowered_sizes(asked, {"source": lowered})
+    assert line.startswith(f"tokenizer.source.size: lowered from 100,000 to {lowered.size:,}, ")
+    assert not list(lowered_sizes(asked.model_copy(update={"size": lowered.size}), {"source": lowered}))
 
 
 def test_tokenizers_size_of_char_and_word_is_a_limit():

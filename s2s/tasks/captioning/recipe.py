@@ -176,7 +176,8 @@ SCHEMA = schema.TaskSchema(
     CaptionRecipe,
     translator_settings,
     command="caption",
-    use="caption:    s2s caption {} IMAGE.png",
+    use="caption:    s2s caption {} {}",
+    example="IMAGE.png",
     changeable=("data", "decoding", "device", "batches"),
     scored_by=("--beam", "--lowercase", "--tokenize"),
 )

@@ -98,6 +98,7 @@ SCHEMA = schema.TaskSchema(
     ClassificationRecipe,
     encoder_settings,
     command="classify",
-    use="classify:   echo 'A text.' | s2s classify {} --probabilities",
+    use="classify:   s2s classify {} {} --probabilities",
+    example="'A text.'",
     changeable=("data", "device", "batches"),
 )

@@ -14,7 +14,15 @@ from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import Refuse, UserError
 from s2s.models.base import Classifier
 from s2s.nn.pooling import FIRST_TOKEN_POOLING
-from s2s.tasks.base import LoadedModel, PrintFn, TrainContext, build_encoder, check_positions
+from s2s.tasks.base import (
+    SHOWN_EXAMPLES,
+    LoadedModel,
+    PrintFn,
+    TrainContext,
+    build_encoder,
+    check_positions,
+    short_text,
+)
 from s2s.tasks.classification.data import Labelled, LabelledSource, LabelledTexts, PreparedLabelled, prepare_texts
 from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.tasks.classification_base import ClassificationEvaluation, ClassificationTask, Prediction, classification_loss
@@ -144,6 +152,9 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
         """Tokenize the lines; every line is a valid text, so none is refused."""
         tokens = RaggedArray.from_rows(run.tokenizers[0].encode_batch(lines) if lines else [])
         return _as_read(run.recipe, tokens, np.zeros(len(lines), dtype=np.int64))
+
+    def example(self, recipe: ClassificationRecipe, part: Labelled) -> tuple[str, ...]:
+        return (short_text(part.texts[:SHOWN_EXAMPLES]["text"]),)
 
     def describe_example(self, part: Labelled, row: int) -> str:
         return " ".join(part.texts[row]["text"].split())

@@ -143,6 +143,7 @@ SCHEMA = schema.TaskSchema(
     ImageRecipe,
     encoder_settings,
     command="classify",
-    use="classify:   ls *.png | s2s classify {} --probabilities",
+    use="classify:   s2s classify {} {} --probabilities",
+    example="*.png",
     changeable=("data", "device", "batches"),
 )

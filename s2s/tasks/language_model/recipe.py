@@ -159,6 +159,7 @@ SCHEMA = schema.TaskSchema(
     LanguageRecipe,
     language_settings,
     command="generate",
-    use="generate:   s2s generate {} 'The'",
+    use="generate:   s2s generate {} {}",
+    example="'The'",
     changeable=("data", "device", "scoring"),
 )

@@ -100,5 +100,5 @@ class MaskedRecipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
 
 
 SCHEMA = schema.TaskSchema(
-    MaskedRecipe, encoder_settings, command="fill", use="fill:       s2s fill {} 'The ___ was good.'"
+    MaskedRecipe, encoder_settings, command="fill", use="fill:       s2s fill {} {}", example="'The ___ was good.'"
 )

@@ -165,7 +165,8 @@ SCHEMA = schema.TaskSchema(
     TextToTextRecipe,
     translator_settings,
     command="translate",
-    use="write:  echo 'A sentence.' | s2s translate {} --task NAME",
+    use="write:      s2s translate {} {}",
+    example="'A sentence.' --task NAME",
     changeable=("data", "decoding", "device"),
     scored_by=("--beam", "--tokenize"),
 )

@@ -17,7 +17,16 @@ from s2s.data.pairs import pairs, with_prefix
 from s2s.data.tokenizers import Tokenizer
 from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
-from s2s.tasks.base import TOKENIZER, EvaluationOptions, LoadedModel, PrintFn, Task, TrainContext
+from s2s.tasks.base import (
+    SHOWN_EXAMPLES,
+    TOKENIZER,
+    EvaluationOptions,
+    LoadedModel,
+    PrintFn,
+    Task,
+    TrainContext,
+    short_text,
+)
 from s2s.tasks.coverage import measure_coverage
 from s2s.tasks.protocols import RescoredHypotheses
 from s2s.tasks.seq2seq import (
@@ -51,6 +60,12 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
 
     def source(self, recipe: TextToTextRecipe) -> MixtureSource:
         return MixtureSource(recipe.data)
+
+    def example(self, recipe: TextToTextRecipe, part: Mixture) -> tuple[str, ...]:
+        for name, texts in part.parts.items():
+            if recipe.data.corpora[name].objective == "pairs":
+                return short_text(texts[:SHOWN_EXAMPLES]["source"]), "--task", name
+        return ()
 
     def check(self, recipe: TextToTextRecipe) -> None:
         """Refuse a BLEU tokenizer that is not installed."""

@@ -151,7 +151,8 @@ SCHEMA = schema.TaskSchema(
     Recipe,
     translator_settings,
     command="translate",
-    use="translate:  echo 'A sentence.' | s2s translate {}",
+    use="translate:  s2s translate {} {}",
+    example="'A sentence.'",
     changeable=("data", "decoding", "device"),
     scored_by=("--beam", "--lowercase", "--source", "--tokenize"),
 )

@@ -17,7 +17,16 @@ from s2s.errors import UserError
 from s2s.evaluation.metrics import LOWER_IS_BETTER, score
 from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
-from s2s.tasks.base import TOKENIZER, EvaluationOptions, LoadedModel, PrintFn, Task, TrainContext
+from s2s.tasks.base import (
+    SHOWN_EXAMPLES,
+    TOKENIZER,
+    EvaluationOptions,
+    LoadedModel,
+    PrintFn,
+    Task,
+    TrainContext,
+    short_text,
+)
 from s2s.tasks.coverage import measure_coverage
 from s2s.tasks.protocols import RescoredHypotheses
 from s2s.tasks.seq2seq import (
@@ -84,6 +93,9 @@ class TranslationTask(TextGeneration, Task[Recipe, PreparedTranslation, Seq2Seq]
         source, *others = tokenizers
         target = source if recipe.tokenizer.shared else others[0] if others else None
         return prepare(recipe, (source, target), print_fn)
+
+    def example(self, recipe: Recipe, part: "datasets.Dataset") -> tuple[str, ...]:
+        return (short_text(without_prefix(part, recipe.data.prefix)[:SHOWN_EXAMPLES]["source"]),)
 
     def build(self, recipe: Recipe, tokenizers: Sequence[Tokenizer]) -> Seq2Seq:
         return build_model(recipe, tokenizers[0].size, tokenizers[-1].size)
