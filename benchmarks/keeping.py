@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import statistics
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
+MEASURED = ROOT / "recipes" / "measured.json"
 BEGIN, END = "<!-- benchmarks/{writer}.py writes this -->\n", "<!-- end of what it writes -->\n"
 
 Told = dict[str, Any]
@@ -64,6 +66,43 @@ def machines(kept: Iterable[Told]) -> str:
     return f"Machine: {'; '.join(dict.fromkeys(made))}."
 
 
+def recipe_scores() -> dict[str, Told]:
+    """Return the score and the training minutes of each recipe that comes with s2s, from the kept results.
+
+    Returns:
+        `score`, such as `BLEU 92.5`, and `minutes` with its unit, by name of the recipe. Of several seeds, the means.
+    """
+    found: dict[str, list[Told]] = {}
+    for path in sorted(
+        [*RESULTS.glob("*.json"), *RESULTS.glob("tasks/*.json"), *RESULTS.glob("classification/*.json")]
+    ):
+        kept = read(path)
+        name = kept.get("recipe", path.stem) if isinstance(kept, dict) and "minutes" in kept else ""
+        recipe = ROOT / "recipes" / f"{name}.yaml"
+        if name in found and "test" not in kept:
+            continue  # of two files of one seed, that of benchmarks/results.py
+        if recipe.exists() and kept["kind"] == YAML(typ="safe").load(recipe)["model"]["kind"]:
+            found.setdefault(name, []).append(kept)
+    scores = {}
+    for name, runs in sorted(found.items()):
+        value = statistics.mean(_score(run)[1] for run in runs)
+        minutes = statistics.mean(run["minutes"] for run in runs)
+        gpu = "" if ", cpu" in runs[0]["machine"] else " (GPU)"
+        figures = 2 if abs(value) < 10 else 1
+        scores[name] = {"score": f"{_score(runs[0])[0]} {value:.{figures}f}", "minutes": f"{minutes:.1f}{gpu}"}
+    return scores
+
+
+def _score(run: Told) -> tuple[str, float]:
+    """Return the name and the value of a run's first score."""
+    if "tests" in run:
+        test = next((test for test in run["tests"] if not test["lowercase"]), run["tests"][0])
+        return "BLEU", test["scores"]["bleu"]["value"]
+    if "test" in run:
+        return "accuracy", run["test"]["accuracy"]["value"]
+    return run["scores"][0]["name"], run["scores"][0]["value"]
+
+
 def written(page: str, content: str, writer: str) -> str:
     """The page with what is written today in it, between the marks of its writer."""
     mark = BEGIN.format(writer=writer)
@@ -105,3 +144,4 @@ def keep_runs(
     for run in parser.parse_args().runs:
         write(folder / f"{run.resolve().name}.json", summary(run))
     write_tables({name: table() for name, table in tables.items()}, writer)
+    write(MEASURED, recipe_scores())

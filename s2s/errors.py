@@ -85,6 +85,20 @@ def quote_path(path: Path) -> str:
     return shlex.quote(str(path))
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun.
+
+    Args:
+        noun: The noun in the singular.
+        plural: Its plural, if it does not end in s.
+
+    Example:
+        >>> counted(1, "line"), counted(2_000, "line"), counted(2, "batch", "batches")
+        ('1 line', '2,000 lines', '2 batches')
+    """
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def format_message(message: str) -> str:
     """Format a message for a terminal.
 

@@ -1,6 +1,5 @@
 """Command `s2s classify`: classify lines of text, or images."""
 
-from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +22,7 @@ _LINES_AT_ONCE = 10_000
 @options.output
 @click.option("--probabilities", is_flag=True, help="Print the probability of each class, too: TAB name=0.1234.")
 @options.checkpoint
+@options.quiet
 def classify(
     run: Path,
     texts: tuple[str, ...],
@@ -30,6 +30,7 @@ def classify(
     output: Path | None,
     probabilities: bool,
     checkpoint: str | None,
+    quiet: bool,
 ) -> None:
     """Classify each TEXT, or the lines of the input, with the model in RUN. Empty lines stay empty.
 
@@ -49,7 +50,7 @@ def classify(
     from s2s.tasks.classification_base import classify_lines
 
     loaded = load_for_inference(classifier, checkpoint).narrow(LabelledRecipe, Classifier)
-    bad, tell = BadLines(), partial(click.echo, err=True)
+    bad, tell = BadLines(), options.printer(quiet, err=True)
     arriving = [list(texts)] if texts else chunks(source, _LINES_AT_ONCE, bad, prompt)
     found = classify_lines(
         classification_task(loaded.recipe), loaded, arriving, probabilities, bad.refuse, source.isatty(), tell

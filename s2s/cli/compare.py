@@ -29,6 +29,7 @@ _ONLY = f"Answer only this question; may be repeated. For translation: {', '.joi
 )
 @click.option("--cluster", metavar="ADDRESS", help="Run the trials on a Ray cluster: auto, HOST:PORT or ray://HOST.")
 @click.option("--cost", is_flag=True, help="Print the estimated cost and start nothing.")
+@options.quiet
 def compare(
     words: tuple[str, ...],
     task: Path | None,
@@ -41,6 +42,7 @@ def compare(
     resume: Path | None,
     cluster: str | None,
     cost: bool,
+    quiet: bool,
 ) -> None:
     """Compare models: `s2s compare rnn transformer` answers the questions of the `quick` profile.
 
@@ -71,8 +73,8 @@ def compare(
                 click.echo(describe_costs(folder, summary, planned and planned.base, connected))
                 return
             if planned:
-                create(folder, planned.base, summary, click.echo)
-            resume_comparison(folder, Console(), connected, summary)
+                create(folder, planned.base, summary, options.printer(quiet))
+            resume_comparison(folder, Console(quiet=quiet), connected, summary)
         page = draw(folder)
         for line in claims_in_words(folder):
             click.echo(line)

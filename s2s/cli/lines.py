@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import click
 
-from s2s.errors import UserError, format_message, printable
+from s2s.errors import UserError, counted, format_message, printable
 from s2s.files import write_atomically, write_folder_atomically
 
 # Longer input is not text; /dev/zero never has a line end.
@@ -44,8 +44,7 @@ class BadLines:
         """Exit with status 1 if there was an unreadable input."""
         if self.count:
             more = f", {self.count - _SHOWN:,} of them not shown" if self.count > _SHOWN else ""
-            plural = "" if self.count == 1 else "s"
-            click.echo(f"{self.count:,} {self.item_name}{plural} with errors{more}", err=True)
+            click.echo(f"{counted(self.count, self.item_name)} with errors{more}", err=True)
             sys.exit(1)
 
 

@@ -3,7 +3,7 @@
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,20 @@ def _without_dashes(option: str, args: Sequence[str]) -> str:
     after = [*args[args.index(given) + 1 :], "VALUE"][0] if given in args else "VALUE"
     key = given.lstrip("-")
     return f"No such option: {option}\nwrite {key if '=' in key else f'{key}={after}'}, without dashes"
+
+
+def printer(quiet: bool, err: bool = False) -> Callable[[str], None]:
+    """Return a function that prints a line; with `quiet`, it prints nothing.
+
+    Args:
+        err: Print to standard error.
+    """
+    return (lambda line: None) if quiet else partial(click.echo, err=err)
+
+
+def verbose(text: str) -> Callable[[Any], Any]:
+    """Return the option `-v`, with what it does in this command."""
+    return click.option("-v", "--verbose", is_flag=True, help=text)
 
 
 command = partial(click.command, cls=Command)
@@ -126,6 +140,7 @@ def check_texts(texts: Sequence[str]) -> None:
         raise UserError("TEXT and --input exclude each other", "--input", "leave one of them out")
 
 
+quiet = click.option("-q", "--quiet", is_flag=True, help="Print no progress and no warnings.")
 output = click.option("--output", type=FILE, help="Write to this file; default: standard output.")
 beam = click.option("--beam", type=click.IntRange(1), help="Beam size, in hypotheses; default: the recipe's.")
 json = click.option("--json", "file", type=FILE, help="Also write the full results to this file, as JSON.")

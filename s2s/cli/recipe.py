@@ -8,7 +8,7 @@ from s2s.cli import options
 from s2s.cli.lines import show_text
 from s2s.cli.main import Group
 from s2s.errors import UserError
-from s2s.recipe.reading import copy_shipped, dump, missing_files, recipe_path, shipped
+from s2s.recipe.reading import copy_shipped, corpora_of, dump, measured, missing_files, recipe_path, shipped
 from s2s.run.tasks import read, schemas
 
 
@@ -55,9 +55,17 @@ def show(path: Path, overrides: tuple[str, ...]) -> None:
 
 @recipe.command("list", epilog=options.examples("s2s recipe list"))
 def list_() -> None:
-    """List the recipes that come with s2s."""
+    """List the recipes that come with s2s, with their measured score and training time.
+
+    `s2s recipe show NAME` prints a recipe with its description.
+    """
+    rows = [("name", "task", "needs data", "minutes", "score")]
     for name, path in shipped().items():
-        click.echo(f"{name:20} {read(path).description}")
+        recipe, found = read(path), measured(name)
+        rows.append((name, recipe.task, " ".join(corpora_of(recipe)) or "no", found.minutes, found.score))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 @recipe.command(epilog=options.examples("s2s recipe copy translate my.yaml"))

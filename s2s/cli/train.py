@@ -22,11 +22,23 @@ from s2s.launch import detect_torchrun
 @click.option("--resume", "resuming", is_flag=True, help="Resume the run in the folder RECIPE.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing run of the same name.")
 @click.option("--overfit", is_flag=True, help="Sanity check: overfit 16 training pairs; keep no run.")
-def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: bool, overfit: bool) -> None:
+@options.quiet
+@options.verbose("Print a line for each update, and the time before each line; no progress bar.")
+def train(
+    recipe: Path,
+    overrides: tuple[str, ...],
+    resuming: bool,
+    overwrite: bool,
+    overfit: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
     """Train a model from RECIPE, or resume a run.
 
     With --resume, RECIPE is the folder of a run; the result is the same as without the stop. Then data.* and device.*
     can name a new place of the data and another device, and training.updates a new number of steps.
+
+    With --quiet, only errors are printed; the scores are in the run's folder.
     """
     launch = detect_torchrun()
     if launch and not launch.is_main_process:
@@ -43,8 +55,10 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
     from s2s.run.folder import check_free, check_resumable, run_dir
     from s2s.run.tasks import read
 
-    if overfit and (resuming or overwrite):
-        raise UserError("--overfit keeps no run", remedy="leave out --resume and --overwrite")
+    if overfit and resuming:
+        raise UserError("--overfit keeps no run", remedy="leave out --resume")
+    if quiet and verbose:
+        raise UserError("--quiet and --verbose exclude each other", remedy="leave one of them out")
     if resuming and overwrite:
         raise UserError("--resume and --overwrite exclude each other", remedy="leave one of them out")
     if overfit and launch:
@@ -61,22 +75,25 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
         check_free(asked, overwrite)
 
     # 2. Printed before imports that take a minute on a loaded machine.
-    click.echo(f"resuming {path}: loading …" if resuming else f"{asked.name}: loading …")
+    tell = options.printer(quiet)
+    tell(f"resuming {path}: loading …" if resuming else f"{asked.name}: loading …")
     sys.stdout.flush()
     from rich.console import Console
 
     from s2s.run import training
     from s2s.training.device import setup_process
     from s2s.training.distributed import init_distributed
+    from s2s.training.progress import TimestampedStream
 
     # 3. Training.
     setup_process(asked.device)
     if overfit:
         training.overfit(asked, click.echo)
         return
+    console = Console(file=TimestampedStream(sys.stdout)) if verbose else Console(quiet=quiet)
     with init_distributed(launch) as distributed:
         if resuming:
-            folder = training.resume(path, Console(), overrides, asked, distributed)
+            folder = training.resume(path, console, overrides, asked, distributed)
         else:
-            folder = training.train(asked, Console(), overwrite, distributed=distributed)
-    click.echo(f"curves:     tensorboard --logdir {quote_path(folder.parent)}")
+            folder = training.train(asked, console, overwrite, distributed=distributed)
+    tell(f"curves:     tensorboard --logdir {quote_path(folder.parent)}")

@@ -1,6 +1,5 @@
 """Command `s2s translate`: translate lines of text."""
 
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -37,6 +36,7 @@ _BATCHES = 50  # read ahead
     "--prefix", "before", type=options.TEXT, help="Text before each line, such as '<2de> '; default: data.prefix."
 )
 @options.checkpoint
+@options.quiet
 def translate(
     run: Path,
     texts: tuple[str, ...],
@@ -49,6 +49,7 @@ def translate(
     name: str | None,
     before: str | None,
     checkpoint: str | None,
+    quiet: bool,
 ) -> None:
     """Translate each TEXT, or the lines of the input, with the model in RUN. Empty lines stay empty.
 
@@ -73,7 +74,7 @@ def translate(
         if task.answers is not None:
             check_chosen(task.answers, nbest, [f"--{key.replace('_', '-')} {value}" for key, value in changes.items()])
     check_output(output)
-    prompt, tell = announce_waiting(run, source, texts), partial(click.echo, err=True)
+    prompt, tell = announce_waiting(run, source, texts), options.printer(quiet, err=True)
     recipe = cast(Any, translator.recipe)
     bad = BadLines()
     arriving = [list(texts)] if texts else chunks(source, recipe.decoding.batch * _BATCHES, bad, prompt)

@@ -17,7 +17,7 @@ from s2s.data.batches import collate_sources
 from s2s.data.dataset import to_device
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.beam_search import Beam, Hypothesis, search
-from s2s.errors import Refuse, UserError
+from s2s.errors import Refuse, UserError, counted
 from s2s.models.base import Seq2Seq
 from s2s.nn.layers import Inputs, PaddingMask
 from s2s.nn.precision import fp32_layers
@@ -76,7 +76,8 @@ class LengthLimited:
 
     def __str__(self) -> str:
         raised = " or ".join(self.settings)
-        return f"{self.count:,} of {self.outputs:,} outputs ended at the length limit; for longer ones, raise {raised}"
+        several = f"{self.count:,} of {counted(self.outputs, 'output')}"
+        return f"{several} ended at the length limit; for longer ones, raise {raised}"
 
 
 def length_limited(written: Sequence["Translation | bool"], settings: tuple[str, ...]) -> LengthLimited | None:

@@ -12,7 +12,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.error import YAMLError
@@ -23,7 +23,7 @@ from s2s.files import write_atomically
 from s2s.recipe.installed import models
 from s2s.recipe.messages import TASK, Tasks, explain, known_keys
 from s2s.recipe.page import DEEPEST, LimitError, Location, Page, read_page, read_value
-from s2s.recipe.schema import FineTunedRecipe, Section, TaskSchema, TrainRecipe
+from s2s.recipe.schema import MADE, FineTunedRecipe, Section, TaskSchema, TrainRecipe
 from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
 
 _KIND = ("model", "kind")
@@ -416,6 +416,30 @@ def shipped() -> dict[str, Path]:
     if not folder.is_dir():
         folder = package.parent / "recipes"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+class Measured(BaseModel):
+    """Test score and training time of a recipe, measured once and kept in `measured.json` beside the recipes.
+
+    Attributes:
+        score: Name and value of the score.
+        minutes: Training time in minutes, on two CPU cores unless a GPU is named.
+    """
+
+    score: str = "–"
+    minutes: str = "–"
+
+
+def measured(name: str) -> Measured:
+    """Return the measured score of a recipe that comes with s2s; dashes if it was not measured."""
+    found = json.loads((shipped()[name].parent / "measured.json").read_text(encoding="utf-8"))
+    return Measured.model_validate(found.get(name, {}))
+
+
+def corpora_of(recipe: TrainRecipe) -> list[str]:
+    """Return the hub data sets and files that a recipe reads; empty if its data comes with s2s."""
+    names = dict.fromkeys(str(dict(section)["corpus"]) for _, section in _corpora(recipe.data))
+    return [name for name in names if name not in MADE]
 
 
 def copy_shipped(name: str, destination: Path, overwrite: bool = False) -> Path:

@@ -94,7 +94,8 @@ class Run:
 
         Warns:
             UserWarning: Lines are longer than any training text, or have words that it lacks. `candidates` does not
-                warn; use `longer_than_training` and `unknown_words`. `Candidate.hypothesis.cut` is True if the length limit ended an output.
+                warn; use `longer_than_training` and `unknown_words`. `Candidate.hypothesis.cut` is True if the length
+                limit ended an output.
         """
         lines = _several(lines, "lines")
         found = self.candidates(lines, task=task)

@@ -5,7 +5,7 @@ loop around it are in `s2s.training.trainer`.
 """
 
 import shlex
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +17,8 @@ from torch import nn
 
 from s2s.data.dataset import BaseBatch
 from s2s.data.sources import train_overlaps
-from s2s.data.tokenizers import lowered_sizes
-from s2s.errors import UserError, printable, quote_path
+from s2s.data.tokenizers import Tokenizer, lowered_sizes
+from s2s.errors import UserError, counted, printable, quote_path
 from s2s.files import check_unlinked, read_file, remove_unfinished
 from s2s.models.base import count_parameters
 from s2s.nn.precision import fp32_layers
@@ -134,10 +134,8 @@ def run_training(
         tokenizers = load_tokenizers(folder, recipe) if folder else source.tokenizers if source else ()
         prepared = data or task.prepare(recipe, tokenizers, print_fn)
         named = dict(zip(recipe.tokenizer_names, prepared.tokenizers, strict=True))
-        settings = dict(recipe).get("tokenizer")
-        if folder is None and source is None and isinstance(settings, PieceSettings):
-            for line in lowered_sizes(settings, named):
-                print_fn(line)
+        if folder is None and source is None:
+            _print_lowered_sizes(recipe, named, print_fn)
         recipe = task.finalize_config(recipe, prepared)
         distributed.broadcast_object((serialize_recipe(recipe), prepared.tokenizers, folder and folder.resolve()))
 
@@ -267,6 +265,12 @@ def build_trainer(
     return Trainer(model, examples, loss, recipe.training, recipe.seeds, device_context, scales), initialization
 
 
+def _print_lowered_sizes(recipe: TrainRecipe, tokenizers: Mapping[str, Tokenizer], print_fn: PrintFn) -> None:
+    settings = dict(recipe).get("tokenizer")
+    for line in lowered_sizes(settings, tokenizers) if isinstance(settings, PieceSettings) else ():
+        print_fn(line)
+
+
 def _training_loop(
     task: AnyTask, train_context: AnyContext, log: RunLog, checkpoints: Checkpoints | None, progress: Progress
 ) -> TrainingLoop:
@@ -357,7 +361,8 @@ def _log_summary(
     learning, whole = count_parameters(trainer.model), sum(p.numel() for p in trainer.model.parameters())
     parameters = f"{whole:,} parameters" if learning == whole else f"{learning:,} of {whole:,} parameters trained"
     print_fn(
-        f"{parameters} · {len(trainer.groups)} updates per epoch · {trainer.micro_batches} micro-batches per update"
+        f"{parameters} · {counted(len(trainer.groups), 'update')} per epoch · "
+        f"{counted(trainer.micro_batches, 'micro-batch', 'micro-batches')} per update"
     )
 
 

@@ -182,7 +182,8 @@ def _mistake(place: Sequence[int | str], kind: str, message: str, fields: Mappin
     if kind == "json_invalid":
         return "body: is no JSON"
     if name not in fields:
-        return f"{name}: unknown field; there are {', '.join(fields)}" if name else f"body: {message}"
+        what = "body: expected a JSON object, sent with the header Content-Type: application/json"
+        return f"{name}: unknown field; there are {', '.join(fields)}" if name else what
     if kind == "missing":
         return f"{name}: is missing; give {expected(fields[name])}"
     # Messages of our own validators are used as they are.

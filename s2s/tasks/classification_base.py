@@ -21,7 +21,7 @@ from torch.nn import functional
 from s2s.data.dataset import LabelledBatch, LabelledExamples, iterate_batches
 from s2s.data.sources import Corpus, Split
 from s2s.decoding.generate import one_line
-from s2s.errors import Refuse, UserError
+from s2s.errors import Refuse, UserError, counted
 from s2s.evaluation import classification as measures
 from s2s.evaluation.significance import ClassifierComparison, compare_classifiers
 from s2s.files import RESTORE
@@ -423,7 +423,7 @@ def truncation_warning(cut: int, texts: int, max_length: int) -> str:
         max_length: Limit in tokens, `batches.max_length`, which includes special tokens.
     """
     return (
-        f"{cut:,} of {texts:,} texts cut after {max_length:,} tokens (batches.max_length): "
+        f"{cut:,} of {counted(texts, 'text')} cut after {max_length:,} tokens (batches.max_length): "
         "shorten them, or train with a higher limit"
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from s2s.data.pairs import with_prefix
 from s2s.decoding.generate import MAX_SOURCE_LENGTH, TextTranslator, length_limited, one_line
-from s2s.errors import Refuse, UserError
+from s2s.errors import Refuse, UserError, counted
 from s2s.recipe.wording import cut
 from s2s.tasks.base import PrintFn
 from s2s.tasks.coverage import VocabularyCoverage, count_sentences, describe_unknown
@@ -119,7 +119,7 @@ def translate_lines(
                 if not translation.candidates:
                     yield f"{number}\t\t"
     if unusual > _SHOWN_LINES and not at_once:
-        tell(f"{unusual:,} of {number:,} lines have words that are not in the training text")
+        tell(f"{unusual:,} of {counted(number, 'line')} have words that are not in the training text")
     too_long.report()
     if not at_once and (limited := length_limited(flags, translator.length_settings)):
         tell(str(limited))

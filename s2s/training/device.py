@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from s2s.errors import UserError
+from s2s.errors import UserError, counted
 from s2s.launch import TorchrunProcess
 from s2s.nn.precision import autocast_matmul
 from s2s.recipe.schema import DeviceSettings
@@ -59,7 +59,7 @@ class DeviceContext:
 
     def __str__(self) -> str:
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
-        threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
+        threads = f", {counted(torch.get_num_threads(), 'thread')}" if self.device.type == "cpu" else ""
         precision = "" if self.autoselect_precision else f", {PRECISION_NAMES[self.precision]}"
         processes = f", {self.distributed.world_size} processes" if self.distributed.world_size > 1 else ""
         return f"{name}{threads}{processes}{precision}"

@@ -18,10 +18,10 @@ from pydantic import BaseModel, Field, model_validator
 from rich.console import Console
 from rich.progress import Progress
 
-from s2s.errors import UserError, printable
+from s2s.errors import UserError, counted, printable
 from s2s.files import RESTORE, append_to, open_regular, write_atomically
 from s2s.json_files import parse_json
-from s2s.training.progress import PLAIN_LINE_EVERY, Advance, bar_columns, fit_to_row, progress_bar
+from s2s.training.progress import PLAIN_LINE_EVERY, Advance, TimestampedStream, bar_columns, fit_to_row, progress_bar
 from s2s.training.step import Noise, StepResult, noise_scale
 
 METRICS = "metrics.jsonl"
@@ -83,6 +83,7 @@ class RunLog:
         earlier = (entry.noise for _, entry in (_entries(self.path) if self.path.exists() else ()) if entry.noise)
         self._noises: deque[Noise] = deque(earlier, maxlen=_NOISY)
         self._spoke = time.monotonic()
+        self._every_step = isinstance(console.file, TimestampedStream)
         self._first: list[float] | None = []
         self._bar = Progress(*bar_columns("training"), console=console, disable=not console.is_terminal)
         self._task = self._bar.add_task("training", total=total, completed=done, shown="")
@@ -273,19 +274,19 @@ class RunLog:
             return
         self._first.append(update.seconds)
         # The first steps are not counted, because they also compile kernels and allocate memory.
-        counted = self._first[_WARMING:]
-        if sum(counted) >= _ESTIMATED_AFTER:
+        timed = self._first[_WARMING:]
+        if sum(timed) >= _ESTIMATED_AFTER:
             self._first = None
-            minutes = (self._total - update.update) * sum(counted) / len(counted) / 60
+            minutes = (self._total - update.update) * sum(timed) / len(timed) / 60
             if minutes >= 1:
-                length = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
-                self.info(f"remaining: about {length}, estimated from {len(counted)} updates")
+                length = counted(round(minutes), "minute") if minutes < 120 else f"{minutes / 60:.1f} hours"
+                self.info(f"remaining: about {length}, estimated from {counted(len(timed), 'update')}")
 
     def _update_bar(self, update: StepResult) -> None:
         speed = update.tokens / update.seconds
         shown = f"loss {update.loss:.3f}{self._latest} · {speed:,.0f} tokens/s"
         self._bar.update(self._task, completed=update.update, shown=f"{shown} ·")
-        if self._bar.disable and time.monotonic() - self._spoke > PLAIN_LINE_EVERY:
+        if self._bar.disable and (self._every_step or time.monotonic() - self._spoke > PLAIN_LINE_EVERY):
             self._spoke = time.monotonic()
             self.info(f"update {update.update}/{self._total}: {shown} · rate {update.learning_rate:.2e}")
 

@@ -1,8 +1,10 @@
 """Progress bars on a terminal, and progress lines elsewhere."""
 
+import io
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import TextIO
 
 from rich.console import Console
 from rich.progress import (
@@ -23,6 +25,25 @@ ProgressBar = Callable[[str, int], AbstractContextManager[Advance]]
 PLAIN_LINE_EVERY = 10.0
 """Seconds between two progress lines without a terminal."""
 _PLAIN_WIDTH = 120
+
+
+class TimestampedStream(io.TextIOBase):
+    """Text stream that writes the date and time before each line, for log files."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._at_line_start = stream, True
+
+    def write(self, text: str, /) -> int:
+        """Write text, and the time at the start of each line."""
+        for line in text.splitlines(keepends=True):
+            now = time.strftime("%Y-%m-%d %H:%M:%S ") if self._at_line_start else ""
+            self._stream.write(now + line)
+            self._at_line_start = line.endswith("\n")
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the underlying stream."""
+        self._stream.flush()
 
 
 @contextmanager

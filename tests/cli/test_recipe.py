@@ -129,7 +129,7 @@ def test_recipe_run_folder_can_be_shown(folder):
 
 def test_list_has_every_recipe_and_copies_are_whole_and_never_overwrite(folder):
     listed = _s2s("recipe", "list").rstrip("\n").split("\n")
-    assert [line.split()[0] for line in listed] == list(shipped())
+    assert [line.split()[0] for line in listed] == ["name", *shipped()]
     for name, path in shipped().items():
         _s2s("recipe", "copy", name)
         assert (folder / f"{name}.yaml").read_bytes() == path.read_bytes()

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from benchmarks import claims, classification, comparison, language_models, results, serving, tasks
+from benchmarks import claims, classification, comparison, keeping, language_models, results, serving, tasks
 from benchmarks.keeping import written
 from s2s.comparison.plans import ROWS
 from s2s.models.base import count_parameters
@@ -35,6 +35,10 @@ def test_table_of_page_is_that_of_kept_results(page, marker, table, rows):
     text = page_path(page).read_text(encoding="utf-8")
     assert written(text, table(), marker) == text
     assert table().count("\n|") >= rows
+
+
+def test_scores_in_the_list_of_recipes_are_those_of_kept_results():
+    assert json.loads(keeping.MEASURED.read_text(encoding="utf-8")) == keeping.recipe_scores()
 
 
 def test_comparison_tables_have_every_row():

@@ -268,10 +268,10 @@ def test_diagnose_reports_the_device_of_the_training_where_it_differs(run, tmp_p
     for path in (tmp_path / "moved").rglob("recipe.yaml"):
         path.write_text(path.read_text().replace("kind: cpu", "kind: mps"))
     for file in (tmp_path / "moved/manifest.json", *(tmp_path / "moved").rglob("device.txt")):
-        file.write_text(file.read_text().replace("cpu, 1 threads", "mps"))
+        file.write_text(file.read_text().replace("cpu, 1 thread", "mps"))
     done = _s2s("diagnose", str(tmp_path / "moved"), *SELF_TESTS)
     assert done.output.startswith(f"{tmp_path / 'moved'}, checkpoint ")
-    assert ", cpu, 1 threads, fp32, trained on mps\n" in done.output
+    assert ", cpu, 1 thread, fp32, trained on mps\n" in done.output
     assert f"pass: {RESUME}" in done.output
 
 

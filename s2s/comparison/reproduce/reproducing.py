@@ -34,7 +34,7 @@ from s2s.comparison.reproduced import RESULT, Band, Check, Reproduced
 from s2s.comparison.results import Failure
 from s2s.comparison.spec import Trial
 from s2s.comparison.workers import Workers, number_for
-from s2s.errors import UserError
+from s2s.errors import UserError, counted
 from s2s.evaluation.inference import mean
 from s2s.files import ASKED, make_folder, read_file, write_atomically
 from s2s.recipe.schema import DeviceSettings
@@ -48,9 +48,18 @@ _DEVICE = DeviceSettings(kind="cpu", precision="fp32", threads=1)
 _CELLS = "cells"
 
 
-def describe_all() -> str:
-    """Describe all reproductions."""
-    return "\n\n".join(describe(each) for each in REPRODUCTIONS.values())
+def describe_all(verbose: bool = False) -> str:
+    """List all reproductions, cheapest first.
+
+    Args:
+        verbose: Describe each one with its published numbers, bands and source, instead of one line.
+    """
+    found = sorted(REPRODUCTIONS.values(), key=lambda each: each.seconds[1])
+    if verbose:
+        return "\n\n".join(map(describe, found))
+    rows = [("name", "at most", "claim")] + [(each.name, _clock(each.seconds[1]), each.finding) for each in found]
+    wide = max(len(name) for name, *_ in rows)
+    return "\n".join(f"{name:{wide}}  {clock:>7}  {finding}" for name, clock, finding in rows)
 
 
 def describe(reproduction: Reproduction[Any]) -> str:
@@ -64,7 +73,7 @@ def describe(reproduction: Reproduction[Any]) -> str:
     cost = f"{_clock(reproduction.seconds[0])} to {_clock(reproduction.seconds[1])} on one core"
     if reproduction.setting:
         lines.append(f"  measured {reproduction.setting}")
-    return "\n".join([*lines, f"  source: {reproduction.source}", f"  cost: {cost} ({seeds} {_noun(seeds)})"])
+    return "\n".join([*lines, f"  source: {reproduction.source}", f"  cost: {cost} ({counted(seeds, 'seed')})"])
 
 
 def reproduction_of(name: str) -> Reproduction[Any]:
@@ -245,10 +254,6 @@ def format_result(result: Reproduced) -> str:
 
 def _clock(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
-def _noun(seeds: int) -> str:
-    return "seed" if seeds == 1 else "seeds"
 
 
 _ALL: tuple[Reproduction[Any], ...] = (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from s2s.decoding.generate import Generator, length_limited
+from s2s.errors import counted
 from s2s.evaluation.inference import Share, wilson
 from s2s.evaluation.metrics import scores
 from s2s.evaluation.tokenization import choose_tokenization
@@ -54,7 +55,7 @@ class CaptionEvaluation(GenerationEvaluation):
 
     def __str__(self) -> str:
         several = sum(map(len, self.references)) / max(1, len(self.references))
-        lines = self.score_table(f"{len(self.names):,} images, {several:.1f} references each")
+        lines = self.score_table(f"{counted(len(self.names), 'image')}, {several:.1f} references each")
         if self.facts:
             shares = " · ".join(f"{name} {share.value:.2f} %" for name, share in self.facts.items())
             lines.append(f"  correct facts: {shares}")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from s2s.data.dataset import iterate_batches
 from s2s.data.tokenizers import UNK, Tokenizer
+from s2s.errors import counted
 from s2s.evaluation.inference import Estimate, drawn_rows, estimate, paired_p
 from s2s.models.language_model import LanguageModel
 from s2s.tasks.base import Evaluation, check_comparable
@@ -224,8 +225,8 @@ class LanguageScores(Evaluation):
     def __str__(self) -> str:
         loss, each = self.total / self.pieces, self.total / self.documents
         found = [
-            f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {self.documents:,} documents of {self.pieces:,} "
-            f"tokens and {self.bytes:,} bytes, context {self.context}, stride {self.stride}",
+            f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {counted(self.documents, 'document')} of "
+            f"{self.pieces:,} tokens and {self.bytes:,} bytes, context {self.context}, stride {self.stride}",
             f"  {_with_interval(interval_of(self.nats, self.sizes))} bits per byte · {loss:.4f} nats per token "
             f"(perplexity {math.exp(min(loss, 50)):.2f}) · {each:.2f} nats per document",
             "  by position: "

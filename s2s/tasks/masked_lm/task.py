@@ -15,7 +15,7 @@ from s2s.data.dataset import iterate_batches
 from s2s.data.sources import TextSource
 from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_corpus
 from s2s.data.tokenizers import Tokenizer
-from s2s.errors import UserError
+from s2s.errors import UserError, counted
 from s2s.files import write_atomically
 from s2s.models.masked_lm import MaskedLM, reading_direction
 from s2s.tasks.base import (
@@ -109,7 +109,7 @@ class MaskedScores(Evaluation):
 
     def __str__(self) -> str:
         lines = [
-            f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {self.texts:,} texts",
+            f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {counted(self.texts, 'text')}",
             f"  loss {self.loss:.3f} nats per masked token (perplexity {math.exp(min(self.loss, 50)):.1f}), "
             f"{self.accuracy:.2f} % of {self.masked:,} predicted correctly",
         ]

@@ -8,6 +8,7 @@ import numpy as np
 
 from s2s.data.pairs import with_prefix
 from s2s.decoding.generate import LengthLimited, length_limited
+from s2s.errors import counted
 from s2s.evaluation.classification import ClassificationScores, classification_scores
 from s2s.evaluation.metrics import LOWER_IS_BETTER, Score, score, score_lines, scores
 from s2s.evaluation.significance import ClassifierComparison, Comparison, compare, compare_classifiers
@@ -53,7 +54,7 @@ class TaskScore:
 
     def __str__(self) -> str:
         unit = " nats per token" if self.metric == LOSS else ""
-        head = f"{self.task}: {self.metric} {self.value:.2f}{unit}, {len(self.sources):,} examples"
+        head = f"{self.task}: {self.metric} {self.value:.2f}{unit}, {counted(len(self.sources), 'example')}"
         more = [str(self.classes)] if self.classes else score_lines(self.texts or {})
         note = describe_tokenizer(self.tokenizer, self.references) if self.texts else ""
         limited = [f"  {self.length_limited}"] if self.length_limited else []

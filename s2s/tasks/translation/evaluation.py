@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from s2s.data.pairs import with_prefix
 from s2s.data.text_files import line_rows
 from s2s.decoding.generate import length_limited
-from s2s.errors import UserError
+from s2s.errors import UserError, counted
 from s2s.evaluation.metrics import Bucket, References, Score, by_source_length, score_lines, scores, word_accuracy
 from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
@@ -50,7 +50,7 @@ class TranslationEvaluation(GenerationEvaluation):
         return self.translations
 
     def __str__(self) -> str:
-        lines = self.score_table(f"{len(self.sources):,} sentences")
+        lines = self.score_table(counted(len(self.sources), "sentence"))
         if self.words is not None:
             lines.append(f"  {'words':8} {self.words:6.2f} % are correct at their position")
         if len(self.buckets) > 1:
@@ -111,7 +111,7 @@ class FileScores:
         case = "lower-cased" if self.lowercase else "cased"
         several = [self.reference] if isinstance(self.reference, str) else self.reference
         count = f" each of {len(several)} references" if len(several) > 1 else ""
-        head = f"{self.file} against{count} {', '.join(several)}: {self.lines:,} lines, {case}"
+        head = f"{self.file} against{count} {', '.join(several)}: {counted(self.lines, 'line')}, {case}"
         return "\n".join([head, *score_lines(self.scores)])
 
 
