@@ -1,4 +1,4 @@
-"""Writes the table of claims and the first picture of README.md and docs/comparison.md from kept results.
+"""Write the tables of claims of README.md and docs/comparison.md, and the picture of both, from kept results.
 
 `python -m benchmarks.comparison` does it, with all that it writes itself.
 """
@@ -20,8 +20,28 @@ from s2s.comparison.results import RESULT, Figure, Result, Summary, read_result
 from s2s.recipe.installed import module_of
 from s2s.training.fonts import use_installed_fonts
 
-PAGES = {"README.md": "docs/", "docs/comparison.md": ""}
-"""Pages with the table, and the paths from there to the kept comparisons."""
+_BOTH = "LSTM {lstm}, Transformer {transformer}"
+# Measured numbers of each claim in a few words, for README: text of a model's cell by its name, `NAME_note` its note.
+_IN_SHORT = {
+    "waits": f"sequential operations per token: {_BOTH}",
+    "trains-faster": "LSTM with attention {lstm-attention}, Transformer {transformer} thousand tokens/s",
+    "memory": "{transformer} MiB at 2,048 tokens; {transformer_note} if weights are stored",
+    "cache": f"bytes per token: {_BOTH}",
+    "forgets": "an LSTM recalls over {lstm} symbols",
+    "learns-late": f"updates: {_BOTH}",
+    "vanishes": "factor per step: RNN {rnn}, LSTM {lstm}",
+    "copies": f"symbols copied: {_BOTH}",
+    "recalls": f"pairs recalled: {_BOTH}",
+    "bits": f"bits conveyed: {_BOTH}",
+    "tracks": f"symbols tracked: {_BOTH}",
+    "any-length": "beyond them, a Transformer keeps {transformer} % of its BLEU",
+    "order": "without positions, the loss rises by {transformer} nats",
+    "translates-best": "BLEU: Transformer {transformer}, convolutions {conv}",
+    "writes-cheaply": f"ms per token: {_BOTH}",
+    "scales": "doubling cuts the loss by {transformer} % (Transformer), {lstm-attention} % (LSTM with attention)",
+    "transfers": "loss {transformer}; LSTM with attention {lstm-attention}",
+    "late-by-gradients": "RNN {rnn} updates with level gradients, {rnn_note}",
+}
 
 
 @dataclass(frozen=True)
@@ -40,8 +60,32 @@ class Kept:
         return cls(folder, summary, models, {row.claim.name: row for row in claim_rows(models, results)})
 
 
-def table(folders: Sequence[Path], place: str) -> str:
-    """Write one table of the claims of several comparisons.
+def _decided(folders: Sequence[Path]) -> tuple[list[Kept], list[tuple[str, Kept]]]:
+    """Return the comparisons, that of the most models first, and the claims with the comparisons that are shown."""
+    kept = sorted((Kept.of(folder) for folder in folders), key=lambda each: -len(each.models))
+    shown = list[tuple[str, Kept]]()
+    for name in CLAIMS:
+        first, *others = [each for each in kept if name in each.rows] or [None]
+        if first:
+            shown.append((name, first))
+        if first and first.rows[name].claim.verdict == "undecided":
+            shown += [(name, each) for each in others if each and each.rows[name].claim.verdict != "undecided"][:1]
+    return kept, shown
+
+
+def short_table(folders: Sequence[Path]) -> str:
+    """Write the claims with one measured number in words and the verdict, for README."""
+    rows = ["|#|said in the lecture hall|measured|holds here?|", "|---|---|---|---|"]
+    for name, kept in _decided(folders)[1]:
+        row = kept.rows[name]
+        texts = {cell.model: cell.text or cell.note for cell in row.cells}
+        notes = {f"{cell.model}_note": cell.note for cell in row.cells}
+        rows.append(f"|{row.number}|{row.claimed}|{_IN_SHORT[name].format(**texts, **notes)}|{row.claim.verdict}|")
+    return "\n".join([*rows, ""])
+
+
+def table(folders: Sequence[Path], place: str = "") -> str:
+    """Write one table of the claims of several comparisons, with a column for each model, for docs/comparison.md.
 
     A claim is shown as the comparison of the most models decides it. If that leaves it undecided, a second row shows
     the comparison that decides it.
@@ -53,14 +97,8 @@ def table(folders: Sequence[Path], place: str) -> str:
     Returns:
         The table in Markdown, with a first line on the machine, and the commands behind it.
     """
-    kept = sorted((Kept.of(folder) for folder in folders), key=lambda each: -len(each.models))
-    models, shown = kept[0].models, list[tuple[str, Kept]]()
-    for name in CLAIMS:
-        first, *others = [each for each in kept if name in each.rows] or [None]
-        if first:
-            shown.append((name, first))
-        if first and first.rows[name].claim.verdict == "undecided":
-            shown += [(name, each) for each in others if each and each.rows[name].claim.verdict != "undecided"][:1]
+    kept, shown = _decided(folders)
+    models = kept[0].models
     devices = dict.fromkeys(device_in_words(each.summary) for _, each in shown)
     written = [
         f"Measured on {' and '.join(devices)}. {LEGEND}",

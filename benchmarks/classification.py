@@ -1,4 +1,4 @@
-"""Keeps what classifiers scored, for the table of README.md and docs/classification.md.
+"""Keeps what classifiers scored, for the table of docs/classification.md.
 
 python -m benchmarks.classification runs/imdb runs/imdb_seed2 runs/imdb_seed3 runs/ag_news_lstm
 
@@ -63,5 +63,4 @@ def _accuracy(runs: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    pages = {"README.md": table, "docs/classification.md": table}
-    keeping.keep_runs(__doc__, RESULTS, summary, pages, "classification")
+    keeping.keep_runs(__doc__, RESULTS, summary, {"docs/classification.md": table}, "classification")

@@ -250,7 +250,8 @@ def main() -> None:
     for place in PLACES.values() if given.analyse else ():
         analyse(place)
     folders = [folder for folder in PLACES.values() if folder.is_dir()]
-    write_tables({name: claims.table(folders, place) for name, place in claims.PAGES.items()}, "claims")
+    tables = {"README.md": claims.short_table(folders), "docs/comparison.md": claims.table(folders)}
+    write_tables(tables, "claims")
     write_tables({"docs/comparison.md": f"{table()}\n{verdicts()}"}, "comparison")
     claims.draw(PLACES["lecture"], ROOT / "docs" / "images" / "claims.png")
 

@@ -73,9 +73,8 @@ def recipe_scores() -> dict[str, Told]:
         `score`, such as `BLEU 92.5`, and `minutes` with its unit, by name of the recipe. Of several seeds, the means.
     """
     found: dict[str, list[Told]] = {}
-    for path in sorted(
-        [*RESULTS.glob("*.json"), *RESULTS.glob("tasks/*.json"), *RESULTS.glob("classification/*.json")]
-    ):
+    places = ("*.json", "tasks/*.json", "classification/*.json")
+    for path in (path for place in places for path in sorted(RESULTS.glob(place))):
         kept = read(path)
         name = kept.get("recipe", path.stem) if isinstance(kept, dict) and "minutes" in kept else ""
         recipe = ROOT / "recipes" / f"{name}.yaml"

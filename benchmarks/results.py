@@ -1,4 +1,4 @@
-"""Keeps what runs scored, for the tables of README.md and docs/ladder.md.
+"""Keeps what runs scored, for the tables of docs/scores.md and docs/ladder.md.
 
 python -m benchmarks.results runs/translate runs/multi30k
 
@@ -36,7 +36,7 @@ def summary(run: Path) -> dict[str, object]:
 
 
 def table() -> str:
-    """The README's table, from the kept files."""
+    """The table of docs/scores.md, from the kept files."""
     rows = [
         "| recipe | parameters | training | case | BLEU (95 % interval) | chrF2++ | exact | test sentences |",
         "|---|---|---|---|---|---|---|---|",
@@ -117,4 +117,4 @@ def _provenance(kept: dict[str, dict[str, Any]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    keep_runs(__doc__, RESULTS, summary, {"README.md": table, "docs/ladder.md": ladder}, "results")
+    keep_runs(__doc__, RESULTS, summary, {"docs/scores.md": table, "docs/ladder.md": ladder}, "results")

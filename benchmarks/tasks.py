@@ -1,4 +1,4 @@
-"""Keeps what one run of each task scored on data that come with s2s, for the table of tasks in README.md.
+"""Keeps what one run of each task scored on data that come with s2s, for the table of tasks in docs/scores.md.
 
 python -m benchmarks.tasks runs/translate runs/captioning runs/lm_builtin
 
@@ -81,4 +81,4 @@ def _told(score: Told) -> str:
 
 
 if __name__ == "__main__":
-    keeping.keep_runs(__doc__, RESULTS, summary, {"README.md": table}, "tasks")
+    keeping.keep_runs(__doc__, RESULTS, summary, {"docs/scores.md": table}, "tasks")

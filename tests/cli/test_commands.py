@@ -172,7 +172,9 @@ def test_inspect_prints_draws_and_writes_attention_in_bertviz_shapes(folder):
     assert (example["source"], example["output"]) == ("The dog sleeps.", "Der Hund schläft.")
     found = example["attention"]
     sizes = {"encoder": len(found["encoder_tokens"]), "decoder": len(found["decoder_tokens"])}
-    told = [line.split()[0] for line in done.stdout.splitlines()[4:]]
+    assert "wrote weights.json\n" in done.stderr
+    assert done.stdout.splitlines()[4].split()[:3] == ["output", "most", "attended"]
+    told = [line.split()[0] for line in done.stdout.splitlines()[5:]]
     assert told[: sizes["decoder"]] == found["decoder_tokens"]
     for kind, target, source in (
         ("encoder", "encoder", "encoder"),

@@ -431,13 +431,9 @@ PAGES = {
         prepare=_readme,
         settings={
             TRAIN_TRANSLATE: TRANSLATE,
-            "^s2s data check": "data.train=300",
-            "^s2s train recipes/multi30k.yaml": f"data.root=files data.filters.max_words=50 {SHALLOW} {FILES}",
             **COMPARE_SETTINGS,
         },
-        replace={"--logdir": "--inspect --logdir"},
-        before={r"^s2s train mine\.yaml": _mistaken_recipe},
-        slow=r"^s2s (compare|report|reproduce)|^tensorboard",
+        slow=r"^s2s compare",
     ),
     "adding-a-model": Page(not_executed={"": _OTHER_TEST.format("tests/test_adding_a_model.py")}),
     "adding-a-question": Page(not_executed={"": _OTHER_TEST.format("tests/compare/test_adding_a_question.py")}),
@@ -605,6 +601,11 @@ PAGES = {
         },
         slow="",
     ),
-    "training": Page(slow="", settings={TRAIN_TRANSLATE: TRANSLATE}, check=_optimizers_checked),
+    "training": Page(
+        slow="",
+        settings={TRAIN_TRANSLATE: TRANSLATE},
+        before={r"^s2s train mine\.yaml": _mistaken_recipe},
+        check=_optimizers_checked,
+    ),
     "variants": Page(slow="", settings={TRAIN_TRANSLATE: TRANSLATE}),
 }

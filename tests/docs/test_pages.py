@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+import s2s
+from s2s.data.phrasebook import phrases
 from tests.docs.pages import PAGES
 from tests.docs.runner import NOT_EXECUTED, ROOT, Session, codes, execute_page, executed, page_names, page_path
 
@@ -59,6 +61,15 @@ def test_not_executed_commands_have_a_reason_that_holds():
 
 def test_pages_table_has_every_page_with_code():
     assert list(PAGES) == page_names()
+
+
+def test_readme_shows_a_test_sentence_of_its_recipe_and_has_at_most_900_words():
+    text = page_path("README").read_text(encoding="utf-8")
+    assert len(text.split()) <= 900
+    recipe = s2s.read_recipe(ROOT / "recipes/translate.yaml")
+    test = {phrase.source: phrase.target for phrase in phrases("test", recipe.data.test, recipe.data.seed)}
+    ((shown, translation),) = re.findall(r'^echo "(.*)" \| s2s translate runs/translate  # (.*)$', text, re.M)
+    assert test[shown] == translation
 
 
 def test_install_commands_of_readme_are_those_of_ci():

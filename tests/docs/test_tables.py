@@ -15,13 +15,12 @@ from tests.docs.runner import ROOT, page_path
 
 FOLDERS = [folder for folder in comparison.PLACES.values() if folder.is_dir()]
 TABLES = [
-    ("README", "results", results.table, 3),
+    ("scores", "results", results.table, 3),
     ("ladder", "results", results.ladder, 1),
-    ("README", "classification", classification.table, 2),
     ("classification", "classification", classification.table, 2),
-    ("README", "tasks", tasks.table, 4),
-    ("README", "claims", lambda: claims.table(FOLDERS, "docs/"), 12),
-    ("comparison", "claims", lambda: claims.table(FOLDERS, ""), 12),
+    ("scores", "tasks", tasks.table, 4),
+    ("README", "claims", lambda: claims.short_table(FOLDERS), 12),
+    ("comparison", "claims", lambda: claims.table(FOLDERS), 12),
     ("comparison", "comparison", lambda: f"{comparison.table()}\n{comparison.verdicts()}", len(ROWS)),
     ("language-models", "language_models", language_models.table, 1),
     ("serving", "serving", lambda: serving.table(json.loads((ROOT / "docs/results/serve.json").read_text())), 1),

@@ -73,6 +73,16 @@ def test_server_attention_and_alignments_are_those_of_the_run(server, loaded):
         assert shown["alignment"] == {"source": source, "target": target, "links": [list(link) for link in links]}
 
 
+def test_server_names_words_that_are_not_in_the_training_text(server, loaded):
+    texts = [LINES[0], "xylophones zigzag"]
+    _, answer = server.post("/translate", {"text": texts})
+    unknown = [tuple(each["unknown"]) for each in answer["translations"]]
+    assert unknown == loaded["t"].unknown_words(texts)
+    assert unknown == [(), ("xylophones", "zigzag")]
+    with pytest.warns(UserWarning, match="line 2: not in the training text: 'xylophones', 'zigzag'"):
+        loaded["t"].translate(texts)
+
+
 def test_server_requests_that_come_together_are_computed_together(loaded):
     def batches(server) -> dict[str, float]:
         rows = (row.split(" ") for row in server.get("/metrics")[1].splitlines() if row.startswith("s2s_batch_lines_"))
@@ -82,7 +92,9 @@ def test_server_requests_that_come_together_are_computed_together(loaded):
     with served(loaded) as server, ThreadPoolExecutor(24) as clients:
         found = list(clients.map(lambda text: server.post("/translate", {"text": text}), texts))
         noted = batches(server)
-        assert [answer["translations"][0]["text"] for _, answer in found] == loaded["t"].translate(texts)
+        assert [answer["translations"][0]["text"] for _, answer in found] == [
+            each[0].text for each in loaded["t"].candidates(texts)
+        ]
         assert noted["s2s_batch_lines_sum"] == 24
         assert noted["s2s_batch_lines_count"] <= 12
         assert 's2s_requests_total{path="/translate",status="200"} 24.0' in server.get("/metrics")[1]
