@@ -182,8 +182,10 @@ def _mistake(place: Sequence[int | str], kind: str, message: str, fields: Mappin
     if kind == "json_invalid":
         return "body: is no JSON"
     if name not in fields:
-        what = "body: expected a JSON object, sent with the header Content-Type: application/json"
-        return f"{name}: unknown field; there are {', '.join(fields)}" if name else what
+        if name:
+            return f"{name}: unknown field; there are {', '.join(fields)}"
+        of_kind = kind in ("model_attributes_type", "model_type", "dict_type")
+        return f"body: {'expected a JSON object, sent with Content-Type: application/json' if of_kind else message}"
     if kind == "missing":
         return f"{name}: is missing; give {expected(fields[name])}"
     # Messages of our own validators are used as they are.

@@ -117,7 +117,7 @@ def test_server_requests_that_come_together_are_computed_together(loaded):
         ("/translate", {"text": 5}, 422, "text: expected text or a list of text"),
         ("/translate", {}, 422, "text: is missing; give text or a list of text"),
         ("/translate", b"{", 422, "body: is no JSON"),
-        ("/translate", [1], 422, "body: expected a JSON object, sent with the header Content-Type: application/json"),
+        ("/translate", [1], 422, "body: expected a JSON object, sent with Content-Type: application/json"),
         ("/translate", b'{"text": "\\ud800"}', 422, "text: is no text: it has half"),
         ("/translate", b'{"text": "a", "run": "\\udfff"}', 422, "surrogate"),
         ("/translate", b'{"text": "a", "\\udfff": 1}', 422, "unicode"),
