@@ -129,6 +129,14 @@ ROWS: Rows = {
         "Learned and sinusoidal positions serve a Transformer equally well (Vaswani et al. 2017, table 3); a causal "
         "decoder learns positions without either (Haviv et al. 2022).",
     ),
+    "strings longer than trained on": Row(
+        "Does it process longer strings than it was trained on?",
+        "length-generalization",
+        "high",
+        "Relative biases extrapolate, sinusoidal and learned positions do not (Press et al. 2022; Kazemnejad et al. "
+        "2023).",
+        key=True,
+    ),
     "translation quality": Row(
         "How good are its translations?",
         "quality",
@@ -202,6 +210,11 @@ CLAIMS: dict[str, ClaimText] = {
             ("scales", "A larger model gains more if it is a Transformer.", "scaling"),
             ("transfers", "A pre-trained Transformer learns best from few examples.", "transfer"),
             ("late-by-gradients", "Recurrent networks learn late because gradients vanish.", "initialization"),
+            (
+                "generalizes",
+                "A Transformer generalizes to longer texts than it was trained on.",
+                "length-generalization",
+            ),
         ),
         start=1,
     )

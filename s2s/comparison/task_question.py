@@ -18,8 +18,8 @@ from s2s.comparison.matching import non_width_settings, settings_of
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.reporting import Column, axis, figure, filled, series, table, verdict
 from s2s.comparison.results import Claim, Figure, Table, Verdict
-from s2s.comparison.spec import Analysis, Comparison, Experiment, Scale, Trial, by_model, check_translates
-from s2s.comparison.task_training import Budget, Rates, TaskModel, TaskRun, Validation, search
+from s2s.comparison.spec import Analysis, Candidate, Comparison, Experiment, Scale, Trial, by_model, check_translates
+from s2s.comparison.task_training import Budget, Ending, Rates, TaskModel, TaskRun, Validation, search
 from s2s.comparison.tuning import TRIAL_SEED
 from s2s.data.synthetic_tasks import SyntheticTask
 from s2s.errors import UserError
@@ -29,7 +29,6 @@ from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p
 from s2s.models.base import Seq2Seq, count_parameters
 from s2s.recipe.installed import module_of
-from s2s.recipe.schema import Section
 from s2s.training.device import derive_seed
 
 MASTERED = 0.95
@@ -63,6 +62,7 @@ class TaskPlan:
         settle: Updates after the task is solved, in which the rate falls to zero.
         every: Updates between two validations.
         rows: Test examples of each size and seed.
+        is_written: True to let the model write its answers to the largest size, and classify its failures.
     """
 
     task: SyntheticTask
@@ -76,6 +76,7 @@ class TaskPlan:
     settle: int = 300
     every: int = 100
     rows: int = 200
+    is_written: bool = False
 
     @property
     def budget(self) -> Budget:
@@ -85,6 +86,16 @@ class TaskPlan:
     def part(self, width: int) -> str:
         """Return the part of the trials at a width."""
         return f"{self.task.name}-{width}"
+
+    def build(self, candidate: Candidate, width: int) -> Seq2Seq:
+        """Build a newly initialized model of a candidate."""
+        # Tuning joins the many layers of a deep model by residual connections; these models are shallow.
+        joined = {} if "residual" in candidate.own else {"residual": False}
+        shape: dict[str, object] = {"encoder_layers": self.encoder_layers, "width": width, "feedforward": 2 * width}
+        longest = {"max_positions": 2 * self.task.tested[-1] + 2}
+        options = non_width_settings(candidate.settings) | OPTIONS | joined | shape | longest
+        size = self.task.vocabulary_size
+        return module_of(candidate.kind).build(settings_of(candidate.kind, options), size, size)
 
 
 @dataclass(frozen=True)
@@ -106,6 +117,7 @@ class TaskResult:
     looks: list[Validation]
     seconds: float  # CPU time of the training
     failure: str = ""  # reason of a failed training
+    endings: dict[Ending, int] | None = None  # answers of the largest size by how they end, if the model wrote them
 
     @property
     def mastered(self) -> int:
@@ -152,9 +164,8 @@ def measure(comparison: Comparison, trial: Trial, plans: Plans, question: str) -
         for width in (plan.width, *plan.others)
         if trial.part in (plan.part(width), f"{plan.part(width)}-{_RATES}")
     )
-    settings = _settings(comparison, trial.model, plan, width)
     if trial.seed is None:
-        return search(lambda rate: _start(comparison, trial, plan, settings, rate), None)
+        return search(lambda rate: _start(comparison, trial, plan, width, rate), None)
     # If another process runs the same search now, both get the same result.
     folder = comparison.results_folder(question)
     folder.mkdir(parents=True, exist_ok=True)
@@ -164,7 +175,7 @@ def measure(comparison: Comparison, trial: Trial, plans: Plans, question: str) -
     if stored.measured is None:
         raise UserError(stored.failed)
     rates = TypeAdapter(Rates).validate_python(stored.measured)
-    run = _start(comparison, trial, plan, settings, rates.best)
+    run = _start(comparison, trial, plan, width, rates.best)
     run.continue_until(plan.updates)
     run.settle(plan.settle)
     chance = torch.Generator().manual_seed(derive_seed(trial.seed, 3) % 2**63)
@@ -185,23 +196,14 @@ def measure(comparison: Comparison, trial: Trial, plans: Plans, question: str) -
         looks=run.looks,
         seconds=run.seconds,
         failure=run.failure,
+        endings=(run.endings(plan.task.tested[-1], plan.rows, chance) if plan.is_written and not run.failure else None),
     )
 
 
-def _settings(comparison: Comparison, model: str, plan: TaskPlan, width: int) -> Section:
-    candidate = comparison.candidate(model)
-    # Tuning joins the many layers of a deep model by residual connections; these models are shallow.
-    joined = {} if "residual" in candidate.own else {"residual": False}
-    shape: dict[str, object] = {"encoder_layers": plan.encoder_layers, "width": width, "feedforward": 2 * width}
-    longest = {"max_positions": 2 * plan.task.tested[-1] + 2}
-    options = non_width_settings(candidate.settings) | OPTIONS | joined | shape | longest
-    return settings_of(candidate.kind, options)
-
-
-def _start(comparison: Comparison, trial: Trial, plan: TaskPlan, settings: Section, rate: float) -> TaskRun:
-    seed, size = TRIAL_SEED if trial.seed is None else trial.seed, plan.task.vocabulary_size
+def _start(comparison: Comparison, trial: Trial, plan: TaskPlan, width: int, rate: float) -> TaskRun:
+    seed = TRIAL_SEED if trial.seed is None else trial.seed
     torch.manual_seed(derive_seed(seed))
-    model: Seq2Seq = module_of(comparison.candidate(trial.model).kind).build(settings, size, size)
+    model = plan.build(comparison.candidate(trial.model), width)
     check_translates(model, trial.model)
     learner = TaskModel(model, encoder_width(model), plan.task.classes)
     return TaskRun(learner, plan.task, rate, plan.budget, seed, comparison.device_context)
@@ -446,7 +448,7 @@ def analyse(
         },
     }
     figures = [
-        _accuracy(plan, found[plan.task.name][plan.width])
+        accuracy_figure(plan, found[plan.task.name][plan.width])
         for plan in plans
         if plan.width in found.get(plan.task.name, {})
     ]
@@ -456,7 +458,7 @@ def analyse(
     return Analysis(
         findings=[_verdict(model, deciding, of_all, variations, row, shown, claim) for model in of_all],
         figures=figures,
-        tables=filled(_pairs_table(plans, found), _runs_table(plans, found)),
+        tables=filled(pairs_table(plans, found), runs_table(plans, found)),
         seeds=sorted({trial.seed for trial in results if trial.seed is not None}),
         claims=[claim.decide(comparison, deciding, by_width, shown)],
     )
@@ -505,7 +507,8 @@ def _verdict(
     return cell.model_copy(update={"at_least": own.is_bound})
 
 
-def _accuracy(plan: TaskPlan, of_all: Models) -> Figure:
+def accuracy_figure(plan: TaskPlan, of_all: Models) -> Figure:
+    """Draw the right answers of each candidate by size, beside the shortcut."""
     first = next(iter(of_all.values())).first
     sizes = [float(size) for size in first.sizes]
     shown = [series(m, m, sizes, [own.accuracy(i) for i in range(len(sizes))]) for m, own in of_all.items()]
@@ -537,7 +540,8 @@ def _widths(plan: TaskPlan, by_width: Mapping[int, Models], claim: TaskClaim) ->
     )
 
 
-def _pairs_table(plans: Sequence[TaskPlan], found: Mapping[str, Mapping[int, Models]]) -> Table:
+def pairs_table(plans: Sequence[TaskPlan], found: Mapping[str, Mapping[int, Models]]) -> Table:
+    """Build the table of tests of all pairs, by task and width."""
     rows = []
     for plan in plans:
         for width, of_all in found.get(plan.task.name, {}).items():
@@ -553,7 +557,8 @@ def _pairs_table(plans: Sequence[TaskPlan], found: Mapping[str, Mapping[int, Mod
     return table("pairs", "Differences between models in the sizes they master", columns, rows)
 
 
-def _runs_table(plans: Sequence[TaskPlan], found: Mapping[str, Mapping[int, Models]]) -> Table:
+def runs_table(plans: Sequence[TaskPlan], found: Mapping[str, Mapping[int, Models]]) -> Table:
+    """Build the table of all trainings, by task and width."""
     rows = [
         (plan.task.title, width, model, seed, run, own)
         for plan in plans

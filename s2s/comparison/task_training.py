@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from torch.nn import functional
 from s2s.comparison.tuning_search import TuningTrial, inside, next_trials
 from s2s.data.synthetic_tasks import NO_LABEL, SyntheticTask, TaskBatch
 from s2s.data.tokenizers import BOS, PAD
+from s2s.decoding import beam_search
+from s2s.decoding.beam_search import Beam
 from s2s.errors import UserError
 from s2s.evaluation.gates import above_chance
 from s2s.evaluation.inference import wilson
@@ -34,6 +36,8 @@ BETAS = (0.9, 0.98)
 """Decay rates of Adam's moments."""
 CLIP = 1.0
 """Norm that gradients are clipped to."""
+Ending = Literal["right", "stops too early", "does not stop in time", "writes something else"]
+"""An answer that a model wrote: right, shorter or longer than the right one, or of the same length."""
 _DECAY = 0.3  # share of the updates at whose end the rate falls linearly to 0
 
 
@@ -384,6 +388,24 @@ class TaskRun(Run):
         right = self._right(self.task.draw(size, rows, chance).to(self.device))
         return float(right.float().mean()), right.numel()
 
+    @torch.inference_mode()
+    def endings(self, size: int, rows: int, chance: torch.Generator) -> dict[Ending, int]:
+        """Write answers to fresh examples of a size by greedy search, up to twice their length, and count how they end.
+
+        Returns:
+            Number of answers by ending; the task must use the decoder.
+        """
+        self.model.eval()
+        batch = self.task.draw(size, rows, chance).to(self.device)
+        limits = np.full(rows, 2 * batch.wanted.shape[1])
+        valid = torch.ones_like(batch.source, dtype=torch.bool)
+        found = beam_search.search(self.model.model, batch.source, valid, limits, Beam(size=1))
+        counts: dict[Ending, int] = dict.fromkeys(get_args(Ending), 0)
+        # the last token of a target is EOS
+        for (hypothesis,), wanted in zip(found, batch.wanted[:, :-1].tolist(), strict=True):
+            counts[ending(list(hypothesis.tokens), wanted)] += 1
+        return counts
+
     def _right(self, batch: TaskBatch) -> Tensor:
         named, scores = self.model(batch)
         if scores is None:
@@ -391,6 +413,18 @@ class TaskRun(Run):
         # a search never writes these
         scores[..., PAD] = scores[..., BOS] = float("-inf")
         return self.task.right(batch, scores)
+
+
+def ending(written: Sequence[int], wanted: Sequence[int]) -> Ending:
+    """Classify a written answer.
+
+    Example:
+        >>> ending([5, 6], [5, 6, 7])
+        'stops too early'
+    """
+    if len(written) != len(wanted):
+        return "stops too early" if len(written) < len(wanted) else "does not stop in time"
+    return "right" if list(written) == list(wanted) else "writes something else"
 
 
 def sum_of_losses(batch: TaskBatch, named: Tensor | None, scores: Tensor | None) -> Tensor:

@@ -130,10 +130,14 @@ class Copying(SyntheticTask):
         self.vocabulary_size = FIRST + symbols
 
     def draw(self, size: int, rows: int, chance: torch.Generator) -> TaskBatch:
-        string = FIRST + torch.randint(self.symbols, (rows, size), generator=chance)
-        begin, end = torch.full((rows, 1), BOS), torch.full((rows, 1), EOS)
-        ended = torch.cat((string, end), dim=1)
-        return TaskBatch(ended, written=torch.cat((begin, string), dim=1), target=ended)
+        string = self._strings(size, rows, chance)
+        return _written(string, self._answer(string))
+
+    def _strings(self, size: int, rows: int, chance: torch.Generator) -> Tensor:
+        return FIRST + torch.randint(self.symbols, (rows, size), generator=chance)
+
+    def _answer(self, string: Tensor) -> Tensor:
+        return string
 
     def right(self, batch: TaskBatch, scores: Tensor) -> Bool[Tensor, "rows 1"]:
         return torch.eq(scores.argmax(dim=2), batch.wanted).all(dim=1, keepdim=True)
@@ -141,6 +145,68 @@ class Copying(SyntheticTask):
     def shortcut_accuracy(self, size: int) -> float:
         """Return the sum over all multisets of the probability of one order."""
         return math.comb(self.symbols + size - 1, size) / self.symbols**size
+
+
+class Reversal(Copying):
+    """Write a string of random symbols in reverse.
+
+    Example:
+        >>> batch = Reversal(26, (3,), (3,)).draw(size=3, rows=1, chance=torch.Generator().manual_seed(1))
+        >>> batch.source.tolist(), batch.target.tolist()
+        ([[23, 13, 20, 2]], [[20, 13, 23, 2]])
+    """
+
+    name, title = "reversal", "reversing a string"
+
+    def _answer(self, string: Tensor) -> Tensor:
+        return string.flip(1)
+
+
+class Addition(Copying):
+    """Add two decimal numbers with equally many digits, the lowest first; the source has the digits in pairs.
+
+    Args:
+        trained: Numbers of digits to train on.
+        tested: Numbers of digits to test.
+
+    Example:
+        45 + 89 = 134, and EOS:
+
+        >>> batch = Addition((2,), (2,)).draw(size=2, rows=1, chance=torch.Generator().manual_seed(1))
+        >>> (batch.source - FIRST).tolist(), (batch.target - FIRST).tolist()
+        ([[5, 9, 4, 8, -2]], [[4, 3, 1, -2]])
+    """
+
+    name, title, unit = "addition", "adding two numbers", "digits"
+    shortcut = "adds the digits of each pair and carries nothing"
+
+    def __init__(self, trained: Sequence[int], tested: Sequence[int]) -> None:
+        super().__init__(10, trained, tested)
+
+    def _strings(self, size: int, rows: int, chance: torch.Generator) -> Tensor:
+        return super()._strings(2 * size, rows, chance)
+
+    def _answer(self, string: Tensor) -> Tensor:
+        sums, carry = (string - FIRST).unflatten(1, (-1, 2)).sum(dim=2), torch.zeros(len(string), dtype=torch.long)
+        digits = []
+        for column in sums.T:
+            carry, digit = torch.div(column + carry, 10, rounding_mode="floor"), (column + carry) % 10
+            digits.append(digit)
+        return FIRST + torch.stack([*digits, carry], dim=1)
+
+    def shortcut_accuracy(self, size: int) -> float:
+        """Return the share of sums without a carry: 55 of the 100 pairs of digits have none."""
+        return 0.55**size
+
+
+def _written(source: Tensor, answer: Tensor) -> TaskBatch:
+    """Return examples of a source with EOS, whose answer the decoder writes from BOS to EOS."""
+    begin, end = torch.full((len(source), 1), BOS), torch.full((len(source), 1), EOS)
+    return TaskBatch(
+        torch.cat((source, end), dim=1),
+        written=torch.cat((begin, answer), dim=1),
+        target=torch.cat((answer, end), dim=1),
+    )
 
 
 class AssociativeRecall(SyntheticTask):

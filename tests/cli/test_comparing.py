@@ -83,7 +83,8 @@ def test_compare_profile_gives_questions_seeds_and_data_and_the_command_has_the_
     assert planned.base.name == recipe
     assert planned.summary.seeds == list(range(1, seeds + 1))
     left_out = [name for name in experiments_of("translation") if name not in planned.summary.experiments]
-    trained = ["bottleneck", "capacity", "initialization", "positions", "quality", "scaling", "transfer"]
+    trained = ["bottleneck", "capacity", "initialization", "length-generalization", "positions", "quality", "scaling"]
+    trained.append("transfer")
     assert sorted(left_out) == {"quick": trained, "lecture": ["scaling"], "definitive": []}[profile]
     asked = order(_order("rnn", "gru", profile=profile, seeds=2, experiments=("quality",)))
     assert (asked.summary.seeds, asked.summary.experiments) == ([1, 2], ["quality"])

@@ -6,7 +6,16 @@ from collections import Counter
 import pytest
 import torch
 
-from s2s.data.synthetic_tasks import AUTOMATA, FIRST, NO_LABEL, AssociativeRecall, Copying, StateTracking
+from s2s.data.synthetic_tasks import (
+    AUTOMATA,
+    FIRST,
+    NO_LABEL,
+    Addition,
+    AssociativeRecall,
+    Copying,
+    Reversal,
+    StateTracking,
+)
 from s2s.data.tokenizers import BOS, EOS
 
 
@@ -131,3 +140,27 @@ def test_examples_depend_on_the_generator_alone(task) -> None:
     assert torch.equal(first.wanted, again.wanted)
     assert not torch.equal(first.source, other.source)
     assert int(first.source.max()) < task.vocabulary_size
+
+
+def test_addition_adds_the_numbers() -> None:
+    batch = Addition((6,), (6,)).draw(6, 30, _chance())
+    for source, wanted in zip(batch.source[:, :-1] - FIRST, batch.wanted[:, :-1] - FIRST, strict=True):
+        one, two, total = (
+            int("".join(map(str, digits.flip(0).tolist()))) for digits in (source[0::2], source[1::2], wanted)
+        )
+        assert one + two == total
+
+
+def test_addition_shortcut_is_right_without_a_carry() -> None:
+    task = Addition((3,), (3,))
+    batch = task.draw(3, 4000, _chance())
+    sums = (batch.source[:, :-1] - FIRST).unflatten(1, (-1, 2)).sum(dim=2)
+    without_carry = torch.eq(sums % 10, batch.wanted[:, :3] - FIRST).all(dim=1) & batch.wanted[:, 3].eq(FIRST)
+    assert float(without_carry.float().mean()) == pytest.approx(task.shortcut_accuracy(3), abs=0.02)
+
+
+def test_reversal_asks_for_the_source_in_reverse() -> None:
+    batch = Reversal(5, (6,), (6,)).draw(6, 3, _chance())
+    assert torch.equal(batch.wanted[:, :-1].flip(1), batch.source[:, :-1])
+    assert batch.written is not None
+    assert torch.equal(batch.written[:, 1:], batch.wanted[:, :-1])

@@ -1,0 +1,168 @@
+"""Analyse the answers of a Transformer to longer strings than it was trained on, by kind of positions."""
+
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+from s2s.comparison.claims import Decision, Pair, claim_numbers, decide, of_each
+from s2s.comparison.paired_tests import percent
+from s2s.comparison.questions.length_generalization.plan import PositionsPlan
+from s2s.comparison.reporting import Column, Interval, axis, figure, filled, series, table, verdict
+from s2s.comparison.results import Claim, Figure, Table, Verdict
+from s2s.comparison.spec import Analysis, Candidate, Trial
+from s2s.comparison.task_question import (
+    MASTERED,
+    Mastery,
+    Models,
+    TaskResult,
+    accuracy_figure,
+    pairs_table,
+    runs_table,
+)
+from s2s.comparison.task_training import Ending, Rates
+from s2s.evaluation.differences import paired
+from s2s.evaluation.gates import Assessment
+from s2s.evaluation.inference import Estimate
+
+ROW = "strings longer than trained on"
+MARGIN = 100 * (1 - MASTERED)
+"""Points of right answers that a model which generalizes may lose."""
+_FIGURE = "endings"
+
+
+def analyse(
+    candidate: Candidate | None, measured: Mapping[Trial, TaskResult | Rates], plans: Sequence[PositionsPlan]
+) -> Analysis:
+    """Compare right answers at the largest size with those at the largest size trained on, by kind of positions.
+
+    Args:
+        candidate: The candidate that was trained; None if no candidate has a choice of positions.
+        measured: Measurements.
+        plans: Plans by task and kind of positions; the first task decides.
+    """
+    results = {trial: each for trial, each in measured.items() if isinstance(each, TaskResult)}
+    found: dict[str, dict[str, Mastery]] = {}
+    for plan in plans:
+        own = {t.seed or 0: run for t, run in results.items() if t.part == plan.part(plan.width)}
+        if own:
+            found.setdefault(plan.task.name, {})[plan.positions] = Mastery(dict(sorted(own.items())))
+    # one plan of each task, for what is the same with all kinds
+    tasks = list({plan.task.name: plan for plan in plans if plan.task.name in found}.values())
+    if candidate is None or not tasks:
+        return Analysis()
+    by_width = {plan.task.name: {plan.width: found[plan.task.name]} for plan in tasks}
+    kind = candidate.settings.model_dump()["decoder_positions"]
+    return Analysis(
+        findings=[_verdict(candidate.name, kind, tasks, found)],
+        figures=[*(_accuracy(plan, found[plan.task.name]) for plan in tasks), *_endings_figures(tasks, found)],
+        tables=filled(_kinds_table(tasks, found), pairs_table(tasks, by_width), runs_table(tasks, by_width)),
+        seeds=sorted({trial.seed for trial in results if trial.seed is not None}),
+        claims=[_claim(candidate.name, kind, tasks, found)],
+    )
+
+
+def longest(own: Mastery) -> Estimate:
+    """Return the mean share of right answers at the largest size, in percent."""
+    return own.accuracy(-1)
+
+
+def trained(own: Mastery) -> Estimate:
+    """Return the mean share of right answers at the largest size trained on, in percent."""
+    return own.accuracy(own.first.sizes.index(own.first.trained))
+
+
+def kept(kind: str, own: Mastery) -> Pair:
+    """Test whether at the largest size at most `MARGIN` points fewer are right than at the largest one trained on."""
+    if trained(own).value < 100 * MASTERED:
+        reason = f"with {kind} positions only {trained(own).value:.0f} % are right at {own.first.trained}"
+        return Pair(kind, "", 0.0, 1.0, reason=reason)
+    at = own.first.sizes.index(own.first.trained)
+    runs = own.runs.values()
+    difference = paired([100 * run.right[at] - MARGIN for run in runs], [100 * run.right[-1] for run in runs])
+    if difference is None:
+        return Pair(kind, "", 0.0, 1.0, reason="one seed, so no test")
+    return Pair(kind, "", difference.value, difference.p())
+
+
+def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping[str, Models]) -> Claim | None:
+    def _decide(plan: PositionsPlan) -> Decision:
+        return decide([kept(kind, found[plan.task.name][kind])])
+
+    first = tasks[0]
+    models = found[first.task.name]
+    if kind not in models:
+        return None
+    decision, own = _decide(first), models[kind]
+    others = {other: f"{longest(each).value:.0f} %" for other, each in models.items() if other != kind}
+    size, unit = own.first.sizes[-1], first.task.unit
+    sentence = (
+        f"With {kind} positions, {model} answers {longest(own).value:.0f} % right at {size} {unit}, and "
+        f"{trained(own).value:.0f} % at {own.first.trained}{decision.because}. Other positions, at {size}: "
+        f"{of_each(others)}."
+    )
+    return Claim(
+        name="generalizes",
+        measured=f"strings of {size} {unit} copied without a mistake, trained up to {own.first.trained} (other kinds "
+        "of positions)",
+        unit="%",
+        verdict=decision.verdict,
+        sentence=sentence,
+        numbers=claim_numbers({model: longest(own)}, notes={model: ", ".join(f"{o} {t}" for o, t in others.items())}),
+        p=decision.p,
+        test=f"paired t-test over seeds, of a loss of {MARGIN:.0f} points",
+        figure=_accuracy(first, models).name,
+        stable={
+            plan.task.title: _decide(plan).verdict == decision.verdict
+            for plan in tasks[1:]
+            if kind in found[plan.task.name] and decision.verdict != "undecided"
+        },
+    )
+
+
+def _verdict(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping[str, Models]) -> Verdict:
+    first = found[tasks[0].task.name]
+    facts: dict[str, float | str] = {
+        f"{plan.task.title}, {other} positions (%)": round(longest(own).value, 1)
+        for plan in tasks
+        for other, own in found[plan.task.name].items()
+    }
+    value = longest(first[kind]) if kind in first else None
+    quantity = f"strings of {tasks[0].task.tested[-1]} {tasks[0].task.unit} copied without a mistake, {kind} positions"
+    shown = _accuracy(tasks[0], first).name
+    return verdict(ROW, model, value, "%", quantity, Assessment("", facts=facts), shown)
+
+
+def _accuracy(plan: PositionsPlan, models: Models) -> Figure:
+    return accuracy_figure(plan, models).model_copy(update={"name": f"{plan.task.name}-accuracy"})
+
+
+def share(own: Mastery, ending: Ending) -> Estimate | None:
+    """Return the mean share of the written answers with an ending, in percent; None if no answers were written."""
+    runs = [run.endings for run in own.runs.values() if run.endings]
+    return percent([100 * each[ending] / sum(each.values()) for each in runs]) if runs else None
+
+
+def _endings_figures(tasks: Sequence[PositionsPlan], found: Mapping[str, Models]) -> list[Figure]:
+    shown = []
+    for plan in tasks:
+        models = found[plan.task.name]
+        bars = [series(e, e, list(models), [share(own, e) for own in models.values()]) for e in get_args(Ending)]
+        title = f"{plan.task.title.capitalize()}: written answers at {plan.task.tested[-1]} {plan.task.unit}"
+        axes = (axis("positions"), axis("answers", "%"))
+        caption = "Greedy search. Means over seeds; intervals (95 %): Student's."
+        shown.append(figure(f"{plan.task.name}-{_FIGURE}", title, axes, bars, caption, "bars"))
+    return shown
+
+
+def _kinds_table(tasks: Sequence[PositionsPlan], found: Mapping[str, Models]) -> Table:
+    rows = [(plan.task.title, kind, own) for plan in tasks for kind, own in found[plan.task.name].items()]
+    columns = [
+        *("task", "positions"),
+        Interval("right at the largest size trained on (%)", lambda row: trained(row[2]), 1, "trained"),
+        Interval("right at the largest size (%)", lambda row: longest(row[2]), 1, "largest"),
+        *(
+            Column(f"{each} (%)", lambda row, each=each: None if (s := share(row[2], each)) is None else s.value, 1)
+            for each in get_args(Ending)
+        ),
+        Column("state of the trainings", lambda row: row[2].state),
+    ]
+    return table(_FIGURE, "Answers to longer strings, by kind of positions", columns, rows)
