@@ -16,6 +16,7 @@ SECONDS: dict[str, dict[Profile, float]] = {
     "associative-recall": {"quick": 15, "lecture": 22, "definitive": 100},
     "state-tracking": {"quick": 10, "lecture": 11, "definitive": 50},
     "initialization": {"quick": 5, "lecture": 7, "definitive": 20},
+    "length-generalization": {"quick": 12, "lecture": 28, "definitive": 160},
     "capacity": {"quick": 7, "lecture": 41, "definitive": 80},
     "gradients": {"quick": 1, "lecture": 10, "definitive": 33},
     "bottleneck": {"quick": 5, "lecture": 16, "definitive": 16},

@@ -108,12 +108,13 @@ class SyntheticTask(ABC):
 class Copying(SyntheticTask):
     """Copy a string of random symbols (Jelassi et al. 2024).
 
-    An answer is right if the whole string is, so it needs as many bits of the source as the string has.
+    An answer is the whole string, so it needs as many bits of the source as the string has; or each of its symbols.
 
     Args:
         symbols: Number of different symbols.
         trained: Lengths to train on.
         tested: Lengths to test.
+        whole: True if an answer is the whole string, False if it is one of its symbols or its end.
 
     Example:
         >>> batch = Copying(26, (3,), (3,)).draw(size=3, rows=1, chance=torch.Generator().manual_seed(1))
@@ -125,8 +126,8 @@ class Copying(SyntheticTask):
     answers_per_batch = 1600
     shortcut = "knows which symbols there are, and how often, but not in which order"
 
-    def __init__(self, symbols: int, trained: Sequence[int], tested: Sequence[int]) -> None:
-        self.symbols, self.trained, self.tested = symbols, trained, tested
+    def __init__(self, symbols: int, trained: Sequence[int], tested: Sequence[int], whole: bool = True) -> None:
+        self.symbols, self.trained, self.tested, self.whole = symbols, trained, tested, whole
         self.vocabulary_size = FIRST + symbols
 
     def draw(self, size: int, rows: int, chance: torch.Generator) -> TaskBatch:
@@ -139,11 +140,17 @@ class Copying(SyntheticTask):
     def _answer(self, string: Tensor) -> Tensor:
         return string
 
-    def right(self, batch: TaskBatch, scores: Tensor) -> Bool[Tensor, "rows 1"]:
-        return torch.eq(scores.argmax(dim=2), batch.wanted).all(dim=1, keepdim=True)
+    def right(self, batch: TaskBatch, scores: Tensor) -> Bool[Tensor, "rows answers"]:
+        right = torch.eq(scores.argmax(dim=2), batch.wanted)
+        return right.all(dim=1, keepdim=True) if self.whole else right
 
     def shortcut_accuracy(self, size: int) -> float:
-        """Return the sum over all multisets of the probability of one order."""
+        """Return the sum over all multisets of the probability of one order; or the share of the most frequent symbol.
+
+        The end of the string is always right.
+        """
+        if not self.whole:
+            return (_most_frequent(size, self.symbols) + 1) / (size + 1)
         return math.comb(self.symbols + size - 1, size) / self.symbols**size
 
 
@@ -168,6 +175,7 @@ class Addition(Copying):
     Args:
         trained: Numbers of digits to train on.
         tested: Numbers of digits to test.
+        whole: True if an answer is the whole sum, False if it is one of its digits or its end.
 
     Example:
         45 + 89 = 134, and EOS:
@@ -180,8 +188,8 @@ class Addition(Copying):
     name, title, unit = "addition", "adding two numbers", "digits"
     shortcut = "adds the digits of each pair and carries nothing"
 
-    def __init__(self, trained: Sequence[int], tested: Sequence[int]) -> None:
-        super().__init__(10, trained, tested)
+    def __init__(self, trained: Sequence[int], tested: Sequence[int], whole: bool = True) -> None:
+        super().__init__(10, trained, tested, whole)
 
     def _strings(self, size: int, rows: int, chance: torch.Generator) -> Tensor:
         return super()._strings(2 * size, rows, chance)
@@ -195,8 +203,15 @@ class Addition(Copying):
         return FIRST + torch.stack([*digits, carry], dim=1)
 
     def shortcut_accuracy(self, size: int) -> float:
-        """Return the share of sums without a carry: 55 of the 100 pairs of digits have none."""
-        return 0.55**size
+        """Return the share of sums without a carry, or of digits without one; 55 of 100 pairs of digits carry none.
+
+        The end of the sum is always right.
+        """
+        if self.whole:
+            return 0.55**size
+        # digits from the lowest: a carry comes from a pair with a sum above 9, or of 9 with a carry before
+        carries = list(itertools.accumulate(range(size), lambda carry, _: 0.45 + 0.1 * carry, initial=0.0))
+        return (sum(1 - carry for carry in carries) + 1) / (size + 2)
 
 
 def _written(source: Tensor, answer: Tensor) -> TaskBatch:

@@ -152,11 +152,23 @@ def test_addition_adds_the_numbers() -> None:
 
 
 def test_addition_shortcut_is_right_without_a_carry() -> None:
-    task = Addition((3,), (3,))
-    batch = task.draw(3, 4000, _chance())
+    batch = Addition((3,), (3,)).draw(3, 4000, _chance())
     sums = (batch.source[:, :-1] - FIRST).unflatten(1, (-1, 2)).sum(dim=2)
-    without_carry = torch.eq(sums % 10, batch.wanted[:, :3] - FIRST).all(dim=1) & batch.wanted[:, 3].eq(FIRST)
-    assert float(without_carry.float().mean()) == pytest.approx(task.shortcut_accuracy(3), abs=0.02)
+    answers = torch.cat((FIRST + sums % 10, torch.full((len(sums), 1), FIRST), torch.full((len(sums), 1), EOS)), dim=1)
+    for whole in (True, False):
+        task = Addition((3,), (3,), whole)
+        right = task.right(batch, torch.nn.functional.one_hot(answers, task.vocabulary_size).float())
+        assert float(right.float().mean()) == pytest.approx(task.shortcut_accuracy(3), abs=0.02)
+
+
+def test_copying_counts_symbols_unless_whole() -> None:
+    task = Copying(5, (4,), (4,), whole=False)
+    batch = task.draw(4, 4000, _chance())
+    most = batch.source[:, :-1].mode(dim=1).values
+    answers = torch.cat((most[:, None].expand(-1, 4), batch.source[:, -1:]), dim=1)
+    right = task.right(batch, torch.nn.functional.one_hot(answers, task.vocabulary_size).float())
+    assert right.shape == batch.source.shape
+    assert float(right.float().mean()) == pytest.approx(task.shortcut_accuracy(4), abs=0.02)
 
 
 def test_reversal_asks_for_the_source_in_reverse() -> None:

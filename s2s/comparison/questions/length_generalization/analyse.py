@@ -25,14 +25,14 @@ from s2s.evaluation.inference import Estimate
 
 ROW = "strings longer than trained on"
 MARGIN = 100 * (1 - MASTERED)
-"""Points of right answers that a model which generalizes may lose."""
+"""Points of right symbols that a model which generalizes may lose."""
 _FIGURE = "endings"
 
 
 def analyse(
     candidate: Candidate | None, measured: Mapping[Trial, TaskResult | Rates], plans: Sequence[PositionsPlan]
 ) -> Analysis:
-    """Compare right answers at the largest size with those at the largest size trained on, by kind of positions.
+    """Compare right symbols at the largest size with those at the largest size trained on, by kind of positions.
 
     Args:
         candidate: The candidate that was trained; None if no candidate has a choice of positions.
@@ -61,12 +61,12 @@ def analyse(
 
 
 def longest(own: Mastery) -> Estimate:
-    """Return the mean share of right answers at the largest size, in percent."""
+    """Return the mean share of right symbols at the largest size, in percent."""
     return own.accuracy(-1)
 
 
 def trained(own: Mastery) -> Estimate:
-    """Return the mean share of right answers at the largest size trained on, in percent."""
+    """Return the mean share of right symbols at the largest size trained on, in percent."""
     return own.accuracy(own.first.sizes.index(own.first.trained))
 
 
@@ -95,14 +95,13 @@ def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping
     others = {other: f"{longest(each).value:.0f} %" for other, each in models.items() if other != kind}
     size, unit = own.first.sizes[-1], first.task.unit
     sentence = (
-        f"With {kind} positions, {model} answers {longest(own).value:.0f} % right at {size} {unit}, and "
+        f"With {kind} positions, {model} has {longest(own).value:.0f} % of the symbols right at {size} {unit}, and "
         f"{trained(own).value:.0f} % at {own.first.trained}{decision.because}. Other positions, at {size}: "
         f"{of_each(others)}."
     )
     return Claim(
         name="generalizes",
-        measured=f"strings of {size} {unit} copied without a mistake, trained up to {own.first.trained} (other kinds "
-        "of positions)",
+        measured=f"right symbols of copies of {size} {unit}, trained up to {own.first.trained} (other positions)",
         unit="%",
         verdict=decision.verdict,
         sentence=sentence,
@@ -126,7 +125,7 @@ def _verdict(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mappi
         for other, own in found[plan.task.name].items()
     }
     value = longest(first[kind]) if kind in first else None
-    quantity = f"strings of {tasks[0].task.tested[-1]} {tasks[0].task.unit} copied without a mistake, {kind} positions"
+    quantity = f"right symbols of copies of {tasks[0].task.tested[-1]} {tasks[0].task.unit}, {kind} positions"
     shown = _accuracy(tasks[0], first).name
     return verdict(ROW, model, value, "%", quantity, Assessment("", facts=facts), shown)
 

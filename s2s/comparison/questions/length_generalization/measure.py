@@ -18,12 +18,16 @@ _TRAINED, _TESTED = range(1, 21), (1, 5, 10, 15, 20, 25, 30, 40)
 # two numbers have as many digits together as the strings have symbols
 _DIGITS, _TESTED_DIGITS = range(1, 11), (1, 3, 5, 8, 10, 12, 15, 20)
 # the first one decides
-_TASKS = (Copying(16, _TRAINED, _TESTED), Reversal(16, _TRAINED, _TESTED), Addition(_DIGITS, _TESTED_DIGITS))
+_TASKS = (
+    Copying(16, _TRAINED, _TESTED, whole=False),
+    Reversal(16, _TRAINED, _TESTED, whole=False),
+    Addition(_DIGITS, _TESTED_DIGITS, whole=False),
+)
 
 
 def _plans(seeds: int, updates: int, trial: int) -> list[PositionsPlan]:
     return [
-        PositionsPlan(task, 64, (), seeds, 0, updates, trial, is_written=True, positions=kind)
+        PositionsPlan(task, 64, (), seeds, 0, updates, trial, rows=100, is_written=True, positions=kind)
         for task in _TASKS
         for kind in get_args(Positions)
     ]
@@ -31,7 +35,7 @@ def _plans(seeds: int, updates: int, trial: int) -> list[PositionsPlan]:
 
 PLANS: dict[Scale, list[PositionsPlan]] = {
     "quick": _plans(seeds=3, updates=600, trial=200),
-    "lecture": _plans(seeds=4, updates=2_000, trial=300),
+    "lecture": _plans(seeds=4, updates=1_500, trial=200),
     "definitive": _plans(seeds=8, updates=8_000, trial=1_000),
 }
 
