@@ -110,6 +110,8 @@ def test_claim_does_not_hold_if_longer_strings_fail_and_names_other_kinds(asked)
     result = asked({"copying-sinusoidal-8": lost, "copying-alibi-8": [(1.0, 0.9)] * 3, "reversal-sinusoidal-8": lost})
     (claim,) = result.claims
     assert (claim.verdict, claim.stable) == ("no", {"reversing a string": True})
+    unlearned = {"copying-sinusoidal-8": lost, "reversal-sinusoidal-8": [(0.5, 0.0)] * 3}
+    assert asked(unlearned).claims[0].stable == {}
     assert claim.numbers[0].note == "alibi 90 %"
     assert claim.sentence == (
         "With sinusoidal positions, transformer has 0 % of the symbols right at 4 symbols, and 99 % at 2. "

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from s2s.comparison.claims import Decision, Pair, claim_numbers, decide, of_each
+from s2s.comparison.claims import Pair, claim_numbers, decide, of_each
 from s2s.comparison.paired_tests import percent
 from s2s.comparison.questions.length_generalization.plan import PositionsPlan
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, series, table, verdict
@@ -84,14 +84,11 @@ def kept(kind: str, own: Mastery) -> Pair:
 
 
 def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping[str, Models]) -> Claim | None:
-    def _decide(plan: PositionsPlan) -> Decision:
-        return decide([kept(kind, found[plan.task.name][kind])])
-
     first = tasks[0]
     models = found[first.task.name]
     if kind not in models:
         return None
-    decision, own = _decide(first), models[kind]
+    decision, own = decide([kept(kind, models[kind])]), models[kind]
     others = {other: f"{longest(each).value:.0f} %" for other, each in models.items() if other != kind}
     size, unit = own.first.sizes[-1], first.task.unit
     sentence = (
@@ -99,6 +96,12 @@ def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping
         f"{trained(own).value:.0f} % at {own.first.trained}{decision.because}. Other positions, at {size}: "
         f"{of_each(others)}."
     )
+    stable = {}
+    for plan in tasks[1:]:
+        if decision.verdict != "undecided" and kind in found[plan.task.name]:
+            pair = kept(kind, found[plan.task.name][kind])
+            if not pair.reason:
+                stable[plan.task.title] = decide([pair]).verdict == decision.verdict
     return Claim(
         name="generalizes",
         measured=f"right symbols of copies of {size} {unit}, trained up to {own.first.trained} (other positions)",
@@ -109,11 +112,7 @@ def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping
         p=decision.p,
         test=f"paired t-test over seeds, of a loss of {MARGIN:.0f} points",
         figure=_accuracy(first, models).name,
-        stable={
-            plan.task.title: _decide(plan).verdict == decision.verdict
-            for plan in tasks[1:]
-            if kind in found[plan.task.name] and decision.verdict != "undecided"
-        },
+        stable=stable,
     )
 
 
