@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 from s2s.errors import UserError
 from s2s.recipe.reading import recipe_path
 from s2s.recipe.schema import BleuTokenizer, TrainRecipe
-from s2s.run.folder import check_free, check_resumable, open_run, run_dir
+from s2s.run.folder import check_free, check_resumable, open_ensemble, run_dir
 from s2s.run.tasks import read
 from s2s.training import cpu_affinity
 
@@ -45,7 +45,8 @@ def load(run: str | Path, checkpoint: str | None = None, overrides: Overrides | 
     The thread count and the random state of torch do not change unless `overrides` sets the device.
 
     Args:
-        run: The folder of a run or of one checkpoint, or `hf:USER/NAME` for a run on the Hugging Face hub.
+        run: The folder of a run or of one checkpoint, or `hf:USER/NAME` for a run on the Hugging Face hub. `RUN+RUN`
+            joins runs to an ensemble.
         checkpoint: `best`, `last`, `average` or a step number. None: the average if there is one, else the best.
         overrides: Settings that may change after training, such as `decoding.beam`, `data.root` or `device.threads`.
 
@@ -61,7 +62,7 @@ def load(run: str | Path, checkpoint: str | None = None, overrides: Overrides | 
         >>> model.translate(["A dog runs."])  # doctest: +SKIP
         ['Ein Hund läuft.']
     """
-    found = open_run(Path(run), _words(overrides))
+    found = open_ensemble(Path(run), _words(overrides))
     from s2s.run.trained_run import Run
     from s2s.training.device import setup_process
 

@@ -31,9 +31,9 @@ def caption(
 
     With several images, the path and a tab come before each caption.
     """
-    from s2s.run.folder import open_run
+    from s2s.run.folder import open_ensemble
 
-    captioner = open_run(run, [f"decoding.beam={beam}"] if beam else [], ["captioning"])
+    captioner = open_ensemble(run, [f"decoding.beam={beam}"] if beam else [], ["captioning"])
     check_output(output)
     check_output(attention, "--attention")
     from s2s.models.base import Seq2Seq

@@ -59,9 +59,9 @@ def serve(
     A page at / lets you try them. Concurrent requests are batched. On SIGTERM the server answers all accepted requests
     and exits.
     """
-    from s2s.run.folder import open_run
+    from s2s.run.folder import open_ensemble
 
-    found = [open_run(run, tasks=["translation", "text-to-text", "classification"]) for run in runs]
+    found = [open_ensemble(run, tasks=["translation", "text-to-text", "classification"]) for run in runs]
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
         raise UserError(f"the server needs {', '.join(missing)}", remedy="in the repository: pip install -e '.[serve]'")
     from s2s.serving.guard import Hosts

@@ -55,13 +55,13 @@ def translate(
 
     A line that cannot be read has an empty translation and a message; the exit status is then 1.
     """
-    from s2s.run.folder import open_run
+    from s2s.run.folder import open_ensemble
 
     options.check_texts(texts)
     changes = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
     changes = {key: value for key, value in changes.items() if value is not None}
     overrides = [f"decoding.{key}={value}" for key, value in changes.items()]
-    translator = open_run(run, overrides, ["translation", "text-to-text"])
+    translator = open_ensemble(run, overrides, ["translation", "text-to-text"])
     # Refuse options without effect before anything heavy is imported.
     if name is not None and translator.recipe.task != "text-to-text":
         raise UserError("does not apply to runs of translation", where=f"--task {name}", remedy="leave it out")

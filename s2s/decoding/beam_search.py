@@ -208,9 +208,8 @@ class _Search:
     def _expand(self, must_end: Bool[np.ndarray, " sentences"]) -> _Continuations:
         # (rows, 1, width of the model), where rows = sentences · width of the beam
         states, self.state = self.model.decoder(self.context_of_hypothesis, self.state, self.newest)
-        # Log probability of each next token, (rows, vocabulary). log_softmax is one kernel; logsumexp is several and
-        # took four times as long.
-        scores = self.model.projection(states[:, 0]).float().log_softmax(dim=1)
+        # Log probability of each next token, (rows, vocabulary).
+        scores = self.model.log_probabilities(states[:, 0])
         end = scores[:, EOS] + self.log_probability
         # EOS is kept in `end`; PAD and BOS are never written.
         scores[:, PAD] = scores[:, BOS] = scores[:, EOS] = _NEVER

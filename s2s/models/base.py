@@ -251,6 +251,15 @@ class Seq2Seq(nn.Module):
         """
         return self.projection(self(source, valid, target))
 
+    def log_probabilities(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
+        """Return the log probabilities of the next token, in fp32.
+
+        Args:
+            states: Decoder states, before the projection.
+        """
+        # log_softmax is one kernel; logsumexp is several and took four times as long.
+        return self.projection(states).float().log_softmax(dim=-1)
+
 
 class Classifier(nn.Module):
     """Classifier: encoder, pooling of its states, and a linear head.

@@ -266,6 +266,8 @@ class SearchSettings(Section):
     precision: Literal["fp32", "bf16"] = "fp32"
     """Precision of matrix products in the search; `bf16` may be faster for a wide model, and is less exact
     (docs/speed.md)."""
+    ensemble: Literal["probabilities", "log"] = "probabilities"
+    """Mean over the members of an ensemble (`RUN+RUN`): of the probabilities, or of their logarithms."""
     if TYPE_CHECKING:
         batch: Count
 

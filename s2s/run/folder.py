@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -300,6 +300,7 @@ class RunConfig:
         overrides: `section.key=value` arguments.
         kept: Recipe as saved with the run.
         fetched: The run was downloaded from the hub. Its folder is a shared cache, so nothing is written into it.
+        others: Further members of an ensemble; this run is the first.
     """
 
     path: Path
@@ -307,6 +308,12 @@ class RunConfig:
     kept: TrainRecipe
     recipe: TrainRecipe
     fetched: bool = False
+    others: "tuple[RunConfig, ...]" = ()
+
+    @property
+    def name(self) -> Path:
+        """Path of the run; of an ensemble, the paths of its members with `+` between them."""
+        return Path("+".join(str(run.path) for run in (self, *self.others)))
 
 
 def open_run(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ()) -> RunConfig:
@@ -337,6 +344,27 @@ def open_run(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = (
     return RunConfig(path, tuple(overrides), kept, recipe, fetched=path != asked)
 
 
+def members_of(path: Path) -> list[str]:
+    """Return the paths of an ensemble's members, `RUN+RUN`; the path itself if it exists or names one run."""
+    return [str(path)] if path.exists() else str(path).split("+")
+
+
+def open_ensemble(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ()) -> RunConfig:
+    """Read the recipe of a run, or those of an ensemble, `RUN+RUN`; the arguments are those of `open_run`.
+
+    Raises:
+        UserError: A member is not a run, or a run of another task; see `open_run`.
+    """
+    first, *others = [open_run(Path(member), overrides, tasks) for member in members_of(path)]
+    if different := [run for run in others if run.kept.task != first.kept.task]:
+        raise UserError(
+            f"{different[0].path} is a run of task {different[0].kept.task}, {first.path} of task {first.kept.task}",
+            where=str(path),
+            remedy="join runs of one task",
+        )
+    return replace(first, others=tuple(others))
+
+
 def open_runs(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[str, object]) -> list[RunConfig]:
     """Read the recipes of runs that are evaluated together.
 
@@ -351,7 +379,7 @@ def open_runs(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[
         raise UserError("no run is given", remedy="s2s evaluate runs/NAME")
     if len({path.resolve() for path in paths}) < len(paths):
         raise UserError("a run is given twice", remedy="name each run once")
-    runs = [open_run(path) for path in paths]
+    runs = [open_ensemble(path) for path in paths]
     if len({run.kept.task for run in runs}) > 1:
         raise UserError(
             f"runs of different tasks: {', '.join(f'{run.path} ({run.kept.task})' for run in runs)}",
@@ -360,4 +388,4 @@ def open_runs(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[
     known = schema_of(runs[0].kept).scored_by
     if wrong := [option for option, value in options.items() if value and option not in known]:
         raise UserError(f"{', '.join(wrong)} does not apply to runs of {runs[0].kept.task}", remedy="leave it out")
-    return [open_run(path, overrides) for path in paths] if overrides else runs
+    return [open_ensemble(path, overrides) for path in paths] if overrides else runs

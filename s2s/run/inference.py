@@ -17,10 +17,11 @@ from s2s.decoding.generate import TextTranslator
 from s2s.errors import UserError, quote_path
 from s2s.files import EXPORTED, explain_os_error, is_number, read_file
 from s2s.models.base import Seq2Seq
+from s2s.models.ensemble import Ensemble
 from s2s.recipe.pairs import PairRecipe
 from s2s.recipe.schema import DeviceSettings, TrainRecipe
 from s2s.run import manifest
-from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, open_run, run_dir_of
+from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, open_ensemble, run_dir_of
 from s2s.run.tasks import read, task_of
 from s2s.tasks.base import AnyRun, AnyTask, Evaluation, EvaluationOptions, LoadedModel, PreparedData
 from s2s.tasks.coverage import VocabularyCoverage
@@ -44,7 +45,7 @@ def load(run: RunConfig | Path, checkpoint: str | None = None, overrides: Sequen
     """Load a trained model.
 
     Args:
-        run: An opened run, or the folder of a run or a checkpoint.
+        run: An opened run, or the folder of a run or a checkpoint; `RUN+RUN` joins runs to an ensemble.
         checkpoint: `best`, `last`, `average` or a step number. None: the average if there is one, else the best.
         overrides: `section.key=value` arguments that may change after training; only with a folder.
 
@@ -54,7 +55,9 @@ def load(run: RunConfig | Path, checkpoint: str | None = None, overrides: Sequen
     Raises:
         UserError: The folder is not a run, the checkpoint does not exist, or a file is damaged.
     """
-    run = open_run(run, overrides) if isinstance(run, Path) else run
+    run = open_ensemble(run, overrides) if isinstance(run, Path) else run
+    if run.others:
+        return _join([load(member, checkpoint) for member in (replace(run, others=()), *run.others)], run.name)
     folder = find_checkpoint(run.path, checkpoint)
     kept, recipe = run.kept, run.recipe
     if read_file(folder / RECIPE) != read_file(run.path / RECIPE):
@@ -72,6 +75,25 @@ def load(run: RunConfig | Path, checkpoint: str | None = None, overrides: Sequen
     return LoadedModel(
         run.path, folder, recipe, model.to(device_context.device).eval(), tokenizers, device_context, run.fetched
     )
+
+
+def _join(members: Sequence[AnyRun], name: Path) -> AnyRun:
+    """Join loaded runs to an ensemble, whose tokenizers and decoding settings are those of the first one."""
+    first, models = members[0], list[Seq2Seq]()
+    for member in members:
+        if not isinstance(member.model, Seq2Seq):
+            what = f"an ensemble needs models with a decoder; {member.path} is a run of task {member.recipe.task}"
+            raise UserError(what, where=str(name), remedy="name one run")
+        if [each.digest for each in member.tokenizers] != [each.digest for each in first.tokenizers]:
+            raise UserError(
+                f"{member.path} has another vocabulary than {first.path}",
+                where=str(name),
+                remedy="join runs of one recipe whose corpus and tokenizer settings are equal",
+            )
+        models.append(member.model)
+    mean = getattr(first.recipe, "decoding").ensemble  # noqa: B009
+    # Marked as fetched: its scores belong to no member's folder.
+    return replace(first, path=name, model=Ensemble(models, mean), fetched=True)
 
 
 def check_saved(folder: Path) -> None:
@@ -233,7 +255,7 @@ def evaluate(
         UserError: The folder is not a run, the recipe has no such split, or the files are empty or differ in
             length.
     """
-    run = open_run(run, overrides) if isinstance(run, Path) else run
+    run = open_ensemble(run, overrides) if isinstance(run, Path) else run
     loaded = load(run, checkpoint)
     task = task_of(loaded.recipe)
     scoring = scoring or EvaluationOptions(split)
@@ -242,7 +264,7 @@ def evaluate(
     weights = digest_of_weights(loaded.checkpoint)
     overlap = None if scoring.files else train_overlap(run, loaded.recipe, scoring.split, part)
     evaluation = replace(task.evaluate(loaded, part, scoring, progress_bar), weights=weights, train_overlap=overlap)
-    if keep and not run.fetched:
+    if keep and not loaded.fetched:
         evaluation.save()
     return evaluation
 
@@ -365,7 +387,7 @@ def score_together(
     comparisons = type(evaluations[0]).compare(evaluations) if len(runs) > 1 else ()
     # Scores with another search, checkpoint, corpus or tokenizer are not the run's result.
     own = checkpoint is None and not runs[0].overrides and scoring.tokenizer is None
-    for evaluation in (e for e, run in zip(evaluations, runs, strict=True) if own and not run.fetched):
+    for evaluation in (e for e, run in zip(evaluations, runs, strict=True) if own and not (run.fetched or run.others)):
         try:
             evaluation.save()
         except OSError as error:

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from s2s.errors import UserError
 from s2s.nn.precision import fp32_layers
-from s2s.run.folder import RunConfig
+from s2s.run.folder import RunConfig, members_of
 from s2s.run.trained_run import Run
 from s2s.serving.app import application
 from s2s.serving.guard import Hosts
@@ -58,10 +58,15 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """Return the names of runs for requests: folder names, or whole paths if these are equal."""
+    """Return the names of runs for requests: folder names, or whole paths if these are equal.
+
+    Example:
+        >>> names_of([Path("runs/a"), Path("runs/a+runs/b")])
+        ['a', 'a+b']
+    """
     if len({path.resolve() for path in paths}) < len(paths):
         raise UserError("a run is given twice", remedy="name each run once")
-    short = [path.resolve().name for path in paths]
+    short = ["+".join(Path(part).resolve().name for part in members_of(path)) for path in paths]
     return [str(path) if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]
 
 

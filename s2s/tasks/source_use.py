@@ -76,7 +76,7 @@ def sequence_scores(
     # Teacher forcing: all target tokens at once, so that the final state is not needed.
     states, _ = model.decoder(context, state, batch.target_in)  # (batch, target, width)
     # The log-probability of each target token, and the sum over tokens without padding.
-    each = model.projection(states).log_softmax(-1).gather(2, batch.target_out.unsqueeze(2)).squeeze(2)
+    each = model.log_probabilities(states).gather(2, batch.target_out.unsqueeze(2)).squeeze(2)
     return (each * batch.target_valid).sum(dim=1)
 
 

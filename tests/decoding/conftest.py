@@ -63,6 +63,13 @@ def model(request) -> Seq2Seq:
 
 
 @pytest.fixture
+def other_model() -> Seq2Seq:
+    torch.manual_seed(4)
+    small = Settings(width=12, heads=2, feedforward=16, encoder_layers=2, decoder_layers=1, dropout=0.0)
+    return build(small, SIZE, SIZE).double().eval()
+
+
+@pytest.fixture
 def sources() -> tuple[Tensor, Tensor]:
     torch.manual_seed(3)
     valid = torch.ones(5, 4, dtype=torch.bool)

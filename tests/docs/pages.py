@@ -488,6 +488,7 @@ PAGES = {
         slow="",
         check=_distributed_checked,
     ),
+    "ensembles": Page(slow="", settings={TRAIN_TRANSLATE: TRANSLATE}),
     "export": Page(
         prepare=trained,
         execute={"import (ctranslate2|onnxruntime)": _exported},

@@ -57,8 +57,8 @@ def log_probabilities(
             made = collate([tokens[row] for row in rows], [answer] * len(rows), rows).to(device)
             memory = model.encoder(made.source, made.source_valid) if memory is None else memory
             context, state = model.decoder.start(memory, made.target_in.shape[1])
-            scores = model.projection(model.decoder(context, state, made.target_in)[0]).float()
-            chosen = scores.gather(2, made.target_out.unsqueeze(2)).squeeze(2) - scores.logsumexp(dim=2)
+            scores = model.log_probabilities(model.decoder(context, state, made.target_in)[0])
+            chosen = scores.gather(2, made.target_out.unsqueeze(2)).squeeze(2)
             found[rows, number] = chosen.sum(dim=1).cpu().double().numpy()
         advance(len(rows))
     return found
