@@ -118,11 +118,12 @@ def draw_heads(
     images = [p.imshow(s, cmap="Greys", vmin=0, vmax=1, aspect="auto") for p, s in zip(panels, shares, strict=True)]
     for head, panel in enumerate(panels):
         panel.set_xticks(range(len(columns)), columns, rotation=90, fontsize=_SMALL, parse_math=False)
-        panel.set_title(f"head {head}", fontsize=_SMALL)
+        if len(panels) > 1:
+            panel.set_title(f"head {head}", fontsize=_SMALL)
         panel.set_xlabel(across, fontsize=_SMALL)
     panels[0].set_ylabel(down, fontsize=_SMALL)
     bar = figure.colorbar(images[0], ax=panels, fraction=0.02)
-    bar.set_label("share of a target token's attention" if across == "source tokens" else "share", fontsize=_SMALL)
+    bar.set_label("attention weight", fontsize=_SMALL)
     bar.ax.tick_params(labelsize=_SMALL)
 
 

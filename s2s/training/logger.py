@@ -33,6 +33,22 @@ _ESTIMATED_AFTER = 5.0
 _NOISY = 100
 
 
+# Descriptions of curves, or of all curves of a group.
+_DESCRIPTIONS = {
+    "training/loss": "Training loss in nats per item (token, text or image), mean since the last point.",
+    "training/perplexity": "exp(training loss).",
+    "training/learning_rate": "Learning rate of the update.",
+    "training/clip_rate": "Share of updates since the last point whose gradient was scaled down to `training.clip`.",
+    "training/tokens_per_second": "Training speed, validation and saving excluded.",
+    "training/real_tokens": "Share of the positions of a batch that are not padding.",
+    "training/noise_scale": "Gradient noise scale over the last 100 updates, in items (`training.noise_scale`).",
+    "gradient_norm/all": "Norm of the gradient of all parameters, before clipping.",
+    "gradient_norm": "Norm of the gradient of the parameters of this module, before clipping.",
+    "validation/loss": "Validation loss in nats per item, without dropout and label smoothing.",
+    "validation": "Score on the validation set, in percent unless it is a loss.",
+}
+
+
 @dataclass(frozen=True)
 class Sample:
     """Validation example for the log.
@@ -71,6 +87,9 @@ class RunLog:
         drop_entries_after(self.path, done)
         self._metrics = append_to(self.path)
         self._board = SummaryWriter(str(run), purge_step=done + 1)
+        if not done:
+            both = {"loss": ["Multiline", ["training/loss", "validation/loss"]]}
+            self._board.add_custom_scalars({"training and validation": both})
         self._console = console
         self._total = total
         self._perplexity = perplexity
@@ -155,7 +174,7 @@ class RunLog:
         self._write_available_steps()
         self._write({"update": update, "validation": scores})
         for name, value in scores.items():
-            self._board.add_scalar(f"validation/{name}", value, update)
+            self._add_scalar(f"validation/{name}", value, update)
         if samples:
             table = "\n".join(f"| {s.source} | {s.reference} | {s.translation} |" for s in samples)
             head = "| source | reference | translation |\n|---|---|---|\n"
@@ -196,6 +215,9 @@ class RunLog:
     def add_hyperparameters(self, values: dict[str, object], scores: dict[str, float]) -> None:
         """Add the recipe and the final scores to TensorBoard's table of runs (HParams).
 
+        Final scores are columns like the settings: as metrics, each would be a chart of one point. The metric of the
+        table is the validation loss.
+
         Args:
             values: Recipe settings by key.
             scores: Final scores by name.
@@ -203,11 +225,10 @@ class RunLog:
         from torch.utils.tensorboard.summary import hparams
 
         plain = {k: v if isinstance(v, bool | int | float | str) else str(v) for k, v in values.items()}
+        final = {f"test/{name}": float(value) for name, value in scores.items()}
         if writer := self._board.file_writer:
-            for summary in hparams(plain, {f"final/{name}": value for name, value in scores.items()}):
+            for summary in hparams(final | plain, {"validation/loss": 0.0}):
                 writer.add_summary(summary)
-        for name, value in scores.items():
-            self._board.add_scalar(f"final/{name}", value, self._total)
 
     def info(self, text: str) -> None:
         """Print a line above the progress bar."""
@@ -258,7 +279,17 @@ class RunLog:
         if (scale := noise_scale(self._noises)) is not None:
             values["training/noise_scale"] = scale
         for name, value in values.items():
-            self._board.add_scalar(name, value, last.update)
+            self._add_scalar(name, value, last.update)
+
+    def _add_scalar(self, name: str, value: float, update: int) -> None:
+        from torch.utils.tensorboard.summary import scalar
+
+        if writer := self._board.file_writer:
+            summary = scalar(name, value)
+            metadata, group = summary.value[0].metadata, name.partition("/")[0]
+            metadata.plugin_data.plugin_name = "scalars"
+            metadata.summary_description = _DESCRIPTIONS.get(name) or _DESCRIPTIONS[group]
+            writer.add_summary(summary, update)
 
     def noise(self) -> str:
         """Return a line on the gradient noise scale of the last steps; empty if unmeasured."""

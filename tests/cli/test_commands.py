@@ -92,6 +92,8 @@ def test_cli_run_holds_what_the_documentation_lists(folder):
 
 def test_cli_tensorboard_has_the_curves_pictures_and_texts(folder):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.custom_scalar import layout_pb2
+    from tensorboard.plugins.hparams import plugin_data_pb2
 
     board = EventAccumulator(str(folder / "runs" / "tiny"))
     board.Reload()
@@ -102,6 +104,15 @@ def test_cli_tensorboard_has_the_curves_pictures_and_texts(folder):
     assert "attention/last_layer" in tags["images"]
     assert any("translations" in name for name in tags["tensors"])
     assert len(board.Scalars("training/loss")) == 12
+    # training and validation on one chart, and no chart of the final scores, which are in the table of runs
+    layout = layout_pb2.Layout.FromString(board.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0])
+    assert list(layout.category[0].chart[0].multiline.tag) == ["training/loss", "validation/loss"]
+    assert {name.partition("/")[0] for name in scalars} == {"training", "validation", "gradient_norm"}
+    assert all(board.SummaryMetadata(name).summary_description for name in scalars)
+    session = board.PluginTagToContent("hparams")["_hparams_/session_start_info"]
+    start = plugin_data_pb2.HParamsPluginData.FromString(session).session_start_info
+    scores = json.loads((folder / "runs/tiny/evaluation-test.json").read_text())["summary"]["scores"]
+    assert {name: start.hparams[f"test/{name}"].number_value for name in scores} == pytest.approx(scores)
 
 
 def test_cli_file_and_single_lines_give_the_same_translations(folder):

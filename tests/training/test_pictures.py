@@ -30,4 +30,4 @@ def test_figure_picture_says_whose_attention_it_is_and_what_its_greys_mean():
     assert figure.get_suptitle().replace("\n", " ") == "runs/mine, checkpoint best: layer 2"
     *heads, bar = figure.axes
     assert [panel.get_title() for panel in heads] == [f"head {head}" for head in range(4)]
-    assert bar.get_ylabel() == "share of a target token's attention"
+    assert bar.get_ylabel() == "attention weight"

@@ -227,16 +227,18 @@ TASK = TranslationTask()
 
 
 def _draw_attention(train_context: TranslationContext, log: RunLog) -> None:
-    """Draw the last layer's cross-attention of the first short validation pair, for TensorBoard."""
+    """Draw the last layer's cross-attention, averaged over heads, of a short validation pair, for TensorBoard."""
     data, update = train_context.data, train_context.trainer.update
     lengths = np.maximum(data.validation.source_lengths, data.validation.target_lengths)
-    short = np.flatnonzero(lengths <= _DRAWN_TOKENS)
-    if not len(short):
+    # Of few tokens, the labels are legible in a small image; of very few, there is little to see.
+    short = [*np.flatnonzero((lengths >= 6) & (lengths <= 16)), *np.flatnonzero(lengths <= _DRAWN_TOKENS)]
+    if not short:
         return
     source, target = data.validation.pair(int(short[0]))
     weights = attention_weights(train_context.model, source, target, train_context.trainer.device_context.device)
     if len(weights):
         tokens = [*data.source_tokenizer.tokens(source), "</s>"], [*data.target_tokenizer.tokens(target), "</s>"]
-        title = f"{train_context.recipe.name}, update {update}: attention of the last layer"
-        picture = figures.render_png(figures.attention_picture(weights[-1], *tokens, title))
+        title = f"update {update}: cross-attention, last layer, mean of heads"
+        mean = weights[-1].mean(dim=0, keepdim=True)
+        picture = figures.render_png(figures.attention_picture(mean, *tokens, title))
         log.add_figure("attention/last_layer", picture, update)
