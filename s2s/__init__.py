@@ -1,16 +1,16 @@
 """Train and compare sequence-to-sequence models, from RNNs to the Transformer.
 
-The public API is `s2s.load`, `s2s.train`, `s2s.read_recipe`, `s2s.score`, `s2s.compare` and `s2s.Comparison`, each
-imported on first use. `docs/architecture.md` describes the packages.
+The public API is `s2s.load`, `s2s.train`, `s2s.read_recipe`, `s2s.runs`, `s2s.score`, `s2s.compare` and
+`s2s.Comparison`, each imported on first use. `docs/architecture.md` describes the packages.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from s2s.api import Comparison, compare, load, read_recipe, score, train
+    from s2s.api import Comparison, compare, load, read_recipe, runs, score, train
 
 __version__ = "0.1.0"
-__all__ = ["Comparison", "compare", "load", "read_recipe", "score", "train"]
+__all__ = ["Comparison", "compare", "load", "read_recipe", "runs", "score", "train"]
 
 
 def __getattr__(name: str) -> object:

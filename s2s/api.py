@@ -92,6 +92,26 @@ def read_recipe(recipe: str | Path, overrides: Overrides | None = None) -> Train
     return read(recipe_path(Path(recipe)), _words(overrides))
 
 
+def runs(folder: str | Path = "runs") -> "pandas.DataFrame":
+    """List the runs in a folder with their test scores, as `s2s runs` does.
+
+    Returns:
+        One row per run, with a column for each score.
+
+    Raises:
+        UserError: There is no such folder, or a file of a run is damaged.
+
+    Example:
+        >>> import s2s
+        >>> s2s.runs("runs").groupby("model")["bleu"].mean()  # doctest: +SKIP
+    """
+    import pandas
+
+    from s2s.run.listing import list_runs
+
+    return pandas.DataFrame([run.row() for run in list_runs(Path(folder))])
+
+
 def score(
     translations: Sequence[str],
     references: Sequence[str] | Sequence[Sequence[str]],

@@ -128,6 +128,8 @@ def evaluate(
         runs, EvaluationOptions(split or "test", lowercase, files, tokenizer), checkpoint, partial(click.echo, err=True)
     )
     show_all(file, {"evaluations": evaluations, "comparisons": comparisons})
+    if comparisons:
+        click.echo("p-values are over test examples; they say nothing about other seeds (s2s train RECIPE --seeds 3)")
 
 
 def _refuse(chosen: str, given: Mapping[str, object]) -> None:

@@ -16,7 +16,7 @@ from s2s.errors import Stopped, UserError, format_message
 from s2s.files import explain_os_error
 from s2s.launch import check_single_process, detect_torchrun
 
-# Help of each command, in groups. Its module in this package has the same name, except for report and runs.
+# Help of each command, in groups. Its module in this package has the same name, except for report.
 _GROUPS = {
     "Train": {
         "train": "Train a model from a recipe, or resume a run.",
@@ -34,6 +34,7 @@ _GROUPS = {
         "export": "Export a run to CTranslate2, ONNX or the Hugging Face hub.",
     },
     "Measure": {
+        "runs": "List runs with their scores, and means over seeds.",
         "evaluate": "Score runs on their test sets, or score files of translations.",
         "compare": "Compare models with every question of the classroom table.",
         "report": "Render the report of a comparison again.",

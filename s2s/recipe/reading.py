@@ -23,7 +23,7 @@ from s2s.files import write_atomically
 from s2s.recipe.installed import models
 from s2s.recipe.messages import TASK, Tasks, explain, known_keys
 from s2s.recipe.page import DEEPEST, LimitError, Location, Page, read_page, read_value
-from s2s.recipe.schema import MADE, FineTunedRecipe, Section, TaskSchema, TrainRecipe
+from s2s.recipe.schema import MADE, FineTunedRecipe, Section, SeedSettings, TaskSchema, TrainRecipe
 from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
 
 _KIND = ("model", "kind")
@@ -51,8 +51,8 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> TrainRecipe:
     folder, and files from `data.root` if it is set. `run.dir` and `init_from` stay relative to the current folder. A
     leading `~` is expanded in all of them.
 
-    An override of `model.kind` replaces the model of the file: keys that only the old model has are dropped, and keys
-    that both have keep their values.
+    An override `seed=2` sets all keys of the section `seeds`. An override of `model.kind` replaces the model of the
+    file: keys that only the old model has are dropped, and keys that both have keep their values.
 
     Args:
         overrides: `section.key=value` arguments.
@@ -190,7 +190,9 @@ def _parse(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
             malformed.append(f"command line: {cut(text)} has {len(parts):,} parts; write section.key=value")
             continue
         try:
-            parsed.append(Override(parts, read_value(value), text))
+            # `seed=2` sets all seeds of the section `seeds`.
+            keys = [("seeds", name) for name in SeedSettings.model_fields] if parts == ("seed",) else [parts]
+            parsed += [Override(key, read_value(value), text) for key in keys]
         except YAMLError as error:
             remedy = f"quote it: {cut(key)}='\"…\"'"
             if isinstance(error, LimitError):

@@ -1,0 +1,33 @@
+"""Command `s2s runs`: list runs with their scores."""
+
+import csv
+import io
+from pathlib import Path
+
+import click
+
+from s2s.cli import options
+from s2s.cli.lines import check_output
+from s2s.errors import printable
+from s2s.files import write_atomically
+
+
+@options.command(epilog=options.examples("s2s runs", "s2s runs runs --csv scores.csv"))
+@click.argument("folder", type=options.FILE, default="runs")
+@click.option("--csv", "file", type=options.FILE, help="Also write the table to this file, with a column per score.")
+def runs(folder: Path, file: Path | None) -> None:
+    """List the runs in FOLDER with their test scores; default: runs.
+
+    Of runs that differ only in their seeds, the mean of each score and its 95 % interval over seeds follow.
+    """
+    from s2s.run.listing import format_runs, list_runs
+
+    check_output(file, "--csv")
+    found = list_runs(folder)
+    click.echo(printable(format_runs(found)))
+    if file:
+        rows, text = [run.row() for run in found], io.StringIO()
+        writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomically(file, text.getvalue(), follow=True)
