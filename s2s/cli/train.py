@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
 import click
 
@@ -118,7 +118,7 @@ def _console(quiet: bool, verbose: bool) -> "Console":
 
     from s2s.training.progress import TimestampedStream
 
-    return Console(file=TimestampedStream(sys.stdout)) if verbose else Console(quiet=quiet)
+    return Console(file=cast("TextIO", TimestampedStream(sys.stdout))) if verbose else Console(quiet=quiet)
 
 
 def _train_seeds(

@@ -132,6 +132,10 @@ def test_cli_file_and_single_lines_give_the_same_translations(folder):
     (folder / "single.txt").write_text(SENTENCES.split("\n")[2])
     single = _here(folder, "translate", "runs/tiny", "--input", "single.txt")
     assert single.stdout == lines[2] + "\n"
+    argument = _here(folder, "translate", "runs/tiny", SENTENCES.split("\n")[2], "--quiet")
+    assert (argument.stdout, argument.stderr) == (lines[2] + "\n", "")
+    both = _here(folder, "translate", "runs/tiny", "A dog.", "--input", "lines.txt")
+    assert (both.returncode, "TEXT and --input exclude each other" in both.stderr) == (2, True)
     reduced = _here(folder, "translate", "runs/tiny", "--precision", "bf16", "--input", "single.txt")
     assert reduced.returncode == 0, reduced.stderr
     assert reduced.stdout.count("\n") == 1

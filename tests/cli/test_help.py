@@ -78,3 +78,20 @@ def test_help_example_runs(line, world, monkeypatch):
         words += [word for word in BRIEF if word.partition("=")[0] not in {w.partition("=")[0] for w in words}]
     done = CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False)
     assert done.exit_code == 0, done.output
+
+
+def test_help_groups_all_commands_and_has_a_short_option():
+    short, long = (CliRunner().invoke(commands, [option]).output for option in ("-h", "--help"))
+    assert short == long
+    assert re.findall(r"^(\w+):$", short, re.M) == ["Options", "Train", "Use", "Measure", "Understand"]
+    named = re.findall(r"^  ([a-z]+) ", short, re.M)
+    assert named == commands.list_commands(click.Context(commands))
+    for group in ("recipe", "data", "new"):
+        assert "..." not in CliRunner().invoke(commands, [group, "-h"]).output.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("words", [["--training.updates", "5"], ["--training.updates=5"]])
+def test_setting_with_dashes_is_answered_with_the_setting_without(words):
+    done = CliRunner().invoke(commands, ["train", "translate", *words])
+    assert done.exit_code == 2
+    assert "write training.updates=5, without dashes" in done.output

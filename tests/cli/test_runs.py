@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -27,6 +28,10 @@ def _s2s(*words: str) -> str:
     return done.output
 
 
+def verbose_updates(lines: list[str]) -> list[str]:
+    return [line for line in lines if re.search(r" update \d+/6: ", line)]
+
+
 def test_seed_sets_all_seeds():
     seeds = ["seeds.initialization=7", "seeds.data=7", "seeds.dropout=7"]
     path = recipe_path(Path("translate"))
@@ -39,9 +44,16 @@ def test_train_seeds_gives_the_runs_of_each_seed_and_their_means(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     words = ["train", "translate", *shlex.split(SMALL)]
     output = _s2s(*words, "--seeds", "2", "--quiet")
-    _s2s(*words, "seed=2", "run.dir=runs/alone", "--quiet")
+    assert output.startswith("run ")  # nothing but the table
+    verbose = _s2s(*words, "seed=2", "run.dir=runs/alone", "--verbose").splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in verbose[1:-1])
+    assert [f"update {n}/6: loss" in line for n, line in enumerate(verbose_updates(verbose), start=1)] == [True] * 6
     files = [Path(f"runs/{name}/evaluation-test.json") for name in ("translate-seed1", "translate-seed2", "alone")]
     first, second, alone = (json.loads(file.read_text()) for file in files)
+    # the training ends with a command for a sentence of its own test set
+    *command, sentence = shlex.split(verbose[-2].partition("translate: ")[2])
+    assert command == ["s2s", "translate", "runs/alone"]
+    assert sentence in alone["sources"]
     assert second["weights"] == alone["weights"] != first["weights"]
     scores = [each["summary"]["scores"] for each in (first, second)]
     over = mean([each["chrf"] for each in scores])
