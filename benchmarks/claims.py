@@ -41,6 +41,7 @@ _IN_SHORT = {
     "scales": "doubling cuts the loss by {transformer} % (Transformer), {lstm-attention} % (LSTM with attention)",
     "transfers": "loss {transformer}; LSTM with attention {lstm-attention}",
     "late-by-gradients": "RNN {rnn} updates with level gradients, {rnn_note}",
+    "generalizes": "{transformer} % of symbols right at twice the length; {transformer_note}",
 }
 
 
@@ -53,6 +54,11 @@ class Kept:
     models: list[str]
     rows: Mapping[str, ClaimRow]
 
+    @property
+    def device(self) -> str:
+        """Device in words."""
+        return device_in_words(self.summary)
+
     @classmethod
     def of(cls, folder: Path) -> "Kept":
         """Read a kept comparison."""
@@ -60,27 +66,48 @@ class Kept:
         return cls(folder, summary, models, {row.claim.name: row for row in claim_rows(models, results)})
 
 
-def _decided(folders: Sequence[Path]) -> tuple[list[Kept], list[tuple[str, Kept]]]:
-    """Return the comparisons, that of the most models first, and the claims with the comparisons that are shown."""
+Machines = Mapping[str, Mapping[str, Kept]]
+"""Comparison that decides each claim on further devices, by device and claim."""
+
+
+def _by_machine(folders: Sequence[Path]) -> tuple[list[Kept], Machines]:
+    """Return the comparisons on the device of the one with the most models, which is first, and those on others."""
     kept = sorted((Kept.of(folder) for folder in folders), key=lambda each: -len(each.models))
+    others: dict[str, dict[str, Kept]] = {}
+    for each in kept:
+        if each.device != kept[0].device:
+            own = others.setdefault(each.device, {})
+            for name in each.rows:
+                own.setdefault(name, each)
+    return [each for each in kept if each.device == kept[0].device], others
+
+
+def _decided(kept: Sequence[Kept], machines: Machines) -> list[tuple[str, Kept]]:
+    """Return the claims with the comparisons whose numbers are shown."""
     shown = list[tuple[str, Kept]]()
     for name in CLAIMS:
-        first, *others = [each for each in kept if name in each.rows] or [None]
+        elsewhere = [own[name] for own in machines.values() if name in own]
+        first, *others = [each for each in kept if name in each.rows] or elsewhere[:1] or [None]
         if first:
             shown.append((name, first))
         if first and first.rows[name].claim.verdict == "undecided":
             shown += [(name, each) for each in others if each and each.rows[name].claim.verdict != "undecided"][:1]
-    return kept, shown
+    return shown
 
 
 def short_table(folders: Sequence[Path]) -> str:
     """Write the claims with one measured number in words and the verdict, for README."""
-    rows = ["|#|said in the lecture hall|measured|holds here?|", "|---|---|---|---|"]
-    for name, kept in _decided(folders)[1]:
+    first, machines = _by_machine(folders)
+    heads = ["#", "said in the lecture hall", "measured", *_heads(first, machines, "holds here?")]
+    rows = [f"|{'|'.join(heads)}|", "|---" * len(heads) + "|"]
+    for name, kept in _decided(first, machines):
         row = kept.rows[name]
         texts = {cell.model: cell.text or cell.note for cell in row.cells}
         notes = {f"{cell.model}_note": cell.note for cell in row.cells}
-        rows.append(f"|{row.number}|{row.claimed}|{_IN_SHORT[name].format(**texts, **notes)}|{row.claim.verdict}|")
+        own = row.claim.verdict if kept in first else "–"
+        others = (its[name].rows[name].claim.verdict if name in its else "–" for its in machines.values())
+        verdicts = "|".join([own, *others])
+        rows.append(f"|{row.number}|{row.claimed}|{_IN_SHORT[name].format(**texts, **notes)}|{verdicts}|")
     return "\n".join([*rows, ""])
 
 
@@ -88,7 +115,7 @@ def table(folders: Sequence[Path], place: str = "") -> str:
     """Write one table of the claims of several comparisons, with a column for each model, for docs/comparison.md.
 
     A claim is shown as the comparison of the most models decides it. If that leaves it undecided, a second row shows
-    the comparison that decides it.
+    the comparison on the same device that decides it. Verdicts on another device have a column of their own.
 
     Args:
         folders: Folders of the comparisons.
@@ -97,19 +124,25 @@ def table(folders: Sequence[Path], place: str = "") -> str:
     Returns:
         The table in Markdown, with a first line on the machine, and the commands behind it.
     """
-    kept, shown = _decided(folders)
-    models = kept[0].models
-    devices = dict.fromkeys(device_in_words(each.summary) for _, each in shown)
+    first, machines = _by_machine(folders)
+    shown, models = _decided(first, machines), first[0].models
+    heads = ["said in the lecture hall", "measured", *(f"`{model}`" for model in models)]
+    heads += _heads(first, machines, "true here?")
     written = [
-        f"Measured on {' and '.join(devices)}. {LEGEND}",
+        f"Measured on {' and '.join([first[0].device, *machines])}. {LEGEND}",
         "",
-        f"| said in the lecture hall | measured | {' | '.join(f'`{model}`' for model in models)} | true here? |",
-        f"|---|---|{'---|' * len(models)}---|",
-        *(_line(each.rows[name], each, models, place) for name, each in shown),
+        f"| {' | '.join(heads)} |",
+        f"|{'---|' * len(heads)}",
+        *(_line(name, each, first, machines, place) for name, each in shown),
         "",
     ]
-    for each in kept:
-        numbers = [CLAIMS[name].number for name, its in shown if its is each]
+    used = [*first, *(each for its in machines.values() for each in its.values())]
+    for each in {each.folder: each for each in used}.values():
+        numbers = [
+            CLAIMS[name].number
+            for name in each.rows
+            if (name, each) in shown or machines.get(each.device, {}).get(name) is each
+        ]
         if numbers:
             written.append(f"- {_ranges(numbers)}: `{each.summary.command}`, {each.summary.measured_on([])}.")
     missing = [f"{text.number} ({text.experiment})" for name, text in CLAIMS.items() if name not in dict(shown)]
@@ -129,14 +162,30 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-def _line(row: ClaimRow, kept: Kept, models: Sequence[str], place: str) -> str:
+def _heads(first: Sequence[Kept], machines: Machines, question: str) -> list[str]:
+    """Return the heads of the verdicts: the question, or that of each device if there are several."""
+    devices = [first[0].device, *machines]
+    return [question] if not machines else [f"{question.removesuffix(' here?')} on {device}?" for device in devices]
+
+
+def _line(name: str, kept: Kept, first: Sequence[Kept], machines: Machines, place: str) -> str:
+    row, models = kept.rows[name], first[0].models
     cells = {cell.model: cell for cell in row.cells}
     measured = f"{row.claim.measured} [{row.claim.unit}]" if row.claim.unit else row.claim.measured
+    measured = f"{measured} {row.arrow}".rstrip()
     measured += "" if kept.models == models else f", profile {kept.summary.profile}"
-    evidence = f"{place}{kept.folder.name}/{row.result.experiment}/{RESULT}"
     texts = [_cell(cells[model]) if model in cells else "–" for model in models]
-    answer = f"[{row.word}]({evidence}). {row.claim.sentence}"
-    return f"| **{row.number}** {row.claimed} | {measured} | {' | '.join(texts)} | {answer} |"
+    answers = [_answer(kept if kept in first else None, name, place)]
+    answers += [_answer(its.get(name), name, place) for its in machines.values()]
+    return f"| **{row.number}** {row.claimed} | {measured} | {' | '.join([*texts, *answers])} |"
+
+
+def _answer(kept: Kept | None, name: str, place: str) -> str:
+    """Return the verdict of a comparison with a link to the evidence, and the sentence."""
+    if kept is None:
+        return "–"
+    row = kept.rows[name]
+    return f"[{row.word}]({place}{kept.folder.name}/{row.result.experiment}/{RESULT}). {row.claim.sentence}"
 
 
 def _cell(cell: NumberCell) -> str:

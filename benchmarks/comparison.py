@@ -2,11 +2,13 @@
 
 python -m benchmarks.comparison runs/compare-rnn-transformer
 python -m benchmarks.comparison runs/compare-lstm-attention-transformer --as scaling
+python -m benchmarks.comparison runs/compare-rnn-transformer --as gpu
 python -m benchmarks.comparison --analyse
 
 Results (`comparison.json`, each `result.json`, `claims.csv`), single measurements (`cells.tar.xz`) and some pictures
 are copied to `docs/comparison-lecture/`, or to the folder of the profile or of `--as`; `s2s report` draws the page from
-there. The table of claims and the first picture of README.md, and the tables of docs/comparison.md, are written anew.
+there. The table of claims and the first picture of README.md, and the tables of docs/comparison.md, are written anew;
+verdicts on another device have a column of their own.
 To continue a kept comparison, copy it, `tar -xf cells.tar.xz` there, and `s2s compare --resume COPY --seeds 8`.
 `--analyse` analyses the kept measurements again with today's code.
 """
@@ -36,7 +38,7 @@ from s2s.files import COMPARISON
 from s2s.run.folder import RECIPE
 
 # by what it is called, first who has a row for all
-PLACES = {name: ROOT / "docs" / f"comparison-{name}" for name in ("definitive", "lecture", "scaling")}
+PLACES = {name: ROOT / "docs" / f"comparison-{name}" for name in ("definitive", "lecture", "scaling", "gpu")}
 CELLS = "cells.tar.xz"
 PAGE = ROOT / "docs" / "comparison.md"
 _LEGEND = f"{LEGEND} ↑ high figures are good, ↓ low ones. In brackets: 95 % intervals, or ranges where the row says so."
@@ -247,9 +249,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.comparison:
         keep(given.comparison, given.name)
-    for place in PLACES.values() if given.analyse else ():
-        analyse(place)
     folders = [folder for folder in PLACES.values() if folder.is_dir()]
+    for folder in folders if given.analyse else ():
+        analyse(folder)
     tables = {"README.md": claims.short_table(folders), "docs/comparison.md": claims.table(folders)}
     write_tables(tables, "claims")
     write_tables({"docs/comparison.md": f"{table()}\n{verdicts()}"}, "comparison")

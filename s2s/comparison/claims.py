@@ -14,7 +14,7 @@ import torch
 
 from s2s.comparison.paired_tests import listed
 from s2s.comparison.results import ClaimNumber, Verdict
-from s2s.comparison.spec import Comparison
+from s2s.comparison.spec import Candidate, Comparison
 from s2s.comparison.speed_benchmark import MARGIN, SpeedBenchmark
 from s2s.comparison.translation import has_cross_attention
 from s2s.evaluation.differences import LEVEL, Pairwise
@@ -23,6 +23,7 @@ from s2s.evaluation.inference import Estimate, holm
 from s2s.models.base import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
+from s2s.tasks.translation.recipe import Recipe
 
 Answer = Literal["yes", "no", "undecided"]
 
@@ -47,21 +48,45 @@ class Traits:
         recurrence: Computation of the encoder's states: not recurrent, step by step, or by a parallel scan.
         self_attention: True if encoder states attend to each other.
         cross_attention: True if the decoder attends to the encoder's states, instead of reading one vector.
+        convolution: True if the encoder has convolutions.
     """
 
     recurrence: Literal["none", "steps", "scan"]
     self_attention: bool
     cross_attention: bool
+    convolution: bool = False
 
     @property
     def is_transformer(self) -> bool:
         """True if self-attention takes the place of recurrence."""
         return self.self_attention and self.recurrence == "none"
 
+    @property
+    def in_words(self) -> str:
+        """Short description, such as `recurrent + attention`.
+
+        Example:
+            >>> Traits("scan", self_attention=False, cross_attention=False).in_words
+            'scan'
+        """
+        found = {
+            "recurrent": self.recurrence == "steps",
+            "scan": self.recurrence == "scan",
+            "convolution": self.convolution,
+            "self-attention": self.self_attention,
+            "attention": self.cross_attention and not self.self_attention,
+        }
+        return " + ".join(word for word, holds in found.items() if holds)
+
 
 def traits_of(comparison: Comparison) -> dict[str, Traits]:
     """Return the traits of each candidate, in the order of the command."""
     return {each.name: _traits(each.kind, each.settings) for each in comparison.candidates}
+
+
+def traits_in_words(candidate: Candidate) -> str:
+    """Describe the parts of a candidate, such as `recurrent + attention`; empty for tasks without claims."""
+    return _traits(candidate.kind, candidate.settings).in_words if isinstance(candidate.recipe, Recipe) else ""
 
 
 def _traits(kind: str, settings: Section) -> Traits:
@@ -74,11 +99,13 @@ def traits(model: Seq2Seq) -> Traits:
     Example:
         >>> from s2s.models.transformer import Settings, build
         >>> traits(build(Settings(width=8, heads=2), 9, 9))
-        Traits(recurrence='none', self_attention=True, cross_attention=True)
+        Traits(recurrence='none', self_attention=True, cross_attention=True, convolution=False)
     """
     token = torch.zeros((1, 1), dtype=torch.long)
     layers = model.encoder.attention_weights(token, torch.ones_like(token, dtype=torch.bool)).shape[1]
-    return Traits(model.encoder.recurrence, layers > 0, has_cross_attention(model))
+    # by name, because models may have modules of their own for it
+    convolution = any("conv" in type(module).__name__.lower() for module in model.encoder.modules())
+    return Traits(model.encoder.recurrence, layers > 0, has_cross_attention(model), convolution)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from s2s.comparison.plans import Profile
 from s2s.comparison.spec import Comparison, Experiment, Trial
 
-# Measured mean seconds of a trial on one core. `lecture`: from the comparison in docs/comparison-lecture; `definitive`
-# is scaled from it by the sizes, where no kept comparison has the question.
+# Measured mean seconds of a trial on a core that does nothing else. `lecture`: from the comparison in
+# docs/comparison-lecture; `definitive` is scaled from it by the sizes, where no kept comparison has the question.
 SECONDS: dict[str, dict[Profile, float]] = {
     "parallelism": {"quick": 6, "lecture": 6, "definitive": 60},
     "memory": {"quick": 32, "lecture": 32, "definitive": 60},
@@ -15,8 +15,8 @@ SECONDS: dict[str, dict[Profile, float]] = {
     "copying": {"quick": 10, "lecture": 18, "definitive": 70},
     "associative-recall": {"quick": 15, "lecture": 22, "definitive": 100},
     "state-tracking": {"quick": 10, "lecture": 11, "definitive": 50},
-    "initialization": {"quick": 5, "lecture": 7, "definitive": 20},
-    "length-generalization": {"quick": 12, "lecture": 28, "definitive": 160},
+    "initialization": {"quick": 1, "lecture": 1.2, "definitive": 4},
+    "length-generalization": {"quick": 14, "lecture": 33, "definitive": 170},
     "capacity": {"quick": 7, "lecture": 41, "definitive": 80},
     "gradients": {"quick": 1, "lecture": 10, "definitive": 33},
     "bottleneck": {"quick": 5, "lecture": 16, "definitive": 16},
@@ -29,7 +29,7 @@ SECONDS_PER_MILLION_TOKENS: dict[str, float] = {
     "tuning": 10,
     "tuning/whole": 57,
     "quality": 96,
-    "positions/equal": 70,
+    "positions/equal": 55,
     "transfer": 43,
     "scaling": 174,
     "classification": 60,

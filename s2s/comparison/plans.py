@@ -177,47 +177,45 @@ class ClaimText(NamedTuple):
     """Sentence of the lecture."""
     experiment: str
     """Name of the question that decides it."""
+    good: Literal["high", "low", ""] = ""
+    """Which numbers are good; empty if neither are."""
 
 
 # Claims by name, in the order of the classroom table.
 CLAIMS: dict[str, ClaimText] = {
-    name: ClaimText(number, sentence, experiment)
-    for number, (name, sentence, experiment) in enumerate(
-        (
-            ("waits", "A recurrent network waits for each token; a Transformer does not.", "parallelism"),
-            ("trains-faster", "A Transformer trains faster than a recurrent network.", "parallelism"),
-            ("memory", "Attention needs memory that grows with the square of the length.", "memory"),
-            (
-                "cache",
-                "While it writes, a Transformer's memory grows; a recurrent state does not.",
-                "memory",
-            ),
-            ("forgets", "A recurrent network forgets what it read long ago.", "long-range"),
-            ("learns-late", "Recurrent networks learn long-term dependencies later than attention.", "long-range"),
-            ("vanishes", "Gradients vanish in recurrent networks.", "gradients"),
-            ("copies", "A state of fixed size cannot copy a long text; attention can.", "copying"),
-            ("recalls", "A state of fixed size cannot recall many things; attention can.", "associative-recall"),
-            ("bits", "One vector between encoder and decoder is a bottleneck.", "capacity"),
-            (
-                "tracks",
-                "A recurrent network can track a changing state; a Transformer cannot.",
-                "state-tracking",
-            ),
-            ("any-length", "Attention translates texts that are longer than those it was trained on.", "bottleneck"),
-            ("order", "A Transformer must be given the order of the words.", "positions"),
-            ("translates-best", "The Transformer translates best.", "quality"),
-            ("writes-cheaply", "A recurrent network writes a token at less cost.", "decoding"),
-            ("scales", "A larger model gains more if it is a Transformer.", "scaling"),
-            ("transfers", "A pre-trained Transformer learns best from few examples.", "transfer"),
-            ("late-by-gradients", "Recurrent networks learn late because gradients vanish.", "initialization"),
-            (
-                "generalizes",
-                "A Transformer generalizes to longer texts than it was trained on.",
-                "length-generalization",
-            ),
-        ),
-        start=1,
-    )
+    "waits": ClaimText(1, "A recurrent network waits for each token; a Transformer does not.", "parallelism", "low"),
+    "trains-faster": ClaimText(2, "A Transformer trains faster than a recurrent network.", "parallelism", "high"),
+    "memory": ClaimText(3, "Attention needs memory that grows with the square of the length.", "memory", "low"),
+    "cache": ClaimText(
+        4, "While it writes, a Transformer's memory grows; a recurrent state does not.", "memory", "low"
+    ),
+    "forgets": ClaimText(5, "A recurrent network forgets what it read long ago.", "long-range", "high"),
+    "learns-late": ClaimText(
+        6, "Recurrent networks learn long-term dependencies later than attention.", "long-range", "low"
+    ),
+    "vanishes": ClaimText(7, "Gradients vanish in recurrent networks.", "gradients"),
+    "copies": ClaimText(8, "A state of fixed size cannot copy a long text; attention can.", "copying", "high"),
+    "recalls": ClaimText(
+        9, "A state of fixed size cannot recall many things; attention can.", "associative-recall", "high"
+    ),
+    "bits": ClaimText(10, "One vector between encoder and decoder is a bottleneck.", "capacity", "high"),
+    "tracks": ClaimText(
+        11, "A recurrent network can track a changing state; a Transformer cannot.", "state-tracking", "high"
+    ),
+    "any-length": ClaimText(
+        12, "Attention translates texts that are longer than those it was trained on.", "bottleneck", "high"
+    ),
+    "order": ClaimText(13, "A Transformer must be given the order of the words.", "positions"),
+    "translates-best": ClaimText(14, "The Transformer translates best.", "quality", "high"),
+    "writes-cheaply": ClaimText(15, "A recurrent network writes a token at less cost.", "decoding", "low"),
+    "scales": ClaimText(16, "A larger model gains more if it is a Transformer.", "scaling", "high"),
+    "transfers": ClaimText(17, "A pre-trained Transformer learns best from few examples.", "transfer", "low"),
+    "late-by-gradients": ClaimText(
+        18, "Recurrent networks learn late because gradients vanish.", "initialization", "low"
+    ),
+    "generalizes": ClaimText(
+        19, "A Transformer generalizes to longer texts than it was trained on.", "length-generalization", "high"
+    ),
 }
 
 

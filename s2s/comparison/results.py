@@ -307,6 +307,8 @@ class CandidateSummary(Part):
     """Name as typed."""
     settings: dict[str, object]
     """Model section of its recipe, in full."""
+    traits: str = ""
+    """Parts that claims are about, such as `recurrent + attention`; empty if unknown."""
     parameters: int
     """Number of trainable parameters on the task."""
     learning_rate: float

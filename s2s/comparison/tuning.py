@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pydantic import TypeAdapter
 
 from s2s.comparison.candidate_names import file_name
+from s2s.comparison.claims import traits_in_words
 from s2s.comparison.executor import StoredResult, load_result
 from s2s.comparison.matching import match_parameters, non_width_settings
 from s2s.comparison.results import CandidateSummary
@@ -295,6 +296,7 @@ def summarize(candidate: Candidate, tried: Tried) -> CandidateSummary:
     return CandidateSummary(
         model=candidate.name,
         settings=candidate.settings.model_dump(mode="json"),
+        traits=traits_in_words(candidate),
         parameters=model_spec(candidate.recipe).parameters(candidate.kind, candidate.settings),
         learning_rate=candidate.learning_rate,
         rates={f"{rate:g}": loss for rate, loss in sorted(short_ones(losses, layers).items())},

@@ -33,12 +33,12 @@ def test_question_of_the_page_is_measured_and_analysed(contest, tmp_path, monkey
         (tmp_path / "added" / "length_ratio" / name).write_text(text, encoding="utf-8")
     (tmp_path / "added" / "length_ratio" / "__init__.py").touch()
     monkeypatch.setattr(questions, "__path__", [*questions.__path__, str(tmp_path / "added")])
-    (line,) = re.findall(r'```python\n("[^"].*)\n```', page)
-    for name, row in eval(f"{{{line}}}", {"Row": Row}).items():
-        monkeypatch.setitem(TABLES["translation"], name, row)
-    (claim,) = re.findall(r"```python\n(\(\".*\))\n```", page)
-    name, said, question = eval(claim)
-    monkeypatch.setitem(CLAIMS, name, ClaimText(len(CLAIMS) + 1, said, question))
+    row, claim = re.findall(r'```python\n("[^"].*)\n```', page)
+    for table, line in ((TABLES["translation"], row), (CLAIMS, claim)):
+        for name, entry in eval(f"{{{line}}}", {"Row": Row, "ClaimText": ClaimText}).items():
+            assert name not in table
+            monkeypatch.setitem(table, name, entry)
+    assert [each.number for each in CLAIMS.values()] == list(range(1, len(CLAIMS) + 1))
     experiment = all_experiments()["length-ratio"]
     assert experiment.rows == ["length of translations"]
     asked = order(Order(("rnn", "gru-attention"), experiments=("length-ratio",)))
@@ -52,7 +52,7 @@ def test_question_of_the_page_is_measured_and_analysed(contest, tmp_path, monkey
     assert (rnn.value, gru.value) == (2.5 / 4, 1.0)
     assert (rnn.facts, gru.facts) == ({"words lacking (%)": 37.5}, {"words lacking (%)": 0})
     (decided,) = result.claims
-    assert (decided.name, question, decided.verdict) == (name, "length-ratio", "yes")
+    assert (decided.name, CLAIMS[decided.name].experiment, decided.verdict) == ("complete", "length-ratio", "yes")
     assert [number.value for number in decided.numbers] == [2.5 / 4, 1.0]
     assert decided.p == pytest.approx(stats.ttest_rel([4, 3, 5] * 20, [3, 2] * 30).pvalue)
     assert result.tables[0].rows == [["rnn", 2.5 / 4], ["gru-attention", 1.0]]

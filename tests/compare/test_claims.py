@@ -1,6 +1,7 @@
 """Claims about groups of models are decided by the tests of all pairs."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +9,11 @@ import pytest
 from s2s.comparison.claims import Pair, claim_numbers, decide, traits
 from s2s.comparison.matching import settings_of
 from s2s.comparison.plans import CLAIMS, ROWS
+from s2s.comparison.results import read_result
 from s2s.evaluation.gates import Gate
 from s2s.recipe.installed import module_of
+
+LECTURE = Path(__file__).parents[2] / "docs/comparison-lecture"
 
 
 def _pairs(*found: tuple[float, float]) -> list[Pair]:
@@ -56,17 +60,17 @@ def test_claim_of_no_difference_is_rarely_decided() -> None:
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("rnn", ("steps", False, False)),
-        ("gru-attention", ("steps", False, True)),
-        ("minlstm", ("scan", False, False)),
-        ("conv", ("none", False, True)),
-        ("transformer", ("none", True, True)),
+        ("rnn", ("steps", False, False, "recurrent")),
+        ("gru-attention", ("steps", False, True, "recurrent + attention")),
+        ("minlstm", ("scan", False, False, "scan")),
+        ("conv", ("none", False, True, "convolution + attention")),
+        ("transformer", ("none", True, True, "self-attention")),
     ],
 )
-def test_traits_follow_from_the_model(kind: str, expected: tuple[str, bool, bool]) -> None:
+def test_traits_follow_from_the_model(kind: str, expected: tuple[str, bool, bool, str]) -> None:
     shape = {"width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
     found = traits(module_of(kind).build(settings_of(kind, shape), 9, 9))
-    assert (found.recurrence, found.self_attention, found.cross_attention) == expected
+    assert (found.recurrence, found.self_attention, found.cross_attention, found.in_words) == expected
 
 
 def test_claim_numbers_never_change():
@@ -85,11 +89,23 @@ def test_claim_numbers_never_change():
             "bits",
         ),
         *("tracks", "any-length", "order", "translates-best", "writes-cheaply", "scales", "transfers"),
-        "late-by-gradients",
+        *("late-by-gradients", "generalizes"),
     )
-    assert [CLAIMS[name].number for name in names] == list(range(1, 19))
+    assert [CLAIMS[name].number for name in names] == list(range(1, 20))
     assert len({text.number for text in CLAIMS.values()}) == len(CLAIMS)
     assert {text.experiment for text in CLAIMS.values()} <= {row.experiment for row in ROWS.values()}
+
+
+def test_arrows_of_claims_agree_with_the_best_numbers():
+    """In the kept lecture no number without a note is better than the bold one."""
+    for path in LECTURE.glob("*/result.json"):
+        for claim in read_result(path).claims:
+            known = [each for each in claim.numbers if each.value is not None and (each.best or not each.note)]
+            best = {each.value for each in known if each.best}
+            better = {"high": max, "low": min}.get(CLAIMS[claim.name].good)
+            assert better or not best, claim.name
+            if better and best:
+                assert best == {better(each.value for each in known)}, claim.name
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ import pytest
 
 from benchmarks import claims, classification, comparison, keeping, language_models, results, serving, tasks
 from benchmarks.keeping import written
-from s2s.comparison.plans import ROWS
+from s2s.comparison.plans import CLAIMS, ROWS
+from s2s.comparison.results import RESULT, read_result, read_summary, write
+from s2s.files import COMPARISON
 from s2s.models.base import count_parameters
 from s2s.models.transformer import Settings, build
 from s2s.recipe.page import read_value
@@ -56,3 +58,36 @@ def test_table_of_variants_has_their_parameters():
         settings = Settings.model_validate(plain.model_dump() | {key: read_value(v) for key, v in changes.items()})
         found = count_parameters(build(settings, 3000, 3000)) - before
         assert (f"{found:+,}".replace("-", "−") if found else "none") == cost, lines
+
+
+def test_verdicts_on_another_device_have_a_column(tmp_path):
+    """The kept lecture as if a GPU had measured one of its questions with the opposite verdict."""
+    kept = comparison.PLACES["lecture"]
+    folder = tmp_path / "comparison-gpu"
+    summary = read_summary(kept / COMPARISON)
+    machine = summary.machine | {"device": "NVIDIA H200, fp32", "processor": "another"}
+    (folder / "decoding").mkdir(parents=True)
+    write(summary.model_copy(update={"machine": machine, "experiments": ["decoding"]}), folder / COMPARISON)
+    result = read_result(kept / "decoding" / RESULT)
+    (claim,) = result.claims
+    other = claim.model_copy(update={"verdict": "yes", "sentence": "Said there."})
+    write(result.model_copy(update={"claims": [other]}), folder / "decoding" / RESULT)
+    here, both = claims.table([kept]), claims.table([kept, folder])
+    assert here.startswith("Measured on two processor cores.")
+    assert both.startswith("Measured on two processor cores and NVIDIA H200.")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in both.splitlines() if line.startswith("|")]
+    assert rows[0][-2:] == ["true on two processor cores?", "true on NVIDIA H200?"]
+    first = [[cell.strip() for cell in line.split("|")[1:-1]] for line in here.splitlines() if line.startswith("|")]
+    assert [row[:-1] for row in rows[2:]] == first[2:]
+    number = CLAIMS[claim.name].number
+    answers = {row[0]: row[-1] for row in rows[2:]}
+    assert {name for name, answer in answers.items() if answer != "–"} == {
+        f"**{number}** {CLAIMS[claim.name].sentence}"
+    }
+    assert answers[f"**{number}** {CLAIMS[claim.name].sentence}"].startswith(
+        "[✔ yes](comparison-gpu/decoding/result.json). Said there."
+    )
+    assert f"- {number}: `{summary.command}`, another, NVIDIA H200, fp32" in both
+    short = [line.split("|")[1:-1] for line in claims.short_table([kept, folder]).splitlines()]
+    assert short[0][-2:] == ["holds on two processor cores?", "holds on NVIDIA H200?"]
+    assert {row[0]: row[-2:] for row in short[2:]}[str(number)] == [claim.verdict, "yes"]

@@ -37,6 +37,7 @@ def comparison() -> tuple[Summary, list[Result]]:
         CandidateSummary(
             model=model,
             settings={"kind": model, "width": 64 + 2 * i} | ({"heads": 4} if i == 2 else {}),
+            traits="scan + attention" if i == 1 else "",
             parameters=412_345 + 1_111 * i,
             learning_rate=0.001,
             rates={rate: None if i == 0 and rate == "0.003" else 2.1 + 0.1 * j for j, rate in enumerate(RATES)},

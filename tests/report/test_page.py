@@ -12,7 +12,7 @@ import pytest
 
 from s2s.comparison.plans import CLAIMS, PLANS, ROWS
 from s2s.comparison.report.claims import command_for
-from s2s.comparison.report.table import LABELS, describe, stays_with
+from s2s.comparison.report.table import ARROWS, LABELS, describe, stays_with
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 VOID = ("meta", "col", "br", "input", "link", "img", "hr")
@@ -134,7 +134,9 @@ def _check_complete(page: Node, summary, results, models) -> None:
 def _check_claims(page: Node, results, models) -> None:
     """Every claim has its verdict, its sentence, and a number of each model, in the order of the numbers."""
     table = page.one("table", class_="claims")
-    assert [cell.text.split(" ", 1)[1] for cell in table.one("thead").all("th")[2:-1]] == models
+    heads = table.one("thead").all("th")[2:-1]
+    assert [cell.text.split(" ", 1)[1].removesuffix(" scan + attention") for cell in heads] == models
+    assert any(cell.text.endswith(" scan + attention") for cell in heads)
     claims = {claim.name: claim for result in results for claim in result.claims}
     bodies = table.all("tbody")
     assert [body.attributes["id"] for body in bodies] == [f"claim-{name}" for name in CLAIMS if name in claims]
@@ -144,6 +146,7 @@ def _check_claims(page: Node, results, models) -> None:
         assert body.one("td", class_="answer").text.split()[-1] == claim.verdict
         assert claim.sentence in body.text
         assert claim.measured in body.text
+        assert [arrow.text for arrow in body.all("b", class_="arrow")] == [*ARROWS[CLAIMS[claim.name].good]]
         cells = {cell.attributes["data-model"]: cell.text for cell in body.all("td") if "data-model" in cell.attributes}
         assert list(cells) == models
         known = {each.model: each for each in claim.numbers}
@@ -215,7 +218,7 @@ def test_page_verdicts_have_robustness_and_tokens(page):
 def test_page_claims_have_intervals_tests_and_stability(page):
     table = page.one("table", class_="claims")
     waits, faster = (page.one("tbody", id=f"claim-{name}") for name in ("waits", "trains-faster"))
-    assert table.one("caption").text.endswith("Measured on 2 threads of a processor, not on a GPU.")
+    assert table.one("caption").text.endswith("Measured on two processor cores.")
     assert [cell.text for cell in waits.all("td", class_="number")] == ["48", "48 (32 a doubling)", "0", "0"]
     assert faster.all("td", class_="number best")[0].text == "18.4"
     assert [cell.text for cell in faster.all("td", class_="number")] == ["13.1", "<never>", "–"]

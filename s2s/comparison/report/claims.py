@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from s2s.comparison.plans import CLAIMS
 from s2s.comparison.report.numbers import brief, halves
-from s2s.comparison.report.table import stays_with
+from s2s.comparison.report.table import ARROWS, stays_with
 from s2s.comparison.results import RESULT, Claim, ClaimNumber, Result, Summary
 
 CSV = "claims.csv"
@@ -16,7 +16,7 @@ WORDS = {"yes": "✔ yes", "no": "✘ no", "undecided": "undecided"}
 """Verdicts on the page and in Markdown."""
 LEGEND = (
     "✔ the claim holds here; ✘ it does not; undecided: the tests cannot tell. Bold: the best of the models that "
-    "finished learning. Small print is explained under measured."
+    "finished learning. Small print is explained under measured. ↑ high numbers are good, ↓ low ones."
 )
 
 
@@ -52,6 +52,16 @@ class ClaimRow:
     def claimed(self) -> str:
         """Sentence of the lecture."""
         return CLAIMS[self.claim.name].sentence
+
+    @property
+    def arrow(self) -> str:
+        """Arrow up if high numbers are good, down if low ones are; or empty."""
+        return ARROWS[self.good]
+
+    @property
+    def good(self) -> str:
+        """Good numbers: `high`, `low`, or empty."""
+        return CLAIMS[self.claim.name].good
 
     @property
     def word(self) -> str:
@@ -118,10 +128,15 @@ def _p_value(p: float) -> str:
 
 
 def device_in_words(summary: Summary) -> str:
-    """Describe the device of a comparison, such as `2 threads of a processor, not on a GPU`; empty before it began."""
+    """Describe the device of a comparison, such as `two processor cores` or a GPU's name; empty before it began."""
     device = summary.machine.get("device", "")
     kind, _, rest = device.partition(", ")
-    return f"{rest.partition(', ')[0]} of a processor, not on a GPU" if kind == "cpu" and rest else device
+    if kind != "cpu":
+        return kind
+    count = rest.partition(" ")[0]
+    return (
+        {"1": "one processor core", "2": "two processor cores"}.get(count, f"{count} processor cores") if rest else kind
+    )
 
 
 def command_for(command: str, experiment: str) -> str:

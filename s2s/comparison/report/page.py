@@ -79,7 +79,12 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
         brief=" · ".join(filter(None, brief_facts)),
         gaps=_gaps(summary, results),
         models=[
-            {"name": model, "mark": MARKS[i % len(MARKS)], "colour": f"--model-{i % len(PALETTE)}"}
+            {
+                "name": model,
+                "mark": MARKS[i % len(MARKS)],
+                "colour": f"--model-{i % len(PALETTE)}",
+                "traits": next((each.traits for each in summary.contenders if each.model == model), ""),
+            }
             for i, model in enumerate(models)
         ],
         claims=rows,

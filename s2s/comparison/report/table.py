@@ -15,6 +15,8 @@ LEGEND = (
     "Each model beside the best of the others: better and worse are tested, or more than 5 % apart in counts; equal is "
     "within a margin, tested; not told apart is neither."
 )
+ARROWS = {"high": "↑", "low": "↓", "": ""}
+"""Signs beside what is measured: good numbers are high, low, or neither."""
 OPEN = ("still learning", "not measurable", "failed", "not measured")
 """Words of cells without a verdict, which are grey."""
 _BESIDE = {
@@ -86,7 +88,7 @@ class Line:
     @property
     def arrow(self) -> str:
         """Arrow up if high values are good, down if low ones are; or empty."""
-        return {"high": "↑", "low": "↓", "": ""}[self.row.good]
+        return ARROWS[self.row.good]
 
     @property
     def tokens(self) -> str:
