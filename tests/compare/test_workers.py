@@ -164,7 +164,7 @@ def test_a_process_that_dies_takes_down_its_own_measurement_only():
 
 
 def test_an_interruption_waits_neither_for_the_others_nor_for_those_that_have_not_begun():
-    other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(300,))
+    other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(300,), daemon=True)
     other.start()
     began = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
