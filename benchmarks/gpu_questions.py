@@ -113,7 +113,7 @@ def speedup(options: Options) -> Found:
 def long_texts(options: Options) -> Found:
     """Copying and associative recall trained on long texts: right answers, for a given time of each training."""
     context = DeviceContext(torch.device(options.device), torch.float32)
-    width, sizes, seconds = (16, (4,), 1.0) if options.tiny else (128, (256, 1024, 4096), 8.0)
+    width, sizes, seconds = (16, (4,), 0.1) if options.tiny else (128, (256, 1024, 4096), 8.0)
     found: Found = {}
     for length in sizes:
         steps = tuple(length >> i for i in range(4) if length >> i)

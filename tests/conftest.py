@@ -1,5 +1,6 @@
 """Fixtures of all tests: shape checks, temporary caches, real data in S2S_DATA."""
 
+import gc
 import os
 import signal
 import sys
@@ -22,6 +23,9 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+# many processes load the same modules; each would compile them again, and rewrite their assertions
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if os.environ.get("S2S_NO_SHAPE_CHECKS") != "1":
     # the rooms of tensors; elsewhere beartype refuses what pyright allows, such as an int for a float
     install_import_hook(["s2s.nn", "s2s.models", "s2s.decoding", "s2s.training", "baselines"], "beartype.beartype")
@@ -37,6 +41,17 @@ SHAPES_CHECKED = ("baselines", "decoding/test_answers", "models", "nn", "trainin
 
 def _whole(path: Path) -> bool:
     return path.relative_to(ROOT / "tests").as_posix().startswith(WHOLE_TRAININGS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect without garbage collection, and leave what is loaded by then out of all later ones."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import TypeVar
 
@@ -54,6 +55,7 @@ class Workers:
         self.number = number
         self._device = (device or DeviceSettings()).model_copy(update={"threads": 1})
         self._pool: ProcessPoolExecutor | None = None
+        self._processes: set[BaseProcess] = set()
 
     def __enter__(self) -> "Workers":
         return self
@@ -62,8 +64,8 @@ class Workers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._pool is not None and kind:
-            # After an interruption nobody waits for their results.
-            for process in multiprocessing.active_children():
+            # After an interruption nobody waits for their results. Other child processes of the caller go on.
+            for process in self._processes.intersection(multiprocessing.active_children()):
                 process.terminate()
         self._end()
 
@@ -126,6 +128,7 @@ class Workers:
         while waiting or submitted < len(items):
             # Processes start when calls are submitted, and inherit blocked signals. They import for a second before
             # they can ignore an interruption, which is the parent's to handle.
+            others = set(multiprocessing.active_children()) - self._processes
             blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
             try:
                 with cpu_affinity.unpin_children():
@@ -135,6 +138,7 @@ class Workers:
                         submitted += 1
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+                self._processes = set(multiprocessing.active_children()) - others
             over, _ = wait(waiting, return_when=FIRST_COMPLETED)
             yield from ((waiting.pop(future), future.result()) for future in over)
 

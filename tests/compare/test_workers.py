@@ -6,7 +6,7 @@ import platform
 import resource
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -69,8 +69,21 @@ def shared_lock_of_a_progress_bar(number: int) -> bool:
     return hasattr(TqdmDefaultWriteLock, "mp_lock")
 
 
-def slowly(number: int) -> int:
-    time.sleep(0.5 if number == 100 else 0)
+def same(number: int) -> int:
+    return number
+
+
+def wait_for(file: Path) -> None:
+    deadline = time.monotonic() + 200
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert file.exists()
+
+
+def same_after_a_file(file: Path, number: int) -> int:
+    """The number; 100 waits until the file exists."""
+    if number == 100:
+        wait_for(file)
     return number
 
 
@@ -81,7 +94,8 @@ def interrupted() -> None:
 
 
 def noted(folder: Path, number: int) -> int:
-    time.sleep(0.3 if number else 0)
+    if number:
+        wait_for(folder / "stopped")
     (folder / str(number)).touch()
     return number
 
@@ -89,28 +103,34 @@ def noted(folder: Path, number: int) -> int:
 def test_who_stops_reading_leaves_what_has_begun_and_the_next_calls_are_made(two, tmp_path):
     with closing(two.map_unordered(partial(noted, tmp_path), range(9))) as ends:
         assert next(ends)[0] == 0
-    assert dict(two.map_unordered(slowly, [11, 12, 13])) == {11: 11, 12: 12, 13: 13}
+    (tmp_path / "stopped").touch()
+    assert dict(two.map_unordered(same, [11, 12, 13])) == {11: 11, 12: 12, 13: 13}
     # the other process's call ends, and nothing else is begun
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "1").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert {each.name for each in tmp_path.iterdir()} == {"0", "1"}
+    wait_for(tmp_path / "1")
+    assert {each.name for each in tmp_path.iterdir()} == {"stopped", "0", "1"}
 
 
 def test_progress_bars_leave_nothing_behind_when_their_process_is_taken_down(two):
     assert [found for _, found in two.map_unordered(shared_lock_of_a_progress_bar, [1, 2])] == [False, False]
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_what_is_added_meanwhile_is_made_and_waits_for_nobody(request, number):
-    items, ended = [1, 100] if number == 2 else [100, 1], []
-    workers = request.getfixturevalue("two") if number == 2 else Workers(1)
-    for item, _ in workers.map_unordered(slowly, items):
+def _ended(workers: Workers, call: Callable[[int], int], items: list[int], fourth: Path) -> list[int]:
+    ended = []
+    for item, _ in workers.map_unordered(call, items):
         ended.append(item)
         if item < 4:
             items.append(item + 1)
+        elif item == 4:
+            fourth.touch()
+    return ended
+
+
+def test_what_is_added_meanwhile_is_made_and_waits_for_nobody(two, tmp_path):
+    fourth = tmp_path / "4"
+    assert _ended(Workers(1), same, [100, 1], fourth) == [100, 1, 2, 3, 4]
+    fourth.unlink()
     # one that takes long holds up no other, where there are others
-    assert ended == ([1, 2, 3, 4, 100] if number == 2 else [100, 1, 2, 3, 4])
+    assert _ended(two, partial(same_after_a_file, fourth), [1, 100], fourth) == [1, 2, 3, 4, 100]
 
 
 def test_what_processes_find_is_found_here_too(two):
@@ -144,11 +164,16 @@ def test_a_process_that_dies_takes_down_its_own_measurement_only():
 
 
 def test_an_interruption_waits_neither_for_the_others_nor_for_those_that_have_not_begun():
+    other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(300,), daemon=True)
+    other.start()
     began = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert not multiprocessing.active_children()
     assert time.perf_counter() - began < 200
+    # processes of other pools go on
+    assert multiprocessing.active_children() == [other]
+    other.kill()
+    other.join()
 
 
 def test_one_process_for_each_thread_and_on_a_gpu_for_4_gib_of_its_memory(monkeypatch):
