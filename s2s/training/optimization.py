@@ -16,12 +16,13 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from s2s.errors import UserError
 from s2s.recipe.schema import OptimizationSettings
 from s2s.recipe.wording import suggestion
+from s2s.training.muon import Muon
 
-_CLASSES = {
+_CLASSES: dict[str, type[Optimizer]] = {
     name.lower(): found
     for name, found in vars(torch.optim).items()
     if isinstance(found, type) and issubclass(found, Optimizer)
-}
+} | {"muon": Muon}
 # Optimizers with a fused kernel, which changes nothing if `found_inf` is 1; for others the host decides.
 _FUSED = ("adam", "adamw", "sgd")
 # Recipe key: torch's argument.
