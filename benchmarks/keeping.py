@@ -32,11 +32,16 @@ def recipe_of(run: Path) -> Told:
     return YAML(typ="safe").load(run / "recipe.yaml")
 
 
+def last_state(run: Path) -> Told:
+    """Return the state of a run's last checkpoint: `update`, `seconds` and others."""
+    checkpoint = max((p for p in (run / "checkpoints").iterdir() if p.name.isdigit()), key=lambda p: p.name)
+    return read(checkpoint / "state.json")
+
+
 def described(run: Path) -> Told:
     """What a run of any task was: model, machine, seeds, and what it cost."""
     start = read(run / "manifest.json")[-1]
-    checkpoint = max((p for p in (run / "checkpoints").iterdir() if p.name.isdigit()), key=lambda p: p.name)
-    state = read(checkpoint / "state.json")
+    state = last_state(run)
     return {
         "kind": recipe_of(run)["model"]["kind"],
         "machine": f"{start['processor']}, {start['device']}",

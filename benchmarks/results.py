@@ -16,7 +16,7 @@ from s2s.evaluation.inference import mean
 
 SPEED = RESULTS / "speed.json"
 # what is kept beside the runs
-OTHERS = ("speed", "faults", "gpu", "serve", "peers", "export", "text_to_text")
+OTHERS = ("speed", "faults", "gpu", "serve", "peers", "export", "text_to_text", "speedrun")
 TOP = "multi30k"
 RUNG = f"{TOP}_"
 

@@ -20,7 +20,7 @@ from PIL import Image
 from rich.console import Console
 
 import s2s
-from benchmarks import language_models
+from benchmarks import language_models, speedrun
 from s2s.data.phrasebook import phrases
 from s2s.recipe.page import read_value
 from s2s.run.tasks import read
@@ -425,6 +425,15 @@ def _cluster_checked(session: Session) -> None:
     assert Path("runs/compare-rnn-transformer/report.html").exists()
 
 
+def _speedrun_checked(session: Session) -> None:
+    found = speedrun.entry([Path(f"runs/fast-{seed}") for seed in (1, 2, 3)], "no change", "no score", "a test")
+    assert found["corpus"] == "built-in"
+    assert found["command"].startswith("s2s train translate")
+    assert len({*found["cpu_seconds"], *found["seconds"]} - {0}) > 1
+    assert not speedrun.is_record(found)
+    assert "no change" in speedrun.tables([found])
+
+
 _OTHER_TEST = "executed by {}, which lays out its files"
 PAGES = {
     "README": Page(
@@ -582,6 +591,7 @@ PAGES = {
         check=_several_corpora_checked,
     ),
     "speed": Page(),
+    "speedrun": Page(slow="", settings={TRAIN_TRANSLATE: TRANSLATE}, check=_speedrun_checked),
     "ten-minutes": Page(
         prepare=parallel_text,
         settings={

@@ -5,7 +5,17 @@ import re
 
 import pytest
 
-from benchmarks import claims, classification, comparison, keeping, language_models, results, serving, tasks
+from benchmarks import (
+    claims,
+    classification,
+    comparison,
+    keeping,
+    language_models,
+    results,
+    serving,
+    speedrun,
+    tasks,
+)
 from benchmarks.keeping import written
 from s2s.comparison.plans import CLAIMS, ROWS
 from s2s.comparison.results import RESULT, read_result, read_summary, write
@@ -25,6 +35,7 @@ TABLES = [
     ("comparison", "claims", lambda: claims.table(FOLDERS), 12),
     ("comparison", "comparison", lambda: f"{comparison.table()}\n{comparison.verdicts()}", len(ROWS)),
     ("language-models", "language_models", language_models.table, 1),
+    ("speedrun", "speedrun", lambda: speedrun.tables(json.loads(speedrun.ENTRIES.read_text(encoding="utf-8"))), 2),
     ("serving", "serving", lambda: serving.table(json.loads((ROOT / "docs/results/serve.json").read_text())), 1),
 ]
 
@@ -40,6 +51,13 @@ def test_table_of_page_is_that_of_kept_results(page, marker, table, rows):
 
 def test_scores_in_the_list_of_recipes_are_those_of_kept_results():
     assert json.loads(keeping.MEASURED.read_text(encoding="utf-8")) == keeping.recipe_scores()
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"), [([95.0, 94.0, 96.0], True), ([95.0, 94.9, 95.0], False), ([97.0, 97.0], False)]
+)
+def test_speedrun_record_needs_three_seeds_whose_mean_reaches_the_goal(scores, expected):
+    assert speedrun.is_record({"corpus": "built-in", "bleu": scores}) == expected
 
 
 def test_comparison_tables_have_every_row():
