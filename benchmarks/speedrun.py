@@ -1,7 +1,7 @@
 """Keep records of the time to a score, and write the tables of docs/speedrun.md.
 
-for seed in 1 2 3; do s2s train translate run.dir=runs/fast-$seed seeds.data=$seed seeds.initialization=$seed; done
-python -m benchmarks.speedrun --change "What is new" --by NAME runs/fast-1 runs/fast-2 runs/fast-3
+s2s train translate run.dir=runs/fast --seeds 3
+python -m benchmarks.speedrun --change "What is new" --by NAME runs/fast-seed1 runs/fast-seed2 runs/fast-seed3
 
 The runs of one command are one entry: the same recipe with several seeds. The entry is a record if it has three seeds
 or more and their mean score on the test set reaches the goal. All entries are kept in docs/results/speedrun.json.
@@ -47,9 +47,9 @@ def entry(runs: list[Path], change: str, prediction: str, by: str) -> Told:
 
     Returns:
         Entry, with one value per run in `seconds` (training, validation included; without data preparation and test),
-        `cpu_seconds` (updates alone), `bleu` and `exact`.
+        `cpu_seconds` (updates alone), `bleu` and `exact`. `command` is that of the first run, without its folder.
     """
-    told = described(runs[0])
+    told, words = described(runs[0]), read(runs[0] / "manifest.json")[-1]["command"][1:]
     lowercase = GOALS[corpus(runs[0])][1]
     tests = [
         next(
@@ -62,7 +62,7 @@ def entry(runs: list[Path], change: str, prediction: str, by: str) -> Told:
         "change": change,
         "prediction": prediction,
         "by": by,
-        "command": " ".join(["s2s", *read(runs[0] / "manifest.json")[-1]["command"][1:]]),
+        "command": " ".join(["s2s", *(word for word in words if not word.startswith("run.dir="))]),
         **{key: told[key] for key in ("machine", "torch", "commit", "date", "parameters", "updates")},
         "target_tokens": learned_from(runs[0], "tokens"),
         "seconds": [round(last_state(run)["seconds"]) for run in runs],

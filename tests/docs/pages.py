@@ -426,7 +426,7 @@ def _cluster_checked(session: Session) -> None:
 
 
 def _speedrun_checked(session: Session) -> None:
-    found = speedrun.entry([Path(f"runs/fast-{seed}") for seed in (1, 2, 3)], "no change", "no score", "a test")
+    found = speedrun.entry([Path(f"runs/fast-seed{seed}") for seed in (1, 2, 3)], "no change", "no score", "a test")
     assert found["corpus"] == "built-in"
     assert found["command"].startswith("s2s train translate")
     assert len({*found["cpu_seconds"], *found["seconds"]} - {0}) > 1
