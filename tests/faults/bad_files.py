@@ -142,8 +142,8 @@ LABELLED: dict[str, tuple[str, Content, tuple[str, ...]]] = {
     "a long label": ("", LABELS + f"x\t{'l' * 4097}\n", ("c.tsv:32", "4,097 characters")),
     "many long labels": (
         "",
-        "text\tlabel\n" + "".join(f"x{n}\t{'l' * 4000}{n % 400}\n" for n in range(800)),
-        ("runs/c", "could not be read again", "1,6"),
+        "text\tlabel\n" + "".join(f"x{n}\t{'l' * 4000}{n % 270}\n" for n in range(540)),
+        ("runs/c", "could not be read again", "1,0"),
     ),
     "one class": ("", LABELS.replace("good", "bad"), ("data.label", "1 different labels")),
     "a thousand classes": ("", "text\tlabel\n" + "".join(f"x\tc{n}\n" for n in range(1001)), ("data.label", "1,001")),
