@@ -385,7 +385,9 @@ def test_reproduce_command_reports_a_failed_reproduction(monkeypatch, tmp_path):
 
 
 def test_reproduce_command_lists_all_and_refuses_unknown_names(tmp_path):
-    done = CliRunner().invoke(commands, ["reproduce"])
+    listed = CliRunner().invoke(commands, ["reproduce"]).output.splitlines()
+    assert sorted(line.split()[0] for line in listed[1:]) == sorted(reproducing.REPRODUCTIONS)
+    done = CliRunner().invoke(commands, ["reproduce", "--verbose"])
     assert done.exit_code == 0
     for name in reproducing.REPRODUCTIONS:
         assert f"{name}: " in done.output

@@ -114,7 +114,6 @@ CORPORA: dict[str, tuple[str, Mapping[str, Content], tuple[str, ...]]] = {
         ("a.jsonl:1", "ud800"),
     ),
     "no parquet": (TSV.replace("tsv", "parquet"), {"a.parquet": LINES}, ("a.parquet", "not parquet")),
-    "too many pieces": (PAIR + " tokenizer.kind=bpe", {"a.en": LINES, "a.de": LINES}, ("tokenizer.size", "8000")),
     "too few pieces": (
         PAIR + " tokenizer.kind=bpe tokenizer.size=9",
         {"a.en": LINES, "a.de": LINES},
