@@ -54,21 +54,23 @@ class Muon(TorchMuon):
             closure: Not supported.
         """
         for group in self.param_groups:
-            same_shape: dict[tuple[torch.Size, torch.device], list[Tensor]] = {}
+            same_shape: dict[tuple[torch.Size, torch.device], list[tuple[Tensor, Tensor]]] = {}
             for p in group["params"]:
                 if p.grad is not None:
-                    same_shape.setdefault((p.shape, p.device), []).append(p)
-            for ((rows, columns), _), parameters in same_shape.items():
-                gradients = [p.grad for p in parameters]
-                for p in parameters:
-                    if "momentum_buffer" not in self.state[p]:
-                        self.state[p]["momentum_buffer"] = torch.zeros_like(p)
-                momenta = [self.state[p]["momentum_buffer"] for p in parameters]
-                torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
-                if group["nesterov"]:
-                    momenta = torch._foreach_lerp(gradients, momenta, group["momentum"])
-                updates = orthogonalize(torch.stack(momenta))
-                torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+                    same_shape.setdefault((p.shape, p.device), []).append((p, p.grad))
+            for ((rows, columns), _), pairs in same_shape.items():
+                momentum, nesterov = group["momentum"], group["nesterov"]
+                directions = [self._add_to_momentum(p, gradient, momentum, nesterov) for p, gradient in pairs]
                 # 0.2 √max(rows, columns): steps as large as AdamW's (Liu et al. 2025).
                 rate = 0.2 * max(rows, columns) ** 0.5 * group["lr"]
-                torch._foreach_add_(parameters, [u.to(parameters[0].dtype) for u in updates], alpha=-rate)
+                for (p, _), update in zip(pairs, orthogonalize(torch.stack(directions)), strict=True):
+                    p.mul_(1 - group["lr"] * group["weight_decay"])
+                    p.add_(update.to(p.dtype), alpha=-rate)
+
+    def _add_to_momentum(self, p: Tensor, gradient: Tensor, decay: float, nesterov: bool) -> Tensor:
+        """Add a gradient to the momentum of its parameter, and return the direction of the step."""
+        state = self.state[p]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(p)
+        momentum = state["momentum_buffer"].lerp_(gradient, 1 - decay)
+        return gradient.lerp(momentum, decay) if nesterov else momentum
