@@ -183,7 +183,9 @@ class ClaimText(NamedTuple):
 
 # Claims by name, in the order of the classroom table.
 CLAIMS: dict[str, ClaimText] = {
-    "waits": ClaimText(1, "A recurrent network waits for each token; a Transformer does not.", "parallelism", "low"),
+    "waits": ClaimText(
+        1, "In training, a recurrent network waits for each token; a Transformer does not.", "parallelism", "low"
+    ),
     "trains-faster": ClaimText(2, "A Transformer trains faster than a recurrent network.", "parallelism", "high"),
     "memory": ClaimText(3, "Attention needs memory that grows with the square of the length.", "memory", "low"),
     "cache": ClaimText(
@@ -191,16 +193,21 @@ CLAIMS: dict[str, ClaimText] = {
     ),
     "forgets": ClaimText(5, "A recurrent network forgets what it read long ago.", "long-range", "high"),
     "learns-late": ClaimText(
-        6, "Recurrent networks learn long-term dependencies later than attention.", "long-range", "low"
+        6, "Recurrent networks learn long-term dependencies later than attention does.", "long-range", "low"
     ),
-    "vanishes": ClaimText(7, "Gradients vanish in recurrent networks.", "gradients"),
-    "copies": ClaimText(8, "A state of fixed size cannot copy a long text; attention can.", "copying", "high"),
+    "vanishes": ClaimText(7, "Gradients vanish in recurrent networks, as they are usually initialised.", "gradients"),
+    "copies": ClaimText(
+        8, "With attention a model learns to copy a long text; with a fixed state it does not.", "copying", "high"
+    ),
     "recalls": ClaimText(
-        9, "A state of fixed size cannot recall many things; attention can.", "associative-recall", "high"
+        9,
+        "With attention a model learns to recall many things; with a fixed state it does not.",
+        "associative-recall",
+        "high",
     ),
-    "bits": ClaimText(10, "One vector between encoder and decoder is a bottleneck.", "capacity", "high"),
+    "bits": ClaimText(10, "One vector between encoder and decoder conveys less than attention.", "capacity", "high"),
     "tracks": ClaimText(
-        11, "A recurrent network can track a changing state; a Transformer cannot.", "state-tracking", "high"
+        11, "A recurrent network learns to track a changing state; a Transformer does not.", "state-tracking", "high"
     ),
     "any-length": ClaimText(
         12, "Attention translates texts that are longer than those it was trained on.", "bottleneck", "high"
@@ -211,7 +218,7 @@ CLAIMS: dict[str, ClaimText] = {
     "scales": ClaimText(16, "A larger model gains more if it is a Transformer.", "scaling", "high"),
     "transfers": ClaimText(17, "A pre-trained Transformer learns best from few examples.", "transfer", "low"),
     "late-by-gradients": ClaimText(
-        18, "Recurrent networks learn late because gradients vanish.", "initialization", "low"
+        18, "Recurrent networks learn sooner if their initialisation keeps gradients.", "initialization", "low"
     ),
     "generalizes": ClaimText(
         19, "A Transformer generalizes to longer texts than it was trained on.", "length-generalization", "high"

@@ -29,7 +29,7 @@ from s2s.run.inference import data_hashes, evaluate, load_tokenizers
 from s2s.run.memory_check import check_memory, explain_oom
 from s2s.run.tasks import deserialize_recipe, read, schema_of, serialize_recipe, task_of
 from s2s.tasks.base import FIGURES, AnyContext, AnyTask, PreparedData, PrintFn, TrainContext
-from s2s.tasks.protocols import WritesAtEnd, WritesAtStart
+from s2s.tasks.protocols import ShowsExample, WritesAtEnd, WritesAtStart
 from s2s.training.checkpoint import Checkpoints, Progress, average_checkpoints, check_weights, read_training
 from s2s.training.device import PRECISION_NAMES, DeviceContext, parse_precision, select_device, setup_process
 from s2s.training.distributed import SINGLE_PROCESS, Distributed
@@ -196,7 +196,9 @@ def run_training(
 def _print_usage(task: AnyTask, recipe: TrainRecipe, prepared: PreparedData, folder: Path, print_fn: PrintFn) -> None:
     """Print a command that uses the model on an example of the test or validation set."""
     schema, corpus = schema_of(recipe), prepared.corpus
-    words = task.example(recipe, corpus.validation if corpus.test is None else corpus.test)
+    words = ()
+    if isinstance(task, ShowsExample):
+        words = task.example(recipe, corpus.validation if corpus.test is None else corpus.test)
     if schema.use:
         print_fn(schema.use.format(quote_path(folder), shlex.join(words) if words else schema.example))
 

@@ -334,13 +334,6 @@ class Task(ABC, Generic[RecipeT, DataT, ModelT]):
         for name, part in train_context.data.corpus.splits().items():
             print_fn(f"{name}: {len(part):,} {noun}")
 
-    def example(self, recipe: RecipeT, part: Any) -> tuple[str, ...]:
-        """Return arguments of the task's command for an example of a split; empty by default.
-
-        Training ends with a command made of `TaskSchema.use` and these.
-        """
-        return ()
-
     @abstractmethod
     def validate(self, train_context: TrainContext[RecipeT, DataT, ModelT], log: RunLog) -> Validation:
         """Measure the current model; log scores, texts and figures.

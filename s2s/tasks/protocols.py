@@ -7,7 +7,7 @@ the methods.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -38,6 +38,15 @@ class WritesAtEnd(Protocol):
 
     def on_train_end(self, train_context: AnyContext, folder: Path, log: RunLog) -> None:
         """Draw figures after the last optimizer step, before the test."""
+
+
+@runtime_checkable
+class ShowsExample(Protocol):
+    """Task whose trainings end with a command on an example of the test set."""
+
+    def example(self, recipe: Any, part: Split) -> tuple[str, ...]:
+        """Return arguments of the task's command (`TaskSchema.use`) for an example of a split; empty if it has none."""
+        ...
 
 
 @runtime_checkable
