@@ -209,7 +209,7 @@ def test_report_command_prints_the_path(saved):
     done = CliRunner().invoke(report, [str(saved)])
     assert done.exit_code == 0, done.output
     assert done.output.splitlines()[-1] == str(saved / "report.html")
-    assert done.output.startswith("yes         1  A recurrent network waits")
+    assert done.output.startswith("yes         1  In training, a recurrent network waits")
 
 
 def test_report_needs_no_torch(saved):

@@ -46,7 +46,7 @@ def test_claims_csv_has_every_claim_with_its_evidence(drawn_folder, found):
 
 def test_claim_lines_have_verdicts_and_numbers(found, models):
     waits, faster = claim_lines(claim_rows(models, found[1]))
-    assert waits.startswith("yes         1  A recurrent network waits")
+    assert waits.startswith("yes         1  In training, a recurrent network waits")
     assert waits.endswith("(rnn 48, lstm-attention 48 (32 a doubling), transformer 0, " + models[-1] + " 0)")
     assert faster.endswith("(rnn 18.4, lstm-attention 13.1, transformer <never> tokens/s)")
 
