@@ -428,8 +428,8 @@ def _cluster_checked(session: Session) -> None:
 def _speedrun_checked(session: Session) -> None:
     found = speedrun.entry([Path(f"runs/fast-seed{seed}") for seed in (1, 2, 3)], "no change", "no score", "a test")
     assert found["corpus"] == "built-in"
-    assert found["command"].startswith("s2s train translate")
-    assert len({*found["cpu_seconds"], *found["seconds"]} - {0}) > 1
+    assert len(found["bleu"]) == len(found["seconds"]) == 3
+    assert found["target_tokens"] > 0
     assert not speedrun.is_record(found)
     assert "no change" in speedrun.tables([found])
 
