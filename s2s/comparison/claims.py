@@ -244,7 +244,7 @@ def beside_rival(
 ) -> str:
     """Say which models are ahead of a rival, which are behind it, and which tests decide neither.
 
-    The groups follow from the same tests as the verdict of `decide`.
+    If the claim does not hold for all pairs, both directions are tested after Holm's correction over the pairs.
 
     Args:
         pairs: Tests of the models, each `ahead`, beside the same rival.
@@ -259,13 +259,15 @@ def beside_rival(
         'conv trains faster than transformer; rnn trains slower'
     """
     against = [pair for pair, _ in _against(pairs)]
+    after = holm([1.0 if pair.p is None else pair.p for pair in pairs])
+    all_hold = all(pair.holds for pair in pairs)
     groups: dict[str, list[str]] = {"ahead": [], "behind": [], "equal": [], "untested": [], "open": []}
-    for pair in pairs:
+    for pair, p in zip(pairs, after, strict=True):
         if pair.reason:
             side = "untested"
         elif pair.equal:
             side = "equal"
-        elif pair.holds:
+        elif pair.holds and (all_hold or pair.p is None or p < LEVEL):
             side = "ahead"
         else:
             side = "behind" if pair in against else "open"

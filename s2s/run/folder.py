@@ -184,6 +184,8 @@ def check_is_run(folder: Path) -> None:
     """Refuse a folder that is not a run: one without a recipe, a comparison or a reproduction."""
     if other := identify_folder(folder):
         raise UserError(f"is not a run but {other[0]}", str(folder), other[1])
+    if len(members := members_of(folder)) > 1 and all((Path(member) / RECIPE).is_file() for member in members):
+        raise UserError("is an ensemble, and this needs one run", where=str(folder), remedy=f"name {members[0]}")
     if not (folder / RECIPE).is_file():
         found = f"it has no {RECIPE}" if folder.is_dir() else "there is no such folder"
         raise UserError(f"is not a run: {found}", where=str(folder), remedy="name a folder such as runs/translate")

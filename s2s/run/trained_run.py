@@ -17,6 +17,7 @@ from s2s.evaluation.tokenization import check_choice
 from s2s.inspection.inspection import AttentionMaps, InspectionRequest
 from s2s.inspection.words import Link, links, words_of
 from s2s.models.base import Classifier, Seq2Seq
+from s2s.models.ensemble import Ensemble
 from s2s.recipe.labelled import LabelledRecipe
 from s2s.recipe.pairs import PairRecipe
 from s2s.recipe.schema import BleuTokenizer, TrainRecipe
@@ -349,6 +350,12 @@ class Run:
         return self.loaded.tokenizers[0].encode(prefix + line)
 
     def _without_attention(self) -> UserError:
+        if isinstance(self.loaded.model, Ensemble):
+            return UserError(
+                "an ensemble has no attention of its own",
+                where=str(self.loaded.path),
+                remedy="name one of its runs",
+            )
         what = f"a model of kind {self.recipe.model.kind} has no attention"
         return UserError(what, where=str(self.loaded.path), remedy="name another run")
 

@@ -165,32 +165,41 @@ def run_training(
         progress = _restore(trainer, checkpoints, print_fn)
         trainer.sync_from_main()
 
-        # 5. Training.
-        total = recipe.training.updates
-        with RunLog(folder, progress.update, total, console, task.perplexity, validation.metric) as log:
-            if not progress.update and isinstance(task, WritesAtStart):
-                task.on_train_start(train_context, folder, log)
-            loop = _training_loop(task, train_context, log, checkpoints, progress)
-            with explain_oom(train_context, folder):
-                yield from loop.fit()
-            memory = trainer.device_context.peak_memory() / 2**30
-            log.info(f"trained in {loop.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
-            if noise := log.noise():
-                log.info(noise)
-            if last := recipe.training.average_last:
-                average_checkpoints(trainer.model, checkpoints.validated()[-last:])
-                checkpoints.save_average(trainer.model, loop.progress)
-            if isinstance(task, WritesAtEnd):
-                task.on_train_end(train_context, folder, log)
-
-            # 6. Scores of the best checkpoint on the test set.
-            if prepared.corpus.test is not None:
-                # The run's recipe has the new number of steps already.
-                others = [override for override in overrides if override.partition("=")[0].strip() != folders.LENGTH]
-                _test(recipe, folder, log, trainer.update, others)
+        # 5. Training, and the scores of the best checkpoint on the test set.
+        yield from _fit_and_test(train_context, checkpoints, progress, console, overrides)
         check_divergence(folder, trainer.model, prepared.chance_loss)
     _print_usage(task, recipe, prepared, folder, print_fn)
     return folder
+
+
+def _fit_and_test(
+    train_context: AnyContext, checkpoints: Checkpoints, progress: Progress, console: Console, overrides: Sequence[str]
+) -> Generator[StepResult, None, None]:
+    """Train up to the last update, and score the best checkpoint on the test set."""
+    recipe, trainer = train_context.recipe, train_context.trainer
+    task, folder = task_of(recipe), checkpoints.folder.parent
+    with RunLog(
+        folder, progress.update, recipe.training.updates, console, task.perplexity, recipe.validation.metric
+    ) as log:
+        if not progress.update and isinstance(task, WritesAtStart):
+            task.on_train_start(train_context, folder, log)
+        loop = _training_loop(task, train_context, log, checkpoints, progress)
+        with explain_oom(train_context, folder):
+            yield from loop.fit()
+        memory = trainer.device_context.peak_memory() / 2**30
+        log.info(f"trained in {loop.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
+        if noise := log.noise():
+            log.info(noise)
+        if last := recipe.training.average_last:
+            average_checkpoints(trainer.model, checkpoints.validated()[-last:])
+            checkpoints.save_average(trainer.model, loop.progress)
+        if isinstance(task, WritesAtEnd):
+            task.on_train_end(train_context, folder, log)
+
+        if train_context.data.corpus.test is not None:
+            # The run's recipe has the new number of steps already.
+            others = [override for override in overrides if override.partition("=")[0].strip() != folders.LENGTH]
+            _test(recipe, folder, log, trainer.update, others)
 
 
 def _print_usage(task: AnyTask, recipe: TrainRecipe, prepared: PreparedData, folder: Path, print_fn: PrintFn) -> None:

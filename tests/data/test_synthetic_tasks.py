@@ -161,7 +161,7 @@ def test_addition_shortcut_is_right_without_a_carry() -> None:
         assert float(right.float().mean()) == pytest.approx(task.shortcut_accuracy(3), abs=0.02)
 
 
-def test_copying_counts_symbols_unless_whole() -> None:
+def test_copying_scores_each_symbol_or_the_whole_string() -> None:
     task = Copying(5, (4,), (4,), whole=False)
     batch = task.draw(4, 4000, _chance())
     most = batch.source[:, :-1].mode(dim=1).values

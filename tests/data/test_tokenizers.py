@@ -189,7 +189,7 @@ def test_tokenizers_sizes_named_as_largest_and_smallest_are_exactly_these(kind, 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 @pytest.mark.parametrize("lines", [LINES[:7], LINES], ids=["little", "more"])
 @pytest.mark.parametrize("fallback", [True, False])
-def test_tokenizers_size_beyond_the_text_is_lowered_to_the_most_that_it_gives(kind, lines, fallback):
+def test_tokenizers_size_is_lowered_to_the_maximum_of_the_text(kind, lines, fallback):
     lowered = trained(kind, 100_000, lines, byte_fallback=fallback)
     assert trained(kind, lowered.size, lines, byte_fallback=fallback).digest == lowered.digest
     assert trained(kind, lowered.size + 1, lines, byte_fallback=fallback).digest == lowered.digest

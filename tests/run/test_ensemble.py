@@ -10,6 +10,7 @@ from click.testing import CliRunner
 import s2s
 from s2s.cli.main import commands
 from s2s.errors import UserError
+from s2s.run.folder import open_run
 
 LINES = ["The old dog runs.", "", "A man sees the woman."]
 
@@ -94,3 +95,11 @@ def test_ensemble_is_translated_and_evaluated_by_command(runs, tmp_path):
 def test_ensemble_refuses_runs_that_do_not_fit(runs, members, message):
     with pytest.raises(UserError, match=message):
         s2s.load("+".join(runs[name] for name in members))
+
+
+def test_ensemble_is_refused_where_one_run_is_needed(runs):
+    joined = f"{runs['t']}+{runs['seed']}"
+    with pytest.raises(UserError, match="is an ensemble"):
+        open_run(Path(joined))
+    with pytest.raises(UserError, match="no attention of its own"):
+        s2s.load(joined).attention("A dog runs.")

@@ -70,7 +70,7 @@ def trained(own: Mastery) -> Estimate:
     return own.accuracy(own.first.sizes.index(own.first.trained))
 
 
-def kept(kind: str, own: Mastery) -> Pair:
+def retention(kind: str, own: Mastery) -> Pair:
     """Test whether at the largest size at most `MARGIN` points fewer are right than at the largest one trained on."""
     if trained(own).value < 100 * MASTERED:
         reason = f"with {kind} positions only {trained(own).value:.0f} % are right at {own.first.trained}"
@@ -88,7 +88,7 @@ def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping
     models = found[first.task.name]
     if kind not in models:
         return None
-    decision, own = decide([kept(kind, models[kind])]), models[kind]
+    decision, own = decide([retention(kind, models[kind])]), models[kind]
     others = {other: f"{longest(each).value:.0f} %" for other, each in models.items() if other != kind}
     size, unit = own.first.sizes[-1], first.task.unit
     sentence = (
@@ -99,7 +99,7 @@ def _claim(model: str, kind: str, tasks: Sequence[PositionsPlan], found: Mapping
     stable = {}
     for plan in tasks[1:]:
         if decision.verdict != "undecided" and kind in found[plan.task.name]:
-            pair = kept(kind, found[plan.task.name][kind])
+            pair = retention(kind, found[plan.task.name][kind])
             if not pair.reason:
                 stable[plan.task.title] = decide([pair]).verdict == decision.verdict
     return Claim(
