@@ -52,7 +52,8 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> TrainRecipe:
     leading `~` is expanded in all of them.
 
     An override `seed=2` sets all keys of the section `seeds`. An override of `model.kind` replaces the model of the
-    file: keys that only the old model has are dropped, and keys that both have keep their values.
+    file: keys that only the old model has are dropped, and keys that both have keep their values where the new model
+    accepts them (positions `relative` become the default of a model without them).
 
     Args:
         overrides: `section.key=value` arguments.
@@ -203,15 +204,16 @@ def _parse(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
 
 def _leave_out_keys_of_another_model(tree: dict[str, Any], overrides: Sequence[Override], tasks: Tasks) -> None:
     kinds = [override.value for override in overrides if override.key == _KIND]
-    schema, model = tasks.get(str(_task_of(tree, tasks))), tree.get("model")
-    if not kinds or schema is None or not isinstance(model, dict):
+    task, model = str(_task_of(tree, tasks)), tree.get("model")
+    if not kinds or task not in tasks or not isinstance(model, dict):
         return
+    own = {key: value for key, value in model.items() if key != "kind"}
     try:
-        own, other = (_settings(schema, {"kind": kind}).model_fields for kind in (model.get("kind"), kinds[-1]))
+        wrong, wrong_before = (model_mistakes(task, str(k), own, tasks) for k in (kinds[-1], model.get("kind")))
     except UserError:
         # Validation of the recipe reports it.
         return
-    for key in own.keys() & model.keys() - other.keys():
+    for key in wrong.keys() - wrong_before.keys():
         del model[key]
 
 

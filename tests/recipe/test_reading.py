@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from s2s.errors import UserError
+from s2s.recipe.installed import models
 from s2s.recipe.messages import REMOVED
 from s2s.recipe.reading import dump, recipe_path, shipped, write
 from s2s.run.tasks import read
@@ -89,6 +90,23 @@ data:
 model:
   kind: transformer
 """
+
+
+def test_recipe_another_model_drops_values_that_only_the_old_model_accepts(good, tmp_path):
+    text = GOOD.replace("kind: transformer", "kind: transformer\n  encoder_positions: relative\n  width: 64")
+    path = _with(tmp_path, text)
+    model = read(path, ["model.kind=conv"]).model
+    assert (model.encoder_positions, model.width) == (read(good, ["model.kind=conv"]).model.encoder_positions, 64)
+    said = "model.encoder_positions: is 'relative', expected one of"
+    assert said in _mistakes(path, "model.kind=conv", "model.encoder_positions=relative")[0]
+    # a value that neither accepts is a mistake of the file
+    wrong = _with(tmp_path, text.replace("relative", "relativ"))
+    assert ":10: model.encoder_positions: is 'relativ'" in _mistakes(wrong, "model.kind=conv")[0]
+
+
+@pytest.mark.parametrize("kind", sorted(set(models()) - {"rnn-tagger"}))
+def test_recipe_shipped_translation_accepts_every_model_that_translates(kind):
+    assert read(shipped()["translate"], [f"model.kind={kind}"]).model.kind == kind
 
 
 def test_recipe_task_picks_the_keys_that_there_are(tmp_path, good):
