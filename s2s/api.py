@@ -349,6 +349,27 @@ class Comparison:
         summary, models, results = kept_comparison(self.folder)
         return pandas.DataFrame(list(table_rows(matrix(summary, models, results))), columns=list(HEAD))
 
+    def claims(self) -> "pandas.DataFrame":
+        """Return the claims that the results so far decide, as in `claims.csv`.
+
+        Returns:
+            One row per claim, with its number, sentence, measured numbers, verdict, evidence and command.
+
+        Raises:
+            UserError: The folder has no comparison, or one of its files is damaged.
+        """
+        import pandas
+
+        from s2s.comparison.report.claims import HEAD, claim_rows, csv_rows
+        from s2s.comparison.report.drawing import kept_comparison
+
+        summary, models, results = kept_comparison(self.folder)
+        rows = csv_rows(claim_rows(models, results), summary.command)
+        return pandas.DataFrame(list(rows), columns=list(HEAD)).set_index("number")
+
+    def _repr_html_(self) -> str:
+        return self.claims()[["claim", "measured", "verdict"]].to_html()
+
     def report(self) -> Path:
         """Write the HTML report of the results so far.
 

@@ -1,11 +1,13 @@
 """Self-contained HTML page of `s2s inspect`."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from s2s.files import write_atomically
 from s2s.inspection.inspection import AttentionMaps, InspectedExample, Inspection, plain
 from s2s.templates import templates
 
@@ -13,6 +15,31 @@ _HERE = Path(__file__).parent
 # Maximum number of attention weights on a page, 6 bytes each; longer texts are truncated.
 _MOST = 600_000
 _DIGITS = 4
+_HEIGHT = 760  # of the page in a notebook, in pixels
+
+
+@dataclass(frozen=True)
+class InspectionPage:
+    """An inspection that a notebook shows as a page.
+
+    Example:
+        >>> import s2s
+        >>> s2s.load("runs/translate").inspect("A dog runs.")  # doctest: +SKIP
+    """
+
+    inspection: Inspection
+
+    def __str__(self) -> str:
+        """Return what `s2s inspect` prints."""
+        return str(self.inspection)
+
+    def _repr_html_(self) -> str:
+        style = f"width: 100%; height: {_HEIGHT}px; border: 0"
+        return f'<iframe style="{style}" srcdoc="{escape(page(self.inspection))}"></iframe>'
+
+    def save(self, path: str | Path) -> None:
+        """Write the page as an HTML file."""
+        write_atomically(Path(path), page(self.inspection), follow=True)
 
 
 def page(inspection: Inspection) -> str:

@@ -209,7 +209,11 @@ def inspect_input(run: RunConfig, focus: "InspectionRequest", checkpoint: str | 
     Raises:
         UserError: The input does not fit the model, or the example, layer or head does not exist.
     """
-    loaded = load_for_inference(run, checkpoint)
+    return inspect_loaded(load_for_inference(run, checkpoint), run, focus)
+
+
+def inspect_loaded(loaded: AnyRun, run: RunConfig, focus: "InspectionRequest") -> "Inspection":
+    """Compute the inspection of a loaded model; see `inspect_input`."""
     from s2s.inspection.inspection import MOST_INSPECTED, check_chosen
     from s2s.inspection.words import check_length
 

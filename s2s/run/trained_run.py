@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from numbers import Integral
+from typing import overload
 
 import torch
 
@@ -15,6 +16,7 @@ from s2s.decoding.generate import Candidate
 from s2s.errors import UserError, quote_path
 from s2s.evaluation.tokenization import check_choice
 from s2s.inspection.inspection import AttentionMaps, InspectionRequest
+from s2s.inspection.page import InspectionPage
 from s2s.inspection.words import Link, links, words_of
 from s2s.models.base import Classifier, Seq2Seq
 from s2s.models.ensemble import Ensemble
@@ -22,7 +24,7 @@ from s2s.recipe.labelled import LabelledRecipe
 from s2s.recipe.pairs import PairRecipe
 from s2s.recipe.schema import BleuTokenizer, TrainRecipe
 from s2s.run.folder import RunConfig
-from s2s.run.inference import evaluation_split, load, pairs_to_score, train_overlap
+from s2s.run.inference import evaluation_split, inspect_loaded, load, pairs_to_score, train_overlap
 from s2s.run.tasks import classification_task, schema_of, task_of
 from s2s.tasks.base import TEXTS, TOKENIZER, Evaluation, EvaluationOptions, LoadedModel
 from s2s.tasks.classification_base import class_probabilities, truncation_warning
@@ -60,8 +62,8 @@ class Run:
 
     Example:
         >>> import s2s
-        >>> s2s.load("runs/translate").translate(["A dog runs."])  # doctest: +SKIP
-        ['Ein Hund läuft.']
+        >>> s2s.load("runs/translate").translate("A dog runs.")  # doctest: +SKIP
+        'Ein Hund läuft.'
     """
 
     def __init__(self, run: RunConfig, checkpoint: str | None = None) -> None:
@@ -81,14 +83,21 @@ class Run:
         """Recipe of the run, with overrides."""
         return self.loaded.recipe
 
-    def translate(self, lines: Sequence[str], task: str | None = None) -> list[str]:
+    @overload
+    def translate(self, lines: str, task: str | None = None) -> str: ...  # pyright: ignore[reportOverlappingOverload]
+
+    @overload
+    def translate(self, lines: Sequence[str], task: str | None = None) -> list[str]: ...
+
+    def translate(self, lines: str | Sequence[str], task: str | None = None) -> str | list[str]:
         """Translate lines with beam search, as `s2s translate` does.
 
         Args:
+            lines: Lines, or one line.
             task: Task of a text-to-text run; required if the run has several.
 
         Returns:
-            The best translation of each line; empty for an empty line.
+            The best translation of each line, empty for an empty line; of one line, its translation.
 
         Raises:
             UserError: The run does not generate text from text, a line is too long, or the task does not exist.
@@ -98,6 +107,8 @@ class Run:
                 warn; use `longer_than_training` and `unknown_words`. `Candidate.hypothesis.cut` is True if the length
                 limit ended an output.
         """
+        if isinstance(lines, str):
+            return self.translate([lines], task)[0]
         lines = _several(lines, "lines")
         found = self.candidates(lines, task=task)
         for number, unknown in enumerate(self.unknown_words(lines), start=1):
@@ -325,6 +336,34 @@ class Run:
         check_fits(self._writer.model, read, tokens)
         return attention_between(self._writer, read, list(tokens))
 
+    def inspect(
+        self,
+        *texts: str,
+        translation: str | None = None,
+        layer: int = -1,
+        head: int = 0,
+        word: str | None = None,
+        task: str | None = None,
+    ) -> InspectionPage:
+        """Inspect attention, queries, keys, values and saliency, as `s2s inspect` does.
+
+        Args:
+            texts: One text, or two with a word in common; none: an example of the test set.
+            translation: Translation to inspect; None: the model's own.
+            layer: Layer, from 0; -1: the last.
+            head: Head whose queries, keys and values are shown, from 0.
+            word: Word whose vectors are shown; None: the longest or most ambiguous one.
+            task: See `translate`.
+
+        Returns:
+            The inspection, which a notebook shows as a page.
+
+        Raises:
+            UserError: The text does not fit the model, or the layer, head or word does not exist.
+        """
+        request = InspectionRequest(texts, output=translation, layer=layer, head=head, word=word, task=task)
+        return InspectionPage(inspect_loaded(self.loaded, self._opened, request))
+
     def alignment(
         self, line: str, tokens: Sequence[int], task: str | None = None
     ) -> tuple[list[str], list[str], list[Link]]:
@@ -359,18 +398,26 @@ class Run:
         what = f"a model of kind {self.recipe.model.kind} has no attention"
         return UserError(what, where=str(self.loaded.path), remedy="name another run")
 
-    def classify(self, lines: Sequence[str]) -> list[str]:
+    @overload
+    def classify(self, lines: str) -> str: ...  # pyright: ignore[reportOverlappingOverload]
+
+    @overload
+    def classify(self, lines: Sequence[str]) -> list[str]: ...
+
+    def classify(self, lines: str | Sequence[str]) -> str | list[str]:
         """Classify lines, as `s2s classify` does.
 
         Args:
-            lines: Texts, or paths of images.
+            lines: Texts or paths of images, or one of them.
 
         Returns:
-            The most probable class of each line; empty for an empty line.
+            The most probable class of each line, empty for an empty line; of one line, its class.
 
         Raises:
             UserError: The run is not a classifier, or an image cannot be read.
         """
+        if isinstance(lines, str):
+            return self.classify([lines])[0]
         return [max(found, key=found.__getitem__) if found else "" for found in self.probabilities(lines)]
 
     def probabilities(self, lines: Sequence[str]) -> list[dict[str, float]]:

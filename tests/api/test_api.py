@@ -1,6 +1,9 @@
 """The public Python API agrees with the commands."""
 
+import csv
+import html
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -64,6 +67,7 @@ def test_api_loading_leaves_torch_as_it_was_unless_threads_are_asked_for(small_w
 def test_api_lines_are_translated_as_by_the_command(small_world, tmp_path):
     run = s2s.load(small_world / "runs/t", overrides={"decoding.beam": 2})
     assert run.translate(LINES) == _of_file(tmp_path, "translate", small_world / "runs/t", "--beam", "2")
+    assert [run.translate(line) for line in LINES] == run.translate(LINES)
     best = run.candidates(LINES, nbest=2)
     shown = _of_file(tmp_path, "translate", small_world / "runs/t", "--beam", "2", "--nbest", "2")
     assert [f"{found.score:.4f}" for row in best for found in row] == [
@@ -120,6 +124,17 @@ def test_api_attention_is_that_of_inspect_and_sums_to_one(small_world):
     assert s2s.load(small_world / "runs/c").attention("text number 3").kind == "encoder"
 
 
+def test_api_inspection_is_the_page_and_text_of_the_command(small_world, tmp_path):
+    shown = _command("inspect", small_world / "runs/t", LINES[0], "--output", tmp_path / "command.html")
+    found = s2s.load(small_world / "runs/t").inspect(LINES[0])
+    found.save(tmp_path / "api.html")
+    assert str(found).splitlines() == shown
+    page = (tmp_path / "api.html").read_text(encoding="utf-8")
+    assert page == (tmp_path / "command.html").read_text(encoding="utf-8")
+    (embedded,) = re.findall('<iframe [^>]*srcdoc="([^"]*)"></iframe>', found._repr_html_())
+    assert html.unescape(embedded) == page
+
+
 def test_api_alignment_is_that_of_the_command(small_world, tmp_path):
     run = s2s.load(small_world / "runs/t", overrides={"decoding.max_ratio": 1})
     pieces = run.loaded.tokenizers[-1].encode("Ein Hund.")
@@ -143,6 +158,7 @@ def test_api_classes_are_named_as_by_the_command(small_world, tmp_path):
     run = s2s.load(small_world / "runs/c")
     shown = _of_file(tmp_path, "classify", small_world / "runs/c", "--probabilities")
     assert run.classify(LINES) == [row.split("\t")[0] for row in shown]
+    assert run.classify(LINES[0]) == run.classify(LINES)[0]
     for row, found in zip(shown, run.probabilities(LINES), strict=True):
         assert row.split("\t")[1:] == [f"{name}={share:.4f}" for name, share in found.items()]
 
@@ -186,7 +202,7 @@ def test_api_several_references_are_scored_together(small_world, tmp_path):
         (lambda w: s2s.load(w / "runs/c").evaluate(tokenizer="zh"), r"cannot be scored with a tokenizer"),
         (lambda w: s2s.load(w / "runs/c").translate(["a"]), r"task classification cannot translate\n.*s2s classify"),
         (lambda w: s2s.load(w / "runs/m").classify(["a"]), r"task masked-lm cannot classify\n.*s2s fill"),
-        (lambda w: s2s.load(w / "runs/t").translate("a"), r"lines: is one text(.|\n)*list"),
+        (lambda w: s2s.load(w / "runs/t").candidates("a"), r"lines: is one text(.|\n)*list"),
         (lambda w: s2s.load(w / "runs/t").translate(["a", 1]), r"lines\[1\]: 1 is not a text"),
         (lambda w: s2s.load(w / "runs/t").score(["a"], [None]), r"targets\[0\]: None is not a text"),
         (lambda w: s2s.load(w / "runs/c").classify([b"a"]), r"lines\[0\]: b'a' is not a text"),
@@ -264,6 +280,17 @@ def test_api_table_has_a_line_for_each_row_and_model():
         (line,) = table[(table.row == found["row"]) & (table.model == found["model"])].to_dict("records")
         assert (line["value"], line["unit"], line["rival"]) == (found["value"], found["unit"], found["rival"])
     assert len(table) == table.row.nunique() * table.model.nunique()
+
+
+def test_api_claims_are_those_of_the_file():
+    folder = ROOT / "docs/comparison-lecture"
+    with (folder / "claims.csv").open(encoding="utf-8", newline="") as file:
+        kept = list(csv.DictReader(file))
+    comparison = s2s.Comparison(folder)
+    found = comparison.claims().reset_index().astype(str).to_dict("records")
+    assert found == kept
+    shown = comparison._repr_html_()
+    assert [row["verdict"] for row in kept] == re.findall("<td>(yes|no|undecided)</td>", shown)
 
 
 @pytest.fixture
