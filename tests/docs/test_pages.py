@@ -10,21 +10,6 @@ from s2s.data.phrasebook import phrases
 from tests.docs.pages import PAGES
 from tests.docs.runner import NOT_EXECUTED, ROOT, Session, codes, execute_page, executed, page_names, page_path
 
-
-@pytest.fixture(scope="session")
-def small_run(tmp_path_factory):
-    """A translator that has learned a little."""
-    from rich.console import Console
-
-    from s2s.run.tasks import read
-    from s2s.run.training import train
-    from tests.export.conftest import RECIPE
-
-    folder = tmp_path_factory.mktemp("docs")
-    (folder / "small.yaml").write_text(RECIPE, encoding="utf-8")
-    return train(read(folder / "small.yaml", [f"run.dir={folder / 'runs/translate'}"]), Console(quiet=True))
-
-
 QUICK = [name for name in page_names() if executed(name, PAGES[name], slow=False)]
 LONG = [n for n in page_names() if len(executed(n, PAGES[n], slow=True)) > len(executed(n, PAGES[n], slow=False))]
 
