@@ -18,7 +18,7 @@ _DIGITS = 4
 _HEIGHT = 760  # of the page in a notebook, in pixels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InspectionPage:
     """An inspection that a notebook shows as a page.
 

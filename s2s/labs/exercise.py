@@ -44,6 +44,8 @@ class Exercise:
                 found = answer(*arguments)
             except Exception as error:  # of the student's code
                 return f"{call} raises {type(error).__name__}: {error}."
+            if found is None and self.solution(*arguments) is not None:
+                return f"{call} returns None."
             if self.accepts is not None:
                 if not self.accepts(*arguments, found):
                     return f"{call} returns {_shown(found)}."

@@ -523,6 +523,12 @@ PAGES = {
         },
         check=_images_checked,
     ),
+    "labs/index": Page(
+        settings={"s2s train translate": TRANSLATE},
+        not_executed={
+            r"^pip install jupyterlab|^jupyter lab|^cd docs/labs": "tests/docs/test_labs.py executes the notebooks"
+        },
+    ),
     "ladder": Page(
         slow="",
         prepare=parallel_text,

@@ -45,7 +45,9 @@ def page_path(name: str) -> Path:
 
 def page_names() -> list[str]:
     """Returns all pages that have fenced code."""
-    names = ["README", *sorted(path.stem for path in (ROOT / "docs").glob("*.md"))]
+    docs = ROOT / "docs"
+    found = [*docs.glob("*.md"), *docs.glob("labs/*.md")]
+    names = ["README", *sorted(str(path.relative_to(docs).with_suffix("")) for path in found)]
     return [name for name in names if codes(page_path(name).read_text(encoding="utf-8"))]
 
 

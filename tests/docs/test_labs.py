@@ -1,4 +1,4 @@
-"""The notebooks of docs/labs run from top to bottom, and their exercises accept the solutions alone."""
+"""The notebooks of docs/labs (labs/index.md) run from top to bottom; their exercises accept the solutions alone."""
 
 import json
 import re
