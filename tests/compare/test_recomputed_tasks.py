@@ -131,3 +131,36 @@ def test_page_has_the_numbers_of_the_trainings():
     assert f"all 64 pairs after {min(solved)} to {max(solved)} updates" in page
     guessed = [round(100 * run["right"][1]) for m in ("rnn", "lstm", "mingru") for run in recall[m]]
     assert f"({min(guessed)} to {max(guessed)} % with two pairs)" in page
+
+
+def test_length_generalization_follows_from_the_trainings():
+    """The claim by Student's formula, and each number of its sentence in docs/comparison.md."""
+    runs, said = _trainings("length-generalization"), result(LECTURE, "length-generalization")
+    shares = {
+        part: np.array([[100 * run["right"][run["sizes"].index(size)] for size in (20, 40)] for run in own])
+        for (_, part), own in runs.items()
+        if part.startswith(("copying", "reversal"))
+    }
+    kinds = ("sinusoidal", "learned", "rope", "alibi", "relative", "none")
+    mean = {kind: shares[f"copying-{kind}-64"].mean(axis=0) for kind in kinds}
+    lost = shares["copying-sinusoidal-64"] @ [1, -1] - 5
+    t = lost.mean() / (lost.std(ddof=1) / np.sqrt(len(lost)))
+    (claim,) = said["claims"]
+    assert claim["verdict"] == "no"
+    assert claim["p"] == pytest.approx(2 * stats.t.sf(t, len(lost) - 1))
+    assert claim["numbers"][0]["value"] == pytest.approx(mean["sinusoidal"][1])
+    page = (LECTURE.parent / "comparison.md").read_text(encoding="utf-8")
+    told = " ".join(page.partition("**Strings longer than trained on.**")[2].partition("\n\n")[0].split())
+    for share in [mean[kind][1] for kind in kinds] + [
+        shares[f"reversal-{kind}-64"].mean(axis=0)[1] for kind in ("alibi", "rope", "relative")
+    ]:
+        assert f" {share:.1f}" in told
+    assert [kind for kind in kinds if mean[kind] @ [1, -1] < 5 and mean[kind][0] >= 95] == ["alibi"]
+    (endings,) = (each for each in said["tables"] if each["name"] == "endings")
+    early, late = (endings["columns"].index(name) for name in ("stops too early (%)", "does not stop in time (%)"))
+    copied = {row[1]: row for row in endings["rows"] if row[0] == "copying a string"}
+    assert f"With rotary positions {copied['rope'][early]:.0f} % of the answers stop too early" in told
+    others = [copied[kind][late] for kind in ("sinusoidal", "learned", "relative", "none")]
+    assert f"{min(others):.0f} to {max(others):.0f} % do not stop in time" in told
+    added = [row[2] for row in endings["rows"] if row[0] == "adding two numbers"]
+    assert f"({min(added):.0f} to {max(added):.0f} % at the trained length)" in told
