@@ -1,5 +1,6 @@
 """Command `s2s translate`: translate lines of text."""
 
+import json
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -17,6 +18,7 @@ _BATCHES = 50  # read ahead
         "s2s translate runs/translate 'The old dog sleeps.'",
         "s2s translate runs/translate --input lines.txt",
         "s2s translate runs/translate --input lines.txt --beam 4 --nbest 3 --output best.txt",
+        "s2s translate runs/translate --input lines.txt --sample --top-p 0.9 --nbest 3 --output samples.txt",
     )
 )
 @options.run
@@ -31,6 +33,19 @@ _BATCHES = 50  # read ahead
 @click.option(
     "--precision", type=click.Choice(["fp32", "bf16"]), help="Precision of matrix products; default: the recipe's."
 )
+@click.option("--min-length", type=click.IntRange(0, 4_096), help="Minimum output length in tokens.")
+@click.option("--no-repeat-ngram", type=click.IntRange(0, 100), help="Size of n-grams that may occur only once.")
+@click.option(
+    "--forced-prefix",
+    type=options.FILE,
+    help="File with the beginning of each translation, one per line; may be empty.",
+)
+@click.option("--sample", is_flag=True, default=None, help="Draw translations instead of searching the best.")
+@click.option("--temperature", type=options.Number(0, 100), help="With --sample: sampling temperature.")
+@click.option("--top-k", type=click.IntRange(1), help="With --sample: from the K most probable tokens.")
+@click.option("--top-p", type=options.Number(0, 1, min_open=True), help="With --sample: nucleus sampling.")
+@click.option("--min-p", type=options.Number(0, 1), help="With --sample: least share of the largest probability.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="With --sample: seed.")
 @click.option("--task", "name", help="Task of a text-to-text RUN; required if it has several.")
 @click.option(
     "--prefix", "before", type=options.TEXT, help="Text before each line, such as '<2de> '; default: data.prefix."
@@ -46,6 +61,15 @@ def translate(
     nbest: int,
     length_penalty: float | None,
     precision: Literal["fp32", "bf16"] | None,
+    min_length: int | None,
+    no_repeat_ngram: int | None,
+    forced_prefix: Path | None,
+    sample: bool | None,
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    min_p: float | None,
+    seed: int | None,
     name: str | None,
     before: str | None,
     checkpoint: str | None,
@@ -59,8 +83,10 @@ def translate(
 
     options.check_texts(texts)
     changes = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
+    changes |= {"min_length": min_length, "no_repeat_ngram": no_repeat_ngram, "sample": sample}
+    changes |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
     changes = {key: value for key, value in changes.items() if value is not None}
-    overrides = [f"decoding.{key}={value}" for key, value in changes.items()]
+    overrides = [f"decoding.{key}={json.dumps(value)}" for key, value in changes.items()]
     translator = open_ensemble(run, overrides, ["translation", "text-to-text"])
     # Refuse options without effect before anything heavy is imported.
     if name is not None and translator.recipe.task != "text-to-text":
@@ -70,9 +96,17 @@ def translate(
             raise UserError("does not apply to runs of text-to-text", where=f"--prefix {before}", remedy="use --task")
         from s2s.tasks.text_to_text.answers import check_chosen, task_named
 
+        if forced_prefix is not None:
+            raise UserError("does not apply to runs of text-to-text", "--forced-prefix", "leave it out")
         task = task_named(cast(Any, translator.recipe), name)
         if task.answers is not None:
             check_chosen(task.answers, nbest, [f"--{key.replace('_', '-')} {value}" for key, value in changes.items()])
+    begins = None
+    if forced_prefix is not None:
+        from s2s.data.text_files import check_there, lines
+
+        check_there(forced_prefix)
+        begins = iter(lines(forced_prefix))
     check_output(output)
     prompt, tell = announce_waiting(run, source, texts), options.printer(quiet, err=True)
     recipe = cast(Any, translator.recipe)
@@ -94,4 +128,5 @@ def translate(
     found, seen = line_translator(translator, nbest, checkpoint)
     if note := found.precision_note():
         tell(note)
-    write_all(translate_lines(found, seen, arriving, source.isatty(), tell, prefix, bad.refuse), output, bad)
+    written = translate_lines(found, seen, arriving, source.isatty(), tell, prefix, bad.refuse, begins)
+    write_all(written, output, bad)

@@ -19,7 +19,7 @@ Consequences: a wider beam never returns a lower score than a narrower one; size
 first EOS; and a beam as wide as the space of targets is exhaustive.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,7 @@ from torch import Tensor
 
 from s2s.data.dataset import to_device
 from s2s.data.tokenizers import BOS, EOS, PAD
+from s2s.decoding.constraints import NO_CONSTRAINTS, Constraints, forced_tokens
 from s2s.models.base import Seq2Seq
 from s2s.nn.layers import Inputs, PaddingMask
 from s2s.nn.precision import autocast_matmul
@@ -48,6 +49,7 @@ class Beam:
         nbest: Hypotheses to return for each sentence, at most `size`.
         length_penalty: The exponent α, 0 or more; 0 compares log probabilities.
         precision: Data type of matrix products.
+        constraints: Constraints of all targets.
 
     Example:
         >>> Beam(length_penalty=1.0).penalty(7)
@@ -60,6 +62,7 @@ class Beam:
     nbest: int = 1
     length_penalty: float = 1.0
     precision: torch.dtype = torch.float32
+    constraints: Constraints = NO_CONSTRAINTS
 
     def penalty(self, length: int) -> float:
         """Compute the length penalty ((5 + length) / 6)^α (Wu et al. 2016, equation 14).
@@ -99,6 +102,7 @@ def search(
     beam: Beam,
     tokens: int | None = None,
     before_step: Callable[[], None] | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """Search the best targets of a batch of sources (beam search).
 
@@ -110,6 +114,7 @@ def search(
         beam: Settings of the search.
         tokens: Only the first `tokens` ids of the vocabulary are written; None for all.
         before_step: Called before each step of the decoder. An exception that it raises ends the search.
+        prefixes: Tokens with which each target begins; they raise its limit if it is lower. None for none.
 
     Returns:
         For each sentence its `nbest` hypotheses, best first; fewer if fewer exist.
@@ -126,7 +131,7 @@ def search(
         (True, True)
     """
     with autocast_matmul(beam.precision, source.device):
-        running = _Search(model, source, valid, limits, beam, tokens)
+        running = _Search(model, source, valid, limits, beam, tokens, prefixes)
         while len(running.sentences):
             if before_step is not None:
                 before_step()
@@ -171,13 +176,23 @@ class _Search:
     """
 
     def __init__(
-        self, model: Seq2Seq, source: Tensor, valid: Tensor, limits: np.ndarray, beam: Beam, tokens: int | None
+        self,
+        model: Seq2Seq,
+        source: Tensor,
+        valid: Tensor,
+        limits: np.ndarray,
+        beam: Beam,
+        tokens: int | None,
+        prefixes: Sequence[Sequence[int]] | None,
     ) -> None:
         self.model, self.beam, self.pieces, self.device = model, beam, tokens, source.device
+        self.prefixes = prefixes
         self.pools: list[list[Hypothesis]] = [[] for _ in range(len(source))]
         self.to_beat = np.full(len(source), _NEVER)
         self.sentences = np.arange(len(source))
         self.limits = np.asarray(limits)
+        if prefixes is not None:
+            self.limits = np.maximum(self.limits, [len(prefix) for prefix in prefixes])
         # Encode the sources once. The decoder is fed BOS and then at most `limits` tokens.
         memory = model.encoder(source, valid)
         self.context_of_sentence, self.state = model.decoder.start(memory, int(self.limits.max()) + 1)
@@ -210,6 +225,7 @@ class _Search:
         states, self.state = self.model.decoder(self.context_of_hypothesis, self.state, self.newest)
         # Log probability of each next token, (rows, vocabulary).
         scores = self.model.log_probabilities(states[:, 0])
+        self._constrain(scores, must_end)
         end = scores[:, EOS] + self.log_probability
         # EOS is kept in `end`; PAD and BOS are never written.
         scores[:, PAD] = scores[:, BOS] = scores[:, EOS] = _NEVER
@@ -227,6 +243,14 @@ class _Search:
         if must_end.any():
             log_probability = np.where(must_end[:, None, None], np.float32(_NEVER), log_probability)
         return _Continuations(log_probability, rows[..., count : 2 * count], end_on_cpu, cut)
+
+    def _constrain(self, scores: Float[Tensor, "rows vocabulary"], must_end: Bool[np.ndarray, " sentences"]) -> None:
+        forced = None
+        if self.prefixes is not None:
+            forced = forced_tokens([self.prefixes[int(i)] for i in self.sentences], self.written.shape[1])
+        if forced is not None or self.beam.constraints != NO_CONSTRAINTS:
+            forced = None if forced is None else forced.repeat(self.width)
+            self.beam.constraints.apply(scores, self.written, must_end.repeat(self.width), forced)
 
     def _finish(self, found: _Continuations, picked: Float[np.ndarray, "sentences size"], length: int) -> None:
         # The least likely continuation that the slot of a hypothesis or a later slot takes, (sentences, width).

@@ -4,6 +4,7 @@
 encoders of other inputs, such as images.
 """
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +16,10 @@ from jaxtyping import Int
 
 from s2s.data.batches import collate_sources
 from s2s.data.dataset import to_device
-from s2s.data.tokenizers import Tokenizer
+from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.decoding.beam_search import Beam, Hypothesis, search
+from s2s.decoding.constraints import Constraints
+from s2s.decoding.sampling import Draws, Sampling, sample_targets
 from s2s.errors import Refuse, UserError, counted
 from s2s.models.base import Seq2Seq
 from s2s.nn.layers import Inputs, PaddingMask
@@ -122,6 +125,8 @@ class Generator:
         before_step: Callable[[], None] | None = None,
     ) -> None:
         self.beam = beam_from_settings(settings, nbest)
+        self.sampling = sampling_from_settings(settings)
+        self.seed = settings.seed
         self.before_step = before_step
         self.model = model.eval()
         self.target = target
@@ -132,35 +137,69 @@ class Generator:
         return [_decode_hypotheses(found, self.target) for found in self.hypotheses(source, valid, limits)]
 
     def hypotheses(
-        self, source: Inputs, valid: PaddingMask, limits: Int[np.ndarray, " batch"]
+        self,
+        source: Inputs,
+        valid: PaddingMask,
+        limits: Int[np.ndarray, " batch"],
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Search the best hypotheses of each source of a batch.
+        """Search the best hypotheses of each source of a batch, or draw samples.
 
         Args:
             source: Inputs of the encoder.
             valid: Padding mask, `(batch, source)`.
             limits: Most tokens of each output, `(batch,)`; the decoder's `max_positions` may lower them.
+            prefixes: Tokens with which each output begins; None for none.
 
         Returns:
-            For each source its `nbest` hypotheses, best first.
+            For each source its `nbest` hypotheses, best first; samples in the order of their draws.
         """
         if self.model.decoder.max_positions is not None and not self.model.decoder.is_one_to_one:
             # BOS is fed to the decoder and takes a position.
             limits = np.minimum(limits, self.model.decoder.max_positions - 1)
         inputs = to_device(source, self.device), to_device(valid, self.device)
         # A vocabulary may be larger than the tokenizer's: tokens that stand for spans (denoising) are never written.
-        return search(self.model, *inputs, limits, self.beam, self.target.size, self.before_step)
+        size = self.target.size
+        if self.sampling is None:
+            return search(self.model, *inputs, limits, self.beam, size, self.before_step, prefixes)
+        count = self.beam.nbest
+        several = [each.repeat_interleave(count, dim=0) for each in inputs]
+        generators = [
+            np.random.default_rng([self.seed, number, *_digest(row, real)])
+            for row, real in zip(source, valid, strict=True)
+            for number in range(count)
+        ]
+        begins = prefixes and [prefix for prefix in prefixes for _ in range(count)]
+        draws, limits = Draws(self.sampling, generators), np.repeat(limits, count)
+        found = sample_targets(
+            self.model, several[0], several[1], limits, self.beam, draws, size, self.before_step, begins
+        )
+        return [found[first : first + count] for first in range(0, len(found), count)]
 
 
 def beam_from_settings(settings: SearchSettings, nbest: int) -> Beam:
     """Build the beam settings from a recipe section; refuse an `nbest` below 1 or above the beam size."""
     if nbest < 1:
         raise UserError(f"{nbest} best translations requested", remedy="request 1 or more")
-    if nbest > settings.beam:
+    if nbest > settings.beam and not settings.sample:
         what = f"{nbest} best translations requested, but the beam size is {settings.beam}"
         raise UserError(what, remedy=f"set --beam {nbest}, or a smaller --nbest")
     precision = torch.bfloat16 if settings.precision == "bf16" else torch.float32
-    return Beam(settings.beam, nbest, settings.length_penalty, precision)
+    constraints = Constraints(settings.min_length, settings.no_repeat_ngram)
+    return Beam(settings.beam, nbest, settings.length_penalty, precision, constraints)
+
+
+def sampling_from_settings(settings: SearchSettings) -> Sampling | None:
+    """Build the sampling settings from a recipe section; None for beam search."""
+    if not settings.sample:
+        return None
+    return Sampling(settings.temperature, settings.top_k, settings.top_p, settings.min_p)
+
+
+def _digest(source: torch.Tensor, valid: torch.Tensor) -> bytes:
+    """Hash a source without padding: equal sources have equal samples, in any batch."""
+    read = source[valid] if source.shape == valid.shape else source
+    return hashlib.blake2b(read.contiguous().numpy().tobytes(), digest_size=8).digest()
 
 
 def _decode_hypotheses(found: list[Hypothesis], target: Tokenizer) -> Translation:
@@ -227,14 +266,18 @@ class TextTranslator(Generator):
         positions = () if self.model.decoder.max_positions is None else ("model.max_positions",)
         return "decoding.max_ratio", "decoding.max_extra", *positions
 
-    def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
+    def search(
+        self, sources: list[list[int]], prefixes: Sequence[Sequence[int]] | None = None
+    ) -> list[list[Hypothesis]]:
         """Search the best hypotheses of tokenized sources, EOS included, within the length limits of the settings."""
         one_to_one = self.model.decoder.is_one_to_one
         lengths = np.array([len(tokens) for tokens in sources])
         limits = lengths if one_to_one else max_output_lengths(lengths, self.settings)
-        return self.hypotheses(*collate_sources(sources), limits)
+        return self.hypotheses(*collate_sources(sources), limits, prefixes)
 
-    def searches(self, batches: list[list[list[int]]]) -> Iterator[list[list[Hypothesis]]]:
+    def searches(
+        self, batches: list[list[list[int]]], prefixes: list[list[list[int]]] | None = None
+    ) -> Iterator[list[list[Hypothesis]]]:
         """Search several batches, in parallel on a CPU.
 
         A search is a chain of small matrix products. One core finishes such a product sooner than two that have to wait
@@ -246,11 +289,11 @@ class TextTranslator(Generator):
         threads = torch.get_num_threads()
         workers = min(threads, len(batches), _PARALLEL_SEARCHES) if self.device.type == "cpu" else 1
         if workers <= 1:
-            yield from map(self.search, batches)
+            yield from map(self.search, batches, prefixes or [None] * len(batches))
             return
         pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,))
         try:
-            yield from pool.map(self.search, batches)
+            yield from pool.map(self.search, batches, prefixes or [None] * len(batches))
         finally:
             pool.shutdown(cancel_futures=True)
             # Each worker has also changed the default of new threads, so that is restored here.
@@ -277,7 +320,11 @@ class TextTranslator(Generator):
         yield from self.translate_chunk(chunk, advance)
 
     def translate_chunk(
-        self, lines: list[str], advance: Callable[[int], object] = lambda count: None, refuse: Refuse | None = None
+        self,
+        lines: list[str],
+        advance: Callable[[int], object] = lambda count: None,
+        refuse: Refuse | None = None,
+        prefixes: Sequence[str] | None = None,
     ) -> list[Translation]:
         """Translate a list of lines; batches hold lines of similar length.
 
@@ -286,12 +333,14 @@ class TextTranslator(Generator):
             advance: Called after each batch with the number of translated lines.
             refuse: Called for each line that is too long; its translation is empty. For a model without a limit, the
                 limit is then `MAX_SOURCE_LENGTH`. If None, a line beyond the model's positions raises an error.
+            prefixes: Text with which the translation of each line begins; None for none.
 
         Returns:
             One translation for each line, in order.
 
         Raises:
-            UserError: A line is too long, and `refuse` is None.
+            UserError: A line is too long, and `refuse` is None; or a prefix has characters that the tokenizer does not
+                know, or is too long.
         """
         translations = [Translation(())] * len(lines)
         # Empty lines and lines of white space are not translated.
@@ -311,12 +360,28 @@ class TextTranslator(Generator):
         size = self.settings.batch
         # Longest first: a lack of memory shows at once, and the batches that finish last are short.
         batches = [order[first : first + size] for first in range(0, len(order), size)][::-1]
-        searched = self.searches([[tokens[i] for i in batch] for batch in batches])
+        forced = None
+        if prefixes is not None:
+            rows = self._prefix_tokens(prefixes)
+            forced = [[rows[i] for i in batch] for batch in batches]
+        searched = self.searches([[tokens[i] for i in batch] for batch in batches], forced)
         for batch, found in zip(batches, searched, strict=True):
             for i, hypotheses in zip(batch, found, strict=True):
                 translations[i] = _decode_hypotheses(hypotheses, self.target)
             advance(len(batch))
         return translations
+
+    def _prefix_tokens(self, prefixes: Sequence[str]) -> list[list[int]]:
+        rows, most = self.target.encode_batch(prefixes), self.model.decoder.max_positions
+        for number, (prefix, row) in enumerate(zip(prefixes, rows, strict=True), start=1):
+            place = f"forced prefix {number}"
+            if UNK in row:
+                raise UserError(
+                    f"{prefix!r:.60} has tokens that the tokenizer does not know", place, "write other words"
+                )
+            if most is not None and len(row) >= most:
+                raise UserError(f"has {len(row):,} tokens; the model has {most:,} positions", place, "shorten it")
+        return rows
 
     def _too_long(self, line: str, tokens: int, longest: int) -> UserError:
         if self.max_source_length is None:

@@ -268,8 +268,32 @@ class SearchSettings(Section):
     (docs/speed.md)."""
     ensemble: Literal["probabilities", "log"] = "probabilities"
     """Mean over the members of an ensemble (`RUN+RUN`): of the probabilities, or of their logarithms."""
+    min_length: Annotated[int, Field(ge=0, le=4_096)] = 0
+    """Minimum output length in tokens; the maximum length wins."""
+    no_repeat_ngram: Annotated[int, Field(ge=0, le=100)] = 0
+    """Size of n-grams of tokens that an output may have only once; 0 allows repetition."""
+    sample: bool = False
+    """Draw outputs from the model's probabilities, instead of a beam search."""
+    temperature: Annotated[float, Field(ge=0, le=100)] = 1.0
+    """Sampling temperature; 0 always takes the most probable token."""
+    top_k: Count | None = None
+    """Sample from this number of most probable tokens; null: from all."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Sample from the most probable tokens whose probabilities first reach this sum (nucleus sampling)."""
+    min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Sample from tokens with at least this share of the largest probability."""
+    seed: Seed = 1
+    """Seed of the sampling. Equal sources have equal samples."""
     if TYPE_CHECKING:
         batch: Count
+
+    @model_validator(mode="after")
+    def _sampling_settings_need_sampling(self) -> Self:
+        names = ("temperature", "top_k", "top_p", "min_p", "seed")
+        changed = [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
+        if changed and not self.sample:
+            raise ValueError(f"{changed[0]} has no effect on a beam search; set sample: true, or leave it out")
+        return self
 
 
 class DecodingSettings(SearchSettings):

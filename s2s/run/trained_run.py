@@ -170,8 +170,9 @@ class Run:
         beam: int | None = None,
         task: str | None = None,
         before_step: Callable[[], None] | None = None,
+        prefixes: Sequence[str] | None = None,
     ) -> list[tuple[Candidate, ...]]:
-        """Generate n-best lists with scores.
+        """Generate n-best lists with scores, or samples if the recipe has `decoding.sample`.
 
         Args:
             nbest: Candidates per line, at most the beam size.
@@ -180,6 +181,7 @@ class Run:
                 probabilities, and there is no beam.
             before_step: Called before each decoder step, possibly from several threads. An exception that it raises
                 ends the computation and is raised here.
+            prefixes: Text with which the translation of each line begins; None for none.
 
         Returns:
             The candidates of each line, best first; none for an empty line.
@@ -198,7 +200,11 @@ class Run:
         if beam is not None:
             decoding = run.recipe.decoding.model_copy(update={"beam": beam})
             run = replace(run, recipe=run.recipe.model_copy(update={"decoding": decoding}))
-        return [found.candidates for found in build_translator(run, nbest, before_step).translate(filled)]
+        forced = None if prefixes is None else _several(prefixes, "prefixes")
+        if forced is not None and len(forced) != len(filled):
+            raise UserError(f"{len(filled)} lines and {len(forced)} prefixes", remedy="give a prefix for each line")
+        translator = build_translator(run, nbest, before_step)
+        return [found.candidates for found in translator.translate_chunk(filled, prefixes=forced)]
 
     def count_tokens(self, lines: Sequence[str], task: str | None = None) -> list[int]:
         """Count the tokens of each line, including the task's prefix.

@@ -1,5 +1,6 @@
 """Translation of lines, with warnings about out-of-domain lines, too long lines and outputs at the length limit."""
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 from s2s.data.pairs import with_prefix
@@ -75,6 +76,7 @@ def translate_lines(
     tell: PrintFn,
     prefix: str,
     refuse: Refuse,
+    forced: Iterator[str] | None = None,
 ) -> Iterator[str]:
     """Translate lines, with warnings about unusual lines.
 
@@ -83,12 +85,13 @@ def translate_lines(
         chunks: Lines that are translated together.
         at_once: Print each warning immediately, for an interactive session; otherwise with line numbers, at most 20.
         refuse: Receives the error of each line that is too long, whose translation is empty.
+        forced: Text with which the translation of each line begins; None for none.
 
     Yields:
         Translated lines in order; with n-best output, `line number TAB score TAB text`.
 
     Raises:
-        UserError: The prefix is too long.
+        UserError: A prefix is too long, or there are fewer or more forced prefixes than lines.
     """
     number, unusual, flags = 0, 0, list[bool]()
     longest = MAX_SOURCE_LENGTH if translator.max_source_length is None else translator.max_source_length
@@ -100,7 +103,10 @@ def translate_lines(
         # An empty line stays empty, with any prefix.
         lines, before = [with_prefix(prefix, text) for text in chunk], number
         lengths = map(len, translator.source.encode_batch(lines))
-        found = translator.translate_chunk(lines, refuse=lambda row, error, before=before: refuse(before + row, error))
+        begins = _take(forced, before, len(lines))
+        found = translator.translate_chunk(
+            lines, refuse=lambda row, error, before=before: refuse(before + row, error), prefixes=begins
+        )
         for line, length, translation in zip(lines, lengths, found, strict=True):
             number += 1
             too_long.add(length if translation.candidates else 0, count_sentences(line))
@@ -118,8 +124,25 @@ def translate_lines(
                     yield f"{number}\t{each.score:.4f}\t{one_line(each.text)}"
                 if not translation.candidates:
                     yield f"{number}\t\t"
+    _check_over(forced, number)
     if unusual > _SHOWN_LINES and not at_once:
         tell(f"{unusual:,} of {counted(number, 'line')} have words that are not in the training text")
     too_long.report()
     if not at_once and (limited := length_limited(flags, translator.length_settings)):
         tell(str(limited))
+
+
+def _take(forced: Iterator[str] | None, before: int, count: int) -> list[str] | None:
+    found = None if forced is None else list(itertools.islice(forced, count))
+    if found is not None and len(found) < count:
+        raise _unequal(f"{counted(before + len(found), 'line')}, but the input has more")
+    return found
+
+
+def _check_over(forced: Iterator[str] | None, count: int) -> None:
+    if forced is not None and next(forced, None) is not None:
+        raise _unequal(f"more lines than the input, which has {count:,}")
+
+
+def _unequal(what: str) -> UserError:
+    return UserError(f"has {what}", "--forced-prefix", "give one line for each input line; empty lines force nothing")

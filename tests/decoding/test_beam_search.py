@@ -13,6 +13,7 @@ import torch
 
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.decoding.beam_search import Beam, search
+from s2s.decoding.constraints import Constraints
 from s2s.models.base import BatchedState, Decoder, Seq2Seq
 from s2s.models.transformer_layers import TransformerDecoder
 
@@ -272,3 +273,59 @@ def test_beam_search_benchmarks_decoder_without_a_cache_translates_the_same(mode
     )
     ours, theirs = (_search(m, sources, [6, 9, 4, 7, 5], Beam(size=3)) for m in (model, slow))
     assert [[h.tokens for h in found] for found in ours] == [[h.tokens for h in found] for found in theirs]
+
+
+def _repeats(tokens, n):
+    """True if the last n-gram occurred before."""
+    grams = [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
+    return bool(n and grams) and grams[-1] in grams[:-1]
+
+
+@pytest.mark.parametrize(
+    ("constraints", "prefixes"),
+    [
+        (Constraints(min_length=2), None),
+        (Constraints(no_repeat_ngram=1), None),
+        (Constraints(min_length=3, no_repeat_ngram=2), None),
+        (Constraints(), [[3], [], [5, 5], [4], []]),
+        (Constraints(min_length=2, no_repeat_ngram=1), [[], [5, 5], [3], [], [4]]),
+    ],
+)
+def test_beam_search_with_constraints_is_exhaustive_search_of_what_they_allow(model, sources, constraints, prefixes):
+    limits, beam = [3, 2, 3, 1, 0], Beam(size=300, nbest=12, length_penalty=0.6, constraints=constraints)
+    source, valid = sources
+    found = search(model, source, valid, np.array(limits), beam, None, None, prefixes)
+    for i, limit in enumerate(limits):
+        begins = tuple(prefixes[i]) if prefixes else ()
+        most = max(limit, len(begins))
+        scored: dict[tuple[int, ...], float] = {}
+        for length in range(most + 1):
+            space = list(itertools.product(WORDS, repeat=length))
+            logs = log_probabilities(model, source[i : i + 1], valid[i : i + 1], space)
+            scored |= {tokens: log / beam.penalty(length + 1) for tokens, log in logs.items()}
+        n = constraints.no_repeat_ngram
+        allowed = {
+            tokens: score
+            for tokens, score in scored.items()
+            if tokens[: len(begins)] == begins
+            and len(tokens) >= min(constraints.min_length, most)
+            # a forced token may repeat an n-gram; one that follows may not
+            and not any(_repeats(tokens[: j + 1], n) for j in range(len(begins), len(tokens)))
+        }
+        expected = sorted(allowed.items(), key=lambda item: -item[1])[:12]
+        assert [h.tokens for h in found[i]] == [tokens for tokens, _ in expected]
+        assert [h.score for h in found[i]] == pytest.approx([score for _, score in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_beam_search_constraints_hold_in_a_batch_as_alone(model, sources, size):
+    prefixes, limits = [[3, 4], [], [5], [4, 4, 4], []], [6, 9, 4, 7, 5]
+    beam = Beam(size=size, nbest=size, constraints=Constraints(min_length=4, no_repeat_ngram=2))
+    together = search(model, *sources, np.array(limits), beam, prefixes=prefixes)
+    for i, limit in enumerate(limits):
+        length = int(sources[1][i].sum())
+        one = sources[0][i : i + 1, :length], sources[1][i : i + 1, :length]
+        alone = search(model, *one, np.array([limit]), beam, prefixes=[prefixes[i]])[0]
+        assert [h.tokens for h in together[i]] == [h.tokens for h in alone]
+        assert all(list(h.tokens[: len(prefixes[i])]) == prefixes[i] for h in alone)
+        assert all(len(h.tokens) >= 4 for h in alone)

@@ -57,9 +57,9 @@ def test_translator_batches_beside_each_other_are_those_one_after_another(parts,
     searched: list[tuple[str, int, int]] = []
     search = translator.search
 
-    def watched(sources):
+    def watched(sources, prefixes):
         searched.append((threading.current_thread().name, torch.get_num_threads(), len(sources[0])))
-        return search(sources)
+        return search(sources, prefixes)
 
     monkeypatch.setattr(translator, "search", watched)
     try:
@@ -68,7 +68,7 @@ def test_translator_batches_beside_each_other_are_those_one_after_another(parts,
         torch.set_num_threads(2)
         beside = translator.translate_chunk(LINES)
         assert torch.get_num_threads() == 2
-        monkeypatch.setattr(translator, "search", lambda sources: [[]][len(sources) :][0])
+        monkeypatch.setattr(translator, "search", lambda sources, prefixes: [[]][len(sources) :][0])
         with pytest.raises(IndexError):
             translator.translate_chunk(LINES)
         assert torch.get_num_threads() == 2
@@ -171,3 +171,16 @@ def test_translator_before_step_ends_a_search_at_the_next_step(parts, threads, m
     # a batch that has begun ends at its next step
     assert 5 <= len(steps) <= 5 + len(LINES)
     assert len(set(steps)) == threads
+
+
+def test_translator_forced_prefixes_begin_the_translations(parts):
+    translator = _translator(parts, batch=2)
+    prefixes = ["der", "", "die", "der", ""][: len(LINES)] + [""] * (len(LINES) - 5)
+    found = translator.translate_chunk(LINES, prefixes=prefixes)
+    free = translator.translate_chunk(LINES)
+    for line, prefix, forced, own in zip(LINES, prefixes, found, free, strict=True):
+        tokens = translator.target.encode(prefix)
+        if line.strip():
+            assert list(forced.candidates[0].hypothesis.tokens[: len(tokens)]) == tokens
+        if not prefix:
+            assert forced == own

@@ -435,6 +435,14 @@ def _speedrun_checked(session: Session) -> None:
 
 
 _OTHER_TEST = "executed by {}, which lays out its files"
+
+
+def _beginnings(session: Session) -> None:
+    """Lays out a trained run, and a file of beginnings for lines.txt."""
+    trained(session)
+    Path("beginnings.txt").write_text("Der\n\nDie\n", encoding="utf-8")
+
+
 PAGES = {
     "README": Page(
         prepare=_readme,
@@ -486,6 +494,7 @@ PAGES = {
         },
     ),
     "data": Page(prepare=_tatoeba, settings={"^s2s data check": "data.train=300"}),
+    "decoding": Page(prepare=_beginnings),
     "diagnose": Page(prepare=recipes, settings={TRAIN_TRANSLATE: TRANSLATE}),
     "distributed": Page(
         prepare=_shell_programs,

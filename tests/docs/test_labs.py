@@ -5,6 +5,7 @@ import re
 import shutil
 from importlib import import_module
 
+import matplotlib.pyplot as plt
 import pytest
 
 from s2s import labs
@@ -40,6 +41,11 @@ def _cells(lab):
     return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
 
 
+def _save_and_close(name):
+    plt.gcf().savefig(name)
+    plt.close("all")
+
+
 @pytest.mark.parametrize("lab", [pytest.param(lab, marks=pytest.mark.slow if lab in SLOW else ()) for lab in LABS])
 def test_lab_runs_from_top_to_bottom_and_accepts_its_solutions(lab, small_run, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "labs"
@@ -49,6 +55,8 @@ def test_lab_runs_from_top_to_bottom_and_accepts_its_solutions(lab, small_run, t
     shutil.copytree(small_run, folder / "runs/translate")
     (tmp_path / "comparison-lecture").symlink_to(ROOT / "docs/comparison-lecture")
     session = Session(lab, monkeypatch, None, small_run)
+    # the current figure is that of the process
+    monkeypatch.setattr("matplotlib.pyplot.savefig", _save_and_close)
     for cell in _cells(lab):
         shell = cell.startswith("!")
         execute_code(session, Code("sh" if shell else "python", cell.removeprefix("!")), Page())

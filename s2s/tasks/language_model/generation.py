@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from s2s.data.tokenizers import BOS, EOS, PAD, UNK, Tokenizer
+from s2s.data.tokenizers import BOS, EOS, Tokenizer
 from s2s.decoding.generate import MAX_SOURCE_LENGTH, one_line
+from s2s.decoding.sampling import Sampling, sample
 from s2s.errors import Refuse, UserError
 from s2s.models.language_model import LanguageModel
 from s2s.tasks.base import LoadedModel, PrintFn
@@ -20,70 +19,7 @@ from s2s.tasks.language_model.recipe import LanguageRecipe
 from s2s.tasks.line_translation import TooLong
 from s2s.training.device import DeviceContext
 
-_NEVER_WRITTEN = (PAD, BOS, UNK)
 _UNFINISHED = "\ufffd"
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Sampling settings: temperature, top-k and top-p (nucleus) sampling.
-
-    Attributes:
-        temperature: Divisor of the logits; 0 is greedy.
-        top_k: Sample from this number of most probable tokens; None for all.
-        top_p: Sample from the most probable tokens whose probabilities first reach this sum (Holtzman et al. 2020).
-
-    Example:
-        >>> import torch
-        >>> logits = torch.tensor([[0.0, 0.0, 0.0, 0.0, 2.0, 1.0, 1.0]])
-        >>> Sampling(top_k=2).probabilities(logits).round(decimals=2).tolist()
-        [[0.0, 0.0, 0.0, 0.0, 0.73, 0.27, 0.0]]
-    """
-
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
-
-    def probabilities(self, scores: Float[Tensor, "rows pieces"]) -> Float[Tensor, "rows pieces"]:
-        """Compute the probability of drawing each token, in fp64 on the CPU, from logits.
-
-        The order is temperature, `top_k`, `top_p`, renormalization. Special tokens that no text contains are never
-        drawn; ties are broken by token id.
-        """
-        scores = scores.cpu().double()
-        scores[:, list(_NEVER_WRITTEN)] = float("-inf")
-        if self.temperature == 0:
-            best = torch.zeros_like(scores)
-            return best.scatter_(1, scores.argmax(dim=1, keepdim=True), 1.0)
-        # A stable sort breaks ties by token id, not by chance.
-        ordered, order = scores.sort(dim=1, descending=True, stable=True)
-        # The maximum is subtracted first, so that a tiny temperature causes no overflow.
-        ordered = (ordered - ordered[:, :1]) / self.temperature
-        if self.top_k is not None:
-            ordered[:, self.top_k :] = float("-inf")
-        shares = ordered.softmax(dim=1)
-        if self.top_p < 1:
-            before = shares.cumsum(dim=1) - shares
-            shares = shares.masked_fill(before >= self.top_p, 0.0)
-            shares = shares / shares.sum(dim=1, keepdim=True)
-        return torch.zeros_like(shares).scatter_(1, order, shares)
-
-
-def sample(shares: Float[np.ndarray, "rows pieces"], chances: Sequence[np.random.Generator]) -> list[int]:
-    """Draw a token for each row of probabilities, by inverse transform sampling.
-
-    Example:
-        >>> import numpy as np
-        >>> sample(np.array([[0.0, 0.0, 1.0]]), [np.random.default_rng(1)])
-        [2]
-    """
-    sums = np.cumsum(shares, axis=1)
-    found = []
-    for row, chance in zip(sums, chances, strict=True):
-        # If rounding places the number beyond the last sum, the last token with a probability is drawn.
-        number = int(np.searchsorted(row, chance.random() * row[-1], side="right"))
-        found.append(number if number < len(row) else int(np.flatnonzero(np.diff(row, prepend=0.0))[-1]))
-    return found
 
 
 def write(
