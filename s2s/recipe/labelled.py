@@ -1,12 +1,15 @@
 """Recipe sections for classification tasks."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Generic, Literal
+from typing import TYPE_CHECKING, Annotated, Generic, Literal
+
+from pydantic import Field
 
 from s2s.errors import UserError
 from s2s.recipe import schema
 
 _SHOWN_CLASSES = 8
+ClassWeight = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class LabelledData(schema.DataSection):
@@ -44,6 +47,15 @@ class LabelledTraining(schema.OptimizationSettings):
     null: one batch."""
     label_smoothing: schema.Probability = 0.0
     """Label smoothing: share of each label's probability that is spread evenly over the classes."""
+    class_weights: Literal["balanced"] | dict[schema.Word, ClassWeight] | None = None
+    """Weight of each class in the loss, for classes of unequal frequency.
+
+    `balanced` is the number of examples, divided by the number of classes and by that of the class's examples; or
+    weights by name, 1 for classes that are not named. Null: all 1. A run's recipe has the numbers.
+    """
+    focal_gamma: Annotated[float, Field(ge=0, le=10)] = 0.0
+    """Exponent γ of the focal loss (Lin et al. 2017), which multiplies the loss of an example by (1 − p)^γ, where p is
+    the probability of its class; 0: cross-entropy."""
 
 
 class LabelledRecipe(schema.TrainRecipe[schema.Model], Generic[schema.Model]):

@@ -26,7 +26,7 @@ from s2s.evaluation import classification as measures
 from s2s.evaluation.significance import ClassifierComparison, compare_classifiers
 from s2s.files import RESTORE
 from s2s.models.base import Classifier
-from s2s.recipe.labelled import LabelledRecipe, listed_classes
+from s2s.recipe.labelled import LabelledRecipe, LabelledTraining, listed_classes
 from s2s.tasks.base import (
     Evaluation,
     EvaluationOptions,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from s2s.inspection.inspection import Inspection, InspectionRequest
 
 LabelledT = TypeVar("LabelledT", bound=LabelledRecipe)
+TrainingT = TypeVar("TrainingT", bound=LabelledTraining)
 
 
 class LabelledSplit(Split, Protocol):
@@ -91,27 +92,69 @@ _SAMPLED = 1000
 Advance = Callable[[int], object]
 
 
-def classification_loss(smoothing: float) -> Loss[Classifier, LabelledBatch]:
-    """Return the cross-entropy loss of a classifier, with optional label smoothing.
+def classification_loss(
+    smoothing: float, weights: Sequence[float] | None = None, gamma: float = 0.0
+) -> Loss[Classifier, LabelledBatch]:
+    """Return the cross-entropy loss of a classifier, with label smoothing, class weights and focal loss.
 
     Args:
         smoothing: Label smoothing, in [0, 1).
+        weights: Weight of each class; None: all 1.
+        gamma: Exponent of the focal loss, 0 or more; 0: cross-entropy.
 
     Returns:
-        A function of a model and a batch that returns two sums over the examples, in nats: the smoothed loss to
-        minimize and the plain cross-entropy to report.
+        A function of a model and a batch that returns two sums over the examples, in nats: the loss to minimize and the
+        plain cross-entropy to report.
     """
+    table = None if weights is None else torch.tensor(weights)
 
     def loss(model: Classifier, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
         scores = model(batch.source, batch.source_valid)
         # At least fp32; fp64 scores stay fp64, which `s2s diagnose` needs.
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         plain = functional.cross_entropy(scores, batch.labels, reduction="sum")
-        if not smoothing:
+        if not smoothing and table is None and not gamma:
             return plain, plain
-        return functional.cross_entropy(scores, batch.labels, reduction="sum", label_smoothing=smoothing), plain
+        if table is None and not gamma:
+            return functional.cross_entropy(scores, batch.labels, reduction="sum", label_smoothing=smoothing), plain
+        own = functional.cross_entropy(scores, batch.labels, reduction="none", label_smoothing=smoothing)
+        if table is not None:
+            own = own * table.to(scores)[batch.labels]
+        if gamma:
+            right = scores.softmax(dim=1).gather(1, batch.labels.unsqueeze(1)).squeeze(1)
+            own = own * (1 - right) ** gamma
+        return own.sum(), plain
 
     return loss
+
+
+def with_class_weights(training: TrainingT, counts: Mapping[str, int]) -> TrainingT:
+    """Return the training section with numbers in place of balanced class weights.
+
+    Args:
+        training: Training section.
+        counts: Number of training examples of each class; classes without examples get the weight 1.
+
+    Raises:
+        UserError: A weight is of no class.
+
+    Example:
+        >>> with_class_weights(LabelledTraining(class_weights="balanced"), {"ham": 30, "spam": 10}).class_weights
+        {'ham': 0.666667, 'spam': 2.0}
+    """
+    weights = training.class_weights
+    if weights is None:
+        return training
+    if weights == "balanced":
+        total = sum(counts.values())
+        weights = {name: round(total / (len(counts) * n), 6) if n else 1.0 for name, n in counts.items()}
+    elif unknown := [name for name in weights if name not in counts]:
+        raise UserError(
+            f"{unknown[0]!r} is none of the classes {listed_classes(tuple(counts))}",
+            where="training.class_weights",
+            remedy="name classes of the data",
+        )
+    return training.model_copy(update={"class_weights": weights})
 
 
 def class_probabilities(
@@ -215,7 +258,11 @@ class ClassificationTask(Task[LabelledT, LabelledDataT, Classifier]):
         return class_probabilities(run.model, self.parse_inputs(run, lines, refuse))
 
     def loss(self, recipe: LabelledT) -> Loss[Classifier, LabelledBatch]:
-        return classification_loss(recipe.training.label_smoothing)
+        training, weights = recipe.training, recipe.training.class_weights
+        named = None
+        if isinstance(weights, dict):
+            named = [weights.get(name, 1.0) for name in recipe.data.classes or ()]
+        return classification_loss(training.label_smoothing, named, training.focal_gamma)
 
     def log_probs(self, model: Classifier, batch: LabelledBatch) -> Float[Tensor, "examples classes"]:
         return model(batch.source, batch.source_valid).log_softmax(dim=1)

@@ -149,6 +149,24 @@ def test_classifier_loss_is_the_mean_of_minus_the_logarithm_of_the_probability()
     torch.testing.assert_close(plain, -logs[torch.arange(10), batch.labels].sum())
 
 
+def test_classifier_weighted_and_focal_loss_are_their_formulas():
+    model, texts = _build("transformer"), _separable()
+    batch = texts.collate(np.arange(10), 0)
+    weights, gamma = [0.5 + n for n in range(CLASSES)], 2.0
+    logs = model(batch.source, batch.source_valid).log_softmax(dim=1).detach()
+    found, plain = classification_loss(0.0, weights, gamma)(model, batch)
+    wanted = sum(
+        -weights[label] * (1 - np.exp(row[label])) ** gamma * row[label]
+        for row, label in zip(logs.double().numpy(), batch.labels.tolist(), strict=True)
+    )
+    assert found.item() == pytest.approx(wanted, rel=1e-5)
+    assert plain.item() == pytest.approx(-logs[torch.arange(10), batch.labels].sum().item(), rel=1e-5)
+    # equal weights of 1 are the plain loss
+    for smoothing in (0.0, 0.3):
+        same, _ = classification_loss(smoothing, [1.0] * CLASSES)(model, batch)
+        torch.testing.assert_close(same, classification_loss(smoothing)(model, batch)[0])
+
+
 def test_classifier_unequal_micro_batches_are_one_big_batch():
     texts = [_separable() for _ in range(2)]
     texts[0].settings = TextBatchSettings(tokens=60 * 12, max_length=12)

@@ -112,6 +112,37 @@ def test_classification_run_saves_the_classes_of_the_data(folder):
     assert read(folder / "runs/found/recipe.yaml").data.classes == ("1", "2", "3")
 
 
+def test_classification_run_saves_balanced_class_weights_as_numbers(folder):
+    brief = ("training.updates=2", "validation.every=2", "training.class_weights=balanced", "training.focal_gamma=1")
+    _s2s("train", "tiny.yaml", "run.dir=runs/weighted", *brief)
+    recipe = read(folder / "runs/weighted/recipe.yaml")
+    labels = TASK.source(recipe).load().train.labels
+    counts = np.bincount(labels, minlength=3)
+    wanted = {name: len(labels) / (3 * n) for name, n in zip(CLASSES, counts.tolist(), strict=True)}
+    assert recipe.training.class_weights == pytest.approx(wanted, rel=1e-5)
+
+
+def test_classification_class_weights_of_no_class_are_refused(folder):
+    with pytest.raises(UserError, match=r"training.class_weights: 'Sport' is none of the classes World, Sports"):
+        _s2s("train", "tiny.yaml", "run.dir=runs/wrong", "training.class_weights={Sport: 2}")
+    assert not (folder / "runs/wrong").exists() or not any((folder / "runs/wrong").glob("checkpoints/*"))
+
+
+@pytest.mark.slow
+def test_classification_balanced_weights_raise_the_recall_of_a_rare_class(folder):
+    rows = (folder / "train.tsv").read_text().splitlines()
+    first = [row for row in rows[1:] if row[0] == "1"]
+    (folder / "train.tsv").write_text("\n".join([rows[0], *(r for r in rows[1:] if r[0] != "1"), *first[:12]]) + "\n")
+    recalls = {}
+    for weights in ("null", "balanced"):
+        words = (f"run.dir=runs/{weights}", f"training.class_weights={weights}", "training.updates=60")
+        _s2s("train", "tiny.yaml", "data.validation=test.tsv", "validation.metric=loss", "validation.every=60", *words)
+        scores = json.loads((folder / f"runs/{weights}/evaluation-test.json").read_text())
+        truth, predicted = np.array(scores["truth"]), np.array(scores["predicted"])
+        recalls[weights] = (predicted[truth == 0] == 0).mean()
+    assert recalls["balanced"] > recalls["null"]
+
+
 def test_classify_command_matches_the_evaluation_for_any_batch(folder, capsys):
     texts = _test_texts(folder)
     (folder / "lines.txt").write_text("\n".join([*texts[:9], "", *texts[9:]]))

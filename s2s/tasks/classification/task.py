@@ -25,10 +25,8 @@ from s2s.tasks.base import (
 )
 from s2s.tasks.classification.data import Labelled, LabelledSource, LabelledTexts, PreparedLabelled, prepare_texts
 from s2s.tasks.classification.recipe import ClassificationRecipe
-from s2s.tasks.classification_base import ClassificationEvaluation, ClassificationTask, Prediction, classification_loss
+from s2s.tasks.classification_base import ClassificationEvaluation, ClassificationTask, Prediction, with_class_weights
 from s2s.tasks.figures import lengths_picture, words_picture
-from s2s.training.device import DeviceContext
-from s2s.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,14 +65,6 @@ def _training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> Lab
         recipe.training.examples_per_update,
         recipe.training.word_dropout,
     )
-
-
-def trainer_of(
-    recipe: ClassificationRecipe, data: PreparedLabelled, model: Classifier, device_context: DeviceContext
-) -> Trainer[Classifier, LabelledBatch]:
-    """Build a trainer of a classifier."""
-    loss = classification_loss(recipe.training.label_smoothing)
-    return Trainer(model, _training_texts(recipe, data), loss, recipe.training, recipe.seeds, device_context)
 
 
 @dataclass(frozen=True)
@@ -126,9 +116,10 @@ class TextClassificationTask(ClassificationTask[ClassificationRecipe, PreparedLa
         return prepare_texts(recipe, tokenizers[0] if tokenizers else None, print_fn)
 
     def finalize_config(self, recipe: ClassificationRecipe, data: PreparedLabelled) -> ClassificationRecipe:
-        """Return the recipe with the names of the classes."""
+        """Return the recipe with the names and weights of the classes."""
         known = recipe.data.model_copy(update={"classes": data.corpus.train.names})
-        return recipe.model_copy(update={"data": known})
+        training = with_class_weights(recipe.training, data.corpus.train.counts())
+        return recipe.model_copy(update={"data": known, "training": training})
 
     def build(self, recipe: ClassificationRecipe, tokenizers: Sequence[Tokenizer]) -> Classifier:
         return build_classifier(recipe, tokenizers[0].size)

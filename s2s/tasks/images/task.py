@@ -27,7 +27,7 @@ from s2s.models.base import Classifier
 from s2s.models.patches import ImageShape, read_images
 from s2s.nn.pooling import FIRST_TOKEN_POOLING
 from s2s.tasks.base import LoadedModel, PrintFn, TrainContext, build_encoder
-from s2s.tasks.classification_base import ClassificationEvaluation, ClassificationTask, Prediction
+from s2s.tasks.classification_base import ClassificationEvaluation, ClassificationTask, Prediction, with_class_weights
 from s2s.tasks.figures import images_picture, seen_picture
 from s2s.tasks.image_files import Pixels, read_image, statistics_for
 from s2s.tasks.images.data import Images, ImageSource
@@ -205,10 +205,11 @@ class ImageClassificationTask(ClassificationTask[ImageRecipe, PreparedImages]):
         return PreparedImages(ImageSource(recipe.data).load())
 
     def finalize_config(self, recipe: ImageRecipe, data: PreparedImages) -> ImageRecipe:
-        """Return the recipe with class names, and the pixels' mean and deviation."""
+        """Return the recipe with names and weights of the classes, and the pixels' mean and deviation."""
         train = data.corpus.train
         known = {"classes": train.names} | statistics_for(recipe.data, train.pixels)
-        return recipe.model_copy(update={"data": recipe.data.model_copy(update=known)})
+        training = with_class_weights(recipe.training, train.counts())
+        return recipe.model_copy(update={"data": recipe.data.model_copy(update=known), "training": training})
 
     def build(self, recipe: ImageRecipe, tokenizers: Sequence[Tokenizer]) -> Classifier:
         """Build the recipe's encoder with patch embeddings, and a classification head."""
