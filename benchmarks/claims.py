@@ -145,10 +145,21 @@ def table(folders: Sequence[Path], place: str = "") -> str:
         ]
         if numbers:
             written.append(f"- {_ranges(numbers)}: `{each.summary.command}`, {each.summary.measured_on([])}.")
+            written += _measured_elsewhere(each, numbers)
     missing = [f"{text.number} ({text.experiment})" for name, text in CLAIMS.items() if name not in dict(shown)]
     if missing:
         written.append(f"- Not measured yet: {', '.join(missing)}.")
     return "\n".join([*written, ""])
+
+
+def _measured_elsewhere(kept: Kept, numbers: Sequence[int]) -> list[str]:
+    """Write the machines of claims that were measured on another one than the comparison's."""
+    found: dict[str, list[int]] = {}
+    for row in kept.rows.values():
+        if row.number in numbers and row.result.elsewhere(kept.summary):
+            version = "" if row.result.codes else ", version of the code not recorded"
+            found.setdefault(f"{' and '.join(row.result.machines)}{version}", []).append(row.number)
+    return [f"- Of these, {_ranges(own)} on {where}." for where, own in found.items()]
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -314,6 +314,7 @@ def claim_numbers(
     notes: Mapping[str, str] | None = None,
     at_least: Iterable[str] = (),
     gates: Mapping[str, Sequence[Gate]] | None = None,
+    pairs: Pairwise | None = None,
 ) -> list[ClaimNumber]:
     """Build the numbers of a claim.
 
@@ -323,11 +324,14 @@ def claim_numbers(
         notes: Texts in place of missing numbers, or behind numbers, by candidate.
         at_least: Candidates whose estimate is a lower bound.
         gates: Validity checks by candidate; the number of one that fails is never the best.
+        pairs: Differences of all pairs; those that are not told apart from the best are best, too.
     """
     plain = {model: each.value if isinstance(each, Estimate) else each for model, each in values.items()}
     closed = {model: failed(own) for model, own in (gates or {}).items()}
     known = [value for model, value in plain.items() if value is not None and not closed.get(model)]
     top = (max(known) if best == "high" else min(known)) if best and known else None
+    first = [model for model, value in plain.items() if value == top and not closed.get(model)]
+    tied = {m for m in plain for n in first if pairs and not closed.get(m) and (pairs.beside(m, n)[1] or 0.0) >= LEVEL}
     bounds = set(at_least)
     notes = {model: _closed_in_words(own) for model, own in closed.items() if own} | {**(notes or {})}
     return [
@@ -338,7 +342,7 @@ def claim_numbers(
             high=each.high if isinstance(each, Estimate) else None,
             at_least=model in bounds,
             note=notes.get(model, ""),
-            best=top is not None and plain[model] == top and not closed.get(model),
+            best=top is not None and (model in first or model in tied),
         )
         for model, each in values.items()
     ]

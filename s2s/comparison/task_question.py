@@ -354,10 +354,9 @@ class TaskClaim:
         found = decide(claim_pairs(of_all, ahead, behind))
         stable = {}
         for width, others in by_width.items():
-            if width != plan.width and {*ahead, *behind} <= others.keys():
-                holds = all(pair.difference > 0 for pair in claim_pairs(others, ahead, behind))
-                if found.verdict != "undecided":
-                    stable[f"width {width}"] = holds == (found.verdict == "yes")
+            if width != plan.width and {*ahead, *behind} <= others.keys() and found.verdict != "undecided":
+                again = decide(claim_pairs(others, ahead, behind))
+                stable[f"width {width}"] = again.verdict == found.verdict
         best = max(behind, key=lambda model: of_all[model].order)
         worst = min(ahead, key=lambda model: of_all[model].order)
         unit = self.unit or plan.task.unit

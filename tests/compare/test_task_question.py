@@ -154,8 +154,10 @@ def test_claim_says_who_still_learns(asked) -> None:
 def test_claim_says_whether_other_widths_agree(asked) -> None:
     sizes = {"rnn": [1, 2, 2, 1, 2], "transformer": [8] * 5}
     assert asked(sizes).claims[0].stable == {}
-    assert asked(sizes, {"rnn": [2, 2], "transformer": [4, 4]}).claims[0].stable == {"width 4": True}
-    assert asked(sizes, {"rnn": [4, 4], "transformer": [2, 2]}).claims[0].stable == {"width 4": False}
+    # the same test decides: the sign of a difference of two seeds says nothing
+    assert asked(sizes, {"rnn": [2] * 5, "transformer": [4] * 5}).claims[0].stable == {"width 4": True}
+    assert asked(sizes, {"rnn": [2, 2], "transformer": [4, 4]}).claims[0].stable == {"width 4": False}
+    assert asked(sizes, {"rnn": [4] * 5, "transformer": [2] * 5}).claims[0].stable == {"width 4": False}
 
 
 def test_verdicts_compare_with_the_best_other(asked) -> None:

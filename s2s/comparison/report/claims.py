@@ -16,7 +16,8 @@ WORDS = {"yes": "✔ yes", "no": "✘ no", "undecided": "undecided"}
 """Verdicts on the page and in Markdown."""
 LEGEND = (
     "✔ the claim holds here; ✘ it does not; undecided: the tests cannot tell. Bold: the best of the models that "
-    "finished learning. Small print is explained under measured. ↑ high numbers are good, ↓ low ones."
+    "finished learning, in decided claims. Small print is explained under measured. ↑ high numbers are good, ↓ low "
+    "ones."
 )
 
 
@@ -97,19 +98,20 @@ def claim_rows(models: Sequence[str], results: Sequence[Result]) -> list[ClaimRo
     for result in results:
         for claim in result.claims:
             known = {each.model: each for each in claim.numbers}
-            cells = [_cell(known[model]) if model in known else NumberCell(model) for model in models]
+            decided = claim.verdict != "undecided"
+            cells = [_cell(known[model], decided) if model in known else NumberCell(model) for model in models]
             rows.append(ClaimRow(claim, result, cells))
     return sorted(rows, key=lambda row: row.number)
 
 
-def _cell(number: ClaimNumber) -> NumberCell:
+def _cell(number: ClaimNumber, decided: bool) -> NumberCell:
     if number.value is None:
         return NumberCell(number.model, "" if number.note else "–", number.note)
     _, ends, power = halves(number.value, number.low, number.high)
     # The interval of a lower bound may have no width; then it says nothing more.
     ends = "" if number.low == number.high else f"{ends}{power}"
     text = f"{'≥ ' if number.at_least else ''}{brief(number.value, 3)}"
-    return NumberCell(number.model, text, number.note, ends, number.best)
+    return NumberCell(number.model, text, number.note, ends, number.best and decided)
 
 
 def tally(rows: Sequence[ClaimRow]) -> str:

@@ -11,7 +11,7 @@ from scipy.linalg import block_diag
 
 from s2s.comparison.claims import traits_of
 from s2s.comparison.paired_tests import WITHOUT_A_SEED, gates_of_training
-from s2s.comparison.questions.bottleneck.claims import translates_longer
+from s2s.comparison.questions.bottleneck.claims import NEAR, translates_longer
 from s2s.comparison.reporting import (
     Column,
     Interval,
@@ -119,7 +119,7 @@ def _claim(
         return None
     choices = {"all": places}
     if len(places) > 1:
-        choices |= {"the first texts beyond": places[:1], "the longest texts": places[-1:]}
+        choices |= {NEAR: places[:1], "the longest texts": places[-1:]}
     shares = {
         name: {model: [_retained_bleu(each, at) for each in runs.values()] for model, runs in kinds.items()}
         for name, at in choices.items()

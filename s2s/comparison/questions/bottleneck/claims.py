@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from s2s.comparison.claims import Pair, Traits, beside_rival, claim_numbers, decide
+from s2s.comparison.claims import Pair, Traits, beside_rival, claim_numbers, decide, of_each
 from s2s.comparison.report.numbers import brief
 from s2s.comparison.results import Claim
 from s2s.evaluation.differences import paired
 from s2s.evaluation.gates import Gate, failed
-from s2s.evaluation.inference import Estimate
+from s2s.evaluation.inference import Estimate, mean
 
 Shares = Mapping[str, Sequence[float]]
 """BLEU on longer texts in percent of that on single sentences, by model; one value for each seed."""
+NEAR = "the first texts beyond"
+"""Variation: the shortest group of longer texts."""
 
 
 def translates_longer(
@@ -55,13 +57,17 @@ def translates_longer(
     pairs = _pairs(shares[deciding])
     decision = decide(pairs)
     labels = {model: f"{model} ({brief(estimates[model].value, 2)} %)" for model in attention}
+    beyond = ""
+    if NEAR in shares:
+        kept = {model: f"{mean(shares[NEAR][model]).value:.0f} %" for model in attention}
+        beyond = f" On {NEAR}: {of_each(kept)}."
     found = beside_rival(pairs, labels, f"{100 - margin:g} % of the BLEU", ("keeps", "keep"), ("more", "less"))
     return Claim(
         name="any-length",
         measured=f"BLEU kept on texts longer than the {learned} words trained on",
         unit="%",
         verdict=decision.verdict,
-        sentence=f"Beyond the {learned} words trained on, {found} on single sentences{decision.because}.",
+        sentence=f"Beyond the {learned} words trained on, {found} on single sentences{decision.because}.{beyond}",
         numbers=claim_numbers({model: estimates.get(model) for model in traits}, "high", gates=gates),
         p=decision.p,
         test="" if decision.p is None else f"t-test over seeds against {100 - margin:g} %",

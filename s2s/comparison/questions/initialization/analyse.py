@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import scipy
 
-from s2s.comparison.claims import Pair, claim_numbers, decide
+from s2s.comparison.claims import Pair, claim_numbers, decide, traits_of
 from s2s.comparison.questions.gradients.decay import brief, geometric_mean
 from s2s.comparison.questions.gradients.sweep import WORDS
 from s2s.comparison.reporting import Column, Interval, axis, figure, filled, series, table, verdict
@@ -97,7 +97,7 @@ def analyse(comparison: Comparison, measured: Mapping[Trial, Start | Rates]) -> 
         figures=[_figure(found)],
         tables=filled(_table(found)),
         seeds=sorted({trial.seed for trial in runs if trial.seed is not None}),
-        claims=[_claim(found)],
+        claims=[_claim(_without_attention(comparison, found))],
     )
 
 
@@ -150,6 +150,12 @@ def _claim(found: Mapping[str, Candidate]) -> Claim | None:
         test="Kendall's τ",
         figure="initialization",
     )
+
+
+def _without_attention(comparison: Comparison, found: Mapping[str, Candidate]) -> Mapping[str, Candidate]:
+    """Leave out models with attention, whose encoder alone is trained here, if others remain."""
+    traits = traits_of(comparison)
+    return {model: own for model, own in found.items() if not traits[model].cross_attention} or found
 
 
 def _farthest(own: Candidate) -> Starts:

@@ -44,7 +44,7 @@ def learns_best(
         verdict=decision.verdict,
         sentence=f"The loss is {of_each({m: shown[m] for m in transformers})} against "
         f"{of_each({m: shown[m] for m in others})}{decision.because}.",
-        numbers=claim_numbers({model: losses.get(model) for model in traits}, "low", gates=gates),
+        numbers=claim_numbers({model: losses.get(model) for model in traits}, "low", gates=gates, pairs=pairs),
         p=decision.p,
         test="" if decision.p is None else "t-test over seeds and sentences",
         figure="loss",
