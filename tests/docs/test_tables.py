@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -109,3 +111,10 @@ def test_verdicts_on_another_device_have_a_column(tmp_path):
     short = [line.split("|")[1:-1] for line in claims.short_table([kept, folder]).splitlines()]
     assert short[0][-2:] == ["holds on two processor cores?", "holds on NVIDIA H200?"]
     assert {row[0]: row[-2:] for row in short[2:]}[str(number)] == [claim.verdict, "yes"]
+
+
+def test_command_reference_is_the_help_of_the_commands():
+    made = subprocess.run([sys.executable, "docs/commands.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert made.stdout == (ROOT / "docs/commands.md").read_text(encoding="utf-8"), (
+        "python docs/commands.py > docs/commands.md"
+    )
