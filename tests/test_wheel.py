@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import s2s
+
 ROOT = Path(__file__).parents[1]
 # what is installed under another name than it has here
 MOVED = {"recipes": "s2s/recipes"}
@@ -106,3 +108,7 @@ def test_wheel_installed_elsewhere_it_finds_its_recipes_and_models_and_trains(wh
     assert len(s2s("translate", "runs/translate", "--input", "lines.txt").splitlines()) == 1
     s2s("inspect", "runs/translate", "A dog.", "--output", "page.html")
     assert (tmp_path / "page.html").stat().st_size > 10_000
+
+
+def test_citation_names_the_version_of_the_package():
+    assert f"\nversion: {s2s.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
