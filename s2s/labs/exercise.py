@@ -13,6 +13,7 @@ from s2s.recipe.wording import suggestion
 LABS = ("attention", "gradients", "translation", "own_data")
 """Notebooks with exercises, which are modules of this package."""
 _TOLERANCE = 1e-3
+_LONGEST_SHOWN = 60  # characters of an argument or a result in a message
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def _shown(value: object) -> str:
     if isinstance(value, np.ndarray):
         value = value.round(4).tolist()
     text = repr(round(value, 4) if isinstance(value, float) else value)
-    return text if len(text) <= 120 else f"{text[:117]}…"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 _checked: dict[str, bool] = {}
