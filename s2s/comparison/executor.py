@@ -208,7 +208,10 @@ def _run(
             if trial in failed and not results[trial].failed:
                 stale_round |= _delete_round(folder, trials, trial, results)
             seconds = expected_seconds(experiment, comparison, trial, workers.number)
-            progress.finish(experiment.name, trial, results[trial].seconds, results[trial].failed, seconds)
+            found = results[trial]
+            kind = "not applicable" if found.final else "FAILED"
+            reason = f"{kind}: {found.failed}" if found.failed else ""
+            progress.finish(experiment.name, trial, found.seconds, reason, seconds)
             if all(each in results for each in new if each.model == trial.model):
                 new += following(trial.model)
     return {trial: result for trial, result in results.items() if trial not in stale_round}

@@ -66,7 +66,7 @@ class Progress:
             question: Name of the question.
             trial: The trial that ended.
             seconds: Its duration.
-            failed: Reason of a failure; empty if it succeeded.
+            failed: Kind and reason of a failure; empty if it succeeded.
             expected: Expected seconds of the trial.
         """
         self._check()
@@ -78,8 +78,7 @@ class Progress:
             self._line, completed=self._finished, left=left, description=f"{question}: {_words(trial)} done"
         )
         if failed or not self._console.is_terminal:
-            state = f"FAILED: {failed}" if failed else f"{seconds:.0f} s"
-            self.print(f"{question}: {_words(trial)}: {state} · {left} left")
+            self.print(f"{question}: {_words(trial)}: {failed or f'{seconds:.0f} s'} · {left} left")
 
     def print(self, text: str) -> None:
         """Print a line."""

@@ -143,7 +143,7 @@ def test_progress_scales_the_remaining_seconds_of_the_table_by_the_observed_spee
         progress.finish("long-range", TASK, 10.0, "", 2.0)
         # more trials than were expected
         progress.expect(5_000.0)
-        progress.finish("long-range", Trial("gru"), 1.0, "ZeroDivisionError: division by zero", 6.0)
+        progress.finish("long-range", Trial("gru"), 1.0, "FAILED: ZeroDivisionError: division by zero", 6.0)
     # 3,998 s at 10 / 2, and 4,994 s at 40 / 8
     assert text.getvalue().splitlines()[:2] == [
         "long-range: rnn, copy, seed 3: 10 s · 5:33:10 left",
