@@ -21,6 +21,7 @@ _METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
         "s2s evaluate runs/translate runs/other --json scores.json",
         "s2s evaluate runs/translate --source lines.txt --reference reference.txt",
         "s2s evaluate --hypotheses one.txt --reference reference.txt --against other.txt --metric bleu",
+        "s2s evaluate runs/translate --source lines.txt --hypotheses one.txt --log-probs",
     )
 )
 @click.argument("words", nargs=-1, metavar="[RUN]... [section.key=value]...")
@@ -36,6 +37,14 @@ _METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
     help="Reference translations, line by line; repeat it to score against several references together.",
 )
 @click.option("--hypotheses", type=options.FILE, help="Score these translations, without a RUN; with --reference.")
+@click.option(
+    "--log-probs",
+    is_flag=True,
+    help="Print the log probability of each line of --hypotheses under RUN; with --source. --json adds tokens.",
+)
+@click.option(
+    "--rerank", is_flag=True, help="Sort --hypotheses, an n-best list of s2s translate, by RUN; with --source."
+)
 @click.option(
     "--against",
     "others",
@@ -75,6 +84,8 @@ def evaluate(
     source: Path | None,
     references: tuple[Path, ...],
     hypotheses: Path | None,
+    log_probs: bool,
+    rerank: bool,
     others: tuple[Path, ...],
     names: tuple[str, ...],
     bias: Path | None,
@@ -97,6 +108,13 @@ def evaluate(
 
         check_tokenizer(tokenizer, f"--tokenize {tokenizer}")
     scoring = {"--split": split, "--source": source, "--beam": beam}
+    if log_probs or rerank:
+        chosen = "--rerank" if rerank else "--log-probs"
+        more = {"--reference": references, "--against": others, "--metric": names, "--lowercase": lowercase}
+        more |= {"--tokenize": tokenizer, "--bias": bias, "--induction": induction, "--split": split, "--beam": beam}
+        _refuse(chosen, more | ({"--log-probs": log_probs, "--json": file} if rerank else {}))
+        _rescore(words, source, hypotheses, checkpoint, file, chosen)
+        return
     if hypotheses is not None:
         _refuse("--hypotheses", {"RUN": words, "--checkpoint": checkpoint, "--bias": bias, "--induction": induction})
         _refuse("--hypotheses", scoring)
@@ -156,6 +174,35 @@ def _score_files(
     print_fn = partial(click.echo, err=True)
     scores, comparisons = score_files(systems, references, lowercase, names, tokenizer or "auto", print_fn)
     show_all(file, {"scores": scores, "comparisons": comparisons})
+
+
+def _rescore(
+    words: Sequence[str],
+    source: Path | None,
+    hypotheses: Path | None,
+    checkpoint: str | None,
+    file: Path | None,
+    chosen: str,
+) -> None:
+    paths, overrides = options.paths_and_overrides(words)
+    if len(paths) != 1 or source is None or hypotheses is None:
+        remedy = f"s2s evaluate RUN --source FILE --hypotheses FILE {chosen}"
+        raise UserError("takes one RUN, its sources and their translations", chosen, remedy)
+    from s2s.data.text_files import check_there
+    from s2s.run.folder import open_ensemble
+
+    check_there(source, hypotheses)
+    opened = open_ensemble(paths[0], overrides, ["translation"])
+    from s2s.run.rescoring import rerank, score_lines
+    from s2s.run.trained_run import Run
+
+    found = (rerank if chosen == "--rerank" else score_lines)(Run(opened, checkpoint), source, hypotheses)
+    if chosen == "--rerank":
+        for each in found:
+            click.echo(f"{each.line}\t{each.score:.4f}\t{each.text}")
+        return
+    click.echo("line\tlog probability\ttokens\tperplexity\ttext")
+    show_all(file, {"hypotheses": found})
 
 
 def _probe(words: Sequence[str], bias: Path | None, induction: int | None, checkpoint: str | None) -> None:

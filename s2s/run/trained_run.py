@@ -1,5 +1,6 @@
 """Python interface of a trained model (`s2s.load`): one method per use."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -32,7 +33,7 @@ from s2s.tasks.coverage import VocabularyCoverage, count_sentences, describe_unk
 from s2s.tasks.line_translation import TooLong
 from s2s.tasks.protocols import Inspectable
 from s2s.tasks.seq2seq import build_translator, check_fits
-from s2s.tasks.source_use import sequence_scores
+from s2s.tasks.source_use import token_scores
 from s2s.tasks.text_to_text.answers import best_first, check_chosen, log_probabilities, task_named
 from s2s.tasks.text_to_text.recipe import TextToTextRecipe
 from s2s.tasks.translation.diagnosis import after_prefix, attention_between
@@ -272,13 +273,22 @@ class Run:
         Raises:
             UserError: See `translate`; or the numbers of sources and targets differ.
         """
+        return [math.fsum(each) for each in self.token_scores(sources, targets, task)]
+
+    def token_scores(
+        self, sources: Sequence[str], targets: Sequence[str], task: str | None = None
+    ) -> list[list[float]]:
+        """Compute the log probabilities of the tokens of each target given its source, in nats; the end is the last.
+
+        The arguments and errors are those of `score`.
+        """
         prefix, _ = self._asked(task)
         sources, targets = _several(sources, "sources"), _several(targets, "targets")
         if len(sources) != len(targets):
             raise UserError(
                 f"{len(sources)} sources and {len(targets)} targets", remedy="give a target for each source"
             )
-        run, found = self._writer, [0.0] * len(sources)
+        run, found = self._writer, [list[float]()] * len(sources)
         read = run.tokenizers[0].encode_batch([prefix + source for source in sources])
         wanted = run.tokenizers[-1].encode_batch(list(targets))
         for tokens in zip(read, wanted, strict=True):
@@ -289,11 +299,11 @@ class Run:
             source, valid = collate_sources([read[row] for row in rows])
             where = run.device_context.device
             with torch.inference_mode():
-                scores = sequence_scores(
+                scores = token_scores(
                     run.model, to_device(source, where), to_device(valid, where), [wanted[row] for row in rows]
                 )
             for row, nats in zip(rows, scores.tolist(), strict=True):
-                found[row] = nats
+                found[row] = nats[: len(wanted[row]) + 1]
         return found
 
     def attention(self, line: str, target: str | None = None, task: str | None = None) -> AttentionMaps:

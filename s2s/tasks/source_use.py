@@ -55,29 +55,29 @@ def token_losses(
             yield rows, each.cpu().double().numpy(), batch.target_valid.cpu().numpy()
 
 
-def sequence_scores(
+def token_scores(
     model: Seq2Seq,
     source: Shaped[Tensor, "batch ..."],
     valid: Bool[Tensor, "batch source"],
     targets: Sequence[Sequence[int]],
-) -> Float[Tensor, " batch"]:
-    """Return the log-probability of one target for each source of a batch.
+) -> Float[Tensor, "batch target"]:
+    """Return the log-probabilities of the tokens of one target for each source of a batch.
 
     Args:
         valid: Padding mask, True at real positions.
         targets: Tokens of each target, without `BOS` and `EOS`.
 
     Returns:
-        Log-probabilities in nats, summed over the target's tokens and its `EOS`.
+        Log-probabilities in nats of the target's tokens and its `EOS`; 0 for padding.
     """
     batch = collate([[] for _ in targets], targets, range(len(targets))).to(source.device)
     memory = model.encoder(source, valid)
     context, state = model.decoder.start(memory, batch.target_in.shape[1])
     # Teacher forcing: all target tokens at once, so that the final state is not needed.
     states, _ = model.decoder(context, state, batch.target_in)  # (batch, target, width)
-    # The log-probability of each target token, and the sum over tokens without padding.
+    # The log-probability of each target token.
     each = model.log_probabilities(states).gather(2, batch.target_out.unsqueeze(2)).squeeze(2)
-    return (each * batch.target_valid).sum(dim=1)
+    return each * batch.target_valid
 
 
 def rescore_texts(run: LoadedModel[PairRecipe, Seq2Seq], batch: ParallelBatch) -> RescoredHypotheses:
@@ -101,7 +101,7 @@ def rescore_hypotheses(
     """
     rows = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
     every = [hypothesis for hypotheses in found for hypothesis in hypotheses]
-    again = sequence_scores(model, source[rows], valid[rows], [h.tokens for h in every])
+    again = token_scores(model, source[rows], valid[rows], [h.tokens for h in every]).sum(dim=1)
     reported = torch.tensor([h.log_probability for h in every], dtype=again.dtype, device=again.device)
     return RescoredHypotheses(reported, again, 1 + max(len(h.tokens) for h in every))
 

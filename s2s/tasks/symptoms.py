@@ -29,7 +29,7 @@ from s2s.recipe.schema import BleuTokenizer, SearchRecipe
 from s2s.tasks.base import TOKENIZER, LoadedModel
 from s2s.tasks.coverage import VocabularyCoverage
 from s2s.tasks.seq2seq import build_translator, check_fits, translate_texts
-from s2s.tasks.source_use import SourceUse, sequence_scores, source_use
+from s2s.tasks.source_use import SourceUse, source_use, token_scores
 from s2s.training.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def search_errors(
     order = sorted(wrong, key=lambda i: len(wanted[i]))
     for rows in (order[first : first + size] for first in range(0, len(order), size)):
         source, valid = (to_device(t, run.device_context.device) for t in read(rows))
-        each = sequence_scores(run.model, source, valid, [wanted[i] for i in rows]).tolist()
+        each = token_scores(run.model, source, valid, [wanted[i] for i in rows]).sum(dim=1).tolist()
         for i, log_probability in zip(rows, each, strict=True):
             hypothesis = best[i]
             # The tolerance is for rounding.

@@ -349,6 +349,20 @@ def _exported(session: Session, block: str) -> str:
     return str(session.names["tokens"])
 
 
+def _rescoring_checked(session: Session) -> None:
+    before = Path("best.txt").read_text(encoding="utf-8").split("\n")
+    after = session.output("s2s evaluate runs/translate --source lines.txt --hypotheses best.txt").split("\n")
+    assert sorted(line.split("\t")[2:] for line in before) == sorted(line.split("\t")[2:] for line in after)
+
+
+def _decoding_checked(session: Session) -> None:
+    lines = session.output("s2s translate runs/translate --input lines.txt --forced-prefix").split("\n")
+    assert lines[0].startswith("Ein")
+    assert lines[2].startswith("Der")
+    diverse = session.output('s2s translate runs/translate "The old man sleeps." --beam 6').splitlines()
+    assert sum(line.startswith("1\t") for line in diverse) == 3
+
+
 # several processes and machines
 
 
@@ -591,6 +605,7 @@ PAGES = {
         check=_python_checked,
     ),
     "reproductions": Page(slow="radius"),
+    "rescoring": Page(prepare=trained, check=_rescoring_checked),
     "resuming": Page(prepare=recipes, settings={TRAIN_TRANSLATE: TRANSLATE, "--resume training": "training.updates=8"}),
     "serving": Page(
         not_executed={
