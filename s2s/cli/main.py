@@ -21,6 +21,7 @@ _GROUPS = {
     "Train": {
         "train": "Train a model from a recipe, or resume a run.",
         "new": "Write a recipe for your own files.",
+        "average": "Average the weights of a run's last checkpoints.",
         "data": "Check a corpus before training.",
         "recipe": "Validate, show, list and copy recipes; list models.",
     },

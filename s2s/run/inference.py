@@ -14,20 +14,20 @@ from s2s.data.sources import Source, Split, TrainOverlap
 from s2s.data.text_files import line_rows
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.generate import TextTranslator
-from s2s.errors import UserError, quote_path
+from s2s.errors import UserError, counted, quote_path
 from s2s.files import EXPORTED, explain_os_error, is_number, read_file
 from s2s.models.base import Seq2Seq
 from s2s.models.ensemble import Ensemble
 from s2s.recipe.pairs import PairRecipe
 from s2s.recipe.schema import DeviceSettings, TrainRecipe
 from s2s.run import manifest
-from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, open_ensemble, run_dir_of
+from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, open_ensemble, run_dir_of, run_lock
 from s2s.run.tasks import read, task_of
 from s2s.tasks.base import AnyRun, AnyTask, Evaluation, EvaluationOptions, LoadedModel, PreparedData
 from s2s.tasks.coverage import VocabularyCoverage
 from s2s.tasks.protocols import Inspectable
 from s2s.tasks.seq2seq import build_translator
-from s2s.training.checkpoint import Checkpoints, check_weights, digest_of_weights
+from s2s.training.checkpoint import Checkpoints, average_checkpoints, check_weights, digest_of_weights, read_progress
 from s2s.training.device import DeviceContext, select_device, setup_process
 from s2s.training.progress import ProgressBar, no_progress_bar, progress_bar
 from s2s.training.tensor_files import load_weights
@@ -94,6 +94,33 @@ def _join(members: Sequence[AnyRun], name: Path) -> AnyRun:
     mean = getattr(first.recipe, "decoding").ensemble  # noqa: B009
     # Marked as fetched: its scores belong to no member's folder.
     return replace(first, path=name, model=Ensemble(models, mean), fetched=True)
+
+
+def average_run(run: RunConfig, last: int) -> list[Path]:
+    """Average the weights of a run's last validated checkpoints into its checkpoint `average`.
+
+    Args:
+        last: Number of checkpoints.
+
+    Returns:
+        Folders of the averaged checkpoints, oldest first.
+
+    Raises:
+        UserError: The run keeps fewer validated checkpoints, one of them is damaged, or the run is being trained.
+    """
+    with run_lock(run.path) as folder:
+        checkpoints = Checkpoints(folder)
+        found = checkpoints.validated()[-last:]
+        if len(found) < last:
+            what = f"{last} checkpoints requested, but the run keeps {counted(len(found), 'validated checkpoint')}"
+            remedy = f"lower --last, or train with training.average_last={last}"
+            raise UserError(what, where=str(folder), remedy=remedy)
+        for path in found:
+            check_weights(path)
+        model = load(run, found[-1].name).model
+        average_checkpoints(model, found)
+        checkpoints.save_average(model, read_progress(found[-1]))
+    return found
 
 
 def check_saved(folder: Path) -> None:

@@ -53,6 +53,21 @@ def trained(tmp_path_factory) -> Path:
     return folder
 
 
+def test_average_of_checkpoints_is_that_of_the_training(folder):
+    written = load_file("run/checkpoints/average/model.safetensors")
+    shutil.rmtree("run/checkpoints/average")
+    _s2s("average", "run", "--last", "2")
+    again = load_file("run/checkpoints/average/model.safetensors")
+    assert again.keys() == written.keys()
+    assert all(again[name].equal(written[name]) for name in written)
+    _s2s("average", "run", "--last", "1")
+    one = load_file("run/checkpoints/average/model.safetensors")
+    last = load_file("run/checkpoints/0000005/model.safetensors")
+    assert all(one[name].equal(last[name]) for name in last)
+    with pytest.raises(UserError, match=r"9 checkpoints requested, but the run keeps \d validated checkpoint"):
+        _s2s("average", "run", "--last", "9")
+
+
 @pytest.fixture
 def folder(trained, tmp_path, monkeypatch) -> Path:
     shutil.copytree(trained, tmp_path / "here")
