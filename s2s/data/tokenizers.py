@@ -360,6 +360,8 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
         >>> tokenizer.size, tokenizer.decode(tokenizer.encode("nab"))
         (9, 'nab')
     """
+    if settings.model is not None:
+        return _load_sentencepiece(Path(settings.model), settings, side)
     if settings.kind == "published":
         raise UserError(
             "published tokenizers come with weights and are not trained", "tokenizer.kind", "choose another kind"
@@ -377,6 +379,22 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
         raise UserError(f"there is no text to train a tokenizer on ({side})", "data.train", "name a file with text")
     whole = [_escape(normalized(mark, settings.normalization, settings.lowercase)).replace(" ", "▁") for mark in marks]
     return Tokenizer(_learn(parts, settings, side, whole), settings.kind, settings.normalization, settings.lowercase)
+
+
+def _load_sentencepiece(path: Path, settings: PieceSettings, side: str) -> Tokenizer:
+    """Read a trained sentencepiece model; its tokens follow the special ones of s2s."""
+    from s2s.data.published import pack_sentencepiece
+
+    where, remedy = f"{_section(side)}.model: {path}", "name a .model file that SentencePiece has written"
+    try:
+        model = read_file(path, remedy, LARGE_BYTES)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    except (OSError, RuntimeError) as error:
+        missing = isinstance(error, FileNotFoundError)
+        raise UserError("there is no such file" if missing else "is not a SentencePiece model", where, remedy) from None
+    own = [i for i in range(processor.get_piece_size()) if not (processor.is_control(i) or processor.is_unknown(i))]
+    packed = pack_sentencepiece([processor.id_to_piece(i) for i in own], model)
+    return Tokenizer(packed, settings.kind, settings.normalization, settings.lowercase)
 
 
 def lowered_sizes(settings: PieceSettings, tokenizers: Mapping[str, Tokenizer]) -> Iterator[str]:

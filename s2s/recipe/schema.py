@@ -95,7 +95,8 @@ class PieceSettings(Section):
     """Subword tokenization (sentencepiece)."""
 
     kind: Literal["unigram", "bpe", "char", "word", "bytes", "published"] = "unigram"
-    """Tokenizer model. `bytes` needs no training and has 256 tokens; `published` comes with weights (`init_from`)."""
+    """Tokenizer model. `bytes` needs no training and has 256 tokens; `published` comes with weights (`init_from`), or
+    as a file (`model`)."""
     size: Pieces = 8000
     """Vocabulary size including the four special tokens; an upper limit for `char` and `word`, ignored by `bytes`."""
     byte_fallback: bool = True
@@ -104,6 +105,21 @@ class PieceSettings(Section):
     """`identity` keeps every character; `nfkc` applies Unicode NFKC and collapses white space."""
     lowercase: bool = False
     """Lower-case all text before tokenization; generated text is then lower-case, too."""
+    model: Word | None = None
+    """SentencePiece model (.model) to use instead of training one. `kind` is then `published`, `normalization` is
+    `identity` unless it is set, because the model normalizes itself, and `size` is ignored."""
+
+    @model_validator(mode="after")
+    def _a_model_is_published(self) -> Self:
+        if self.model is None:
+            return self
+        if "kind" in self.model_fields_set and self.kind != "published":
+            raise ValueError(f"kind is {self.kind}, but model names a trained tokenizer; leave one of them out")
+        # The resolved values are saved with the run.
+        object.__setattr__(self, "kind", "published")
+        if "normalization" not in self.model_fields_set:
+            object.__setattr__(self, "normalization", "identity")
+        return self
 
 
 class SubwordSampling(Section):
