@@ -147,7 +147,7 @@ def _may_be_absent(field: FieldInfo) -> bool:
 
 def _row(name: str, field: FieldInfo) -> str:
     # The model section is a type variable; its contents follow in separate tables.
-    value = "a section" if name == "model" else expected(field)
+    value = "a section" if name == "model" and field.is_required() else expected(field)
     default = "(required)"
     if not field.is_required():
         default = f"`{json.dumps(field.get_default(call_default_factory=True), ensure_ascii=False)}`"

@@ -510,6 +510,24 @@ class InitSettings(Section):
     """Learning-rate factor for loaded tensors that are not frozen; new tensors train at the full rate."""
 
 
+class VectorSettings(Section):
+    """Pretrained word vectors as initial embeddings."""
+
+    source: Word | None = None
+    """File in word2vec or GloVe text format (plain, .gz or .xz) for the source's words, or those of a classified text.
+    Vectors have `model.width` numbers. Tokens without a vector, such as parts of words, are initialized as usual."""
+    target: Word | None = None
+    """File for the target's words, as `source`."""
+    freeze: bool = False
+    """Do not train these embeddings, those without a pretrained vector included."""
+
+    @model_validator(mode="after")
+    def _a_file_is_named(self) -> Self:
+        if self.source is None and self.target is None:
+            raise ValueError("vectors names no file; set vectors.source or vectors.target")
+        return self
+
+
 class FineTunedRecipe(TrainRecipe[Model], Generic[Model]):
     """Recipe keys of tasks that can initialize from another run's encoder."""
 
@@ -519,6 +537,8 @@ class FineTunedRecipe(TrainRecipe[Model], Generic[Model]):
     tokenizer is used, too, or both tokenizers with `init.parts: all`. `model` must give the encoder the same sizes."""
     init: InitSettings = InitSettings()
     """Use of the weights that `init_from` loads."""
+    vectors: VectorSettings | None = None
+    """Pretrained word vectors as initial embeddings; null: none."""
     if TYPE_CHECKING:
         tokenizer: PieceSettings
 
@@ -526,6 +546,8 @@ class FineTunedRecipe(TrainRecipe[Model], Generic[Model]):
     def _something_is_loaded(self) -> Self:
         if self.init_from is None and self.init != InitSettings():
             raise ValueError("init has no effect without init_from; set init_from, or leave init out")
+        if self.init_from is not None and self.vectors is not None:
+            raise ValueError("init_from has embeddings already, which vectors would replace; leave one of them out")
         return self
 
 

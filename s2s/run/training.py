@@ -140,7 +140,7 @@ def run_training(
         distributed.broadcast_object((serialize_recipe(recipe), prepared.tokenizers, folder and folder.resolve()))
 
         # 3. Model and trainer.
-        trainer, initialization = build_trainer(task, recipe, prepared, device_context, (source, folder))
+        trainer, initialization = build_trainer(task, recipe, prepared, device_context, (source, folder), print_fn)
         distributed.assert_equal_across_ranks(
             lambda: data_hashes(task, recipe, prepared) | {"device.kind": device_context.device.type}
         )
@@ -257,11 +257,13 @@ def build_trainer(
     data: PreparedData,
     device_context: DeviceContext,
     origin: "tuple[PretrainedRun | None, Path | None]",
+    print_fn: PrintFn = lambda line: None,
 ) -> "tuple[Trainer[nn.Module, BaseBatch], Initialization | None]":
     """Build the model and the trainer of a run, with initial or pretrained weights.
 
     Args:
         origin: The pretrained run of `init_from`, if any; and the folder of a run that is resumed.
+        print_fn: Receives the coverage of pretrained word vectors.
 
     Returns:
         The trainer before its first step, and the weights that were loaded; None without `init_from`.
@@ -271,6 +273,11 @@ def build_trainer(
         from s2s.run.init_from import initialize_from
 
         initialization = initialize_from(model, recipe, *origin)
+    if isinstance(recipe, FineTunedRecipe) and recipe.vectors is not None:
+        from s2s.run.vectors import load_vectors
+
+        resumed = origin[1] is not None and Checkpoints(origin[1]).last() is not None
+        load_vectors(model, data.tokenizers, recipe.vectors, resumed, print_fn)
     scales = initialization.scales if initialization else None
     examples, loss = task.examples(recipe, data, model.to(device_context.device)), task.loss(recipe)
     return Trainer(model, examples, loss, recipe.training, recipe.seeds, device_context, scales), initialization

@@ -349,6 +349,12 @@ def _exported(session: Session, block: str) -> str:
     return str(session.names["tokens"])
 
 
+def _own_vocabulary(session: Session) -> None:
+    parallel_text(session)
+    words = sorted({word for phrase in phrases("train", 300, seed=5) for word in phrase.source.split()})
+    Path("glove.txt").write_text("".join(f"{word}{' 0.5' * 32}\n" for word in words), encoding="utf-8")
+
+
 def _rescoring_checked(session: Session) -> None:
     before = Path("best.txt").read_text(encoding="utf-8").split("\n")
     after = session.output("s2s evaluate runs/translate --source lines.txt --hypotheses best.txt").split("\n")
@@ -520,7 +526,7 @@ PAGES = {
         slow="",
         check=_distributed_checked,
     ),
-    "ensembles": Page(slow="", settings={TRAIN_TRANSLATE: TRANSLATE}),
+    "ensembles": Page(slow="", settings={TRAIN_TRANSLATE: TRANSLATE, "runs/averaged": "validation.every=3"}),
     "export": Page(
         prepare=trained,
         execute={"import (ctranslate2|onnxruntime)": _exported},
@@ -592,6 +598,7 @@ PAGES = {
         not_compared={"^s2s fill": "the page shows the probabilities of a whole training"},
         check=lambda session: has("mlm_imdb", "imdb_pretrained", "frozen", "slower"),
     ),
+    "own-vocabulary": Page(prepare=_own_vocabulary, settings={TRAIN_TRANSLATE: TRANSLATE}),
     "pretrained-weights": Page(
         not_executed={
             "opus": _OTHER_TEST.format("tests/run/test_published.py"),
