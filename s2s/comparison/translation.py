@@ -215,7 +215,7 @@ def some_pairs(data: PreparedTranslation, count: int) -> tuple[list[str], list[s
 
 def greedy(model: Seq2Seq, data: PreparedTranslation, recipe: Recipe[Any], sources: Sequence[str]) -> list[str]:
     """Translate with greedy search, and the recipe's other decoding settings."""
-    decoding = recipe.decoding.model_copy(update={"beam": 1})
+    decoding = recipe.decoding.with_beam(1)
     translator = TextTranslator(model, data.source_tokenizer, data.target_tokenizer, decoding)
     return [translation.text for translation in translator.translate(sources)]
 

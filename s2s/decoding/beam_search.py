@@ -17,10 +17,13 @@ finish early, and a wide beam would return one of them instead of the likely hyp
 
 Consequences: a wider beam never returns a lower score than a narrower one; size 1 is greedy search, which stops at the
 first EOS; and a beam as wide as the space of targets is exhaustive.
+
+In diverse beam search each group of slots is such a beam, and tokens that earlier groups take have a penalty.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -38,6 +41,10 @@ _NEVER = float("-inf")
 # Tokens that share one maximum in the first pass of a top-k on a CPU. Measured with 8,000 tokens and 5 hypotheses of 64
 # sentences on two cores: a top-k of the best groups takes a third of the time of a top-k of all tokens.
 _GROUP = 64
+# For each slot: row, rank and log probability of its continuation, see `topk_continuations`.
+_Slots = tuple[
+    Int[np.ndarray, "sentences size"], Int[np.ndarray, "sentences size"], Float[np.ndarray, "sentences size"]
+]
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,10 @@ class Beam:
         length_penalty: The exponent α, 0 or more; 0 compares log probabilities.
         precision: Data type of matrix products.
         constraints: Constraints of all targets.
+        groups: Groups of slots in diverse beam search, a divisor of `size`; 1 is ordinary beam search.
+        diversity_penalty: Subtracted from the log probability of a continuation for each continuation by the same
+            token, or EOS, that an earlier group takes at this step (Vijayakumar et al. 2018). It decides which
+            continuations a group takes; scores of hypotheses remain those of the model.
 
     Example:
         >>> Beam(length_penalty=1.0).penalty(7)
@@ -63,6 +74,8 @@ class Beam:
     length_penalty: float = 1.0
     precision: torch.dtype = torch.float32
     constraints: Constraints = NO_CONSTRAINTS
+    groups: int = 1
+    diversity_penalty: float = 0.5
 
     def penalty(self, length: int) -> float:
         """Compute the length penalty ((5 + length) / 6)^α (Wu et al. 2016, equation 14).
@@ -130,13 +143,28 @@ def search(
         >>> best.score > second.score, len(best.tokens) <= 3
         (True, True)
     """
+    groups = beam.groups
+    if groups > 1:
+        # Each group is searched as a sentence, so that groups of a sentence may finish at different steps.
+        source, valid = source.repeat_interleave(groups, dim=0), valid.repeat_interleave(groups, dim=0)
+        limits, beam = np.repeat(limits, groups), replace(beam, size=beam.size // groups)
+        prefixes = prefixes and [prefix for prefix in prefixes for _ in range(groups)]
     with autocast_matmul(beam.precision, source.device):
         running = _Search(model, source, valid, limits, beam, tokens, prefixes)
         while len(running.sentences):
             if before_step is not None:
                 before_step()
             running.step()
-    return running.pools
+    if groups == 1:
+        return running.pools
+    return [_join_groups(running.pools[i : i + groups], beam.nbest) for i in range(0, len(running.pools), groups)]
+
+
+def _join_groups(pools: Sequence[list[Hypothesis]], nbest: int) -> list[Hypothesis]:
+    # The best hypothesis of each group, then the second best, and so on, without duplicates.
+    ranked = [h for rank in itertools.zip_longest(*pools) for h in rank if h is not None]
+    chosen = list({h.tokens: h for h in ranked}.values())[:nbest]
+    return sorted(chosen, key=lambda h: -h.score)
 
 
 @dataclass(frozen=True)
@@ -209,10 +237,16 @@ class _Search:
         # 1. Run the decoder: the best continuations of each hypothesis, (sentences, width, best).
         found = self._expand(self.limits == length)
         # 2. Fill the slots of the next step: parent slot and token of each, (sentences, size).
-        slot, rank, log_probability = topk_continuations(found.log_probability, self.beam.size)
+        if self.beam.groups == 1:
+            slot, rank, log_probability = topk_continuations(found.log_probability, self.beam.size)
+            ends = _is_ending(found.end, log_probability)
+        else:
+            (slot, rank, picked), ends = self._diverse_continuations(found)
+            own = found.log_probability[np.arange(len(slot))[:, None], slot, rank]
+            log_probability = np.where(picked > _NEVER, own, picked)
         token = found.token[np.arange(len(slot))[:, None], slot, rank]
         # 3. Move hypotheses that end here into the pools.
-        self._finish(found, log_probability, length)
+        self._finish(found, ends, length)
         # 4. Keep the sentences whose live hypotheses can still improve the pool, (sentences,).
         staying = self._can_improve(log_probability.max(axis=1), length)
         # The last slots stay empty while there are fewer continuations than slots.
@@ -231,8 +265,9 @@ class _Search:
         scores[:, PAD] = scores[:, BOS] = scores[:, EOS] = _NEVER
         if self.pieces is not None:
             scores[:, self.pieces :] = _NEVER
-        # (rows, best): no slot needs more than `size` continuations of one hypothesis.
-        best, token = top_tokens(scores, self.beam.size)
+        # (rows, best): no slot needs more than `size` continuations of one hypothesis, and no more than
+        # `size · (groups - 1)` other tokens have a diversity penalty.
+        best, token = top_tokens(scores, self.beam.size * self.beam.groups)
         best += self.log_probability.unsqueeze(1)
         # One transfer from the device, because each transfer waits for it.
         packed = torch.cat((best.view(torch.int32), token.int(), end.view(torch.int32).unsqueeze(1)), dim=1)
@@ -252,15 +287,11 @@ class _Search:
             forced = None if forced is None else forced.repeat(self.width)
             self.beam.constraints.apply(scores, self.written, must_end.repeat(self.width), forced)
 
-    def _finish(self, found: _Continuations, picked: Float[np.ndarray, "sentences size"], length: int) -> None:
-        # The least likely continuation that the slot of a hypothesis or a later slot takes, (sentences, width).
-        least = np.minimum.accumulate(picked[:, ::-1], axis=1)[:, ::-1][:, : self.width]
+    def _finish(self, found: _Continuations, ends: Bool[np.ndarray, "sentences width"], length: int) -> None:
         # Scores of the hypotheses with EOS, which counts for the length, (sentences, width).
         scores = found.end.astype(np.float64) / self.beam.penalty(length + 1)
-        # A hypothesis finishes if EOS is better than that continuation, and enters the pool if its score is high
-        # enough.
-        ends = (found.end >= least) & (scores > self.to_beat[self.sentences][:, None])
-        for sentence, slot in np.argwhere(ends):
+        # A hypothesis that ends enters the pool if its score is high enough.
+        for sentence, slot in np.argwhere(ends & (scores > self.to_beat[self.sentences][:, None])):
             index = self.sentences[sentence]
             tokens = tuple(self.written[sentence * self.width + slot].tolist())
             log_probability, cut = float(found.end[sentence, slot]), bool(found.cut[sentence, slot])
@@ -271,6 +302,26 @@ class _Search:
             del pool[self.beam.nbest :]
             if len(pool) == self.beam.nbest:
                 self.to_beat[index] = pool[-1].score
+
+    def _diverse_continuations(self, found: _Continuations) -> tuple[_Slots, Bool[np.ndarray, "sentences width"]]:
+        # As `topk_continuations`, but of log probabilities with the diversity penalty, group after group; and the
+        # hypotheses that end here.
+        groups, penalty, shape = self.beam.groups, self.beam.diversity_penalty, (len(self.sentences), self.beam.size)
+        slot, rank, picked = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.full(shape, _NEVER, np.float32)
+        ends = np.zeros(found.end.shape, dtype=bool)
+        # Uses of each token at this step, EOS included, (sentences of the batch, tokens).
+        uses = np.zeros((len(self.pools) // groups, max(EOS, int(found.token.max())) + 1), dtype=np.float32)
+        for group in range(groups):
+            rows = np.flatnonzero(self.sentences % groups == group)
+            of_rows, tokens, each = self.sentences[rows] // groups, found.token[rows], np.arange(len(rows))[:, None]
+            offers = found.log_probability[rows] - penalty * uses[of_rows[:, None, None], tokens]
+            order = np.argsort(-offers, axis=2, kind="stable")
+            slot[rows], place, picked[rows] = topk_continuations(np.take_along_axis(offers, order, 2), self.beam.size)
+            rank[rows] = order[each, slot[rows], place]
+            ends[rows] = _is_ending(found.end[rows] - penalty * uses[of_rows, EOS][:, None], picked[rows])
+            np.add.at(uses, (of_rows[:, None], tokens[each, slot[rows], rank[rows]]), picked[rows] > _NEVER)
+            uses[of_rows, EOS] += (ends[rows] & (found.end[rows] > _NEVER)).sum(axis=1)
+        return (slot, rank, picked), ends
 
     def _can_improve(self, best_live: Float[np.ndarray, " sentences"], length: int) -> Bool[np.ndarray, " sentences"]:
         # False for NaN, too: diverged weights give no hypothesis.
@@ -310,6 +361,13 @@ class _Search:
         # Append the tokens: (sentences · width, length + 1).
         self.newest, self.written = tokens.long().unsqueeze(1), np.column_stack((self.written[parent], token))
         self.sentences, self.limits, self.width = self.sentences[staying], self.limits[staying], width
+
+
+def _is_ending(
+    end: Float[np.ndarray, "sentences width"], picked: Float[np.ndarray, "sentences size"]
+) -> Bool[np.ndarray, "sentences width"]:
+    # True if EOS is better than the least likely continuation that the slot of a hypothesis or a later slot takes.
+    return end >= np.minimum.accumulate(picked[:, ::-1], axis=1)[:, ::-1][:, : end.shape[1]]
 
 
 def top_tokens(

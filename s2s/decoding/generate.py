@@ -184,9 +184,14 @@ def beam_from_settings(settings: SearchSettings, nbest: int) -> Beam:
     if nbest > settings.beam and not settings.sample:
         what = f"{nbest} best translations requested, but the beam size is {settings.beam}"
         raise UserError(what, remedy=f"set --beam {nbest}, or a smaller --nbest")
+    groups = settings.beam_groups
+    if settings.beam % groups:
+        what = f"beam size {settings.beam} is not a multiple of decoding.beam_groups ({groups})"
+        raise UserError(what, remedy="request a multiple of it")
     precision = torch.bfloat16 if settings.precision == "bf16" else torch.float32
     constraints = Constraints(settings.min_length, settings.no_repeat_ngram)
-    return Beam(settings.beam, nbest, settings.length_penalty, precision, constraints)
+    penalty = settings.diversity_penalty
+    return Beam(settings.beam, nbest, settings.length_penalty, precision, constraints, groups, penalty)
 
 
 def sampling_from_settings(settings: SearchSettings) -> Sampling | None:

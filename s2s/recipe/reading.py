@@ -219,7 +219,10 @@ def _leave_out_keys_of_another_model(tree: dict[str, Any], overrides: Sequence[O
 
 def _apply(override: Override, tree: dict[str, Any]) -> list[str]:
     for depth, part in enumerate(override.key[:-1], start=1):
-        tree = tree.setdefault(part, {})
+        # A section that is null or absent begins empty.
+        if tree.get(part) is None:
+            tree[part] = {}
+        tree = tree[part]
         if not isinstance(tree, dict):
             above = ".".join(override.key[:depth])
             return [f"command line: {cut(override.text)}: {above} is a value, not a section; write {above}=VALUE"]

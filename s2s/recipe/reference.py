@@ -123,7 +123,8 @@ def _model(kind: str, task: TaskSchema, definitions: dict[str, Any]) -> str:
 def _sections(section: type[BaseModel], above: str) -> Iterator[tuple[str, type[BaseModel]]]:
     for name, field in section.model_fields.items():
         inner = section_of(field)
-        if inner is not None and not _may_be_absent(field):
+        # An optional section that repeats the keys around it has no table.
+        if inner is not None and not issubclass(section, inner):
             yield f"`{above}{name}`", inner
             yield from _sections(inner, f"{above}{name}.")
         elif named := named_section_of(field):
@@ -132,7 +133,6 @@ def _sections(section: type[BaseModel], above: str) -> Iterator[tuple[str, type[
 
 
 def _table(title: str, section: type[BaseModel]) -> str:
-    # An optional section repeats the keys around it, so that a table would be redundant.
     fields = section.model_fields.items()
     rows = [_row(name, field) for name, field in fields if not section_of(field) or _may_be_absent(field)]
     words = (section.__doc__ or "").strip().split("\n")[0]

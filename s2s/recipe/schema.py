@@ -313,6 +313,10 @@ class SearchSettings(Section):
     """Minimum output length in tokens; the maximum length wins."""
     no_repeat_ngram: Annotated[int, Field(ge=0, le=100)] = 0
     """Size of n-grams of tokens that an output may have only once; 0 allows repetition."""
+    beam_groups: Beam = 1
+    """Groups of diverse beam search (Vijayakumar et al. 2018), a divisor of `beam`; 1 is ordinary beam search."""
+    diversity_penalty: NonNegativeFloat = 0.5
+    """Penalty, in nats, of a token for each time that earlier groups take it at the same step."""
     sample: bool = False
     """Draw outputs from the model's probabilities, instead of a beam search."""
     temperature: Annotated[float, Field(ge=0, le=100)] = 1.0
@@ -335,6 +339,22 @@ class SearchSettings(Section):
         if changed and not self.sample:
             raise ValueError(f"{changed[0]} has no effect on a beam search; set sample: true, or leave it out")
         return self
+
+    @model_validator(mode="after")
+    def _groups_divide_the_beam(self) -> Self:
+        if self.beam % self.beam_groups:
+            raise ValueError(
+                f"beam_groups ({self.beam_groups}) does not divide beam ({self.beam}); set beam to a multiple of it"
+            )
+        if self.sample and self.beam_groups > 1:
+            raise ValueError("beam_groups has no effect with sample: true; leave one of them out")
+        if self.beam_groups == 1 and self.diversity_penalty != 0.5:
+            raise ValueError("diversity_penalty has no effect without beam_groups; set beam_groups, or leave it out")
+        return self
+
+    def with_beam(self, beam: int) -> Self:
+        """Return these settings with another beam size, in one group."""
+        return self.model_copy(update={"beam": beam, "beam_groups": 1})
 
 
 class DecodingSettings(SearchSettings):

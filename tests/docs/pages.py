@@ -361,14 +361,6 @@ def _rescoring_checked(session: Session) -> None:
     assert sorted(line.split("\t")[2:] for line in before) == sorted(line.split("\t")[2:] for line in after)
 
 
-def _decoding_checked(session: Session) -> None:
-    lines = session.output("s2s translate runs/translate --input lines.txt --forced-prefix").split("\n")
-    assert lines[0].startswith("Ein")
-    assert lines[2].startswith("Der")
-    diverse = session.output('s2s translate runs/translate "The old man sleeps." --beam 6').splitlines()
-    assert sum(line.startswith("1\t") for line in diverse) == 3
-
-
 # several processes and machines
 
 

@@ -1,9 +1,11 @@
 """Contract of every installed model: padding, batching, causality, saving."""
 
 import numpy as np
+import pytest
 import torch
 
 from s2s.decoding.beam_search import Beam, search
+from s2s.decoding.constraints import Constraints
 from s2s.recipe.installed import models
 from s2s.tasks import source_use
 from s2s.training.tensor_files import load_weights, save_weights
@@ -66,6 +68,18 @@ def test_bf16_search_scores_are_close_to_fp32(fresh, batch):
     # eight bits of each of a few log probabilities of about 3
     torch.testing.assert_close(again.reported, again.again, atol=0.2, rtol=0)
     assert not torch.equal(again.reported, again.again)
+
+
+@pytest.mark.parametrize("beam", [Beam(3, 3, groups=3), Beam(2, 2, constraints=Constraints(2, 1))])
+def test_model_constrained_search_has_the_scores_of_teacher_forcing(model, batch, beam):
+    source, valid, _ = batch
+    limits = valid.sum(dim=1).numpy()
+    found = search(model, source, valid, limits, beam, prefixes=[[7]] * len(source))
+    again = source_use.rescore_hypotheses(model, source, valid, found)
+    torch.testing.assert_close(again.reported, again.again, atol=1e-5, rtol=1e-5)
+    for row, limit in zip(found, limits, strict=True):
+        assert row
+        assert all(h.tokens[0] == 7 and min(beam.constraints.min_length, limit) <= len(h.tokens) for h in row)
 
 
 def test_model_feeding_does_not_change_the_state_it_was_given(model, batch):

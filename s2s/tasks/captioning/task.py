@@ -155,7 +155,7 @@ class CaptioningTask(TextGeneration, Task[CaptionRecipe, PreparedCaptions, Seq2S
         examples = all_captions_in_order(recipe, data.corpus.validation, data.validation)
         loss = mean_loss(train_context.model, examples, sequence_loss(0.0), train_context.trainer.device_context)
         part = data.corpus.validation.first(recipe.validation.images)
-        decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
+        decoding = recipe.decoding.with_beam(recipe.validation.beam)
         writer = Generator(train_context.model, data.tokenizer, decoding)
         written = train_context.trainer.device_context.distributed.map_sharded(
             lambda rows: write(recipe, writer, part.pixels[rows]), range(len(part.pixels))

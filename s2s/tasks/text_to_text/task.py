@@ -145,7 +145,7 @@ class TextToTextTask(TextGeneration, Task[TextToTextRecipe, PreparedMixture, Seq
 
     def validate(self, train_context: MixtureContext, log: RunLog) -> Validation:
         recipe, data, model = train_context.recipe, train_context.data, train_context.model
-        decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
+        decoding = recipe.decoding.with_beam(recipe.validation.beam)
         now = recipe.model_copy(update={"decoding": decoding})
         place, device_context = Path(recipe.name), train_context.trainer.device_context
         run = LoadedModel(place, place, now, model.eval(), data.tokenizers, device_context)

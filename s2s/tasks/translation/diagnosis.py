@@ -186,7 +186,7 @@ def overfit(recipe: Recipe, print_fn: PrintFn) -> None:
     texts = prepared.corpus.train.select(chosen)
     # References as the tokenizer can represent them.
     references = [target.decode(target.encode(text)) for text in texts["target"]]
-    translator = TextTranslator(model, source, target, recipe.decoding.model_copy(update={"beam": 1}))
+    translator = TextTranslator(model, source, target, recipe.decoding.with_beam(1))
     loss, exact = math.nan, 0.0
     while exact < _OVERFIT_SHARE and trainer.update < _UPDATES:
         for _ in trainer.updates(trainer.update + _UPDATES // 8):

@@ -169,7 +169,7 @@ class TranslationTask(TextGeneration, Task[Recipe, PreparedTranslation, Seq2Seq]
         loss = mean_loss(train_context.model, data.validation, recipe.batches, device_context)
         rows = data.corpus.validation
         rows = rows.select(range(min(recipe.validation.sentences or len(rows), len(rows))))
-        decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
+        decoding = recipe.decoding.with_beam(recipe.validation.beam)
         translator = TextTranslator(train_context.model, data.source_tokenizer, data.target_tokenizer, decoding)
         sources, references = list(rows["source"]), list(rows["target"])
         translations = device_context.distributed.map_sharded(
