@@ -77,7 +77,9 @@ def _quicken(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("s2s.training.figures.attention_picture", lambda *given: None)
     patch.setattr("s2s.training.figures.render_png", lambda figure: dot)
     patch.setattr("s2s.files._sync", lambda path: None)
-    patch.setattr("s2s.run.training.benchmark_precision", lambda trainer: PrecisionBenchmark(fp32=1, bf16=2, threads=1))
+    patch.setattr(
+        "s2s.training.precision.benchmark_precision", lambda trainer: PrecisionBenchmark(fp32=1, bf16=2, threads=1)
+    )
 
 
 @pytest.fixture(autouse=True, scope="session")

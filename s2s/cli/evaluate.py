@@ -167,7 +167,7 @@ def _score_files(
     if not references:
         raise UserError("needs a reference", "--hypotheses", "add --reference FILE")
     from s2s.data.text_files import check_there
-    from s2s.tasks.translation.evaluation import score_files
+    from s2s.evaluation.file_scores import score_files
 
     check_there(*systems, *references)
     _check_different([*systems, *references])

@@ -1,34 +1,16 @@
-"""Parallel corpora: sentence pairs from files, tables, the hub or a generator."""
+"""Parallel corpora: sentence pairs, their filters and prefixes; generated corpora."""
 
 import difflib
-import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Int
 
-from s2s.data.caching import cache_rows, named
 from s2s.data.scripts import split_words
-from s2s.data.sources import (
-    ALIASES,
-    Corpus,
-    RowFormat,
-    Source,
-    digest_of,
-    from_hub,
-    from_table,
-    hashes,
-    missing_split_error,
-    not_a_table_error,
-    repeated,
-    usual_file,
-)
-from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, line_pairs, place, table_cells, table_kind
+from s2s.data.sources import Corpus, Source, digest_of, hashes, repeated
 from s2s.data.tokenizers import describe_changes
 from s2s.errors import UserError
 from s2s.recipe.pairs import FilterSettings, LearnedPairs, PairSettings
@@ -50,7 +32,6 @@ _MADE: dict[str, tuple[tuple[str, dict[str, str], tuple[str, ...]], ...]] = {
     ),
     "homonyms": (("homonyms", {"en": "source", "de": "target"}, ("word", "sign")),),
 }
-_PAIRS = {"source": "string", "target": "string"}
 
 
 class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
@@ -80,27 +61,9 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
 
     def read(self, name: str, split: str | tuple[str, str], train: "datasets.Dataset | None") -> "datasets.Dataset":
         """Read the columns `source` and `target` from line-aligned files, a table, or the hub."""
-        files = self._files(name, split)
-        if len(files) == 2:
-            check_there(*files)
-            found = cache_rows(partial(line_pairs, *files), files, "lines", _PAIRS)
-        elif files:
-            found = from_table(files[0], self._reading)
-        else:
-            found = from_hub(self.settings, str(split), self._reading)[0]
-        if not len(found):
-            raise UserError(f"data.{name} has no sentence pairs", remedy="check the file, or name another one")
-        return found
+        from s2s.data.pair_files import read_pairs
 
-    def place(self, name: str, row: int) -> str:
-        """Return the place of a row (from 0, before held-out rows are taken) for messages, such as `train.de:17`."""
-        split: Split | None = getattr(self.settings, name)
-        if split is None or self.settings.corpus in MADE or not (files := self._files(name, split)):  # type: ignore[arg-type]
-            return f"{self.settings.corpus} {name} row {row + 1}"
-        if len(files) == 2:
-            return f"{files[1]}:{row + 1}"
-        number, _ = next(itertools.islice(table_cells(files[0], self._reading.columns), row, None))
-        return place(files[0], number)
+        return read_pairs(self, name, split)
 
     def keys(self, part: "datasets.Dataset") -> Iterable[Hashable]:
         return (source for source, _ in pairs(part))
@@ -122,59 +85,6 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
 
     def digest(self, part: "datasets.Dataset") -> str:
         return digest_of(part["source"], part["target"])
-
-    @property
-    def _reading(self) -> RowFormat:
-        settings = self.settings
-        columns = Columns((settings.source, settings.target), "data.source and data.target", quoting=settings.quoting)
-        return RowFormat(columns, "columns", _PAIRS, lambda cells, number, where: dict(zip(_PAIRS, cells, strict=True)))
-
-    def _files(self, name: str, split: str | tuple[str, str]) -> tuple[Path, ...]:
-        """Return two line-aligned files or one table; nothing for a data set on the hub."""
-        root = Path(self.settings.root or "")
-        if isinstance(split, tuple):
-            if self.settings.corpus == "files":
-                return root / split[0], root / split[1]
-            what = f"data.{name} is a pair of files, but data.corpus is {self.settings.corpus!r}"
-            raise UserError(what, remedy="set data.corpus: files")
-        if self.settings.corpus == "files":
-            if table_kind(Path(split)) is None:
-                raise not_a_table_error(name, split, "name a table, or a pair of line-aligned files: [a.en, a.de]")
-            return (root / split,)
-        return self._files_of_root(name, split) if self.settings.root else ()
-
-    def _files_of_root(self, name: str, split: str) -> tuple[Path, ...]:
-        root, settings = self.folder("files"), self.settings
-        stems = ALIASES.get(split, (split,))
-        if split == "test" and not self._usual_files(root, split):
-            stems = self._longer_test_names(root) or stems
-        found = next((files for stem in stems if (files := self._usual_files(root, stem))), ())
-        if found:
-            return found
-        raise missing_split_error(
-            root,
-            f"no files for the split {split!r}: looked for {split}.{settings.source} and {split}.{settings.target}, or "
-            f"{split} with {', '.join(TABLES)} (plain, .gz or .xz)"
-            + (f", also as {', '.join(stems[1:])}" if stems[1:] else ""),
-            f"name the split by the beginning of its files: data.{name}=BEGINNING",
-        )
-
-    def _usual_files(self, root: Path, stem: str) -> tuple[Path, ...]:
-        """Return two line-aligned files, or one table, or nothing."""
-        sides = [usual_file(root, stem, (f".{side}",)) for side in (self.settings.source, self.settings.target)]
-        files = tuple(path for path in sides if path is not None)
-        table = usual_file(root, stem)
-        return files if len(files) == 2 else (table,) if table else ()
-
-    def _longer_test_names(self, root: Path) -> tuple[str, ...]:
-        """Return the longer name of a single test set, such as `test_2016_flickr`."""
-        endings = [e + c for e in (f".{self.settings.source}", *TABLES) for c in COMPRESSIONS]
-        names = {p.name.removesuffix(e) for p in root.glob("test*") for e in endings if p.name.endswith(e)}
-        complete = sorted(name for name in names if self._usual_files(root, name))
-        if len(complete) > 1:
-            what = f"several test sets: {', '.join(complete)}"
-            raise UserError(what, where=f"data.root: {root}", remedy=f"choose: data.test={complete[0]}")
-        return tuple(complete)
 
 
 def load(settings: PairSettings) -> Corpus["datasets.Dataset"]:
@@ -214,6 +124,8 @@ def _with_sources(dataset: "datasets.Dataset", changed: Callable[[str], str], ho
         return {"source": [changed(text) for text in rows["source"]]}
 
     import datasets
+
+    from s2s.data.caching import named
 
     # Without a given name, `datasets` would name the result by a hash of the function above.
     name = named(dataset._fingerprint, how)

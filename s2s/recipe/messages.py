@@ -9,12 +9,10 @@ from pydantic.fields import FieldInfo
 from s2s.errors import UserError
 from s2s.recipe.installed import models
 from s2s.recipe.page import Location
-from s2s.recipe.schema import Section, TaskSchema
+from s2s.recipe.schema import TASK, Section, Tasks
 from s2s.recipe.wording import choices, expected, named_section_of, nearest, section_of, shown, suggestion
 
 SettingsOf = Callable[[str], type[Section]]
-Tasks = Mapping[str, TaskSchema]
-TASK = "task"
 _NAMED = "NAME"
 REMOVED = {
     ("device", "shard"): "is a removed key: a model must fit on one device, and several processes share its batches",

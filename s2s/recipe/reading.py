@@ -21,9 +21,8 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from s2s.errors import UserError, check_regular, quote_path
 from s2s.files import write_atomically
 from s2s.recipe.installed import models
-from s2s.recipe.messages import TASK, Tasks, explain, known_keys
 from s2s.recipe.page import DEEPEST, LimitError, Location, Page, read_page, read_value
-from s2s.recipe.schema import MADE, FineTunedRecipe, Section, SeedSettings, TaskSchema, TrainRecipe
+from s2s.recipe.schema import MADE, TASK, FineTunedRecipe, Section, SeedSettings, Tasks, TaskSchema, TrainRecipe
 from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
 
 _KIND = ("model", "kind")
@@ -262,6 +261,8 @@ def _without_kind(
         settings = _settings(schema, {"kind": meant})
     except UserError:
         _, wrongs = _validate(schema, Section, tree | {"model": {}}, tasks)
+        from s2s.recipe.messages import known_keys
+
         known = known_keys(schema.settings)
         return wrongs | {
             ("model", key): f"unknown key; {suggestion(key, known)}" for key in model if key not in {*known, "kind"}
@@ -285,6 +286,8 @@ def _validate(
         # Validated as JSON: strict mode accepts a list for a tuple only there, and still refuses true for 1.
         return whole.model_validate_json(json.dumps(tree)), {}
     except ValidationError as error:
+        from s2s.recipe.messages import explain
+
         return None, explain(error.errors(include_url=False), whole, tree, schema.settings, tasks)
 
 

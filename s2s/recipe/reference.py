@@ -10,8 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from s2s.errors import UserError
 from s2s.recipe.installed import encoder_settings, language_settings, models, module_of
-from s2s.recipe.messages import Tasks
-from s2s.recipe.schema import Section, TaskSchema
+from s2s.recipe.schema import Section, Tasks, TaskSchema
 from s2s.recipe.wording import expected, named_section_of, section_of
 
 _INTRODUCTION = """# The recipe

@@ -5,7 +5,7 @@ defined only here and there: validation, `docs/recipe.md`, shell completion and 
 generated from the schema. Attribute docstrings become the descriptions in `docs/recipe.md` and in the JSON schema.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeVar, dataclass_transform, get_args
@@ -599,6 +599,12 @@ class TaskSchema:
         The class is cached, because pydantic does not keep it and would create it again.
         """
         return _recipe_class(self.recipe, model)  # pyright: ignore[reportArgumentType]
+
+
+TASK = "task"
+"""Key of a recipe that names its task."""
+Tasks = Mapping[str, TaskSchema]
+"""Installed tasks by name."""
 
 
 @cache

@@ -11,20 +11,17 @@ from jaxtyping import Int
 from rich.console import Console
 
 from s2s.data.sources import Source, Split, TrainOverlap
-from s2s.data.text_files import line_rows
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.generate import TextTranslator
 from s2s.errors import UserError, counted, quote_path
 from s2s.files import EXPORTED, explain_os_error, is_number, read_file
 from s2s.models.base import Seq2Seq
-from s2s.models.ensemble import Ensemble
 from s2s.recipe.pairs import PairRecipe
 from s2s.recipe.schema import DeviceSettings, TrainRecipe
 from s2s.run import manifest
 from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, open_ensemble, run_dir_of, run_lock
 from s2s.run.tasks import read, task_of
 from s2s.tasks.base import AnyRun, AnyTask, Evaluation, EvaluationOptions, LoadedModel, PreparedData
-from s2s.tasks.coverage import VocabularyCoverage
 from s2s.tasks.protocols import Inspectable
 from s2s.tasks.seq2seq import build_translator
 from s2s.training.checkpoint import Checkpoints, average_checkpoints, check_weights, digest_of_weights, read_progress
@@ -36,6 +33,7 @@ if TYPE_CHECKING:
     import datasets
 
     from s2s.inspection.inspection import Inspection, InspectionRequest
+    from s2s.tasks.coverage import VocabularyCoverage
 
 _WEIGHTS = "model.safetensors"
 _SPLITS = ("train", "validation", "test")
@@ -79,6 +77,8 @@ def load(run: RunConfig | Path, checkpoint: str | None = None, overrides: Sequen
 
 def _join(members: Sequence[AnyRun], name: Path) -> AnyRun:
     """Join loaded runs to an ensemble, whose tokenizers and decoding settings are those of the first one."""
+    from s2s.models.ensemble import Ensemble
+
     first, models = members[0], list[Seq2Seq]()
     for member in members:
         if not isinstance(member.model, Seq2Seq):
@@ -151,7 +151,7 @@ def load_for_inference(run: RunConfig, checkpoint: str | None = None) -> AnyRun:
 
 def line_translator(
     run: RunConfig, nbest: int, checkpoint: str | None = None
-) -> tuple[TextTranslator, VocabularyCoverage | None]:
+) -> "tuple[TextTranslator, VocabularyCoverage | None]":
     """Load a run that translates lines.
 
     Args:
@@ -161,6 +161,8 @@ def line_translator(
     Returns:
         The translator and the vocabulary coverage of the training data (None if not saved).
     """
+    from s2s.tasks.coverage import VocabularyCoverage
+
     loaded = load_for_inference(run, checkpoint).narrow(PairRecipe, Seq2Seq)
     return build_translator(loaded, nbest), VocabularyCoverage.load(loaded.checkpoint / TOKENIZER)
 
@@ -379,6 +381,8 @@ def data_hashes(task: AnyTask, recipe: TrainRecipe, data: PreparedData) -> dict[
 
 
 def _from_files(source: Path, *references: Path) -> "datasets.Dataset":
+    from s2s.data.text_files import line_rows
+
     rows = list(line_rows(source, *references))
     if not rows:
         raise UserError("has no lines", where=str(source), remedy="name a file with one sentence per line")

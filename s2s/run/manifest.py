@@ -11,7 +11,7 @@ from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import BaseModel, field_validator
@@ -25,7 +25,9 @@ from s2s.recipe.schema import TrainRecipe
 from s2s.run.folder import MANIFEST
 from s2s.training.checkpoint import Checkpoints
 from s2s.training.device import DeviceContext
-from s2s.training.precision import PrecisionBenchmark
+
+if TYPE_CHECKING:
+    from s2s.training.precision import PrecisionBenchmark
 
 _PACKAGES = ("s2s", "torch", "numpy", "sacrebleu", "sentencepiece", "datasets", "pydantic", "safetensors")
 # Folders of the repository, relative to the package, that results depend on.
@@ -39,7 +41,7 @@ def describe(
     hashes: dict[str, str],
     counts: dict[str, int],
     overlaps: Sequence[TrainOverlap],
-    measured: PrecisionBenchmark | None = None,
+    measured: "PrecisionBenchmark | None" = None,
 ) -> dict[str, object]:
     """Describe the start of a run for its manifest, ready for JSON.
 

@@ -36,13 +36,13 @@ from s2s.training.distributed import SINGLE_PROCESS, Distributed
 from s2s.training.divergence import check_divergence
 from s2s.training.logger import METRICS, NullLog, RunLog
 from s2s.training.optimization import learning_rate
-from s2s.training.precision import PrecisionBenchmark, benchmark_precision, check_precision
 from s2s.training.shutdown import print_resume_hint_on_exit
 from s2s.training.step import StepResult
 from s2s.training.trainer import Trainer, TrainingLoop
 
 if TYPE_CHECKING:
     from s2s.run.init_from import Initialization, PretrainedRun
+    from s2s.training.precision import PrecisionBenchmark
 
 
 def train(
@@ -319,7 +319,7 @@ def _remove_unfinished(checkpoints: Checkpoints) -> None:
     remove_unfinished(checkpoints.folder, alone=True)
 
 
-def _select_precision(train_context: AnyContext, folder: Path, print_fn: PrintFn) -> PrecisionBenchmark | None:
+def _select_precision(train_context: AnyContext, folder: Path, print_fn: PrintFn) -> "PrecisionBenchmark | None":
     """Select the faster precision for a new run; a resumed run keeps its precision, so that all bits are equal."""
     trainer, recipe = train_context.trainer, train_context.recipe
     device_context, before = trainer.device_context, parse_precision(manifest.training_device(folder))
@@ -335,17 +335,22 @@ def _select_precision(train_context: AnyContext, folder: Path, print_fn: PrintFn
     in_search = torch.bfloat16 if searched == "bf16" else torch.float32
     with explain_oom(train_context, folder):
         if trainer.device_context.autoselect_precision:
+            from s2s.training.precision import benchmark_precision
+
             measured = benchmark_precision(trainer)
             trainer.device_context = replace(device_context, precision=measured.faster, autoselect_precision=False)
             print_fn(str(measured))
-        check_precision(trainer, in_search)
+        if torch.bfloat16 in (trainer.device_context.precision, in_search):
+            from s2s.training.precision import check_precision
+
+            check_precision(trainer, in_search)
     if exception := fp32_layers(trainer.model, {trainer.device_context.precision, in_search}, device_context.device):
         print_fn(exception)
     return measured
 
 
 def _write_manifest(
-    task: AnyTask, train_context: AnyContext, checkpoints: Checkpoints, measured: PrecisionBenchmark | None
+    task: AnyTask, train_context: AnyContext, checkpoints: Checkpoints, measured: "PrecisionBenchmark | None"
 ) -> None:
     """Add this start to the manifest; raise an error if the data changed since the first one."""
     recipe, trainer, corpus = train_context.recipe, train_context.trainer, train_context.data.corpus

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from s2s.data.sources import hub_split
+from s2s.data.tables import hub_split
 from s2s.errors import UserError, check_regular
 from s2s.recipe.schema import PixelSettings, SourceSettings
 

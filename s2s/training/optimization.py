@@ -16,13 +16,12 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from s2s.errors import UserError
 from s2s.recipe.schema import OptimizationSettings
 from s2s.recipe.wording import suggestion
-from s2s.training.muon import Muon
 
 _CLASSES: dict[str, type[Optimizer]] = {
     name.lower(): found
     for name, found in vars(torch.optim).items()
     if isinstance(found, type) and issubclass(found, Optimizer)
-} | {"muon": Muon}
+}
 # Optimizers with a fused kernel, which changes nothing if `found_inf` is 1; for others the host decides.
 _FUSED = ("adam", "adamw", "sgd")
 # Recipe key: torch's argument.
@@ -336,7 +335,12 @@ def _build(name: str, settings: OptimizationSettings, groups: Sequence[dict[str,
     # Keep `Optimizer.add_param_group` from importing torch._dynamo, which takes as long as importing torch.
     added = inspect.unwrap(Optimizer.add_param_group)
     vars(added).setdefault("__dynamo_disable", added)
-    known = inspect.signature(_CLASSES[name]).parameters
+    kind = _CLASSES[name]
+    if name == "muon":
+        from s2s.training.muon import Muon
+
+        kind = Muon
+    known = inspect.signature(kind).parameters
     arguments: dict[str, Any] = {
         theirs: getattr(settings, ours)
         for ours, theirs in _ARGUMENTS.items()
@@ -348,7 +352,7 @@ def _build(name: str, settings: OptimizationSettings, groups: Sequence[dict[str,
     if name == "muon":
         # Steps as large as AdamW's, so that both optimizers have the same learning rate (Liu et al. 2025).
         arguments["adjust_lr_fn"] = "match_rms_adamw"
-    return _CLASSES[name](list(groups), lr=settings.learning_rate, **arguments)  # pyright: ignore[reportCallIssue]
+    return kind(list(groups), lr=settings.learning_rate, **arguments)  # pyright: ignore[reportCallIssue]
 
 
 @torch.no_grad()

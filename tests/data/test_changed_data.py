@@ -10,7 +10,7 @@ from datasets.exceptions import DatasetGenerationError
 
 from s2s.data import caching, text_files
 from s2s.data.pairs import PairSource, load_split
-from s2s.data.sources import TextSource
+from s2s.data.tables import TextSource
 from s2s.recipe.schema import PlainTextSettings
 from s2s.tasks.classification.data import LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings

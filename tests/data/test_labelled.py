@@ -10,7 +10,8 @@ import datasets
 import numpy as np
 import pytest
 
-from s2s.data.sources import Corpus, count_classes
+from s2s.data.labels import count_classes
+from s2s.data.sources import Corpus
 from s2s.errors import UserError
 from s2s.tasks.classification.data import LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings, LocalColumns

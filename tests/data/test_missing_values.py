@@ -5,7 +5,7 @@ import pandas
 import pytest
 
 from s2s.data.data_check import note_suspicious
-from s2s.data.sources import missing_label_lines
+from s2s.data.labels import missing_label_lines
 from s2s.run.tasks import read
 from s2s.tasks.classification.data import prepare_texts
 from s2s.tasks.classification.diagnosis import inspected

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from s2s.data.sources import TextSource
+from s2s.data.tables import TextSource
 from s2s.errors import UserError
 from s2s.recipe.schema import LocalText, PlainTextSettings
 from s2s.tasks.classification.data import LabelledSource

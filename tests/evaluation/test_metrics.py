@@ -11,6 +11,7 @@ from sacrebleu.metrics import ter
 
 from s2s.cli.evaluate import _METRICS
 from s2s.errors import UserError
+from s2s.evaluation.file_scores import score_files
 from s2s.evaluation.metrics import (
     bootstrap_interval,
     by_source_length,
@@ -21,7 +22,6 @@ from s2s.evaluation.metrics import (
     word_accuracy,
 )
 from s2s.evaluation.significance import compare
-from s2s.tasks.translation.evaluation import score_files
 
 
 @pytest.fixture

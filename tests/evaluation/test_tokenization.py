@@ -14,6 +14,7 @@ import s2s
 from s2s.cli.main import main
 from s2s.errors import UserError
 from s2s.evaluation import tokenization
+from s2s.evaluation.file_scores import FileScores, score_files
 from s2s.evaluation.metrics import by_source_length, score, scores, word_accuracy
 from s2s.evaluation.significance import compare
 from s2s.evaluation.signs import unit_of
@@ -26,7 +27,6 @@ from s2s.evaluation.tokenization import (
     describe_tokenizer,
 )
 from s2s.run.tasks import task_of
-from s2s.tasks.translation.evaluation import FileScores, score_files
 
 CHINESE = ["我今天去商店买了三个苹果和两个梨。", "明天早上八点我们在火车站门口见面。", "请把窗户关上，外面的风太大了。"]
 WRONG = ["我今天去商店买了四个苹果和两个梨。", "明天早上九点我们在火车站门口见面。", "请把窗户关上，外面的风很大了。"]

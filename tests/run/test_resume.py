@@ -156,7 +156,9 @@ def test_resume_keeps_the_precision(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     faster = {"fp32": 1.0, "bf16": 0.5}
-    monkeypatch.setattr("s2s.run.training.benchmark_precision", lambda trainer: PrecisionBenchmark(**faster, threads=1))
+    monkeypatch.setattr(
+        "s2s.training.precision.benchmark_precision", lambda trainer: PrecisionBenchmark(**faster, threads=1)
+    )
     words = ("device.threads=1", "training.updates=20")
     assert _here("tiny.yaml", "run.dir=auto", *words).exception is None
     assert _here("tiny.yaml", "run.dir=bf16", "device.precision=bf16", *words).exception is None
@@ -180,7 +182,7 @@ def test_resume_that_saved_nothing_keeps_the_precision(tmp_path, monkeypatch, sa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     monkeypatch.setattr(
-        "s2s.run.training.benchmark_precision", lambda trainer: PrecisionBenchmark(fp32=0.1, bf16=0.5, threads=1)
+        "s2s.training.precision.benchmark_precision", lambda trainer: PrecisionBenchmark(fp32=0.1, bf16=0.5, threads=1)
     )
     words = ("tiny.yaml", "device.threads=1", "validation.every=4")
     assert _here(*words, "run.dir=straight", "training.updates=8").exception is None

@@ -13,10 +13,11 @@ import numpy as np
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from s2s.data import sources
 from s2s.data.batches import collate_sources, largest_first, split_by_budget, widths_for
 from s2s.data.dataset import LabelledExamples, Plan
-from s2s.data.sources import Corpus, Source, missing_label_lines
+from s2s.data.labels import MOST_CLASSES, count_classes, missing_label_lines, validate_label
+from s2s.data.sources import Corpus, Source, digest_of
+from s2s.data.tables import RowFormat, from_hub, from_table, join_texts, split_table, text_columns
 from s2s.data.text_files import Columns, could_be_name, place
 from s2s.data.tokenized import PreparedTexts, RaggedArray, TokenizedTexts, tokenize_splits
 from s2s.data.tokenizers import Tokenizer
@@ -54,7 +55,7 @@ class Labelled:
 
     def counts(self) -> dict[str, int]:
         """Return the number of texts of each class."""
-        return sources.count_classes(self.labels, self.names)
+        return count_classes(self.labels, self.names)
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
 
     def read(self, name: str, split: str | tuple[str, str], train: Labelled | None) -> Labelled:
         """Read a split; classes are those that recipe or hub declare, else the labels of the training texts."""
-        path = sources.split_table(self, name, str(split))
+        path = split_table(self, name, str(split))
         table = self._from_hub(str(split)) if path is None else self._from_table(path)
         if not len(table.rows):
             raise UserError(f"data.{name} has no texts", remedy="check the file, or name another one")
@@ -96,11 +97,11 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
         return zip(part.texts["text"], part.labels.tolist(), strict=True)
 
     def digest(self, part: Labelled) -> str:
-        return sources.digest_of(part.texts["text"])
+        return digest_of(part.texts["text"])
 
     def digest_of_all(self, part: Labelled) -> str:
         """Return a hash of the texts and the names of their classes."""
-        return sources.digest_of(part.texts["text"], (part.names[number] for number in part.labels))
+        return digest_of(part.texts["text"], (part.names[number] for number in part.labels))
 
     def missing_labels(self, corpus: Corpus[Labelled]) -> list[str]:
         """Return warnings about training labels that look like a missing value."""
@@ -110,29 +111,29 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
     def _from_table(self, path: Path) -> _Table:
         settings = self.settings
         local = settings.local if settings.corpus != "files" else type(settings.local)()
-        reading = _reading(sources.text_columns(settings, local.text), local.label or settings.label, settings.quoting)
+        reading = _reading(text_columns(settings, local.text), local.label or settings.label, settings.quoting)
         first = settings.first_label if local.first_label is None else local.first_label
-        return _Table(sources.from_table(path, reading), partial(place, path), first)
+        return _Table(from_table(path, reading), partial(place, path), first)
 
     def _from_hub(self, split: str) -> _Table:
         settings = self.settings
-        rows, features = sources.from_hub(settings, split, _reading(sources.text_columns(settings), settings.label))
+        rows, features = from_hub(settings, split, _reading(text_columns(settings), settings.label))
         declared = getattr((features or {}).get(settings.label), "names", None)
         names = tuple(declared) if declared else None
         return _Table(rows, lambda line: f"{settings.corpus} {split} row {line}", settings.first_label, names)
 
 
-def _reading(texts: tuple[str, ...], label: str, quoting: Quoting | None = None) -> sources.RowFormat:
+def _reading(texts: tuple[str, ...], label: str, quoting: Quoting | None = None) -> RowFormat:
     columns = Columns((*texts, label), "data.text and data.label", numbers=(label,), quoting=quoting)
 
     def row(cells: Sequence[str], number: int, where: str) -> dict[str, Any]:
         return {
-            "text": sources.join_texts(cells[:-1]),
-            "label": sources.validate_label(cells[-1], where),
+            "text": join_texts(cells[:-1]),
+            "label": validate_label(cells[-1], where),
             "line": number,
         }
 
-    return sources.RowFormat(columns, "labelled", _KINDS, row)
+    return RowFormat(columns, "labelled", _KINDS, row)
 
 
 def _labels(table: _Table) -> tuple[list[str], Int[np.ndarray, " rows"]]:
@@ -156,7 +157,7 @@ def _check_first_row(table: _Table) -> None:
 
 def _different_labels(table: _Table) -> tuple[str, ...]:
     words = _labels(table)[0]
-    if not 2 <= len(words) <= sources.MOST_CLASSES:
+    if not 2 <= len(words) <= MOST_CLASSES:
         raise UserError(
             f"the training data has {len(words):,} different labels, e.g. {words[0]!r:.40}",
             where="data.label",

@@ -18,7 +18,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from s2s.data.sources import ALIASES, MOST_CLASSES, Source, count_classes, digest_of_arrays, validate_label
+from s2s.data.labels import MOST_CLASSES, count_classes, validate_label
+from s2s.data.sources import ALIASES, Source, digest_of_arrays
 from s2s.errors import UserError, check_regular
 from s2s.tasks.image_files import Pixels, hub_images, image_files, pixels_of, read_all, read_cell
 from s2s.tasks.images.recipe import ImageDataSettings

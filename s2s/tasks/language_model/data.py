@@ -20,7 +20,7 @@ from s2s.data.batches import split_by_budget
 from s2s.data.caching import cache_rows
 from s2s.data.dataset import BaseBatch, Examples, Plan, batches_per_step
 from s2s.data.phrasebook import phrases
-from s2s.data.sources import TEXT, TextSource
+from s2s.data.tables import TEXT, TextSource
 from s2s.data.text_files import COMPRESSIONS, LARGEST_WHOLE, check_there, lines, table_kind
 from s2s.data.tokenized import TokenizedTexts
 from s2s.data.tokenizers import BOS, EOS, PAD

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from s2s.data.dataset import iterate_batches
-from s2s.data.sources import TextSource
+from s2s.data.tables import TextSource
 from s2s.data.tokenizers import UNK
 from s2s.errors import UserError
 from s2s.evaluation.signs import WORST, Diagnostics, Finding, WorstExample, entropy, share_sign, unknown

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from s2s.data.dataset import iterate_batches
-from s2s.data.sources import TextSource
+from s2s.data.tables import TextSource
 from s2s.data.tokenized import PreparedTexts, RaggedArray, encode_texts, tokenize_corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError, counted

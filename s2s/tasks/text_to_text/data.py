@@ -14,6 +14,7 @@ from jaxtyping import Int
 
 from s2s.data.corruption import CorruptedText
 from s2s.data.mixing import FixedPairs, TokenizedPairSource
+from s2s.data.pair_files import place_of_row
 from s2s.data.pairs import FilterReport, PairSource, filter_training, pairs, prefixed
 from s2s.data.sources import Corpus, Source, digest_of_arrays
 from s2s.data.tokenized import RaggedArray, TokenizedDataset, encode_corpus, encode_texts
@@ -68,7 +69,7 @@ class TaskSource(PairSource):
             more = f", and {len(wrong) - 1:,} more targets" if wrong[1:] else ""
             said = found[wrong[0]]["target"][:60]
             what = f"the target is {said!r}, which is none of the answers {', '.join(answers)}{more}"
-            raise UserError(what, self.place(name, wrong[0]), "add it to `answers`, or correct the row")
+            raise UserError(what, place_of_row(self, name, wrong[0]), "add it to `answers`, or correct the row")
         return found
 
     def classes(self, part: "datasets.Dataset") -> Int[np.ndarray, " examples"]:
