@@ -128,7 +128,7 @@ def converged(tokens: Sequence[float], losses: Sequence[float], points: float = 
     slope = slope_per_doubling(tokens, losses)
     gained = slope_per_doubling(tokens, [100 * math.exp(-loss) for loss in losses])
     if slope is None or gained is None:
-        return Gate("converged", False, _few_looks(len(tokens)))
+        return Gate("converged", False, f"{len(tokens)} looks at the validation set do not say whether it still learns")
     if -slope < LEARNING and gained < points:
         said = (
             f"its loss changes by {slope:+.3f} nats with each doubling of the tokens (a fall below {LEARNING:g} wanted)"
@@ -139,10 +139,6 @@ def converged(tokens: Sequence[float], losses: Sequence[float], points: float = 
     said = f"its loss still falls by {-slope:.3f} nats with each doubling of the tokens"
     said += f", which raises the probability of the right token by {gained:.1f} points (< {points:g} wanted)"
     return Gate("converged", False, said)
-
-
-def _few_looks(count: int) -> str:
-    return f"{count} looks at the validation set do not say whether it still learns"
 
 
 def progress_of(

@@ -89,7 +89,12 @@ def metrics(
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    from s2s.evaluation.sacrebleu_metrics import Cider, Rate
+    from s2s.evaluation.sacrebleu_metrics import Rate
+
+    def cider() -> "Metric":
+        from s2s.evaluation.cider import Cider
+
+        return Cider(unspaced)
 
     tokenizer, unspaced = tokenization.tokenizer, tokenization.unspaced
     splits_at_spaces = tokenizer in SPLITS_AT_SPACES
@@ -100,7 +105,7 @@ def metrics(
         "exact": lambda: Rate("sentences", lowercase),
         "cer": lambda: Rate("characters", lowercase),
         "wer": lambda: Rate("characters" if unspaced else "words", lowercase),
-        "cider": lambda: Cider(unspaced),
+        "cider": cider,
     }
     return {name: makers[name]() for name in names}
 

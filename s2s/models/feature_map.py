@@ -50,7 +50,9 @@ class FeatureMap(ImageTable):
             )
         self.length = (shape.size // size) ** 2
         halvings = size.bit_length() - 1
-        channels = [shape.channels, *(_channels(width, halvings - 1 - n) for n in range(halvings)), width]
+        # The number of channels doubles with each halving.
+        inner = [max(_FEWEST_CHANNELS, width // 2 ** (halvings - 1 - n)) for n in range(halvings)]
+        channels = [shape.channels, *inner, width]
         layers: list[nn.Module] = []
         for n, (read, made) in enumerate(itertools.pairwise(channels)):
             stride = 2 if n < halvings else 1
@@ -71,11 +73,6 @@ class FeatureMap(ImageTable):
         # The channels-last format is the fastest one for convolutions on a CPU.
         pixels = self.standardized(images, dtype).contiguous(memory_format=torch.channels_last)
         return self.norm(self.layers(pixels).flatten(2).transpose(1, 2))
-
-
-def _channels(width: int, halvings: int) -> int:
-    """Return the channels of a layer that is followed by so many halvings."""
-    return max(_FEWEST_CHANNELS, width // 2**halvings)
 
 
 def _convolution(read: int, made: int, stride: int) -> nn.Conv2d:

@@ -21,7 +21,6 @@ from rich.console import Console
 from s2s.cli.main import commands
 from s2s.data.tokenizers import BOS, train
 from s2s.errors import UserError
-from s2s.inspection.causal import CausalReader
 from s2s.inspection.figure import inspection_picture
 from s2s.inspection.inspection import Inspection, InspectionRequest
 from s2s.inspection.page import page
@@ -31,6 +30,7 @@ from s2s.run import training
 from s2s.run.folder import open_run
 from s2s.run.inference import inspect_input, load
 from s2s.run.tasks import read
+from s2s.tasks.language_model.diagnosis import CausalReader
 from s2s.tasks.language_model.task import TASK as LANGUAGE
 from s2s.tasks.masked_lm.task import TASK
 from s2s.tasks.translation.task import TASK as TRANSLATION

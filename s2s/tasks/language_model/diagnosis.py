@@ -24,13 +24,14 @@ from s2s.evaluation.signs import (
     share_sign,
     unit_of,
 )
-from s2s.inspection.causal import CausalReader
 from s2s.inspection.inspection import AttentionMaps, InspectedExample, Inspection, InspectionRequest
 from s2s.inspection.positions import positions_of, without_words
 from s2s.inspection.saliency import contrast, explain_classes, rollout
-from s2s.inspection.walk import Source, chosen_words, same_word
+from s2s.inspection.walk import Source, chosen_words, lookups, same_word, weights_of
 from s2s.inspection.words import check_length, words_of
-from s2s.nn.layers import States
+from s2s.models.base import Encoder, EncoderOutput
+from s2s.models.language_model import CausalDecoder
+from s2s.nn.layers import Inputs, PaddingMask, States
 from s2s.tasks.data_check import inspect_texts
 from s2s.tasks.language_model.data import DocumentSource, Windows, windows_of
 from s2s.tasks.language_model.generation import LanguageRun, Sampling, Writing, texts_after
@@ -63,6 +64,52 @@ def inspected(recipe: LanguageRecipe) -> str:
 _BEST = 4
 # Maximum number of tokens for a text of the run's own corpus.
 _PIECES = 64
+
+
+class CausalReader(Encoder):
+    """Encoder interface of a causal language model.
+
+    Each state depends only on earlier tokens.
+
+    Args:
+        decoder: Decoder of the language model; each row is one document.
+    """
+
+    def __init__(self, decoder: CausalDecoder) -> None:
+        super().__init__()
+        self.decoder = decoder
+        self.embedding = decoder.embedding
+        self.max_positions = decoder.max_positions
+
+    def read(self, vectors: States, valid: PaddingMask) -> EncoderOutput:
+        """Run the decoder on given embeddings.
+
+        A forward hook replaces the decoder's own embeddings.
+
+        Args:
+            vectors: Embeddings, `(batch, source, width)`.
+        """
+        handle = self.embedding.register_forward_hook(lambda module, given, made: vectors)
+        try:
+            # The token ids do not matter, because the hook replaces their embeddings.
+            states = self.decoder.read(torch.zeros_like(valid, dtype=torch.int64), separate_documents=False)
+        finally:
+            handle.remove()
+        return EncoderOutput(states, valid, states[:, -1])
+
+    def attention_weights(self, source: Inputs, valid: PaddingMask) -> Float[Tensor, "1 layer head source source"]:
+        """Return the causal self-attention weights.
+
+        Args:
+            source: Token ids of a single row, `(1, source)`.
+
+        Returns:
+            Weights, `(1, layer, head, source, source)`; zero above the diagonal.
+        """
+        found = lookups(self.decoder, lambda: self.decoder.read(source, separate_documents=False))
+        if not found:
+            return super().attention_weights(source, valid)
+        return torch.stack([weights_of(lookup) for lookup in found])[None]
 
 
 def insides(run: LanguageRun, focus: InspectionRequest) -> Inspection:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from s2s.data.pairs import with_prefix
 from s2s.decoding.generate import length_limited
@@ -15,9 +14,6 @@ from s2s.tasks.seq2seq import build_translator
 from s2s.tasks.text_generation import GenerationEvaluation
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training.progress import ProgressBar
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
