@@ -142,7 +142,7 @@ def _given(split: str, table: Path | None, source: Path | None, target: Path | N
 
 
 def _write(output: Path, overwrite: bool, fitted: Callable[[], str]) -> None:
-    from s2s.recipe.reading import check_new, write_new
+    from s2s.recipe.catalog import check_new, write_new
 
     check_new(output, overwrite)
     text = fitted()

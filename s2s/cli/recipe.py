@@ -8,7 +8,8 @@ from s2s.cli import options
 from s2s.cli.lines import show_text
 from s2s.cli.main import Group
 from s2s.errors import UserError
-from s2s.recipe.reading import copy_shipped, corpora_of, dump, measured, missing_files, recipe_path, shipped
+from s2s.recipe.catalog import copy_shipped, corpora_of, measured, missing_files
+from s2s.recipe.reading import dump, recipe_path, shipped
 from s2s.run.tasks import read, schemas
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,12 +20,14 @@ from s2s.data.dataset import to_device
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.decoding.beam_search import Beam, Hypothesis, search
 from s2s.decoding.constraints import Constraints
-from s2s.decoding.sampling import Draws, Sampling, sample_targets
 from s2s.errors import Refuse, UserError, counted
 from s2s.models.base import Seq2Seq
 from s2s.nn.layers import Inputs, PaddingMask
 from s2s.nn.precision import fp32_layers
 from s2s.recipe.schema import DecodingSettings, SearchSettings
+
+if TYPE_CHECKING:
+    from s2s.decoding.sampling import Sampling
 
 # Batches that are searched in parallel, each in its own thread. About a quarter of a search is Python code, which only
 # one thread runs at a time.
@@ -162,6 +165,8 @@ class Generator:
         size = self.target.size
         if self.sampling is None:
             return search(self.model, *inputs, limits, self.beam, size, self.before_step, prefixes)
+        from s2s.decoding.sampling import Draws, sample_targets
+
         count = self.beam.nbest
         several = [each.repeat_interleave(count, dim=0) for each in inputs]
         generators = [
@@ -194,10 +199,12 @@ def beam_from_settings(settings: SearchSettings, nbest: int) -> Beam:
     return Beam(settings.beam, nbest, settings.length_penalty, precision, constraints, groups, penalty)
 
 
-def sampling_from_settings(settings: SearchSettings) -> Sampling | None:
+def sampling_from_settings(settings: SearchSettings) -> "Sampling | None":
     """Build the sampling settings from a recipe section; None for beam search."""
     if not settings.sample:
         return None
+    from s2s.decoding.sampling import Sampling
+
     return Sampling(settings.temperature, settings.top_k, settings.top_p, settings.min_p)
 
 

@@ -12,17 +12,17 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from s2s.errors import UserError, check_regular, quote_path
+from s2s.errors import UserError, check_regular
 from s2s.files import write_atomically
 from s2s.recipe.installed import models
 from s2s.recipe.page import DEEPEST, LimitError, Location, Page, read_page, read_value
-from s2s.recipe.schema import MADE, TASK, FineTunedRecipe, Section, SeedSettings, Tasks, TaskSchema, TrainRecipe
+from s2s.recipe.schema import TASK, FineTunedRecipe, Section, SeedSettings, Tasks, TaskSchema, TrainRecipe
 from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
 
 _KIND = ("model", "kind")
@@ -322,7 +322,7 @@ def _absolute(recipe: TrainRecipe, folder: Path, given: set[Location]) -> TrainR
     """
     data: Section = recipe.data
     several: dict[str, dict[str, Section]] = {}
-    for where, section in _corpora(data):
+    for where, section in data_sections(data):
         if where == ("data",):
             data = _absolute_data(data, where, folder, given)
         else:
@@ -353,7 +353,7 @@ def _from_home(path: str) -> str:
     return os.path.expanduser(path)  # noqa: PTH111
 
 
-def _corpora(data: Section) -> Iterator[tuple[Location, Section]]:
+def data_sections(data: Section) -> Iterator[tuple[Location, Section]]:
     """Yield the location and section of each data source.
 
     These are `data`, or the entries of `data.corpora`; and the entries of `data.more`.
@@ -385,30 +385,11 @@ def local_paths(recipe: TrainRecipe) -> list[tuple[str, Path]]:
     Returns:
         Pairs of key and path, such as `("data.root", Path(…))`.
     """
-    sections = [(".".join(where), section) for where, section in _corpora(recipe.data)]
+    sections = [(".".join(where), section) for where, section in data_sections(recipe.data)]
     named = [(f"{place}.{key}", f) for place, section in sections for key, files in _paths(section) for f in files]
     if isinstance(recipe, FineTunedRecipe) and recipe.init_from and not recipe.init_from.startswith(_ON_HUB):
         named.append(("init_from", recipe.init_from))
     return [(key, Path(file)) for key, file in named]
-
-
-def missing_files(recipe: TrainRecipe) -> list[str]:
-    """List local paths of a recipe that do not exist, without reading any file.
-
-    Args:
-        recipe: A recipe with absolute paths.
-
-    Returns:
-        Lines of the form `key: path: what is wrong`.
-    """
-    return [f"{key}: {file}: {_missing(file)}" for key, file in local_paths(recipe) if not file.exists()]
-
-
-def _missing(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
-    near = near_files(path.name, [other.name for other in path.parent.iterdir()])
-    return "there is no such file" + (f"; did you mean {near[0]}?" if near else "; check the path")
 
 
 def shipped() -> dict[str, Path]:
@@ -426,73 +407,3 @@ def shipped() -> dict[str, Path]:
     if not folder.is_dir():
         folder = package.parent / "recipes"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-
-
-class Measured(BaseModel):
-    """Test score and training time of a recipe, measured once and kept in `measured.json` beside the recipes.
-
-    Attributes:
-        score: Name and value of the score.
-        minutes: Training time in minutes, on two CPU cores unless a GPU is named.
-    """
-
-    score: str = "–"
-    minutes: str = "–"
-
-
-def measured(name: str) -> Measured:
-    """Return the measured score of a recipe that comes with s2s; dashes if it was not measured."""
-    found = json.loads((shipped()[name].parent / "measured.json").read_text(encoding="utf-8"))
-    return Measured.model_validate(found.get(name, {}))
-
-
-def corpora_of(recipe: TrainRecipe) -> list[str]:
-    """Return the hub data sets and files that a recipe reads; empty if its data comes with s2s."""
-    names = dict.fromkeys(str(dict(section)["corpus"]) for _, section in _corpora(recipe.data))
-    return [name for name in names if name not in MADE]
-
-
-def copy_shipped(name: str, destination: Path, overwrite: bool = False) -> Path:
-    """Copy a recipe that comes with s2s, including its comments.
-
-    Args:
-        destination: A file, or a folder that gets `<name>.yaml`.
-        overwrite: Replace an existing file.
-
-    Raises:
-        UserError: The recipe does not exist, or the file exists already.
-    """
-    known = shipped()
-    if name not in known:
-        raise UserError(f"no recipe {name!r} comes with s2s", remedy=suggestion(name, list(known)))
-    target = destination / f"{name}.yaml" if destination.is_dir() else destination
-    write_new(target, known[name].read_text(encoding="utf-8"), overwrite)
-    return target
-
-
-def write_new(path: Path, text: str, overwrite: bool) -> None:
-    """Write a text file.
-
-    Args:
-        overwrite: Replace an existing file.
-
-    Raises:
-        UserError: The file exists already, or its folder does not.
-    """
-    check_new(path, overwrite)
-    write_atomically(path, text, follow=True)
-
-
-def check_new(path: Path, overwrite: bool) -> None:
-    """Refuse an output file that exists or has no parent folder, before other work.
-
-    Args:
-        overwrite: Allow replacing an existing file.
-
-    Raises:
-        UserError: The file exists already, or its folder does not.
-    """
-    if path.exists() and not overwrite:
-        raise UserError("already exists", where=str(path), remedy="name another file, or use --overwrite")
-    if not path.parent.is_dir():
-        raise UserError("its folder does not exist", where=str(path), remedy=f"mkdir -p {quote_path(path.parent)}")

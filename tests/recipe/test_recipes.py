@@ -12,9 +12,10 @@ import pytest
 from pydantic import BaseModel
 
 from s2s.errors import UserError
+from s2s.recipe.catalog import copy_shipped
 from s2s.recipe.installed import models, module_of
 from s2s.recipe.page import read_page, read_value
-from s2s.recipe.reading import copy_shipped, shipped
+from s2s.recipe.reading import shipped
 from s2s.recipe.reference import json_schema, reference
 from s2s.recipe.wording import section_of
 from s2s.run.tasks import read, schemas

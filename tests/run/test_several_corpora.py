@@ -14,8 +14,8 @@ from s2s.data.mixing import FixedPairs, MixedDataset, counts, rates
 from s2s.data.tokenizers import train, train_pair
 from s2s.errors import UserError
 from s2s.inspection.words import links, pharaoh, words_of
+from s2s.recipe.catalog import missing_files
 from s2s.recipe.pairs import BatchSettings
-from s2s.recipe.reading import missing_files
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
 from s2s.run.inference import load
 from s2s.run.tasks import read, task_of
