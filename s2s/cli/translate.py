@@ -33,6 +33,7 @@ _BATCHES = 50  # read ahead
 @click.option(
     "--precision", type=click.Choice(["fp32", "bf16"]), help="Precision of matrix products; default: the recipe's."
 )
+@click.option("--beam-groups", type=click.IntRange(1), help="Groups of diverse beam search; they divide the beam.")
 @click.option("--min-length", type=click.IntRange(0, 4_096), help="Minimum output length in tokens.")
 @click.option("--no-repeat-ngram", type=click.IntRange(0, 100), help="Size of n-grams that may occur only once.")
 @click.option(
@@ -61,6 +62,7 @@ def translate(
     nbest: int,
     length_penalty: float | None,
     precision: Literal["fp32", "bf16"] | None,
+    beam_groups: int | None,
     min_length: int | None,
     no_repeat_ngram: int | None,
     forced_prefix: Path | None,
@@ -83,7 +85,12 @@ def translate(
 
     options.check_texts(texts)
     changes = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
-    changes |= {"min_length": min_length, "no_repeat_ngram": no_repeat_ngram, "sample": sample}
+    changes |= {
+        "beam_groups": beam_groups,
+        "min_length": min_length,
+        "no_repeat_ngram": no_repeat_ngram,
+        "sample": sample,
+    }
     changes |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
     changes = {key: value for key, value in changes.items() if value is not None}
     overrides = [f"decoding.{key}={json.dumps(value)}" for key, value in changes.items()]
@@ -96,11 +103,10 @@ def translate(
             raise UserError("does not apply to runs of text-to-text", where=f"--prefix {before}", remedy="use --task")
         from s2s.tasks.text_to_text.answers import check_chosen, task_named
 
-        if forced_prefix is not None:
-            raise UserError("does not apply to runs of text-to-text", "--forced-prefix", "leave it out")
         task = task_named(cast(Any, translator.recipe), name)
         if task.answers is not None:
-            check_chosen(task.answers, nbest, [f"--{key.replace('_', '-')} {value}" for key, value in changes.items()])
+            given = changes | ({"forced_prefix": forced_prefix} if forced_prefix else {})
+            check_chosen(task.answers, nbest, [f"--{key.replace('_', '-')} {value}" for key, value in given.items()])
     begins = None
     if forced_prefix is not None:
         from s2s.data.text_files import check_there, lines
@@ -119,7 +125,9 @@ def translate(
         from s2s.tasks.text_to_text.recipe import TextToTextRecipe
 
         loaded = load_for_inference(translator, checkpoint).narrow(TextToTextRecipe, Seq2Seq)
-        write_all(generate_answers(loaded, name, arriving, nbest, source.isatty(), tell, bad.refuse), output, bad)
+        write_all(
+            generate_answers(loaded, name, arriving, nbest, source.isatty(), tell, bad.refuse, begins), output, bad
+        )
         return
     from s2s.run.inference import line_translator
     from s2s.tasks.line_translation import translate_lines

@@ -136,6 +136,7 @@ def generate_answers(
     at_once: bool,
     tell: PrintFn,
     refuse: Refuse,
+    forced: Iterator[str] | None = None,
 ) -> Iterator[str]:
     """Generate or choose an output for each line, for one of the model's tasks.
 
@@ -145,6 +146,7 @@ def generate_answers(
         nbest: Number of outputs for each line.
         at_once: Print each warning immediately, for an interactive session; otherwise counts at the end.
         refuse: Receives the error of each line that is too long; its output is empty.
+        forced: Text with which each generated output begins, one for each line; None for none.
 
     Yields:
         Outputs in order; with n-best output, `line number TAB log probability TAB answer`, or the score of a generated
@@ -152,7 +154,8 @@ def generate_answers(
     """
     task, seen = task_named(run.recipe, name), VocabularyCoverage.load(run.checkpoint / TOKENIZER)
     if task.answers is None:
-        yield from translate_lines(build_translator(run, nbest), seen, chunks, at_once, tell, task.prefix, refuse)
+        found = build_translator(run, nbest)
+        yield from translate_lines(found, seen, chunks, at_once, tell, task.prefix, refuse, forced)
         return
     number, tokenizer = 0, run.tokenizers[0]
     too_long = TooLong(seen.longest if seen else None, tell, at_once, sentences=seen.sentences if seen else None)
