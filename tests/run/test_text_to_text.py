@@ -136,10 +136,21 @@ def test_translate_command_chooses_answers_of_a_task(run, tmp_path):
         ((*asked, "--beam", 2), f"--beam 2: {silent_to}"),
         ((*asked, "--length-penalty", 1), f"--length-penalty 1.0: {silent_to}"),
         ((*asked, "--precision", "fp32"), f"--precision fp32: {silent_to}"),
+        ((*asked, "--forced-prefix", tmp_path / "in.txt"), f"--forced-prefix .*in.txt: {silent_to}"),
         ((*asked, "--nbest", 3), "3 best answers requested, but there are 2"),
     ):
         with pytest.raises(UserError, match=said):
             s2s("translate", run, *words)
+
+
+def test_text_to_text_outputs_begin_with_forced_prefixes(run, tmp_path):
+    (tmp_path / "in.txt").write_text("Der Mann\n\nDer Hund\n", encoding="utf-8")
+    (tmp_path / "begins.txt").write_text("Die Hunde\n\n\n", encoding="utf-8")
+    words = ("translate", run, "--task", "plural", "--input", tmp_path / "in.txt")
+    free = s2s(*words).split("\n")
+    forced = s2s(*words, "--forced-prefix", tmp_path / "begins.txt").split("\n")
+    assert forced[0].startswith("Die Hunde")
+    assert forced[1:3] == free[1:3]
 
 
 def test_candidates_of_a_task_with_answers_are_limited(run):
