@@ -160,7 +160,7 @@ def _train(comparison: Comparison, trial: Trial, part: Part, rate: float) -> Tas
     sizes, exercise = comparison.sizes(SIZES), exercise_of(part.task)
     distances, cheat = sizes.distances[part.task], CHEATS[part.task]
     task, settings = _task_of(comparison, trial, part, trial.seed or 0)
-    tests = _tests(exercise, distances.tested, sizes.tested, task)
+    tests = [unseen(exercise.examples(each, sizes.tested, task.seed, "test"), task.train) for each in distances.tested]
     run = ExerciseRun(task, rate)
     run.continue_until(distances.updates // 2)
     # a model that has solved the task by then is the same with half of the updates
@@ -189,10 +189,6 @@ def _train(comparison: Comparison, trial: Trial, part: Part, rate: float) -> Tas
         looks=run.looks,
         seconds=run.seconds,
     )
-
-
-def _tests(exercise: Exercise, distances: Sequence[int], count: int, task: TrainingTask) -> list[Examples]:
-    return [unseen(exercise.examples(each, count, task.seed, "test"), task.train) for each in distances]
 
 
 def _count_right(run: ExerciseRun, tests: list[Examples]) -> list[int]:
