@@ -141,7 +141,7 @@ def sample_targets(
             states, state = model.decoder(context, state, newest)
             scores = model.log_probabilities(states[:, 0]).float().cpu()
             # 2. Forbid what is never written; at the length limit only EOS is left.
-            plain = scores.double()
+            plain = scores.numpy().astype(np.float64)
             scores[:, [PAD, BOS]] = float("-inf")
             if tokens is not None:
                 scores[:, tokens:] = float("-inf")
@@ -155,7 +155,7 @@ def sample_targets(
             # 3. Draw a token for each row; finish rows with EOS.
             generators = [draws.generators[row] for row in rows.tolist()]
             drawn = np.array(sample(draws.sampling.probabilities(scores).numpy(), generators))
-            log_probability += plain[np.arange(len(rows)), drawn].numpy()
+            log_probability += plain[np.arange(len(rows)), drawn]
             ends = drawn == EOS
             for row in np.flatnonzero(ends):
                 log = float(log_probability[row])

@@ -338,10 +338,10 @@ def test_diagnose_reports_search_errors(run, tmp_path, monkeypatch):
 
     search = generate.search
 
-    def worse(model, source, valid, limits, beam, pieces, before_step):
+    def worse(model, source, valid, limits, beam, pieces, before_step, prefixes):
         return [
             [replace(h, tokens=(*h.tokens, h.tokens[0]), score=h.score - 5) for h in found]
-            for found in search(model, source, valid, limits, beam, pieces, before_step)
+            for found in search(model, source, valid, limits, beam, pieces, before_step, prefixes)
         ]
 
     monkeypatch.setattr(generate, "search", worse)
