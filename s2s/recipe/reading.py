@@ -28,6 +28,7 @@ from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
 _KIND = ("model", "kind")
 _ON_HUB = "hf:"
 _SPLITS = ("train", "validation", "test")
+_SIDES = ("source", "target")
 _MOST_OVERRIDES = 1_000
 # Matches a key in a message, such as `batches.max_length`.
 _DOTTED = re.compile(r"\b[a-z_]+(?:\.[a-z_]+)+\b")
@@ -389,6 +390,16 @@ def local_paths(recipe: TrainRecipe) -> list[tuple[str, Path]]:
     named = [(f"{place}.{key}", f) for place, section in sections for key, files in _paths(section) for f in files]
     if isinstance(recipe, FineTunedRecipe) and recipe.init_from and not recipe.init_from.startswith(_ON_HUB):
         named.append(("init_from", recipe.init_from))
+    tokenizer = getattr(recipe, "tokenizer", None)
+    for where, section in (
+        ("tokenizer", tokenizer),
+        *((f"tokenizer.{s}", getattr(tokenizer, s, None)) for s in _SIDES),
+    ):
+        if section is not None and section.model is not None:
+            named.append((f"{where}.model", section.model))
+    if isinstance(recipe, FineTunedRecipe) and recipe.vectors is not None:
+        found = ((side, getattr(recipe.vectors, side)) for side in _SIDES)
+        named += [(f"vectors.{side}", file) for side, file in found if file is not None]
     return [(key, Path(file)) for key, file in named]
 
 

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from s2s.errors import UserError
+from s2s.recipe.catalog import missing_files
 from s2s.recipe.installed import models
 from s2s.recipe.messages import REMOVED
 from s2s.recipe.reading import dump, recipe_path, shipped, write
@@ -382,3 +383,8 @@ def test_resolved_recipe_means_the_same_from_anywhere(tmp_path, monkeypatch):
 def test_recipe_removed_keys_are_refused_with_what_to_do_instead(good, key):
     name = ".".join(key)
     assert _mistakes(good, f"{name}=x") == [f"command line: {name}=x: {name}: {REMOVED[key]}"]
+
+
+def test_recipe_missing_files_of_tokenizer_and_vectors_are_named(good):
+    recipe = read(good, ["tokenizer.model=gone.model", "vectors.target=gone.vec"])
+    assert [line.partition(": ")[0] for line in missing_files(recipe)] == ["tokenizer.model", "vectors.target"]
