@@ -151,6 +151,7 @@ def test_what_processes_find_is_found_here_too(two):
         assert [its[0] for _, its in alone.map_unordered(halved, [8])] == [4.0]
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_takes_down_its_own_measurement_only():
     items, found = [3, 4], {}
     with Workers(2) as workers:

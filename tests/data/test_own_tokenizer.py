@@ -44,6 +44,7 @@ def test_own_sentencepiece_model_gives_its_own_tokens(file, tmp_path):
     assert tokenizer.size == 400 - special + len(SPECIAL_TOKENS)
 
 
+@pytest.mark.slow
 def test_run_with_an_own_tokenizer_needs_its_file_no_more(file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.yaml").write_text(

@@ -119,6 +119,7 @@ def _losses(run) -> list[float]:
     return [line["loss"] for line in lines if "loss" in line]
 
 
+@pytest.mark.slow
 def test_training_with_sampled_tokens_resumes_to_the_bits(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sampled.yaml").write_text(RECIPE)

@@ -31,7 +31,6 @@ SMALL = {
         "settings": {"training.updates": 6, "training.warmup": 2, "validation.every": 6, "device.precision": "fp32"},
     },
 }
-SLOW = ("translation", "own_data")
 EXERCISES = [f"{lab}.{n}" for lab in LABS for n in range(1, len(import_module(f"s2s.labs.{lab}").EXERCISES) + 1)]
 
 
@@ -46,7 +45,8 @@ def _save_and_close(name):
     plt.close("all")
 
 
-@pytest.mark.parametrize("lab", [pytest.param(lab, marks=pytest.mark.slow if lab in SLOW else ()) for lab in LABS])
+@pytest.mark.slow
+@pytest.mark.parametrize("lab", LABS)
 def test_lab_runs_from_top_to_bottom_and_accepts_its_solutions(lab, small_run, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "labs"
     (folder / "runs").mkdir(parents=True)

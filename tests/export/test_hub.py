@@ -258,6 +258,7 @@ def test_hub_all_that_an_export_is_made_of_is_known_as_its(small, tmp_path, to):
     assert (tmp_path / "out/export.json").exists()
 
 
+@pytest.mark.slow
 def test_hub_export_of_a_model_that_answers_at_once_is_known_as_one(small_world, tmp_path):
     pytest.importorskip("onnxscript")
     _s2s("export", small_world / "runs" / "c", "--to", "onnx", "--output", tmp_path / "out")
