@@ -170,7 +170,9 @@ def test_translator_before_step_ends_a_search_at_the_next_step(parts, threads, m
         list(translator.translate(LINES))
     # a batch that has begun ends at its next step
     assert 5 <= len(steps) <= 5 + len(LINES)
-    assert len(set(steps)) == threads
+    # one of two threads may take all steps before the other begins
+    own = threading.current_thread().name
+    assert set(steps) == {own} if threads == 1 else own not in steps and len(set(steps)) <= threads
 
 
 def test_translator_forced_prefixes_begin_the_translations(parts):
