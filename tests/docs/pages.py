@@ -518,7 +518,11 @@ PAGES = {
         slow="",
         check=_distributed_checked,
     ),
-    "ensembles": Page(slow="", settings={TRAIN_TRANSLATE: TRANSLATE, "runs/averaged": "validation.every=3"}),
+    # the first setting of a key holds
+    "ensembles": Page(
+        slow="",
+        settings={r"^s2s train .*run.dir=runs/averaged": "validation.every=3", TRAIN_TRANSLATE: TRANSLATE},
+    ),
     "export": Page(
         prepare=trained,
         execute={"import (ctranslate2|onnxruntime)": _exported},
