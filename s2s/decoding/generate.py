@@ -6,7 +6,7 @@ encoders of other inputs, such as images.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -374,7 +374,7 @@ class TextTranslator(Generator):
         batches = [order[first : first + size] for first in range(0, len(order), size)][::-1]
         forced = None
         if prefixes is not None:
-            rows = self._prefix_tokens(prefixes)
+            rows = self._prefix_tokens(prefixes, tokens)
             forced = [[rows[i] for i in batch] for batch in batches]
         searched = self.searches([[tokens[i] for i in batch] for batch in batches], forced)
         for batch, found in zip(batches, searched, strict=True):
@@ -383,10 +383,15 @@ class TextTranslator(Generator):
             advance(len(batch))
         return translations
 
-    def _prefix_tokens(self, prefixes: Sequence[str]) -> list[list[int]]:
+    def _prefix_tokens(self, prefixes: Sequence[str], sources: Mapping[int, Sequence[int]]) -> list[list[int]]:
         rows, most = self.target.encode_batch(prefixes), self.model.decoder.max_positions
-        for number, (prefix, row) in enumerate(zip(prefixes, rows, strict=True), start=1):
-            place = f"forced prefix {number}"
+        for i, (prefix, row) in enumerate(zip(prefixes, rows, strict=True)):
+            place = f"forced prefix {i + 1}"
+            if self.model.decoder.is_one_to_one and i in sources and len(row) > len(sources[i]):
+                what = (
+                    f"has {len(row):,} tokens, but the model writes one for each of {len(sources[i]):,} source tokens"
+                )
+                raise UserError(what, place, "shorten it")
             if UNK in row:
                 raise UserError(
                     f"{prefix!r:.60} has tokens that the tokenizer does not know", place, "write other words"

@@ -353,8 +353,8 @@ class SearchSettings(Section):
         return self
 
     def with_beam(self, beam: int) -> Self:
-        """Return these settings with another beam size, in one group."""
-        return self.model_copy(update={"beam": beam, "beam_groups": 1})
+        """Return these settings with ordinary beam search of this size: one group, no sampling."""
+        return self.model_copy(update={"beam": beam, "beam_groups": 1, "sample": False})
 
 
 class DecodingSettings(SearchSettings):

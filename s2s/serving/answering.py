@@ -126,7 +126,7 @@ def _bounded(run: Run, most: int) -> Run:
     decoding = run.recipe.decoding if isinstance(run.recipe, SearchRecipe) else None
     if decoding is None or decoding.beam <= most:
         return run
-    bounded, fewer = copy(run), decoding.with_beam(most)
+    bounded, fewer = copy(run), decoding.model_copy(update={"beam": most, "beam_groups": 1})
     bounded.loaded = replace(run.loaded, recipe=run.recipe.model_copy(update={"decoding": fewer}))
     return bounded
 

@@ -186,3 +186,18 @@ def test_translator_forced_prefixes_begin_the_translations(parts):
             assert list(forced.candidates[0].hypothesis.tokens[: len(tokens)]) == tokens
         if not prefix:
             assert forced == own
+
+
+def test_translator_forced_prefix_longer_than_a_one_to_one_source_is_refused(parts, monkeypatch):
+    translator = _translator(parts)
+    monkeypatch.setattr(translator.model.decoder, "is_one_to_one", True)
+    with pytest.raises(UserError, match=r"forced prefix 1: has 7 tokens, but the model writes one for each of \d of"):
+        translator.translate_chunk(["dogs"], prefixes=["the dog"])
+    with pytest.raises(UserError, match="forced prefix 1: .*the tokenizer does not know"):
+        translator.translate_chunk(["dogs"], prefixes=["Ω"])
+
+
+def test_decoding_settings_with_a_beam_neither_sample_nor_diversify():
+    for settings in (DecodingSettings(sample=True, top_k=3), DecodingSettings(beam=4, beam_groups=2)):
+        found = settings.with_beam(3)
+        assert (found.beam, found.beam_groups, found.sample) == (3, 1, False)
