@@ -18,7 +18,7 @@ from jaxtyping import Int
 
 from s2s.data.sources import Corpus, Part, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train
-from s2s.recipe.schema import PieceSettings, SubwordSampling
+from s2s.recipe.schema import PieceSettings
 
 if TYPE_CHECKING:
     import datasets
@@ -66,13 +66,6 @@ class TokenizedDataset:
         """Return the token ids of the chosen sources and targets, in that order, as views."""
         return self._sources.rows(indices), self._targets.rows(indices)
 
-    def draw(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the token ids of the chosen pairs for training; random choices depend on seed and row only.
-
-        Here nothing is random; see `SampledDataset`.
-        """
-        return self.rows(indices)
-
     def within(self, max_length: int) -> tuple[Int[np.ndarray, " kept"], int]:
         """Return the rows with no side above `max_length` (`EOS` included), and the number of others."""
         kept = np.flatnonzero(np.maximum(self.source_lengths, self.target_lengths) <= max_length)
@@ -91,43 +84,6 @@ class TokenizedDataset:
         yield self.target_lengths
         yield from self._sources.values
         yield from self._targets.values
-
-
-class SampledDataset(TokenizedDataset):
-    """Sentence pairs whose training texts are tokenized at random in each epoch (subword regularization).
-
-    Lengths, and `rows`, are those of the deterministic tokenization.
-
-    Args:
-        data: The pairs with deterministic tokens.
-        corpus: The same pairs as text, with columns `source` and `target`.
-        tokenizers: Tokenizers of source and target.
-        sampling: Settings of the sampling.
-        max_length: A text that has more sampled tokens, `EOS` included, keeps its deterministic tokens.
-    """
-
-    def __init__(
-        self,
-        data: TokenizedDataset,
-        corpus: "datasets.Dataset",
-        tokenizers: tuple[Tokenizer, Tokenizer],
-        sampling: SubwordSampling,
-        max_length: int,
-    ) -> None:
-        super().__init__(data._sources, data._targets)
-        self._corpus, self._tokenizers, self._sampling, self._max_length = corpus, tokenizers, sampling, max_length
-
-    def draw(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Draw tokenizations of the chosen pairs, as a function of seed and row."""
-        found = self.rows(indices)
-        texts = self._corpus[indices.tolist()]
-        for number, (side, tokenizer) in enumerate(zip(("source", "target"), self._tokenizers, strict=True)):
-            for place, (row, text) in enumerate(zip(indices.tolist(), texts[side], strict=True)):
-                own_seed = int(np.random.SeedSequence([seed, row, number]).generate_state(1)[0])
-                tokens = tokenizer.sample(text, self._sampling.alpha, self._sampling.nbest, own_seed)
-                if len(tokens) < self._max_length:
-                    found[number][place] = np.array(tokens, dtype=np.int32)
-        return found
 
 
 class TokenizedTexts(Protocol):

@@ -32,7 +32,6 @@ PAD, BOS, EOS, UNK = range(4)
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 
 _SUBWORDS = ("unigram", "bpe")
-_SAMPLING = threading.Lock()
 _MOST_LINES = 2_000_000
 _LONGEST_LINE = 2_000
 _THREADS = 16
@@ -166,18 +165,6 @@ class Tokenizer:
         """Normalize texts and return their token ids, without special tokens, using all CPUs."""
         return self._pieces.encode([self.normalize(text) for text in texts])
 
-    def sample(self, text: str, alpha: float, nbest: int, seed: int) -> list[int]:
-        """Draw a tokenization of a text (subword regularization); kinds other than unigram and bpe have only one.
-
-        Args:
-            alpha: `unigram`: exponent of the probabilities; `bpe`: dropout rate of the merges.
-            nbest: `unigram`: sample from this number of best tokenizations; -1 from all.
-            seed: Seed in [0, 2**32), on which the result depends alone.
-        """
-        if self.kind in _SUBWORDS and isinstance(self._pieces, _Learned):
-            return self._pieces.sample(self.normalize(text), alpha, nbest, seed)
-        return self.encode(text)
-
     def encode_continuation(self, text: str) -> list[int]:
         """Return the token ids of a text that continues a word or line: no space is added."""
         return self._pieces.encode_continuation(self.normalize(text))
@@ -286,12 +273,6 @@ class _Learned:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         return self._processor.encode([_escape(text) for text in texts])
-
-    def sample(self, text: str, alpha: float, nbest: int, seed: int) -> list[int]:
-        # The seed is global: no other thread may draw in between.
-        with _SAMPLING:
-            sentencepiece.set_random_generator_seed(seed)
-            return self._processor.encode(_escape(text), enable_sampling=True, alpha=alpha, nbest_size=nbest)
 
     def encode_continuation(self, text: str) -> list[int]:
         return self._processor.encode(_escape(text).removeprefix(" "))

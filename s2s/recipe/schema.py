@@ -122,16 +122,6 @@ class PieceSettings(Section):
         return self
 
 
-class SubwordSampling(Section):
-    """Subword regularization: training texts are tokenized anew in each epoch, at random."""
-
-    alpha: Annotated[float, Field(gt=0, le=10)] = 0.1
-    """`unigram`: exponent of the probabilities of the tokenizations, where smaller is more random (Kudo 2018). `bpe`:
-    share of the merges that are left out, below 1 (BPE-dropout, Provilkov et al. 2020)."""
-    nbest: Literal[-1] | Annotated[int, Field(ge=2, le=10_000)] = -1
-    """`unigram`: sample from this number of best tokenizations; -1: from all."""
-
-
 class TokenizerSettings(PieceSettings):
     """Subword tokenization (sentencepiece)."""
 
@@ -143,8 +133,6 @@ class TokenizerSettings(PieceSettings):
     values as above."""
     target: PieceSettings | None = None
     """Tokenization of the target, as `source`."""
-    sampling: SubwordSampling | None = None
-    """Subword regularization of sides of kind `unigram` or `bpe`, in training only; null: tokens never change."""
 
     @model_validator(mode="before")
     @classmethod
@@ -160,19 +148,6 @@ class TokenizerSettings(PieceSettings):
     def _two_sections_are_two_vocabularies(self) -> Self:
         if self.shared and (self.source or self.target):
             raise ValueError("shared is true, but source and target have settings of their own; set shared: false")
-        return self
-
-    @model_validator(mode="after")
-    def _sampled_tokens_are_learned(self) -> Self:
-        if self.sampling is None:
-            return self
-        kinds = {self.of("source").kind, self.of("target").kind}
-        if not kinds & {"unigram", "bpe"}:
-            raise ValueError(f"sampling has no effect on kind {self.kind}; set kind: unigram or bpe, or leave it out")
-        if "unigram" not in kinds and self.sampling.nbest != -1:
-            raise ValueError("sampling.nbest has no effect on kind bpe; leave it out, or set kind: unigram")
-        if "bpe" in kinds and self.sampling.alpha >= 1:
-            raise ValueError(f"sampling.alpha is {self.sampling.alpha}, a share of merges for kind bpe; set it below 1")
         return self
 
     def of(self, side: Literal["source", "target"]) -> PieceSettings:
