@@ -191,7 +191,9 @@ def test_translator_forced_prefixes_begin_the_translations(parts):
 def test_translator_forced_prefix_longer_than_a_one_to_one_source_is_refused(parts, monkeypatch):
     translator = _translator(parts)
     monkeypatch.setattr(translator.model.decoder, "is_one_to_one", True)
-    with pytest.raises(UserError, match=r"forced prefix 1: has 8 tokens, but the model writes one for each of 5 source tokens"):
+    with pytest.raises(
+        UserError, match=r"forced prefix 1: has 8 tokens, but the model writes one for each of 5 source tokens"
+    ):
         translator.translate_chunk(["dogs"], prefixes=["the dog"])
     with pytest.raises(UserError, match=r"forced prefix 1: .*the tokenizer does not know"):
         translator.translate_chunk(["dogs"], prefixes=["Ω"])
