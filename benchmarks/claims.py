@@ -200,7 +200,8 @@ def _answer(kept: Kept | None, name: str, place: str) -> str:
 
 
 def _cell(cell: NumberCell) -> str:
-    return str(cell).replace(cell.text, f"**{cell.text}**", 1) if cell.best else str(cell)
+    words = f"{cell.text}{cell.mark}" if cell.mark else str(cell)
+    return words.replace(cell.text, f"**{cell.text}**", 1) if cell.best else words
 
 
 def draw(folder: Path, picture: Path) -> None:

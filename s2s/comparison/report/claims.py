@@ -16,8 +16,8 @@ WORDS = {"yes": "✔ yes", "no": "✘ no", "undecided": "undecided"}
 """Verdicts on the page and in Markdown."""
 LEGEND = (
     "✔ the claim holds here; ✘ it does not; undecided: the tests cannot tell. Bold: the best of the models that "
-    "finished learning, in decided claims. Small print is explained under measured. ↑ high numbers are good, ↓ low "
-    "ones."
+    "finished learning, in decided claims. † still learning when the training ended. Small print is explained under "
+    "measured. ↑ high numbers are good, ↓ low ones."
 )
 
 
@@ -31,8 +31,13 @@ class NumberCell:
     ends: str = ""  # of the 95 % interval
     best: bool = False
 
+    @property
+    def mark(self) -> str:
+        """Dagger of the legend if the model was still learning; it takes the place of the note."""
+        return "†" if self.text and self.note == "still learning" else ""
+
     def __str__(self) -> str:
-        """The number and its note."""
+        """The number and its note in words."""
         return f"{self.text} ({self.note})" if self.note and self.text else self.note or self.text
 
 
