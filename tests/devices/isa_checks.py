@@ -23,13 +23,18 @@ _BRIEF = "training.updates=5 training.warmup=2 validation.every=5"
 _TEXT = f"{_BRIEF} validation.sentences=3 decoding.max_ratio=0.5 decoding.max_extra=1"
 _PAIRS = "data.train=200 data.validation=8 data.test=8 batches.tokens=400"
 _SHALLOW = "model.width=32 model.encoder_layers=1 model.decoder_layers=1"
+_FEW = " ".join(
+    f"data.corpora.{task}.{split}"
+    for task in ("en-de", "de-en", "plural", "cases", "acceptable")
+    for split in ("train=200", "validation=8", "test=8")
+)
 _RECIPES = {
     "translate": f"{_TEXT} {_PAIRS} tokenizer.size=450",
     "bank": f"{_TEXT} {_PAIRS} tokenizer.size=200",
     "cases": f"{_TEXT} {_PAIRS}",
     "captioning": f"{_BRIEF} data.train=120 data.validation=8 data.test=8 validation.images=3 batches.captions=24",
     "lm_builtin": f"{_BRIEF} data.train=200 data.validation=20 data.test=20 tokenizer.size=450 batches.tokens=400",
-    "text_to_text": f"{_TEXT} batches.tokens=400 tokenizer.size=600",
+    "text_to_text": f"{_TEXT} batches.tokens=400 tokenizer.size=600 {_FEW}",
 }
 
 
@@ -79,10 +84,10 @@ def _checks() -> dict[str, Callable[[], None]]:
         for precision in ("fp32", "bf16"):
             found[f"translate {kind} {precision}"] = lambda kind=kind, p=precision: _translate(kind, p)
         found[f"resume {kind}"] = lambda kind=kind: _resume(kind)
-    small = f"{_PAIRS} tokenizer.size=450 model.width=32"
+    small = f"{_TEXT} {_PAIRS} tokenizer.size=450 model.width=32"
     found["compare memory"] = lambda: _compare(f"lstm transformer --experiment memory --seeds 1 {small}", "memory")
     for precision in ("auto", "bf16"):
-        words = f"lstm transformer --experiment quality --seeds 1 device.precision={precision} {_TEXT} {small}"
+        words = f"lstm transformer --experiment quality --seeds 1 device.precision={precision} {small}"
         found[f"compare quality {precision}"] = lambda words=words, p=precision: _compare(words, f"quality-{p}")
     found["captioning lstm-attention"] = lambda: _run(
         f"train captioning run.dir=lstm-captioning model.kind=lstm-attention {_RECIPES['captioning']}"
