@@ -150,7 +150,7 @@ def test_length_generalization_follows_from_the_trainings():
     assert claim["p"] == pytest.approx(2 * stats.t.sf(t, len(lost) - 1))
     assert claim["numbers"][0]["value"] == pytest.approx(mean["sinusoidal"][1])
     page = (LECTURE.parent / "comparison.md").read_text(encoding="utf-8")
-    told = " ".join(page.partition("**Strings longer than trained on.**")[2].partition("\n\n")[0].split())
+    told = " ".join(page.partition("### Strings longer than trained on")[2].partition("\n## ")[0].split())
     for share in [mean[kind][1] for kind in kinds] + [
         shares[f"reversal-{kind}-64"].mean(axis=0)[1] for kind in ("alibi", "rope", "relative")
     ]:
