@@ -14,7 +14,6 @@ import itertools
 import json
 import mmap
 import re
-import resource
 import threading
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from pydantic import BaseModel
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, read_file
 from s2s.json_files import read_json
+from s2s.process import limit
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
 
 PAD, BOS, EOS, UNK = range(4)
@@ -454,10 +454,9 @@ def _check_threads() -> None:
     Sentencepiece ends the whole process if it cannot start a thread.
     """
     enough, started = threading.Event(), []
-    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     try:
         # Reserve the memory that training needs besides its threads.
-        with mmap.mmap(-1, _WORKSPACE if limited else 1):
+        with mmap.mmap(-1, 1 if limit("AS") is None else _WORKSPACE):
             for _ in range(_THREADS):
                 thread = threading.Thread(target=enough.wait)
                 thread.start()
