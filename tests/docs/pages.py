@@ -608,6 +608,7 @@ PAGES = {
         not_executed={
             "s2s serve": _OTHER_TEST.format("tests/serving/test_docs_serving.py"),
             "^curl": _OTHER_TEST.format("tests/serving/test_docs_serving.py"),
+            "^docker ": _OTHER_TEST.format("tests/test_docker.py"),
         }
     ),
     "several-corpora": Page(
