@@ -4,7 +4,6 @@ After a crash or on a full disk, a file or folder is either the old one or the n
 """
 
 import errno
-import fcntl
 import hashlib
 import os
 import secrets
@@ -17,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +25,9 @@ from typing import TypeVar
 from s2s.errors import UserError, check_regular, quote_path
 
 C = TypeVar("C")
+
+# Windows has no fcntl, no descriptors of folders, and no signal that only asks whether a process runs.
+_POSIX = find_spec("fcntl") is not None
 
 UNFINISHED = ".unfinished-"
 """Name prefix of files and folders that are being written or removed."""
@@ -200,11 +204,27 @@ def file_lock(path: Path, wait: bool = False) -> Iterator[None]:
         UserError: The path is a symbolic link or not a regular file.
     """
     with os.fdopen(_ours(path, os.O_RDWR), "r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        _lock(file.fileno(), wait)
         # The previous holder may have removed the file: then other processes no longer see this lock.
         if not (path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())):
             raise BlockingIOError(errno.EWOULDBLOCK, "is being removed", str(path))
         yield
+
+
+def _lock(handle: int, wait: bool) -> None:
+    if _POSIX:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return
+    msvcrt = import_module("msvcrt")
+    while True:
+        try:
+            return msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            if not wait:
+                raise BlockingIOError(errno.EWOULDBLOCK, "is locked") from None
+        time.sleep(0.1)
 
 
 def _ours(path: Path, flags: int) -> int:
@@ -213,17 +233,21 @@ def _ours(path: Path, flags: int) -> int:
     A link could point to any file of the user.
     """
     remedy = "remove it: s2s writes a regular file here"
+    link = UserError("is a symbolic link, and s2s would write to its target", str(path), remedy)
+    if path.is_symlink():
+        raise link
     try:
-        return _regular(path, flags | os.O_CREAT | os.O_NOFOLLOW, remedy)
+        # It may have become a link since.
+        return _regular(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), remedy)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise UserError("is a symbolic link, and s2s would write to its target", str(path), remedy) from None
+        raise link from None
 
 
 def _regular(path: Path, flags: int, remedy: str) -> int:
     """Return the descriptor of a regular file, without waiting for a pipe's other end."""
-    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0), 0o666)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise UserError("is not a regular file but a folder, a device or a pipe", str(path), remedy)
@@ -272,10 +296,10 @@ def _where() -> str:
 def _is_gone(owner: str, path: Path) -> bool:
     """Return True if the writer has ended.
 
-    On this machine its process id decides; elsewhere, a day without a change.
+    On this machine its process id decides; elsewhere, and on Windows, a day without a change.
     """
     process, _, where = owner.partition(".")
-    if where in ("", _where()):
+    if where in ("", _where()) and _POSIX:
         return process == str(os.getpid()) or not _runs(process)
     with suppress(OSError):
         newest = max(each.stat().st_mtime for each in (path, *path.rglob("*")))
@@ -326,7 +350,10 @@ def _delete(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    if not _POSIX and path.is_dir():
+        return
+    # Windows syncs what is open for writing.
+    handle = os.open(path, os.O_RDONLY if _POSIX else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:

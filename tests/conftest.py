@@ -87,7 +87,8 @@ def _hears_signals() -> None:
     """Shells and nohup have signals ignored for what they run in the background, and whoever is started inherits it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # Windows has no SIGHUP
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 

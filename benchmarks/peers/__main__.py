@@ -41,7 +41,7 @@ from benchmarks.peers.task import SIDES, SPECIALS, Task
 from benchmarks.peers.telling import table
 from s2s.data.batches import make_batches
 from s2s.data.pairs import load, load_split
-from s2s.export.ctranslate2 import vocabulary
+from s2s.export.sentencepiece import vocabulary
 from s2s.files import write_atomically, write_folder_atomically
 from s2s.run.inference import load as load_run
 from s2s.run.manifest import git_commit, processor_name

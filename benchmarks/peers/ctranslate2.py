@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.peers.task import BATCH, BEAM, PENALTY, SPECIALS, lines
+from benchmarks.peers.task import BATCH, BEAM, PENALTY, lines
 from benchmarks.peers.turns import Given, decode
 
 
@@ -18,7 +18,7 @@ def main() -> None:
     folder = str(given.task.export(given.form))
     # a batch to each thread: a fifth to four times faster here than all threads in one batch
     translator = Translator(folder, device="cpu", inter_threads=given.threads, intra_threads=1)
-    sources = [[*text.split(" "), SPECIALS[2]] for text in lines(given.task.side("test", "en"))]
+    sources = [text.split(" ") for text in lines(given.task.side("test", "en"))]
     found = options()
 
     def translate() -> list[str]:

@@ -22,6 +22,7 @@ import torch
 from s2s.comparison.workers import Given, Item, Workers
 from s2s.errors import UserError
 from s2s.files import file_lock
+from s2s.process import STOP_SIGNALS
 from s2s.recipe.schema import DeviceSettings
 from s2s.run.folder import LOCK
 from s2s.run.manifest import code_version, git_commit
@@ -192,7 +193,7 @@ def _call(place: _Place, call: Callable[[Item], Given], item: Item) -> Given:
     place.check()
     setup_process(place.device)
     code_version()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     return call(item)
 

@@ -152,14 +152,6 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device) - before
 
 
-def free_bytes() -> int | None:
-    """Free memory of the machine; None where the system does not report it."""
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return None
-
-
 def _allocations(work: Callable[[], object]) -> list[int]:
     """Allocations (positive) and frees (negative) of torch's CPU memory in bytes, in order."""
     config = ProfilerConfig(ProfilerState.KINETO, False, True, False, False, False, _ExperimentalConfig(), "")

@@ -15,6 +15,7 @@ from typing import TypeVar
 import torch
 from tqdm import tqdm
 
+from s2s.process import INTERRUPTIONS, block_interruptions
 from s2s.recipe.schema import DeviceSettings
 from s2s.run.manifest import code_version
 from s2s.training import cpu_affinity
@@ -129,15 +130,13 @@ class Workers:
             # Processes start when calls are submitted, and inherit blocked signals. They import for a second before
             # they can ignore an interruption, which is the parent's to handle.
             others = set(multiprocessing.active_children()) - self._processes
-            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
             try:
-                with cpu_affinity.unpin_children():
+                with block_interruptions(), cpu_affinity.unpin_children():
                     # A submitted call cannot be cancelled, so only as many are submitted as there are workers.
                     for item in items[submitted : submitted + self.number - len(waiting)]:
                         waiting[self._pool.submit(call, item)] = submitted
                         submitted += 1
             finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
                 self._processes = set(multiprocessing.active_children()) - others
             over, _ = wait(waiting, return_when=FIRST_COMPLETED)
             yield from ((waiting.pop(future), future.result()) for future in over)
@@ -148,7 +147,7 @@ def _prepare(device: DeviceSettings) -> None:
     cpu_affinity.restore_affinity()
     setup_process(device)
     code_version()
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number in INTERRUPTIONS:
         signal.signal(number, signal.SIG_IGN)
     # tqdm's shared lock would outlive a terminated process, and Python warns about leaked semaphores.
     tqdm.set_lock(threading.RLock())

@@ -14,7 +14,6 @@ import itertools
 import json
 import mmap
 import re
-import resource
 import threading
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from pydantic import BaseModel
 from s2s.errors import UserError
 from s2s.files import LARGE_BYTES, read_file
 from s2s.json_files import read_json
+from s2s.process import limit
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
 
 PAD, BOS, EOS, UNK = range(4)
@@ -45,8 +45,8 @@ _MARK = "\ufdd0"
 _STAND_INS = "".join(chr(ord(_MARK) + 1 + i) for i in range(len(_RESERVED)))
 _TO_ESCAPE = re.compile(f"[{_RESERVED}{_MARK}{_STAND_INS}]")
 _ESCAPED = re.compile(f"{_MARK}([{_MARK}{_STAND_INS}])|[{_STAND_INS}]")
-_OUTWARD = dict(zip(_RESERVED, _STAND_INS, strict=True)) | {c: _MARK + c for c in _MARK + _STAND_INS}
-_INWARD = {stand_in: text for text, stand_in in _OUTWARD.items()}
+ESCAPES = dict(zip(_RESERVED, _STAND_INS, strict=True)) | {c: _MARK + c for c in _MARK + _STAND_INS}
+_INWARD = {stand_in: text for text, stand_in in ESCAPES.items()}
 
 
 def normalized(text: str, normalization: str, lowercase: bool) -> str:
@@ -114,7 +114,7 @@ class Tokenizer:
         self.kind = kind
         self.normalization = normalization
         self.lowercase = lowercase
-        self._model = model
+        self.model = model
         if kind == "published":
             from s2s.data.published import unpack_tokenizer
 
@@ -146,7 +146,7 @@ class Tokenizer:
     @property
     def digest(self) -> str:
         """SHA-256 of the model and all settings that affect tokenization."""
-        return _digest(self._model, self._settings())
+        return _digest(self.model, self._settings())
 
     def normalize(self, text: str) -> str:
         """Normalize a text; `decode` gives text back in this form.
@@ -188,7 +188,7 @@ class Tokenizer:
 
     def save(self, folder: Path, side: str) -> None:
         """Write `<side>.model` and `<side>.json` into a folder."""
-        (folder / f"{side}.model").write_bytes(self._model)
+        (folder / f"{side}.model").write_bytes(self.model)
         described = self._settings() | {"size": self.size, "digest": self.digest}
         (folder / f"{side}.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
 
@@ -302,7 +302,7 @@ class _Words(_Learned):
 def _escape(text: str) -> str:
     if not text:
         return ""
-    return " " + _TO_ESCAPE.sub(lambda match: _OUTWARD[match[0]], text)
+    return " " + _TO_ESCAPE.sub(lambda match: ESCAPES[match[0]], text)
 
 
 def train_pair(
@@ -454,10 +454,9 @@ def _check_threads() -> None:
     Sentencepiece ends the whole process if it cannot start a thread.
     """
     enough, started = threading.Event(), []
-    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     try:
         # Reserve the memory that training needs besides its threads.
-        with mmap.mmap(-1, _WORKSPACE if limited else 1):
+        with mmap.mmap(-1, 1 if limit("AS") is None else _WORKSPACE):
             for _ in range(_THREADS):
                 thread = threading.Thread(target=enough.wait)
                 thread.start()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from s2s.data.tokenizers import SPECIAL_TOKENS, Tokenizer
 from s2s.export.exportable import POSITIONS, check_installed
+from s2s.export.sentencepiece import vocabulary
 from s2s.models.base import Seq2Seq
 from s2s.models.transformer import Settings
 from s2s.models.transformer_layers import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
@@ -51,20 +52,13 @@ def save(
         if name != "pad":
             setattr(spec.config, f"{name}_token", value)
     spec.config.decoder_start_token = SPECIAL_TOKENS[1]
+    spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = settings.norm_epsilon
     spec.register_source_vocabulary(vocabulary(tokenizers[0]))
     spec.register_target_vocabulary(vocabulary(tokenizers[-1]))
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(folder))
-
-
-def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """Return unique token names: a name that is taken gets the token id appended."""
-    names: dict[str, None] = {}
-    for number, name in enumerate(tokenizer.tokens(range(tokenizer.size))):
-        names[f"{name}#{number}" if name in names else name] = None
-    return list(names)
 
 
 def _empty(specs: Any, settings: Settings) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, RunConfig, run_dir_of
 # File names of all formats, and of evaluations and probes.
 _OURS = (
     *(RECIPE, TOKENIZER, EXPORTED, MANIFEST, f"{UNFINISHED}*", "README.md", "model.safetensors", "pooler.safetensors"),
-    *("model.bin", "config.json", "*_vocabulary.*", "onnx.json", "model.onnx", "start.onnx", "step.onnx"),
+    *("model.bin", "config.json", "*_vocabulary.*", "*.spm", "onnx.json", "model.onnx", "start.onnx", "step.onnx"),
     *("evaluation-*.json", "figures", "probe-bias.*", "probe-induction.*"),
 )
 
@@ -70,6 +70,7 @@ def export(
     check_place(folder, overwrite)
     if quantization and to != "ctranslate2":
         raise UserError(f"does not apply to --to {to}", f"--quantization {quantization}", "leave it out")
+    from s2s.export.sentencepiece import sentencepiece_files
     from s2s.run.inference import load
 
     loaded = load(run, checkpoint)
@@ -78,8 +79,12 @@ def export(
         place.mkdir()
         # The location of the run is private.
         write(loaded.recipe.model_copy(update={"run": RunSettings()}), place / RECIPE)
-        if loaded.tokenizers:
+        models = {} if to == "hub" else sentencepiece_files(loaded.tokenizers)
+        for name, model in models.items():
+            (place / name).write_bytes(model)
+        if loaded.tokenizers and not models:
             copy_files(loaded.checkpoint / TOKENIZER, place / TOKENIZER)
+        needs_s2s = to != "hub" and (place / TOKENIZER).exists()
         if to == "ctranslate2":
             from s2s.export.ctranslate2 import save
             from s2s.models.base import Seq2Seq
@@ -98,4 +103,5 @@ def export(
             save_for_hub(loaded, place)
         seal(place, to, loaded.checkpoint.name, quantization or "float32")
     size = sum(file.stat().st_size for file in folder.rglob("*")) / 2**20
-    return f"{folder}: checkpoint {loaded.checkpoint.name} for {to}, {size:.1f} MiB"
+    told = f"{folder}: checkpoint {loaded.checkpoint.name} for {to}, {size:.1f} MiB"
+    return f"{told}; {TOKENIZER}/ needs s2s: SentencePiece has no such tokenizer" if needs_s2s else told

@@ -67,6 +67,7 @@ def card(run: AnyRun, starts: list[dict[str, Any]]) -> str:
         "## Use",
         "With s2s, installed in a copy of its repository (`pip install -e .`):",
         "```sh\n" + (use or "s2s evaluate hf:USER/NAME") + "\n```",
+        "transformers and its pipelines cannot load this model: it is none of theirs.",
         "## Scores",
         "\n\n".join(f"```text\n{each['told']}\n```" for each in scores.values())
         or "No scores of these weights were kept.",

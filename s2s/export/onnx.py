@@ -7,10 +7,14 @@ docs/export.md shows a decoding loop.
 
 import json
 import logging
+import re
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
+from textwrap import shorten
+from traceback import extract_stack
 from typing import Any
 
 import numpy as np
@@ -31,6 +35,7 @@ DESCRIBED = "onnx.json"
 TOLERANCE = 1e-4
 """Absolute and relative tolerance of the outputs."""
 _REMEDY = "export to ctranslate2 or hub, or a model of another kind"
+_NO_BRANCHES = f"leave out conditions on sizes, of which a graph keeps one branch, or {_REMEDY}"
 # Rows, source tokens and target tokens of the two examples for the export: all sizes differ, and none of the first
 # is 1.
 _EXAMPLES = ((2, 7, 4), (3, 11, 6))
@@ -143,7 +148,7 @@ def _write(
     """
     kind = type(getattr(module, "model", module)).__name__
     axes = _moving(inputs[0], inputs[1])
-    with _quietly():
+    with _quietly(), _constants() as lines:
         try:
             program: Any = torch.onnx.export(
                 replaced(module.eval()),
@@ -158,12 +163,50 @@ def _write(
             program.save(str(path))
         except Exception as error:
             # Any exception of the exporter is caused by the model.
-            reason = " ".join(str(error.__cause__ or error).split())[:300]
-            raise UserError(
-                f"{kind}: {path.stem} cannot be made into a graph: {reason}", "--to onnx", _REMEDY
-            ) from error
+            raise _not_a_graph(f"{kind}: {path.stem}", str(error.__cause__ or error), lines) from error
         found = _check(path, module, names, inputs)
     return {"inputs": found, "outputs": list(given)}
+
+
+def _not_a_graph(part: str, reason: str, constants: list[str]) -> UserError:
+    """Return the error for a model that torch cannot export, with the line of the model that is the likely cause."""
+    what, remedy = f"{part} cannot be made into a graph", _REMEDY
+    if called := re.findall(r'File "(.+)", line (\d+), in .*\n +(.+)', reason):
+        path, line, code = called[-1]
+        what += f"; {Path(path).name}:{line} reads the value of a tensor: {code}"
+        remedy = f"compute with tensors there, without if, int() or .item(), or {_REMEDY}"
+    elif constants or "static" in reason:
+        what += f"; a size becomes a constant in {' and in '.join(constants[:3])}" if constants else ""
+        remedy = f"write x.shape[0] instead of len(x), and no loop over positions or rows, or {_REMEDY}"
+    return UserError(f"{what}; torch says: {shorten(reason, 300, placeholder=' …')}", "--to onnx", remedy)
+
+
+@contextmanager
+def _constants() -> Iterator[list[str]]:
+    """Note the lines of the model that make a constant of a dynamic size, as `len(x)` and `range(n)` do."""
+    lines: list[str] = []
+    conversions = {name: getattr(torch.SymInt, name) for name in ("__index__", "__int__")}
+    apart = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+
+    def noting(convert: Callable[[torch.SymInt], int]) -> Callable[[torch.SymInt], int]:
+        def noted(size: torch.SymInt) -> int:
+            if size.node.maybe_as_int() is None:
+                called = extract_stack()[:-1]
+                export = max(i for i, frame in enumerate(called) if frame.filename == __file__)
+                for frame in [each for each in called[export:] if not each.filename.startswith(apart)][-1:]:
+                    line = f"{Path(frame.filename).name}:{frame.lineno}: {frame.line}"
+                    lines.extend([line] if line not in lines else [])
+            return convert(size)
+
+        return noted
+
+    for name, convert in conversions.items():
+        setattr(torch.SymInt, name, noting(convert))
+    try:
+        yield lines
+    finally:
+        for name, convert in conversions.items():
+            setattr(torch.SymInt, name, convert)
 
 
 def _moving(one: Any, other: Any) -> Any:
@@ -193,13 +236,13 @@ def _check(path: Path, module: nn.Module, names: list[str], inputs: list[list[An
         try:
             theirs: list[Any] = list(session.run(None, fed))
         except Exception as error:
-            what = f"{path.stem} fails at other sizes: {str(error)[-200:]}"
-            raise UserError(what, "--to onnx", _REMEDY) from error
+            what = f"{path.stem} fails at other sizes: {shorten(str(error), 300, placeholder=' …')}"
+            raise UserError(what, "--to onnx", _NO_BRANCHES) from error
         for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             if a.shape != b.shape or not np.allclose(a.numpy(), b, rtol=TOLERANCE, atol=TOLERANCE):
                 off = float(np.abs(a.numpy() - b).max()) if a.shape == b.shape else b.shape
                 what = f"{path.stem} gives other numbers than the model: output {number}, {off}"
-                raise UserError(what, "--to onnx", _REMEDY)
+                raise UserError(what, "--to onnx", _NO_BRANCHES)
     return takes
 
 
@@ -211,7 +254,8 @@ def _quietly() -> Iterator[None]:
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        # torch prints unfinished graphs.
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

@@ -12,7 +12,7 @@ from s2s.json_files import read_json
 # Files that determine the output; a model card and results that are written later do not.
 _COMPUTED_WITH = (
     *("recipe.yaml", "manifest.json", "tokenizer/*", "model.safetensors", "pooler.safetensors"),
-    *("model.bin", "config.json", "*_vocabulary.*", "onnx.json", "*.onnx*"),
+    *("model.bin", "config.json", "*_vocabulary.*", "*.spm", "onnx.json", "*.onnx*"),
 )
 _AGAIN = "restore the file, or export the run again"
 

@@ -1,9 +1,8 @@
 """Memory check before training, and a helpful out-of-memory error during training."""
 
 import contextlib
-import os
-import resource
 import shlex
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.models.meta_device import on_meta_device
+from s2s.process import limit, machine_memory
 from s2s.recipe.schema import TrainRecipe
 from s2s.run.folder import RECIPE
 from s2s.tasks.base import AnyContext, AnyTask
@@ -127,9 +127,7 @@ def _memory(kind: str) -> int:
     """Return the memory of the device, or the limit of this process, in bytes."""
     if kind in ("auto", "cuda") and torch.cuda.is_available():
         return torch.cuda.get_device_properties(0).total_memory
-    found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    found += [limit] if limit != resource.RLIM_INFINITY else []
+    found = [machine_memory("PHYS") or sys.maxsize, limit("AS") or sys.maxsize]
     with contextlib.suppress(OSError, ValueError):
         found.append(int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
     return min(found)

@@ -186,8 +186,9 @@ def _fit_and_test(
         loop = _training_loop(task, train_context, log, checkpoints, progress)
         with explain_oom(train_context, folder):
             yield from loop.fit()
-        memory = trainer.device_context.peak_memory() / 2**30
-        log.info(f"trained in {loop.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
+        peak = trainer.device_context.peak_memory()
+        memory = f", peak memory {peak / 2**30:.1f} GiB" if peak else ""
+        log.info(f"trained in {loop.progress.seconds / 60:.1f} minutes{memory}")
         if noise := log.noise():
             log.info(noise)
         if last := recipe.training.average_last:

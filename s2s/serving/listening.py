@@ -3,7 +3,6 @@
 import asyncio
 import math
 import os
-import resource
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from s2s.errors import UserError
 from s2s.nn.precision import fp32_layers
+from s2s.process import limit
 from s2s.run.folder import RunConfig, members_of
 from s2s.run.trained_run import Run
 from s2s.serving.app import application
@@ -118,8 +118,8 @@ class Connection(H11Protocol):
 
 def allowed_connections(wanted: int) -> int:
     """Return the number of connections that the limit on file descriptors allows."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if files == resource.RLIM_INFINITY else max(1, min(wanted, files - _OTHER_FILES))
+    files = limit("NOFILE")
+    return wanted if files is None else max(1, min(wanted, files - _OTHER_FILES))
 
 
 class Server(uvicorn.Server):

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import resource
 import shutil
 import sys
 from contextlib import AbstractContextManager
@@ -15,6 +14,7 @@ import torch.distributed as dist
 from s2s.errors import UserError, counted
 from s2s.launch import TorchrunProcess
 from s2s.nn.precision import autocast_matmul
+from s2s.process import peak_memory
 from s2s.recipe.schema import DeviceSettings
 from s2s.training.distributed import SINGLE_PROCESS, Distributed
 
@@ -50,12 +50,11 @@ class DeviceContext:
         """Run matrix products in the chosen precision (autocast), as a context manager."""
         return autocast_matmul(self.precision, self.device)
 
-    def peak_memory(self) -> int:
-        """Return the peak memory in bytes: of tensors on a GPU, else of the process."""
+    def peak_memory(self) -> int | None:
+        """Return the peak memory in bytes: of tensors on a GPU, else of the process; None if it is not known."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024
+        return peak_memory()
 
     def __str__(self) -> str:
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type

@@ -12,6 +12,7 @@ from typing import Any
 
 from s2s.errors import Stopped
 from s2s.files import explain_os_error, is_disk_full
+from s2s.process import STOP_SIGNALS
 from s2s.training.device import OutOfMemory
 from s2s.training.distributed import PeerLostError
 
@@ -23,8 +24,7 @@ def _handled_signals() -> list[signal.Signals]:
     """
     if threading.current_thread() is not threading.main_thread() or multiprocessing.parent_process() is not None:
         return []
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    return [number for number in signals if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    return [number for number in STOP_SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
 
 
 class GracefulShutdown:

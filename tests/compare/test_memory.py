@@ -122,7 +122,7 @@ def test_memory_series_ends_where_memory_runs_out(contest, tiny, monkeypatch):
 
 
 def test_memory_that_could_take_the_machine_down_is_not_tried(contest, tiny, monkeypatch):
-    monkeypatch.setattr(memory, "free_bytes", lambda: 20_000_000)
+    monkeypatch.setattr(memory, "machine_memory", lambda of: 20_000_000)
     found = EXPERIMENT.measure(contest(["transformer"]), Trial("transformer"))
     ends = {note.form: note.n for note in found.notes if "free memory" in note.why}
     assert ends["explicit attention"] <= 512

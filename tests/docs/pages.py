@@ -25,7 +25,7 @@ from s2s.data.phrasebook import phrases
 from s2s.recipe.page import read_value
 from s2s.run.tasks import read
 from s2s.run.training import train
-from tests.docs.runner import ROOT, Code, Page, Session, blocks, execute_code, page_path
+from tests.docs.runner import ROOT, Code, Page, Session, blocks, execute_code, page_path, without_s2s
 
 # oneDNN compiles a kernel for each new shape of bf16, and an untrained model does not know where to stop
 BRIEF = (
@@ -338,15 +338,9 @@ def _export_checked(session: Session) -> None:
     greedy = ["decoding.beam=1", "decoding.max_ratio=0.001", "decoding.max_extra=19"]
     translator, _ = line_translator(open_run(Path("runs/translate"), greedy), 1)
     (ours,) = translator.translate(["The small dog sees a cat."])
-    # of the last engine; the other one is compared below
-    for tokens in session.names["found"]:
-        assert [token for token in tokens if token != 2] == list(ours.candidates[0].hypothesis.tokens)
-
-
-def _exported(session: Session, block: str) -> str:
-    exec(compile(block, "export.md", "exec"), session.names)
-    session.names.setdefault("found", []).append(session.names["tokens"])
-    return str(session.names["tokens"])
+    # SentencePiece strips the spaces with which a translation begins that has learned little.
+    for engine in ("ctranslate2", "json"):
+        assert session.output(f"import {engine}\n") == f"{ours.text.lstrip()}\n"
 
 
 def _own_vocabulary(session: Session) -> None:
@@ -525,7 +519,7 @@ PAGES = {
     ),
     "export": Page(
         prepare=trained,
-        execute={"import (ctranslate2|onnxruntime)": _exported},
+        execute={"import (ctranslate2|onnxruntime)": lambda session, block: without_s2s(block)},
         slow="",
         needs=("ctranslate2", "onnxruntime", "onnxscript"),
         check=_export_checked,
@@ -614,6 +608,7 @@ PAGES = {
         not_executed={
             "s2s serve": _OTHER_TEST.format("tests/serving/test_docs_serving.py"),
             "^curl": _OTHER_TEST.format("tests/serving/test_docs_serving.py"),
+            "^docker ": _OTHER_TEST.format("tests/test_docker.py"),
         }
     ),
     "several-corpora": Page(

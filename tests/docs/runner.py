@@ -215,6 +215,14 @@ def execute_code(session: Session, code: Code, page: Page) -> str:
     return done.stdout + done.stderr
 
 
+def without_s2s(block: str) -> str:
+    """Executes a Python block in a process of its own that cannot import s2s; returns what it prints."""
+    program = f"import sys\nsys.modules.update(s2s=None, baselines=None, torch=None)\n{block}"
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr[-2000:]
+    return done.stdout
+
+
 def environment() -> dict[str, str]:
     """Returns the variables of a shell that finds the programs of `bin/` and of this environment first."""
     path = f"{Path('bin').absolute()}:{Path(sys.executable).parent}:{os.environ['PATH']}"

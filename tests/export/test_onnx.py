@@ -6,6 +6,7 @@ it refuses, and that the graphs, fed token by token, give the model's log-probab
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -179,8 +180,21 @@ def test_onnx_other_numbers_and_what_no_graph_can_do_are_refused(tmp_path, monke
             return source.float() if int(source.sum()) % 2 else valid.float()
 
     inputs = [[torch.ones(n, m, dtype=torch.long), torch.ones(n, m, dtype=torch.bool)] for n, m in ((2, 3), (4, 5))]
-    with pytest.raises(UserError, match="Counting: model cannot be made into a graph"):
+    with pytest.raises(UserError, match="Counting: model cannot be made into a graph") as told:
         onnx._write(tmp_path / "model.onnx", Counting(), ["source", "valid"], inputs)
+    assert re.search(
+        r"; test_onnx.py:\d+ reads the value of a tensor: return source.float\(\) if int\(", str(told.value)
+    )
+
+    class Looping(nn.Module):
+        """Looks at each row by itself."""
+
+        def forward(self, source, valid):
+            return torch.stack([source[i].float() for i in range(len(source))])
+
+    with pytest.raises(UserError, match=re.escape("write x.shape[0] instead of len")) as told:
+        onnx._write(tmp_path / "model.onnx", Looping(), ["source", "valid"], inputs)
+    assert re.search(r"a size becomes a constant in test_onnx.py:\d+: .*range\(len\(source\)\)", str(told.value))
 
     class Doubling(nn.Module):
         """Does otherwise where a graph is made."""
@@ -188,5 +202,5 @@ def test_onnx_other_numbers_and_what_no_graph_can_do_are_refused(tmp_path, monke
         def forward(self, source, valid):
             return source.float() * (2 if torch.compiler.is_exporting() else 1)
 
-    with pytest.raises(UserError, match="other numbers"):
+    with pytest.raises(UserError, match=r"other numbers.*\n.*leave out conditions on sizes"):
         onnx._write(tmp_path / "model.onnx", Doubling(), ["source", "valid"], inputs)

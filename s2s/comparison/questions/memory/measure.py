@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from pydantic import TypeAdapter
 
-from s2s.comparison.instruments import bytes_of, free_bytes, peak_bytes
+from s2s.comparison.instruments import bytes_of, peak_bytes
 from s2s.comparison.questions.memory.analyse import (
     FITTED_FROM,
     SHORTEST,
@@ -33,6 +33,7 @@ from s2s.comparison.workload import (
     texts,
 )
 from s2s.models.base import Seq2Seq
+from s2s.process import machine_memory
 
 _CPU = torch.device("cpu")
 
@@ -104,7 +105,7 @@ def _too_large(peaks: list[Peak], n: int, device: torch.device) -> str:
     A GPU's allocator fails cleanly; a CPU's would take the machine down.
     """
     last = next((each for each in reversed(peaks) if each.what == "training" and each.n != SHORTEST), None)
-    free = None if device.type == "cuda" else free_bytes()
+    free = None if device.type == "cuda" else machine_memory("AVPHYS")
     if last is None or free is None or last.bytes * (n / last.n) ** 2 <= free / 2:
         return ""
     return "it could take more than half of the free memory"
