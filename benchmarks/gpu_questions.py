@@ -113,7 +113,7 @@ def speedup(options: Options) -> Found:
 def long_texts(options: Options) -> Found:
     """Copying and associative recall trained on long texts: right answers, for a given time of each training."""
     context = DeviceContext(torch.device(options.device), torch.float32)
-    width, sizes, seconds = (16, (4,), 0.1) if options.tiny else (128, (256, 1024, 4096), 8.0)
+    width, sizes, seconds, step = (16, (4,), 0.0, 2) if options.tiny else (128, (256, 1024, 4096), 8.0, 25)
     found: Found = {}
     for length in sizes:
         steps = tuple(length >> i for i in range(4) if length >> i)
@@ -125,12 +125,12 @@ def long_texts(options: Options) -> Found:
         for task in tasks:
             for kind in ("lstm", "lstm-attention", "mingru", "transformer"):
                 model = _model(kind, width, length, task.vocabulary_size, layers=1)
-                budget = Budget(100_000, every=25, trial=100_000, warmup=100)
+                budget = Budget(100_000, every=step, trial=100_000, warmup=100)
                 learner = TaskModel(model, width, task.classes)
                 run = TaskRun(learner, task, 0.002, budget, 1, context, held_out=8)
                 began = time.monotonic()
-                while time.monotonic() - began < seconds and not run.solved and not run.failure:
-                    run.continue_until(run.update + 25)
+                while not run.update or (time.monotonic() - began < seconds and not run.solved and not run.failure):
+                    run.continue_until(run.update + step)
                 longest = max(task.tested)
                 right, _ = run.right(longest, 8, torch.Generator().manual_seed(2))
                 name = f"{task.name} {longest} {kind}"
