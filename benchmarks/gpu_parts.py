@@ -255,6 +255,21 @@ def costs(options: Options) -> Found:
     return _compared(options.out / "costs", words + [word for name in asked for word in ("--experiment", name)])
 
 
+def quality(options: Options) -> Found:
+    """The six models on Multi30k, each tuned, five seeds: quality, and quality on longer texts; goes on each time."""
+    lecture = json.loads((ROOT / "docs/comparison-lecture/comparison.json").read_text(encoding="utf-8"))
+    words = [*lecture["models"], f"device.kind={options.device}", "device.precision=fp32", "--experiment", "quality"]
+    if options.tiny:
+        words += ["--profile", "quick", "--seeds", "1", "data.train=200", "data.validation=8", "data.test=8"]
+        words += ["tokenizer.size=450", "batches.tokens=400", "model.width=32", "training.updates=5"]
+        words += ["training.warmup=2", "validation.every=5", "decoding.max_ratio=0.5", "decoding.max_extra=1"]
+    elif options.data is None or not (options.data / "multi30k").is_dir():
+        return {"skipped": f"no folder multi30k in --data ({options.data})"}
+    else:
+        words += ["--experiment", "bottleneck", "--profile", "definitive", f"data.root={options.data / 'multi30k'}"]
+    return _compared(options.out / "quality", words)
+
+
 def _compared(out: Path, words: list[str]) -> Found:
     """Goes on with a comparison, or begins the one that these words ask for; what its table says."""
     command = [sys.executable, "-m", "s2s.cli.main", "compare"]
@@ -281,4 +296,5 @@ PARTS: dict[str, Callable[[Options], Found]] = {
     "training": training,
     "multi30k": multi30k,
     "decoding": decoding,
+    "quality": quality,
 }

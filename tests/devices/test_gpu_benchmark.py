@@ -106,6 +106,7 @@ def test_gpu_benchmark_operations_of_a_token_are_those_of_the_layers(gpu):
 def test_gpu_benchmark_without_its_data_a_part_says_so(gpu, options):
     options.tiny = False
     assert "no folder multi30k" in gpu.gpu_parts.multi30k(options)["skipped"]
+    assert "no folder multi30k" in gpu.gpu_parts.quality(options)["skipped"]
 
 
 @pytest.mark.slow
@@ -119,3 +120,4 @@ def test_gpu_benchmark_whole_command_in_small(gpu, options, tmp_path):
     assert found["decoding"]["sentences"] == 40
     assert 0 < found["memory"]["fused"]["slope"] < 2.2
     assert found["costs"]["findings"]["memory"]
+    assert len(found["quality"]["findings"]["quality"]) == 6
