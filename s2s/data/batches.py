@@ -251,8 +251,8 @@ class ParallelDataset(Examples[ParallelBatch]):
         return {"too_long": self.num_skipped}
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> ParallelBatch:
-        """Pad the pairs; nothing is random."""
-        return collate(*self.data.rows(rows), rows)
+        """Pad the pairs; random choices depend on seed and row, not on the batch."""
+        return collate(*self.data.draw(rows, seed), rows)
 
 
 def all_pairs_in_order(data: TokenizedDataset, batches: BatchSettings) -> ParallelDataset:

@@ -32,15 +32,15 @@ class TokenizedPairSource(Protocol):
 
 
 class FixedPairs:
-    """Tokenized pairs without random choices, from row `first` up to `last` (exclusive)."""
+    """Tokenized pairs of one dataset, from row `first` up to `last` (exclusive)."""
 
     def __init__(self, data: TokenizedDataset, first: int = 0, last: int | None = None) -> None:
         self.data, self.first = data, first
         self.source_lengths, self.target_lengths = data.source_lengths[first:last], data.target_lengths[first:last]
 
     def draw(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[Written, Written]:
-        """Return the token ids of the chosen sources and targets; the seed is ignored."""
-        return self.data.rows(indices + self.first)
+        """Return the token ids of the chosen sources and targets; see `TokenizedDataset.draw`."""
+        return self.data.draw(indices + self.first, seed)
 
 
 def rates(

@@ -18,6 +18,7 @@ from jaxtyping import Int
 
 from s2s.data.sources import Corpus, Part, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train
+from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings
 
 if TYPE_CHECKING:
@@ -66,6 +67,13 @@ class TokenizedDataset:
         """Return the token ids of the chosen sources and targets, in that order, as views."""
         return self._sources.rows(indices), self._targets.rows(indices)
 
+    def draw(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Return the token ids of the chosen pairs for training; random choices depend on seed and row only.
+
+        Here nothing is random; see `SampledDataset`.
+        """
+        return self.rows(indices)
+
     def within(self, max_length: int) -> tuple[Int[np.ndarray, " kept"], int]:
         """Return the rows with no side above `max_length` (`EOS` included), and the number of others."""
         kept = np.flatnonzero(np.maximum(self.source_lengths, self.target_lengths) <= max_length)
@@ -84,6 +92,53 @@ class TokenizedDataset:
         yield self.target_lengths
         yield from self._sources.values
         yield from self._targets.values
+
+
+class SampledDataset(TokenizedDataset):
+    """Sentence pairs whose training texts are tokenized at random in each epoch (subword regularization).
+
+    Lengths, and `rows`, are those of the deterministic tokenization.
+
+    Args:
+        data: The pairs with deterministic tokens.
+        corpus: The same pairs as text, with columns `source` and `target`.
+        tokenizers: Tokenizers of source and target.
+        rate: Rate of the sampling, see `Tokenizer.sampler`.
+        max_length: A text that has more sampled tokens, `EOS` included, keeps its deterministic tokens.
+
+    Raises:
+        UserError: Neither tokenizer can sample with this rate.
+    """
+
+    def __init__(
+        self,
+        data: TokenizedDataset,
+        corpus: "datasets.Dataset",
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        rate: float,
+        max_length: int,
+    ) -> None:
+        super().__init__(data._sources, data._targets)
+        self._corpus, self._max_length = corpus, max_length
+        source, target = tokenizers
+        sampler = source.sampler(rate)
+        self._samplers = sampler, sampler if target is source else target.sampler(rate)
+        if not any(self._samplers):
+            what = f"has no effect: a tokenizer of kind {source.kind} has one tokenization of each text"
+            raise UserError(what, "tokenizer.sampling", "leave it out, or train a tokenizer of kind unigram or bpe")
+
+    def draw(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Draw tokenizations of the chosen pairs, as a function of seed and row."""
+        from s2s.data.subword_sampling import random_numbers
+
+        found, texts = self.rows(indices), self._corpus[indices.tolist()]
+        for place, row in enumerate(indices.tolist()):
+            numbers = random_numbers(seed, row)
+            for rows, side, sample in zip(found, ("source", "target"), self._samplers, strict=True):
+                tokens = sample(texts[side][place], numbers) if sample else []
+                if 0 < len(tokens) < self._max_length:
+                    rows[place] = np.array(tokens, dtype=np.int32)
+        return found
 
 
 class TokenizedTexts(Protocol):

@@ -16,7 +16,7 @@ import mmap
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -164,6 +164,28 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Normalize texts and return their token ids, without special tokens, using all CPUs."""
         return self._pieces.encode([self.normalize(text) for text in texts])
+
+    def sampler(self, rate: float) -> Callable[[str, Iterator[float]], list[int]] | None:
+        """Return a function that draws a tokenization of a text (subword regularization).
+
+        Args:
+            rate: `unigram`: exponent of the probabilities; `bpe`: dropout rate of the merges.
+
+        Returns:
+            A function of the text and of random numbers in [0, 1); None if each text has a single tokenization.
+
+        Raises:
+            UserError: The dropout rate is 1 or more.
+        """
+        if self.kind not in _SUBWORDS:
+            return None
+        if self.kind == "bpe" and rate >= 1:
+            what = f"{rate} is not a share of merges to leave out (tokenizer of kind bpe)"
+            raise UserError(what, "tokenizer.sampling", "set it below 1")
+        from s2s.data.subword_sampling import BpeSampler, UnigramSampler
+
+        sample = (BpeSampler if self.kind == "bpe" else UnigramSampler)(self.model, rate).sample
+        return lambda text, numbers: sample(_escape(self.normalize(text)).replace(" ", "▁"), numbers)
 
     def encode_continuation(self, text: str) -> list[int]:
         """Return the token ids of a text that continues a word or line: no space is added."""

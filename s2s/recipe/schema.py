@@ -133,6 +133,10 @@ class TokenizerSettings(PieceSettings):
     values as above."""
     target: PieceSettings | None = None
     """Tokenization of the target, as `source`."""
+    sampling: Annotated[float, Field(gt=0, le=10)] | None = None
+    """Subword regularization: in each epoch, training texts are tokenized anew at random; null: tokens never change.
+    `unigram`: exponent of the probabilities of the tokenizations, where smaller is more random (Kudo 2018). `bpe`:
+    share of the merges that are left out, below 1 (BPE-dropout, Provilkov et al. 2020)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -148,6 +152,17 @@ class TokenizerSettings(PieceSettings):
     def _two_sections_are_two_vocabularies(self) -> Self:
         if self.shared and (self.source or self.target):
             raise ValueError("shared is true, but source and target have settings of their own; set shared: false")
+        return self
+
+    @model_validator(mode="after")
+    def _sampled_tokens_are_learned(self) -> Self:
+        if self.sampling is None:
+            return self
+        kinds = {self.of("source").kind, self.of("target").kind}
+        if not kinds & {"unigram", "bpe"}:
+            raise ValueError(f"sampling has no effect on kind {self.kind}; set kind: unigram or bpe, or leave it out")
+        if "bpe" in kinds and self.sampling >= 1:
+            raise ValueError(f"sampling is {self.sampling}, a share of merges for kind bpe; set it below 1")
         return self
 
     def of(self, side: Literal["source", "target"]) -> PieceSettings:

@@ -91,8 +91,11 @@ class PretrainedRun:
         # With two vocabularies, one is this run's; the section says how the other is trained.
         shared = getattr(recipe.tokenizer, "shared", True)
         same = cut.model_dump() if shared else {"source": cut}
-        whole = len(self.tokenizers) == 2 and isinstance(recipe.tokenizer, TokenizerSettings)
-        changes = {"tokenizer": there.tokenizer if whole else recipe.tokenizer.model_copy(update=same)}
+        own, changes = recipe.tokenizer, {"tokenizer": recipe.tokenizer.model_copy(update=same)}
+        whole = False
+        if len(self.tokenizers) == 2 and isinstance(own, TokenizerSettings):
+            whole = True
+            changes = {"tokenizer": there.tokenizer.model_copy(update={"sampling": own.sampling})}
         if whole and "tie" not in recipe.model.model_fields_set and hasattr(there.model, "tie"):
             # Shared embeddings stay shared; the default of `tie` is that of a single vocabulary.
             changes["model"] = recipe.model.model_copy(update={"tie": there.model.tie})

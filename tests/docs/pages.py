@@ -620,6 +620,7 @@ PAGES = {
     ),
     "speed": Page(),
     "speedrun": Page(slow="", settings={TRAIN_TRANSLATE: TRANSLATE}, check=_speedrun_checked),
+    "subword-regularization": Page(slow="", settings={TRAIN_TRANSLATE: TRANSLATE}),
     "ten-minutes": Page(
         prepare=parallel_text,
         settings={

@@ -10,7 +10,7 @@ import numpy as np
 from s2s.data.pairs import FilterReport, PairSource, filter_training, pairs, prefixed, without_prefix
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words, unit_name
 from s2s.data.sources import Corpus, digest_of_arrays, missing_text_lines
-from s2s.data.tokenized import TokenizedDataset, encode_corpus
+from s2s.data.tokenized import SampledDataset, TokenizedDataset, encode_corpus
 from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.data.tokenizers import train as train_tokenizer
 from s2s.errors import UserError
@@ -160,6 +160,8 @@ def prepare(
     if data.join > 1:
         print_fn(dataset_summary(examples, len(kept)))
     train, validation = (encode_corpus(part, source, target) for part in (examples, corpus.validation))
+    if sampling := recipe.tokenizer.sampling:
+        train = SampledDataset(train, examples, (source, target), sampling, recipe.batches.max_length)
     corpus = Corpus(examples, corpus.validation, corpus.test)
     return PreparedTranslation(corpus, source, target, train, validation, sizes)
 
