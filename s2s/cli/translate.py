@@ -2,13 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 import click
 
 from s2s.cli import options
 from s2s.cli.lines import BadLines, announce_waiting, check_output, chunks, write_all
+from s2s.data.sentences import Split, keep_whole, sentence_splitter
 from s2s.errors import UserError
+
+if TYPE_CHECKING:
+    from s2s.recipe.schema import TrainRecipe
 
 _BATCHES = 50  # read ahead
 
@@ -51,6 +55,7 @@ _BATCHES = 50  # read ahead
 @click.option(
     "--prefix", "before", type=options.TEXT, help="Text before each line, such as '<2de> '; default: data.prefix."
 )
+@click.option("--split-sentences", is_flag=True, help="Translate the sentences of each line one by one.")
 @options.checkpoint
 @options.quiet
 def translate(
@@ -74,6 +79,7 @@ def translate(
     seed: int | None,
     name: str | None,
     before: str | None,
+    split_sentences: bool,
     checkpoint: str | None,
     quiet: bool,
 ) -> None:
@@ -107,6 +113,7 @@ def translate(
         if task.answers is not None:
             given = changes | ({"forced_prefix": forced_prefix} if forced_prefix else {})
             check_chosen(task.answers, nbest, [f"--{key.replace('_', '-')} {value}" for key, value in given.items()])
+    split = _splitter(translator.recipe, nbest, forced_prefix) if split_sentences else keep_whole
     begins = None
     if forced_prefix is not None:
         from s2s.data.text_files import check_there, lines
@@ -136,5 +143,16 @@ def translate(
     found, seen = line_translator(translator, nbest, checkpoint)
     if note := found.precision_note():
         tell(note)
-    written = translate_lines(found, seen, arriving, source.isatty(), tell, prefix, bad.refuse, begins)
+    written = translate_lines(found, seen, arriving, source.isatty(), tell, prefix, bad.refuse, begins, split)
     write_all(written, output, bad)
+
+
+def _splitter(recipe: "TrainRecipe", nbest: int, forced_prefix: Path | None) -> Split:
+    others = {f"--nbest {nbest}": nbest > 1, f"--forced-prefix {forced_prefix}": forced_prefix is not None}
+    if excluded := [option for option, given in others.items() if given]:
+        what = "has no effect on single sentences of a line"
+        raise UserError(what, excluded[0], "leave it out, or --split-sentences")
+    if recipe.task != "translation":
+        what = f"does not apply to runs of {recipe.task}"
+        raise UserError(what, where="--split-sentences", remedy="leave it out")
+    return sentence_splitter(cast(Any, recipe).data.source)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
+from s2s.data.sentences import SplitLine, sentence_splitter
 from s2s.decoding.generate import Candidate as Found
 from s2s.errors import UserError
 from s2s.models.base import Seq2Seq
@@ -13,6 +14,7 @@ from s2s.recipe.wording import suggestion
 from s2s.run.trained_run import WRITES, Run
 from s2s.serving.messages import Alignment, Attention, Candidate, ClassifyResponse, Limits, Served, Translated
 from s2s.tasks.text_to_text.recipe import TextToTextRecipe
+from s2s.tasks.translation.recipe import Recipe
 
 # Decimal places of attention weights.
 _DIGITS = 4
@@ -62,6 +64,25 @@ class RequestHandler:
         if name not in self.runs:
             raise RunNotFound(f"no run {name[:60]!r} is served", remedy=suggestion(name[:60], list(self.runs)))
         return name
+
+    def split(self, asked: GenerationRequest, lines: list[str]) -> list[SplitLine]:
+        """Split texts into sentences.
+
+        Raises:
+            UserError: The run is not one of translation, an option is about whole texts, or sentencex is missing.
+        """
+        recipe = self.runs[asked.run].recipe
+        if not isinstance(recipe, Recipe):
+            raise UserError("is for runs of translation", where="split_sentences", remedy="leave it out")
+        for name, given in (("nbest", asked.nbest > 1), ("alignment", asked.alignment), ("attention", asked.attention)):
+            if given:
+                raise UserError("does not apply to single sentences", name, "leave it out, or split_sentences")
+        split = sentence_splitter(recipe.data.source)
+        found = [split(line) for line in lines]
+        if (count := sum(len(line.sentences) for line in found)) > self.limits.lines:
+            what = f"{count:,} sentences; a request has at most {self.limits.lines:,}"
+            raise UserError(what, remedy="send fewer or shorter texts at once")
+        return found
 
     def check(self, asked: GenerationRequest | str, lines: list[str]) -> int:
         """Refuse a request that the run cannot answer, before it enters the queue.
@@ -119,6 +140,16 @@ class RequestHandler:
                 Translated(text=text, candidates=candidates, longer_than_training=too_long, unknown=list(unknown))
             )
         return answers
+
+
+def join_sentences(line: SplitLine, translations: Sequence[Translated]) -> Translated:
+    """Join the translations of the sentences of a text, with its white space."""
+    return Translated(
+        text=line.join([each.text for each in translations]),
+        candidates=[candidate for each in translations for candidate in each.candidates],
+        longer_than_training=any(each.longer_than_training for each in translations),
+        unknown=list(dict.fromkeys(word for each in translations for word in each.unknown)),
+    )
 
 
 def _bounded(run: Run, most: int) -> Run:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from importlib.resources import files
+from itertools import islice
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -17,7 +18,7 @@ from s2s import __version__
 from s2s.errors import UserError, format_message
 from s2s.recipe.wording import expected
 from s2s.run.trained_run import Run
-from s2s.serving.answering import GenerationRequest, RequestHandler, RunNotFound
+from s2s.serving.answering import GenerationRequest, RequestHandler, RunNotFound, join_sentences
 from s2s.serving.batching import ModelThread, QueueFull
 from s2s.serving.guard import Guard, Hosts, Metrics
 from s2s.serving.messages import Classes, Health, Labelled, Limits, Source, Translations
@@ -65,7 +66,16 @@ class Service:
         if max(asked.beam or 1, asked.nbest) > self.limits.beam:
             raise HTTPException(422, f"beam and nbest are at most {self.limits.beam} here")
         wanted = GenerationRequest(name, asked.beam, asked.nbest, asked.task, asked.alignment, asked.attention)
-        return Translations(run=name, translations=await self._computed(wanted, lines, request))
+        if not asked.split_sentences:
+            return Translations(run=name, translations=await self._computed(wanted, lines, request))
+        try:
+            parts = self.answering.split(wanted, lines)
+        except UserError as error:
+            raise HTTPException(422, str(error)) from None
+        sentences = [sentence for part in parts for sentence in part.sentences]
+        found = iter(await self._computed(wanted, sentences, request) if sentences else [])
+        translations = [join_sentences(part, list(islice(found, len(part.sentences)))) for part in parts]
+        return Translations(run=name, translations=translations)
 
     async def classify(self, asked: Labelled, request: Request) -> Classes:
         """Classify one text or several; empty texts have an empty class."""

@@ -66,6 +66,8 @@ class Source(Message):
     """Return word alignments by attention."""
     attention: bool = False
     """Return the attention weights of the last layer, averaged over heads."""
+    split_sentences: bool = False
+    """Translate the sentences of each text one by one; `candidates` are then their translations."""
 
 
 class Alignment(Message):

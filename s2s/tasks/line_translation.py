@@ -4,7 +4,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from s2s.data.pairs import with_prefix
-from s2s.decoding.generate import MAX_SOURCE_LENGTH, TextTranslator, length_limited, one_line
+from s2s.data.sentences import Split, keep_whole
+from s2s.decoding.generate import MAX_SOURCE_LENGTH, TextTranslator, Translation, length_limited, one_line
 from s2s.errors import Refuse, UserError, counted
 from s2s.recipe.wording import cut
 from s2s.tasks.base import PrintFn
@@ -77,6 +78,7 @@ def translate_lines(
     prefix: str,
     refuse: Refuse,
     forced: Iterator[str] | None = None,
+    split: Split = keep_whole,
 ) -> Iterator[str]:
     """Translate lines, with warnings about unusual lines.
 
@@ -86,6 +88,8 @@ def translate_lines(
         at_once: Print each warning immediately, for an interactive session; otherwise with line numbers, at most 20.
         refuse: Receives the error of each line that is too long, whose translation is empty.
         forced: Text with which the translation of each line begins; None for none.
+        split: Splits lines into sentences, which are translated one by one; then there are no n-best lists and no
+            forced prefixes.
 
     Yields:
         Translated lines in order; with n-best output, `line number TAB score TAB text`.
@@ -100,36 +104,53 @@ def translate_lines(
         raise UserError(what, f"--prefix {cut(prefix)}", "shorten it")
     too_long = TooLong(seen.longest if seen else None, tell, at_once, sentences=seen.sentences if seen else None)
     for chunk in chunks:
+        parts, before = [split(line) for line in chunk], number
+        line_of = [row for row, part in enumerate(parts) for _ in part.sentences]
         # An empty line stays empty, with any prefix.
-        lines, before = [with_prefix(prefix, text) for text in chunk], number
-        lengths = map(len, translator.source.encode_batch(lines))
-        begins = _take(forced, before, len(lines))
-        found = translator.translate_chunk(
-            lines, refuse=lambda row, error, before=before: refuse(before + row, error), prefixes=begins
-        )
-        for line, length, translation in zip(lines, lengths, found, strict=True):
+        sentences = [with_prefix(prefix, sentence) for part in parts for sentence in part.sentences]
+        lengths = map(len, translator.source.encode_batch(sentences))
+        begins = _take(forced, before, len(sentences))
+
+        def refuse_line(row: int, error: UserError, before: int = before, line_of: list[int] = line_of) -> None:
+            refuse(before + line_of[row], error)
+
+        found = translator.translate_chunk(sentences, refuse=refuse_line, prefixes=begins)
+        translated = zip(sentences, lengths, found, strict=True)
+        for line, part in zip(chunk, parts, strict=True):
             number += 1
-            too_long.add(length if translation.candidates else 0, count_sentences(line))
-            if at_once and (limited := length_limited([translation], translator.length_settings)):
+            own = list(itertools.islice(translated, len(part.sentences)))
+            written = [(sentence, tokens) for sentence, tokens, translation in own if translation.candidates]
+            tokens, sentence_count = (max(column, default=0) for column in _sizes(written))
+            too_long.add(tokens, sentence_count)
+            if at_once and (limited := length_limited([each for *_, each in own], translator.length_settings)):
                 tell(str(limited))
-            flags.append(translation.at_length_limit)
-            if seen and translation.candidates and (unknown := seen.unknown(line, translator.source)):
+            flags.append(any(each.at_length_limit for *_, each in own))
+            if seen and written and (unknown := seen.unknown(with_prefix(prefix, line), translator.source)):
                 unusual += 1
                 if at_once or unusual <= _SHOWN_LINES:
                     tell(("" if at_once else f"line {number}: ") + describe_unknown(unknown))
             if translator.beam.nbest == 1:
-                yield one_line(translation.text)
+                yield part.join([one_line(each.text) for *_, each in own])
             else:
-                for each in translation.candidates:
-                    yield f"{number}\t{each.score:.4f}\t{one_line(each.text)}"
-                if not translation.candidates:
-                    yield f"{number}\t\t"
+                yield from _nbest_list(number, own[0][-1])
     _check_over(forced, number)
     if unusual > _SHOWN_LINES and not at_once:
         tell(f"{unusual:,} of {counted(number, 'line')} have words that are not in the training text")
     too_long.report()
     if not at_once and (limited := length_limited(flags, translator.length_settings)):
         tell(str(limited))
+
+
+def _nbest_list(number: int, translation: Translation) -> Iterator[str]:
+    for each in translation.candidates:
+        yield f"{number}\t{each.score:.4f}\t{one_line(each.text)}"
+    if not translation.candidates:
+        yield f"{number}\t\t"
+
+
+def _sizes(sentences: list[tuple[str, int]]) -> tuple[list[int], list[int]]:
+    """Return the tokens and the number of sentences of each text."""
+    return [tokens for _, tokens in sentences], [count_sentences(text) for text, _ in sentences]
 
 
 def _take(forced: Iterator[str] | None, before: int, count: int) -> list[str] | None:

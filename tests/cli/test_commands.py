@@ -115,6 +115,16 @@ def test_cli_tensorboard_has_the_curves_pictures_and_texts(folder):
     assert {name: start.hparams[f"test/{name}"].number_value for name in scores} == pytest.approx(scores)
 
 
+def test_cli_split_sentences_are_translated_like_lines_and_joined(folder):
+    sentences = ["The dog sleeps.", "Three old women read a book.", "A cat."]
+    (folder / "alone.txt").write_text("\n".join(sentences) + "\n")
+    (folder / "joined.txt").write_text(f"{sentences[0]}\n\n {sentences[1]}   {sentences[2]}\n")
+    alone = _here(folder, "translate", "runs/tiny", "--input", "alone.txt").stdout.splitlines()
+    split = _here(folder, "translate", "runs/tiny", "--input", "joined.txt", "--split-sentences")
+    assert split.stdout.split("\n") == [alone[0], "", f" {alone[1]}   {alone[2]}", ""]
+    assert _here(folder, "translate", "runs/tiny", "A cat. A dog.", "--split-sentences", "--nbest", "2").returncode == 2
+
+
 def test_cli_file_and_single_lines_give_the_same_translations(folder):
     (folder / "lines.txt").write_text(SENTENCES)
     filed = _here(folder, "translate", "runs/tiny", "--input", "lines.txt", "--output", "out.txt")

@@ -73,6 +73,22 @@ def test_server_attention_and_alignments_are_those_of_the_run(server, loaded):
         assert shown["alignment"] == {"source": source, "target": target, "links": [list(link) for link in links]}
 
 
+def test_server_translates_the_sentences_of_a_text_one_by_one(server, loaded):
+    texts = ["The dog runs.  A man sees it.", "", " \n"]
+    _, found = server.post("/translate", {"text": texts, "split_sentences": True})
+    first, *others = found["translations"]
+    alone = [best[0].text for best in loaded["t"].candidates(["The dog runs.", "A man sees it."])]
+    assert first["text"] == "  ".join(alone)
+    assert [each["text"] for each in first["candidates"]] == alone
+    assert [each["text"] for each in others] == texts[1:]
+    for more, said in (
+        ({"nbest": 2}, "nbest: does not apply"),
+        ({"text": "Go now. Do it. Say so. Yes."}, "4 sentences; a request"),
+    ):
+        status, refused = server.post("/translate", {"text": texts, "split_sentences": True} | more)
+        assert (status, said in str(refused)) == (422, True)
+
+
 def test_server_names_words_that_are_not_in_the_training_text(server, loaded):
     texts = [LINES[0], "xylophones zigzag"]
     _, answer = server.post("/translate", {"text": texts})

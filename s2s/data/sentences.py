@@ -1,0 +1,71 @@
+"""Sentence splitting: lines of several sentences, translated sentence by sentence and joined again."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from s2s.errors import UserError
+
+
+@dataclass(frozen=True)
+class SplitLine:
+    """Sentences of a line, and the white space before, between and after them.
+
+    Example:
+        >>> line = SplitLine(["It rains.", "Stay."], ["", "  ", " "])
+        >>> line.join(["Es regnet.", "Bleib."])
+        'Es regnet.  Bleib. '
+    """
+
+    sentences: list[str]
+    spaces: list[str]
+
+    def join(self, translations: Sequence[str]) -> str:
+        """Return the translations of the sentences as one line, with the white space of the original.
+
+        Args:
+            translations: One for each sentence.
+        """
+        parts = (f"{space}{text}" for space, text in zip(self.spaces[:-1], translations, strict=True))
+        return "".join(parts) + self.spaces[-1]
+
+
+Split = Callable[[str], SplitLine]
+"""A function that splits a line."""
+
+
+def keep_whole(line: str) -> SplitLine:
+    """Return a line as one sentence."""
+    return SplitLine([line], ["", ""])
+
+
+def sentence_splitter(language: str) -> Split:
+    """Return a function that splits lines into sentences by the rules of the package sentencex.
+
+    Args:
+        language: Code of the language, such as `en`; rules of related languages replace missing ones.
+
+    Raises:
+        UserError: The package is not installed.
+    """
+    if find_spec("sentencex") is None:
+        remedy = "in the repository: pip install -e '.[sentences]'"
+        raise UserError("splitting sentences needs the package sentencex", remedy=remedy)
+    sentencex: Any = import_module("sentencex")
+
+    def split(line: str) -> SplitLine:
+        sentences, spaces = list[str](), [""]
+        for part in sentencex.segment(language, line):
+            text = part.strip()
+            if not text:
+                spaces[-1] += part
+                continue
+            before, after = part.split(text, 1)
+            spaces[-1] += before
+            sentences.append(text)
+            spaces.append(after)
+        return SplitLine(sentences, spaces)
+
+    return split
