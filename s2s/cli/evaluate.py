@@ -56,8 +56,9 @@ _METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
     "--metric",
     "names",
     multiple=True,
-    type=click.Choice(_METRICS),
-    help="Compute only this metric of --hypotheses; may be repeated.",
+    metavar="NAME",
+    help=f"Compute only this metric of --hypotheses: {', '.join(_METRICS)}, comet, bertscore, or one of another "
+    "package; may be repeated.",
 )
 @click.option(
     "--bias", type=options.FILE, help="Run the bias probe on a masked-language model: a table of sentence pairs."
@@ -117,8 +118,9 @@ def evaluate(
         return
     if hypotheses is not None:
         _refuse("--hypotheses", {"RUN": words, "--checkpoint": checkpoint, "--bias": bias, "--induction": induction})
-        _refuse("--hypotheses", scoring)
-        _score_files((hypotheses, *others), references, lowercase, names or _METRICS, tokenizer, file)
+        installed = _check_metrics(names)
+        _refuse("--hypotheses", {**scoring, "--source": None if installed else source})
+        _score_files((hypotheses, *others), references, lowercase, names or _METRICS, tokenizer, file, source)
         return
     for option, value in (("--against", others), ("--metric", names)):
         if value:
@@ -150,6 +152,18 @@ def evaluate(
         click.echo("p-values are over test examples; they say nothing about other seeds (s2s train RECIPE --seeds 3)")
 
 
+def _check_metrics(names: Sequence[str]) -> list[str]:
+    """Return the metrics that are not built in; refuse those that are not installed."""
+    from s2s.recipe.installed import metrics
+    from s2s.recipe.wording import suggestion
+
+    others = [name for name in dict.fromkeys(names) if name not in _METRICS]
+    for name in others:
+        if name not in metrics():
+            raise UserError(f"{name!r:.80} is no metric", "--metric", suggestion(name[:60], [*_METRICS, *metrics()]))
+    return others
+
+
 def _refuse(chosen: str, given: Mapping[str, object]) -> None:
     """Refuse options, or a RUN, that have no effect with another option."""
     if wrong := [name for name, value in given.items() if value not in (None, (), False)]:
@@ -163,16 +177,17 @@ def _score_files(
     names: Sequence[str],
     tokenizer: BleuTokenizer | None,
     file: Path | None,
+    source: Path | None,
 ) -> None:
     if not references:
         raise UserError("needs a reference", "--hypotheses", "add --reference FILE")
     from s2s.data.text_files import check_there
     from s2s.evaluation.file_scores import score_files
 
-    check_there(*systems, *references)
+    check_there(*systems, *references, *([source] if source else []))
     _check_different([*systems, *references])
     print_fn = partial(click.echo, err=True)
-    scores, comparisons = score_files(systems, references, lowercase, names, tokenizer or "auto", print_fn)
+    scores, comparisons = score_files(systems, references, lowercase, names, tokenizer or "auto", print_fn, source)
     show_all(file, {"scores": scores, "comparisons": comparisons})
 
 

@@ -37,6 +37,7 @@ def score_files(
     names: Sequence[str],
     tokenizer: BleuTokenizer = "auto",
     print_fn: Callable[[str], object] = lambda _: None,
+    source: Path | None = None,
 ) -> tuple[list[FileScores], list[Comparison]]:
     """Score files of translations, and test each file against the first.
 
@@ -45,6 +46,7 @@ def score_files(
         references: One or more files; with several, each line has several references.
         names: Metrics, as in `s2s.evaluation.metrics.NAMES`.
         tokenizer: sacreBLEU tokenizer for BLEU and TER; a line is printed about any but `13a`.
+        source: Sources, line by line, for installed metrics.
 
     Returns:
         Scores of each file, and the comparisons with the first file.
@@ -54,11 +56,13 @@ def score_files(
     """
     systems: dict[str, list[str]] = {}
     wanted: list[list[str]] = []
+    sources: list[str] | None = None
     for file in files:
-        rows = list(line_rows(file, *references))
+        rows = list(line_rows(file, *references, *([source] if source else [])))
         if not rows:
             raise UserError("has no lines", where=str(file), remedy="name a file with one translation per line")
-        systems[str(file)], wanted = [row[0] for row in rows], [row[1:] for row in rows]
+        systems[str(file)], wanted = [row[0] for row in rows], [row[1 : 1 + len(references)] for row in rows]
+        sources = [row[-1] for row in rows] if source else None
     texts: References = wanted if len(references) > 1 else [each for (each,) in wanted]
     tokenization = choose_tokenization(texts, tokenizer)
     if note := describe_tokenizer(tokenization.tokenizer, texts):
@@ -70,8 +74,8 @@ def score_files(
             paths if len(paths) > 1 else paths[0],
             len(lines),
             lowercase,
-            scores(lines, texts, lowercase, names, tokenization),
+            scores(lines, texts, lowercase, names, tokenization, sources),
         )
         for name, lines in systems.items()
     ]
-    return found, compare(systems, texts, lowercase, names, tokenization) if len(systems) > 1 else []
+    return found, compare(systems, texts, lowercase, names, tokenization, sources) if len(systems) > 1 else []

@@ -69,15 +69,19 @@ class Bucket:
 
 
 def metrics(
-    lowercase: bool = False, names: Sequence[str] = NAMES, tokenization: Tokenization = SPACED
+    lowercase: bool = False,
+    names: Sequence[str] = NAMES,
+    tokenization: Tokenization = SPACED,
+    sources: Sequence[str] | None = None,
 ) -> "dict[str, Metric]":
     """Create sacreBLEU metric objects.
 
     Args:
         lowercase: Ignore case. CIDEr-D always ignores it.
-        names: Any of `KNOWN`.
+        names: Any of `KNOWN`, or of the installed metrics (`s2s.recipe.installed.metrics`).
         tokenization: Tokenizer of BLEU and TER. If spaces do not separate words, the word error rate is the character
             error rate and is called CER.
+        sources: Sources of the translations, for installed metrics.
 
     Example:
         >>> bleu = metrics(names=["bleu"])["bleu"]
@@ -107,7 +111,15 @@ def metrics(
         "wer": lambda: Rate("characters" if unspaced else "words", lowercase),
         "cider": cider,
     }
-    return {name: makers[name]() for name in names}
+    found = {}
+    for name in names:
+        if name in makers:
+            found[name] = makers[name]()
+        else:
+            from s2s.evaluation.metric_plugins import SentenceMean
+
+            found[name] = SentenceMean(name, sources=sources)
+    return found
 
 
 def by_place(references: References) -> Any:
@@ -145,6 +157,7 @@ def scores(
     lowercase: bool = False,
     names: Sequence[str] = NAMES,
     tokenization: Tokenization | None = None,
+    sources: Sequence[str] | None = None,
 ) -> dict[str, Score]:
     """Compute metrics with 95 % confidence intervals.
 
@@ -154,15 +167,16 @@ def scores(
         translations: Translations.
         references: One or several references per translation.
         lowercase: Ignore case.
-        names: Any of `KNOWN`.
+        names: Metrics, see `metrics`.
         tokenization: Tokenizer of BLEU and TER; None: chosen by the script of the references.
+        sources: Sources of the translations, for installed metrics.
 
     Example:
         >>> exact = scores(["a dog", "two cats"], ["a dog", "two dogs"], names=["exact"])["exact"]
         >>> exact.value, round(exact.low, 1), round(exact.high, 1)
         (50.0, 9.5, 90.5)
     """
-    asked = metrics(lowercase, names, tokenization or choose_tokenization(references))
+    asked = metrics(lowercase, names, tokenization or choose_tokenization(references), sources)
     lines = {
         name: metric._extract_corpus_statistics(list(translations), by_place(references))
         for name, metric in asked.items()

@@ -14,7 +14,7 @@ import scipy
 from jaxtyping import Int
 
 from s2s.errors import UserError
-from s2s.evaluation.inference import Share, coin, paired_p, wilson
+from s2s.evaluation.inference import Share, coin, holm, paired_p, wilson
 from s2s.evaluation.metrics import NAMES, References, bootstrap_interval, by_place, metrics, scores_of
 from s2s.evaluation.tokenization import Tokenization, choose_tokenization
 
@@ -33,9 +33,11 @@ class Comparison:
     value: float  # value in percent
     interval: float  # half the width of the 95 % bootstrap confidence interval
     p_value: float | None  # p-value of the test against the first system (`paired_p`); None for the first system
+    corrected: float | None = None  # p-value with Holm's correction for several systems; None for one or the first
 
     def __str__(self) -> str:
         chance = "" if self.p_value is None else f"   p = {self.p_value:.4f} against the first"
+        chance += "" if self.corrected is None else f", {self.corrected:.4f} after Holm"
         return f"  {self.system:28} {self.metric:5} {self.value:6.2f} ± {self.interval:.2f}{chance}"
 
 
@@ -45,8 +47,12 @@ def compare(
     lowercase: bool = False,
     names: Sequence[str] = NAMES,
     tokenization: Tokenization | None = None,
+    sources: Sequence[str] | None = None,
 ) -> list[Comparison]:
-    """Test every system against the first on the same sentences."""
+    """Test every system against the first on the same sentences.
+
+    With three systems or more, the p-values of each metric are also corrected for their number (Holm 1979).
+    """
     counts = {name: len(lines) for name, lines in systems.items()}
     if len(systems) < 2 or set(counts.values()) != {len(references)}:
         what = f"a comparison needs two systems with {len(references)} sentences each; given: {counts}"
@@ -57,15 +63,21 @@ def compare(
     if tokenization.unspaced and "cer" in names:
         # WER equals CER here.
         names = [name for name in names if name != "wer"]
-    for name, metric in metrics(lowercase, names, tokenization).items():
+    for name, metric in metrics(lowercase, names, tokenization, sources).items():
         counts = {
             system: np.array(metric._extract_corpus_statistics(list(lines), by_place(references)))
             for system, lines in systems.items()
         }
+        p_values = {
+            system: paired_p(counts[first], its, partial(scores_of, metric))
+            for system, its in counts.items()
+            if system != first
+        }
+        corrected = dict(zip(p_values, holm([*p_values.values()]), strict=True)) if len(p_values) > 1 else {}
         for system, its in counts.items():
             value, (low, high) = scores_of(metric, its.sum(axis=0)[None])[0], bootstrap_interval(metric, its)
-            p_value = None if system == first else paired_p(counts[first], its, partial(scores_of, metric))
-            found.append(Comparison(system, name, float(value), (high - low) / 2, p_value))
+            tested = p_values.get(system), corrected.get(system)
+            found.append(Comparison(system, name, float(value), (high - low) / 2, *tested))
     return found
 
 

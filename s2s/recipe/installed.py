@@ -1,4 +1,4 @@
-"""Installed models and tasks: plug-ins of the entry-point groups `s2s.models` and `s2s.tasks`."""
+"""Installed models, tasks and metrics: plug-ins of the entry-point groups `s2s.models`, `s2s.tasks`, `s2s.metrics`."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from s2s.errors import UserError
 from s2s.recipe.schema import Section, TaskSchema
 from s2s.recipe.wording import shown, suggestion
 
-MODELS, TASKS = "s2s.models", "s2s.tasks"
+MODELS, TASKS, METRICS = "s2s.models", "s2s.tasks", "s2s.metrics"
 """Entry-point groups."""
 # Not in pyproject.toml, because installed metadata has no order: the first task is the default of recipes without
 # `task`, and docs/recipe.md has them in this order.
@@ -90,6 +90,39 @@ def tasks() -> dict[str, EntryPoint]:
     """
     own = [EntryPoint(name, f"s2s.tasks.{name.replace('-', '_')}", TASKS) for name in _BUILT_IN_TASKS]
     return _installed(TASKS, "tasks", own)
+
+
+@functools.cache
+def metrics() -> dict[str, EntryPoint]:
+    """Return the metrics of `s2s evaluate` that are loaded by name: those of s2s, then those of other packages, sorted.
+
+    Raises:
+        UserError: Two packages offer a metric with the same name.
+
+    Example:
+        >>> [name for name in metrics() if name in ("comet", "bertscore")]
+        ['comet', 'bertscore']
+    """
+    own = [EntryPoint(name, f"s2s.evaluation.metric_plugins:{name}", METRICS) for name in ("comet", "bertscore")]
+    return _installed(METRICS, "metrics", own)
+
+
+def load_metric(name: str) -> Any:
+    """Load the function of an installed metric.
+
+    Returns:
+        A `s2s.evaluation.metric_plugins.SentenceMetric`.
+
+    Raises:
+        UserError: The metric is not installed, cannot be loaded, or is not a function.
+    """
+    if name not in metrics():
+        raise UserError(f"{shown(name)} is not a metric", "--metric", suggestion(name, list(metrics())))
+    function = _load(metrics()[name], metrics()[name].load, "--metric")
+    if not callable(function):
+        what = f"{name!r} is incomplete: {metrics()[name].value} is not a function"
+        raise UserError(what, "--metric", "an entry point names a function of translations, references and sources")
+    return function
 
 
 def _installed(group: str, what: str, built_in: Sequence[EntryPoint] = ()) -> dict[str, EntryPoint]:
