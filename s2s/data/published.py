@@ -1,17 +1,20 @@
-"""Tokenizers of published models (Marian, BERT), with the ids of s2s.
+"""Tokenizers of published models (Marian, BERT, Hugging Face `tokenizers`), with the ids of s2s.
 
-`SentencePieces` is Marian's tokenizer, `WordPieces` BERT's. Ids begin with `<pad>`, `<s>`, `</s>` and `<unk>`; then
-follow the model's own tokens in their order. Text is tokenized exactly as by the published tokenizer, so that the model
-gets the input it was trained on.
+`SentencePieces` is Marian's tokenizer, `WordPieces` BERT's, `JsonPieces` that of a `tokenizer.json`. Ids begin with
+`<pad>`, `<s>`, `</s>` and `<unk>`; then follow the model's own tokens in their order. Text is tokenized exactly as by
+the published tokenizer, so that the model gets the input it was trained on.
 """
 
 import base64
 import json
 import unicodedata
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 import sentencepiece
+
+from s2s.errors import UserError
 
 _SPECIALS = 4
 _UNK = 3
@@ -29,9 +32,39 @@ def pack_wordpiece(pieces: list[str], lowercase: bool, strip_accents: bool, spli
     return json.dumps({"pieces": pieces, "words": words}, ensure_ascii=False).encode()
 
 
-def unpack_tokenizer(packed: bytes) -> "SentencePieces | WordPieces":
-    """Build the tokenizer that `pack_sentencepiece` or `pack_wordpiece` serialized."""
+def pack_json(definition: str) -> bytes:
+    """Serialize a Hugging Face tokenizer (text of a `tokenizer.json`).
+
+    Raises:
+        UserError: The package tokenizers is not installed.
+        ValueError: The text does not define a tokenizer.
+    """
+    known = _from_json(definition).get_vocab()
+    own = json.loads(definition)
+    special = {each["content"] for each in own.get("added_tokens") or () if each["special"]}
+    unknown = own["model"].get("unk_token")
+    if own["model"]["type"] == "Unigram" and own["model"].get("unk_id") is not None:
+        unknown = own["model"]["vocab"][own["model"]["unk_id"]][0]
+    pieces = [piece for piece in sorted(known, key=known.__getitem__) if piece not in special and piece != unknown]
+    return json.dumps({"pieces": pieces, "json": definition}, ensure_ascii=False).encode()
+
+
+def _from_json(definition: str) -> Any:
+    try:
+        import tokenizers
+    except ModuleNotFoundError:
+        raise UserError("a tokenizer.json needs the package tokenizers", remedy="pip install tokenizers") from None
+    try:
+        return tokenizers.Tokenizer.from_str(definition)
+    except Exception as error:  # the package raises nothing narrower
+        raise ValueError(str(error)) from None
+
+
+def unpack_tokenizer(packed: bytes) -> "SentencePieces | WordPieces | JsonPieces":
+    """Build the tokenizer that `pack_sentencepiece`, `pack_wordpiece` or `pack_json` serialized."""
     found = json.loads(packed)
+    if "json" in found:
+        return JsonPieces(found["pieces"], found["json"])
     return WordPieces(found["pieces"], **found["words"]) if "words" in found else SentencePieces(found)
 
 
@@ -62,6 +95,46 @@ class SentencePieces:
     def decode(self, ids: list[int]) -> str:
         """Convert token ids to text."""
         return self._processor.decode_pieces([self._names[i] for i in ids]).replace(_SPACE, " ").strip()
+
+    def show(self, piece: int) -> str:
+        """Return a token as text for display."""
+        return self._names[piece]
+
+
+class JsonPieces:
+    """Tokenizer of the Hugging Face library `tokenizers`.
+
+    Special tokens of the file have no ids here: no text contains them.
+    """
+
+    def __init__(self, pieces: list[str], definition: str) -> None:
+        self._tokenizer = _from_json(definition)
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._names = ["", "", "", "⁇", *pieces]
+        self._theirs = [self._tokenizer.token_to_id(piece) for piece in pieces]
+        self._numbers = {theirs: number for number, theirs in enumerate(self._theirs, start=_SPECIALS)}
+        self.size = len(self._names)
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Return the token ids of each text."""
+        found = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [[self._numbers.get(theirs, _UNK) for theirs in each.ids] for each in found]
+
+    def encode_continuation(self, text: str) -> list[int]:
+        """Return the token ids of a text."""
+        return self.encode([text])[0]
+
+    def decode(self, ids: list[int]) -> str:
+        """Convert token ids to text; an unknown token becomes ⁇."""
+        parts = [list(part) for _, part in groupby(ids, lambda i: i >= _SPECIALS)]
+        texts = (
+            self._tokenizer.decode([self._theirs[i - _SPECIALS] for i in part])
+            if part[0] >= _SPECIALS
+            else " ".join(self._names[i] for i in part if self._names[i])
+            for part in parts
+        )
+        return " ".join(text.strip() for text in texts if text.strip())
 
     def show(self, piece: int) -> str:
         """Return a token as text for display."""

@@ -364,7 +364,8 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
         (9, 'nab')
     """
     if settings.model is not None:
-        return _load_sentencepiece(Path(settings.model), settings, side)
+        path = Path(settings.model)
+        return (_load_json if path.suffix == ".json" else _load_sentencepiece)(path, settings, side)
     if settings.kind == "published":
         raise UserError(
             "published tokenizers come with weights and are not trained", "tokenizer.kind", "choose another kind"
@@ -397,6 +398,19 @@ def _load_sentencepiece(path: Path, settings: PieceSettings, side: str) -> Token
         raise UserError("there is no such file" if missing else "is not a SentencePiece model", where, remedy) from None
     own = [i for i in range(processor.get_piece_size()) if not (processor.is_control(i) or processor.is_unknown(i))]
     packed = pack_sentencepiece([processor.id_to_piece(i) for i in own], model)
+    return Tokenizer(packed, settings.kind, settings.normalization, settings.lowercase)
+
+
+def _load_json(path: Path, settings: PieceSettings, side: str) -> Tokenizer:
+    """Read the `tokenizer.json` of the Hugging Face library `tokenizers`."""
+    from s2s.data.published import pack_json
+
+    where, remedy = f"{_section(side)}.model: {path}", "name a tokenizer.json of the Hugging Face library tokenizers"
+    try:
+        packed = pack_json(read_file(path, remedy, LARGE_BYTES).decode("utf-8"))
+    except (OSError, ValueError, KeyError) as error:
+        missing = isinstance(error, FileNotFoundError)
+        raise UserError("there is no such file" if missing else f"is no tokenizer: {error}", where, remedy) from None
     return Tokenizer(packed, settings.kind, settings.normalization, settings.lowercase)
 
 

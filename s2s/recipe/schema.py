@@ -106,8 +106,9 @@ class PieceSettings(Section):
     lowercase: bool = False
     """Lower-case all text before tokenization; generated text is then lower-case, too."""
     model: Word | None = None
-    """SentencePiece model (.model) to use instead of training one. `kind` is then `published`, `normalization` is
-    `identity` unless it is set, because the model normalizes itself, and `size` is ignored."""
+    """SentencePiece model (.model) or Hugging Face tokenizer (.json) to use instead of training one. `kind` is then
+    `published`, `normalization` is `identity` unless it is set, because the model normalizes itself, and `size` is
+    ignored."""
 
     @model_validator(mode="after")
     def _a_model_is_published(self) -> Self:

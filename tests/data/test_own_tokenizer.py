@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
+import tokenizers
 from click.testing import CliRunner
 
 import s2s
@@ -44,6 +45,39 @@ def test_own_sentencepiece_model_gives_its_own_tokens(file, tmp_path):
     assert tokenizer.size == 400 - special + len(SPECIAL_TOKENS)
 
 
+@pytest.fixture(params=["bytes", "wordpiece", "unigram"])
+def theirs(request, tmp_path) -> tokenizers.Tokenizer:
+    """A Hugging Face tokenizer with special tokens of its own, saved as `own.json`."""
+    if request.param == "bytes":
+        made = tokenizers.ByteLevelBPETokenizer()
+        made.train_from_iterator(TEXTS, vocab_size=400, special_tokens=["<s>", "<mask>"])
+    elif request.param == "wordpiece":
+        made = tokenizers.BertWordPieceTokenizer(lowercase=False)
+        made.train_from_iterator(TEXTS, vocab_size=300)
+    else:
+        made = tokenizers.SentencePieceUnigramTokenizer()
+        made.train_from_iterator(TEXTS, vocab_size=300, special_tokens=["<unk>", "</s>"], unk_token="<unk>")
+    made.save(str(tmp_path / "own.json"))
+    return tokenizers.Tokenizer.from_file(str(tmp_path / "own.json"))
+
+
+def test_own_json_tokenizer_gives_its_own_tokens(theirs, tmp_path):
+    tokenizer = train([], PieceSettings(model=str(tmp_path / "own.json")), "shared")
+    tokenizer.save(tmp_path, "shared")
+    for each in (tokenizer, Tokenizer.load(tmp_path, "shared")):
+        for text in [*TEXTS[:40], "① ﬁne   spaces", "Ωmega"]:
+            found = theirs.encode(text, add_special_tokens=False)
+            names = [theirs.id_to_token(i).replace("[UNK]", "<unk>") for i in found.ids]
+            tokens = each.encode(text)
+            assert each.tokens(tokens) == names
+            if UNK not in tokens:
+                assert each.decode(tokens) == theirs.decode(found.ids).strip()
+    assert tokenizer.decode([UNK]) == "⁇"
+    special = [each for each in theirs.get_added_tokens_decoder().values() if each.special]
+    has_unknown = theirs.token_to_id("<unk>") is not None and not any(each.content == "<unk>" for each in special)
+    assert tokenizer.size == theirs.get_vocab_size() - len(special) - has_unknown + len(SPECIAL_TOKENS)
+
+
 @pytest.mark.slow
 def test_run_with_an_own_tokenizer_needs_its_file_no_more(file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -69,7 +103,13 @@ def test_run_with_an_own_tokenizer_needs_its_file_no_more(file, tmp_path, monkey
 
 def test_own_tokenizer_that_cannot_be_is_refused(tmp_path):
     (tmp_path / "text.model").write_text("not a model")
-    for name, message in (("none.model", "there is no such file"), ("text.model", "is not a SentencePiece model")):
+    (tmp_path / "text.json").write_text("not a model")
+    for name, message in (
+        ("none.model", "there is no such file"),
+        ("text.model", "is not a SentencePiece model"),
+        ("none.json", "there is no such file"),
+        ("text.json", "is no tokenizer: expected"),
+    ):
         with pytest.raises(UserError, match=f"tokenizer.model: .*{name}: {message}"):
             train([], PieceSettings(model=str(tmp_path / name)), "shared")
     (tmp_path / "a.yaml").write_text("name: a\nmodel: {kind: transformer}\n")
