@@ -1,5 +1,6 @@
 """Table of the pages: their files, shortened settings, checks, and commands that are not executed."""
 
+import contextlib
 import csv
 import gzip
 import json
@@ -383,6 +384,73 @@ def _distributed_checked(session: Session) -> None:
     assert "resuming after update 6" in session.output("#!/bin/bash")
 
 
+# other tools
+
+
+class _Board(contextlib.AbstractContextManager):
+    """Stands in for the modules `wandb` and `mlflow`, which are not installed: notes what is logged."""
+
+    def __init__(self) -> None:
+        self.logged: dict[int, dict[str, float]] = {}
+        self.saved: list[str] = []
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def init(self, project: str, name: str, mode: str, sync_tensorboard: bool = False) -> "_Board":
+        return self
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self.logged[step] = values
+
+    def save(self, path: str, policy: str) -> None:
+        self.saved.append(path)
+
+    def set_experiment(self, name: str) -> None: ...
+
+    def start_run(self, run_name: str) -> "_Board":
+        return self
+
+    log_metrics, log_artifact = log, lambda self, path: self.saved.append(path)
+
+
+def _other_tools(session: Session) -> None:
+    _shell_programs(session)
+    shutil.copytree(session.small_run, "runs/translate")
+    session.monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    for name in ("wandb", "mlflow"):
+        session.monkeypatch.setitem(sys.modules, name, _Board())
+
+
+def _array_twice(session: Session, script: str) -> str:
+    script = script.replace("train translate", f"train translate {TRANSLATE}")
+    return "".join(execute_code(session, Code("bash", script), Page()) for _ in range(2))
+
+
+def _completed(session: Session, command: str) -> str:
+    request = "COMP_WORDS='s2s tra' COMP_CWORD=1 _S2S_COMPLETE=bash_complete s2s"
+    return execute_code(session, Code("bash", f"{command}\ncomplete -p s2s\n{request}"), Page())
+
+
+def _schema(session: Session, command: str) -> str:
+    return execute_code(session, Code("bash", f"{command}\ncat recipe.schema.json"), Page())
+
+
+def _other_tools_checked(session: Session) -> None:
+    entries = [json.loads(line) for line in Path("runs/translate/metrics.jsonl").read_text("utf-8").splitlines()]
+    for name in ("wandb", "mlflow"):
+        board = sys.modules[name]
+        assert {step: row["loss"] for step, row in board.logged.items()} == {
+            e["update"]: e["loss"] for e in entries[:-1]
+        }
+        assert board.logged[60]["validation.loss"] == entries[-1]["validation"]["loss"]
+        assert board.saved == ["runs/translate/recipe.yaml"]
+    assert {path.name for path in Path("runs").iterdir()} == {"translate", "synced", "seed-3"}
+    recipe = s2s.read_recipe("runs/seed-3/recipe.yaml")
+    assert recipe.seeds.model_dump() == {"initialization": 3, "data": 3, "dropout": 3}
+    assert "complete -o nosort -F _s2s_completion s2s\nplain,train" in session.output("eval")
+    assert json.loads(session.output("s2s recipe schema"))["$schema"]
+
+
 def _ray(session: Session) -> None:
     recipes(session)
     one_rate(session)
@@ -523,6 +591,16 @@ PAGES = {
         slow="",
         needs=("ctranslate2", "onnxruntime", "onnxscript"),
         check=_export_checked,
+    ),
+    "fits-into-your-tools": Page(
+        prepare=_other_tools,
+        replace={
+            "--logdir": "--inspect --logdir",
+            r'{"run.dir": "runs/synced"}': repr(PYTHON_SETTINGS | {"run.dir": "runs/synced", "device.threads": 1}),
+        },
+        execute={"^#!/bin/bash": _array_twice, "^eval": _completed, "recipe schema": _schema},
+        slow="",
+        check=_other_tools_checked,
     ),
     "gpu": Page(
         not_executed={
