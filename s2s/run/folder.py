@@ -229,6 +229,11 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
     return recipe
 
 
+def may_change_on_resume(override: str) -> bool:
+    """Return True if a run can be resumed with an override: of data paths, the device or the number of steps."""
+    return _is_within(override, _MAY_CHANGE)
+
+
 def _check_same(folder: Path, length: list[str]) -> None:
     """Refuse a recipe that differs from the last checkpoint's, except for more steps."""
     saved = {int(p.name): p for p in (folder / "checkpoints").glob("*") if is_number(p.name) and (p / RECIPE).exists()}
@@ -264,7 +269,7 @@ def _check_data_settings(folder: Path, kept: TrainRecipe, now: TrainRecipe, fixe
 def _check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: str) -> None:
     """Refuse overrides of sections that may not change."""
     for override in overrides:
-        if not {_key(override), _key(override).partition(".")[0]} & set(allowed):
+        if not _is_within(override, allowed):
             raise UserError(
                 f"{reason}; {override!r} cannot change it",
                 remedy=f"leave it out (only {', '.join(allowed)} may change), or start a new run with run.dir=DIR",
@@ -274,6 +279,10 @@ def _check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: st
 def set_num_updates(recipe: Path, updates: int) -> None:
     """Rewrite the recipe file of a run or a checkpoint with another number of steps."""
     write(read(recipe, [f"{LENGTH}={updates}"]), recipe)
+
+
+def _is_within(override: str, allowed: Sequence[str]) -> bool:
+    return not {_key(override), _key(override).partition(".")[0]}.isdisjoint(allowed)
 
 
 def _key(override: str) -> str:
