@@ -137,6 +137,19 @@ def test_sweep_trains_the_runs_of_each_value_and_resumes_them(tmp_path, monkeypa
     assert found.loc[str(places["0.02", 1]), "training.learning_rate"] == 0.02
     assert found.loc[str(places["0.02", 1]), "validation_loss"] == states["0.02", 1]["loss"]
 
+    # groups of seeds, by the name that was extended and by pattern
+    tested = _s2s("evaluate", "runs/translate-learning_rate0.002", "runs/translate-learning_rate0.02-seed*")
+    means = {rate: mean([scored[rate, seed]["summary"]["scores"]["chrf"] for seed in (1, 2)]) for rate in RATES}
+    assert f"chrf  {means['0.02'].value:6.2f} ({means['0.02'].low:.2f} to {means['0.02'].high:.2f}), 2 seeds" in tested
+    assert f"{means['0.02'].value - means['0.002'].value:+.2f} (" in tested
+    assert "p-values over seeds and test examples" in tested
+    alike = _s2s("evaluate", *map(str, (places["0.002", 1], places["0.002", 2])))
+    assert "differ only in their seeds\np-values are over test examples; they say nothing about other seeds" in alike
+    with pytest.raises(UserError, match=r"differ in training\.learning_rate"):
+        _s2s("evaluate", "runs/*")
+    with pytest.raises(UserError, match="alone is one run"):
+        _s2s("evaluate", "runs/translate-learning_rate0.002", "alone")
+
     with pytest.raises(UserError, match="already contains a run"):
         _s2s(*words)
     # finished runs are skipped; a lost one is trained, and one without its scores is resumed
