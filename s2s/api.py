@@ -107,9 +107,9 @@ def runs(folder: str | Path = "runs") -> "pandas.DataFrame":
     """
     import pandas
 
-    from s2s.run.listing import list_runs
+    from s2s.run.listing import list_runs, rows
 
-    return pandas.DataFrame([run.row() for run in list_runs(Path(folder))])
+    return pandas.DataFrame(rows(list_runs(Path(folder))))
 
 
 def score(

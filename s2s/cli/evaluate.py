@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -12,6 +13,9 @@ from s2s.cli.lines import check_output, show_all
 from s2s.errors import UserError
 from s2s.recipe.schema import BleuTokenizer
 
+if TYPE_CHECKING:
+    from s2s.run.folder import RunConfig
+
 _METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
 
 
@@ -19,6 +23,7 @@ _METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
     epilog=options.examples(
         "s2s evaluate runs/translate",
         "s2s evaluate runs/translate runs/other --json scores.json",
+        "s2s evaluate 'runs/gru-seed*' 'runs/transformer-seed*'",
         "s2s evaluate runs/translate --source lines.txt --reference reference.txt",
         "s2s evaluate --hypotheses one.txt --reference reference.txt --against other.txt --metric bleu",
         "s2s evaluate runs/translate --source lines.txt --hypotheses one.txt --log-probs",
@@ -101,7 +106,12 @@ def evaluate(
 
     With several RUNs, test each against the first; with --against, each file against --hypotheses (paired tests). For
     lines of phones separated by spaces, wer is the phone error rate; in scripts without spaces, it is the character
-    error rate. --bias and --induction print a probe instead (docs/bias-probe.md, docs/language-models.md).
+    error rate.
+
+    A RUN can be a group of seeds: the name that `s2s train --seeds` extended, or a quoted pattern. Groups are tested
+    over seeds and test examples.
+
+    --bias and --induction print a probe instead (docs/bias-probe.md, docs/language-models.md).
     """
     check_output(file, "--json")
     if tokenizer is not None:
@@ -134,22 +144,48 @@ def evaluate(
     files = _source_and_references(source, references)
     if files and split:
         raise UserError(f"{split} is not scored, because --source replaces it", "--split", "leave out one of them")
-    from s2s.run.folder import open_runs
-
     paths, overrides = options.paths_and_overrides(words)
     overrides += [f"decoding.beam={beam}"] if beam else []
     options.check_overrides(overrides)
     given = {"--beam": beam, "--lowercase": lowercase, "--source": files, "--tokenize": tokenizer}
-    runs = open_runs(paths, overrides, given)
+    from s2s.run.folder import seed_group
+
+    groups = {str(path): seed_group(path) for path in paths}
+    runs, sizes = _open_groups(groups, overrides, given)
     from s2s.run.inference import score_together
     from s2s.tasks.base import EvaluationOptions
 
-    evaluations, comparisons = score_together(
-        runs, EvaluationOptions(split or "test", lowercase, files, tokenizer), checkpoint, partial(click.echo, err=True)
-    )
+    scoring_options = EvaluationOptions(split or "test", lowercase, files, tokenizer)
+    tell = partial(click.echo, err=True)
+    evaluations, comparisons = score_together(runs, scoring_options, checkpoint, tell, sizes)
     show_all(file, {"evaluations": evaluations, "comparisons": comparisons})
-    if comparisons:
-        click.echo("p-values are over test examples; they say nothing about other seeds (s2s train RECIPE --seeds 3)")
+    if sizes:
+        click.echo("means with 95 % intervals over seeds; differences and p-values over seeds and test examples")
+    elif comparisons:
+        _tell_about_seeds(runs)
+
+
+def _open_groups(
+    groups: Mapping[str, Sequence[Path]], overrides: Sequence[str], given: Mapping[str, object]
+) -> "tuple[list[RunConfig], dict[str, int] | None]":
+    """Open all runs; return them, and the sizes of the groups of seeds if there are any."""
+    from s2s.run.folder import check_groups, open_runs
+
+    runs = open_runs([run for members in groups.values() for run in members], overrides, given)
+    if all(len(members) == 1 for members in groups.values()):
+        return runs, None
+    in_turn = iter(runs)
+    check_groups({name: list(islice(in_turn, len(members))) for name, members in groups.items()})
+    return runs, {name: len(members) for name, members in groups.items()}
+
+
+def _tell_about_seeds(runs: "Sequence[RunConfig]") -> None:
+    from s2s.run.folder import seeds_only
+
+    for run in runs[1:]:
+        if seeds_only(runs[0].kept, run.kept):
+            click.echo(f"{runs[0].path} and {run.path} differ only in their seeds")
+    click.echo("p-values are over test examples; they say nothing about other seeds (s2s train RECIPE --seeds 3)")
 
 
 def _check_metrics(names: Sequence[str]) -> list[str]:

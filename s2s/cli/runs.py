@@ -20,14 +20,14 @@ def runs(folder: Path, file: Path | None) -> None:
 
     Of runs that differ only in their seeds, the mean of each score and its 95 % interval over seeds follow.
     """
-    from s2s.run.listing import format_runs, list_runs
+    from s2s.run.listing import format_runs, list_runs, rows
 
     check_output(file, "--csv")
     found = list_runs(folder)
     click.echo(printable(format_runs(found)))
     if file:
-        rows, text = [run.row() for run in found], io.StringIO()
-        writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)))
+        table, text = rows(found), io.StringIO()
+        writer = csv.DictWriter(text, list(dict.fromkeys(key for row in table for key in row)))
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(table)
         write_atomically(file, text.getvalue(), follow=True)

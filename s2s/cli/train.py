@@ -1,29 +1,34 @@
 """Command `s2s train`: train a model from a recipe, or resume a run."""
 
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 import click
 
 from s2s.cli import options
-from s2s.errors import UserError, quote_path
+from s2s.errors import UserError, counted, quote_path
 from s2s.launch import detect_torchrun
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from s2s.run.sweep import SweptRun
 
 
 @options.command(
     epilog=options.examples(
         "s2s train translate run.dir=runs/new training.updates=500",
         "s2s train runs/translate --resume",
+        "s2s train translate training.learning_rate=0.002,0.004 model.kind=gru,transformer --seeds 3",
         "s2s train translate --overfit",
     )
 )
 @click.argument("recipe", metavar="RECIPE", type=options.FILE)
 @options.overrides
-@click.option("--resume", "resuming", is_flag=True, help="Resume the run in the folder RECIPE.")
+@click.option("--resume", "resuming", is_flag=True, help="Resume the run in the folder RECIPE, or a sweep.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing run of the same name.")
 @click.option("--overfit", is_flag=True, help="Sanity check: overfit 16 training pairs; keep no run.")
 @click.option("--seeds", type=click.IntRange(2, 100), help="Train with seeds 1 to N, a run each; print mean scores.")
@@ -44,6 +49,9 @@ def train(
     With --resume, RECIPE is the folder of a run; the result is the same as without the stop. Then data.* and device.*
     can name a new place of the data and another device, and training.updates a new number of steps.
 
+    Several values of a key (KEY=VALUE,VALUE) or --seeds give a sweep: a run for each combination, one after another,
+    and a table. Repeated with --resume, the command skips finished runs and resumes or trains the others.
+
     With --quiet, only errors are printed; the scores are in the run's folder.
     """
     launch = detect_torchrun()
@@ -61,11 +69,17 @@ def train(
     from s2s.run.folder import check_free, check_resumable, run_dir
     from s2s.run.tasks import read
 
-    _check_options(launch is not None, resuming, overwrite, overfit, seeds, quiet and verbose)
+    _check_options(launch is not None, resuming, overwrite, overfit, quiet and verbose)
     path = recipe
-    if seeds:
-        _train_seeds(path, overrides, seeds, overwrite, quiet, verbose)
-        return
+    if seeds or (any("," in word for word in overrides) and not (resuming and path.is_dir())):
+        from s2s.run.sweep import plan_sweep
+
+        _check_seeds(overrides, seeds, resuming and path.is_dir())
+        if runs := plan_sweep(recipe_path(path), overrides, seeds, overwrite, resuming):
+            if overfit or launch:
+                raise UserError("several runs train one after another", remedy="leave out --overfit and torchrun")
+            _train_sweep(runs, _console(quiet, verbose), overwrite, options.printer(quiet))
+            return
     asked = check_resumable(path, overrides) if resuming else read(recipe_path(path), overrides)
     if launch and not resuming and launch.recorded_run(run_dir(asked)):
         # torchrun restarted the processes. The overrides of the first start are in the run's recipe.
@@ -98,15 +112,11 @@ def train(
     tell(f"curves:     tensorboard --logdir {quote_path(folder.parent)}")
 
 
-def _check_options(
-    torchrun: bool, resuming: bool, overwrite: bool, overfit: bool, seeds: int | None, quiet_and_verbose: bool
-) -> None:
+def _check_options(torchrun: bool, resuming: bool, overwrite: bool, overfit: bool, quiet_and_verbose: bool) -> None:
     if overfit and resuming:
         raise UserError("--overfit keeps no run", remedy="leave out --resume")
     if quiet_and_verbose:
         raise UserError("--quiet and --verbose exclude each other", remedy="leave one of them out")
-    if seeds and (resuming or overfit or torchrun):
-        raise UserError("--seeds is for new runs in one process", remedy="leave out --resume, --overfit and torchrun")
     if resuming and overwrite:
         raise UserError("--resume and --overwrite exclude each other", remedy="leave one of them out")
     if overfit and torchrun:
@@ -121,30 +131,22 @@ def _console(quiet: bool, verbose: bool) -> "Console":
     return Console(file=cast("TextIO", TimestampedStream(sys.stdout))) if verbose else Console(quiet=quiet)
 
 
-def _train_seeds(
-    recipe: Path, overrides: tuple[str, ...], count: int, overwrite: bool, quiet: bool, verbose: bool
-) -> None:
-    """Train a recipe with the seeds 1 to `count`."""
-    from s2s.recipe.reading import recipe_path
-    from s2s.run.folder import check_free, run_dir
-    from s2s.run.listing import format_runs, list_run
-    from s2s.run.tasks import read
-
-    if set_already := [word for word in overrides if word.partition("=")[0].strip().split(".")[0] in ("seed", "seeds")]:
+def _check_seeds(overrides: tuple[str, ...], seeds: int | None, resumes_run: bool) -> None:
+    set_already = [word for word in overrides if word.partition("=")[0].strip().split(".")[0] in ("seed", "seeds")]
+    if seeds and set_already:
         raise UserError("sets seeds, as --seeds does", set_already[0], "leave one of them out")
-    folder = run_dir(read(recipe_path(recipe), overrides))
-    others = [word for word in overrides if word.partition("=")[0].strip() != "run.dir"]
-    asked = [
-        read(recipe_path(recipe), [*others, f"run.dir={folder}-seed{seed}", f"seed={seed}"])
-        for seed in range(1, count + 1)
-    ]
-    for each in asked:
-        check_free(each, overwrite)
-    from s2s.run import training
-    from s2s.training.device import setup_process
+    if seeds and resumes_run:
+        raise UserError("--seeds is for a recipe, and this is a run", remedy="repeat the first command with --resume")
 
-    setup_process(asked[0].device)
-    console = _console(quiet, verbose)
-    for each in asked:
-        training.train(each, console, overwrite)
-    click.echo(format_runs([list_run(run_dir(each)) for each in asked]))
+
+def _train_sweep(runs: "Sequence[SweptRun]", console: "Console", overwrite: bool, tell: Callable[[str], None]) -> None:
+    """Train the runs of a sweep, and print a table."""
+    from s2s.run.listing import format_runs, format_sweep, list_run
+    from s2s.run.sweep import check_all_trained, train_sweep
+
+    tell(f"{counted(len(runs), 'run')}, one after another; if interrupted, repeat the command with --resume")
+    failed = train_sweep(runs, console, overwrite, partial(click.echo, err=True))
+    trained = [(run.values, list_run(run.folder)) for run in runs if (run.folder / "recipe.yaml").exists()]
+    is_sweep = any(run.values.keys() != {"seed"} for run in runs)
+    click.echo(format_sweep(trained) if is_sweep else format_runs([run for _, run in trained]))
+    check_all_trained(failed, len(runs))

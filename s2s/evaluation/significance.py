@@ -1,22 +1,27 @@
-"""Significance tests: paired approximate randomization and McNemar's test.
+"""Significance tests: paired approximate randomization, McNemar's test, and tests over seeds and sentences.
 
 `compare` tests text metrics with sacreBLEU's statistics; `compare_classifiers` tests classifiers on the same examples
-(McNemar 1947).
+(McNemar 1947). `compare_groups` tests groups of seeds.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import scipy
 from jaxtyping import Int
 
 from s2s.errors import UserError
-from s2s.evaluation.inference import Share, coin, holm, paired_p, wilson
+from s2s.evaluation.differences import over_seeds_and_sentences
+from s2s.evaluation.inference import Counts, Estimate, Share, coin, draws, holm, mean, paired_p, wilson
 from s2s.evaluation.metrics import NAMES, References, bootstrap_interval, by_place, metrics, scores_of
 from s2s.evaluation.tokenization import Tokenization, choose_tokenization
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric
 
 Classes = Int[np.ndarray, " examples"]
 
@@ -57,27 +62,90 @@ def compare(
     if len(systems) < 2 or set(counts.values()) != {len(references)}:
         what = f"a comparison needs two systems with {len(references)} sentences each; given: {counts}"
         raise UserError(what, remedy="translate the same test set with each")
-    first, *_ = systems
     found = []
+    for name, metric, counted in _counted(list(systems.values()), references, lowercase, names, tokenization, sources):
+        first, *others = counted
+        p_values = [paired_p(first, its, partial(scores_of, metric)) for its in others]
+        corrected = holm(p_values) if len(others) > 1 else [None] * len(others)
+        tests = [(None, None), *zip(p_values, corrected, strict=True)]
+        for system, its, tested in zip(systems, counted, tests, strict=True):
+            value, (low, high) = scores_of(metric, its.sum(axis=0)[None])[0], bootstrap_interval(metric, its)
+            found.append(Comparison(system, name, float(value), (high - low) / 2, *tested))
+    return found
+
+
+def _counted(
+    systems: Sequence[Sequence[str]],
+    references: References,
+    lowercase: bool,
+    names: Sequence[str],
+    tokenization: Tokenization | None,
+    sources: Sequence[str] | None = None,
+) -> "Iterator[tuple[str, Metric, list[Counts]]]":
+    """Yield the counts of each sentence of each system, by metric."""
     tokenization = tokenization or choose_tokenization(references)
     if tokenization.unspaced and "cer" in names:
         # WER equals CER here.
         names = [name for name in names if name != "wer"]
     for name, metric in metrics(lowercase, names, tokenization, sources).items():
-        counts = {
-            system: np.array(metric._extract_corpus_statistics(list(lines), by_place(references)))
-            for system, lines in systems.items()
-        }
-        p_values = {
-            system: paired_p(counts[first], its, partial(scores_of, metric))
-            for system, its in counts.items()
-            if system != first
-        }
-        corrected = dict(zip(p_values, holm([*p_values.values()]), strict=True)) if len(p_values) > 1 else {}
-        for system, its in counts.items():
-            value, (low, high) = scores_of(metric, its.sum(axis=0)[None])[0], bootstrap_interval(metric, its)
-            tested = p_values.get(system), corrected.get(system)
-            found.append(Comparison(system, name, float(value), (high - low) / 2, *tested))
+        columns = by_place(references)
+        yield name, metric, [np.array(metric._extract_corpus_statistics(list(lines), columns)) for lines in systems]
+
+
+@dataclass(frozen=True)
+class GroupComparison:
+    """A metric of a group of runs that differ only in their seeds, with its test against the first group."""
+
+    group: str  # name of the group
+    metric: str  # name of the metric
+    seeds: int  # number of runs
+    mean: Estimate  # mean over seeds with Student's 95 % interval
+    difference: Estimate | None  # this group minus the first, with its 95 % interval over seeds and sentences
+    p_value: float | None  # p-value over seeds and sentences; None for the first group, or without a test
+
+    def __str__(self) -> str:
+        line = f"  {self.group:28} {self.metric:5} {self.mean.value:6.2f} ({self.mean.low:.2f} to {self.mean.high:.2f})"
+        line += f", {self.seeds} seeds"
+        if self.difference is None or self.p_value is None:
+            return line
+        low, high = self.difference.low, self.difference.high
+        change = f"{self.difference.value:+.2f} ({low:+.2f} to {high:+.2f})"
+        return f"{line}   {change} against the first, p = {self.p_value:.4f}"
+
+
+def compare_groups(
+    groups: Mapping[str, Sequence[Counts]], metric: str, score: Callable[[np.ndarray], np.ndarray]
+) -> list[GroupComparison]:
+    """Test every group of seeds against the first, over seeds and sentences (`over_seeds_and_sentences`).
+
+    Args:
+        groups: For each group, the counts of each sentence, for each seed.
+        metric: Name of the metric.
+        score: Function from summed counts, one row each, to scores.
+    """
+    first, *_ = groups.values()
+    drawn, found = draws(len(first[0])), []
+    for name, runs in groups.items():
+        over = None if runs is first else over_seeds_and_sentences(first, runs, score, drawn)
+        values = mean([float(score(counts.sum(axis=0)[None])[0]) for counts in runs])
+        tested = (over.estimate(), over.p()) if over else (None, None)
+        found.append(GroupComparison(name, metric, len(runs), values, *tested))
+    return found
+
+
+def compare_text_groups(
+    groups: Mapping[str, Sequence[Sequence[str]]],
+    references: References,
+    lowercase: bool = False,
+    names: Sequence[str] = NAMES,
+    tokenization: Tokenization | None = None,
+) -> list[GroupComparison]:
+    """Test the texts of every group of seeds against the first group; see `compare_groups`."""
+    systems, found = [lines for runs in groups.values() for lines in runs], []
+    for name, metric, counted in _counted(systems, references, lowercase, names, tokenization):
+        in_turn = iter(counted)
+        counts = {group: list(itertools.islice(in_turn, len(runs))) for group, runs in groups.items()}
+        found += compare_groups(counts, name, partial(scores_of, metric))
     return found
 
 

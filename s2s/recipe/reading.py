@@ -32,6 +32,7 @@ _SIDES = ("source", "target")
 _MOST_OVERRIDES = 1_000
 # Matches a key in a message, such as `batches.max_length`.
 _DOTTED = re.compile(r"\b[a-z_]+(?:\.[a-z_]+)+\b")
+_NUMBER = re.compile(r"[0-9.eE+-]+")
 _LINE_ENDS = set("\r\x85\u2028\u2029\ufeff")
 
 
@@ -66,12 +67,7 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> TrainRecipe:
         UserError: The file cannot be read, or the recipe has mistakes; the message lists all of them.
     """
     page = read_page(path)
-    parsed, malformed = _parse(overrides)
-    tree: dict[str, Any] = json.loads(json.dumps(page.values))
-    _leave_out_keys_of_another_model(tree, parsed, tasks)
-    for override in parsed:
-        malformed += _apply(override, tree)
-    recipe, wrongs = _check(tree, tasks)
+    parsed, malformed, recipe, wrongs = _checked(page, overrides, tasks)
     again = "duplicate key, first in line"
     twice = [
         (line, f"{path}:{line}: {'.'.join(key)}: {again} {page.lines[key]}; remove one of them")
@@ -84,6 +80,62 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> TrainRecipe:
         # Each mistake is one line, but a key or a file name may contain a line end.
         raise UserError("\n".join(mistake.replace("\n", "\\n") for mistake in mistakes))
     return _absolute(recipe, path.parent, {override.key for override in parsed})
+
+
+def _checked(
+    page: Page, overrides: Sequence[str], tasks: Tasks
+) -> tuple[list[Override], list[str], TrainRecipe | None, dict[Location, str]]:
+    parsed, malformed = _parse(overrides)
+    tree: dict[str, Any] = json.loads(json.dumps(page.values))
+    _leave_out_keys_of_another_model(tree, parsed, tasks)
+    for override in parsed:
+        malformed += _apply(override, tree)
+    return parsed, malformed, *_check(tree, tasks)
+
+
+def split_sweep(path: Path, overrides: Sequence[str], tasks: Tasks) -> tuple[list[str], list[list[str]]]:
+    """Separate overrides with one value from those with several, such as `training.learning_rate=0.002,0.004`.
+
+    A text with commas that the key accepts, such as the name of a file, is one value, and so are lists in brackets and
+    quoted texts.
+
+    Args:
+        path: The recipe file.
+        overrides: `section.key=value` arguments.
+        tasks: Task schemas by name.
+
+    Returns:
+        The overrides with one value; and for each key with several, an override for each value.
+
+    Raises:
+        UserError: The file cannot be read.
+    """
+    lists = {text: parts for text in overrides if len(parts := _split_values(text)) > 1}
+    page = read_page(path) if lists else None
+
+    def accepts(text: str, value: str) -> bool:
+        # The other keys have their first value.
+        words = [value if other == text else lists.get(other, [other])[0] for other in overrides]
+        _, malformed, _, wrongs = _checked(page, words, tasks) if page else ([], [], None, {})
+        keys = {override.key for override in _parse([value])[0]}
+        return not malformed and not any(key[: len(each)] == each for key in wrongs for each in keys)
+
+    def is_swept(text: str, values: Sequence[str]) -> bool:
+        # `data.train` accepts the name of a file, but 300,600 is none.
+        are_numbers = all(_NUMBER.fullmatch(value.partition("=")[2]) for value in values)
+        return (are_numbers or not accepts(text, text)) and any(accepts(text, value) for value in values)
+
+    swept = {text: values for text, values in lists.items() if is_swept(text, values)}
+    return [text for text in overrides if text not in swept], list(swept.values())
+
+
+def _split_values(text: str) -> list[str]:
+    """Return an override for each value of `section.key=VALUE,VALUE`; empty if it is not such a list."""
+    key, _, value = (part.strip() for part in text.partition("="))
+    values = [each.strip() for each in value.split(",")]
+    # Names of runs and tasks are no settings to compare.
+    is_list = ("." in key or key == "seed") and value[:1] not in tuple("[{'\"") and all(values)
+    return [f"{key}={each}" for each in values] if is_list else []
 
 
 def model_mistakes(task: str, kind: str, own: Mapping[str, object], tasks: Tasks) -> dict[str, str]:

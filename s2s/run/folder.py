@@ -1,5 +1,7 @@
 """Folder of a run: location, creation, locking and protection of its files."""
 
+import glob
+import itertools
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -229,6 +231,11 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> TrainRecipe:
     return recipe
 
 
+def may_change_on_resume(override: str) -> bool:
+    """Return True if a run can be resumed with an override: of data paths, the device or the number of steps."""
+    return _is_within(override, _MAY_CHANGE)
+
+
 def _check_same(folder: Path, length: list[str]) -> None:
     """Refuse a recipe that differs from the last checkpoint's, except for more steps."""
     saved = {int(p.name): p for p in (folder / "checkpoints").glob("*") if is_number(p.name) and (p / RECIPE).exists()}
@@ -264,7 +271,7 @@ def _check_data_settings(folder: Path, kept: TrainRecipe, now: TrainRecipe, fixe
 def _check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: str) -> None:
     """Refuse overrides of sections that may not change."""
     for override in overrides:
-        if not {_key(override), _key(override).partition(".")[0]} & set(allowed):
+        if not _is_within(override, allowed):
             raise UserError(
                 f"{reason}; {override!r} cannot change it",
                 remedy=f"leave it out (only {', '.join(allowed)} may change), or start a new run with run.dir=DIR",
@@ -274,6 +281,10 @@ def _check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: st
 def set_num_updates(recipe: Path, updates: int) -> None:
     """Rewrite the recipe file of a run or a checkpoint with another number of steps."""
     write(read(recipe, [f"{LENGTH}={updates}"]), recipe)
+
+
+def _is_within(override: str, allowed: Sequence[str]) -> bool:
+    return not {_key(override), _key(override).partition(".")[0]}.isdisjoint(allowed)
 
 
 def _key(override: str) -> str:
@@ -365,6 +376,39 @@ def open_ensemble(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str
             remedy="join runs of one task",
         )
     return replace(first, others=tuple(others))
+
+
+def seed_group(path: Path) -> list[Path]:
+    """Return the runs of a group of seeds.
+
+    Args:
+        path: A run or an ensemble, which is a group of its own; a quoted pattern, such as `runs/lstm-seed*`; or the
+            name that `s2s train --seeds` extended, such as `runs/lstm` for `runs/lstm-seed1`, if it is no run itself.
+    """
+    if path.exists() or str(path).startswith("hf:"):
+        return [path]
+    pattern = path.name if set(path.name) & set("*?[") else f"{glob.escape(path.name)}-seed[0-9]*"
+    return sorted(each for each in path.parent.glob(pattern) if (each / RECIPE).is_file()) or [path]
+
+
+def seeds_only(one: TrainRecipe, other: TrainRecipe) -> bool:
+    """Return True if two recipes differ in their seeds, and otherwise at most in name, description and folder."""
+    sections = {key.partition(".")[0] for key in changed_settings(one, other)}
+    return "seeds" in sections and sections <= {"seeds", "name", "description", "run"}
+
+
+def check_groups(groups: Mapping[str, Sequence[RunConfig]]) -> None:
+    """Refuse a group of one run, and runs of a group that differ in more than their seeds, or not in these."""
+    for name, runs in groups.items():
+        if len(runs) < 2:
+            what = f"{name} is one run, and a test over seeds needs two of each group"
+            raise UserError(what, remedy="train more seeds (s2s train RECIPE --seeds 3), and name only groups")
+        for one, other in itertools.combinations(runs, 2):
+            if not seeds_only(one.kept, other.kept):
+                keys = changed_settings(one.kept, other.kept)
+                others = [key for key in keys if key.partition(".")[0] not in ("seeds", "name", "description", "run")]
+                what = f"{one.path} and {other.path} differ in {', '.join(others) or 'no seed'}"
+                raise UserError(what, name, "name runs that differ only in their seeds")
 
 
 def open_runs(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[str, object]) -> list[RunConfig]:

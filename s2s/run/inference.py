@@ -1,6 +1,7 @@
 """Load trained models for inference, and evaluate them, for any task."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -404,13 +405,18 @@ def pairs_to_score(sources: Sequence[str], references: Sequence[Sequence[str]]) 
 
 
 def score_together(
-    runs: Sequence[RunConfig], scoring: EvaluationOptions, checkpoint: str | None, tell: Callable[[str], None]
+    runs: Sequence[RunConfig],
+    scoring: EvaluationOptions,
+    checkpoint: str | None,
+    tell: Callable[[str], None],
+    groups: Mapping[str, int] | None = None,
 ) -> tuple[list[Evaluation], Sequence[object]]:
     """Evaluate runs of one task, and test each against the first.
 
     Args:
         checkpoint: See `load`.
         tell: Called with a warning if the scores cannot be saved.
+        groups: Number of runs of each group of seeds, in the order of the runs. The groups are then tested instead.
     """
     setup_process(runs[0].recipe.device)
     # stderr, because the results may be redirected to a file; no progress bar unless it is a terminal.
@@ -419,7 +425,11 @@ def score_together(
     evaluations = [
         evaluate(run, checkpoint=checkpoint, keep=False, progress_bar=shown, scoring=scoring) for run in runs
     ]
-    comparisons = type(evaluations[0]).compare(evaluations) if len(runs) > 1 else ()
+    comparisons = type(evaluations[0]).compare(evaluations) if len(runs) > 1 and not groups else ()
+    if groups:
+        in_turn = iter(evaluations)
+        grouped = {name: list(itertools.islice(in_turn, count)) for name, count in groups.items()}
+        comparisons = type(evaluations[0]).compare_groups(grouped)
     # Scores with another search, checkpoint, corpus or tokenizer are not the run's result.
     own = checkpoint is None and not runs[0].overrides and scoring.tokenizer is None
     for evaluation in (e for e, run in zip(evaluations, runs, strict=True) if own and not (run.fetched or run.others)):

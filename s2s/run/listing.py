@@ -1,7 +1,9 @@
-"""Table of runs with their test scores, and means over seeds."""
+"""Tables of runs and sweeps with their validation and test scores, and means over seeds."""
 
 import itertools
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +13,12 @@ from s2s.errors import UserError
 from s2s.files import LARGE_BYTES
 from s2s.json_files import read_json
 from s2s.recipe.schema import RunSettings, SeedSettings, TrainRecipe
-from s2s.run.folder import RECIPE, identify_folder
+from s2s.run.folder import RECIPE, flatten, identify_folder
 from s2s.run.tasks import read
 
 _SCORES = "evaluation-test.json"
+_SEED = re.compile(r"-seed\d+$")
+_IN_OTHER_COLUMNS = ("name", "description", "task", "run", "seeds")
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,15 @@ class ListedRun:
         recipe: Recipe of the run.
         update: Last saved optimizer step; 0 if there is none.
         scores: Headline scores on the test set by name; empty if the run has not been tested.
+        rank: Best validation of the run (`Validation.rank`): its score, higher is better, and its negated loss; None
+            before the first validation.
     """
 
     path: Path
     recipe: TrainRecipe
     update: int
     scores: dict[str, float]
+    rank: tuple[float, float] | None
 
     @property
     def seed(self) -> str:
@@ -45,10 +52,17 @@ class ListedRun:
         plain = {"name": "", "description": "", "run": RunSettings(), "seeds": SeedSettings()}
         return self.recipe.model_copy(update=plain).model_dump_json()
 
-    def row(self) -> dict[str, str | int | float]:
-        """Return the run as a row of a table, with a column for each score."""
-        described = {"run": str(self.path), "task": self.recipe.task, "model": self.recipe.model.kind}
-        return {**described, "seed": self.seed, "update": self.update, **self.scores}
+    @property
+    def validation(self) -> dict[str, float]:
+        """The best value of `validation.metric`, by its name; empty before the first validation."""
+        # Error rates and losses are saved negated, so that higher is better.
+        return {self.recipe.validation.metric: abs(self.rank[0])} if self.rank else {}
+
+
+class _State(BaseModel):
+    """The field of a checkpoint's state that is listed: step, score and loss of each validation."""
+
+    scores: list[tuple[int, float, float]]
 
 
 class _Summary(BaseModel):
@@ -71,8 +85,10 @@ def list_run(path: Path) -> ListedRun:
     found = (
         read_json(scores, _Evaluation, "evaluate the run again", LARGE_BYTES).summary.scores if scores.exists() else {}
     )
-    update = max((int(each.name) for each in checkpoints if each.name.isdigit()), default=0)
-    return ListedRun(path, read(path / RECIPE), update, found)
+    last = max((each for each in checkpoints if each.name.isdigit()), key=lambda each: int(each.name), default=None)
+    state = read_json(last / "state.json", _State, "restore the file") if last else _State(scores=[])
+    rank = max(((score, -loss) for _, score, loss in state.scores), default=None)
+    return ListedRun(path, read(path / RECIPE), int(last.name) if last else 0, found, rank)
 
 
 def list_runs(folder: Path) -> list[ListedRun]:
@@ -87,16 +103,66 @@ def list_runs(folder: Path) -> list[ListedRun]:
     return [list_run(path) for path in places]
 
 
+def rows(runs: Sequence[ListedRun]) -> list[dict[str, object]]:
+    """Return runs as rows of a table, with a column for each score.
+
+    Settings that differ between runs of the same name, such as those of a sweep, have columns, too.
+    """
+    settings = [flatten(run.recipe.model_dump(mode="json")) for run in runs]
+    found = list[dict[str, object]]()
+    for run, own in zip(runs, settings, strict=True):
+        same = [each for each in settings if each["name"] == own["name"]]
+        varied = [key for key in own if any(key in each and each[key] != own[key] for each in same)]
+        described: dict[str, object] = {"run": str(run.path), "task": run.recipe.task, "model": run.recipe.model.kind}
+        described |= {"seed": run.seed, "update": run.update}
+        described |= {key: own[key] for key in varied if key.partition(".")[0] not in _IN_OTHER_COLUMNS}
+        validation = {f"validation_{name}": value for name, value in run.validation.items()}
+        found.append(described | validation | run.scores)
+    return found
+
+
+def format_sweep(runs: Sequence[tuple[Mapping[str, str], ListedRun]]) -> str:
+    """Return the scores of a sweep as a table, best validation first, with means over seeds.
+
+    Args:
+        runs: The runs, each with its value of each swept key.
+    """
+    from s2s.evaluation.inference import mean
+
+    def shown(scores: Sequence[Mapping[str, float]]) -> str:
+        means = {name: mean([each[name] for each in scores]) for name in scores[0]} if all(scores) else {}
+        ends = {name: "" if e.low is None else f" ({e.low:.2f} to {e.high:.2f})" for name, e in means.items()}
+        return " · ".join(f"{name} {e.value:.2f}{ends[name]}" for name, e in means.items()) or "–"
+
+    groups = dict[tuple[str, ...], list[ListedRun]]()
+    for values, run in runs:
+        groups.setdefault(tuple(value for key, value in values.items() if key != "seed"), []).append(run)
+    keys = [key for key in (runs[0][0] if runs else ()) if key != "seed"]
+    lines, unranked = list[tuple[tuple[float, float], tuple[str, ...]]](), (-math.inf, -math.inf)
+    for values, group in groups.items():
+        ranks = [run.rank or unranked for run in group]
+        cells = shown([run.validation for run in group]), shown([run.scores for run in group])
+        rank = sum(each[0] for each in ranks) / len(ranks), sum(each[1] for each in ranks) / len(ranks)
+        lines.append((rank, (*values, str(len(group)), *cells)))
+    ordered = [cells for _, cells in sorted(lines, key=lambda line: line[0], reverse=True)]
+    table = _aligned([(*keys, "seeds", "validation", "test scores"), *ordered])
+    return table if len(runs) == len(groups) else f"{table}\nmeans over seeds, with 95 % intervals (Student's t)"
+
+
 def format_runs(runs: Sequence[ListedRun]) -> str:
     """Return runs and scores as a table, with the means of runs that differ only in their seeds."""
-    rows = [("run", "task", "model", "seed", "update", "test scores")]
+    lines: list[tuple[str, ...]] = [("run", "task", "model", "seed", "update", "validation", "test scores")]
     for run in runs:
-        scores = " · ".join(f"{name} {value:.2f}" for name, value in run.scores.items())
-        cells = (str(run.path), run.recipe.task, run.recipe.model.kind, run.seed, f"{run.update:,}", scores or "–")
-        rows.append(cells)
+        described = (str(run.path), run.recipe.task, run.recipe.model.kind, run.seed, f"{run.update:,}")
+        scores = (" · ".join(f"{name} {v:.2f}" for name, v in each.items()) for each in (run.validation, run.scores))
+        lines.append((*described, *(each or "–" for each in scores)))
+    return "\n".join([_aligned(lines), *_means(runs)])
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, *_means(runs)])
+    return "\n".join(lines)
 
 
 def _means(runs: Sequence[ListedRun]) -> list[str]:
@@ -111,8 +177,7 @@ def _means(runs: Sequence[ListedRun]) -> list[str]:
             continue
         found = {name: mean([run.scores[name] for run in group.values()]) for name in next(iter(group.values())).scores}
         first = next(iter(group.values()))
-        lines.append(
-            f"mean of {len(group)} seeds (95 % interval, Student's t), {first.recipe.name}, {first.recipe.model.kind}:"
-        )
+        name, kind = _SEED.sub("", str(first.path)), first.recipe.model.kind
+        lines.append(f"mean of {len(group)} seeds (95 % interval, Student's t), {name}, {kind}:")
         lines += [f"  {name:10} {each.value:.2f} ({each.low:.2f} to {each.high:.2f})" for name, each in found.items()]
     return ["", *lines] if lines else []

@@ -30,7 +30,14 @@ from s2s.run.memory_check import check_memory, explain_oom
 from s2s.run.tasks import deserialize_recipe, read, schema_of, serialize_recipe, task_of
 from s2s.tasks.base import FIGURES, AnyContext, AnyTask, PreparedData, PrintFn, TrainContext
 from s2s.tasks.protocols import ShowsExample, WritesAtEnd, WritesAtStart
-from s2s.training.checkpoint import Checkpoints, Progress, average_checkpoints, check_weights, read_training
+from s2s.training.checkpoint import (
+    Checkpoints,
+    Progress,
+    average_checkpoints,
+    check_weights,
+    read_progress,
+    read_training,
+)
 from s2s.training.device import PRECISION_NAMES, DeviceContext, parse_precision, select_device, setup_process
 from s2s.training.distributed import SINGLE_PROCESS, Distributed
 from s2s.training.divergence import check_divergence
@@ -39,6 +46,7 @@ from s2s.training.optimization import learning_rate
 from s2s.training.shutdown import print_resume_hint_on_exit
 from s2s.training.step import StepResult
 from s2s.training.trainer import Trainer, TrainingLoop
+from s2s.training.validation import count_without_improvement
 
 if TYPE_CHECKING:
     from s2s.run.init_from import Initialization, PretrainedRun
@@ -75,6 +83,21 @@ def resume(
     """
     recipe = recipe or folders.check_resumable(folder, overrides)
     return _run_to_end(run_training(recipe, console, folder=folder, overrides=overrides, distributed=distributed))
+
+
+def is_finished(folder: Path, recipe: TrainRecipe) -> bool:
+    """Return True if a run has had all its steps, or stopped early, and has its scores on the test set.
+
+    Args:
+        folder: Folder of the run.
+        recipe: Its recipe, with the overrides of a resume.
+    """
+    last = Checkpoints(folder).last()
+    if last is None or not (recipe.data.test is None or (folder / "evaluation-test.json").exists()):
+        return False
+    progress, patience = read_progress(last), recipe.validation.patience
+    stopped = patience is not None and count_without_improvement(progress.validations) >= patience
+    return stopped or progress.update >= recipe.training.updates
 
 
 def _run_to_end(steps: Generator[StepResult, None, Path]) -> Path:

@@ -35,6 +35,8 @@ from s2s.training.validation import Validation
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from s2s.evaluation.significance import GroupComparison
+
 _SHORT = 60
 SHOWN_EXAMPLES = 1_000
 """Number of examples among which training looks for one to show at its end."""
@@ -196,6 +198,30 @@ class Evaluation(ABC):
             UserError: The evaluations are of different examples, or otherwise not comparable.
         """
         return ()
+
+    @classmethod
+    def compare_groups(cls, groups: Mapping[str, Sequence[Any]]) -> "Sequence[GroupComparison]":
+        """Test each group of seeds against the first, over seeds and examples.
+
+        Args:
+            groups: Evaluations of this class, for each group those of its runs.
+
+        Returns:
+            One comparison for each metric and group; without a test, if the task has none.
+
+        Raises:
+            UserError: The evaluations are of different examples, or otherwise not comparable.
+        """
+        from s2s.evaluation.inference import mean
+        from s2s.evaluation.significance import GroupComparison
+
+        cls.compare([each for runs in groups.values() for each in runs])
+        scores = {name: [each.headline_metrics() for each in runs] for name, runs in groups.items()}
+        return [
+            GroupComparison(name, metric, len(runs), mean([each[metric] for each in runs]), None, None)
+            for metric in next(iter(scores.values()))[0]
+            for name, runs in scores.items()
+        ]
 
     def to_json(self) -> str:
         """Return all fields and the `summary` as JSON."""

@@ -23,7 +23,7 @@ from s2s.data.sources import Corpus, Split
 from s2s.decoding.generate import one_line
 from s2s.errors import Refuse, UserError, counted
 from s2s.evaluation import classification as measures
-from s2s.evaluation.significance import ClassifierComparison, compare_classifiers
+from s2s.evaluation.significance import ClassifierComparison, GroupComparison, compare_classifiers, compare_groups
 from s2s.files import RESTORE
 from s2s.models.base import Classifier
 from s2s.recipe.labelled import LabelledRecipe, LabelledTraining, listed_classes
@@ -430,6 +430,23 @@ class ClassificationEvaluation(Evaluation):
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> list[ClassifierComparison]:
         """Compare predictions with the first evaluation by McNemar's test."""
+        cls._check_comparable(evaluations)
+        first = evaluations[0]
+        return compare_classifiers(np.array(first.truth), {e.run: np.array(e.predicted) for e in evaluations})
+
+    @classmethod
+    def compare_groups(cls, groups: Mapping[str, Sequence[Self]]) -> list[GroupComparison]:
+        """Compare the accuracy of groups of seeds by a hierarchical bootstrap over seeds and examples."""
+        cls._check_comparable([each for runs in groups.values() for each in runs])
+        # Columns: examples that are right, and all.
+        right = {name: [np.equal(each.predicted, each.truth) for each in runs] for name, runs in groups.items()}
+        counts = {
+            name: [np.stack((each, each | True), axis=1).astype(int) for each in runs] for name, runs in right.items()
+        }
+        return compare_groups(counts, "accuracy", lambda sums: 100 * sums[:, 0] / sums[:, 1])
+
+    @classmethod
+    def _check_comparable(cls, evaluations: Sequence[Self]) -> None:
         first = evaluations[0]
         for other in evaluations[1:]:
             # Names of the true classes do not depend on the order of the classes.
@@ -439,7 +456,6 @@ class ClassificationEvaluation(Evaluation):
                 what = f"{first.run} has the classes {mine}, {other.run} has {theirs}"
                 raise UserError(what, remedy="compare runs with the same data.classes, in the same order")
         check_comparable(evaluations, lambda each: (each.digest, each.truth))
-        return compare_classifiers(np.array(first.truth), {e.run: np.array(e.predicted) for e in evaluations})
 
 
 def _curves_of(folder: Path) -> list[Curve]:

@@ -1,7 +1,7 @@
 """Tasks that generate text: their evaluation, and log-probabilities for the self-tests of `s2s diagnose`."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -12,13 +12,13 @@ from s2s.data.batches import ParallelBatch
 from s2s.decoding.generate import LengthLimited
 from s2s.errors import UserError
 from s2s.evaluation.metrics import NAMES, Score, score_lines
-from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
+from s2s.evaluation.tokenization import Tokenization, choose_tokenization, describe_tokenizer
 from s2s.models.base import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
 from s2s.tasks.base import Evaluation, check_comparable, check_tokenizers
 
 if TYPE_CHECKING:
-    from s2s.evaluation.significance import Comparison
+    from s2s.evaluation.significance import Comparison, GroupComparison
 
 _SAMPLES = 3
 
@@ -118,12 +118,26 @@ class GenerationEvaluation(Evaluation):
         """
         from s2s.evaluation.significance import compare
 
+        first, tokenization = evaluations[0], cls._check_comparable(evaluations)
+        texts = {each.run: each.outputs for each in evaluations}
+        return compare(texts, first.references, first.lowercase, cls.metrics, tokenization)
+
+    @classmethod
+    def compare_groups(cls, groups: Mapping[str, Sequence[Self]]) -> "list[GroupComparison]":
+        """Compare groups of seeds by a hierarchical bootstrap over seeds and inputs; see `compare`."""
+        from s2s.evaluation.significance import compare_text_groups
+
+        evaluations = [each for runs in groups.values() for each in runs]
+        first, tokenization = evaluations[0], cls._check_comparable(evaluations)
+        texts = {name: [each.outputs for each in runs] for name, runs in groups.items()}
+        return compare_text_groups(texts, first.references, first.lowercase, cls.metrics, tokenization)
+
+    @classmethod
+    def _check_comparable(cls, evaluations: Sequence[Self]) -> Tokenization:
         first = evaluations[0]
         check_comparable(evaluations, lambda each: (each.inputs, each.references))
         if len({each.lowercase for each in evaluations}) > 1:
             what = "some runs generate only lower case and are scored without regard to case, others are not"
             raise UserError(what, remedy="score all runs without regard to case: --lowercase")
         check_tokenizers([each.tokenizer for each in evaluations])
-        tokenization = choose_tokenization(first.references, first.tokenizer)
-        texts = {each.run: each.outputs for each in evaluations}
-        return compare(texts, first.references, first.lowercase, cls.metrics, tokenization)
+        return choose_tokenization(first.references, first.tokenizer)

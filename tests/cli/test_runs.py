@@ -1,9 +1,10 @@
-"""`seed=N`, `s2s train --seeds` and `s2s runs` agree with runs that are trained one by one."""
+"""`seed=N`, `s2s train --seeds`, sweeps and `s2s runs` agree with runs that are trained one by one."""
 
 import csv
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,15 @@ import s2s
 from s2s.cli.main import commands
 from s2s.errors import UserError
 from s2s.evaluation.inference import mean
-from s2s.recipe.reading import recipe_path
-from s2s.run.tasks import read
+from s2s.recipe.reading import recipe_path, split_sweep
+from s2s.run.tasks import read, schemas
 
 SMALL = (
     "data.train=300 data.validation=8 data.test=8 tokenizer.size=450 model.width=16 model.heads=2 model.feedforward=16 "
     "training.updates=6 validation.sentences=2 decoding.max_ratio=0.5 device.precision=fp32 device.threads=1"
 )
+
+RATES = ("0.002", "0.02")
 
 
 def _s2s(*words: str) -> str:
@@ -68,7 +71,116 @@ def test_train_seeds_gives_the_runs_of_each_seed_and_their_means(tmp_path, monke
         _s2s(*words, "--seeds", "2")
 
 
-@pytest.mark.parametrize("words", [["seed=2"], ["seeds.data=2"], ["--resume"], ["--overfit"]])
-def test_train_seeds_refuses_what_contradicts_it(words):
-    with pytest.raises(UserError, match="seeds"):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["seed=2"], "seeds"), (["seeds.data=2"], "seeds"), (["--overfit"], "--overfit"), (["--quiet", "-v"], "exclude")],
+)
+def test_train_seeds_refuses_what_contradicts_it(words, message):
+    with pytest.raises(UserError, match=message):
         _s2s("train", "translate", *words, "--seeds", "2")
+
+
+@pytest.mark.parametrize(
+    ("override", "values"),
+    [
+        ("training.learning_rate=0.002,0.004", ["0.002", "0.004"]),
+        ("model.kind=lstm, transformer", ["lstm", "transformer"]),
+        ("data.train=300,600", ["300", "600"]),
+        ("training.clip=null,1", ["null", "1"]),
+        ("device.compile=true,false", ["true", "false"]),
+        ("seed=3,4", ["3", "4"]),
+        ("training.learning_rate=0.002,x", ["0.002", "x"]),  # reading the recipe then says what is wrong with x
+        ("data.train=a.txt,b.txt", None),
+        ("data.prefix=Well, then", None),
+        ("data.target=de,en", None),
+        ("training.betas=[0.9,0.98]", None),
+        ("training.betas=0.9,0.98", None),
+        ("training.freeze=a,b", None),
+        ("model.kind='lstm,gru'", None),
+        ("training.learning_rate=0.002,", None),
+        ("training.learning_rat=1,2", None),
+        ("name=a,b", None),
+        ("run.dir=a,b", None),
+    ],
+)
+def test_split_sweep_separates_values_only_where_a_key_has_no_text_or_list_with_commas(override, values):
+    other = "training.updates=5"
+    same, swept = split_sweep(recipe_path(Path("translate")), [override, other], schemas())
+    key = override.partition("=")[0]
+    assert same == ([other] if values else [override, other])
+    assert swept == ([[f"{key}={value}" for value in values]] if values else [])
+
+
+def test_sweep_trains_the_runs_of_each_value_and_resumes_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "translate", *shlex.split(SMALL), "training.learning_rate=0.002,0.02", "seed=1,2"]
+    output = _s2s(*words, "--quiet")
+    _s2s("train", "translate", *shlex.split(SMALL), "training.learning_rate=0.02", "seed=2", "run.dir=alone", "-q")
+    places = {(rate, seed): Path(f"runs/translate-learning_rate{rate}-seed{seed}") for rate in RATES for seed in (1, 2)}
+    scored = {place: json.loads((path / "evaluation-test.json").read_text()) for place, path in places.items()}
+    alone = json.loads(Path("alone/evaluation-test.json").read_text())
+    assert scored["0.02", 2]["weights"] == alone["weights"] != scored["0.002", 2]["weights"]
+    # the table: means over seeds, the better validation first
+    states = {
+        place: json.loads((path / "checkpoints/0000006/state.json").read_text()) for place, path in places.items()
+    }
+    losses = {rate: mean([states[rate, seed]["loss"] for seed in (1, 2)]) for rate in RATES}
+    best, worst = sorted(RATES, key=lambda rate: losses[rate].value)
+    rows = output.splitlines()
+    assert [row.split()[:2] for row in rows[1:3]] == [[best, "2"], [worst, "2"]]
+    first = losses[best]
+    assert f"loss {first.value:.2f} ({first.low:.2f} to {first.high:.2f})" in rows[1]
+    over = mean([scored[best, seed]["summary"]["scores"]["chrf"] for seed in (1, 2)])
+    assert f"chrf {over.value:.2f} ({over.low:.2f} to {over.high:.2f})" in rows[1]
+    # the settings that differ are columns of the table of runs
+    found = s2s.runs("runs").set_index("run")
+    assert found.loc[str(places["0.02", 1]), "training.learning_rate"] == 0.02
+    assert found.loc[str(places["0.02", 1]), "validation_loss"] == states["0.02", 1]["loss"]
+
+    # groups of seeds, by the name that was extended and by pattern
+    tested = _s2s("evaluate", "runs/translate-learning_rate0.002", "runs/translate-learning_rate0.02-seed*")
+    means = {rate: mean([scored[rate, seed]["summary"]["scores"]["chrf"] for seed in (1, 2)]) for rate in RATES}
+    assert f"chrf  {means['0.02'].value:6.2f} ({means['0.02'].low:.2f} to {means['0.02'].high:.2f}), 2 seeds" in tested
+    assert f"{means['0.02'].value - means['0.002'].value:+.2f} (" in tested
+    assert "p-values over seeds and test examples" in tested
+    alike = _s2s("evaluate", *map(str, (places["0.002", 1], places["0.002", 2])))
+    assert "differ only in their seeds\np-values are over test examples; they say nothing about other seeds" in alike
+    with pytest.raises(UserError, match=r"differ in training\.learning_rate"):
+        _s2s("evaluate", "runs/*")
+    with pytest.raises(UserError, match="alone is one run"):
+        _s2s("evaluate", "runs/translate-learning_rate0.002", "alone")
+
+    with pytest.raises(UserError, match="already contains a run"):
+        _s2s(*words)
+    # finished runs are skipped; a lost one is trained, and one without its scores is resumed
+    shutil.rmtree(places["0.002", 1])
+    (places["0.02", 2] / "evaluation-test.json").unlink()
+    again = _s2s(*words, "--resume")
+    assert re.findall(r"run (\d) of 4: .*, finished before\n", again) == ["2", "3"]
+    assert again.endswith(output)
+    with pytest.raises(UserError, match=r"was trained with another value of training\.warmup"):
+        _s2s(*words, "training.warmup=3", "--resume")
+
+
+def test_sweep_goes_on_after_a_run_that_fails(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "translate", *shlex.split(SMALL), "training.learning_rate=1e38,0.002", "training.warmup=0", "-q"]
+    done = CliRunner().invoke(commands, words, standalone_mode=False)
+    assert str(done.exception).startswith("1 of 2 runs failed: runs/translate-learning_rate1e38")
+    assert re.search(r"^0\.002  +1  +loss \d", done.output, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["training.learning_rate=0.002,x"], "learning_rate=x: training.learning_rate: is 'x', expected a number"),
+        (["training.learning_rate=0.1,0.1"], "two runs have the same values"),
+        (["seed=1,2", "--overfit"], "several runs train one after another"),
+        ([f"seed={','.join(map(str, range(1001)))}"], "1,001 runs; at most 1,000"),
+    ],
+)
+def test_sweep_refuses_mistakes_before_training(values, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        _s2s("train", "translate", *values)
+    assert not Path("runs").exists()

@@ -725,6 +725,7 @@ PAGES = {
     "training": Page(
         slow="",
         settings={TRAIN_TRANSLATE: TRANSLATE},
+        replace={r"\$rate": "0.003"},
         before={r"^s2s train mine\.yaml": _mistaken_recipe},
         check=_optimizers_checked,
     ),

@@ -1,7 +1,9 @@
 """Translation metrics compared with sacreBLEU."""
 
+import dataclasses
 import itertools
 import random
+from functools import partial
 
 import jiwer
 import numpy as np
@@ -11,7 +13,9 @@ from sacrebleu.metrics import ter
 
 from s2s.cli.evaluate import _METRICS
 from s2s.errors import UserError
+from s2s.evaluation.differences import over_seeds_and_sentences
 from s2s.evaluation.file_scores import score_files
+from s2s.evaluation.inference import draws, mean
 from s2s.evaluation.metrics import (
     bootstrap_interval,
     by_source_length,
@@ -19,9 +23,10 @@ from s2s.evaluation.metrics import (
     metrics,
     score,
     scores,
+    scores_of,
     word_accuracy,
 )
-from s2s.evaluation.significance import compare
+from s2s.evaluation.significance import compare, compare_text_groups
 
 
 @pytest.fixture
@@ -194,3 +199,24 @@ def test_files_are_compared_by_the_named_metrics_alone(texts, tmp_path, monkeypa
     found, tested = score_files(files[:2], files[2:], lowercase=False, names=["chrf"])
     assert [list(each.scores) for each in found] == [["chrf"]] * 2
     assert [(each.system, each.metric) for each in tested] == [(str(file), "chrf") for file in files[:2]]
+
+
+def test_groups_of_seeds_are_tested_over_seeds_and_sentences(texts):
+    translations, references = texts
+    turned = [*translations[1:], translations[0]]
+    groups = {"a": [translations, turned], "b": [references, translations, references]}
+    compared = compare_text_groups(groups, references, names=("bleu", "exact"))
+    found = {(each.group, each.metric): each for each in compared}
+    for name, metric in metrics(names=("bleu", "exact")).items():
+        counts = {
+            group: [np.array(metric._extract_corpus_statistics(list(lines), [list(references)])) for lines in runs]
+            for group, runs in groups.items()
+        }
+        drawn = draws(len(references))
+        direct = over_seeds_and_sentences(counts["a"], counts["b"], partial(scores_of, metric), drawn)
+        assert (found["b", name].difference, found["b", name].p_value) == (direct.estimate(), direct.p())
+        assert (found["a", name].difference, found["a", name].p_value) == (None, None)
+        for group, runs in groups.items():
+            scores = [metric.corpus_score(list(lines), [list(references)]).score for lines in runs]
+            assert dataclasses.astuple(found[group, name].mean) == pytest.approx(dataclasses.astuple(mean(scores)))
+            assert found[group, name].seeds == len(runs)

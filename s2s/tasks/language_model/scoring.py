@@ -4,7 +4,7 @@ The loss is also reported by the position in a document.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -26,6 +26,8 @@ from s2s.training.progress import Advance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from s2s.evaluation.significance import GroupComparison
 
 # Number of logits in memory at a time, as in the loss.
 _CHUNK = 4_000_000
@@ -273,6 +275,15 @@ class LanguageScores(Evaluation):
                 p = paired_p(one, two, lambda sums: sums[..., 0] / sums[..., 1] / math.log(2))
             found.append(LanguageComparison(other.run, interval_of(other.nats, other.sizes), p))
         return found
+
+    @classmethod
+    def compare_groups(cls, groups: Mapping[str, Sequence[Self]]) -> "list[GroupComparison]":
+        """Compare groups of seeds by a hierarchical bootstrap over seeds and documents."""
+        from s2s.evaluation.significance import compare_groups
+
+        check_comparable([e for runs in groups.values() for e in runs], lambda each: (each.digest, each.documents))
+        counts = {name: [np.column_stack((e.nats, e.sizes)) for e in runs] for name, runs in groups.items()}
+        return compare_groups(counts, "bits_per_byte", lambda sums: sums[:, 0] / sums[:, 1] / math.log(2))
 
 
 def _with_interval(found: Estimate) -> str:

@@ -1,0 +1,147 @@
+"""Sweeps: a run for each combination of values and seeds, trained one after another."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from s2s.errors import UserError, counted, format_message
+from s2s.recipe.page import read_value
+from s2s.recipe.reading import split_sweep
+from s2s.recipe.schema import TrainRecipe
+from s2s.run import folder as folders
+from s2s.run.tasks import read, schemas
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from s2s.tasks.base import PrintFn
+
+_MOST = 1_000
+
+
+@dataclass(frozen=True)
+class SweptRun:
+    """A run of a sweep.
+
+    Attributes:
+        values: Value of each swept key, as on the command line.
+        recipe: Recipe of the run.
+        resumed: Overrides with which an existing run is resumed; None for a new run.
+    """
+
+    values: dict[str, str]
+    recipe: TrainRecipe
+    resumed: tuple[str, ...] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the run, named after its values."""
+        return folders.run_dir(self.recipe)
+
+
+def plan_sweep(
+    path: Path, overrides: Sequence[str], seeds: int | None, overwrite: bool, resuming: bool
+) -> list[SweptRun]:
+    """List the runs of a sweep.
+
+    Args:
+        path: The recipe file.
+        overrides: `section.key=value` arguments; `section.key=VALUE,VALUE` names several values.
+        seeds: Number of seeds of each combination; None: those of the recipe.
+        overwrite: Allow replacing existing runs.
+        resuming: Continue existing runs.
+
+    Returns:
+        The runs, in the order of the values; empty without several values or seeds.
+
+    Raises:
+        UserError: A recipe has mistakes, a folder is not free, or an existing run has other settings.
+    """
+    same, swept = split_sweep(path, overrides, schemas())
+    if seeds:
+        swept.append([f"seed={seed}" for seed in range(1, seeds + 1)])
+    if (count := math.prod(map(len, swept))) > _MOST:
+        raise UserError(f"{count:,} runs; at most {_MOST:,} are trained", "command line", "name fewer values")
+    others = [word for word in same if _key(word) != "run.dir"]
+    runs = list[SweptRun]()
+    for values in itertools.product(*swept) if swept else ():
+        words = [*others, *values]
+        folder = f"{folders.run_dir(read(path, [*same, *values]))}{''.join(map(_label, values))}"
+        recipe = read(path, [*words, f"run.dir={folder}"])
+        resumed = _check_resumed(Path(folder), words) if resuming and (Path(folder) / folders.RECIPE).exists() else None
+        if resumed is None:
+            folders.check_free(recipe, overwrite)
+        runs.append(SweptRun(dict(map(_split, values)), recipe, resumed))
+    if len({run.folder for run in runs}) < len(runs):
+        raise UserError("two runs have the same values", "command line", "name each value once")
+    return runs
+
+
+def train_sweep(runs: Sequence[SweptRun], console: "Console", overwrite: bool, print_fn: "PrintFn") -> list[Path]:
+    """Train the runs one after another; resume unfinished ones and skip finished ones.
+
+    A run that fails, such as one whose loss becomes infinite, is reported, and the next one begins.
+
+    Returns:
+        The folders of the runs that failed.
+
+    Raises:
+        UserError: The first run failed before it had a folder, as all would do.
+    """
+    from s2s.run import training
+    from s2s.training.device import setup_process
+
+    failed = list[Path]()
+    for number, run in enumerate(runs, start=1):
+        asked = None if run.resumed is None else folders.check_resumable(run.folder, run.resumed)
+        finished = asked is not None and training.is_finished(run.folder, asked)
+        values = " ".join("=".join(each) for each in run.values.items())
+        line = f"run {number} of {len(runs)}: {values}{', finished before' if finished else ''}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        setup_process(run.recipe.device)
+        try:
+            if asked is None:
+                training.train(run.recipe, console, overwrite)
+            elif not finished:
+                training.resume(run.folder, console, run.resumed or (), asked)
+        except UserError as error:
+            if number == 1 and not (run.folder / folders.RECIPE).exists():
+                raise
+            print_fn(format_message(str(error)))
+            failed.append(run.folder)
+    return failed
+
+
+def check_all_trained(failed: Sequence[Path], count: int) -> None:
+    """Raise a `UserError` that names the runs that failed, if there are any."""
+    if failed:
+        what = f"{len(failed)} of {counted(count, 'run')} failed: {', '.join(map(str, failed))}"
+        raise UserError(what, remedy="see the messages above")
+
+
+def _check_resumed(folder: Path, words: Sequence[str]) -> tuple[str, ...]:
+    """Refuse a run with other settings; return the overrides that may change when it is resumed."""
+    changes = tuple(word for word in words if folders.may_change_on_resume(word))
+    now = folders.check_resumable(folder, changes)
+    if changed := folders.changed_settings(now, read(folder / folders.RECIPE, words)):
+        remedy = "replace it with --overwrite instead of --resume, or name another folder with run.dir=DIR"
+        raise UserError(f"was trained with another value of {', '.join(changed)}", str(folder), remedy)
+    return changes
+
+
+def _split(word: str) -> tuple[str, str]:
+    key, _, value = word.partition("=")
+    return key, value
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].strip()
+
+
+def _label(word: str) -> str:
+    """Return a value as part of a folder's name: `-lstm`, `-learning_rate0.002`."""
+    key, value = _split(word)
+    return f"-{value}" if isinstance(read_value(value), str) else f"-{key.rpartition('.')[2]}{value}"
