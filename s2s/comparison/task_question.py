@@ -366,8 +366,9 @@ class TaskClaim:
             first, second = self.groups
             fewest = "" if of_all[worst].is_bound else f" ({worst} the fewest)"
             top = [model for model in behind if of_all[model].median.value == of_all[best].median.value]
+            each = f"each of {listed(ahead)}" if len(ahead) > 1 else ahead[0]
             sentence = (
-                f"{within}, {first} every model {self.verb} {least.removeprefix('at least ')} {unit} or more{fewest}; "
+                f"{within}, {first} {each} {self.verb} {least.removeprefix('at least ')} {unit} or more{fewest}; "
                 f"{second} none {self.verb} more than {most} ({', '.join(top)})."
             )
         else:

@@ -168,7 +168,7 @@ def test_claim_forgets_names_the_shortest_distance_and_models_that_still_learn()
     claim = forgets(traits, Reaches(distances, [], {"rnn": OPEN, "lstm": OPEN, "gru": CLOSED}, 32), {})
     assert claim.sentence == (
         "Trained on up to 32 symbols, every recurrent model without attention that learned still recalls the first "
-        "over 70 others or more (lstm); gru did not finish learning."
+        "over 70 others or more (lstm); gru does not count: still learning."
     )
 
 

@@ -102,7 +102,7 @@ def test_claim_holds_for_attention_ahead_of_every_fixed_state(asked) -> None:
     assert [each.at_least for each in claim.numbers] == [False, False, True, True]
     assert [each.best for each in claim.numbers] == [False, False, True, True]
     assert claim.sentence == (
-        "Within 100 updates, with attention every model copies 8 symbols or more; "
+        "Within 100 updates, with attention each of gru-attention and transformer copies 8 symbols or more; "
         "without attention none copies more than 2 (rnn, gru)."
     )
 

@@ -15,9 +15,10 @@ HEAD = ("number", "claim", "measured", "verdict", "evidence", "command")
 WORDS = {"yes": "✔ yes", "no": "✘ no", "undecided": "undecided"}
 """Verdicts on the page and in Markdown."""
 LEGEND = (
-    "✔ the claim holds here; ✘ it does not; undecided: the tests cannot tell. Bold: the best of the models that "
-    "finished learning, in decided claims. † still learning when the training ended. Small print is explained under "
-    "measured. ↑ high numbers are good, ↓ low ones."
+    "✔ the claim holds here; ✘ it does not; undecided: the tests cannot tell. ↑ high numbers are good, ↓ low ones. "
+    "Bold: the best of the models that finished learning, or all that tie with it, in decided claims. † still learning "
+    "when the training ended: its loss still fell. ≥ the largest that was tested. A number in (round brackets) is what "
+    "the grey text has in round brackets, [square brackets] are units. – not measured."
 )
 
 

@@ -74,7 +74,7 @@ def _who_recalls(reaches: Reaches, models: Sequence[str]) -> str:
         if not failed(reaches.gates[model])
     }
     unfinished = [model for model in models if model not in shown]
-    rest = f"; {predicate(unfinished, 'did', 'did')} not finish learning" if shown and unfinished else ""
+    rest = f"; {predicate(unfinished, 'does', 'do')} not count: still learning" if shown and unfinished else ""
     if not shown:
         return "no recurrent model without attention finished learning"
     if len(shown) > 1 and all(reaches.distances[model].value > reaches.trained for model in shown):

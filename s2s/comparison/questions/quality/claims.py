@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from s2s.comparison.claims import Traits, claim_numbers, decide, of_each, tested_pair
+from s2s.comparison.paired_tests import listed
 from s2s.comparison.report.numbers import number
 from s2s.comparison.results import Claim
-from s2s.evaluation.differences import Pairwise
+from s2s.evaluation.differences import LEVEL, Pairwise
 from s2s.evaluation.gates import TIE, Gate, beside
 from s2s.evaluation.inference import Estimate
 
@@ -33,13 +34,17 @@ def translates_best(
     others = [model for model in scores if model not in transformers]
     if not transformers or not others:
         return None
-    decision = decide([tested_pair(a, b, pairs, beside(a, b, pairs, gates)) for a in transformers for b in others])
+    tested = [tested_pair(a, b, pairs, beside(a, b, pairs, gates)) for a in transformers for b in others]
+    decision = decide(tested)
     shown = {model: number(score.value) for model, score in scores.items()}
     sentence = (
         f"BLEU is {of_each({m: shown[m] for m in transformers})} against {of_each({m: shown[m] for m in others})}"
     )
     if decision.pair and decision.pair.equal:
         sentence += f"; {decision.pair.behind} and {decision.pair.ahead} are equal within {TIE:g} BLEU"
+        others = [(each.ahead, each.behind) for each in tested if not each.equal]
+        if near := [behind for ahead, behind in others if (pairs.beside(ahead, behind)[1] or 0.0) >= LEVEL]:
+            sentence += f", {listed(near)} may be"
     return Claim(
         name="translates-best",
         measured="translation of the test set",
