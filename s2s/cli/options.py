@@ -18,12 +18,14 @@ REPLACED = {
     "align": "use `s2s inspect RUN --align`",
     "doctor": "use `s2s diagnose RUN`",
     "explain": "use `s2s diagnose RUN`",
+    "help": "use `s2s --help` or `s2s COMMAND --help`",
     "models": "use `s2s recipe models`",
     "probe": "use `s2s evaluate RUN --bias FILE`, `s2s evaluate RUN --induction LENGTH` or `s2s fill RUN TEXT --words`",
     "score": "use `s2s evaluate --hypotheses FILE --reference FILE`",
+    "version": "use `s2s --version`",
     "translate --engine": "s2s computes with torch; docs/export.md shows how to run an export elsewhere",
 }
-"""Removed commands and options, and their replacements."""
+"""Commands and options that s2s does not have (any more), and what to use instead."""
 
 
 class Command(click.Command):

@@ -278,6 +278,8 @@ MISTAKES = [
         ["train", "tiny.yaml", "run.dir=x", "model={kind: rnn-tagger, width: 8}"],
         "generates one token for each source token",
     ),
+    (["help"], "No such command 'help'.\nuse `s2s --help` or `s2s COMMAND --help`"),
+    (["version"], "No such command 'version'.\nuse `s2s --version`"),
     (["doctor", "runs/tiny"], "No such command 'doctor'.\nuse `s2s diagnose RUN`"),
     (["translate", "runs/tiny", "--engine", "onnx"], "No such option '--engine'.\ns2s computes with torch"),
     (["evaluate", "runs/tiny", "decoding.beam=1", "decoding.beam=2"], "decoding.beam is set twice"),
