@@ -60,3 +60,9 @@ def test_supply_chain_commands_of_security_name_files_that_exist():
     named = re.findall(r"-r (\S+)", _read("SECURITY.md")) + re.findall(r"\]\(([\w./-]+)\)", _read("SECURITY.md"))
     assert named
     assert all((ROOT / name).is_file() for name in named)
+
+
+def test_supply_chain_readme_installs_the_cpu_build_of_the_pinned_torch():
+    """Another version would be replaced by PyPI's build with CUDA, because constraints.txt pins one."""
+    (named,) = re.findall(r"^pip install torch==(\S+) --index-url", _read("README.md"), flags=re.MULTILINE)
+    assert named == pins("constraints.txt")["torch"]
